@@ -1,0 +1,94 @@
+"""The few kinds of error, and `Problem`, the one shape in which bad input is reported."""
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+
+@frozen(kw_only=True)
+class Problem:
+    """One thing that is wrong with a config, a task or a stored run."""
+
+    message: str
+    """What is wrong, in one line."""
+    file: str | None = None
+    line: int | None = None
+    """1-based."""
+    path: str | None = None
+    """Where inside the document: ``sandbox.image`` or ``success_criteria[1].command``."""
+    expected: str | None = None
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        line = "" if self.line is None else f"{self.line}:"
+        where = "" if self.file is None else f"{self.file}:{line} "
+        path = "" if self.path is None else f"{self.path}: "
+        text = f"{where}{path}{self.message}"
+        if self.expected is not None:
+            text += f"\n    expected  {self.expected}"
+        if self.hint is not None:
+            text += f"\n    hint      {self.hint}"
+        return text
+
+
+class AleError(Exception):
+    """Every error that `ale` raises on purpose."""
+
+
+class InputError(AleError):
+    """Something the user wrote is wrong. Carries every problem found, not the first one.
+
+    The command line prints the problems and exits with status 2; nothing has been started.
+    """
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class PluginError(AleError):
+    """A plugin failed to load, broke its contract, or is not installed."""
+
+
+class NotUsableError(AleError):
+    """A component is installed but can't work on this machine; says what would make it work."""
+
+
+class SandboxError(AleError):
+    """The sandbox, not the command in it, failed. The episode is broken, not lost."""
+
+
+class UnsupportedError(SandboxError):
+    """The backend's capabilities say that it can't do this."""
+
+
+class LLMError(AleError):
+    """The model could not be asked. The episode is broken, not lost.
+
+    Args:
+        transient: asking again later may help (429, 500, a dropped connection, a timeout).
+    """
+
+    def __init__(self, message: str, *, transient: bool = False) -> None:
+        self.transient = transient
+        super().__init__(message)
+
+
+class ContextLengthError(LLMError):
+    """The conversation is longer than the model's context. The agent decides what follows."""
+
+
+class SetupError(AleError):
+    """A setup step of the task failed. The episode is broken, not lost."""
+
+
+class GradingError(AleError):
+    """A criterion could not be judged. The episode is broken; its reward is None, never 0."""
+
+
+class ChunkError(AleError):
+    """A trajectory can't be cut this way (for example by token, where no tokens were recorded)."""
+
+
+class StoreError(AleError):
+    """A run directory can't be used: locked by a live process, unreadable, or of another schema."""

@@ -1,0 +1,119 @@
+"""How a package offers something to `ale`.
+
+A package names one module under the entry-point group ``ale``; that module answers hooks of
+`ale.hookspecs` with functions marked `hookimpl`, most of which return `Component`s.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import pluggy
+from attrs import field, frozen, validators
+
+
+PROJECT = "ale"
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+OptionsT = TypeVar("OptionsT")
+ProductT_co = TypeVar("ProductT_co", covariant=True)
+
+
+def doc(text: str) -> dict[str, str]:
+    """Metadata for a field of an options class: the line that docs, schema and errors show."""
+    return {"doc": text}
+
+
+# Bounds for options, under the names that the config's error messages use.
+ge = validators.ge
+gt = validators.gt
+le = validators.le
+lt = validators.lt
+
+
+@frozen(kw_only=True)
+class Probe:
+    """Is a component usable on this machine?"""
+
+    usable: bool
+    reason: str
+    """Why, in one line: what was found."""
+    remedy: str | None = None
+    """The command that would make it usable, where it is not."""
+    facts: Mapping[str, str] = field(factory=dict)
+    """What else `ale doctor` shows: versions, what is enforced."""
+
+
+@frozen
+class Secret:
+    """A value that must not be written anywhere. Its text forms never show it."""
+
+    value: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return "***"
+
+
+@frozen(kw_only=True)
+class BuildContext:
+    """What a component is built with besides its options.
+
+    Clock, ids and seed come from here and nowhere else, so that a run can be repeated to the byte.
+    """
+
+    seed: int = 0
+    run_id: str = ""
+    run_directory: Path | None = None
+    tags: Mapping[str, str] = field(factory=dict)
+    """To be put on whatever could be left behind by a crash."""
+    environ: Mapping[str, str] = field(factory=dict, repr=False)
+    """The environment to read secrets from."""
+    clock: Callable[[], float] = time.time
+    """Seconds since the epoch."""
+    monotonic: Callable[[], float] = time.perf_counter
+    """Seconds from an arbitrary start, for durations."""
+    new_id: Callable[[], str] = field(factory=lambda: lambda: uuid.uuid4().hex[:12])
+    make: Callable[..., Any] | None = None
+    """Build another component: ``make(kind, name, options_mapping, file=None, line=None)``."""
+
+    def secret(self, variable: str) -> Secret | None:
+        """The value of an environment variable, or None where it is not set."""
+        value = self.environ.get(variable)
+        return None if value is None else Secret(value)
+
+
+@frozen
+class Component(Generic[OptionsT, ProductT_co]):
+    """One named choice behind a door.
+
+    Attributes:
+        name: what a config writes after ``type:``.
+        options: an attrs class (keyword-only, all fields with `doc`), or None for none.
+        build: makes the product from options and context; the place to import an SDK.
+        summary: one line for ``ale plugins``.
+        probe: is it usable here? Cheap; must not raise. None means always.
+        rank: for sandboxes, its rung: ``type: auto`` takes the highest that is usable; 0 never.
+    """
+
+    name: str
+    options: type[OptionsT] | None
+    build: Callable[[Any, BuildContext], ProductT_co]
+    summary: str = field(kw_only=True)
+    probe: Callable[[], Probe] | None = field(default=None, kw_only=True)
+    rank: int = field(default=0, kw_only=True)
+
+
+__all__ = [
+    "BuildContext",
+    "Component",
+    "Probe",
+    "Secret",
+    "doc",
+    "ge",
+    "gt",
+    "hookimpl",
+    "le",
+    "lt",
+]

@@ -1,0 +1,19 @@
+"""For authors of plugins: a contract kit for each kind of component, fakes and builders.
+
+Derive a test class from the kit of your component and give it the one fixture that it asks for.
+pytest and pytest-asyncio are needed: ``pip install ale-core[testing]``.
+"""
+
+import pytest
+
+pytest.register_assert_rewrite(
+    "ale.testing.agent",
+    "ale.testing.chunker",
+    "ale.testing.credit",
+    "ale.testing.criterion",
+    "ale.testing.llm",
+    "ale.testing.observer",
+    "ale.testing.sandbox",
+    "ale.testing.tasks",
+    "ale.testing.trainer",
+)

@@ -1,0 +1,60 @@
+"""Groups of rollouts and the credit of every chunk in them."""
+
+from ale.types._record import record
+from ale.types.chunk import Chunk
+from ale.types.episode import Episode
+
+
+@record
+class Rollout:
+    """One episode and its chunks."""
+
+    episode: Episode
+    chunks: tuple[Chunk, ...]
+
+
+@record
+class BatchStatistics:
+    """Facts about all the graded episodes that are credited together (a step, or a stored run)."""
+
+    n_episodes: int
+    mean_reward: float
+
+
+@record
+class Group:
+    """The graded rollouts of one task. Broken episodes are never in a group."""
+
+    task_id: str
+    rollouts: tuple[Rollout, ...]
+    batch: BatchStatistics
+
+
+@record
+class Credit:
+    """What every chunk of one episode earned. All tuples have one entry per chunk, in order."""
+
+    schema: int = 1
+    episode_id: str
+    scheme: str
+    rewards: tuple[float, ...]
+    """r_k: reward of the chunk itself."""
+    returns: tuple[float, ...]
+    """G_k: what follows from the chunk on, discounted."""
+    weights: tuple[float, ...]
+    """What multiplies grad log pi of each of the chunk's tokens: advantage or return."""
+    skipped: str | None = None
+    """Why this episode teaches nothing under this scheme (say, all rewards of a group equal)."""
+
+
+@record
+class CreditedEpisode:
+    """A line of ``credits.jsonl``: how an episode was cut and what each chunk earned."""
+
+    schema: int = 1
+    episode_id: str
+    task_id: str
+    step: int = 0
+    chunker: str
+    chunks: tuple[Chunk, ...]
+    credit: Credit

@@ -1,0 +1,82 @@
+"""An episode: one attempt at one task, from sandbox to reward."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from attrs import field
+
+from ale.types._record import record
+from ale.types.trajectory import Trajectory
+
+Stage = Literal["queued", "sandbox", "setup", "agent", "grading", "teardown"]
+
+
+@record
+class Score:
+    """What one criterion found."""
+
+    criterion: str
+    passed: bool
+    value: float
+    """In [0, 1]; 1 exactly when the criterion holds."""
+    weight: float = 1.0
+    detail: str = ""
+    """Why, in words a person can act on, with an excerpt of the evidence."""
+
+
+@record
+class Failure:
+    """Why an episode broke. Infrastructure, never the agent's fault."""
+
+    stage: Stage
+    kind: str
+    """Name of the error's class."""
+    message: str
+    traceback: str = ""
+
+
+@record
+class Limits:
+    """What an agent may use up. None is no limit."""
+
+    max_steps: int | None = None
+    """Tool calls."""
+    max_turns: int | None = None
+    """Completions."""
+    tool_timeout_s: float | None = None
+    time_limit_s: float | None = None
+    """Wall clock of the agent's whole run."""
+    context_max_tokens: int | None = None
+
+
+@record
+class Episode:
+    """One finished episode: graded, or broken with the reason."""
+
+    schema: int = 1
+    id: str
+    task_id: str
+    step: int = 0
+    """Training step in which it was sampled; 0 where nothing is trained."""
+    rollout: int = 0
+    """Its number among the repeats of the task in this step."""
+    seed: int = 0
+    reward: float | None
+    """Weighted fraction of the criteria that hold, in [0, 1]; None when the episode broke."""
+    scores: tuple[Score, ...] = ()
+    trajectory: Trajectory = Trajectory()
+    failure: Failure | None = None
+    earlier_failures: tuple[Failure, ...] = ()
+    """Broken attempts before this one, oldest first."""
+    sandbox: str = ""
+    """Backend that ran it."""
+    started_at: str = ""
+    """UTC, ISO 8601."""
+    seconds: Mapping[str, float] = field(factory=dict)
+    """Wall-clock seconds by stage."""
+    metadata: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def broken(self) -> bool:
+        """No reward, because the infrastructure failed."""
+        return self.reward is None

@@ -1,0 +1,73 @@
+"""Events: what observers are told, one typed record per hook."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import field
+
+from ale.types._record import record
+from ale.types.episode import Episode, Stage
+from ale.types.training import StepReport
+
+
+@record
+class RunStarted:
+    """The run is about to open its first sandbox."""
+
+    run_id: str
+    directory: str
+    n_episodes: int | None
+    """Episodes to run in all, those already on disk included; None where it is not known."""
+    n_done: int
+    """Episodes already on disk (``--resume``)."""
+    n_graded: int
+    """Of these, graded ones."""
+    n_succeeded: int
+    """Of these, episodes whose reward is 1."""
+    concurrency: int
+    config: Mapping[str, Any] = field(factory=dict)
+    """The resolved config, without secrets."""
+    at: float = 0.0
+    """Seconds since the epoch."""
+
+
+@record
+class EpisodeStage:
+    """An episode entered a stage."""
+
+    episode_id: str
+    task_id: str
+    stage: Stage
+    at: float = 0.0
+
+
+@record
+class EpisodeFinished:
+    """An episode has been written to the run directory."""
+
+    episode: Episode
+    at: float = 0.0
+
+
+@record
+class StepFinished:
+    """A trainer has finished a step."""
+
+    report: StepReport
+    at: float = 0.0
+
+
+@record
+class RunFinished:
+    """The run has ended; nothing follows."""
+
+    run_id: str
+    directory: str
+    outcome: str
+    """``completed``, ``drained``, ``cancelled`` or ``failed``."""
+    n_graded: int
+    n_broken: int
+    n_succeeded: int
+    mean_reward: float | None
+    seconds: float
+    at: float = 0.0

@@ -1,0 +1,133 @@
+"""What is said to a model and what it answers, exact to the token where the model allows it."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from attrs import field
+
+from ale.types._record import record
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@record
+class ToolCall:
+    """A call as the model wrote it. `arguments` stays text: it may not be valid JSON."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@record
+class Message:
+    """One message of a conversation."""
+
+    role: Role
+    content: str = ""
+    reasoning: str | None = None
+    """The model's reasoning where the provider returns it apart from the content."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    """For role ``tool``: the call that this answers."""
+
+
+@record
+class ToolSpec:
+    """A tool offered to the model. `parameters` is a JSON Schema of an object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@record
+class Sampling:
+    """How to sample. None leaves a value to the provider."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+
+
+@record
+class Conversation:
+    """Which episode a request belongs to.
+
+    A policy in this process keeps its prefix cache by `episode_id`; a scripted model finds its
+    lines by `task_id` and `rollout`; a provider that takes a seed is given `seed`.
+    """
+
+    episode_id: str
+    task_id: str
+    rollout: int
+    seed: int
+
+
+@record
+class CompletionRequest:
+    """All that a model is asked with."""
+
+    messages: tuple[Message, ...]
+    """The whole conversation, oldest first."""
+    tools: tuple[ToolSpec, ...] = ()
+    sampling: Sampling = Sampling()
+    conversation: Conversation
+    turn: int
+    """0-based number of this completion in the episode."""
+    fresh_context: bool = True
+    """False when `messages` extends the previous turn's messages and answer."""
+
+
+@record
+class Usage:
+    """Tokens, as the provider counts them."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@record
+class TokenTrace:
+    """The exact tokens of one completion, as sampled.
+
+    `output_ids`, `logprobs` and `policy_versions` have one entry per generated token; the
+    log-probabilities (natural) are those of the sampler itself, after temperature and top-p.
+    `text_offsets`, where known, has the index into the message's content at which each token
+    starts, so that a span of text can be mapped to its tokens.
+    """
+
+    prompt_ids: tuple[int, ...]
+    output_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    policy_versions: tuple[int, ...]
+    text_offsets: tuple[int, ...] | None = None
+
+
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
+
+
+@record
+class Completion:
+    """One answer of a model."""
+
+    message: Message
+    """Role ``assistant``."""
+    finish_reason: FinishReason = "stop"
+    usage: Usage = Usage()
+    model: str = ""
+    tokens: TokenTrace | None = None
+    """None where the provider can't give token ids; nothing is ever re-tokenised to fill it."""
+
+
+@record
+class LLMCapabilities:
+    """What a model component can give. A trainer that needs token ids checks this at the start."""
+
+    tools: bool = True
+    """Takes tool specifications and answers with tool calls."""
+    token_ids: bool = False
+    logprobs: bool = False
+    deterministic: bool = False
+    """The same request with the same seed always gives the same answer."""

@@ -1,0 +1,73 @@
+"""What a sandbox is asked for, what it can give, and what a command in it gave."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from attrs import field
+
+from ale.types._record import record
+
+ForkCost = Literal["copy", "layer", "replay"]
+Rung = Literal["none", "process", "namespace", "container", "vm"]
+Enforcement = Literal["enforced", "best-effort", "none"]
+
+
+@record
+class SandboxSpec:
+    """One sandbox, as a task and a config together want it."""
+
+    image: str | None = None
+    build: str | None = None
+    network: bool = False
+    env: Mapping[str, str] = field(factory=dict)
+    cpus: float | None = None
+    memory_mb: int | None = None
+    storage_mb: int | None = None
+    tags: Mapping[str, str] = field(factory=dict)
+    """Found again by these after a crash: ``run``, ``episode`` and what the backend adds."""
+
+
+@record
+class ExecResult:
+    """What a command gave. `exit_code` is the true one: 128 + n when signal n ended it."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+    timed_out: bool = False
+    truncated: bool = False
+    """Output was longer than asked for; head and tail are kept."""
+    duration_s: float = 0.0
+
+
+@record
+class Capabilities:
+    """What a backend gives. What is promised here is tested by the contract kit, both ways.
+
+    `limits` names what holds for each of ``cpu``, ``memory``, ``processes``, ``file_size``,
+    ``disk``: ``enforced``, ``best-effort`` or ``none``.
+    """
+
+    rung: Rung
+    network_isolation: bool
+    filesystem_isolation: bool
+    process_isolation: bool
+    fork: ForkCost
+    snapshot: bool
+    images: bool
+    """Starts from a container image."""
+    limits: Mapping[str, Enforcement] = field(factory=dict)
+    notes: tuple[str, ...] = ()
+    """What it can't stop, in words, for ``ale doctor`` and the run's manifest."""
+
+
+@record
+class SandboxInfo:
+    """One sandbox as ``ale sandbox list`` shows it."""
+
+    id: str
+    backend: str
+    tags: Mapping[str, str]
+    owner_alive: bool
+    age_s: float
+    detail: str = ""

@@ -1,0 +1,71 @@
+"""Tasks: what the agent is asked, where it works and how the result is judged."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import field
+
+from ale.types._record import record
+
+
+@record
+class CriterionSpec:
+    """One criterion as the task names it; the run builds it by `type` from the installed plugins."""
+
+    type: str
+    options: Mapping[str, Any] = field(factory=dict)
+    weight: float = 1.0
+    """Share of the task's reward, before division by the sum of all weights. Above 0."""
+    file: str | None = None
+    """Where the criterion was written, for error messages."""
+    line: int | None = None
+
+
+@record
+class Constraints:
+    """Limits that the task sets. The stricter of task and config wins; None sets none."""
+
+    network: bool | None = None
+    time_limit_s: float | None = None
+    max_steps: int | None = None
+    max_turns: int | None = None
+
+
+@record
+class Environment:
+    """The machine that the task wants. A backend that can't give it says so."""
+
+    image: str | None = None
+    build: str | None = None
+    """Host folder that holds a Dockerfile."""
+    env: Mapping[str, str] = field(factory=dict)
+    cpus: float | None = None
+    memory_mb: int | None = None
+    storage_mb: int | None = None
+
+
+@record
+class Task:
+    """One task. Immutable; stored once per run in ``tasks.jsonl``."""
+
+    schema: int = 1
+    id: str
+    goal: str
+    """What the agent is told."""
+    description: str = ""
+    """What a person is told."""
+    origin: str = ""
+    """File or data set the task was read from."""
+    tags: tuple[str, ...] = ()
+    files: str | None = None
+    """Host folder whose content is copied into the workspace before the setup steps."""
+    setup_steps: tuple[str, ...] = ()
+    """Shell commands that run before the agent. A failing one breaks the episode."""
+    criteria: tuple[CriterionSpec, ...] = ()
+    constraints: Constraints = Constraints()
+    environment: Environment = Environment()
+    keep_processes: bool = False
+    """Leave what the agent started running while it is graded (a task that asks for a server)."""
+    solution: tuple[str, ...] | None = None
+    """Reference solution: shell commands, run in one session by the oracle agent."""
+    metadata: Mapping[str, Any] = field(factory=dict)

@@ -1,0 +1,43 @@
+"""What a trainer is given and what it reports."""
+
+from collections.abc import Mapping
+
+from attrs import field
+
+from ale.types._record import record
+from ale.types.credit import Credit, Group
+
+
+@record
+class CreditedGroup:
+    """A group and the credit of each of its rollouts, in the same order."""
+
+    group: Group
+    credits: tuple[Credit, ...]
+
+
+@record
+class Batch:
+    """All that one training step learns from."""
+
+    step: int
+    groups: tuple[CreditedGroup, ...]
+
+
+@record
+class StepReport:
+    """What one training step did. `metrics` go to the observers under these names."""
+
+    step: int
+    policy_version: int
+    """After the step."""
+    metrics: Mapping[str, float] = field(factory=dict)
+
+
+@record
+class PolicySnapshot:
+    """An immutable version of the policy. A new version is a new name; none is ever reused."""
+
+    version: int
+    path: str | None = None
+    """Folder with its weights; None where the trainer keeps none (an export)."""

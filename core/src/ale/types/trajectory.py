@@ -1,0 +1,98 @@
+"""What happened in an episode: turns, tool calls and their observations."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from attrs import field
+
+from ale.types._record import record
+from ale.types.message import Completion, Message
+
+
+@record
+class Observation:
+    """What one tool call gave back."""
+
+    call_id: str
+    tool: str
+    content: str
+    """Exactly what the model is shown."""
+    role: Literal["tool", "user"] = "tool"
+    """The role under which the model is shown it; ``user`` for models without tool calls."""
+    error: str | None = None
+    """Why the call failed (unknown tool, invalid arguments, timeout, non-zero exit), else None."""
+    exit_code: int | None = None
+    timed_out: bool = False
+    truncated: bool = False
+    duration_s: float = 0.0
+
+    def as_message(self) -> Message:
+        """The message that carries this observation to the model."""
+        call_id = self.call_id if self.role == "tool" else None
+        return Message(role=self.role, content=self.content, tool_call_id=call_id)
+
+
+@record
+class Turn:
+    """One completion and what its tool calls gave back.
+
+    Each message is stored once: `prompt` holds only what was added since the previous turn's
+    observations, unless `fresh_context` says that the conversation starts anew here (the first
+    turn, and the turn after a compaction).
+    """
+
+    prompt: tuple[Message, ...] = ()
+    fresh_context: bool = False
+    completion: Completion
+    observations: tuple[Observation, ...] = ()
+    """One per tool call, in the order of the calls."""
+    duration_s: float = 0.0
+
+
+StopReason = Literal[
+    "finished",
+    "gave_up",
+    "max_steps",
+    "max_turns",
+    "time_limit",
+    "context",
+    "agent_error",
+]
+
+
+@record
+class Stop:
+    """Why the agent ended."""
+
+    reason: StopReason
+    detail: str = ""
+
+
+@record
+class Trajectory:
+    """The turns of one episode, in order."""
+
+    turns: tuple[Turn, ...] = ()
+    stop: Stop = field(default=Stop(reason="finished"))
+
+    def messages(self, upto: int | None = None) -> tuple[Message, ...]:
+        """The conversation as the model saw it before turn `upto` (default: after the last turn).
+
+        Args:
+            upto: 0-based turn; the result then ends with that turn's prompt.
+        """
+        return tuple(
+            _conversation(self.turns, len(self.turns) if upto is None else upto)
+        )
+
+
+def _conversation(turns: tuple[Turn, ...], upto: int) -> Iterator[Message]:
+    last = min(upto, len(turns) - 1)
+    start = max((i for i in range(last + 1) if turns[i].fresh_context), default=0)
+    for i in range(start, last + 1):
+        yield from turns[i].prompt
+        if i < upto:
+            yield turns[i].completion.message
+            yield from (
+                observation.as_message() for observation in turns[i].observations
+            )

@@ -1,0 +1,167 @@
+"""Build backend of the repository's root: one editable install of the core and every plugin.
+
+`pip install -e .` can't install local packages as editable dependencies, and building two dozen
+of them one after the other takes pip most of a minute. So the root's wheel holds one ``.pth``
+file that puts every package's ``src`` on the path, depends on what the packages depend on, and
+each package's metadata (name, version, entry points) is written beside its code, where
+`importlib.metadata` finds it as if the package had been installed by itself.
+
+Only the standard library is used; there is nothing to download before the install can start.
+"""
+
+import base64
+import hashlib
+import re
+import shutil
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+TAG = "py3-none-any"
+
+
+def _project(folder: Path) -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    return project
+
+
+def members() -> list[Path]:
+    """Folders of the packages: the core first, then the plugins by name."""
+    plugins = sorted(path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml"))
+    return [ROOT / "core", *plugins]
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+
+
+def requirements() -> list[str]:
+    """What the default packages need from outside the workspace.
+
+    A package named in ``[tool.ale.workspace] optional`` is on the path too, but what it needs is
+    an extra of the root; until then it says for itself what is missing.
+    """
+    optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ale"]["workspace"][
+        "optional"
+    ]
+    projects = [_project(folder) for folder in members()]
+    local = {project["name"] for project in projects}
+    wanted = [
+        requirement
+        for project in projects
+        if project["name"] not in optional
+        for requirement in project.get("dependencies", [])
+    ]
+    return sorted({line for line in wanted if _name(line) not in local})
+
+
+def _metadata(project: dict[str, Any], requires: list[str]) -> str:
+    lines = ["Metadata-Version: 2.1", f"Name: {project['name']}", f"Version: {project['version']}"]
+    lines += [f"Summary: {project['description']}"] if "description" in project else []
+    lines += [f"Requires-Python: {project['requires-python']}"]
+    lines += [f"Requires-Dist: {line}" for line in requires]
+    for extra, wanted in project.get("optional-dependencies", {}).items():
+        lines += [f"Provides-Extra: {extra}"]
+        lines += [f'Requires-Dist: {line} ; extra == "{extra}"' for line in wanted]
+    return "\n".join(lines) + "\n"
+
+
+def _entry_points(project: dict[str, Any]) -> str:
+    groups = dict(project.get("entry-points", {}))
+    if "scripts" in project:
+        groups["console_scripts"] = project["scripts"]
+    return "".join(
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items()) + "\n"
+        for group, entries in groups.items()
+    )
+
+
+def _dist_info(project: dict[str, Any]) -> str:
+    return f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+
+
+def write_member_metadata() -> None:
+    """Write each package's ``.dist-info`` beside its code (ignored by git)."""
+    for folder in members():
+        project = _project(folder)
+        source = folder / "src"
+        for old in source.glob("*.dist-info"):
+            shutil.rmtree(old)
+        target = source / _dist_info(project)
+        target.mkdir()
+        (target / "METADATA").write_text(_metadata(project, project.get("dependencies", [])))
+        (target / "entry_points.txt").write_text(_entry_points(project))
+        (target / "INSTALLER").write_text("ale-workspace\n")
+
+
+def _root_metadata() -> str:
+    return _metadata(_project(ROOT), requirements())
+
+
+def _write_wheel(directory: str, files: dict[str, str]) -> str:
+    project = _project(ROOT)
+    info = _dist_info(project)
+    files = {
+        **files,
+        f"{info}/METADATA": _root_metadata(),
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {TAG}\n",
+        f"{info}/entry_points.txt": _entry_points({"scripts": _project(ROOT / "core")["scripts"]}),
+    }
+    wheel = f"{project['name'].replace('-', '_')}-{project['version']}-{TAG}.whl"
+    with zipfile.ZipFile(Path(directory) / wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        lines = []
+        for path, text in files.items():
+            archive.writestr(path, text)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=")
+            lines.append(f"{path},sha256={digest.decode()},{len(text.encode())}\n")
+        archive.writestr(f"{info}/RECORD", "".join(lines) + f"{info}/RECORD,,\n")
+    return wheel
+
+
+# The functions below are the interface of PEP 517 and PEP 660.
+
+
+def get_requires_for_build_editable(config_settings: object = None) -> list[str]:
+    return []
+
+
+def get_requires_for_build_wheel(config_settings: object = None) -> list[str]:
+    return []
+
+
+def _prepare(metadata_directory: str) -> str:
+    info = _dist_info(_project(ROOT))
+    target = Path(metadata_directory) / info
+    target.mkdir(parents=True)
+    (target / "METADATA").write_text(_root_metadata())
+    return info
+
+
+def prepare_metadata_for_build_editable(
+    metadata_directory: str, config_settings: object = None
+) -> str:
+    return _prepare(metadata_directory)
+
+
+def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: object = None) -> str:
+    return _prepare(metadata_directory)
+
+
+def build_editable(
+    wheel_directory: str, config_settings: object = None, metadata_directory: str | None = None
+) -> str:
+    write_member_metadata()
+    paths = "".join(f"{folder / 'src'}\n" for folder in members())
+    return _write_wheel(wheel_directory, {"ale_workspace.pth": paths})
+
+
+def build_wheel(
+    wheel_directory: str, config_settings: object = None, metadata_directory: str | None = None
+) -> str:
+    """Every package's code in one wheel, each with its own name taken from the root's metadata."""
+    raise SystemExit(
+        "The root is a workspace for developers: use `pip install -e .`, or install packages by "
+        "themselves, as in `pip install ./core ./plugins/ale-sandbox-local`."
+    )
