@@ -145,7 +145,9 @@ def prepare_metadata_for_build_editable(
     return _prepare(metadata_directory)
 
 
-def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: object = None) -> str:
+def prepare_metadata_for_build_wheel(
+    metadata_directory: str, config_settings: object = None
+) -> str:
     return _prepare(metadata_directory)
 
 
@@ -160,7 +162,7 @@ def build_editable(
 def build_wheel(
     wheel_directory: str, config_settings: object = None, metadata_directory: str | None = None
 ) -> str:
-    """Every package's code in one wheel, each with its own name taken from the root's metadata."""
+    """Refused: there is nothing to publish at the root."""
     raise SystemExit(
         "The root is a workspace for developers: use `pip install -e .`, or install packages by "
         "themselves, as in `pip install ./core ./plugins/ale-sandbox-local`."

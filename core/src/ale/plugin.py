@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar
 import pluggy
 from attrs import field, frozen, validators
 
-
 PROJECT = "ale"
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
@@ -75,8 +74,6 @@ class BuildContext:
     monotonic: Callable[[], float] = time.perf_counter
     """Seconds from an arbitrary start, for durations."""
     new_id: Callable[[], str] = field(factory=lambda: lambda: uuid.uuid4().hex[:12])
-    make: Callable[..., Any] | None = None
-    """Build another component: ``make(kind, name, options_mapping, file=None, line=None)``."""
 
     def secret(self, variable: str) -> Secret | None:
         """The value of an environment variable, or None where it is not set."""

@@ -249,7 +249,7 @@ class LLM(Protocol):
 
 
 class Recorder(Protocol):
-    """Where an agent puts each turn as soon as it is over, so that none is lost when it is cut off."""
+    """Where an agent puts each turn as soon as it is over, so that a cut-off loses none."""
 
     @property
     def turns(self) -> Sequence[Turn]: ...

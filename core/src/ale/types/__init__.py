@@ -1,6 +1,15 @@
 """The records that pass between stages: frozen, keyword-only, versioned by `schema`."""
 
-from ale.types.task import Constraints, CriterionSpec, Environment, Task
+from ale.types.chunk import Chunk, Range, Span
+from ale.types.credit import BatchStatistics, Credit, CreditedEpisode, Group, Rollout
+from ale.types.episode import Episode, Failure, Limits, Score, Stage
+from ale.types.event import (
+    EpisodeFinished,
+    EpisodeStage,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+)
 from ale.types.message import (
     Completion,
     CompletionRequest,
@@ -15,7 +24,6 @@ from ale.types.message import (
     ToolSpec,
     Usage,
 )
-from ale.types.trajectory import Observation, Stop, StopReason, Trajectory, Turn
 from ale.types.sandbox import (
     Capabilities,
     Enforcement,
@@ -25,17 +33,9 @@ from ale.types.sandbox import (
     SandboxInfo,
     SandboxSpec,
 )
-from ale.types.episode import Episode, Failure, Limits, Score, Stage
-from ale.types.chunk import Chunk, Range, Span
-from ale.types.credit import BatchStatistics, Credit, CreditedEpisode, Group, Rollout
+from ale.types.task import Constraints, CriterionSpec, Environment, Task
 from ale.types.training import Batch, CreditedGroup, PolicySnapshot, StepReport
-from ale.types.event import (
-    EpisodeFinished,
-    EpisodeStage,
-    RunFinished,
-    RunStarted,
-    StepFinished,
-)
+from ale.types.trajectory import Observation, Stop, StopReason, Trajectory, Turn
 
 __all__ = [
     "Batch",

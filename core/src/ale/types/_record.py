@@ -7,9 +7,7 @@ from attrs import field, frozen
 T = TypeVar("T")
 
 
-@dataclass_transform(
-    kw_only_default=True, frozen_default=True, field_specifiers=(field,)
-)
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 def record(cls: type[T]) -> type[T]:
     """Make `cls` a record.
 

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from attrs import field
-
 from ale.types._record import record
 
 Role = Literal["system", "user", "assistant", "tool"]

@@ -10,7 +10,7 @@ from ale.types._record import record
 
 @record
 class CriterionSpec:
-    """One criterion as the task names it; the run builds it by `type` from the installed plugins."""
+    """One criterion as the task names it; the run builds it by `type`."""
 
     type: str
     options: Mapping[str, Any] = field(factory=dict)

@@ -81,9 +81,7 @@ class Trajectory:
         Args:
             upto: 0-based turn; the result then ends with that turn's prompt.
         """
-        return tuple(
-            _conversation(self.turns, len(self.turns) if upto is None else upto)
-        )
+        return tuple(_conversation(self.turns, len(self.turns) if upto is None else upto))
 
 
 def _conversation(turns: tuple[Turn, ...], upto: int) -> Iterator[Message]:
@@ -93,6 +91,4 @@ def _conversation(turns: tuple[Turn, ...], upto: int) -> Iterator[Message]:
         yield from turns[i].prompt
         if i < upto:
             yield turns[i].completion.message
-            yield from (
-                observation.as_message() for observation in turns[i].observations
-            )
+            yield from (observation.as_message() for observation in turns[i].observations)

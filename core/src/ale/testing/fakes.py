@@ -1,0 +1,322 @@
+"""Stand-ins for tests of other parts: a folder for a sandbox, a list for a model, a manual clock.
+
+`FolderSandbox` runs real commands in a real folder, so that what is tested against it also holds
+elsewhere; it contains nothing and promises nothing.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from ale.errors import SandboxError, UnsupportedError
+from ale.protocols import DEFAULT_OUTPUT_BYTES
+from ale.types import (
+    Capabilities,
+    Completion,
+    CompletionRequest,
+    ExecResult,
+    LLMCapabilities,
+    SandboxInfo,
+    SandboxSpec,
+    Turn,
+)
+
+
+class ManualClock:
+    """A clock that moves by `tick` seconds at every look."""
+
+    def __init__(self, start: float = 1_700_000_000.0, tick: float = 0.0) -> None:
+        self.now = start
+        self.tick = tick
+
+    def __call__(self) -> float:
+        """The time, in seconds."""
+        self.now += self.tick
+        return self.now
+
+
+class ListRecorder:
+    """Keeps the turns that an agent records."""
+
+    def __init__(self) -> None:
+        self.turns: list[Turn] = []
+
+    def append(self, turn: Turn) -> None:
+        """Keep one more."""
+        self.turns.append(turn)
+
+
+class FakeLLM:
+    """Answers with the given completions, one after the other, and keeps what it was asked.
+
+    An exception in the list is raised instead; a callable is asked with the request.
+    """
+
+    capabilities = LLMCapabilities(tools=True, deterministic=True)
+
+    def __init__(
+        self,
+        answers: Iterable[Completion | Exception | Callable[[CompletionRequest], Completion]],
+        *,
+        tools: bool = True,
+    ) -> None:
+        self.capabilities = LLMCapabilities(tools=tools, deterministic=True)
+        self.requests: list[CompletionRequest] = []
+        self._answers = iter(answers)
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """The next answer."""
+        self.requests.append(request)
+        answer = next(self._answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(request) if callable(answer) else answer
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
+def _keep(data: bytes, limit: int) -> tuple[bytes, bool]:
+    if len(data) <= limit:
+        return data, False
+    head = limit // 2
+    return data[:head] + data[len(data) - (limit - head) :], True
+
+
+class FolderSession:
+    """A bash whose commands are run one after the other, in files for their output."""
+
+    def __init__(self, sandbox: "FolderSandbox", process: asyncio.subprocess.Process) -> None:
+        self._sandbox = sandbox
+        self._process = process
+        self.closed = False
+
+    async def run(
+        self,
+        command: str,
+        *,
+        timeout_s: float | None = None,
+        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """Run one command in the shell."""
+        if self.closed:
+            raise SandboxError("the session is closed")
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        mark = secrets.token_hex(16)
+        with tempfile.TemporaryDirectory() as folder:
+            script, out, err = (Path(folder) / name for name in ("script", "out", "err"))
+            script.write_text(command + "\n")
+            self._process.stdin.write(
+                f". {script} >{out} 2>{err} </dev/null\necho {mark} $?\n".encode()
+            )
+            timed_out = False
+            try:
+                line = await asyncio.wait_for(self._process.stdout.readline(), timeout_s)
+            except TimeoutError:
+                timed_out, line = True, b""
+                await self.close()
+            if line:
+                code = int(line.split()[1])
+            else:
+                self.closed = True
+                code = 137 if timed_out else await self._process.wait()
+            stdout, cut = _keep(out.read_bytes() if out.exists() else b"", max_output_bytes)
+            stderr, cut_too = _keep(err.read_bytes() if err.exists() else b"", max_output_bytes)
+        return ExecResult(
+            exit_code=code,
+            stdout=stdout,
+            stderr=stderr,
+            timed_out=timed_out,
+            truncated=cut or cut_too,
+        )
+
+    async def close(self) -> None:
+        """Kill the shell and its group."""
+        self.closed = True
+        await _end(self._process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+class FolderSandbox:
+    """Runs commands in a temporary folder, with no containment at all."""
+
+    capabilities = Capabilities(
+        rung="none",
+        network_isolation=False,
+        filesystem_isolation=False,
+        process_isolation=False,
+        fork="copy",
+        snapshot=False,
+        images=False,
+    )
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.id = "folder"
+        self._folder = Path(tempfile.mkdtemp(prefix="ale-folder-")) if folder is None else folder
+        self._processes: list[asyncio.subprocess.Process] = []
+        self._closed = False
+
+    @property
+    def workdir(self) -> str:
+        """The folder."""
+        return str(self._folder)
+
+    async def _start(
+        self, arguments: Sequence[str], env: Mapping[str, str] | None, cwd: str | None
+    ) -> asyncio.subprocess.Process:
+        if self._closed:
+            raise SandboxError("the sandbox is closed")
+        process = await asyncio.create_subprocess_exec(
+            *arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": self.workdir, **(env or {})},
+            cwd=self._folder / (cwd or "."),
+            start_new_session=True,
+        )
+        self._processes.append(process)
+        return process
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """Run one command and wait for the end of its output."""
+        if user is not None:
+            raise UnsupportedError("a folder can't switch users")
+        arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+        try:
+            process = await self._start(arguments, env, cwd)
+        except FileNotFoundError as error:
+            return ExecResult(exit_code=127, stdout=b"", stderr=str(error).encode())
+        timed_out = False
+        try:
+            out, err = await asyncio.wait_for(process.communicate(stdin or b""), timeout_s)
+        except TimeoutError:
+            timed_out, out, err = True, b"", b""
+            await _end(process)
+        code = process.returncode if process.returncode is not None else 137
+        stdout, cut = _keep(out, max_output_bytes)
+        stderr, cut_too = _keep(err, max_output_bytes)
+        return ExecResult(
+            exit_code=code if code >= 0 else 128 - code,
+            stdout=stdout,
+            stderr=stderr,
+            timed_out=timed_out,
+            truncated=cut or cut_too,
+        )
+
+    async def session(
+        self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
+    ) -> FolderSession:
+        """A bash that stays."""
+        return FolderSession(self, await self._start(["bash", "--norc", "--noprofile"], env, cwd))
+
+    def _path(self, path: str) -> Path:
+        return self._folder / path
+
+    async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
+        """A file's bytes."""
+        with self._path(path).open("rb") as file:
+            return file.read(-1 if max_bytes is None else max_bytes)
+
+    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        """Write a file, making its folders."""
+        target = self._path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+        if mode is not None:
+            target.chmod(mode)
+
+    async def upload(self, source: Path, target: str) -> None:
+        """Copy in."""
+        await asyncio.to_thread(_copy, source, self._path(target))
+
+    async def download(self, source: str, target: Path) -> None:
+        """Copy out."""
+        await asyncio.to_thread(_copy, self._path(source), target)
+
+    async def end_processes(self) -> int:
+        """Kill what is still running."""
+        running = [process for process in self._processes if process.returncode is None]
+        for process in running:
+            await _end(process)
+        return len(running)
+
+    async def fork(self) -> "FolderSandbox":
+        """A copy of the folder."""
+        target = Path(tempfile.mkdtemp(prefix="ale-folder-"))
+        await asyncio.to_thread(shutil.copytree, self._folder, target, True, dirs_exist_ok=True)
+        return FolderSandbox(target)
+
+    async def snapshot(self) -> str:
+        """Not here."""
+        raise UnsupportedError("a folder keeps no snapshots")
+
+    async def close(self) -> None:
+        """Kill what runs and remove the folder."""
+        if not self._closed:
+            await self.end_processes()
+            self._closed = True
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+    else:
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+class FolderBackend:
+    """Opens `FolderSandbox`es."""
+
+    name = "folder"
+    capabilities = FolderSandbox.capabilities
+
+    @contextlib.asynccontextmanager
+    async def open(self, spec: SandboxSpec) -> AsyncIterator[FolderSandbox]:
+        """A fresh folder."""
+        sandbox = FolderSandbox()
+        try:
+            yield sandbox
+        finally:
+            await sandbox.close()
+
+    @contextlib.asynccontextmanager
+    async def restore(self, ref: str, spec: SandboxSpec) -> AsyncIterator[FolderSandbox]:
+        """Not here."""
+        raise UnsupportedError("a folder keeps no snapshots")
+        yield FolderSandbox()
+
+    async def list(self) -> Sequence[SandboxInfo]:
+        """None are kept track of."""
+        return ()
+
+    async def prune(self) -> Sequence[SandboxInfo]:
+        """None are kept track of."""
+        return ()
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
