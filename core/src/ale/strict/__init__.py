@@ -1,0 +1,12 @@
+"""Read what people write, strictly: YAML with line numbers, into attrs classes.
+
+All problems are reported at once. For plugins too: a task reader or a script reader gets the same
+messages as the config.
+
+"""
+
+from ale.strict.node import Node, describe, from_plain, nearest
+from ale.strict.reading import parse_yaml, read_yaml
+from ale.strict.structuring import structure
+
+__all__ = ["Node", "describe", "from_plain", "nearest", "parse_yaml", "read_yaml", "structure"]
