@@ -92,6 +92,7 @@ class Component(Generic[OptionsT, ProductT_co]):
         summary: one line for ``ale plugins``.
         probe: is it usable here? Cheap; must not raise. None means always.
         rank: for sandboxes, its rung: ``type: auto`` takes the highest that is usable; 0 never.
+        needs: sections of the config that must be there too, such as ``llm`` for an agent.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Component(Generic[OptionsT, ProductT_co]):
     summary: str = field(kw_only=True)
     probe: Callable[[], Probe] | None = field(default=None, kw_only=True)
     rank: int = field(default=0, kw_only=True)
+    needs: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 __all__ = [

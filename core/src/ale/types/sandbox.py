@@ -18,7 +18,8 @@ class SandboxSpec:
 
     image: str | None = None
     build: str | None = None
-    network: bool = False
+    network: bool | None = None
+    """What the task says; None leaves it to the backend's options. False always wins."""
     env: Mapping[str, str] = field(factory=dict)
     cpus: float | None = None
     memory_mb: int | None = None

@@ -1,0 +1,195 @@
+"""Structure a merged tree: pick each part's component and type its options."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from ale._config.model import RunConfig, RunOptions, Selected
+from ale._config.source import read_source
+from ale._registry import Offer, Registry
+from ale.errors import InputError, PluginError, Problem
+from ale.strict import Node, describe, from_plain, nearest, structure
+
+_DEFAULTS: dict[str, Any] = {
+    "sandbox": {"type": "auto"},
+    "chunker": {"type": "interaction"},
+    "credit": {"type": "ipa"},
+    "observers": [{"type": "console"}],
+}
+_OPTIONAL = ("llm", "trainer")
+_PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "trainer")
+_SECTIONS = (*_PARTS, "observers", "run")
+
+
+def load_config(path: Path, registry: Registry, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read and check a config.
+
+    Raises:
+        InputError: with every problem of every section.
+    """
+    return structure_config(read_source(path, overrides), registry)
+
+
+def structure_config(node: Node, registry: Registry) -> RunConfig:
+    """Check a merged tree. Raises as `load_config`."""
+    assert node.mapping is not None
+    problems = _Problems()
+    problems.found += [_unknown_section(node, key) for key in node.mapping if key not in _SECTIONS]
+    picked: dict[str, Any] = {
+        kind: problems.collect(partial(_part, node, kind, registry)) for kind in _PARTS
+    }
+    observers = problems.collect(lambda: _observers(node, registry)) or ()
+    empty = Node({}, node.file, node.line)
+    options = problems.collect(lambda: structure(node.get("run") or empty, RunOptions, path="run"))
+    problems.found += _unmet_needs(node, picked)
+    if problems.found:
+        raise InputError(problems.found)
+    parts = {kind: part for kind, part in picked.items() if part is not None}
+    resolved: dict[str, Any] = {kind: _plain(part) for kind, part in parts.items()}
+    resolved["observers"] = [_plain(part) for part in observers]
+    resolved["run"] = _values(options)
+    return RunConfig(**picked, observers=observers, run=options, resolved=resolved)
+
+
+class _Problems:
+    def __init__(self) -> None:
+        self.found: list[Problem] = []
+
+    def collect(self, make: Callable[[], Any]) -> Any:
+        try:
+            return make()
+        except InputError as error:
+            self.found += error.problems
+            return None
+
+
+def _unknown_section(node: Node, key: str) -> Problem:
+    assert node.mapping is not None
+    return node.mapping[key].problem(
+        "unknown section",
+        path=key,
+        expected="one of " + ", ".join(_SECTIONS),
+        hint=nearest(key, _SECTIONS),
+    )
+
+
+def _unmet_needs(node: Node, picked: dict[str, Any]) -> list[Problem]:
+    return [
+        node.problem(
+            f"section '{need}' is missing",
+            expected=f"{need}: {{type: ...}}, which {kind} '{part.name}' needs",
+        )
+        for kind, part in picked.items()
+        if part is not None
+        for need in part.offer.component.needs
+        if node.get(need) is None
+    ]
+
+
+def _part(root: Node, kind: str, registry: Registry) -> Selected | None:
+    node = root.get(kind)
+    if node is None or node.value is None:
+        if kind in _OPTIONAL:
+            return None
+        if kind not in _DEFAULTS:
+            names = ", ".join(offer.component.name for offer in registry.offers(kind))
+            message = f"section '{kind}' is missing"
+            expected = f"{kind}: {{type: ...}}, one of {names or 'none installed'}"
+            raise InputError([root.problem(message, expected=expected)])
+        node = from_plain(_DEFAULTS[kind], file=root.file)
+    return select(node, kind, registry, path=kind)
+
+
+def _observers(root: Node, registry: Registry) -> tuple[Selected, ...]:
+    node = root.get("observers") or from_plain(_DEFAULTS["observers"], file=root.file)
+    if node.items is None:
+        said = f"expected a list, found {describe(node.value)}"
+        raise InputError(
+            [node.problem(said, path="observers", hint="observers: [{type: console}]")]
+        )
+    problems = _Problems()
+    made = [
+        problems.collect(partial(select, item, "observer", registry, path=f"observers[{i}]"))
+        for i, item in enumerate(node.items)
+    ]
+    if problems.found:
+        raise InputError(problems.found)
+    return tuple(made)
+
+
+def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
+    """The component that a ``{type: ..., option: ...}`` picks, with its options typed.
+
+    Raises:
+        InputError: with every problem of this section.
+    """
+    if node.mapping is None:
+        said = f"expected a mapping with a type, found {describe(node.value)}"
+        raise InputError([node.problem(said, path=path, hint="{type: ...}")])
+    type_ = node.get("type")
+    names = [offer.component.name for offer in registry.offers(kind)]
+    if type_ is None or not isinstance(type_.value, str):
+        message = "'type' is missing" if type_ is None else "expected text"
+        at = node if type_ is None else type_
+        raise InputError(
+            [at.problem(message, path=f"{path}.type", expected="one of " + ", ".join(names))]
+        )
+    try:
+        offer = _auto(registry) if _is_auto(kind, type_) else registry.find(kind, type_.value)
+    except PluginError as error:
+        hint = nearest(type_.value, names)
+        raise InputError([type_.problem(str(error), path=f"{path}.type", hint=hint)]) from None
+    rest = {key: child for key, child in node.mapping.items() if key != "type"}
+    return Selected(offer=offer, options=_options(Node(rest, node.file, node.line), offer, path))
+
+
+def _is_auto(kind: str, type_: Node) -> bool:
+    return kind == "sandbox" and type_.value == "auto"
+
+
+def _auto(registry: Registry) -> Offer:
+    """The strongest sandbox that its probe finds usable here."""
+    ranked = [offer for offer in registry.offers("sandbox") if offer.component.rank > 0]
+    refused = []
+    for offer in sorted(ranked, key=lambda offer: -offer.component.rank):
+        probe = offer.component.probe
+        found = None if probe is None else probe()
+        if found is None or found.usable:
+            return offer
+        refused.append(f"{offer.component.name}: {found.reason}")
+    raise PluginError("no sandbox is usable here; " + ("; ".join(refused) or "none is installed"))
+
+
+def _options(node: Node, offer: Offer, path: str) -> Any:
+    cls = offer.component.options
+    if cls is not None:
+        return structure(node, cls, path=path)
+    if node.mapping:
+        name = offer.component.name
+        raise InputError(
+            [
+                child.problem(
+                    "unknown option", path=f"{path}.{key}", expected=f"no options of {name}"
+                )
+                for key, child in node.mapping.items()
+            ]
+        )
+    return None
+
+
+def _plain(part: Selected) -> dict[str, Any]:
+    return {"type": part.offer.full_name, **_values(part.options)}
+
+
+def _values(options: Any) -> dict[str, Any]:
+    if options is None:
+        return {}
+    values: dict[str, Any] = attrs.asdict(options, value_serializer=_serialize)
+    return values
+
+
+def _serialize(_: Any, __: Any, value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,77 @@
+"""A whole config, typed."""
+
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from ale._registry import Offer
+from ale.plugin import doc, ge, gt
+
+
+@frozen(kw_only=True)
+class Selected:
+    """A part that the config picked: whose it is, and its options."""
+
+    offer: Offer
+    options: Any
+
+    @property
+    def name(self) -> str:
+        """What stands after ``type:``."""
+        return self.offer.component.name
+
+
+@frozen(kw_only=True)
+class RunOptions:
+    """How the run itself goes. Section ``run``."""
+
+    name: str | None = field(default=None, metadata=doc("Part of the run directory's name."))
+    directory: Path | None = field(
+        default=None, metadata=doc("Where run directories are made; default: runs/ here.")
+    )
+    rollouts: int = field(
+        default=1, validator=ge(1), metadata=doc("Episodes per task and step: the group's size.")
+    )
+    steps: int = field(default=1, validator=ge(1), metadata=doc("Training steps."))
+    tasks_per_step: int | None = field(
+        default=None, metadata=doc("Tasks drawn for each step; default: all of them.")
+    )
+    concurrency: int = field(default=8, validator=ge(1), metadata=doc("Episodes at once."))
+    seed: int = field(default=0, validator=ge(0), metadata=doc("Every random choice follows it."))
+    retries: int = field(
+        default=1,
+        validator=ge(0),
+        metadata=doc("How often a broken episode (never a failed one) is tried again."),
+    )
+    open_timeout_s: float = field(
+        default=600.0, validator=gt(0), metadata=doc("Seconds to open or close a sandbox.")
+    )
+    setup_timeout_s: float = field(
+        default=600.0, validator=gt(0), metadata=doc("Seconds for each setup step.")
+    )
+    grading_timeout_s: float = field(
+        default=600.0, validator=gt(0), metadata=doc("Seconds for each criterion.")
+    )
+    grace_s: float = field(
+        default=10.0,
+        validator=gt(0),
+        metadata=doc("Seconds past its time limit after which an agent is cut off."),
+    )
+
+
+@frozen(kw_only=True)
+class RunConfig:
+    """Everything that one run is made of."""
+
+    tasks: Selected
+    sandbox: Selected
+    llm: Selected | None
+    agent: Selected
+    chunker: Selected
+    credit: Selected
+    trainer: Selected | None
+    observers: tuple[Selected, ...]
+    run: RunOptions
+    resolved: dict[str, Any] = field(repr=False)
+    """The merged config as plain values, paths made absolute: what the manifest keeps."""

@@ -1,0 +1,91 @@
+"""Read a config file with what it extends, and lay ``--set`` over it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ale.errors import InputError, Problem
+from ale.strict import Node, describe, parse_yaml, read_yaml
+
+
+def read_source(path: Path, overrides: Sequence[str] = ()) -> Node:
+    """The merged tree of `path`, of what it extends, and of overrides such as ``credit.type=grpo``.
+
+    Raises:
+        InputError: a file can't be read, extends itself, or an override is not ``key=value``.
+    """
+    node = _read(path, ())
+    for override in overrides:
+        node = merge(node, _parse_override(override))
+    return node
+
+
+def _read(path: Path, above: tuple[Path, ...]) -> Node:
+    node = read_yaml(path)
+    if node.value is None:
+        node = Node({}, node.file, node.line)
+    if node.mapping is None:
+        raise InputError([node.problem(f"expected a mapping, found {describe(node.value)}")])
+    bases = node.mapping.pop("extends", None)
+    if bases is None:
+        return node
+    made = Node({}, node.file, node.line)
+    for base in bases.items if bases.items is not None else [bases]:
+        made = merge(made, _read(_base_path(base, path, above), (*above, path.resolve())))
+    return merge(made, node)
+
+
+def _base_path(base: Node, path: Path, above: tuple[Path, ...]) -> Path:
+    if not isinstance(base.value, str):
+        said = f"expected a file's path, found {describe(base.value)}"
+        raise InputError([base.problem(said, path="extends")])
+    target = path.parent / base.value
+    if target.resolve() in (*above, path.resolve()):
+        raise InputError([base.problem("extends itself, over " + str(target), path="extends")])
+    return target
+
+
+def merge(below: Node, above: Node) -> Node:
+    """Lay one tree over another.
+
+    Mappings are merged key by key, everything else is replaced. Where the ``type`` of a section
+    changes, the options of the old type are dropped: they belong to another class.
+    """
+    if below.mapping is None or above.mapping is None:
+        return above
+    kept = dict(below.mapping)
+    old, new = kept.get("type"), above.mapping.get("type")
+    if old is not None and new is not None and old.value != new.value:
+        kept = {}
+    for key, child in above.mapping.items():
+        kept[key] = merge(kept[key], child) if key in kept else child
+    return Node(kept, above.file, above.line)
+
+
+def _parse_override(text: str) -> Node:
+    path, equals, value = text.partition("=")
+    keys = path.split(".")
+    if not equals or not all(keys):
+        raise InputError(
+            [
+                Problem(
+                    message=f"expected key.key=value, found '{text}'",
+                    file="--set",
+                    hint="for example --set credit.type=grpo",
+                )
+            ]
+        )
+    # Paths in an override are relative to the working folder, as on any command line.
+    node = parse_yaml(value, file="--set")
+    node = _without_line(node)
+    for key in reversed(keys):
+        node = Node({key: node}, "--set", None)
+    return node
+
+
+def _without_line(node: Node) -> Node:
+    if node.mapping is not None:
+        entries = {key: _without_line(child) for key, child in node.mapping.items()}
+        return Node(entries, node.file, None)
+    if node.items is not None:
+        return Node([_without_line(child) for child in node.items], node.file, None)
+    return Node(node.value, node.file, None)

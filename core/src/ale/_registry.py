@@ -1,0 +1,226 @@
+"""Find, load, quarantine and look up plugins.
+
+pluggy's own loader raises at the first broken package and skips a second owner of a name; here a
+package that fails is set aside with its traceback, and everything else works.
+"""
+
+import importlib.metadata
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import pluggy
+from attrs import field, frozen
+
+from ale import hookspecs
+from ale.errors import PluginError
+from ale.plugin import PROJECT, Component
+
+ENTRY_POINT_GROUP = "ale"
+
+KINDS: Mapping[str, str] = {
+    "tasks": "ale_task_sources",
+    "sandbox": "ale_sandboxes",
+    "llm": "ale_llms",
+    "agent": "ale_agents",
+    "criterion": "ale_criteria",
+    "chunker": "ale_chunkers",
+    "credit": "ale_credit_schemes",
+    "trainer": "ale_trainers",
+    "observer": "ale_observers",
+}
+"""Component kinds, as ``ale plugins`` names them, and the hook that each is offered through."""
+
+
+@frozen(kw_only=True)
+class Offer:
+    """A component and the package that offers it."""
+
+    kind: str
+    component: Component[Any, Any]
+    distribution: str
+    version: str
+
+    @property
+    def full_name(self) -> str:
+        """``distribution/name``, which picks one of two that share a name."""
+        return f"{self.distribution}/{self.component.name}"
+
+
+@frozen(kw_only=True)
+class Quarantined:
+    """A package that could not be loaded or broke its contract."""
+
+    distribution: str
+    entry_point: str
+    message: str
+    traceback: str
+
+
+@frozen(kw_only=True)
+class Package:
+    """A plugin package as installed."""
+
+    distribution: str
+    version: str
+    entry_point: str
+    module: Any = field(repr=False)
+
+
+class Registry:
+    """What the installed packages offer."""
+
+    def __init__(self) -> None:
+        self.manager = pluggy.PluginManager(PROJECT)
+        self.manager.add_hookspecs(hookspecs)
+        self.packages: list[Package] = []
+        self.quarantined: list[Quarantined] = []
+        self._offers: dict[str, list[Offer]] = {}
+
+    @classmethod
+    def installed(cls) -> "Registry":
+        """A registry of every package with an entry point in the group ``ale``."""
+        registry = cls()
+        found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+        for entry in sorted(found, key=lambda entry: (_owner(entry)[0], entry.name)):
+            distribution, version = _owner(entry)
+            try:
+                module = entry.load()
+            except BaseException as error:
+                # SystemExit and the like too: a package must not be able to end every command.
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                registry._quarantine(distribution, entry.name, "failed to load", error)
+            else:
+                registry.add(module, distribution, version, entry.name)
+        return registry
+
+    def add(
+        self,
+        module: ModuleType | object,
+        distribution: str,
+        version: str = "0",
+        entry_point: str = "plugin",
+    ) -> None:
+        """Register one plugin module (or object) by hand."""
+        try:
+            self.manager.register(module, name=f"{distribution}:{entry_point}")
+            self._refuse_unknown_hooks(module)
+        except (pluggy.PluginValidationError, PluginError, ValueError) as error:
+            if self.manager.is_registered(module):
+                self.manager.unregister(module)
+            self._quarantine(distribution, entry_point, "broke the contract of a hook", error)
+        else:
+            self._offers.clear()
+            self.packages.append(
+                Package(
+                    distribution=distribution,
+                    version=version,
+                    entry_point=entry_point,
+                    module=module,
+                )
+            )
+
+    def _refuse_unknown_hooks(self, module: object) -> None:
+        from ale.strict.node import nearest
+
+        known = [name for name in dir(hookspecs) if name.startswith("ale_")]
+        for caller in self.manager.get_hookcallers(module) or []:
+            if not caller.has_spec():
+                hint = nearest(caller.name, known)
+                raise PluginError(f"no such hook: {caller.name}" + (f"; {hint}" if hint else ""))
+
+    def _quarantine(
+        self, distribution: str, entry_point: str, message: str, error: BaseException
+    ) -> None:
+        self.quarantined.append(
+            Quarantined(
+                distribution=distribution,
+                entry_point=entry_point,
+                message=f"{message}: {type(error).__name__}: {error}",
+                traceback="".join(traceback.format_exception(error)),
+            )
+        )
+
+    def offers(self, kind: str) -> Sequence[Offer]:
+        """Every component of a kind, by name."""
+        if kind not in self._offers:
+            made = sorted(self._ask(kind), key=lambda offer: offer.full_name)
+            self._offers[kind] = sorted(made, key=lambda offer: offer.component.name)
+        return self._offers[kind]
+
+    def _ask(self, kind: str) -> Iterator[Offer]:
+        for package, answer in self.answers(KINDS[kind]):
+            try:
+                yield from _checked(kind, package, answer)
+            except PluginError as error:
+                self._quarantine(
+                    package.distribution, package.entry_point, f"broke {KINDS[kind]}", error
+                )
+
+    def answers(self, hook: str) -> Iterator[tuple[Package, Any]]:
+        """What each package answers to a hook without arguments; one that raises is set aside."""
+        packages = {id(package.module): package for package in self.packages}
+        for implementation in getattr(self.manager.hook, hook).get_hookimpls():
+            package = packages[id(implementation.plugin)]
+            try:
+                answer = implementation.function()
+            except Exception as error:
+                self._quarantine(package.distribution, package.entry_point, f"broke {hook}", error)
+            else:
+                yield package, answer
+
+    def find(self, kind: str, name: str) -> Offer:
+        """The component that a config means by ``type: name``.
+
+        Raises:
+            PluginError: there is none, or two packages offer it.
+        """
+        found = [
+            offer for offer in self.offers(kind) if name in (offer.component.name, offer.full_name)
+        ]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            owners = " and ".join(offer.full_name for offer in found)
+            raise PluginError(f"{kind} '{name}' is offered twice: write {owners} to pick one")
+        raise PluginError(self._absent(kind, name))
+
+    def _absent(self, kind: str, name: str) -> str:
+        names = [offer.component.name for offer in self.offers(kind)]
+        known = f"installed: {', '.join(names)}" if names else "none is installed"
+        text = f"no {kind} '{name}'; {known}"
+        for broken in self.quarantined:
+            text += (
+                f"\n{broken.distribution} may have offered it, but {broken.message}\n"
+                f"{broken.traceback}"
+            )
+        return text
+
+
+def _owner(entry: importlib.metadata.EntryPoint) -> tuple[str, str]:
+    if entry.dist is None:
+        return "unknown", "0"
+    return entry.dist.name, entry.dist.version
+
+
+def _checked(kind: str, package: Package, answer: Any) -> Iterable[Offer]:
+    if isinstance(answer, Component) or not isinstance(answer, Sequence):
+        raise PluginError(f"expected a list of Component, got {answer!r}")
+    names: set[str] = set()
+    for component in answer:
+        if not isinstance(component, Component):
+            raise PluginError(f"expected a Component, got {component!r}")
+        if component.name in names:
+            raise PluginError(f"the name '{component.name}' is offered twice")
+        names.add(component.name)
+    return [
+        Offer(
+            kind=kind,
+            component=component,
+            distribution=package.distribution,
+            version=package.version,
+        )
+        for component in answer
+    ]
