@@ -1,0 +1,1 @@
+"""A language model that plays a written script or a recorded run."""

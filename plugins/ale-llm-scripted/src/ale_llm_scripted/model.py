@@ -1,0 +1,81 @@
+"""The model: lines from somewhere, with a pause before each and a rule for their end."""
+
+import asyncio
+from typing import Literal, Protocol
+
+from ale.errors import LLMError
+from ale.types import Completion, CompletionRequest, LLMCapabilities
+
+AtEnd = Literal["stop", "error"]
+
+
+class Lines(Protocol):
+    """Where the answers come from. The same conversation and turn always give the same one."""
+
+    traced_end: bool
+    """The answer of `last` has a token trace where the other answers have."""
+
+    @property
+    def capabilities(self) -> LLMCapabilities:
+        """What these lines hold."""
+        ...
+
+    async def line(self, request: CompletionRequest) -> Completion | None:
+        """The answer to a turn; None after the last.
+
+        Raises:
+            LLMError: there are no lines for this conversation, or the line is an error.
+        """
+        ...
+
+    def last(self, request: CompletionRequest) -> Completion:
+        """An answer without text and calls, to end a conversation."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files. May be called again."""
+        ...
+
+
+class ScriptedLLM:
+    """Answers from `Lines`, by conversation and turn only: order and time change nothing.
+
+    Args:
+        latency_s: seconds before every answer, errors included.
+        at_end: what comes after the last line: an answer that stops, or an error.
+    """
+
+    def __init__(self, lines: Lines, *, latency_s: float = 0.0, at_end: AtEnd = "stop") -> None:
+        self._lines = lines
+        self._latency_s = latency_s
+        self._at_end = at_end
+
+    @property
+    def capabilities(self) -> LLMCapabilities:
+        """What the lines hold; no tokens where the answer after the last line has none."""
+        held = self._lines.capabilities
+        if self._at_end == "stop" and not self._lines.traced_end:
+            return LLMCapabilities(tools=held.tools, deterministic=held.deterministic)
+        return held
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """The line for this conversation and turn.
+
+        Raises:
+            LLMError: the line is an error, or there is none (and `at_end` is ``error``).
+        """
+        if self._latency_s > 0:
+            await asyncio.sleep(self._latency_s)
+        answer = await self._lines.line(request)
+        if answer is not None:
+            return answer
+        if self._at_end == "stop":
+            return self._lines.last(request)
+        who = request.conversation
+        raise LLMError(
+            f"no line for turn {request.turn} of task {who.task_id!r}, rollout {who.rollout}"
+        )
+
+    async def aclose(self) -> None:
+        """Let go of files."""
+        self._lines.close()
