@@ -30,11 +30,9 @@ class Call:
 
     def __attrs_post_init__(self) -> None:
         try:
-            self.text  # noqa: B018
+            json.dumps(self.arguments, allow_nan=False)
         except ValueError:
-            raise ValueError(
-                "JSON can't hold nan or infinity: write the arguments as text"
-            ) from None
+            raise ValueError("nan and infinity are not JSON: write the arguments as text") from None
 
     @property
     def text(self) -> str:
