@@ -1,0 +1,397 @@
+"""A real OpenAI-compatible server, in a process of its own, that says what a script tells it to.
+
+For tests that want a socket, HTTP and another process between them and the model, and for trying
+`ale` where no model is at hand::
+
+    python -m ale.testing.openai_server --script answers.yaml --port 8123
+
+prints ``http://127.0.0.1:8123/v1`` and serves ``/v1/chat/completions`` and ``/v1/models`` until it
+is ended. In a test, `openai_server` starts it and ends it. It needs nothing beyond `ale-core`.
+
+**A script** is JSON or YAML, in one of three forms.
+
+1. A list of steps, played in the order in which requests arrive.
+2. A mapping from the text of the last user message to a step; the key ``*`` is for all others.
+3. Conversations. The place in a script is read from the request alone, so that concurrent
+   episodes and retries stay right: `match`, a regular expression searched for in the first user
+   message, chooses the script (the first that fits), and the number of assistant messages already
+   in the conversation is the index of the step::
+
+    conversations:
+      - match: "write hello.txt"
+        steps:
+          - calls: [{name: shell, arguments: {command: "echo hi > hello.txt"}}]
+          - before: [{fault: 429, retry_after: 0.1}, {fault: drop}]
+            text: Done.
+
+A request for which there is no step is answered with status 400, which no client should retry.
+
+**A step** that answers has any of
+
+- ``text``; ``reasoning`` (sent as ``reasoning_content``);
+- ``calls``: a list of ``{name, arguments, id}``. Arguments that are a text are sent as they stand,
+  valid JSON or not; others are written as JSON. Without an `id`, one is made that is unique within
+  the conversation;
+- ``finish_reason`` (default ``tool_calls`` with calls, else ``stop``);
+- ``usage``: ``{prompt_tokens, completion_tokens}``; by default the words in the request's messages
+  and in the answer are counted;
+- ``tokens``: ``{prompt_ids, ids, logprobs, texts}``, sent the way vLLM does, to a request that
+  has ``return_token_ids`` (the ids) and ``logprobs`` (one log-probability per id, with ``texts``);
+- ``delay_s``: seconds to wait first.
+
+**A step** that fails has ``fault``, and may have an answer for the fault to spoil:
+
+- an integer: that HTTP status, with ``message``, ``code`` and ``retry_after`` (seconds; or the
+  text ``date`` for a date between one and two seconds ahead) as given;
+- ``context_length``: status 400 with the code ``context_length_exceeded``;
+- ``drop``: the connection is closed without an answer; ``half``: in the middle of one;
+- ``stall``: half an answer, then nothing until the client leaves; ``silence``: not even that;
+- ``invalid_json``: status 200 with a body (or, streaming, an event) that is no JSON.
+
+``before`` has faults to be played to the first requests that reach this step, one each, before it
+is played itself: to whichever episode's they are, so that a retry is what gets through.
+
+**Streaming** is by server-sent events when the request has ``stream: true``: text in pieces, each
+tool call as a head with id and name followed by pieces of its arguments, usage at the end where
+``stream_options.include_usage`` is set, then ``[DONE]``.
+
+**The record** (``--record FILE``) has one JSON line when a request arrives: ``n``, ``at`` (seconds,
+monotonic), ``method``, ``path``, ``headers`` (lower-case names) and ``body``; and one when it is
+over: ``n``, ``at`` and ``outcome``: ``answered``, ``dropped`` or ``client_left``. It holds the
+authorization header too: use keys that are made up.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import email.utils
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, TextIO
+
+from attrs import field, frozen
+
+from ale.testing._openai_script import Answer, NoStepError, Player, Script, Step
+
+_SEND_BYTES = 1 << 16
+
+
+class _ClientLeftError(Exception):
+    """The other side has closed the connection."""
+
+
+class _DropError(Exception):
+    """The script says to close the connection."""
+
+
+@frozen(kw_only=True)
+class _Request:
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Any]
+
+
+async def _read_request(reader: asyncio.StreamReader) -> _Request:
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        line, *rest = head.rstrip().split("\r\n")
+        headers = {
+            name.strip().lower(): value.strip()
+            for name, _, value in (text.partition(":") for text in rest)
+        }
+        data = await reader.readexactly(int(headers.get("content-length", "0")))
+    except (asyncio.IncompleteReadError, ConnectionError) as error:
+        raise _ClientLeftError from error
+    method, path, _ = line.split(" ")
+    return _Request(
+        method=method, path=path, headers=headers, body=json.loads(data) if data else {}
+    )
+
+
+def _error_body(step: Step) -> dict[str, Any]:
+    if step["fault"] == "context_length":
+        text = "This model's maximum context length is 4096 tokens. Your messages are longer."
+        return {"error": {"message": text, "code": "context_length_exceeded", "type": "invalid"}}
+    message = step.get("message", f"scripted fault {step['fault']}")
+    return {"error": {"message": message, "code": step.get("code"), "type": "scripted"}}
+
+
+def _retry_after(step: Step) -> dict[str, str]:
+    wait = step.get("retry_after")
+    if wait == "date":
+        return {"Retry-After": email.utils.formatdate(int(time.time()) + 2, usegmt=True)}
+    return {} if wait is None else {"Retry-After": str(wait)}
+
+
+async def _events(answer: Answer, *, spoilt: bool) -> AsyncIterator[bytes]:
+    if spoilt:
+        yield b'data: {"choices": [\n\n'
+    for event in answer.events():
+        yield b"data: " + json.dumps(event).encode() + b"\n\n"
+    yield b"data: [DONE]\n\n"
+
+
+class _Connection:
+    """One connection: requests one after the other, each recorded and answered."""
+
+    def __init__(
+        self,
+        player: Player,
+        record: "_Record",
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._player, self._record = player, record
+        self._reader, self._writer = reader, writer
+
+    async def serve(self) -> None:
+        """Answer until either side closes."""
+        with contextlib.suppress(_ClientLeftError, _DropError):
+            while True:
+                request = await _read_request(self._reader)
+                n = self._record.arrived(request)
+                try:
+                    await self._answer(request)
+                except _ClientLeftError:
+                    self._record.over(n, "client_left")
+                    raise
+                except _DropError:
+                    self._record.over(n, "dropped")
+                    raise
+                self._record.over(n, "answered")
+        self._writer.close()
+        with contextlib.suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+    async def _answer(self, request: _Request) -> None:
+        if request.method == "GET" and request.path.endswith("/models"):
+            await self._send_json(200, {"object": "list", "data": [{"id": "scripted"}]})
+        elif request.method == "POST" and request.path.endswith("/chat/completions"):
+            try:
+                step = self._player.step(request.body)
+            except NoStepError as error:
+                await self._send_json(400, {"error": {"message": str(error), "code": "no_step"}})
+            else:
+                await self._play(step, request.body)
+        else:
+            await self._send_json(404, {"error": {"message": f"nothing at {request.path}"}})
+
+    async def _play(self, step: Step, body: Mapping[str, Any]) -> None:
+        await asyncio.sleep(step.get("delay_s", 0))
+        fault = step.get("fault")
+        if fault == "drop":
+            raise _DropError
+        if fault == "silence":
+            await self._wait_for_the_end()
+        if fault == "context_length":
+            await self._send_json(400, _error_body(step))
+        elif isinstance(fault, int):
+            await self._send_json(fault, _error_body(step), _retry_after(step))
+        elif body.get("stream"):
+            await self._stream(Answer(step=step, body=body), fault)
+        else:
+            await self._send_whole(Answer(step=step, body=body), fault)
+
+    async def _send_whole(self, answer: Answer, fault: str | None) -> None:
+        data = json.dumps(answer.whole()).encode()
+        if fault == "invalid_json":
+            data = data[:-2]
+        await self._head(200, {"Content-Type": "application/json", "Content-Length": len(data)})
+        if fault in ("half", "stall"):
+            await self._write(data[: len(data) // 2])
+            await self._break_off(fault)
+        await self._write(data)
+
+    async def _stream(self, answer: Answer, fault: str | None) -> None:
+        head = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
+        await self._head(200, head)
+        events = [event async for event in _events(answer, spoilt=fault == "invalid_json")]
+        if fault in ("half", "stall"):
+            events = events[: len(events) // 2]
+        for event in events:
+            await self._write(b"%x\r\n%s\r\n" % (len(event), event))
+        if fault in ("half", "stall"):
+            await self._break_off(fault)
+        await self._write(b"0\r\n\r\n")
+
+    async def _break_off(self, fault: str) -> None:
+        if fault == "half":
+            raise _DropError
+        await self._wait_for_the_end()
+
+    async def _wait_for_the_end(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            await self._reader.read(1)
+        raise _ClientLeftError
+
+    async def _send_json(
+        self, status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> None:
+        data = json.dumps(body).encode()
+        fields = {"Content-Type": "application/json", "Content-Length": len(data)}
+        await self._head(status, {**fields, **(headers or {})})
+        await self._write(data)
+
+    async def _head(self, status: int, headers: Mapping[str, object]) -> None:
+        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        await self._write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            for start in range(0, len(data), _SEND_BYTES):
+                self._writer.write(data[start : start + _SEND_BYTES])
+                await self._writer.drain()
+        except ConnectionError as error:
+            raise _ClientLeftError from error
+
+
+class _Record:
+    """Writes the record, a line at a time."""
+
+    def __init__(self, file: TextIO | None) -> None:
+        self._file = file
+        self._n = 0
+
+    def arrived(self, request: _Request) -> int:
+        """Note a request; its number."""
+        self._n += 1
+        self._write(
+            n=self._n - 1,
+            at=time.monotonic(),
+            method=request.method,
+            path=request.path,
+            headers=dict(request.headers),
+            body=dict(request.body),
+        )
+        return self._n - 1
+
+    def over(self, n: int, outcome: str) -> None:
+        """Note how a request ended."""
+        self._write(n=n, at=time.monotonic(), outcome=outcome)
+
+    def _write(self, **line: object) -> None:
+        if self._file is not None:
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+
+
+def read_script(path: Path) -> Script:
+    """A script from a file: YAML where its name ends so, else JSON."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix in (".yaml", ".yml"):
+        import yaml
+
+        script: Script = yaml.safe_load(text)
+        return script
+    return json.loads(text)  # type: ignore[no-any-return]
+
+
+async def serve(script: Script, *, port: int, record: TextIO | None, with_parent: bool) -> None:
+    """Serve on the loopback interface until SIGTERM, SIGINT or, if asked, the end of stdin."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    if with_parent:
+        loop.add_reader(sys.stdin.fileno(), ended.set)
+    player, lines = Player(script), _Record(record)
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _Connection(player, lines, reader, writer).serve()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", port)
+    sys.stdout.write(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1\n")
+    sys.stdout.flush()
+    await ended.wait()
+    server.close()
+
+
+@frozen(kw_only=True)
+class ScriptedServer:
+    """A running server."""
+
+    url: str
+    """The base URL, as ``http://127.0.0.1:8123/v1``."""
+    record: Path
+    _process: "subprocess.Popen[str]" = field(alias="process", repr=False)
+
+    def _lines(self) -> list[dict[str, Any]]:
+        text = self.record.read_text(encoding="utf-8")
+        # A line that is being written has no end yet.
+        return [json.loads(line) for line in text.split("\n")[:-1]]
+
+    def requests(self) -> list[dict[str, Any]]:
+        """What has arrived so far, oldest first: see the record in the module's docstring."""
+        return [line for line in self._lines() if "method" in line]
+
+    def outcomes(self) -> list[str]:
+        """How the requests that are over have ended, in the order in which they ended."""
+        return [line["outcome"] for line in self._lines() if "outcome" in line]
+
+    async def outcome(self, index: int, *, timeout_s: float = 5.0) -> str:
+        """How the request at `index` of `outcomes` ended, waiting for its end.
+
+        Raises:
+            TimeoutError: fewer requests were over by then.
+        """
+        async with asyncio.timeout(timeout_s):
+            while len(self.outcomes()) <= index:  # noqa: ASYNC110 (another process writes it)
+                await asyncio.sleep(0.01)
+        return self.outcomes()[index]
+
+
+@contextlib.contextmanager
+def openai_server(script: Script) -> Iterator[ScriptedServer]:
+    """Start the server in a process of its own, and end it.
+
+    Args:
+        script: see the module's docstring.
+    """
+    with tempfile.TemporaryDirectory(prefix="ale-openai-") as folder:
+        path, record = Path(folder) / "script.json", Path(folder) / "record.jsonl"
+        path.write_text(json.dumps(script), encoding="utf-8")
+        record.touch()
+        command = [sys.executable, "-m", "ale.testing.openai_server", "--with-parent"]
+        command += ["--script", str(path), "--record", str(record)]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                assert process.stdout is not None
+                url = process.stdout.readline().strip()
+                if not url:
+                    raise RuntimeError(f"the server did not start (exit code {process.wait()})")
+                yield ScriptedServer(url=url, record=record, process=process)
+            finally:
+                process.terminate()
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Read the command line and serve."""
+    parser = argparse.ArgumentParser(prog="python -m ale.testing.openai_server")
+    parser.add_argument("--script", type=Path, required=True, help="JSON or YAML")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--record", type=Path, help="file for what arrives, as JSON lines")
+    parser.add_argument("--with-parent", action="store_true", help="end when stdin ends")
+    options = parser.parse_args(arguments)
+    with contextlib.ExitStack() as stack:
+        record = None
+        if options.record is not None:
+            record = stack.enter_context(options.record.open("w", encoding="utf-8"))
+        script = read_script(options.script)
+        asyncio.run(
+            serve(script, port=options.port, record=record, with_parent=options.with_parent)
+        )
+
+
+if __name__ == "__main__":
+    main()

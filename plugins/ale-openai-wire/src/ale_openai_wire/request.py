@@ -1,0 +1,94 @@
+"""A conversation as the fields of a chat-completion request."""
+
+import random
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from ale.types import Conversation, Message, Sampling, ToolSpec
+
+ReasoningField = Literal["reasoning", "reasoning_content"]
+
+
+def messages(
+    conversation: Sequence[Message], *, reasoning_field: ReasoningField | None = None
+) -> list[dict[str, Any]]:
+    """The conversation as ``messages``.
+
+    Args:
+        reasoning_field: the field in which earlier reasoning goes back to the model; None leaves
+            it out, which is what most chat templates expect.
+    """
+    return [_message(message, reasoning_field) for message in conversation]
+
+
+def _message(message: Message, reasoning_field: ReasoningField | None) -> dict[str, Any]:
+    wire: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        # Null, not "", is what the API itself writes beside calls; some providers refuse "".
+        wire["content"] = message.content or None
+        wire["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        wire["tool_call_id"] = message.tool_call_id
+    if reasoning_field is not None and message.reasoning is not None:
+        wire[reasoning_field] = message.reasoning
+    return wire
+
+
+def tools(specs: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """The tools as ``tools``."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": spec.name,
+                "description": spec.description,
+                "parameters": dict(spec.parameters),
+            },
+        }
+        for spec in specs
+    ]
+
+
+def effective(asked: Sampling, defaults: Sampling) -> Sampling:
+    """What to sample with: what the request asks for, and the options' value where it is silent."""
+
+    def pick(name: str) -> Any:
+        value = getattr(asked, name)
+        return getattr(defaults, name) if value is None else value
+
+    return Sampling(
+        temperature=pick("temperature"),
+        top_p=pick("top_p"),
+        max_tokens=pick("max_tokens"),
+        stop=asked.stop or defaults.stop,
+    )
+
+
+def sampling_fields(sampling: Sampling, *, max_tokens_field: str = "max_tokens") -> dict[str, Any]:
+    """The sampling as fields of the request; what is None is left to the provider."""
+    fields = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        max_tokens_field: sampling.max_tokens,
+        "stop": list(sampling.stop) or None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def turn_seed(conversation: Conversation, turn: int) -> int:
+    """A seed in [0, 2**31) for one turn.
+
+    Not the conversation's seed itself: a server that seeds a generator per request would draw the
+    same random numbers in every turn.
+    """
+    return random.Random(f"{conversation.seed}/{turn}").getrandbits(31)  # noqa: S311
+
+
+__all__ = ["ReasoningField", "effective", "messages", "sampling_fields", "tools", "turn_seed"]

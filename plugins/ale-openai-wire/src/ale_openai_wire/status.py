@@ -1,0 +1,102 @@
+"""What an HTTP status and a server's words mean for the next attempt."""
+
+import email.utils
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from ale_openai_wire.retry import Fault, Redactor
+
+_TOO_LONG = re.compile(
+    "|".join(
+        (
+            "context_length_exceeded",  # OpenAI's code
+            "exceed_context_size",  # llama.cpp's type
+            "maximum (context|model|input) length",  # vLLM, SGLang, OpenAI
+            "context (length|size|window)",  # SGLang, LM Studio, Ollama, llama.cpp, litellm
+            "prompt is too long",  # Anthropic, by way of gateways
+        )
+    ),
+    re.IGNORECASE,
+)
+_TRANSIENT = frozenset({408, 409, 425, 429})
+_FOR_GOOD_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+"""Given with 429, yet no wait helps."""
+
+
+def status_fault(
+    status: int,
+    text: str,
+    headers: Mapping[str, str],
+    *,
+    redact: Redactor,
+    key: str,
+    clock: Callable[[], float],
+) -> Fault:
+    """The fault that a status other than success is.
+
+    Args:
+        text: the body.
+        headers: of the answer; names in any case.
+        key: how the caller names its key, for the message of a 401.
+        clock: seconds since the epoch, for a ``Retry-After`` that is a date.
+    """
+    if status == 401:
+        # Not the server's words: some repeat a part of the key.
+        return Fault(f"401: the server refused {key}", transient=False)
+    message, code = _said(text)
+    if status in (400, 413, 422, 500) and _TOO_LONG.search(f"{code} {message}"):
+        return Fault(f"{status}: {redact(message)}", transient=False, context_length=True)
+    passing = (status in _TRANSIENT or status >= 500) and code not in _FOR_GOOD_CODES
+    reason = f"status {status}" + (f" ({redact(message)})" if message else "")
+    return Fault(reason, transient=passing, wait_s=_wait(headers, clock))
+
+
+def error_fault(error: Any, *, redact: Redactor) -> Fault:
+    """The fault that an ``error`` inside a stream is: by its code, else one that may pass."""
+    message, code = _of(error)
+    status = int(code) if code.isdigit() else 500
+    reason = f"an error in the stream ({redact(message or code)})"
+    if _TOO_LONG.search(f"{code} {message}"):
+        return Fault(reason, transient=False, context_length=True)
+    return Fault(reason, transient=status in _TRANSIENT or status >= 500)
+
+
+def _said(text: str) -> tuple[str, str]:
+    """A body's message and code; the whole body where it is no error of the usual form."""
+    try:
+        body = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text, ""
+    error = body.get("error", body) if isinstance(body, dict) else text
+    message, code = _of(error)
+    return message or text, code
+
+
+def _of(error: Any) -> tuple[str, str]:
+    if not isinstance(error, dict):
+        return str(error), ""
+    code = error.get("code")
+    return str(error.get("message") or ""), str(code if code is not None else error.get("type", ""))
+
+
+def _wait(headers: Mapping[str, str], clock: Callable[[], float]) -> float | None:
+    """Seconds that the server asks to wait: in milliseconds, in seconds or up to a date."""
+    lower = {name.lower(): value for name, value in headers.items()}
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            wait = float(lower[name]) * unit
+        except (KeyError, ValueError):
+            continue
+        return max(0.0, wait) if math.isfinite(wait) else None
+    try:
+        until = email.utils.parsedate_to_datetime(lower["retry-after"])
+    except (KeyError, ValueError):
+        return None
+    return max(0.0, until.timestamp() - clock())
+
+
+__all__ = ["error_fault", "status_fault"]
