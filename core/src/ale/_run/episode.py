@@ -1,0 +1,257 @@
+"""One episode: open, set up, let the agent work, grade, close. Whatever goes wrong is recorded."""
+
+import asyncio
+import math
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from attrs import evolve, frozen
+
+from ale._config import RunOptions
+from ale._run.parts import Parts
+from ale._run.plan import Work
+from ale._run.waiting import cut_off, opened
+from ale.errors import AleError, GradingError, SetupError
+from ale.plugin import BuildContext
+from ale.protocols import LLM, AgentContext, Criterion, Sandbox
+from ale.types import (
+    Completion,
+    CompletionRequest,
+    Constraints,
+    Conversation,
+    CriterionSpec,
+    Episode,
+    ExecResult,
+    Failure,
+    Limits,
+    LLMCapabilities,
+    SandboxSpec,
+    Score,
+    Stage,
+    Stop,
+    Task,
+    Trajectory,
+    Turn,
+)
+
+N = TypeVar("N", int, float)
+
+_EXCERPT = 2000
+"""Bytes of a failed setup step's output that are kept."""
+
+
+@frozen(kw_only=True)
+class EpisodeRunner:
+    """Runs episodes, any number at once."""
+
+    parts: Parts
+    options: RunOptions
+    context: BuildContext
+    entered: Callable[[Work, Stage], None]
+    """Told whenever an episode enters a stage."""
+
+    async def run(self, work: Work) -> Episode:
+        """Run one, again where it breaks and retries are left.
+
+        Never raises but for cancellation: what breaks is in the result.
+        """
+        failures: list[Failure] = []
+        while True:
+            episode = await _Attempt(self, work).run()
+            if episode.failure is None or len(failures) >= self.options.retries:
+                return evolve(episode, earlier_failures=tuple(failures))
+            failures.append(episode.failure)
+
+
+class _Attempt:
+    """One attempt at an episode."""
+
+    def __init__(self, runner: EpisodeRunner, work: Work) -> None:
+        self.turns: list[Turn] = []
+        self._runner = runner
+        self._work = work
+        self._task = work.ready.task
+        self._stage: Stage = "queued"
+        self._since = 0.0
+        self._seconds: dict[str, float] = {}
+        self._stop = Stop(reason="agent_error", detail="the agent was never started")
+
+    def append(self, turn: Turn) -> None:
+        """Keep a turn: the recorder that the agent is given is this attempt."""
+        self.turns.append(turn)
+
+    async def run(self) -> Episode:
+        started = datetime.fromtimestamp(self._runner.context.clock(), UTC)
+        scores: tuple[Score, ...] = ()
+        failure = None
+        try:
+            scores = await self._walk()
+        except Exception as error:
+            failure = _failure(self._stage, error)
+        self._leave()
+        return Episode(
+            id=self._work.id,
+            task_id=self._task.id,
+            step=self._work.step,
+            rollout=self._work.rollout,
+            seed=self._work.seed,
+            reward=None if failure else reward(scores),
+            scores=scores,
+            trajectory=Trajectory(turns=tuple(self.turns), stop=self._stop),
+            failure=failure,
+            sandbox=self._runner.parts.backend.name,
+            started_at=started.isoformat(timespec="milliseconds"),
+            seconds=self._seconds,
+        )
+
+    async def _walk(self) -> tuple[Score, ...]:
+        self._enter("sandbox")
+        parts, options = self._runner.parts, self._runner.options
+        spec = sandbox_spec(self._task, {**self._runner.context.tags, "episode": self._work.id})
+        async with opened(parts.backend.open(spec), options.open_timeout_s) as sandbox:
+            self._enter("setup")
+            await _set_up(self._task, sandbox, options.setup_timeout_s)
+            self._enter("agent")
+            self._stop = await self._drive(sandbox)
+            if not self._task.keep_processes:
+                # What the agent left running must not decide the verdict.
+                await sandbox.end_processes()
+            self._enter("grading")
+            scores = await self._grade(sandbox)
+            self._enter("teardown")
+        return scores
+
+    async def _drive(self, sandbox: Sandbox) -> Stop:
+        agent, llm = self._runner.parts.agent, self._runner.parts.llm
+        limits = tighten(agent.limits, self._task.constraints)
+        context = AgentContext(
+            task=self._task,
+            sandbox=sandbox,
+            llm=_Absent() if llm is None else llm,
+            limits=limits,
+            conversation=Conversation(
+                episode_id=self._work.id,
+                task_id=self._task.id,
+                rollout=self._work.rollout,
+                seed=self._work.seed,
+            ),
+            recorder=self,
+        )
+        limit = limits.time_limit_s
+        cut = None if limit is None else limit + self._runner.options.grace_s
+        stop = await cut_off(agent.run(context), cut)
+        if stop is None:
+            return Stop(reason="time_limit", detail=f"cut off after {cut:g} s")
+        if not isinstance(stop, Stop):
+            raise AleError(f"the agent returned {stop!r} instead of a Stop")
+        return stop
+
+    async def _grade(self, sandbox: Sandbox) -> tuple[Score, ...]:
+        trajectory = Trajectory(turns=tuple(self.turns), stop=self._stop)
+        seconds = self._runner.options.grading_timeout_s
+        scores = []
+        for spec, criterion in self._work.ready.criteria:
+            try:
+                async with asyncio.timeout(seconds):
+                    score = await criterion.grade(self._task, trajectory, sandbox)
+            except TimeoutError:
+                message = f"criterion '{spec.type}' took longer than {seconds:g} s"
+                raise GradingError(message) from None
+            scores.append(_checked(score, spec, criterion))
+        return tuple(scores)
+
+    def _enter(self, stage: Stage) -> None:
+        self._leave()
+        self._stage = stage
+        self._runner.entered(self._work, stage)
+
+    def _leave(self) -> None:
+        now = self._runner.context.monotonic()
+        if self._stage != "queued":
+            self._seconds[self._stage] = round(now - self._since, 6)
+        self._since = now
+
+
+class _Absent:
+    """Stands where a config names no model; an agent that asks anyway is told so."""
+
+    capabilities: LLMCapabilities = LLMCapabilities(tools=False)
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        raise AleError("the agent asked a model, but the config has no section 'llm'")
+
+    async def aclose(self) -> None: ...
+
+
+_: type[LLM] = _Absent
+
+
+def sandbox_spec(task: Task, tags: Mapping[str, str]) -> SandboxSpec:
+    """What the task wants of its sandbox."""
+    wants = task.environment
+    return SandboxSpec(
+        image=wants.image,
+        build=wants.build,
+        network=task.constraints.network,
+        env=wants.env,
+        cpus=wants.cpus,
+        memory_mb=wants.memory_mb,
+        storage_mb=wants.storage_mb,
+        tags=tags,
+    )
+
+
+async def _set_up(task: Task, sandbox: Sandbox, timeout_s: float) -> None:
+    if task.files is not None:
+        await sandbox.upload(Path(task.files), sandbox.workdir)
+    for command in task.setup_steps:
+        result = await sandbox.exec(command, timeout_s=timeout_s)
+        if result.exit_code != 0 or result.timed_out:
+            raise SetupError(_said(command, result))
+
+
+def _said(command: str, result: ExecResult) -> str:
+    how = "ran out of time" if result.timed_out else f"exited with {result.exit_code}"
+    output = (result.stdout + result.stderr)[-_EXCERPT:].decode(errors="backslashreplace")
+    return f"setup step `{command}` {how}\n{output}".rstrip()
+
+
+def tighten(limits: Limits, constraints: Constraints) -> Limits:
+    """The agent's limits and the task's, the stricter of each."""
+    return evolve(
+        limits,
+        time_limit_s=_stricter(limits.time_limit_s, constraints.time_limit_s),
+        max_steps=_stricter(limits.max_steps, constraints.max_steps),
+        max_turns=_stricter(limits.max_turns, constraints.max_turns),
+    )
+
+
+def _stricter(one: N | None, other: N | None) -> N | None:
+    given = [value for value in (one, other) if value is not None]
+    return min(given, default=None)
+
+
+def reward(scores: tuple[Score, ...]) -> float:
+    """Mean of the criteria's values, by weight, in [0, 1]."""
+    total = math.fsum(score.weight for score in scores)
+    return math.fsum(score.weight * score.value for score in scores) / total
+
+
+def _checked(score: Score, spec: CriterionSpec, criterion: Criterion) -> Score:
+    valid = isinstance(score, Score) and 0.0 <= score.value <= 1.0
+    if not valid or score.passed != (score.value == 1.0):
+        name = type(criterion).__qualname__
+        raise GradingError(f"criterion '{spec.type}' ({name}) gave no valid score: {score!r}")
+    return evolve(score, weight=spec.weight)
+
+
+def _failure(stage: Stage, error: Exception) -> Failure:
+    return Failure(
+        stage=stage,
+        kind=type(error).__name__,
+        message=str(error) or type(error).__name__,
+        traceback="".join(traceback.format_exception(error)),
+    )

@@ -1,0 +1,52 @@
+"""Tell the observers; one that fails is reported and dropped, and harms nothing."""
+
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pluggy
+
+from ale import hookspecs
+from ale._registry import Registry
+from ale.plugin import PROJECT
+
+_EVENTS = (
+    "ale_run_started",
+    "ale_episode_stage",
+    "ale_episode_finished",
+    "ale_step_finished",
+    "ale_run_finished",
+)
+
+
+class Observers:
+    """Everyone who listens to one run: what the config picked, and packages that always listen."""
+
+    def __init__(
+        self, products: Sequence[object], registry: Registry, report: Callable[[str], None]
+    ) -> None:
+        """Register them.
+
+        Args:
+            report: is told, once each, of an observer that failed.
+        """
+        self._manager = pluggy.PluginManager(PROJECT)
+        self._manager.add_hookspecs(hookspecs)
+        self._report = report
+        for package in registry.packages:
+            if any(hasattr(package.module, event) for event in _EVENTS):
+                self._manager.register(package.module)
+        for product in products:
+            self._manager.register(product)
+
+    def tell(self, hook: str, event: Any) -> None:
+        """Call one event hook on each of them."""
+        for implementation in reversed(getattr(self._manager.hook, hook).get_hookimpls()):
+            try:
+                implementation.function(event=event)
+            except Exception:
+                self._manager.unregister(implementation.plugin)
+                name = type(implementation.plugin).__qualname__
+                self._report(
+                    f"observer {name} failed in {hook} and was dropped:\n{traceback.format_exc()}"
+                )

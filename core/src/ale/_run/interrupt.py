@@ -1,0 +1,61 @@
+"""Ctrl-C and SIGTERM: the first Ctrl-C drains, the second cancels, SIGTERM cancels at once."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class Interrupt:
+    """What the user, or the system, asked of a run."""
+
+    def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
+        """Nothing was asked yet.
+
+        Args:
+            say: is told, in words for the user, what happens now.
+        """
+        self.draining = False
+        self.signal: signal.Signals | None = None
+        self._say = say
+        self._target: asyncio.Task[object] | None = None
+
+    @property
+    def exit_code(self) -> int | None:
+        """128 + n for the signal n that ended the run, or None."""
+        return None if self.signal is None else 128 + self.signal
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take SIGINT and SIGTERM for as long as the current task runs."""
+        self._target = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self.on_interrupt)
+        loop.add_signal_handler(signal.SIGTERM, self.on_terminate)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            loop.remove_signal_handler(signal.SIGTERM)
+            self._target = None
+
+    def on_interrupt(self) -> None:
+        """A Ctrl-C."""
+        self.signal = self.signal or signal.SIGINT
+        if self.draining:
+            self._say("Cancelling: what is running is thrown away and cleaned up.")
+            self._cancel()
+        else:
+            self.draining = True
+            self._say("Finishing what is running; Ctrl-C again to cancel it.")
+
+    def on_terminate(self) -> None:
+        """A SIGTERM."""
+        self.signal = signal.SIGTERM
+        self.draining = True
+        self._say("Terminated: what is running is thrown away and cleaned up.")
+        self._cancel()
+
+    def _cancel(self) -> None:
+        if self._target is not None:
+            self._target.cancel()

@@ -1,0 +1,150 @@
+"""Build the parts that a config picked, and read and check the tasks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import frozen
+
+from ale._config import RunConfig, Selected
+from ale._config.load import select
+from ale._registry import Registry
+from ale.errors import AleError, InputError, Problem
+from ale.plugin import BuildContext
+from ale.protocols import (
+    LLM,
+    Agent,
+    Chunker,
+    CreditScheme,
+    Criterion,
+    SandboxBackend,
+    TaskSource,
+    Trainer,
+)
+from ale.strict import from_plain
+from ale.types import CriterionSpec, Task
+
+
+@frozen(kw_only=True)
+class Parts:
+    """What a run is made of, built."""
+
+    source: TaskSource
+    backend: SandboxBackend
+    llm: LLM | None
+    agent: Agent
+    chunker: Chunker
+    credit: CreditScheme
+    trainer: Trainer | None
+    observers: tuple[object, ...]
+
+
+@frozen(kw_only=True)
+class TaskToRun:
+    """A task and its criteria, built."""
+
+    task: Task
+    criteria: tuple[tuple[CriterionSpec, Criterion], ...]
+
+
+def build(selected: Selected, context: BuildContext) -> Any:
+    """Build one part.
+
+    Raises:
+        InputError: it can't be built with these options on this machine.
+    """
+    try:
+        return selected.offer.component.build(selected.options, context)
+    except InputError:
+        raise
+    except (AleError, ImportError) as error:
+        part = f"{selected.offer.kind} '{selected.name}'"
+        probe = selected.offer.component.probe
+        found = None if probe is None else probe()
+        hint = None if found is None else found.remedy
+        raise InputError([Problem(message=f"{part} can't be used: {error}", hint=hint)]) from error
+
+
+def build_parts(config: RunConfig, context: BuildContext) -> Parts:
+    """Build them all.
+
+    Raises:
+        InputError: with what was wrong with each.
+    """
+    problems: list[Problem] = []
+
+    def make(selected: Selected | None) -> Any:
+        try:
+            return None if selected is None else build(selected, context)
+        except InputError as error:
+            problems.extend(error.problems)
+            return None
+
+    made = {
+        "source": make(config.tasks),
+        "backend": make(config.sandbox),
+        "llm": make(config.llm),
+        "agent": make(config.agent),
+        "chunker": make(config.chunker),
+        "credit": make(config.credit),
+        "trainer": make(config.trainer),
+    }
+    observers = tuple(make(observer) for observer in config.observers)
+    if problems:
+        raise InputError(problems)
+    return Parts(**made, observers=observers)
+
+
+def read_tasks(source: TaskSource, registry: Registry, context: BuildContext) -> list[TaskToRun]:
+    """Load every task and build its criteria.
+
+    Raises:
+        InputError: with every problem of every task; none is run then.
+    """
+    problems: list[Problem] = []
+    ready: list[TaskToRun] = []
+    origins: dict[str, str] = {}
+    for task in source.load():
+        if task.id in origins:
+            message = f"the task id '{task.id}' stands twice, first in {origins[task.id]}"
+            problems.append(Problem(message=message, file=task.origin or None))
+        origins[task.id] = task.origin
+        try:
+            ready.append(prepare(task, registry, context))
+        except InputError as error:
+            problems += error.problems
+    if not ready and not problems:
+        problems.append(Problem(message="there is no task to run", path="tasks"))
+    if problems:
+        raise InputError(problems)
+    return ready
+
+
+def prepare(task: Task, registry: Registry, context: BuildContext) -> TaskToRun:
+    """Build a task's criteria. Raises `InputError` with every problem."""
+    if not task.criteria:
+        message = f"task '{task.id}' has no criteria: it could not be graded"
+        raise InputError([Problem(message=message, file=task.origin or None)])
+    problems: list[Problem] = []
+    criteria: list[tuple[CriterionSpec, Criterion]] = []
+    for number, spec in enumerate(task.criteria):
+        try:
+            criteria.append((spec, _criterion(spec, number, registry, context)))
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(problems)
+    return TaskToRun(task=task, criteria=tuple(criteria))
+
+
+def _criterion(
+    spec: CriterionSpec, number: int, registry: Registry, context: BuildContext
+) -> Criterion:
+    node = from_plain({**spec.options, "type": spec.type}, file=spec.file, line=spec.line)
+    selected = select(node, "criterion", registry, path=f"success_criteria[{number}]")
+    made: Criterion = build(selected, context)
+    return made
+
+
+def names(tasks: Sequence[TaskToRun]) -> list[str]:
+    """The ids, in order."""
+    return [ready.task.id for ready in tasks]

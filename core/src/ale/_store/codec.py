@@ -1,0 +1,45 @@
+"""Records to JSON lines and back."""
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from ale.errors import InputError, Problem
+
+T = TypeVar("T")
+
+_encoder = msgspec.json.Encoder(enc_hook=str)
+
+
+def encode(record: Any) -> bytes:
+    """One JSON object, without a newline."""
+    try:
+        return _encoder.encode(record)
+    except UnicodeEncodeError:
+        # A model may answer with half a surrogate pair; UTF-8 has no place for it.
+        return _encoder.encode(_mended(msgspec.to_builtins(record, enc_hook=str)))
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_mended(key): _mended(child) for key, child in value.items()}
+    return [_mended(child) for child in value] if isinstance(value, list) else value
+
+
+def decoder(cls: type[T]) -> "msgspec.json.Decoder[T]":
+    """A reader of lines of one kind."""
+    return msgspec.json.Decoder(cls)
+
+
+def unreadable(path: Path, line: int, error: Exception) -> InputError:
+    """What is said of a stored line that can't be read."""
+    said = str(error)
+    where = None
+    if " - at `$." in said:
+        said, _, rest = said.partition(" - at `$.")
+        where = rest.rstrip("`")
+    hint = "the line is damaged, or was written by another version of ale"
+    return InputError([Problem(message=said, file=str(path), line=line, path=where, hint=hint)])

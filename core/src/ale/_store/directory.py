@@ -1,0 +1,198 @@
+"""One run's directory: make it, lock it, append to it, read it.
+
+``manifest.json`` says what the run is; ``tasks.jsonl``, ``episodes.jsonl`` and ``events.jsonl``
+grow by whole lines; ``credits/<step>.jsonl`` is written in one piece when a step is complete, and
+can be made again from the episodes; ``checkpoints/`` belongs to the trainer.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ale._store.codec import encode
+from ale._store.index import Index, StoredEpisode
+from ale._store.lines import Appender, Lines
+from ale._store.redact import Redactor
+from ale.errors import InputError, Problem, StoreError
+from ale.strict import nearest
+from ale.types import CreditedEpisode, Episode, Task
+
+SCHEMA = 1
+
+
+class RunReader:
+    """A stored run, read only."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a run.
+
+        Raises:
+            InputError: it is not a run directory, or of a schema this version can't read.
+        """
+        self.path = path
+        self.manifest = _read_manifest(path)
+        self.tasks = Lines(path / "tasks.jsonl", Task)
+        self.episodes = Lines(path / "episodes.jsonl", Episode)
+        self._heads = Lines(path / "episodes.jsonl", StoredEpisode)
+
+    def index(self) -> Index:
+        """Scan the episodes for what and where they are, without building them."""
+        index = Index()
+        for offset, head in self._heads.with_offsets():
+            if head.schema > SCHEMA:
+                message = f"episode of schema {head.schema}; this version reads up to {SCHEMA}"
+                raise InputError([Problem(message=message, file=str(self.episodes.path))])
+            index.add(head, offset)
+        return index
+
+    def credits(self) -> Iterator[CreditedEpisode]:
+        """What was credited, step by step."""
+        for path in sorted((self.path / "credits").glob("*.jsonl")):
+            yield from Lines(path, CreditedEpisode)
+
+
+class RunDirectory:
+    """A run that is going on: the one writer of its directory."""
+
+    def __init__(self, path: Path, redactor: Redactor) -> None:
+        """Use `create` or `resume`."""
+        self.path = path
+        self._redactor = redactor
+        self._lock = _lock(path)
+        self._tasks = Appender(path / "tasks.jsonl", redactor)
+        self._episodes = Appender(path / "episodes.jsonl", redactor)
+        self._events = Appender(path / "events.jsonl", redactor)
+        self.reader = RunReader(path)
+        self.index = self.reader.index()
+
+    @classmethod
+    def create(cls, path: Path, manifest: Mapping[str, Any], redactor: Redactor) -> "RunDirectory":
+        """Make a new one.
+
+        Raises:
+            StoreError: it exists, or can't be made.
+        """
+        try:
+            path.mkdir(parents=True)
+        except OSError as error:
+            raise StoreError(f"{path} can't be made: {error.strerror}") from error
+        write_whole(path / "manifest.json", _pretty({"schema": SCHEMA, **manifest}, redactor))
+        return cls(path, redactor)
+
+    @classmethod
+    def resume(cls, path: Path, redactor: Redactor) -> "RunDirectory":
+        """Go on with one; a half line at the end of a file is cut off.
+
+        Raises:
+            InputError: it is not a run directory.
+            StoreError: a live process is writing to it.
+        """
+        _read_manifest(path)
+        return cls(path, redactor)
+
+    def add_task(self, task: Task) -> None:
+        """Keep a task as it was read."""
+        self._tasks.append(task)
+
+    def add_episode(self, episode: Episode) -> None:
+        """Keep an episode. From here on it is done."""
+        offset = self._episodes.append(episode)
+        head = StoredEpisode(
+            id=episode.id,
+            task_id=episode.task_id,
+            step=episode.step,
+            rollout=episode.rollout,
+            reward=episode.reward,
+        )
+        self.index.add(head, offset)
+
+    def add_event(self, name: str, at: float, **facts: Any) -> None:
+        """Keep a line for the record of what happened when."""
+        self._events.append({"event": name, "at": at, **facts})
+
+    def has_credits(self, step: int) -> bool:
+        """Is this step credited?"""
+        return self._credits_path(step).exists()
+
+    def write_credits(self, step: int, rows: Iterable[CreditedEpisode]) -> int:
+        """Write a step's credits in one piece; how many there are."""
+        target = self._credits_path(step)
+        target.parent.mkdir(exist_ok=True)
+        count = 0
+        partial = target.with_suffix(".partial")
+        with partial.open("wb") as file:
+            for row in rows:
+                file.write(self._redactor.scrub(encode(row)) + b"\n")
+                count += 1
+        partial.replace(target)
+        return count
+
+    def _credits_path(self, step: int) -> Path:
+        return self.path / "credits" / f"{step:05d}.jsonl"
+
+    def set_outcome(self, outcome: Mapping[str, Any]) -> None:
+        """Note in the manifest how the run ended."""
+        manifest = {**_read_manifest(self.path), "outcome": outcome}
+        write_whole(self.path / "manifest.json", _pretty(manifest, self._redactor))
+
+    def close(self) -> None:
+        """Let go of files and lock. May be called again."""
+        for appender in (self._tasks, self._episodes, self._events):
+            appender.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees the old one or the new one, never a part."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_bytes(data)
+    partial.replace(path)
+
+
+def _pretty(value: Mapping[str, Any], redactor: Redactor) -> bytes:
+    plain = json.loads(encode(value))
+    return redactor.scrub(json.dumps(plain, indent=2, ensure_ascii=False).encode() + b"\n")
+
+
+def _lock(path: Path) -> int:
+    descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        # The kernel lets go of it when the process ends, however it ends.
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.read(descriptor, 32).decode().strip()
+        os.close(descriptor)
+        raise StoreError(f"{path} is being written by process {owner}, which is alive") from None
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode())
+    return descriptor
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    file = path / "manifest.json"
+    try:
+        manifest: dict[str, Any] = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        raise InputError([_not_a_run(path)]) from None
+    except ValueError as error:
+        raise InputError([Problem(message=f"not valid JSON: {error}", file=str(file))]) from None
+    schema = manifest.get("schema")
+    if not isinstance(schema, int) or not 1 <= schema <= SCHEMA:
+        message = f"schema {schema}; this version of ale reads 1 to {SCHEMA}"
+        raise InputError([Problem(message=message, file=str(file), path="schema")])
+    return manifest
+
+
+def _not_a_run(path: Path) -> Problem:
+    beside = [p.parent.name for p in path.parent.glob("*/manifest.json")]
+    inside = sorted(p.parent.name for p in path.glob("*/manifest.json"))
+    hint = nearest(path.name, beside)
+    if inside:
+        hint = f"it holds runs; the latest is {path / inside[-1]}"
+    message = "not a run directory (no manifest.json)" if path.is_dir() else "no such directory"
+    return Problem(message=message, file=str(path), hint=hint)

@@ -1,0 +1,119 @@
+"""Append-only files of JSON lines that survive ``kill -9``."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+from ale._store.codec import decoder, encode, unreadable
+from ale._store.redact import Redactor
+from ale.errors import StoreError
+
+T = TypeVar("T")
+
+
+class Appender:
+    """Writes whole lines at the end of one file.
+
+    A line is written by one call to the kernel, so a killed process leaves it whole or, at worst,
+    half at the very end; the next start cuts a half line off. Nothing is promised about a loss of
+    power: that would take a sync to disk for every line.
+    """
+
+    def __init__(self, path: Path, redactor: Redactor) -> None:
+        self.path = path
+        self._redactor = redactor
+        self.lost = _cut_half_line(path)
+        """Bytes of a half line that were cut off."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._descriptor = os.open(path, flags, 0o644)
+        self._size = os.fstat(self._descriptor).st_size
+
+    def append(self, record: object) -> int:
+        """Write one record; the offset at which its line starts.
+
+        Raises:
+            StoreError: the disk is full or the file is gone; the file ends as it did before.
+        """
+        data = self._redactor.scrub(encode(record)) + b"\n"
+        start = self._size
+        try:
+            self._write(data)
+        except OSError as error:
+            os.truncate(self._descriptor, start)
+            raise StoreError(f"{self.path} can't be written: {error.strerror}") from error
+        self._size = start + len(data)
+        return start
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._descriptor, left) :]
+
+    def close(self) -> None:
+        """Let go of the file. May be called again."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _cut_half_line(path: Path) -> int:
+    if not path.exists():
+        return 0
+    with path.open("rb+") as file:
+        size = file.seek(0, os.SEEK_END)
+        end = size
+        while end > 0:
+            start = max(0, end - 65536)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        if end < size:
+            file.truncate(end)
+        return size - end
+
+
+class Lines(Generic[T]):
+    """Reads a file of JSON lines, one record at a time."""
+
+    def __init__(self, path: Path, cls: type[T]) -> None:
+        self.path = path
+        self._decoder = decoder(cls)
+
+    def __iter__(self) -> Iterator[T]:
+        """Every record in order. Raises `InputError` with file and line for one that is damaged."""
+        for _, record in self.with_offsets():
+            yield record
+
+    def with_offsets(self) -> Iterator[tuple[int, T]]:
+        """Every record and the offset of its line. A half line at the very end is left out."""
+        if not self.path.exists():
+            return
+        offset = 0
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    return
+                yield offset, self._decode(line, number)
+                offset += len(line)
+
+    def at(self, offset: int) -> T:
+        """The record whose line starts at `offset`."""
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            return self._decode(file.readline(), 0)
+
+    def _decode(self, line: bytes, number: int) -> T:
+        try:
+            return self._decoder.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise unreadable(self.path, number or self._number(line), error) from None
+
+    def _number(self, line: bytes) -> int:
+        with self.path.open("rb") as file:
+            return next((i for i, other in enumerate(file, 1) if other == line), 0)
