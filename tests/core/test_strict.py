@@ -75,6 +75,7 @@ def test_an_unknown_option_names_the_nearest_one() -> None:
 def test_every_problem_is_reported_at_once() -> None:
     said = problems("memory_mb: 3\nmode: fas\nnames: x\ninner: {depth: a}\nrate: true\n")
     assert [line.splitlines()[0] for line in said] == [
+        "c.yaml:1: memory_mb: expected a value >= 16, found 3",
         'c.yaml:2: mode: expected one of fast, slow, found the text "fas"',
         'c.yaml:3: names: expected a list, found the text "x"',
         'c.yaml:4: inner.depth: expected a whole number, found the text "a"',
@@ -136,3 +137,27 @@ def test_a_missing_file_names_the_nearest_one(tmp_path: Path) -> None:
 def test_free_values_come_out_as_pythons_own() -> None:
     made = structure(parse_yaml("extra: {a: [1, {b: x}]}"), Options)
     assert made.extra == {"a": [1, {"b": "x"}]}
+
+
+def test_bad_values_are_reported_beside_unknown_and_missing_keys() -> None:
+    @frozen(kw_only=True)
+    class Range:
+        low: int = field(validator=ge(0))
+        high: int
+        step: int = field(default=1)
+
+        @step.validator
+        def _fits(self, attribute: object, value: int) -> None:
+            if value > self.high - self.low:
+                raise ValueError("expected a step that fits")
+
+    assert problems("low: -1\nstep: 9\nhihg: 3\n", Range) == [
+        "c.yaml:1: 'high' is missing",
+        "c.yaml:1: low: expected a value >= 0, found -1",
+        "c.yaml:3: hihg: unknown option\n"
+        "    expected  one of high, low, step\n"
+        "    hint      did you mean 'high'?",
+    ]
+    assert problems("low: 0\nstep: 9\nhigh: 3\n", Range) == [
+        "c.yaml:2: step: expected a step that fits"
+    ]

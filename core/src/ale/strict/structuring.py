@@ -198,12 +198,13 @@ def _attrs_hook(cls: Any, converter: Converter) -> Callable[[_At, Any], Any]:
             if name not in entries and field.default is attrs.NOTHING
         ]
         values = {}
-        for key in entries.keys() & fields.keys():
+        for key in [name for name in fields if name in entries]:
             try:
                 values[key] = converter.structure(at.child(key), resolved[key])
             except _Invalid as invalid:
                 problems += invalid.problems
         if problems:
+            problems += _refused(cls, _partial(cls, values), values, at)
             raise _Invalid(sorted(problems, key=lambda problem: problem.line or 0))
         return _construct(cls, values, at)
 
@@ -232,6 +233,21 @@ def _construct(cls: Any, values: dict[str, Any], at: _At) -> Any:
             made = cls(**values)
     except ValueError as error:
         raise at.fail(str(error)) from None
+    problems = _refused(cls, made, values, at)
+    if problems:
+        raise _Invalid(problems)
+    return made
+
+
+def _partial(cls: Any, values: dict[str, Any]) -> Any:
+    """An instance with only those fields that could be read, for validators to look at."""
+    made = object.__new__(cls)
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def _refused(cls: Any, made: Any, values: dict[str, Any], at: _At) -> list[Problem]:
     problems: list[Problem] = []
     for field in attrs.fields(cls):
         if field.validator is None or field.name not in values:
@@ -240,9 +256,11 @@ def _construct(cls: Any, values: dict[str, Any], at: _At) -> Any:
             field.validator(made, field, getattr(made, field.name))
         except (ValueError, TypeError) as error:
             problems += at.child(field.name).fail(_said(error)).problems
-    if problems:
-        raise _Invalid(problems)
-    return made
+        except AttributeError:
+            if all(hasattr(made, other.name) for other in attrs.fields(cls)):
+                raise
+            # It compares with a field that could not be read, and that is reported already.
+    return problems
 
 
 def _said(error: Exception) -> str:
