@@ -1,0 +1,181 @@
+"""Counts, rates and the text that shows them."""
+
+import pytest
+from ale.testing.observer import ended, report, started
+from ale.types import EpisodeStage, Stage
+from ale_observe_console import layout
+from ale_observe_console.layout import Style, duration, shorten, speed
+from ale_observe_console.progress import Progress, Rate
+
+PLAIN_80 = Style(width=79, colour=False, unicode=True)
+
+
+def enter(progress: Progress, number: int, stage: Stage, now: float) -> None:
+    progress.enter(EpisodeStage(episode_id=f"0-demo-{number}", task_id="demo", stage=stage), now)
+
+
+def half_way() -> Progress:
+    """A resumed run: 2 of 8 done before, then one success, one failure, one broken in 60 s."""
+    progress = Progress.start(started("x", n_done=2, n_graded=1, n_succeeded=1), now=0.0)
+    for number, reward, now in ((0, 1.0, 20.0), (1, 0.0, 40.0), (2, None, 60.0)):
+        enter(progress, number, "agent", now - 20)
+        progress.finish(ended(number, reward), now)
+    return progress
+
+
+def test_a_broken_episode_is_done_but_not_graded() -> None:
+    progress = half_way()
+    assert (progress.n_done, progress.n_graded, progress.n_succeeded) == (5, 3, 2)
+    assert progress.n_broken == 2
+
+
+def test_episodes_from_before_a_resume_do_not_count_towards_the_rate() -> None:
+    assert half_way().rate.per_s(60.0) == 3 / 60
+
+
+def test_time_left_is_what_remains_at_the_present_rate() -> None:
+    assert half_way().left_s(60.0) == 60.0
+
+
+def test_time_left_is_unknown_before_the_first_episode_and_without_a_total() -> None:
+    assert Progress.start(started("x"), now=0.0).left_s(10.0) is None
+    progress = Progress.start(started("x", None), now=0.0)
+    progress.finish(ended(0, 1.0), 1.0)
+    assert progress.left_s(2.0) is None
+
+
+def test_the_rate_forgets_what_was_more_than_a_minute_ago() -> None:
+    rate = Rate(0.0, least=1)
+    for second in range(1, 101):
+        rate.add(float(second))
+    for second in range(102, 182, 2):
+        rate.add(float(second))
+    assert rate.per_s(180.0) == pytest.approx(0.5, rel=0.05)
+
+
+def test_the_window_grows_until_it_holds_enough_slow_episodes() -> None:
+    rate = Rate(0.0, least=4)
+    for number in range(1, 9):
+        rate.add(600.0 * number)
+    assert rate.per_s(4800.0) == pytest.approx(1 / 600)
+
+
+def test_the_rate_falls_while_nothing_finishes() -> None:
+    rate = Rate(0.0, least=1)
+    rate.add(10.0)
+    assert (rate.per_s(10.0), rate.per_s(100.0)) == (0.1, 0.01)
+
+
+def test_a_thousand_episodes_a_second_take_one_mark_a_second() -> None:
+    rate = Rate(0.0, least=8)
+    for number in range(100_000):
+        rate.add(number / 1000)
+    assert len(rate._marks) <= 62
+    assert rate.per_s(100.0) == pytest.approx(1000, rel=0.02)
+
+
+def test_an_episode_is_in_work_from_its_sandbox_to_its_end() -> None:
+    progress = Progress.start(started("x"), now=0.0)
+    enter(progress, 0, "queued", 0.0)
+    assert progress.longest(9) == []
+    enter(progress, 0, "sandbox", 5.0)
+    enter(progress, 1, "sandbox", 7.0)
+    enter(progress, 0, "agent", 9.0)
+    assert [(e.episode_id, e.stage, e.since) for e in progress.longest(1)] == [
+        ("0-demo-0", "agent", 5.0)
+    ]
+    progress.finish(ended(0, 1.0), 10.0)
+    enter(progress, 0, "teardown", 10.0)
+    assert [e.episode_id for e in progress.longest(9)] == ["0-demo-1"]
+
+
+def test_durations_have_two_units() -> None:
+    assert [duration(s) for s in (-1, 4.9, 192, 7500, 273600)] == [
+        "0s",
+        "4s",
+        "3m12s",
+        "2h05m",
+        "3d04h",
+    ]
+
+
+def test_speeds_take_the_unit_that_reads_well() -> None:
+    assert [speed(r) for r in (250.0, 2.5, 0.05, 0.0005, 0.0001)] == [
+        "250/s",
+        "2.5/s",
+        "3.0/min",
+        "1.8/h",
+        "0.4/h",
+    ]
+
+
+@pytest.mark.parametrize("width", [0, 1, 2, 5, 11, 40])
+@pytest.mark.parametrize("text", ["0-fix-the-build-12", "日本語のタスク-3", "a\x1b[2Jb\n", ""])
+def test_a_shortened_text_fits_and_is_printable(text: str, width: int) -> None:
+    short = shorten(text, width, "…")
+    assert layout.columns(short) <= width
+    assert short.isprintable()
+
+
+def test_the_middle_of_a_long_name_is_left_out() -> None:
+    assert shorten("0-fix-the-build-12", 11, "…") == "0-fix…ld-12"
+
+
+def test_a_frame_at_80_columns() -> None:
+    progress = half_way()
+    enter(progress, 3, "grading", 30.0)
+    enter(progress, 4, "agent", 50.0)
+    progress.learn(report(7))
+    assert layout.frame(progress, 60.0, name_running=3, style=PLAIN_80) == [
+        "5/8 62% ━━━━━━━━━━━━━━━━━━━━━━──────────────  1m00s left  3.0/min  1m00s so far",
+        "success 67% of 3  broken 2  2 running",
+        "step 7  loss 0.5  rows 8",
+        "     30s grading  0-demo-3",
+        "     10s agent    0-demo-4",
+    ]
+
+
+@pytest.mark.parametrize("width", [20, 39, 79, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    progress = half_way()
+    enter(progress, 33333333, "grading", 30.0)
+    progress.learn(report(7))
+    style = Style(width=width, colour=False, unicode=True)
+    lines = layout.frame(progress, 60.0, name_running=3, style=style)
+    assert [line for line in lines if layout.columns(line) > width] == []
+
+
+def test_colour_changes_no_text() -> None:
+    plain = layout.frame(half_way(), 60.0, name_running=3, style=PLAIN_80)
+    coloured = layout.frame(
+        half_way(), 60.0, name_running=3, style=Style(width=79, colour=True, unicode=True)
+    )
+    assert "\x1b[31m2\x1b[0m" in coloured[1]  # broken ones are red
+    assert "\x1b" not in "".join(plain)
+
+
+def test_an_ascii_terminal_is_given_ascii() -> None:
+    progress = half_way()
+    style = Style(width=39, colour=False, unicode=False)
+    assert "".join(layout.frame(progress, 60.0, name_running=3, style=style)).isascii()
+
+
+def test_more_done_than_planned_fills_the_bar_and_no_more() -> None:
+    progress = Progress.start(started("x", 1), now=0.0)
+    for number in range(3):
+        progress.finish(ended(number, 1.0), 1.0 + number)
+    assert "3/1" in layout.frame(progress, 4.0, name_running=0, style=PLAIN_80)[0]
+    assert layout.columns(layout.frame(progress, 4.0, name_running=0, style=PLAIN_80)[0]) <= 79
+
+
+def test_the_plain_lines() -> None:
+    progress = half_way()
+    enter(progress, 3, "grading", 30.0)
+    assert layout.opening(progress) == "ale run run-1: 8 episodes, 4 at once, 2 done before"
+    assert layout.update(progress, 60.0, PLAIN_80) == (
+        "5/8 done, success 67% of 3, broken 2, 1m00s left, 3.0/min, 1m00s so far, 1 running, "
+        "longest 30s in grading: 0-demo-3"
+    )
+    assert layout.closing(progress, 60.0) == (
+        "ended after 1m00s: 5/8 episodes, success 67% of 3, broken 2"
+    )
