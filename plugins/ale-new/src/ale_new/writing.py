@@ -1,0 +1,76 @@
+"""Fill in the templates and write the package."""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from string import Template
+
+from ale_new.kinds import Kind
+from ale_new.names import Names
+
+SUFFIX = ".tmpl"
+"""Keeps test runners and linters from taking a template for a module."""
+
+
+def render(kind: Kind, names: Names) -> Mapping[str, str]:
+    """The files of a package: path in the package, and text.
+
+    Raises:
+        KeyError, ValueError: a template has a placeholder that is not known, or a bare ``$``.
+    """
+    templates = files("ale_new") / "templates"
+    values = {
+        "distribution": names.distribution,
+        "module": names.module,
+        "component": names.component,
+        "class_name": names.class_name,
+        "entry_point": names.distribution.removeprefix("ale-"),
+        "kind": kind.name,
+    }
+    values["use"] = _fill(templates / kind.name / f"use.md{SUFFIX}", values).rstrip()
+    sources = {
+        "pyproject.toml": templates / "common" / f"pyproject.toml{SUFFIX}",
+        "README.md": templates / "common" / f"README.md{SUFFIX}",
+        "CHANGELOG.md": templates / "common" / f"CHANGELOG.md{SUFFIX}",
+        f"src/{names.module}/__init__.py": templates / "common" / f"init.py{SUFFIX}",
+        **_modules(templates / kind.name, names),
+    }
+    made = {path: _fill(source, values) for path, source in sources.items()}
+    return {**made, f"src/{names.module}/py.typed": ""}
+
+
+def _modules(folder: Traversable, names: Names) -> Mapping[str, Traversable]:
+    """The kind's own files: tests, and the modules of the package."""
+    found = {entry.name.removesuffix(SUFFIX): entry for entry in folder.iterdir()}
+    return {
+        f"tests/{name}" if name.startswith("test_") else f"src/{names.module}/{name}": found[name]
+        for name in sorted(found)
+        if name.endswith(".py")
+    }
+
+
+def _fill(template: Traversable, values: Mapping[str, str]) -> str:
+    return Template(template.read_text(encoding="utf-8")).substitute(values)
+
+
+def write(directory: Path, kind: Kind, names: Names) -> tuple[Path, ...]:
+    """Write a package into a new folder, named as the distribution.
+
+    Returns:
+        The files, in the order written.
+
+    Raises:
+        FileExistsError: the folder is there already; nothing is changed.
+        OSError: it can't be written.
+    """
+    texts = render(kind, names)
+    root = directory / names.distribution
+    root.mkdir()
+    written = []
+    for path, text in texts.items():
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+        written.append(target)
+    return tuple(written)

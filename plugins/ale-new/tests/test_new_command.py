@@ -1,0 +1,109 @@
+"""`ale new` as from a shell."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ale.hookspecs import ale_commands
+from ale_new.command import command
+from ale_new.kinds import KINDS
+from click.testing import CliRunner, Result
+
+
+def new(*arguments: str) -> Result:
+    return CliRunner().invoke(command, arguments)
+
+
+def test_it_writes_a_package_and_says_what_to_do_next(tmp_path: Path) -> None:
+    result = new("criterion", "ale-criterion-min-size", "--directory", str(tmp_path))
+    root = tmp_path / "ale-criterion-min-size"
+    made = sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+    assert result.exit_code == 0
+    assert made == [
+        "CHANGELOG.md",
+        "README.md",
+        "pyproject.toml",
+        "src/ale_criterion_min_size/__init__.py",
+        "src/ale_criterion_min_size/criterion.py",
+        "src/ale_criterion_min_size/plugin.py",
+        "src/ale_criterion_min_size/py.typed",
+        "tests/test_criterion.py",
+    ]
+    assert result.output.endswith(
+        f"""
+Next:
+  cd {root}
+  pip install -e '.[test]'
+  pytest
+  ale plugins criterion min-size
+Then put your own body into src/ale_criterion_min_size/criterion.py.
+"""
+    )
+    assert [line for line in result.output.splitlines() if line.startswith("wrote ")] == [
+        f"wrote {root / path}" for path in sorted(made, key=result.output.index)
+    ]
+
+
+def test_without_a_directory_it_writes_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert new("command", "ale-hi").exit_code == 0
+    assert (tmp_path / "ale-hi" / "pyproject.toml").is_file()
+
+
+def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "ale-mine").mkdir()
+    result = new("llm", "ale-mine", "--directory", str(tmp_path))
+    assert (result.exit_code, list((tmp_path / "ale-mine").iterdir())) == (2, [])
+    assert f"{tmp_path / 'ale-mine'} exists already" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("criteria", "ale-mine"), "'criteria' is not one of 'task-source', 'sandbox'"),
+        (("llm", "My_Model"), "try 'my-model'"),
+        (("llm", "ale-mine", "--directory", "nowhere"), "'nowhere' does not exist"),
+        (("llm",), "Missing argument 'NAME'"),
+    ],
+)
+def test_bad_input_is_exit_status_2(arguments: tuple[str, ...], said: str) -> None:
+    result = new(*arguments)
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+def test_a_folder_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
+    result = new("llm", "ale-" + "x" * 300, "--directory", str(tmp_path))
+    assert result.exit_code == 2
+    assert "File name too long" in result.output
+
+
+def test_help_names_every_kind_and_has_an_example() -> None:
+    said = " ".join(new("--help").output.split())
+    assert [kind for kind in KINDS if kind not in said] == []
+    assert "Example: ale new criterion ale-criterion-min-size" in said
+
+
+def test_importing_the_command_reads_no_template_and_no_more_than_click() -> None:
+    code = (
+        "import sys, ale_new.plugin; (command,) = ale_new.plugin.ale_commands();"
+        "print([name for name in ('ale_new.writing', 'string', 'importlib.resources', 'asyncio')"
+        " if name in sys.modules and name not in before])"
+    )
+    seen = subprocess.run(
+        [sys.executable, "-c", f"import sys, click, ale.plugin; before = set(sys.modules); {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert seen.stdout == "[]\n"
+
+
+def test_the_hook_is_the_one_that_ale_asks() -> None:
+    from ale_new import plugin
+
+    assert plugin.ale_commands.__name__ == ale_commands.__name__
+    assert [each.name for each in plugin.ale_commands()] == ["new"]

@@ -1,0 +1,64 @@
+"""Which names are taken, and what is suggested for the others."""
+
+import pytest
+from ale_new.kinds import KINDS, Kind
+from ale_new.names import Names, names
+
+CRITERION = KINDS["criterion"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "component"),
+    [
+        ("criterion", "ale-criterion-min-size", "min-size"),
+        ("criterion", "ale-criteria-more", "more"),
+        ("credit-scheme", "ale-credit-flat", "flat"),
+        ("credit-scheme", "ale-credit-scheme-flat", "flat"),
+        ("task-source", "ale-tasks-csv", "csv"),
+        ("observer", "ale-observe-slack", "slack"),
+        ("llm", "acme-models", "acme-models"),
+        ("llm", "ale-sandbox-2", "sandbox-2"),
+        ("sandbox", "ale-sandbox", "sandbox"),
+    ],
+)
+def test_a_component_is_named_after_its_package(kind: str, name: str, component: str) -> None:
+    assert names(name, KINDS[kind]) == Names(
+        distribution=name, module=name.replace("-", "_"), component=component
+    )
+
+
+def test_a_class_is_named_after_its_component() -> None:
+    assert names("ale-criterion-min-size-2", CRITERION).class_name == "MinSize2"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "suggestion"),
+    [
+        ("MinSize", "not a normalised name", "min-size"),
+        ("min_size", "not a normalised name", "min-size"),
+        ("min--size-", "not a normalised name", "min-size"),
+        ("größe", "not a normalised name", "gr-e"),
+        ("../evil", "not a normalised name", "evil"),
+        ("a\n", "not a normalised name", "a"),
+        ("", "not a normalised name", "ale-criterion-mine"),
+        ("3d", "begins with a digit", "ale-criterion-3d"),
+        ("class", "is a keyword of Python", "ale-criterion-class"),
+        ("match", "is a keyword of Python", "ale-criterion-match"),
+        ("json", "would shadow a module of Python's standard library", "ale-criterion-json"),
+        ("JSON", "not a normalised name", "ale-criterion-json"),
+        ("ale", "belongs to ale itself", "ale-criterion-ale"),
+        ("ale-core", "belongs to ale itself", "ale-criterion-ale-core"),
+    ],
+)
+def test_a_bad_name_is_refused_with_a_good_one(name: str, reason: str, suggestion: str) -> None:
+    with pytest.raises(ValueError, match=reason) as raised:
+        names(name, CRITERION)
+    assert str(raised.value).endswith(f"; try '{suggestion}'")
+    assert names(suggestion, CRITERION).distribution == suggestion
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_a_package_named_after_its_kind_alone_still_has_a_component(kind: Kind) -> None:
+    assert [names(f"ale-{prefix}", kind).component for prefix in kind.prefixes] == list(
+        kind.prefixes
+    )
