@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from ale._store import RunReader
 from ale._store.index import Index
 from ale.errors import PluginError
 from ale.protocols import Chunker, CreditScheme
-from ale.types import Credit, CreditedEpisode, CreditedGroup, Group, Rollout
+from ale.types import Credit, CreditedEpisode, CreditedGroup, Group, Rollout, replace
 
 
 @frozen(kw_only=True)
@@ -21,27 +21,31 @@ class Crediting:
     scheme: CreditScheme
     scheme_name: str
 
-    def groups(self, run: RunReader, index: Index, step: int) -> Iterator[CreditedGroup]:
-        """Every group of a step with its credits; one group in memory at a time.
+    def groups(
+        self, run: RunReader, index: Index, step: int, task_id: str | None = None
+    ) -> Iterator[CreditedGroup]:
+        """Every group of a step (or one task's) with its credits; one group in memory at a time.
 
         Raises:
             ChunkError: a trajectory lacks what the chunker needs.
             PluginError: the scheme broke its contract.
         """
         statistics = index.statistics(step)
-        for task_id, offsets in index.groups(step):
+        for of, offsets in index.groups(step):
+            if task_id not in (None, of):
+                continue
             episodes = [run.episodes.at(offset) for offset in offsets]
             rollouts = tuple(
                 Rollout(episode=episode, chunks=tuple(self.chunker.split(episode.trajectory)))
                 for episode in episodes
             )
-            yield self.assign(Group(task_id=task_id, rollouts=rollouts, batch=statistics))
+            yield self.assign(Group(task_id=of, rollouts=rollouts, batch=statistics))
 
     def assign(self, group: Group) -> CreditedGroup:
         """One group's credits, checked."""
         given = self.scheme.assign(group)
         check_credits(group, given, self.scheme_name)
-        named = tuple(evolve(credit, scheme=self.scheme_name) for credit in given)
+        named = tuple(replace(credit, scheme=self.scheme_name) for credit in given)
         return CreditedGroup(group=group, credits=named)
 
     def rows(self, credited: CreditedGroup) -> Iterator[CreditedEpisode]:

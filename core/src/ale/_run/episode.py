@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from ale._config import RunOptions
 from ale._run.parts import Parts
@@ -35,6 +35,7 @@ from ale.types import (
     Task,
     Trajectory,
     Turn,
+    replace,
 )
 
 N = TypeVar("N", int, float)
@@ -62,7 +63,7 @@ class EpisodeRunner:
         while True:
             episode = await _Attempt(self, work).run()
             if episode.failure is None or len(failures) >= self.options.retries:
-                return evolve(episode, earlier_failures=tuple(failures))
+                return replace(episode, earlier_failures=tuple(failures))
             failures.append(episode.failure)
 
 
@@ -78,6 +79,8 @@ class _Attempt:
         self._since = 0.0
         self._seconds: dict[str, float] = {}
         self._stop = Stop(reason="agent_error", detail="the agent was never started")
+        self._scores: tuple[Score, ...] = ()
+        self._left_behind: list[str] = []
 
     def append(self, turn: Turn) -> None:
         """Keep a turn: the recorder that the agent is given is this attempt."""
@@ -85,10 +88,9 @@ class _Attempt:
 
     async def run(self) -> Episode:
         started = datetime.fromtimestamp(self._runner.context.clock(), UTC)
-        scores: tuple[Score, ...] = ()
         failure = None
         try:
-            scores = await self._walk()
+            await self._walk()
         except Exception as error:
             failure = _failure(self._stage, error)
         self._leave()
@@ -98,20 +100,22 @@ class _Attempt:
             step=self._work.step,
             rollout=self._work.rollout,
             seed=self._work.seed,
-            reward=None if failure else reward(scores),
-            scores=scores,
+            reward=None if failure else reward(self._scores),
+            scores=self._scores,
             trajectory=Trajectory(turns=tuple(self.turns), stop=self._stop),
             failure=failure,
             sandbox=self._runner.parts.backend.name,
             started_at=started.isoformat(timespec="milliseconds"),
             seconds=self._seconds,
+            metadata={"teardown": self._left_behind} if self._left_behind else {},
         )
 
-    async def _walk(self) -> tuple[Score, ...]:
+    async def _walk(self) -> None:
         self._enter("sandbox")
         parts, options = self._runner.parts, self._runner.options
         spec = sandbox_spec(self._task, {**self._runner.context.tags, "episode": self._work.id})
-        async with opened(parts.backend.open(spec), options.open_timeout_s) as sandbox:
+        opening = opened(parts.backend.open(spec), options.open_timeout_s, self._left_behind)
+        async with opening as sandbox:
             self._enter("setup")
             await _set_up(self._task, sandbox, options.setup_timeout_s)
             self._enter("agent")
@@ -120,9 +124,8 @@ class _Attempt:
                 # What the agent left running must not decide the verdict.
                 await sandbox.end_processes()
             self._enter("grading")
-            scores = await self._grade(sandbox)
+            self._scores = await self._grade(sandbox)
             self._enter("teardown")
-        return scores
 
     async def _drive(self, sandbox: Sandbox) -> Stop:
         agent, llm = self._runner.parts.agent, self._runner.parts.llm
@@ -221,7 +224,7 @@ def _said(command: str, result: ExecResult) -> str:
 
 def tighten(limits: Limits, constraints: Constraints) -> Limits:
     """The agent's limits and the task's, the stricter of each."""
-    return evolve(
+    return replace(
         limits,
         time_limit_s=_stricter(limits.time_limit_s, constraints.time_limit_s),
         max_steps=_stricter(limits.max_steps, constraints.max_steps),
@@ -245,7 +248,7 @@ def _checked(score: Score, spec: CriterionSpec, criterion: Criterion) -> Score:
     if not valid or score.passed != (score.value == 1.0):
         name = type(criterion).__qualname__
         raise GradingError(f"criterion '{spec.type}' ({name}) gave no valid score: {score!r}")
-    return evolve(score, weight=spec.weight)
+    return replace(score, weight=spec.weight)
 
 
 def _failure(stage: Stage, error: Exception) -> Failure:

@@ -16,9 +16,13 @@ _UNWIND_S = 30.0
 
 @asynccontextmanager
 async def opened(
-    sandbox: AbstractAsyncContextManager[Sandbox], seconds: float
+    sandbox: AbstractAsyncContextManager[Sandbox], seconds: float, left_behind: list[str]
 ) -> AsyncIterator[Sandbox]:
-    """Open and close a sandbox, each in bounded time."""
+    """Open and close a sandbox, each in bounded time.
+
+    One that can't be closed spoils no verdict: that is noted in `left_behind`, and the next prune
+    finds what is left.
+    """
     try:
         async with asyncio.timeout(seconds):
             inside = await sandbox.__aenter__()
@@ -30,8 +34,8 @@ async def opened(
         try:
             async with asyncio.timeout(seconds):
                 await sandbox.__aexit__(None, None, None)
-        except TimeoutError:
-            raise SandboxError(f"the sandbox did not close within {seconds:g} s") from None
+        except Exception as error:
+            left_behind.append(f"{type(error).__name__}: {error}")
 
 
 async def cut_off(work: Coroutine[Any, Any, T], seconds: float | None) -> T | None:

@@ -51,6 +51,10 @@ class Index:
             if reward is not None and step in (None, of):
                 yield reward
 
+    def steps(self) -> list[int]:
+        """Those of which there are episodes."""
+        return sorted({step for step, _, _ in self._rows})
+
     def statistics(self, step: int) -> BatchStatistics:
         """Of the graded episodes of one step."""
         return batch_statistics(self.rewards(step))

@@ -1,5 +1,6 @@
 """The records that pass between stages: frozen, keyword-only, versioned by `schema`."""
 
+from ale.types._record import record, replace
 from ale.types.chunk import Chunk, Range, Span
 from ale.types.credit import BatchStatistics, Credit, CreditedEpisode, Group, Rollout
 from ale.types.episode import Episode, Failure, Limits, Score, Stage
@@ -88,4 +89,6 @@ __all__ = [
     "Trajectory",
     "Turn",
     "Usage",
+    "record",
+    "replace",
 ]

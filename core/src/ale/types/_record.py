@@ -1,8 +1,8 @@
 """What every record is: frozen, keyword-only, and written field by field in the order declared."""
 
-from typing import TypeVar, dataclass_transform
+from typing import Any, TypeVar, cast, dataclass_transform
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 T = TypeVar("T")
 
@@ -15,3 +15,8 @@ def record(cls: type[T]) -> type[T]:
     person who opens episodes.jsonl wants the id first.
     """
     return frozen(cls, kw_only=True, slots=False)
+
+
+def replace(record: T, **changes: object) -> T:
+    """The same record but for `changes`."""
+    return cast(T, evolve(cast(Any, record), **changes))

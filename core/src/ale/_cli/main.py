@@ -1,0 +1,130 @@
+"""``ale``: the commands of the core and those that plugins add."""
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ale.errors import AleError, InputError
+
+if TYPE_CHECKING:
+    from ale._registry import Registry
+
+EXIT_CODES = """\
+Exit status: 0 done; 1 it failed; 2 bad input, nothing was started; 3 done, but some
+episodes broke; 130 interrupted; 143 terminated."""
+
+# Name, module and help line of each built-in command: `ale --help` imports none of them.
+_BUILT_IN = {
+    "run": "Run CONFIG: from tasks to graded and credited episodes on disk.",
+    "check": "Check CONFIG and its tasks without running anything.",
+    "show": "Show a stored run, or one of its episodes turn by turn.",
+    "credit": "Compare credit schemes on the same stored episodes.",
+    "plugins": "List what the installed packages offer.",
+    "doctor": "Say what is usable on this machine, and what would make the rest so.",
+}
+
+
+class Commands(click.Group):
+    """Built-in commands by name, then the commands of plugins."""
+
+    _added: dict[str, click.Command] | None = None
+
+    @property
+    def registry(self) -> "Registry":
+        """What is installed; read once per process."""
+        if not hasattr(self, "_registry"):
+            from ale._registry import Registry
+
+            self._registry = Registry.installed()
+        return self._registry
+
+    def added(self) -> dict[str, click.Command]:
+        """The commands of plugins."""
+        if self._added is None:
+            self._added = _plugin_commands(self.registry)
+        return self._added
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Built-in ones in the order of their use, then the plugins' by name."""
+        return [*_BUILT_IN, *sorted(self.added())]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import a command."""
+        if name in _BUILT_IN:
+            command: click.Command = importlib.import_module(f"ale._cli.{name}").command
+            return command
+        return self.added().get(name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, but name the nearest command where there is none."""
+        from ale.strict.node import nearest
+
+        if args and self.get_command(ctx, args[0]) is None:
+            hint = nearest(args[0], self.list_commands(ctx))
+            ctx.fail(f"no such command '{args[0]}'" + (f"; {hint}" if hint else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Help lines without importing the commands."""
+        with formatter.section("Commands"):
+            added = {name: command.get_short_help_str(90) for name, command in self.added().items()}
+            formatter.write_dl([*_BUILT_IN.items(), *sorted(added.items())])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Turn the project's errors into messages and exit codes."""
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            number = len(error.problems)
+            plural = "problem" if number == 1 else "problems"
+            click.echo(f"{error}\n{number} {plural}; nothing was started.", err=True)
+            ctx.exit(2)
+        except AleError as error:
+            click.echo(f"{type(error).__name__}: {error}", err=True)
+            ctx.exit(1)
+
+
+def _plugin_commands(registry: "Registry") -> dict[str, click.Command]:
+    commands: dict[str, click.Command] = {}
+    owners = dict.fromkeys(_BUILT_IN, "ale-core")
+    for package, answer in registry.answers("ale_commands"):
+        for command in answer:
+            name = command.name or ""
+            if name in owners:
+                click.echo(
+                    f"the command '{name}' is offered by {owners[name]} and by "
+                    f"{package.distribution}; the latter is left out",
+                    err=True,
+                )
+                continue
+            owners[name] = package.distribution
+            commands[name] = command
+    return commands
+
+
+@click.group(cls=Commands, epilog="\b\n" + EXIT_CODES)
+@click.version_option(package_name="ale-core", prog_name="ale")
+def cli() -> None:
+    """Train agents: tasks, sandboxes, models, graders, chunks and credit, each a plugin.
+
+    \b
+    Example:
+      ale run configs/quickstart.yaml
+    """
+
+
+def main() -> None:
+    """The entry point of the ``ale`` command."""
+    from ale._cli.logs import guard_logs
+
+    guard_logs()
+    try:
+        cli(prog_name="ale")
+    except BrokenPipeError:
+        # Somebody closed the pipe (`ale show ... | head`): nobody is there to be told.
+        sys.stderr.close()
+        sys.exit(0)

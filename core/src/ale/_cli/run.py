@@ -1,0 +1,124 @@
+"""``ale run CONFIG``."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ale._cli.common import overrides_option, registry_of
+
+if TYPE_CHECKING:
+    from ale._run.run import Run
+    from ale.types import RunFinished
+
+
+@click.command("run")
+@click.argument("config", type=click.Path(path_type=Path), required=False)
+@overrides_option
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Go on with a stored run, by its own config: exactly what is missing is done.",
+)
+@click.option(
+    "--replay",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Let the model say again what it said in a stored run.",
+)
+@click.option("--dry-run", is_flag=True, help="Check everything, say what would be run, and end.")
+@click.option("-n", "--concurrency", type=click.IntRange(1), help="Episodes at once.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    config: Path | None,
+    overrides: tuple[str, ...],
+    resume: Path | None,
+    replay: Path | None,
+    dry_run: bool,
+    concurrency: int | None,
+) -> None:
+    """Run CONFIG: from tasks to graded and credited episodes on disk.
+
+    The first Ctrl-C finishes the episodes that are running, the second cancels them; --resume goes
+    on from there.
+
+    \b
+    Examples:
+      ale run configs/quickstart.yaml
+      ale run configs/quickstart.yaml --set credit.type=grpo -n 16
+      ale run --resume runs/20260101-120000-quickstart
+    """
+    from ale._cli.plan import describe_plan
+    from ale._config import load_config
+    from ale._run.interrupt import Interrupt
+    from ale._run.start import Surroundings, check_run, start
+    from ale._run.start import resume as resume_run
+
+    registry = registry_of(ctx)
+    interrupt = Interrupt(say=lambda text: click.echo(f"\n{text}", err=True))
+    outside = Surroundings(registry=registry, interrupt=interrupt)
+    if (config is None) == (resume is None):
+        raise click.UsageError("give either a CONFIG or --resume DIR")
+    if resume is not None:
+        if overrides or replay or dry_run:
+            raise click.UsageError("--resume goes by the run's own config: only -n can be changed")
+        run = resume_run(resume, outside, concurrency)
+    else:
+        assert config is not None
+        loaded = load_config(config, registry, _all_overrides(overrides, replay, concurrency))
+        ready = check_run(loaded, config.stem, outside)
+        if dry_run:
+            click.echo(describe_plan(ready))
+            return
+        run = start(ready, outside)
+    finished = asyncio.run(_go(run))
+    click.echo(summary(run, finished))
+    ctx.exit(interrupt.exit_code or (3 if finished.n_broken else 0))
+
+
+def _all_overrides(
+    overrides: tuple[str, ...], replay: Path | None, concurrency: int | None
+) -> list[str]:
+    made = list(overrides)
+    if replay is not None:
+        # The path goes in quotes: it is read as YAML.
+        quoted = str(replay).replace("'", "''")
+        made += ["llm.type=scripted", f"llm.replay='{quoted}'"]
+    if concurrency is not None:
+        made.append(f"run.concurrency={concurrency}")
+    return made
+
+
+async def _go(run: "Run") -> "RunFinished":
+    from ale._run.start import held
+
+    async with held(run):
+        return await run.go()
+
+
+def summary(run: "Run", finished: "RunFinished") -> str:
+    """What happened, where it is stored and what to try next."""
+    from ale._cli.text import rate_line, seconds
+
+    total = finished.n_graded + finished.n_broken
+    path = os.path.relpath(finished.directory)
+    path = path if not path.startswith("..") else finished.directory
+    lines = [
+        f"{finished.outcome}: {total} episodes on disk after {seconds(finished.seconds)}",
+        f"  success      {rate_line(finished.n_succeeded, finished.n_graded)}",
+    ]
+    if finished.mean_reward is not None:
+        lines.append(f"  mean reward  {finished.mean_reward:.3f}")
+    if finished.n_broken:
+        lines.append(f"  broken       {finished.n_broken}  (no reward; `ale show` says why)")
+    lines += ["stored in", f"  {path}", "next"]
+    if finished.outcome != "completed":
+        lines.append(f"  ale run --resume {path}")
+    lines.append(f"  ale show {path}")
+    if finished.n_graded:
+        lines.append(f"  ale credit {path} --scheme ipa --scheme grpo")
+    return "\n".join(lines)

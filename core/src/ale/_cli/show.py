@@ -1,0 +1,128 @@
+"""``ale show RUN [EPISODE]``."""
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from ale._store import RunReader
+    from ale.types import Episode
+
+
+@click.command("show")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("episode", required=False)
+@click.option("--full", is_flag=True, help="Show prompts and outputs whole.")
+def command(run: Path, episode: str | None, full: bool) -> None:
+    """Show a stored RUN, or one EPISODE of it turn by turn.
+
+    EPISODE is an id, the beginning of one, or a task's id.
+
+    \b
+    Examples:
+      ale show runs/20260101-120000-quickstart
+      ale show runs/20260101-120000-quickstart 0-basics-ls-0
+    """
+    from ale._cli.transcript import transcript
+    from ale._store import RunReader
+
+    reader = RunReader(run)
+    if episode is None:
+        click.echo(overview(reader))
+        return
+    found = find_episode(reader, episode)
+    credited = next((row for row in reader.credits() if row.episode_id == found.id), None)
+    click.echo(transcript(found, credited, full=full))
+
+
+def find_episode(reader: "RunReader", wanted: str) -> "Episode":
+    """The episode that is meant.
+
+    Raises:
+        InputError: there is none.
+    """
+    from ale.errors import InputError, Problem
+    from ale.strict import nearest
+
+    ids: list[str] = []
+    first: Episode | None = None
+    for episode in reader.episodes:
+        if episode.id == wanted:
+            return episode
+        if first is None and (episode.id.startswith(wanted) or episode.task_id == wanted):
+            first = episode
+        ids.append(episode.id)
+    if first is None:
+        file = str(reader.episodes.path)
+        message = f"no episode '{wanted}' among {len(ids)}"
+        raise InputError([Problem(message=message, file=file, hint=nearest(wanted, ids))])
+    return first
+
+
+def overview(reader: "RunReader") -> str:
+    """What the run was, how it went, and a line per task."""
+    from ale._cli.text import rate_line, seconds, table
+    from ale._store.index import SUCCESS
+
+    manifest, tasks = reader.manifest, _Tasks()
+    for episode in reader.episodes:
+        tasks.add(episode)
+    config = manifest.get("config", {})
+    picked = ", ".join(
+        f"{section} {config[section]['type'].rpartition('/')[2]}"
+        for section in ("sandbox", "llm", "agent", "chunker", "credit", "trainer")
+        if section in config
+    )
+    outcome = manifest.get("outcome") or {"outcome": "not ended", "seconds": 0.0}
+    rewards = [reward for row in tasks.rewards.values() for reward in row]
+    lines = [
+        f"{manifest['run_id']}: {outcome['outcome']} after {seconds(outcome['seconds'])}",
+        picked,
+        f"success      {rate_line(sum(r == SUCCESS for r in rewards), len(rewards))}",
+        f"broken       {sum(tasks.broken.values())}",
+        "",
+        table(
+            ["task", "graded", "success", "reward", "turns", "broken"],
+            [tasks.row(task_id) for task_id in sorted(tasks.seen)],
+            right=(1, 2, 3, 4, 5),
+        ),
+    ]
+    if tasks.causes:
+        lines += ["", "broken because"]
+        lines += [f"  {count} x  {cause}" for cause, count in tasks.causes.most_common(8)]
+    return "\n".join(lines)
+
+
+class _Tasks:
+    """Sums by task; one episode in memory at a time."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, None] = {}
+        self.rewards: dict[str, list[float]] = {}
+        self.turns: Counter[str] = Counter()
+        self.broken: Counter[str] = Counter()
+        self.causes: Counter[str] = Counter()
+
+    def add(self, episode: "Episode") -> None:
+        from ale._cli.text import shorten
+
+        self.seen[episode.task_id] = None
+        self.turns[episode.task_id] += len(episode.trajectory.turns)
+        if episode.reward is not None:
+            self.rewards.setdefault(episode.task_id, []).append(episode.reward)
+        if episode.failure is not None:
+            self.broken[episode.task_id] += 1
+            failure = episode.failure
+            self.causes[f"{failure.stage}: {shorten(failure.message, 90)}"] += 1
+
+    def row(self, task_id: str) -> list[str]:
+        from ale._store.index import SUCCESS
+
+        rewards = self.rewards.get(task_id, [])
+        n = len(rewards) + self.broken[task_id]
+        mean = f"{sum(rewards) / len(rewards):.2f}" if rewards else "-"
+        succeeded = str(sum(reward == SUCCESS for reward in rewards))
+        turns = f"{self.turns[task_id] / n:.1f}"
+        return [task_id, str(len(rewards)), succeeded, mean, turns, str(self.broken[task_id])]

@@ -1,0 +1,64 @@
+"""Small ways to put numbers and tables into a terminal."""
+
+import math
+from collections.abc import Sequence
+
+_Z95 = 1.959964
+"""Two-sided 95% point of the normal distribution."""
+
+
+def wilson(successes: int, n: int) -> tuple[float, float]:
+    """95% interval for a success rate.
+
+    Args:
+        successes: 0 to n.
+        n: number of trials, at least 1.
+
+    Returns:
+        Lower and upper bound, in [0, 1].
+
+    Source: Wilson (1927), Probable inference, J. Am. Stat. Assoc. 22.
+    """
+    rate = successes / n
+    middle = rate + _Z95**2 / (2 * n)
+    spread = _Z95 * math.sqrt(rate * (1 - rate) / n + _Z95**2 / (4 * n * n))
+    scale = 1 + _Z95**2 / n
+    return (max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale))
+
+
+def rate_line(successes: int, n: int) -> str:
+    """``61 of 96  63.5%  (95% interval 53.6 to 72.4)``."""
+    if n == 0:
+        return "none graded"
+    low, high = wilson(successes, n)
+    share = 100 * successes / n
+    return f"{successes} of {n}  {share:.1f}%  (95% interval {100 * low:.1f} to {100 * high:.1f})"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """Columns padded to their widest cell; those in `right` are flush right."""
+    lines = [header, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+
+    def cell(text: str, i: int) -> str:
+        return text.rjust(widths[i]) if i in right else text.ljust(widths[i])
+
+    return "\n".join("  ".join(cell(c, i) for i, c in enumerate(line)).rstrip() for line in lines)
+
+
+def shorten(text: str, width: int) -> str:
+    """One line of at most `width` characters."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= width else flat[: max(0, width - 1)] + "…"
+
+
+def seconds(value: float) -> str:
+    """``850 ms``, ``12.3 s``, ``4 min 10 s``, ``2 h 5 min``."""
+    if value < 1:
+        return f"{1000 * value:.0f} ms"
+    if value < 60:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

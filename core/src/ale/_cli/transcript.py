@@ -1,0 +1,108 @@
+"""An episode in words: turns, calls, what they gave, chunk by chunk with its credit."""
+
+from collections.abc import Iterator
+
+from ale._cli.text import shorten
+from ale.types import Chunk, CreditedEpisode, Episode, Observation, Span, ToolCall, Turn
+
+_SHORT_LINES = 12
+_WIDTH = 100
+
+
+def transcript(episode: Episode, credited: CreditedEpisode | None, *, full: bool) -> str:
+    """The whole episode.
+
+    Args:
+        credited: its chunks and their credit, or None where the run has not credited it.
+        full: show prompts and outputs whole.
+    """
+    lines = [*_head(episode)]
+    turns = episode.trajectory.turns
+    chunks = _turns_as_chunks(turns) if credited is None else credited.chunks
+    if credited is None:
+        lines.append("not credited: cut by turns")
+    shown = -1
+    for chunk in chunks:
+        lines += ["", _chunk_line(chunk, credited)]
+        for span in chunk.spans:
+            if span.turn != shown:
+                shown = span.turn
+                lines += _turn_head(turns[shown], shown, full)
+            lines += _span(turns[span.turn], span, full)
+    return "\n".join(lines)
+
+
+def _head(episode: Episode) -> Iterator[str]:
+    stop = episode.trajectory.stop
+    got = "no reward (broken)" if episode.reward is None else f"reward {episode.reward:.3f}"
+    ended = stop.reason + (f" ({shorten(stop.detail, 60)})" if stop.detail else "")
+    yield f"{episode.id}: {got}; agent ended: {ended}"
+    for score in episode.scores:
+        mark = "held  " if score.passed else "failed"
+        detail = shorten(score.detail, _WIDTH)
+        yield f"  {mark}  {score.criterion}  {score.value:.2f} x {score.weight:g}  {detail}".rstrip()
+    for failure in (*episode.earlier_failures, *([episode.failure] if episode.failure else [])):
+        yield f"  broke in {failure.stage}: {failure.kind}: {failure.message}"
+    spent = "  ".join(f"{stage} {seconds:.3f}" for stage, seconds in episode.seconds.items())
+    yield f"  seconds  {spent}"
+
+
+def _turns_as_chunks(turns: tuple[Turn, ...]) -> tuple[Chunk, ...]:
+    return tuple(
+        Chunk(index=i, kind="turn", spans=(whole_turn(turn, i),)) for i, turn in enumerate(turns)
+    )
+
+
+def whole_turn(turn: Turn, number: int) -> Span:
+    """All of a turn."""
+    message = turn.completion.message
+    return Span(turn=number, text=(0, len(message.content)), calls=(0, len(message.tool_calls)))
+
+
+def _chunk_line(chunk: Chunk, credited: CreditedEpisode | None) -> str:
+    line = f"── chunk {chunk.index}  {chunk.kind}"
+    if credited is not None:
+        k, credit = chunk.index, credited.credit
+        line += (
+            f"  reward {credit.rewards[k]:+.3f}  return {credit.returns[k]:+.3f}"
+            f"  {credit.scheme} weight {credit.weights[k]:+.3f}"
+        )
+    return line + " " + "─" * max(0, _WIDTH - len(line) - 1)
+
+
+def _turn_head(turn: Turn, number: int, full: bool) -> Iterator[str]:
+    for message in turn.prompt:
+        yield f"[{message.role}]"
+        yield from _block(message.content, "  ", full)
+    tokens = turn.completion.tokens
+    count = "" if tokens is None else f"  {len(tokens.output_ids)} tokens"
+    yield f"[assistant]  turn {number}{count}"
+
+
+def _span(turn: Turn, span: Span, full: bool) -> Iterator[str]:
+    message = turn.completion.message
+    text = message.content[slice(*span.text)]
+    if text.strip():
+        yield from _block(text, "  ", full)
+    for i in range(*span.calls):
+        observation = turn.observations[i] if i < len(turn.observations) else None
+        yield from _call(message.tool_calls[i], observation, full)
+
+
+def _call(call: ToolCall, observation: Observation | None, full: bool) -> Iterator[str]:
+    yield f"  > {call.name} {call.arguments if full else shorten(call.arguments, _WIDTH)}"
+    if observation is None:
+        yield "  | (no observation)"
+        return
+    yield from _block(observation.content, "  | ", full)
+    if observation.error is not None:
+        yield f"  ! {shorten(observation.error, _WIDTH)}"
+
+
+def _block(text: str, prefix: str, full: bool) -> Iterator[str]:
+    lines = text.splitlines()
+    kept = lines if full or len(lines) <= _SHORT_LINES else lines[: _SHORT_LINES - 1]
+    for line in kept:
+        yield prefix + (line if full or len(line) <= _WIDTH else line[: _WIDTH - 1] + "…")
+    if len(kept) < len(lines):
+        yield f"{prefix}({len(lines) - len(kept)} more lines; --full shows them)"

@@ -1,0 +1,64 @@
+"""An options class in words: for ``ale plugins``, and for the generated reference."""
+
+import inspect
+import types
+from typing import Any, Literal, Union, get_args, get_origin
+
+import attrs
+from attrs import frozen
+
+
+@frozen(kw_only=True)
+class OptionText:
+    """One option."""
+
+    name: str
+    type: str
+    default: str
+    doc: str
+
+
+def describe_options(cls: type) -> list[OptionText]:
+    """Every option of a class, in order."""
+    attrs.resolve_types(cls)  # type: ignore[type-var]
+    return [
+        OptionText(
+            name=field.name,
+            type=type_text(field.type),
+            default=_default(field.default),
+            doc=str(field.metadata.get("doc", "")),
+        )
+        for field in attrs.fields(cls)  # type: ignore[arg-type]
+        if field.init
+    ]
+
+
+def _default(default: Any) -> str:
+    if default is attrs.NOTHING:
+        return "required"
+    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+        default = None if default.takes_self else default.factory()
+    if default is None:
+        return "-"
+    if isinstance(default, bool):
+        return "true" if default else "false"
+    return str(list(default)) if isinstance(default, tuple) else str(default)
+
+
+def type_text(type_: Any) -> str:
+    """A type as a writer of YAML thinks of it."""
+    simple = {bool: "true/false", int: "whole number", float: "number", str: "text"}
+    if type_ in simple:
+        return simple[type_]
+    origin, arguments = get_origin(type_), get_args(type_)
+    if origin is Literal:
+        return " | ".join(str(argument) for argument in arguments)
+    if origin in (Union, types.UnionType):
+        return " | ".join(type_text(a) for a in arguments if a is not type(None))
+    if origin is tuple:
+        return f"list of {type_text(arguments[0])}"
+    if origin is not None:
+        return "mapping"
+    if inspect.isclass(type_):
+        return "path" if type_.__name__ == "Path" else "mapping"
+    return "any"

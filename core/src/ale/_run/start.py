@@ -1,0 +1,177 @@
+"""Make a run ready: build and check everything first, then make or open its directory."""
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from ale._config import RunConfig, structure_config
+from ale._registry import Registry
+from ale._run.interrupt import Interrupt
+from ale._run.manifest import describe_run, run_id_for
+from ale._run.parts import Parts, TaskToRun, build_parts, prepare, read_tasks
+from ale._run.run import Run
+from ale._store import Redactor, RunDirectory, RunReader
+from ale.errors import InputError, Problem
+from ale.plugin import BuildContext
+from ale.strict import from_plain
+
+
+@frozen(kw_only=True)
+class Surroundings:
+    """What a run takes from outside its config; tests put their own clocks and ids here."""
+
+    registry: Registry = field(repr=False)
+    environ: Mapping[str, str] = field(factory=lambda: dict(os.environ), repr=False)
+    interrupt: Interrupt = field(factory=Interrupt)
+    report: Callable[[str], None] = field(default=lambda text: print(text, file=sys.stderr))
+    clocks: Mapping[str, Any] = field(factory=dict)
+    """`clock`, `monotonic` and `new_id` for `BuildContext`, where they are not the real ones."""
+
+    def context(self, config: RunConfig, path: Path) -> BuildContext:
+        """What this run's parts are built with."""
+        return BuildContext(
+            seed=config.run.seed,
+            run_id=path.name,
+            run_directory=path,
+            tags={"run": path.name},
+            environ=self.environ,
+            **self.clocks,
+        )
+
+    def redactor(self, config: RunConfig) -> Redactor:
+        """Knows every secret that the environment and the config name."""
+        return Redactor(self.environ, _secret_names(config.resolved))
+
+
+def _secret_names(value: Any) -> Iterator[str]:
+    """Variables named by options such as ``api_key_env``."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            if key.endswith("_env") and isinstance(child, str):
+                yield child
+            yield from _secret_names(child)
+    elif isinstance(value, list | tuple):
+        for child in value:
+            yield from _secret_names(child)
+
+
+@frozen(kw_only=True)
+class Prepared:
+    """A checked run that has not been given a directory yet."""
+
+    config: RunConfig
+    parts: Parts
+    tasks: Sequence[TaskToRun]
+    context: BuildContext
+    path: Path
+
+
+def check_run(config: RunConfig, name: str, outside: Surroundings) -> Prepared:
+    """Build every part and read every task; nothing is written and nothing is opened.
+
+    Raises:
+        InputError: with every problem.
+    """
+    base = config.run.directory or Path.cwd() / "runs"
+    taken = list(base.iterdir()) if base.is_dir() else []
+    clock = BuildContext(**outside.clocks).clock
+    path = base / run_id_for(config.run.name or name, clock(), taken)
+    context = outside.context(config, path)
+    parts = build_parts(config, context)
+    tasks = read_tasks(parts.source, outside.registry, context)
+    return Prepared(config=config, parts=parts, tasks=tasks, context=context, path=path)
+
+
+def start(ready: Prepared, outside: Surroundings) -> Run:
+    """Give a checked run its directory.
+
+    Raises:
+        StoreError: it can't be made.
+    """
+    manifest = describe_run(
+        ready.config,
+        outside.registry,
+        ready.parts,
+        run_id=ready.path.name,
+        clock=ready.context.clock(),
+        n_tasks=len(ready.tasks),
+    )
+    store = RunDirectory.create(ready.path, manifest, outside.redactor(ready.config))
+    for prepared in ready.tasks:
+        store.add_task(prepared.task)
+    return _run(ready, store, outside)
+
+
+def resume(path: Path, outside: Surroundings, concurrency: int | None = None) -> Run:
+    """Go on with a stored run, by its own config and its own tasks.
+
+    Raises:
+        InputError: it is no run, or a part of it can't be built here any more.
+        StoreError: a live process is writing to it.
+    """
+    path = path.resolve()
+    reader = RunReader(path)
+    node = from_plain(reader.manifest["config"], file=str(path / "manifest.json"))
+    config = structure_config(node, outside.registry)
+    if concurrency is not None:
+        config = evolve(config, run=evolve(config.run, concurrency=concurrency))
+    context = outside.context(config, path)
+    parts = build_parts(config, context)
+    store = RunDirectory.resume(path, outside.redactor(config))
+    try:
+        tasks = _stored_tasks(store, parts, outside, context)
+    except BaseException:
+        store.close()
+        raise
+    ready = Prepared(config=config, parts=parts, tasks=tasks, context=context, path=path)
+    return _run(ready, store, outside)
+
+
+def _stored_tasks(
+    store: RunDirectory, parts: Parts, outside: Surroundings, context: BuildContext
+) -> list[TaskToRun]:
+    """The run's own tasks, whatever has become of their files; read again only if some lack."""
+    tasks = [prepare(task, outside.registry, context) for task in store.reader.tasks]
+    expected = store.reader.manifest.get("n_tasks")
+    if len(tasks) == expected:
+        return tasks
+    # It was killed while it wrote them down, before its first episode.
+    known = {ready.task.id for ready in tasks}
+    read = read_tasks(parts.source, outside.registry, context)
+    if len(read) != expected:
+        message = f"the run has {expected} tasks, but its source now gives {len(read)}"
+        raise InputError([Problem(message=message, file=str(store.path / "tasks.jsonl"))])
+    for ready in read:
+        if ready.task.id not in known:
+            store.add_task(ready.task)
+    return read
+
+
+def _run(ready: Prepared, store: RunDirectory, outside: Surroundings) -> Run:
+    return Run(
+        config=ready.config,
+        registry=outside.registry,
+        parts=ready.parts,
+        tasks=ready.tasks,
+        store=store,
+        context=ready.context,
+        interrupt=outside.interrupt,
+        report=outside.report,
+    )
+
+
+@asynccontextmanager
+async def held(run: Run) -> AsyncIterator[Run]:
+    """Let go of everything that the run's parts hold, however it ends."""
+    try:
+        yield run
+    finally:
+        run.store.close()
+        if run.parts.llm is not None:
+            await run.parts.llm.aclose()
+        await run.parts.backend.aclose()
