@@ -1,0 +1,179 @@
+"""Contract kit for credit schemes, and random groups to try them on."""
+
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from ale.protocols import CreditScheme
+from ale.testing import builders
+from ale.testing.chunker import random_trajectory
+from ale.types import BatchStatistics, Chunk, Credit, Episode, Group, Rollout, Span, Trajectory
+
+_REWARDS = (0.0, 0.0, 1.0, 1.0, 1.0, 0.5, 1 / 3, 0.1)
+
+
+def chunk_per_turn(trajectory: Trajectory) -> tuple[Chunk, ...]:
+    """The simplest cut: each turn, whole, a chunk."""
+    return tuple(
+        Chunk(
+            index=index,
+            kind="turn",
+            spans=(
+                Span(
+                    turn=index,
+                    text=(0, len(turn.completion.message.content)),
+                    calls=(0, len(turn.observations)),
+                ),
+            ),
+        )
+        for index, turn in enumerate(trajectory.turns)
+    )
+
+
+def rollout(reward: float, trajectory: Trajectory, number: int = 0) -> Rollout:
+    """A graded episode of this trajectory, cut by turns."""
+    episode = Episode(
+        id=f"0-demo-{number}",
+        task_id="demo",
+        rollout=number,
+        reward=reward,
+        trajectory=trajectory,
+    )
+    return Rollout(episode=episode, chunks=chunk_per_turn(trajectory))
+
+
+def group_of(rollouts: Sequence[Rollout], mean_reward: float | None = None) -> Group:
+    """A group of these; the mean reward of the batch is theirs unless given."""
+    rewards = [one.episode.reward or 0.0 for one in rollouts]
+    mean = math.fsum(rewards) / max(1, len(rewards)) if mean_reward is None else mean_reward
+    return Group(
+        task_id="demo",
+        rollouts=tuple(rollouts),
+        batch=BatchStatistics(n_episodes=len(rollouts), mean_reward=mean),
+    )
+
+
+def random_group(rng: random.Random, n_rollouts: int | None = None) -> Group:
+    """One to eight rollouts of one to eight chunks, some with failed calls."""
+    n = rng.randint(1, 8) if n_rollouts is None else n_rollouts
+    rollouts = [rollout(rng.choice(_REWARDS), random_trajectory(rng), i) for i in range(n)]
+    return group_of(rollouts, mean_reward=rng.random())
+
+
+def assert_credits(group: Group, credits: Sequence[Credit]) -> None:
+    """One credit per rollout, in order, with a finite number of each kind for every chunk."""
+    assert [credit.episode_id for credit in credits] == [
+        one.episode.id for one in group.rollouts
+    ], "not one credit per rollout, in the order of the group"
+    for one, credit in zip(group.rollouts, credits, strict=True):
+        assert type(credit) is Credit
+        assert credit.scheme, "the credit does not name its scheme"
+        for name in ("rewards", "returns", "weights"):
+            values = getattr(credit, name)
+            assert type(values) is tuple, f"{name} is not a tuple"
+            assert len(values) == len(one.chunks), f"{name}: not one per chunk"
+            assert all(type(value) in (float, int) for value in values), f"{name}: not numbers"
+            assert all(math.isfinite(value) for value in values), f"{name}: not finite"
+        if credit.skipped is not None:
+            assert credit.skipped, "the reason for skipping is empty"
+            assert not any(credit.weights), "skipped, but with weights"
+
+
+class CreditContract:
+    """What every credit scheme promises. Override `scheme`."""
+
+    @pytest.fixture
+    def scheme(self) -> CreditScheme:
+        """The scheme to test."""
+        raise NotImplementedError("override the fixture 'scheme'")
+
+    @pytest.mark.parametrize("seed", range(40))
+    def test_every_chunk_of_every_rollout_is_credited(
+        self, scheme: CreditScheme, seed: int
+    ) -> None:
+        group = random_group(random.Random(seed))
+        assert_credits(group, scheme.assign(group))
+
+    def test_a_group_without_rollouts_has_no_credits(self, scheme: CreditScheme) -> None:
+        assert len(scheme.assign(group_of([]))) == 0
+
+    @pytest.mark.parametrize("reward", [0.0, 0.5, 1.0])
+    def test_a_group_of_one_is_credited(self, scheme: CreditScheme, reward: float) -> None:
+        trajectory = random_trajectory(random.Random(1))
+        group = group_of([rollout(reward, trajectory)])
+        assert_credits(group, scheme.assign(group))
+
+    @pytest.mark.parametrize("reward", [0.0, 0.1, 1.0])
+    def test_a_group_of_equal_rewards_is_credited(
+        self, scheme: CreditScheme, reward: float
+    ) -> None:
+        rng = random.Random(2)
+        group = group_of([rollout(reward, random_trajectory(rng), i) for i in range(7)])
+        assert_credits(group, scheme.assign(group))
+
+    def test_rewards_that_differ_by_a_rounding_error_are_credited(
+        self, scheme: CreditScheme
+    ) -> None:
+        trajectory = random_trajectory(random.Random(3))
+        group = group_of([rollout(0.1 + 0.2, trajectory, 0), rollout(0.3, trajectory, 1)])
+        assert_credits(group, scheme.assign(group))
+
+    def test_an_episode_without_chunks_is_credited(self, scheme: CreditScheme) -> None:
+        other = random_trajectory(random.Random(4))
+        group = group_of([rollout(0.0, Trajectory(), 0), rollout(1.0, other, 1)])
+        credits = scheme.assign(group)
+        assert_credits(group, credits)
+        assert credits[0].weights == ()
+
+    @pytest.mark.parametrize("reward", [0.0, 1.0])
+    def test_a_very_long_episode_is_credited(self, scheme: CreditScheme, reward: float) -> None:
+        turns = (builders.turn("a", calls=[("bash", "{}")], errors=["exit code 1"]),) * 20_000
+        short = rollout(0.5, random_trajectory(random.Random(5)), 1)
+        group = group_of([rollout(reward, Trajectory(turns=turns), 0), short])
+        assert_credits(group, scheme.assign(group))
+
+    @pytest.mark.parametrize("seed", range(10))
+    def test_the_order_of_the_rollouts_changes_no_credit(
+        self, scheme: CreditScheme, seed: int
+    ) -> None:
+        rng = random.Random(seed)
+        group = random_group(rng, n_rollouts=6)
+        shuffled = list(group.rollouts)
+        rng.shuffle(shuffled)
+        before = {credit.episode_id: credit for credit in scheme.assign(group)}
+        other = group_of(shuffled, mean_reward=group.batch.mean_reward)
+        for credit in scheme.assign(other):
+            expected = before[credit.episode_id]
+            assert credit.skipped == expected.skipped
+            for name in ("rewards", "returns", "weights"):
+                assert getattr(credit, name) == pytest.approx(
+                    getattr(expected, name), rel=1e-9, abs=1e-9
+                )
+
+    def test_assigning_again_gives_the_same_whatever_came_between(
+        self, scheme: CreditScheme
+    ) -> None:
+        groups = self._groups()
+        first = [tuple(scheme.assign(group)) for group in groups]
+        again = [tuple(scheme.assign(group)) for group in reversed(groups)]
+        assert first == list(reversed(again))
+
+    def test_assigning_leaves_the_group_as_it_was(self, scheme: CreditScheme) -> None:
+        for group, same in zip(self._groups(), self._groups(), strict=True):
+            scheme.assign(group)
+            assert group == same
+
+    def _groups(self) -> list[Group]:
+        return [random_group(random.Random(seed)) for seed in range(100, 110)]
+
+
+__all__ = [
+    "CreditContract",
+    "assert_credits",
+    "chunk_per_turn",
+    "group_of",
+    "random_group",
+    "rollout",
+]

@@ -1,0 +1,87 @@
+"""Chunkers that also cut inside a turn."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ale.types import Chunk, Span, Trajectory, Turn
+
+from ale_chunkers.micro_steps import pieces
+from ale_chunkers.spans import Cut, call_count, cut_turn, whole_turn
+
+Part = tuple[str, Span]
+"""A kind and the one span of a chunk."""
+
+
+def _chunks(
+    trajectory: Trajectory, parts: Callable[[int, Turn], Iterator[Part]]
+) -> tuple[Chunk, ...]:
+    chunks: list[Chunk] = []
+    for index, turn in enumerate(trajectory.turns):
+        for kind, span in parts(index, turn):
+            chunks.append(Chunk(index=len(chunks), kind=kind, spans=(span,)))
+    return tuple(chunks)
+
+
+class ToolCallChunker:
+    """One chunk per tool call, together with its observation.
+
+    The text before the calls is the reasoning that led to the first of them and belongs to its
+    chunk. A turn without calls is one chunk, of kind ``message``.
+    """
+
+    def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
+        """As many chunks as calls and turns without calls."""
+        return _chunks(trajectory, self._parts)
+
+    def _parts(self, index: int, turn: Turn) -> Iterator[Part]:
+        calls = call_count(turn)
+        if calls < 2:
+            yield "tool-call" if calls else "message", whole_turn(index, turn)
+            return
+        end = len(turn.completion.message.content)
+        for span in cut_turn(index, turn, [(end, call + 1) for call in range(calls)]):
+            yield "tool-call", span
+
+
+class MicroStepChunker:
+    """Assistant messages, cut at the ``<micro-step>`` tags inside them.
+
+    The calls of a turn belong to its last piece. See `micro_steps` for tags that do not match.
+    """
+
+    def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
+        """At least one chunk per turn."""
+        return _chunks(trajectory, self._parts)
+
+    def _parts(self, index: int, turn: Turn) -> Iterator[Part]:
+        found = pieces(turn.completion.message.content)
+        if len(found) == 1:
+            yield found[0][0], whole_turn(index, turn)
+            return
+        cuts: list[Cut] = [(stop, 0) for _, stop in found]
+        cuts[-1] = (cuts[-1][0], call_count(turn))
+        for (kind, _), span in zip(found, cut_turn(index, turn, cuts), strict=True):
+            yield kind, span
+
+
+class AleLiteChunker:
+    """Each message's text, cut at its micro-steps, then each of its calls with its observation.
+
+    Blank text before a call is no message and belongs to that call's chunk. A turn that has
+    neither text nor calls is a chunk of kind ``message``.
+    """
+
+    def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
+        """At least one chunk per turn."""
+        return _chunks(trajectory, self._parts)
+
+    def _parts(self, index: int, turn: Turn) -> Iterator[Part]:
+        text = turn.completion.message.content
+        calls = call_count(turn)
+        found = [] if calls and (not text or text.isspace()) else pieces(text)
+        if len(found) + calls == 1:
+            yield found[0][0] if found else "tool-call", whole_turn(index, turn)
+            return
+        kinds = [kind for kind, _ in found] + ["tool-call"] * calls
+        cuts: list[Cut] = [(stop, 0) for _, stop in found]
+        cuts += [(len(text), call + 1) for call in range(calls)]
+        yield from zip(kinds, cut_turn(index, turn, cuts), strict=True)

@@ -1,0 +1,80 @@
+"""What this package offers: the chunkers, by name."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ale.plugin import BuildContext, Component, hookimpl
+from ale.protocols import Chunker
+
+from ale_chunkers.options import InteractionOptions
+
+
+def _interaction(options: InteractionOptions, context: BuildContext) -> Chunker:
+    from ale_chunkers.turns import InteractionChunker
+
+    return InteractionChunker(options)
+
+
+def _message(options: None, context: BuildContext) -> Chunker:
+    from ale_chunkers.turns import MessageChunker
+
+    return MessageChunker()
+
+
+def _tool_call(options: None, context: BuildContext) -> Chunker:
+    from ale_chunkers.parts import ToolCallChunker
+
+    return ToolCallChunker()
+
+
+def _micro_step(options: None, context: BuildContext) -> Chunker:
+    from ale_chunkers.parts import MicroStepChunker
+
+    return MicroStepChunker()
+
+
+def _ale_lite(options: None, context: BuildContext) -> Chunker:
+    from ale_chunkers.parts import AleLiteChunker
+
+    return AleLiteChunker()
+
+
+def _token(options: None, context: BuildContext) -> Chunker:
+    from ale_chunkers.tokens import TokenChunker
+
+    return TokenChunker()
+
+
+def _trajectory(options: None, context: BuildContext) -> Chunker:
+    from ale_chunkers.turns import TrajectoryChunker
+
+    return TrajectoryChunker()
+
+
+@hookimpl
+def ale_chunkers() -> Sequence[Component[Any, Chunker]]:
+    """The chunkers of this package."""
+    return [
+        Component(
+            "interaction",
+            InteractionOptions,
+            _interaction,
+            summary="From one interaction with the environment to the next (the IPA paper's).",
+        ),
+        Component("message", None, _message, summary="One chunk per assistant message."),
+        Component("tool-call", None, _tool_call, summary="One chunk per tool call."),
+        Component(
+            "micro-step",
+            None,
+            _micro_step,
+            summary="Assistant messages, split at <micro-step> tags.",
+        ),
+        Component(
+            "ale-lite",
+            None,
+            _ale_lite,
+            summary="Messages, micro-steps and tool calls, each a chunk.",
+        ),
+        Component("token", None, _token, summary="One chunk per generated token."),
+        Component("trajectory", None, _trajectory, summary="One chunk for the whole trajectory."),
+    ]

@@ -1,0 +1,57 @@
+"""Chunkers whose boundaries lie between turns."""
+
+from collections.abc import Sequence
+
+from ale.types import Chunk, Span, Trajectory
+
+from ale_chunkers.options import InteractionOptions
+from ale_chunkers.spans import call_count, whole_turn
+
+
+class MessageChunker:
+    """One chunk per assistant message, its calls and their observations included."""
+
+    def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
+        """As many chunks as turns."""
+        return tuple(
+            Chunk(index=index, kind="message", spans=(whole_turn(index, turn),))
+            for index, turn in enumerate(trajectory.turns)
+        )
+
+
+class InteractionChunker:
+    """From one interaction with the environment to the next: reasoning, then the calls that act.
+
+    A chunk ends with a turn that calls a tool, and at the end of the trajectory; nothing else ends
+    one. Whether the observation is empty or missing plays no part, so that two turns that act
+    never share a chunk. A turn that calls nothing is reasoning before the next act and joins it
+    (`turns_without_calls: join`), or, where what the agent is told after such a turn counts as an
+    answer of the environment, stands alone (``own``).
+
+    Source: arXiv:2512.24873, 3.2.4.2.
+    """
+
+    def __init__(self, options: InteractionOptions) -> None:
+        self._joins = options.turns_without_calls == "join"
+
+    def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
+        """As many chunks as turns that act, and one for what follows the last of them."""
+        chunks: list[Chunk] = []
+        pending: list[Span] = []
+        for index, turn in enumerate(trajectory.turns):
+            pending.append(whole_turn(index, turn))
+            if call_count(turn) or not self._joins:
+                chunks.append(Chunk(index=len(chunks), kind="interaction", spans=tuple(pending)))
+                pending = []
+        if pending:
+            chunks.append(Chunk(index=len(chunks), kind="interaction", spans=tuple(pending)))
+        return tuple(chunks)
+
+
+class TrajectoryChunker:
+    """All of the trajectory as one action."""
+
+    def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
+        """One chunk; none for a trajectory without turns."""
+        spans = tuple(whole_turn(index, turn) for index, turn in enumerate(trajectory.turns))
+        return (Chunk(index=0, kind="trajectory", spans=spans),) if spans else ()

@@ -1,0 +1,1 @@
+"""Credit schemes: what each chunk of an episode earned."""

@@ -1,0 +1,130 @@
+"""Schemes that give the chunks of an episode different credit."""
+
+from collections.abc import Sequence
+
+from ale.types import Credit, Group, Rollout
+
+from ale_credit.options import IpaLiteOptions, IpaOptions, ReinforceOptions
+from ale_credit.returns import (
+    error_counts,
+    less_penalties,
+    position_weights,
+    returns_to_go,
+    reward_of,
+    terminal_rewards,
+)
+
+_DEFAULT_ERROR_PENALTY = 0.1
+_DEFAULT_DECAY = 0.9
+NO_CHUNKS = "the episode has no chunks"
+
+
+def _skipped(weights: Sequence[float], reason: str) -> str | None:
+    if not weights:
+        return NO_CHUNKS
+    return None if any(weights) else reason
+
+
+class Ipa:
+    """The weight of a chunk is its return: G_k = r_k + gamma * G_(k+1).
+
+    No baseline and no normalisation: what the other rollouts earned plays no part.
+
+    Source: arXiv:2512.24873, Eq. 7.
+    """
+
+    def __init__(self, options: IpaOptions) -> None:
+        self._options = options
+        penalty = options.error_penalty
+        self._penalty = _DEFAULT_ERROR_PENALTY if penalty is None else penalty
+
+    def assign(self, group: Group) -> Sequence[Credit]:
+        """One credit per rollout, each from its own reward alone."""
+        return [self._credit(rollout) for rollout in group.rollouts]
+
+    def _credit(self, rollout: Rollout) -> Credit:
+        rewards = terminal_rewards(self._reward(rollout), len(rollout.chunks))
+        if self._options.per_chunk_rewards == "terminal-and-errors":
+            errors = error_counts(rollout.episode.trajectory, rollout.chunks)
+            rewards = less_penalties(rewards, errors, self._penalty)
+        returns = returns_to_go(rewards, self._options.gamma)
+        return Credit(
+            episode_id=rollout.episode.id,
+            scheme="ipa",
+            rewards=rewards,
+            returns=returns,
+            weights=returns,
+            skipped=_skipped(returns, "every return is 0"),
+        )
+
+    def _reward(self, rollout: Rollout) -> float:
+        reward = reward_of(rollout.episode)
+        if self._options.terminal_reward == "all-or-nothing":
+            reward = 1.0 if reward >= 1.0 else 0.0
+        return reward if reward != 0.0 else self._options.failure_reward
+
+
+class IpaLite:
+    """ALE-lite's approximation of IPA, not the paper's estimator.
+
+    The reward of chunk k is R * w_k - error_penalty * (its failed tool calls), with weights w_k
+    that grow with the position (`position_weights`). Its advantage, the weight, is that reward
+    less the mean reward of the batch's episodes. Nothing is summed over later chunks, so that
+    `returns` repeats `rewards`.
+    """
+
+    def __init__(self, options: IpaLiteOptions) -> None:
+        self._penalty = options.error_penalty
+        self._decay = options.decay
+        if options.weighting == "geometric" and options.decay is None:
+            self._decay = _DEFAULT_DECAY
+
+    def assign(self, group: Group) -> Sequence[Credit]:
+        """One credit per rollout, against the mean reward of the batch."""
+        return [self._credit(rollout, group.batch.mean_reward) for rollout in group.rollouts]
+
+    def _credit(self, rollout: Rollout, baseline: float) -> Credit:
+        reward = reward_of(rollout.episode)
+        shares = [reward * weight for weight in position_weights(len(rollout.chunks), self._decay)]
+        errors = error_counts(rollout.episode.trajectory, rollout.chunks)
+        rewards = less_penalties(shares, errors, self._penalty)
+        weights = tuple(earned - baseline for earned in rewards)
+        return Credit(
+            episode_id=rollout.episode.id,
+            scheme="ipa-lite",
+            rewards=rewards,
+            returns=rewards,
+            weights=weights,
+            skipped=_skipped(weights, "every chunk earned the batch's mean reward"),
+        )
+
+
+class Reinforce:
+    """The weight of a chunk is its return, less a constant: G_k - b, G_k = gamma^(K-k) * R.
+
+    With ``baseline: batch`` b is the mean reward of all n episodes credited together, this one
+    included, which shrinks the expected gradient by the factor 1 - 1/n.
+
+    Source: Williams, 1992 (Machine Learning 8, REINFORCE and its reinforcement baseline).
+    """
+
+    def __init__(self, options: ReinforceOptions) -> None:
+        self._options = options
+
+    def assign(self, group: Group) -> Sequence[Credit]:
+        """One credit per rollout."""
+        baseline = group.batch.mean_reward if self._options.baseline == "batch" else 0.0
+        return [self._credit(rollout, baseline) for rollout in group.rollouts]
+
+    def _credit(self, rollout: Rollout, baseline: float) -> Credit:
+        rewards = terminal_rewards(reward_of(rollout.episode), len(rollout.chunks))
+        returns = returns_to_go(rewards, self._options.gamma)
+        weights = tuple(value - baseline for value in returns)
+        return Credit(
+            episode_id=rollout.episode.id,
+            scheme="reinforce",
+            rewards=rewards,
+            returns=returns,
+            weights=weights,
+            skipped=_skipped(weights, "every return equals the baseline"),
+        )

@@ -1,0 +1,86 @@
+"""Schemes that compare the rollouts of one task; every chunk of an episode has the same weight."""
+
+from collections.abc import Sequence
+
+from ale.types import Credit, Group, Rollout
+
+from ale_credit.advantages import group_normalised, leave_one_out, mean_centred
+from ale_credit.chunk_schemes import NO_CHUNKS
+from ale_credit.options import GrpoOptions
+from ale_credit.returns import reward_of, terminal_rewards
+
+
+def _nothing_to_compare(rewards: Sequence[float]) -> str | None:
+    if len(rewards) < 2:
+        return "the group has only one graded rollout"
+    if min(rewards) == max(rewards):
+        return f"all {len(rewards)} rewards of the group are {rewards[0]:g}"
+    return None
+
+
+class _GroupScheme:
+    """A group of one, or one whose rewards are all equal, gets weights of exactly 0 and says so."""
+
+    name: str
+
+    def advantages(self, rewards: Sequence[float]) -> Sequence[float]:
+        """One per reward; asked only where at least two rewards differ."""
+        raise NotImplementedError
+
+    def assign(self, group: Group) -> Sequence[Credit]:
+        """One credit per rollout, relative to the group."""
+        rewards = [reward_of(rollout.episode) for rollout in group.rollouts]
+        reason = _nothing_to_compare(rewards)
+        advantages = self.advantages(rewards) if reason is None else [0.0] * len(rewards)
+        return [
+            self._credit(rollout, reward, advantage, reason)
+            for rollout, reward, advantage in zip(group.rollouts, rewards, advantages, strict=True)
+        ]
+
+    def _credit(
+        self, rollout: Rollout, reward: float, advantage: float, reason: str | None
+    ) -> Credit:
+        n_chunks = len(rollout.chunks)
+        if reason is None and advantage == 0.0:
+            reason = "its reward is the group's mean"
+        return Credit(
+            episode_id=rollout.episode.id,
+            scheme=self.name,
+            rewards=terminal_rewards(reward, n_chunks),
+            returns=(reward,) * n_chunks,
+            weights=(advantage,) * n_chunks,
+            skipped=reason if n_chunks else NO_CHUNKS,
+        )
+
+
+class Grpo(_GroupScheme):
+    """See `group_normalised`."""
+
+    name = "grpo"
+
+    def __init__(self, options: GrpoOptions) -> None:
+        self._options = options
+
+    def advantages(self, rewards: Sequence[float]) -> Sequence[float]:
+        """(R - mean) / (std + eps)."""
+        return group_normalised(rewards, self._options.std, self._options.eps)
+
+
+class DrGrpo(_GroupScheme):
+    """See `mean_centred`."""
+
+    name = "dr-grpo"
+
+    def advantages(self, rewards: Sequence[float]) -> Sequence[float]:
+        """R - mean."""
+        return mean_centred(rewards)
+
+
+class Rloo(_GroupScheme):
+    """See `leave_one_out`."""
+
+    name = "rloo"
+
+    def advantages(self, rewards: Sequence[float]) -> Sequence[float]:
+        """R - mean of the others."""
+        return leave_one_out(rewards)

@@ -1,0 +1,112 @@
+"""Options of the credit schemes."""
+
+from typing import Any, Literal
+
+from ale.plugin import doc, ge, gt, le
+from attrs import Attribute, field, frozen
+
+_LARGEST = 1e6
+"""Bound of rewards and penalties, so that no sum of them can overflow."""
+
+
+@frozen(kw_only=True)
+class IpaOptions:
+    """Interaction-perceptive credit: the discounted return of each chunk."""
+
+    gamma: float = field(
+        default=0.95,
+        validator=[gt(0.0), le(1.0)],
+        metadata=doc("Discount per chunk, in (0, 1]. The paper does not say which."),
+    )
+    terminal_reward: Literal["score", "all-or-nothing"] = field(
+        default="score",
+        metadata=doc(
+            "R of an episode: its 'score', or, 'all-or-nothing' as in the paper, 1 where every "
+            "criterion holds and else 0."
+        ),
+    )
+    failure_reward: float = field(
+        default=0.0,
+        validator=[ge(-_LARGEST), le(0.0)],
+        metadata=doc("What an R of 0 is replaced by. With 0, failures teach nothing."),
+    )
+    per_chunk_rewards: Literal["terminal", "terminal-and-errors"] = field(
+        default="terminal",
+        metadata=doc(
+            "r_k: R at the last chunk and 0 elsewhere ('terminal', the paper's), or also less "
+            "error_penalty for each failed tool call of the chunk."
+        ),
+    )
+    error_penalty: float | None = field(
+        default=None,
+        metadata=doc("At least 0; only with 'terminal-and-errors', where it is 0.1 if not given."),
+    )
+
+    @error_penalty.validator
+    def _check_error_penalty(self, attribute: "Attribute[Any]", value: float | None) -> None:
+        if value is None:
+            return
+        if self.per_chunk_rewards == "terminal":
+            raise ValueError("'error_penalty' needs per_chunk_rewards: terminal-and-errors")
+        if not 0.0 <= value <= _LARGEST:
+            raise ValueError(f"'error_penalty' must be in [0, {_LARGEST:g}]: {value}")
+
+
+@frozen(kw_only=True)
+class IpaLiteOptions:
+    """ALE-lite's approximation of IPA: the score, weighted by position."""
+
+    weighting: Literal["linear", "geometric"] = field(
+        default="linear",
+        metadata=doc(
+            "Weight of chunk k of K: k / K ('linear') or decay to the power K - k ('geometric')."
+        ),
+    )
+    decay: float | None = field(
+        default=None,
+        metadata=doc("In (0, 1); only with 'geometric', where it is 0.9 if not given."),
+    )
+    error_penalty: float = field(
+        default=0.1,
+        validator=[ge(0.0), le(_LARGEST)],
+        metadata=doc("Taken off a chunk's reward for each of its tool calls that failed."),
+    )
+
+    @decay.validator
+    def _check_decay(self, attribute: "Attribute[Any]", value: float | None) -> None:
+        if value is None:
+            return
+        if self.weighting == "linear":
+            raise ValueError("'decay' needs weighting: geometric")
+        if not 0.0 < value < 1.0:
+            raise ValueError(f"'decay' must be in (0, 1): {value}")
+
+
+@frozen(kw_only=True)
+class ReinforceOptions:
+    """The return, with or without a baseline."""
+
+    gamma: float = field(
+        default=1.0,
+        validator=[gt(0.0), le(1.0)],
+        metadata=doc("Discount per chunk, in (0, 1]. At 1 every chunk has the same weight."),
+    )
+    baseline: Literal["none", "batch"] = field(
+        default="none",
+        metadata=doc("Subtracted from every return: nothing, or the mean reward of the 'batch'."),
+    )
+
+
+@frozen(kw_only=True)
+class GrpoOptions:
+    """The reward, normalised within its group."""
+
+    std: Literal["sample", "population"] = field(
+        default="sample",
+        metadata=doc("Divide the sum of squares by n - 1 ('sample') or by n ('population')."),
+    )
+    eps: float = field(
+        default=1e-6,
+        validator=[gt(0.0), le(1.0)],
+        metadata=doc("Added to the standard deviation."),
+    )

@@ -1,0 +1,70 @@
+"""What this package offers: the credit schemes, by name."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ale.plugin import BuildContext, Component, hookimpl
+from ale.protocols import CreditScheme
+
+from ale_credit.options import GrpoOptions, IpaLiteOptions, IpaOptions, ReinforceOptions
+
+
+def _ipa(options: IpaOptions, context: BuildContext) -> CreditScheme:
+    from ale_credit.chunk_schemes import Ipa
+
+    return Ipa(options)
+
+
+def _ipa_lite(options: IpaLiteOptions, context: BuildContext) -> CreditScheme:
+    from ale_credit.chunk_schemes import IpaLite
+
+    return IpaLite(options)
+
+
+def _reinforce(options: ReinforceOptions, context: BuildContext) -> CreditScheme:
+    from ale_credit.chunk_schemes import Reinforce
+
+    return Reinforce(options)
+
+
+def _grpo(options: GrpoOptions, context: BuildContext) -> CreditScheme:
+    from ale_credit.group_schemes import Grpo
+
+    return Grpo(options)
+
+
+def _dr_grpo(options: None, context: BuildContext) -> CreditScheme:
+    from ale_credit.group_schemes import DrGrpo
+
+    return DrGrpo()
+
+
+def _rloo(options: None, context: BuildContext) -> CreditScheme:
+    from ale_credit.group_schemes import Rloo
+
+    return Rloo()
+
+
+@hookimpl
+def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:
+    """The credit schemes of this package."""
+    return [
+        Component(
+            "ipa", IpaOptions, _ipa, summary="Discounted return per chunk (the IPA paper's)."
+        ),
+        Component(
+            "ipa-lite",
+            IpaLiteOptions,
+            _ipa_lite,
+            summary="ALE-lite's approximation of IPA: the score, weighted by position.",
+        ),
+        Component(
+            "reinforce",
+            ReinforceOptions,
+            _reinforce,
+            summary="The return, with or without a baseline.",
+        ),
+        Component("grpo", GrpoOptions, _grpo, summary="Reward normalised within its group."),
+        Component("dr-grpo", None, _dr_grpo, summary="Reward less the group's mean."),
+        Component("rloo", None, _rloo, summary="Reward less the mean of the other rollouts."),
+    ]

@@ -1,0 +1,33 @@
+import pytest
+from ale.plugin import BuildContext
+from ale.protocols import CreditScheme
+from ale.testing.credit import CreditContract
+from ale_credit.plugin import ale_credit_schemes
+
+NAMES = ("ipa", "ipa-lite", "reinforce", "grpo", "dr-grpo", "rloo")
+VARIANTS = (
+    ("ipa", {"gamma": 1e-300}),
+    ("ipa", {"terminal_reward": "all-or-nothing", "failure_reward": -1.0}),
+    ("ipa", {"per_chunk_rewards": "terminal-and-errors", "error_penalty": 1e6, "gamma": 1.0}),
+    ("ipa-lite", {"weighting": "geometric", "decay": 0.5}),
+    ("reinforce", {"gamma": 0.5, "baseline": "batch"}),
+    ("grpo", {"std": "population", "eps": 1e-12}),
+    *((name, {}) for name in NAMES),
+)
+
+
+def build(name: str, options: dict[str, object]) -> CreditScheme:
+    component = next(one for one in ale_credit_schemes() if one.name == name)
+    made = None if component.options is None else component.options(**options)
+    return component.build(made, BuildContext())
+
+
+def test_the_package_offers_these_schemes() -> None:
+    assert tuple(component.name for component in ale_credit_schemes()) == NAMES
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=str)
+class TestEveryScheme(CreditContract):
+    @pytest.fixture
+    def scheme(self, name: str, options: dict[str, object]) -> CreditScheme:
+        return build(name, options)

@@ -1,0 +1,238 @@
+"""The schemes on small groups, with the expected numbers written out."""
+
+from itertools import pairwise
+
+import pytest
+from ale.testing.builders import trajectory, turn
+from ale.testing.credit import group_of, rollout
+from ale.types import Chunk, Credit, Group, Span, Trajectory, replace
+from ale_credit.chunk_schemes import Ipa, IpaLite, Reinforce
+from ale_credit.group_schemes import DrGrpo, Grpo, Rloo
+from ale_credit.options import GrpoOptions, IpaLiteOptions, IpaOptions, ReinforceOptions
+
+CALL = ("bash", "{}")
+
+
+def acts(*failed: bool) -> Trajectory:
+    """One turn with one call for each, failed or not."""
+    errors = [["exit code 1" if fails else None] for fails in failed]
+    return trajectory(*(turn("x", calls=[CALL], errors=error) for error in errors))
+
+
+def group(*rewards: float, n_chunks: int = 3, mean_reward: float | None = None) -> Group:
+    made = acts(*[False] * n_chunks)
+    return group_of([rollout(r, made, i) for i, r in enumerate(rewards)], mean_reward)
+
+
+def one(scheme: Ipa | IpaLite | Reinforce, given: Group) -> Credit:
+    (credit,) = scheme.assign(given)
+    return credit
+
+
+def test_ipa_weighs_each_chunk_by_its_return() -> None:
+    credit = one(Ipa(IpaOptions(gamma=0.5)), group(1.0))
+    assert credit == Credit(
+        episode_id="0-demo-0",
+        scheme="ipa",
+        rewards=(0.0, 0.0, 1.0),
+        returns=(0.25, 0.5, 1.0),
+        weights=(0.25, 0.5, 1.0),
+    )
+
+
+def test_ipa_teaches_nothing_from_a_reward_of_0_and_says_so() -> None:
+    credit = one(Ipa(IpaOptions()), group(0.0))
+    assert credit.weights == (0.0, 0.0, 0.0)
+    assert credit.skipped == "every return is 0"
+
+
+def test_ipa_teaches_from_failures_that_have_a_negative_reward() -> None:
+    credit = one(Ipa(IpaOptions(gamma=0.5, failure_reward=-1.0)), group(0.0))
+    assert credit.rewards == (0.0, 0.0, -1.0)
+    assert credit.weights == (-0.25, -0.5, -1.0)
+    assert credit.skipped is None
+
+
+def test_a_failure_reward_leaves_partial_success_alone() -> None:
+    credit = one(Ipa(IpaOptions(gamma=1.0, failure_reward=-1.0)), group(0.25))
+    assert credit.weights == (0.25, 0.25, 0.25)
+
+
+def test_ipa_with_all_or_nothing_counts_partial_success_as_failure() -> None:
+    options = IpaOptions(gamma=1.0, terminal_reward="all-or-nothing", failure_reward=-0.5)
+    low, high = Ipa(options).assign(group(0.99, 1.0))
+    assert low.weights == (-0.5, -0.5, -0.5)
+    assert high.weights == (1.0, 1.0, 1.0)
+
+
+def test_ipa_with_rewards_for_errors_discounts_them_too() -> None:
+    options = IpaOptions(gamma=0.5, per_chunk_rewards="terminal-and-errors", error_penalty=0.5)
+    credit = one(Ipa(options), group_of([rollout(1.0, acts(False, True, False))]))
+    assert credit.rewards == (0.0, -0.5, 1.0)
+    assert credit.returns == credit.weights == (0.0, 0.0, 1.0)
+
+
+def test_ipa_without_errors_earns_the_same_under_both_kinds_of_rewards() -> None:
+    errors = Ipa(IpaOptions(per_chunk_rewards="terminal-and-errors"))
+    assert errors.assign(group(1.0, 0.5)) == Ipa(IpaOptions()).assign(group(1.0, 0.5))
+
+
+def test_ipa_without_discount_weighs_all_chunks_the_same() -> None:
+    assert one(Ipa(IpaOptions(gamma=1.0)), group(0.5)).weights == (0.5, 0.5, 0.5)
+
+
+def test_ipa_with_one_chunk_is_reinforce() -> None:
+    given = group(1.0, 0.0, 0.3, n_chunks=1)
+    ipa, reinforce = Ipa(IpaOptions(gamma=0.5)), Reinforce(ReinforceOptions())
+    assert [c.weights for c in ipa.assign(given)] == [(1.0,), (0.0,), (0.3,)]
+    assert [c.weights for c in reinforce.assign(given)] == [(1.0,), (0.0,), (0.3,)]
+
+
+def test_ipa_does_not_look_at_the_other_rollouts() -> None:
+    scheme = Ipa(IpaOptions())
+    assert scheme.assign(group(1.0, 0.0, mean_reward=0.9))[0] == one(scheme, group(1.0))
+
+
+def test_ipa_does_not_depend_on_what_came_before_the_last_chunks() -> None:
+    scheme = Ipa(IpaOptions(gamma=0.9))
+    short, long = one(scheme, group(1.0, n_chunks=3)), one(scheme, group(1.0, n_chunks=9))
+    assert long.weights[-3:] == short.weights
+
+
+def test_ipa_lite_is_the_weighted_score_less_the_mean_reward_of_the_batch() -> None:
+    credit = one(IpaLite(IpaLiteOptions()), group(0.5, n_chunks=4, mean_reward=0.25))
+    assert credit.rewards == credit.returns == (0.125, 0.25, 0.375, 0.5)
+    assert credit.weights == (-0.125, 0.0, 0.125, 0.25)
+
+
+def test_ipa_lite_with_geometric_weights() -> None:
+    options = IpaLiteOptions(weighting="geometric", decay=0.5)
+    assert one(IpaLite(options), group(1.0, mean_reward=0.0)).weights == (0.25, 0.5, 1.0)
+
+
+@pytest.mark.parametrize("weighting", ["linear", "geometric"])
+def test_ipa_lite_grows_strictly_with_position(weighting: str) -> None:
+    options = IpaLiteOptions(weighting=weighting)  # type: ignore[arg-type]
+    weights = one(IpaLite(options), group(0.5, n_chunks=50)).weights
+    assert all(before < after for before, after in pairwise(weights))
+
+
+def test_ipa_lite_lowers_the_chunk_of_a_failed_call_and_no_other() -> None:
+    scheme = IpaLite(IpaLiteOptions(error_penalty=0.5))
+    good = one(scheme, group_of([rollout(1.0, acts(False, False, False, False))], 0.5))
+    bad = one(scheme, group_of([rollout(1.0, acts(False, True, False, False))], 0.5))
+    differences = [a - b for a, b in zip(good.weights, bad.weights, strict=True)]
+    assert differences == [0.0, 0.5, 0.0, 0.0]
+
+
+def test_an_error_lowers_the_chunk_that_holds_its_call_within_a_turn() -> None:
+    made = trajectory(turn("x", calls=[CALL] * 3, errors=[None, "timeout", None]))
+    chunks = tuple(
+        Chunk(index=i, kind="tool-call", spans=(Span(turn=0, text=text, calls=(i, i + 1)),))
+        for i, text in enumerate([(0, 1), (1, 1), (1, 1)])
+    )
+    given = group_of([replace(rollout(0.0, made), chunks=chunks)])
+    assert one(IpaLite(IpaLiteOptions(error_penalty=0.5)), given).rewards == (0.0, -0.5, 0.0)
+
+
+def test_reinforce_weighs_every_chunk_by_the_reward() -> None:
+    assert one(Reinforce(ReinforceOptions()), group(0.5)).weights == (0.5, 0.5, 0.5)
+
+
+def test_reinforce_with_the_mean_of_the_batch_as_baseline() -> None:
+    scheme = Reinforce(ReinforceOptions(baseline="batch"))
+    good, bad = scheme.assign(group(1.0, 0.0, mean_reward=0.25))
+    assert good.weights == (0.75, 0.75, 0.75)
+    assert bad.weights == (-0.25, -0.25, -0.25)
+    assert good.returns == (1.0, 1.0, 1.0)
+
+
+def test_reinforce_discounts_before_the_baseline() -> None:
+    scheme = Reinforce(ReinforceOptions(gamma=0.5, baseline="batch"))
+    assert one(scheme, group(1.0, mean_reward=0.5)).weights == (-0.25, 0.0, 0.5)
+
+
+GROUP_SCHEMES = [Grpo(GrpoOptions()), DrGrpo(), Rloo()]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "expected"),
+    [
+        (Grpo(GrpoOptions(std="population", eps=1e-12)), (1.0, -1.0)),
+        (Grpo(GrpoOptions(std="sample", eps=1e-12)), (0.5**0.5, -(0.5**0.5))),
+        (DrGrpo(), (0.5, -0.5)),
+        (Rloo(), (1.0, -1.0)),
+    ],
+)
+def test_group_schemes_on_a_success_and_a_failure(
+    scheme: Grpo | DrGrpo | Rloo, expected: tuple[float, float]
+) -> None:
+    good, bad = scheme.assign(group(1.0, 0.0))
+    assert good.weights == pytest.approx((expected[0],) * 3)
+    assert bad.weights == pytest.approx((expected[1],) * 3)
+    assert good.rewards == (0.0, 0.0, 1.0)
+    assert good.returns == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("scheme", GROUP_SCHEMES)
+def test_a_group_of_equal_rewards_has_weights_of_exactly_0_and_says_so(
+    scheme: Grpo | DrGrpo | Rloo,
+) -> None:
+    for credit in scheme.assign(group(*[0.1] * 7)):
+        assert credit.weights == (0.0, 0.0, 0.0)
+        assert credit.skipped == "all 7 rewards of the group are 0.1"
+
+
+@pytest.mark.parametrize("scheme", GROUP_SCHEMES)
+def test_a_group_of_one_has_nothing_to_be_compared_with(scheme: Grpo | DrGrpo | Rloo) -> None:
+    (credit,) = scheme.assign(group(1.0))
+    assert credit.weights == (0.0, 0.0, 0.0)
+    assert credit.skipped == "the group has only one graded rollout"
+
+
+@pytest.mark.parametrize("scheme", GROUP_SCHEMES)
+def test_better_rollouts_weigh_more_than_worse_ones(scheme: Grpo | DrGrpo | Rloo) -> None:
+    weights = [credit.weights[0] for credit in scheme.assign(group(0.2, 1.0, 0.0, 0.6))]
+    assert weights[2] < weights[0] < 0.0 < weights[3] < weights[1]
+
+
+@pytest.mark.parametrize("scheme", GROUP_SCHEMES)
+def test_shifting_all_rewards_changes_no_weight(scheme: Grpo | DrGrpo | Rloo) -> None:
+    low, high = scheme.assign(group(0.0, 0.25, 0.5)), scheme.assign(group(0.5, 0.75, 1.0))
+    assert [c.weights for c in low] == [c.weights for c in high]
+
+
+@pytest.mark.parametrize(
+    "scheme", [Ipa(IpaOptions()), IpaLite(IpaLiteOptions()), Reinforce(ReinforceOptions()), Rloo()]
+)
+@pytest.mark.parametrize("reward", [None, float("nan")])
+def test_an_episode_without_a_reward_is_refused(
+    scheme: Ipa | IpaLite | Reinforce | Rloo, reward: float | None
+) -> None:
+    given = group(1.0)
+    broken = replace(given.rollouts[0].episode, reward=reward)
+    with pytest.raises(ValueError, match="episode 0-demo-0 has no finite reward"):
+        scheme.assign(replace(given, rollouts=(replace(given.rollouts[0], episode=broken),)))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gamma": 0.0},
+        {"gamma": 1.01},
+        {"gamma": float("nan")},
+        {"failure_reward": 0.5},
+        {"failure_reward": -float("inf")},
+        {"error_penalty": 0.1},
+        {"per_chunk_rewards": "terminal-and-errors", "error_penalty": -0.1},
+    ],
+)
+def test_ipa_refuses_options_without_meaning(options: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(reversed(options))):
+        IpaOptions(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", [{"decay": 0.5}, {"weighting": "geometric", "decay": 1.0}])
+def test_ipa_lite_refuses_a_decay_without_meaning(options: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="decay"):
+        IpaLiteOptions(**options)  # type: ignore[arg-type]
