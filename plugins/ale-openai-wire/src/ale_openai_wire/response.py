@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 import msgspec
-
 from ale.types import Completion, FinishReason, Message, TokenTrace, ToolCall, Usage
 
 

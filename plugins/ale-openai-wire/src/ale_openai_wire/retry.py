@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable
 from itertools import groupby
 from typing import TypeVar
 
-from attrs import field, frozen
-
 from ale.errors import ContextLengthError, LLMError
+from attrs import field, frozen
 
 T = TypeVar("T")
 

@@ -1,0 +1,477 @@
+"""Contract kits for language models: `LLMContract` for any, `LLMServerContract` for those that
+are reached over HTTP.
+
+A model in this process::
+
+    class TestMyModel(LLMContract):
+        @pytest.fixture
+        def llm(self) -> LLM:
+            return MyModel()
+
+A provider of models behind an OpenAI-compatible API, tested against a real server in a process of
+its own, faults included::
+
+    class TestMyProvider(LLMServerContract):
+        @pytest.fixture
+        def connect(self) -> Connect:
+            return lambda url, key: MyProvider(url, key, timeout_s=0.5, max_retries=3, wait_s=0.01)
+"""
+
+import asyncio
+import math
+import time
+import traceback
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Any, get_args
+
+import pytest
+import pytest_asyncio
+
+from ale.errors import ContextLengthError, LLMError
+from ale.protocols import LLM
+from ale.testing.builders import conversation
+from ale.testing.openai_server import ScriptedServer, Step, openai_server
+from ale.types import (
+    Completion,
+    CompletionRequest,
+    FinishReason,
+    Message,
+    Sampling,
+    ToolSpec,
+)
+
+Connect = Callable[[str, str], LLM]
+"""Makes a model from a base URL and a key. See `LLMServerContract.connect`."""
+
+ADD = ToolSpec(
+    name="add",
+    description="Add two whole numbers.",
+    parameters={
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+    },
+)
+CAPITAL = "What is the capital of France? Answer with one word."
+COUNT = "Count to a hundred."
+SUM = "What is 17 plus 25? Use the tool."
+UNUSUAL = 'Say something about: naïve 🐍 "quoted" \\ \u2028 \x00 {"role": "user"}'
+_KEY = "kit-key-5d41402a"
+_LONG = "x" * 10_000_000
+
+
+def ask(*texts: str, seed: int = 0, **fields: Any) -> CompletionRequest:
+    """A request with messages of user and assistant in turn, the user first."""
+    messages = tuple(
+        Message(role="user" if index % 2 == 0 else "assistant", content=text)
+        for index, text in enumerate(texts)
+    )
+    filled = {"messages": messages, "turn": len(texts) // 2, **fields}
+    return CompletionRequest(conversation=conversation(seed=seed), **filled)
+
+
+class LLMContract:
+    """What every `LLM` promises. Override `llm`; the other fixtures where you know more."""
+
+    @pytest.fixture
+    def llm(self) -> LLM:
+        """The model under test. May be an async fixture."""
+        raise NotImplementedError("give the kit its fixture 'llm'")
+
+    @pytest.fixture
+    def known_answer(self) -> str | None:
+        """What the model answers to `CAPITAL`, to the character; None where that can't be known."""
+        return None
+
+    @pytest.fixture
+    def calls_when_asked(self) -> bool:
+        """The model is sure to call `ADD` when it is given it and asked `SUM`."""
+        return False
+
+    @pytest.mark.asyncio
+    async def test_an_answer_is_a_message_of_the_assistant(
+        self, llm: LLM, known_answer: str | None
+    ) -> None:
+        answer = await llm.complete(ask(CAPITAL))
+        assert answer.message.role == "assistant"
+        assert isinstance(answer.message.content, str)
+        assert answer.message.tool_calls == (), "a call, though no tool was offered"
+        assert answer.finish_reason in get_args(FinishReason)
+        if known_answer is not None:
+            assert answer.message.content == known_answer
+
+    @pytest.mark.asyncio
+    async def test_usage_counts_the_tokens_of_both_sides(self, llm: LLM) -> None:
+        usage = (await llm.complete(ask(CAPITAL))).usage
+        assert usage.prompt_tokens > 0
+        assert usage.completion_tokens > 0
+
+    @pytest.mark.asyncio
+    async def test_max_tokens_bounds_the_answer(self, llm: LLM) -> None:
+        answer = await llm.complete(ask(COUNT, sampling=Sampling(max_tokens=1)))
+        assert answer.usage.completion_tokens <= 1
+        assert answer.finish_reason in ("length", "stop")
+
+    @pytest.mark.asyncio
+    async def test_many_at_once_do_not_mix(self, llm: LLM, known_answer: str | None) -> None:
+        first, *others = await asyncio.gather(
+            llm.complete(ask(CAPITAL)),
+            *(llm.complete(ask(COUNT, sampling=Sampling(max_tokens=1))) for _ in range(4)),
+        )
+        assert all(other.usage.completion_tokens <= 1 for other in others)
+        if known_answer is not None:
+            assert first.message.content == known_answer
+
+    @pytest.mark.asyncio
+    async def test_a_tool_call_makes_the_round_trip(self, llm: LLM, calls_when_asked: bool) -> None:
+        if not llm.capabilities.tools:
+            assert not calls_when_asked, "it calls tools, yet its capabilities deny it"
+            return
+        request = ask(SUM, tools=(ADD,))
+        answer = (await llm.complete(request)).message
+        ids = [call.id for call in answer.tool_calls]
+        assert all(ids), "a call without an id can't be answered"
+        assert len(set(ids)) == len(ids)
+        assert all(isinstance(call.arguments, str) for call in answer.tool_calls)
+        if calls_when_asked:
+            assert [call.name for call in answer.tool_calls] == ["add"]
+        results = tuple(Message(role="tool", content="42", tool_call_id=id) for id in ids)
+        follow_up = (*request.messages, answer, *results)
+        if not ids:
+            follow_up = (*follow_up, Message(role="user", content="Go on."))
+        final = await llm.complete(ask(messages=follow_up, tools=(ADD,), turn=1))
+        assert final.message.role == "assistant"
+
+    @pytest.mark.asyncio
+    async def test_a_long_conversation_is_answered_or_named_too_long(self, llm: LLM) -> None:
+        texts = [f"This is message {number}." for number in range(200)]
+        try:
+            answer = await llm.complete(ask(*texts, CAPITAL, sampling=Sampling(max_tokens=8)))
+        except ContextLengthError:
+            return
+        assert answer.message.role == "assistant"
+
+    @pytest.mark.asyncio
+    async def test_unusual_characters_are_taken(self, llm: LLM) -> None:
+        answer = await llm.complete(ask(UNUSUAL, sampling=Sampling(max_tokens=8)))
+        assert answer.message.role == "assistant"
+
+    @pytest.mark.asyncio
+    async def test_a_cancelled_request_ends_and_the_next_is_answered(
+        self, llm: LLM, known_answer: str | None
+    ) -> None:
+        task = asyncio.create_task(llm.complete(ask(COUNT, sampling=Sampling(max_tokens=64))))
+        await asyncio.sleep(0)
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=10)
+        assert done, "ten seconds after its cancellation the request still runs"
+        answer = await llm.complete(ask(CAPITAL))
+        if known_answer is not None:
+            assert answer.message.content == known_answer
+
+    @pytest.mark.asyncio
+    async def test_tokens_are_given_exactly_where_they_are_promised(self, llm: LLM) -> None:
+        answer = await llm.complete(ask(CAPITAL, sampling=Sampling(max_tokens=8)))
+        _check_tokens(llm, answer)
+
+    @pytest.mark.asyncio
+    async def test_the_same_seed_gives_the_same_answer_where_that_is_promised(
+        self, llm: LLM
+    ) -> None:
+        request = ask(CAPITAL, seed=7, sampling=Sampling(temperature=1.0, max_tokens=8))
+        answers = [await llm.complete(request) for _ in range(3)]
+        if llm.capabilities.deterministic:
+            assert answers[0] == answers[1] == answers[2]
+
+    @pytest.mark.asyncio
+    async def test_closing_twice_is_harmless(self, llm: LLM) -> None:
+        await llm.complete(ask(CAPITAL, sampling=Sampling(max_tokens=8)))
+        await llm.aclose()
+        await llm.aclose()
+
+
+def _check_tokens(llm: LLM, answer: Completion) -> None:
+    trace = answer.tokens
+    if not llm.capabilities.token_ids:
+        assert trace is None, "tokens are given, yet the capabilities deny it"
+        return
+    assert trace is not None, "tokens are promised, yet not given"
+    assert trace.prompt_ids
+    assert trace.output_ids
+    n = len(trace.output_ids)
+    assert len(trace.logprobs) == n
+    assert len(trace.policy_versions) == n
+    assert all(math.isfinite(value) and value <= 0 for value in trace.logprobs)
+    if trace.text_offsets is not None:
+        assert len(trace.text_offsets) == n
+        assert list(trace.text_offsets) == sorted(trace.text_offsets)
+        assert all(0 <= at <= len(answer.message.content) for at in trace.text_offsets)
+
+
+_TOKENS = {
+    "prompt_ids": [101, 102, 103],
+    "ids": [7, 8],
+    "logprobs": [-0.25, -0.5],
+    "texts": ["Par", "is."],
+}
+_PARIS: Step = {
+    "text": "Paris.",
+    "reasoning": "An easy one.",
+    "usage": {"prompt_tokens": 3, "completion_tokens": 2},
+    "tokens": _TOKENS,
+}
+_SUM: Step = {"calls": [{"name": "add", "arguments": {"a": 17, "b": 25}, "id": "call_sum"}]}
+_ONE = {"text": "One", "finish_reason": "length"}
+_USUAL: Mapping[str, Step] = {
+    CAPITAL: _PARIS,
+    COUNT: {**_ONE, "usage": {"prompt_tokens": 4, "completion_tokens": 1}},
+    "*": {"text": "Hm."},
+}
+
+
+def _fails(*faults: Step, then: Step = _PARIS) -> list[Step]:
+    return [*faults, then]
+
+
+async def _fail(llm: LLM, request: CompletionRequest) -> LLMError:
+    with pytest.raises(LLMError) as caught:
+        await llm.complete(request)
+    return caught.value
+
+
+class LLMServerContract(LLMContract):
+    """`LLMContract`, and what a provider over HTTP promises besides. Override `connect`."""
+
+    @pytest.fixture
+    def connect(self) -> Connect:
+        """Makes the provider from a base URL (up to ``/v1``) and a key.
+
+        Give it options that make the kit quick: an attempt is cut off after half a second to a
+        second, the provider's own waits are at most 0.05 s, and at least two retries are allowed.
+        """
+        raise NotImplementedError("give the kit its fixture 'connect'")
+
+    @pytest.fixture
+    def known_answer(self) -> str | None:
+        """The script's."""
+        return "Paris."
+
+    @pytest.fixture
+    def calls_when_asked(self) -> bool:
+        """The script does."""
+        return True
+
+    @pytest.fixture(scope="class")
+    def usual_server(self) -> Iterator[ScriptedServer]:
+        """A server that answers what `LLMContract` asks."""
+        script = {
+            "conversations": [
+                {"match": "17 plus 25", "steps": [_SUM, {"text": "42."}]},
+                {"match": "This is message", "steps": [{"text": "Long."}] * 120},
+                {"match": "capital of France", "steps": [_USUAL[CAPITAL]]},
+                {"match": "Count", "steps": [_USUAL[COUNT]]},
+                {"match": "", "steps": [_USUAL["*"]]},
+            ]
+        }
+        with openai_server(script) as server:
+            yield server
+
+    @pytest_asyncio.fixture
+    async def llm(self, connect: Connect, usual_server: ScriptedServer) -> AsyncIterator[LLM]:
+        """The provider, with the usual server."""
+        llm = connect(usual_server.url, _KEY)
+        yield llm
+        await llm.aclose()
+
+    @pytest.mark.asyncio
+    async def test_what_is_asked_arrives_unchanged(
+        self, llm: LLM, usual_server: ScriptedServer
+    ) -> None:
+        await llm.complete(ask(UNUSUAL, tools=(ADD,), sampling=Sampling(max_tokens=5, stop=("z",))))
+        request = usual_server.requests()[-1]
+        body = request["body"]
+        assert [(m["role"], m["content"]) for m in body["messages"]] == [("user", UNUSUAL)]
+        assert body["tools"][0]["function"]["parameters"] == ADD.parameters
+        assert 5 in (body.get("max_tokens"), body.get("max_completion_tokens"))
+        assert body["stop"] in ("z", ["z"])
+        assert request["headers"]["authorization"] == f"Bearer {_KEY}"
+
+    @pytest.mark.asyncio
+    async def test_ids_of_calls_are_kept_both_ways(
+        self, llm: LLM, usual_server: ScriptedServer
+    ) -> None:
+        request = ask(SUM, tools=(ADD,))
+        answer = (await llm.complete(request)).message
+        assert answer.tool_calls[0].id == "call_sum"
+        result = Message(role="tool", content="42", tool_call_id="call_sum")
+        messages = (*request.messages, answer, result)
+        final = await llm.complete(ask(messages=messages, tools=(ADD,), turn=1))
+        assert final.message.content == "42."
+        said, done = usual_server.requests()[-1]["body"]["messages"][-2:]
+        assert said["tool_calls"][0]["id"] == done["tool_call_id"] == "call_sum"
+        assert said["tool_calls"][0]["function"] == {
+            "name": "add",
+            "arguments": answer.tool_calls[0].arguments,
+        }
+
+    @pytest.mark.asyncio
+    async def test_usage_reasoning_and_reason_are_those_of_the_server(self, llm: LLM) -> None:
+        paris = await llm.complete(ask(CAPITAL))
+        assert (paris.usage.prompt_tokens, paris.usage.completion_tokens) == (3, 2)
+        assert paris.message.reasoning == "An easy one."
+        assert paris.finish_reason == "stop"
+        assert (await llm.complete(ask(COUNT))).finish_reason == "length"
+        assert (await llm.complete(ask(SUM, tools=(ADD,)))).finish_reason == "tool_calls"
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize(
+        ("said", "kept"),
+        [("content_filter", "content_filter"), ("abort", "other"), ("eos_token", "other")],
+    )
+    async def test_reasons_without_a_name_become_other(
+        self, connect: Connect, said: str, kept: str
+    ) -> None:
+        async with _session(connect, [{"text": "Hm.", "finish_reason": said}]) as (llm, _):
+            assert (await llm.complete(ask(CAPITAL))).finish_reason == kept
+
+    @pytest.mark.asyncio
+    async def test_calls_stay_as_the_model_wrote_them(self, connect: Connect) -> None:
+        calls = [
+            {"name": "no_such_tool", "arguments": '{"a": 1,  "b"', "id": "call_1"},
+            {"name": "add", "arguments": '{"a":   1}', "id": "call_2"},
+        ]
+        async with _session(connect, [{"calls": calls}]) as (llm, _):
+            made = (await llm.complete(ask(SUM, tools=(ADD,)))).message.tool_calls
+        assert [(call.name, call.arguments, call.id) for call in made] == [
+            ("no_such_tool", '{"a": 1,  "b"', "call_1"),
+            ("add", '{"a":   1}', "call_2"),
+        ]
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            {"fault": 429, "retry_after": 0.01},
+            {"fault": 429},
+            {"fault": 500},
+            {"fault": 503},
+            {"fault": "drop"},
+            {"fault": "half", "text": "A text of some length, cut off in its middle."},
+            {"fault": "invalid_json", "text": "Hm."},
+        ],
+        ids=lambda fault: str(fault["fault"]),
+    )
+    async def test_a_fault_that_passes_is_asked_past(self, connect: Connect, fault: Step) -> None:
+        async with _session(connect, _fails(fault)) as (llm, server):
+            assert (await llm.complete(ask(CAPITAL))).message.content == "Paris."
+            assert len(server.requests()) == 2
+
+    @pytest.mark.asyncio
+    async def test_silence_is_asked_past(self, connect: Connect) -> None:
+        async with _session(connect, _fails({"fault": "silence"})) as (llm, server):
+            assert (await llm.complete(ask(CAPITAL))).message.content == "Paris."
+            assert await server.outcome(0) == "client_left", "the first attempt was left open"
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize(("wait", "least"), [(0.4, 0.4), ("date", 0.9)], ids=["s", "date"])
+    async def test_the_wait_that_a_server_asks_for_is_kept(
+        self, connect: Connect, wait: float | str, least: float
+    ) -> None:
+        async with _session(connect, _fails({"fault": 429, "retry_after": wait})) as (llm, server):
+            await llm.complete(ask(CAPITAL))
+            first, second = (request["at"] for request in server.requests())
+        assert second - first >= least
+
+    @pytest.mark.asyncio
+    async def test_what_does_not_pass_is_a_transient_error_in_the_end(
+        self, connect: Connect
+    ) -> None:
+        async with _session(connect, {"*": {"fault": 503}}) as (llm, server):
+            error = await _fail(llm, ask(CAPITAL))
+            assert error.transient
+            assert "503" in str(error)
+            assert len(server.requests()) >= 3
+
+    @pytest.mark.asyncio
+    async def test_a_server_that_is_not_there_is_a_transient_error(self, connect: Connect) -> None:
+        with openai_server([]) as server:
+            url = server.url
+        llm = connect(url, _KEY)
+        try:
+            assert (await _fail(llm, ask(CAPITAL))).transient
+        finally:
+            await llm.aclose()
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize("status", [400, 401, 403, 404])
+    async def test_what_is_wrong_for_good_is_asked_once(
+        self, connect: Connect, status: int
+    ) -> None:
+        fault = {"fault": status, "message": f"no, and your key is {_KEY}"}
+        async with _session(connect, {"*": fault}) as (llm, server):
+            error = await _fail(llm, ask(CAPITAL))
+            assert not error.transient
+            assert not isinstance(error, ContextLengthError)
+            assert len(server.requests()) == 1
+        shown = "".join(traceback.format_exception(error))
+        assert _KEY not in shown + repr(error) + repr(llm), "an error shows the key"
+
+    @pytest.mark.asyncio
+    async def test_a_conversation_too_long_has_an_error_of_its_own(self, connect: Connect) -> None:
+        async with _session(connect, {"*": {"fault": "context_length"}}) as (llm, server):
+            assert isinstance(await _fail(llm, ask(CAPITAL)), ContextLengthError)
+            assert len(server.requests()) == 1
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize("fault", ["silence", "stall"])
+    async def test_cancellation_closes_the_connection(self, connect: Connect, fault: str) -> None:
+        text = "A text of some length that stops."
+        async with _session(connect, [{"fault": fault, "text": text}]) as (llm, server):
+            task = asyncio.create_task(llm.complete(ask(CAPITAL)))
+            while not server.requests():  # noqa: ASYNC110 (another process writes it)
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await server.outcome(0, timeout_s=2) == "client_left"
+            assert len(server.requests()) == 1
+
+    @pytest.mark.asyncio
+    async def test_ten_megabytes_are_a_message_or_a_clear_error(self, connect: Connect) -> None:
+        started = time.perf_counter()
+        async with _session(connect, {"*": {"text": _LONG}}) as (llm, _):
+            try:
+                content = (await llm.complete(ask(CAPITAL))).message.content
+            except LLMError as error:
+                # A second attempt would be as long.
+                transient, content = error.transient, _LONG
+            else:
+                transient = False
+        assert not transient
+        assert content == _LONG
+        assert time.perf_counter() - started < 10
+
+    @pytest.mark.asyncio
+    async def test_one_failure_does_not_harm_the_next(self, connect: Connect) -> None:
+        async with _session(connect, _fails({"fault": 400})) as (llm, _):
+            await _fail(llm, ask(CAPITAL))
+            assert (await llm.complete(ask(CAPITAL))).message.content == "Paris."
+
+
+class _session:
+    """A server with this script and a provider connected to it."""
+
+    def __init__(self, connect: Connect, script: Any) -> None:
+        self._connect = connect
+        self._server = openai_server(script)
+
+    async def __aenter__(self) -> tuple[LLM, ScriptedServer]:
+        server = self._server.__enter__()
+        self._llm = self._connect(server.url, _KEY)
+        return self._llm, server
+
+    async def __aexit__(self, *error: Any) -> None:
+        try:
+            await self._llm.aclose()
+        finally:
+            self._server.__exit__(None, None, None)

@@ -1,0 +1,1 @@
+"""Language models behind the OpenAI chat API, hosted or local."""

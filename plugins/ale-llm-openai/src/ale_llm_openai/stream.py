@@ -1,0 +1,209 @@
+"""Server-sent events, put together into the answer that they are the parts of."""
+
+from collections.abc import AsyncIterable, Iterator
+from typing import Any
+
+import msgspec
+from ale_openai_wire.response import (
+    Answer,
+    WireCall,
+    WireChoice,
+    WireFunction,
+    WireLogprob,
+    WireLogprobs,
+    WireMessage,
+    WireUsage,
+)
+
+
+class BrokenStreamError(ValueError):
+    """The events ended before the answer did, or one can't be read."""
+
+
+class StreamedError(Exception):
+    """The server sent an error in place of the rest of the answer."""
+
+    def __init__(self, error: Any) -> None:
+        self.error = error
+        super().__init__("the server sent an error")
+
+
+class _FunctionDelta(msgspec.Struct):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _CallDelta(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _FunctionDelta | None = None
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[_CallDelta] | None = None
+
+
+class _ChoiceDelta(msgspec.Struct):
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+    logprobs: WireLogprobs | None = None
+    token_ids: list[int] | None = None
+
+
+class _Event(msgspec.Struct):
+    choices: list[_ChoiceDelta] | None = None
+    model: str | None = None
+    usage: WireUsage | None = None
+    prompt_token_ids: list[int] | None = None
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Event)
+
+
+class EventReader:
+    """Cuts what arrives into the data of events; their names, ids and comments are not used here.
+
+    Lines end at line feeds alone: a text in JSON may have other characters that `str.splitlines`
+    takes for ends.
+    """
+
+    def __init__(self) -> None:
+        self._line: list[bytes] = []
+        self._data: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """The data of the events that this chunk completes."""
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            line = b"".join([*self._line, end]).removesuffix(b"\r")
+            self._line.clear()
+            if line.startswith(b"data:"):
+                self._data.append(line[5:].removeprefix(b" "))
+            elif not line and self._data:
+                yield b"\n".join(self._data)
+                self._data.clear()
+        self._line.append(rest)
+
+
+class _Call:
+    def __init__(self) -> None:
+        self.id: str | None = None
+        self.name = ""
+        self.arguments: list[str] = []
+
+    def add(self, delta: _CallDelta) -> None:
+        self.id = self.id or delta.id
+        if delta.function is not None:
+            self.name += delta.function.name or ""
+            self.arguments.append(delta.function.arguments or "")
+
+    def wire(self) -> WireCall:
+        text = msgspec.json.encode("".join(self.arguments))
+        return WireCall(
+            id=self.id, function=WireFunction(name=self.name, arguments=msgspec.Raw(text))
+        )
+
+
+class Assembly:
+    """An answer in the making."""
+
+    def __init__(self) -> None:
+        self.finish_reason: str | None = None
+        self._content: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: dict[int, _Call] = {}
+        self._ids: list[int] | None = None
+        self._logprobs: list[WireLogprob] | None = None
+        self._prompt_ids: list[int] | None = None
+        self._model: str | None = None
+        self._usage: WireUsage | None = None
+
+    def add(self, data: bytes) -> None:
+        """Add one event.
+
+        Raises:
+            BrokenStreamError: it can't be read.
+            StreamedError: it is an error.
+        """
+        try:
+            event = _decoder.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BrokenStreamError(f"an event can't be read: {error}") from error
+        if event.error:
+            raise StreamedError(event.error)
+        self._model = self._model or event.model
+        self._usage = event.usage or self._usage
+        self._prompt_ids = self._prompt_ids or event.prompt_token_ids
+        for choice in event.choices or ():
+            self._add_choice(choice)
+
+    def _add_choice(self, choice: _ChoiceDelta) -> None:
+        self.finish_reason = choice.finish_reason or self.finish_reason
+        if choice.token_ids is not None:
+            self._ids = [*(self._ids or ()), *choice.token_ids]
+        if choice.logprobs is not None and choice.logprobs.content is not None:
+            self._logprobs = [*(self._logprobs or ()), *choice.logprobs.content]
+        if choice.delta is not None:
+            self._add_delta(choice.delta)
+
+    def _add_delta(self, delta: _Delta) -> None:
+        self._content.append(delta.content or "")
+        self._reasoning.append(delta.reasoning_content or delta.reasoning or "")
+        for call in delta.tool_calls or ():
+            self._calls.setdefault(self._place(call), _Call()).add(call)
+
+    def _place(self, call: _CallDelta) -> int:
+        """Which call a part belongs to: by its index; without one, an id begins the next."""
+        if call.index is not None:
+            return call.index
+        last = max(self._calls, default=-1)
+        return last + 1 if call.id or last < 0 else last
+
+    def answer(self) -> Answer:
+        """All of it.
+
+        Raises:
+            BrokenStreamError: its end is missing.
+        """
+        if self.finish_reason is None:
+            raise BrokenStreamError("the stream ended before the answer did")
+        message = WireMessage(
+            content="".join(self._content),
+            reasoning="".join(self._reasoning) or None,
+            tool_calls=[self._calls[index].wire() for index in sorted(self._calls)],
+        )
+        choice = WireChoice(
+            message=message,
+            finish_reason=self.finish_reason,
+            token_ids=self._ids,
+            logprobs=None if self._logprobs is None else WireLogprobs(content=self._logprobs),
+        )
+        return Answer(
+            choices=[choice],
+            model=self._model,
+            usage=self._usage,
+            prompt_token_ids=self._prompt_ids,
+        )
+
+
+async def assemble(chunks: AsyncIterable[bytes]) -> Answer:
+    """The answer that a stream of events is; reads no further than ``[DONE]``.
+
+    Raises:
+        BrokenStreamError: it ended too early, or an event can't be read.
+        StreamedError: the server sent an error instead.
+    """
+    reader, assembly = EventReader(), Assembly()
+    async for chunk in chunks:
+        for data in reader.feed(chunk):
+            if data.strip() == b"[DONE]":
+                return assembly.answer()
+            assembly.add(data)
+    return assembly.answer()
+
+
+__all__ = ["Assembly", "BrokenStreamError", "EventReader", "StreamedError", "assemble"]
