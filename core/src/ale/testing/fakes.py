@@ -215,6 +215,9 @@ class FolderSandbox:
         except TimeoutError:
             timed_out, out, err = True, b"", b""
             await _end(process)
+        except asyncio.CancelledError:
+            await _end(process)
+            raise
         code = process.returncode if process.returncode is not None else 137
         stdout, cut = _keep(out, max_output_bytes)
         stderr, cut_too = _keep(err, max_output_bytes)
