@@ -1,0 +1,427 @@
+"""The contract of agents. Derive a test class from `AgentContract` and override its fixtures."""
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from ale.errors import LLMError, SandboxError
+from ale.protocols import Agent, AgentContext
+from ale.testing import builders
+from ale.testing.fakes import FakeLLM, FolderSandbox, ListRecorder
+from ale.types import Completion, CompletionRequest, Limits, Stop, Task, Trajectory, Turn, replace
+
+PATIENCE_S = 20.0
+"""What an agent is given to end by itself before it counts as one that never does."""
+MANY = 60
+"""Commands of a model that comes to no end."""
+
+Answer = Completion | Exception | Callable[[CompletionRequest], Completion]
+
+
+def shell_call(command: str) -> Completion:
+    """An answer that calls a tool ``shell`` with the argument ``command``."""
+    return builders.turn(calls=[("shell", json.dumps({"command": command}))]).completion
+
+
+def finish_call() -> Completion:
+    """An answer that calls a tool ``finish`` with the argument ``summary``."""
+    return builders.turn(calls=[("finish", '{"summary": "done"}')]).completion
+
+
+class Bench:
+    """One agent at work on one task in one real folder."""
+
+    def __init__(
+        self, agent: Agent, task: Task, answers: Sequence[Answer], limits: Limits, episode: str
+    ) -> None:
+        self.sandbox = FolderSandbox()
+        self.recorder = ListRecorder()
+        self.llm = WatchedLLM(answers, self.recorder)
+        self.context = AgentContext(
+            task=task,
+            sandbox=self.sandbox,
+            llm=self.llm,
+            limits=limits,
+            conversation=builders.conversation(episode),
+            recorder=self.recorder,
+        )
+        self._agent = agent
+
+    async def run(self) -> Stop:
+        """Let the agent work; fails where it does not end by itself."""
+        timer = asyncio.timeout(PATIENCE_S)
+        try:
+            async with timer:
+                return await self._agent.run(self.context)
+        except TimeoutError:
+            assert not timer.expired(), f"the agent did not end by itself in {PATIENCE_S:g} s"
+            raise
+
+    async def started(self, name: str) -> None:
+        """Wait until a command has made this file."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not self.lines(name):  # noqa: ASYNC110, another process writes it
+                await asyncio.sleep(0.01)
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """What is on record."""
+        return Trajectory(turns=tuple(self.recorder.turns))
+
+    def lines(self, name: str) -> list[str]:
+        """Lines of a file of the workspace; none where there is no such file."""
+        file = Path(self.sandbox.workdir) / name
+        return file.read_text().splitlines() if file.exists() else []
+
+
+class WatchedLLM(FakeLLM):
+    """Notes how many turns are on record whenever it is asked; without answers left it hangs."""
+
+    def __init__(self, answers: Sequence[Answer], recorder: ListRecorder) -> None:
+        super().__init__(answers)
+        self.turns_on_record: list[int] = []
+        self.hanging = asyncio.Event()
+        self._left = len(answers)
+        self._recorder = recorder
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """The next answer."""
+        self.turns_on_record.append(len(self._recorder.turns))
+        self._left -= 1
+        if self._left < 0:
+            self.hanging.set()
+            await asyncio.Event().wait()
+        return await super().complete(request)
+
+
+class Benches:
+    """Sets up episodes for one agent, and takes them down."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        action: Callable[[str], Completion] = shell_call,
+        ending: Completion | None = None,
+        make_task: Callable[[Sequence[str]], Task] = lambda commands: builders.task(),
+    ) -> None:
+        self.agent = agent
+        self._action = action
+        self._ending = [] if ending is None else [ending]
+        self._make_task = make_task
+        self._made: list[Bench] = []
+
+    def __call__(
+        self,
+        *commands: str,
+        then: Sequence[Answer] | None = None,
+        episode: str = "0-demo-0",
+        keep_processes: bool = False,
+        **limits: Any,
+    ) -> Bench:
+        """An episode in which the agent is to run `commands`.
+
+        Args:
+            then: the model's answers after those; default is the one that ends the episode.
+            limits: fields of `Limits` that are tighter than the agent's own.
+        """
+        rest: Sequence[Answer] = self._ending if then is None else then
+        bench = Bench(
+            self.agent,
+            replace(self._make_task(commands), keep_processes=keep_processes),
+            [*(self._action(command) for command in commands), *rest],
+            replace(self.agent.limits, **limits),
+            episode,
+        )
+        self._made.append(bench)
+        return bench
+
+    async def close(self) -> None:
+        """Remove every folder."""
+        for bench in self._made:
+            await bench.sandbox.close()
+
+
+class AgentContract:
+    """What every agent promises, tried with real commands in a real folder.
+
+    Override `agent`; then, as far as yours differs, `action`, `ending`, `make_task`, `uses_model`,
+    `acts`.
+    """
+
+    # -- for the author to override
+
+    @pytest.fixture
+    def agent(self) -> Agent:
+        """The agent. Its own limits must leave room for some sixty quick commands."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def action(self) -> Callable[[str], Completion]:
+        """The answer by which a model has this agent run a shell command in the sandbox."""
+        return shell_call
+
+    @pytest.fixture
+    def ending(self) -> Completion | None:
+        """The answer by which a model ends the episode; None where the agent ends by itself."""
+        return finish_call()
+
+    @pytest.fixture
+    def make_task(self) -> Callable[[Sequence[str]], Task]:
+        """A task for an agent that is to run the given commands.
+
+        An agent that asks no model takes them from here; others get them by `action`.
+        """
+        return lambda commands: builders.task()
+
+    @pytest.fixture
+    def uses_model(self) -> bool:
+        """Does it ask the model? Without, what is about the model is skipped."""
+        return True
+
+    @pytest.fixture
+    def acts(self) -> bool:
+        """Does it run commands? Without, what is about commands is skipped."""
+        return True
+
+    # -- made from these
+
+    @pytest_asyncio.fixture
+    async def benches(
+        self,
+        agent: Agent,
+        action: Callable[[str], Completion],
+        ending: Completion | None,
+        make_task: Callable[[Sequence[str]], Task],
+    ) -> AsyncIterator[Benches]:
+        made = Benches(agent, action=action, ending=ending, make_task=make_task)
+        yield made
+        await made.close()
+
+    @pytest.fixture
+    def acting(self, acts: bool) -> None:
+        if not acts:
+            pytest.skip("this agent runs no commands")
+
+    @pytest.fixture
+    def asking(self, uses_model: bool) -> None:
+        if not uses_model:
+            pytest.skip("this agent asks no model")
+
+    # -- what is done and what is recorded
+
+    @pytest.mark.asyncio
+    async def test_an_episode_without_limits_ends_as_finished(self, benches: Benches) -> None:
+        bench = benches("echo one > file")
+        assert (await bench.run()).reason == "finished"
+
+    @pytest.mark.asyncio
+    @pytest.mark.usefixtures("acting")
+    async def test_commands_are_run_in_order_and_their_output_is_observed(
+        self, benches: Benches
+    ) -> None:
+        bench = benches("echo first > file", "echo second >> file", "cat file")
+        await bench.run()
+        assert bench.lines("file") == ["first", "second"]
+        shown = "\n".join(o.content for turn in bench.recorder.turns for o in turn.observations)
+        assert "first\nsecond" in shown
+
+    @pytest.mark.asyncio
+    @pytest.mark.usefixtures("acting")
+    async def test_a_failing_command_is_an_error_and_not_the_end(self, benches: Benches) -> None:
+        bench = benches("false", "echo on > file")
+        await bench.run()
+        failed, worked = bench.recorder.turns[:2]
+        assert [o.error is None for o in failed.observations] == [False]
+        assert [o.error is None for o in worked.observations] == [True]
+        assert bench.lines("file") == ["on"]
+
+    @pytest.mark.asyncio
+    async def test_calls_and_observations_are_one_to_one(self, benches: Benches) -> None:
+        bench = benches("echo one", "false", "echo two")
+        await bench.run()
+        _assert_paired(bench.recorder.turns)
+
+    @pytest.mark.asyncio
+    @pytest.mark.usefixtures("acting")
+    async def test_the_context_starts_anew_in_the_first_turn(self, benches: Benches) -> None:
+        bench = benches("echo one", "echo two")
+        await bench.run()
+        assert [turn.fresh_context for turn in bench.recorder.turns[:2]] == [True, False]
+
+    @pytest.mark.asyncio
+    @pytest.mark.usefixtures("asking")
+    async def test_a_turn_is_recorded_before_the_model_is_asked_again(
+        self, benches: Benches
+    ) -> None:
+        bench = benches("echo one", "echo two", "echo three")
+        await bench.run()
+        assert bench.llm.turns_on_record[:3] == [0, 1, 2]
+
+    @pytest.mark.asyncio
+    @pytest.mark.usefixtures("asking")
+    async def test_the_record_gives_back_what_the_model_was_asked(self, benches: Benches) -> None:
+        bench = benches("echo one", "false", "echo two")
+        await bench.run()
+        for request in bench.llm.requests:
+            turn = bench.recorder.turns[request.turn]
+            assert bench.trajectory.messages(request.turn) == request.messages
+            assert turn.fresh_context == request.fresh_context
+
+    @pytest.mark.asyncio
+    @pytest.mark.usefixtures("asking")
+    async def test_requests_say_which_episode_and_which_turn_they_are_of(
+        self, benches: Benches
+    ) -> None:
+        bench = benches("echo one", "echo two", episode="3-demo-1")
+        await bench.run()
+        assert {request.conversation.episode_id for request in bench.llm.requests} == {"3-demo-1"}
+        assert [request.turn for request in bench.llm.requests[:2]] == [0, 1]
+
+    @pytest.mark.asyncio
+    @pytest.mark.usefixtures("acting")
+    async def test_two_episodes_at_once_are_kept_apart(self, benches: Benches) -> None:
+        one = benches("echo one > file", "sleep 0.1; cat file", episode="0-demo-0")
+        two = benches("echo two > file", "sleep 0.1; cat file", episode="0-demo-1")
+        await asyncio.gather(one.run(), two.run())
+        assert (one.lines("file"), two.lines("file")) == (["one"], ["two"])
+        for bench, other in ((one, "two"), (two, "one")):
+            assert len(bench.recorder.turns) >= 2
+            assert other not in bench.recorder.turns[1].observations[0].content
+
+    # -- limits
+
+    @pytest.mark.asyncio
+    @pytest.mark.usefixtures("acting")
+    async def test_no_more_than_max_steps_commands_are_run(self, benches: Benches) -> None:
+        bench = benches(*["echo x >> file"] * MANY, max_steps=3)
+        assert (await bench.run()).reason == "max_steps"
+        assert len(bench.lines("file")) == 3
+        _assert_paired(bench.recorder.turns)
+
+    @pytest.mark.asyncio
+    @pytest.mark.usefixtures("acting")
+    async def test_no_more_than_max_turns_turns_are_taken(self, benches: Benches) -> None:
+        bench = benches(*["echo x >> file"] * MANY, max_turns=3)
+        assert (await bench.run()).reason == "max_turns"
+        assert len(bench.recorder.turns) == 3
+        assert len(bench.llm.requests) <= 3
+
+    @pytest.mark.asyncio
+    @pytest.mark.usefixtures("acting")
+    async def test_a_tool_that_takes_too_long_is_ended_and_the_next_one_works(
+        self, benches: Benches
+    ) -> None:
+        bench = benches("sleep 30", "echo on > file", tool_timeout_s=0.3)
+        assert (await bench.run()).reason == "finished"
+        slow = bench.recorder.turns[0].observations[0]
+        assert slow.timed_out
+        assert slow.error is not None
+        assert bench.lines("file") == ["on"]
+
+    @pytest.mark.asyncio
+    @pytest.mark.usefixtures("acting")
+    async def test_the_time_limit_holds_while_a_tool_works(self, benches: Benches) -> None:
+        bench = benches("echo on > file", "sleep 60", time_limit_s=0.5, tool_timeout_s=60.0)
+        assert (await bench.run()).reason == "time_limit"
+        assert bench.lines("file") == ["on"]
+        _assert_paired(bench.recorder.turns)
+
+    @pytest.mark.asyncio
+    @pytest.mark.usefixtures("asking")
+    async def test_the_time_limit_holds_while_the_model_works(self, benches: Benches) -> None:
+        bench = benches("echo on > file", then=[], time_limit_s=0.5)
+        assert (await bench.run()).reason == "time_limit"
+        assert len(bench.recorder.turns) == 1
+
+    # -- what goes wrong around the agent
+
+    @pytest.mark.asyncio
+    @pytest.mark.usefixtures("asking")
+    async def test_a_model_that_fails_breaks_the_episode_and_keeps_the_record(
+        self, benches: Benches
+    ) -> None:
+        bench = benches("echo one", then=[LLMError("no answer")])
+        with pytest.raises(LLMError, match="no answer"):
+            await bench.run()
+        assert len(bench.recorder.turns) == 1
+        assert await bench.sandbox.end_processes() == 0
+
+    @pytest.mark.asyncio
+    @pytest.mark.usefixtures("acting")
+    async def test_a_sandbox_that_is_gone_breaks_the_episode(self, benches: Benches) -> None:
+        bench = benches("echo one")
+        await bench.sandbox.close()
+        with pytest.raises(SandboxError):
+            await bench.run()
+
+    @pytest.mark.asyncio
+    @pytest.mark.usefixtures("acting")
+    async def test_cancelling_it_keeps_the_record_and_leaves_no_process(
+        self, benches: Benches
+    ) -> None:
+        bench = benches("echo one", "echo on > file; sleep 60", tool_timeout_s=None)
+        running = asyncio.create_task(bench.run())
+        await bench.started("file")
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert len(bench.recorder.turns) >= 1
+        _assert_paired(bench.recorder.turns)
+        assert await bench.sandbox.end_processes() == 0
+
+    @pytest.mark.asyncio
+    @pytest.mark.usefixtures("asking")
+    async def test_cancelling_it_while_the_model_works_keeps_the_record(
+        self, benches: Benches
+    ) -> None:
+        bench = benches("echo on > file", then=[], time_limit_s=None)
+        running = asyncio.create_task(bench.run())
+        async with asyncio.timeout(PATIENCE_S):
+            await bench.llm.hanging.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert len(bench.recorder.turns) == 1
+        assert await bench.sandbox.end_processes() == 0
+
+    @pytest.mark.asyncio
+    @pytest.mark.usefixtures("acting")
+    @pytest.mark.parametrize("limits", [{}, {"max_steps": 1}, {"max_turns": 1}])
+    async def test_no_shell_is_left_open_however_it_ends(
+        self, benches: Benches, limits: dict[str, Any]
+    ) -> None:
+        bench = benches("echo one", "echo two", **limits)
+        await bench.run()
+        assert await bench.sandbox.end_processes() == 0
+
+    @pytest.mark.asyncio
+    @pytest.mark.usefixtures("acting")
+    async def test_a_server_that_the_task_asks_for_is_left_running(self, benches: Benches) -> None:
+        bench = benches("sleep 60 & echo $! > file", keep_processes=True)
+        await bench.run()
+        assert _is_running(int(bench.lines("file")[0]))
+
+
+def _assert_paired(turns: Sequence[Turn]) -> None:
+    """One observation for each call; calls in the text are answered by the user."""
+    for turn in turns:
+        calls = turn.completion.message.tool_calls
+        if calls:
+            assert [o.call_id for o in turn.observations] == [call.id for call in calls]
+        else:
+            assert {o.role for o in turn.observations} <= {"user"}
+
+
+def _is_running(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
