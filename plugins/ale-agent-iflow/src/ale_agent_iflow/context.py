@@ -1,0 +1,238 @@
+"""The conversation with a model, how long it is, and how it is folded. All of it pure.
+
+A conversation is a head (system and task), kept whole for ever, and exchanges: an answer with
+what came back for it. An exchange is the unit of folding, so a call is never parted from its
+result. What folding takes away, in this order: old observations, old exchanges (of which one line
+for each call is left), and only where that is not enough, the same of the latest exchanges.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+
+from ale.types import Completion, Message, Observation, ToolCall, ToolSpec, replace
+from attrs import evolve, frozen
+
+from ale_agent_iflow.result import cut_middle
+
+BYTES_A_TOKEN = 4
+TOKENS_A_MESSAGE = 4
+"""What a chat template puts around a message, about."""
+TRIMS = (2048, 512)
+"""Bytes to which the observations of the latest exchanges are cut when nothing else helps."""
+
+DIGEST = (
+    "[Earlier steps are left out here to save room. Their effects remain. The calls were:\n{}\n]"
+)
+
+
+@frozen(kw_only=True)
+class Exchange:
+    """One answer and what came back for it."""
+
+    answer: Message
+    calls: tuple[ToolCall, ...] = ()
+    """Those of the answer, natively or in its text."""
+    observations: tuple[Observation, ...] = ()
+    nudge: tuple[Message, ...] = ()
+    """What an answer without a call was told."""
+
+    def messages(self) -> Iterator[Message]:
+        """As the model sees it."""
+        yield self.answer
+        yield from (observation.as_message() for observation in self.observations)
+        yield from self.nudge
+
+    def trimmed(self, max_bytes: int) -> "Exchange":
+        """With observations cut in the middle."""
+        return self._with(lambda o: cut_middle(o.content, max_bytes)[0])
+
+    def shrunk(self) -> "Exchange":
+        """With observations as short as can be, and without the reasoning behind the answer."""
+        bare = evolve(self, answer=replace(self.answer, reasoning=None))
+        return bare._with(_left_out)
+
+    def _with(self, content: Callable[[Observation], str]) -> "Exchange":
+        new = []
+        for observation in self.observations:
+            text = content(observation)
+            shorter = len(text) < len(observation.content)
+            new.append(replace(observation, content=text) if shorter else observation)
+        return evolve(self, observations=tuple(new))
+
+    def facts(self) -> tuple[str, ...]:
+        """One line for each call."""
+        pairs = zip(self.calls, self.observations, strict=True)
+        return tuple(f"- {_what(call)} -> {_outcome(observation)}" for call, observation in pairs)
+
+
+@frozen(kw_only=True)
+class History:
+    """A conversation so far."""
+
+    head: tuple[Message, ...]
+    """System and task; the last one also carries the digest."""
+    digest: tuple[str, ...] = ()
+    """A line for each call of the exchanges that are gone."""
+    exchanges: tuple[Exchange, ...] = ()
+
+    def messages(self) -> tuple[Message, ...]:
+        """As the next request sends it."""
+        rest = [message for exchange in self.exchanges for message in exchange.messages()]
+        return (*self._head(), *rest)
+
+    def add(self, exchange: Exchange) -> "History":
+        """With one more exchange."""
+        return evolve(self, exchanges=(*self.exchanges, exchange))
+
+    def _head(self) -> tuple[Message, ...]:
+        if not self.digest:
+            return self.head
+        # Part of the task's message, not one of its own: many chat templates refuse two messages
+        # of one role in a row.
+        *first, task = self.head
+        text = DIGEST.format("\n".join(self.digest))
+        return (*first, replace(task, content=f"{task.content}\n\n{text}"))
+
+
+@frozen(kw_only=True)
+class Gauge:
+    """Tokens of a conversation: the provider's count as far as it goes, then bytes / 4.
+
+    `scale` is provider's count over bytes / 4, of the last request: a folded conversation, which
+    the provider has not counted yet, is estimated with it.
+    """
+
+    tools: int = 0
+    """Tokens of the tool specifications, by bytes."""
+    scale: float = 1.0
+    counted: int = 0
+    n_counted: int = 0
+    """Messages that `counted` covers."""
+
+    @classmethod
+    def of_tools(cls, specs: tuple[ToolSpec, ...]) -> "Gauge":
+        """For requests with these tools."""
+        texts = (s.name + s.description + json.dumps(dict(s.parameters)) for s in specs)
+        return cls(tools=math.ceil(sum(len(text.encode()) for text in texts) / BYTES_A_TOKEN))
+
+    def size(self, messages: tuple[Message, ...]) -> int:
+        """Tokens of a conversation that goes on from what was counted, about."""
+        if self.n_counted:
+            return self.counted + rough_tokens(messages[self.n_counted :])
+        return math.ceil(self.scale * (self.tools + rough_tokens(messages)))
+
+    def after(self, sent: tuple[Message, ...], completion: Completion) -> "Gauge":
+        """Knowing what the provider counted; as before where it counted nothing."""
+        usage = completion.usage
+        if usage.prompt_tokens <= 0:
+            return self.anew()
+        scale = usage.prompt_tokens / max(1, self.tools + rough_tokens(sent))
+        return evolve(
+            self,
+            # No tokeniser is further off; a provider's odd count must not run away with it.
+            scale=min(4.0, max(0.5, scale)),
+            counted=usage.prompt_tokens + usage.completion_tokens,
+            n_counted=len(sent) + 1,
+        )
+
+    def anew(self) -> "Gauge":
+        """For a conversation that no longer starts as the counted one did."""
+        return evolve(self, counted=0, n_counted=0)
+
+
+def rough_tokens(messages: tuple[Message, ...]) -> int:
+    """Tokens by bytes alone."""
+    n_bytes = sum(_bytes(message) for message in messages)
+    return math.ceil(n_bytes / BYTES_A_TOKEN) + TOKENS_A_MESSAGE * len(messages)
+
+
+def _bytes(message: Message) -> int:
+    calls = (call.name + call.arguments for call in message.tool_calls)
+    texts = (message.content, message.reasoning or "", *calls)
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+
+
+def fold(
+    history: History,
+    size: Callable[[tuple[Message, ...]], int],
+    *,
+    limit: int,
+    target: int,
+    keep: int,
+) -> History | None:
+    """A shorter form of `history`, folded no more than needed.
+
+    Args:
+        size: tokens of a conversation.
+        limit: tokens that the result must not pass.
+        target: tokens to aim at by folding old exchanges, at most `limit`.
+        keep: latest exchanges that stay whole as long as folding the others suffices.
+
+    Returns:
+        the folded history; None where head and tools alone pass the limit.
+    """
+    folded = history
+    for folded in _gentle(history, len(history.exchanges) - keep, digest_bytes=limit):
+        if size(folded.messages()) <= target:
+            return folded
+    fits = (h for h in (folded, *_harsh(folded, limit)) if size(h.messages()) <= limit)
+    return next(fits, None)
+
+
+def _gentle(history: History, n_old: int, *, digest_bytes: int) -> Iterator[History]:
+    """Shrink the old exchanges, then digest them, oldest first."""
+    for i in range(n_old):
+        new = history.exchanges[i].shrunk()
+        rest = history.exchanges
+        history = evolve(history, exchanges=(*rest[:i], new, *rest[i + 1 :]))
+        yield history
+    for _ in range(n_old):
+        history = _digest_oldest(history, digest_bytes)
+        yield history
+
+
+def _harsh(history: History, digest_bytes: int) -> Iterator[History]:
+    """Trim all that is left, then shrink it, then digest it, then drop the digest."""
+    for max_bytes in TRIMS:
+        trimmed = tuple(exchange.trimmed(max_bytes) for exchange in history.exchanges)
+        history = evolve(history, exchanges=trimmed)
+        yield history
+    yield from _gentle(history, len(history.exchanges), digest_bytes=digest_bytes)
+    yield evolve(history, digest=(), exchanges=())
+
+
+def _digest_oldest(history: History, max_bytes: int) -> History:
+    first, *rest = history.exchanges
+    lines = [*history.digest, *first.facts()]
+    # `max_bytes` is the limit in tokens, read as bytes: a quarter of the conversation.
+    while lines and sum(len(line.encode()) + 1 for line in lines) > max_bytes:
+        lines.pop(0)
+    return evolve(history, digest=tuple(lines), exchanges=tuple(rest))
+
+
+def _left_out(observation: Observation) -> str:
+    text = f"[{len(observation.content.encode())} bytes left out]"
+    return f"{text} [{observation.error}]" if observation.error else text
+
+
+def _what(call: ToolCall) -> str:
+    """The call's tool and its first argument, on one line."""
+    try:
+        arguments = json.loads(call.arguments or "{}", strict=False)
+    except (ValueError, RecursionError):
+        arguments = None
+    values = list(arguments.values()) if isinstance(arguments, dict) else []
+    subject = values[0] if values and isinstance(values[0], str) else ""
+    return _clip(f"{call.name or 'unreadable call'} {subject}".strip(), 160)
+
+
+def _outcome(observation: Observation) -> str:
+    if observation.error is not None:
+        return _clip(observation.error, 120)
+    return "ok" if observation.exit_code is None else f"exit code {observation.exit_code}"
+
+
+def _clip(text: str, length: int) -> str:
+    line = " ".join(text.encode("utf-8", "backslashreplace").decode().split())
+    return line if len(line) <= length else f"{line[: length - 3]}..."

@@ -1,0 +1,76 @@
+"""How calls are offered to a model, read from its answer, and answered: natively or as text."""
+
+from typing import Literal, Protocol
+
+from ale.types import Completion, LLMCapabilities, ToolSpec
+
+from ale_agent_iflow import text_format
+from ale_agent_iflow.text_format import Reading
+from ale_agent_iflow.tools import TOOLS, Tool
+
+
+class Dialect(Protocol):
+    """One way to speak of tool calls."""
+
+    role: Literal["tool", "user"]
+    """Under which observations go back."""
+    specs: tuple[ToolSpec, ...]
+    """What is sent with each request."""
+    instructions: str
+    """What is appended to the system prompt; may be empty."""
+    reminder: str
+    """What a model is told that wrote no call or a bad one; may be empty."""
+
+    def read(self, completion: Completion, turn: int) -> Reading:
+        """The calls of an answer."""
+        ...
+
+    def show(self, tool: str, content: str, note: str) -> str:
+        """The text of an observation."""
+        ...
+
+
+class Native:
+    """Calls as the provider has them."""
+
+    role: Literal["tool", "user"] = "tool"
+    instructions = ""
+    reminder = ""
+
+    def __init__(self, tools: tuple[Tool, ...] = TOOLS) -> None:
+        self.specs = tuple(tool.spec for tool in tools)
+
+    def read(self, completion: Completion, turn: int) -> Reading:
+        """All of the message's calls."""
+        return Reading(calls=completion.message.tool_calls)
+
+    def show(self, tool: str, content: str, note: str) -> str:
+        """The content alone: the message names its call."""
+        return content
+
+
+class Text:
+    """Calls as fenced text, one in an answer; see `text_format`."""
+
+    role: Literal["tool", "user"] = "user"
+    specs: tuple[ToolSpec, ...] = ()
+    reminder = text_format.REMINDER
+
+    def __init__(self, tools: tuple[Tool, ...] = TOOLS) -> None:
+        self.instructions = text_format.instructions(tools)
+
+    def read(self, completion: Completion, turn: int) -> Reading:
+        """The first fenced call."""
+        return text_format.read(completion.message.content, call_id=f"text_{turn}")
+
+    def show(self, tool: str, content: str, note: str) -> str:
+        """The content under a line that says whose it is."""
+        return f"[result of {tool or 'the call'}]\n{content}" + (f"\n{note}" if note else "")
+
+
+def dialect(
+    tool_format: Literal["auto", "native", "text"], capabilities: LLMCapabilities
+) -> Dialect:
+    """The way that the option asks for; ``auto`` is native where the model has tool calls."""
+    native = capabilities.tools if tool_format == "auto" else tool_format == "native"
+    return Native() if native else Text()

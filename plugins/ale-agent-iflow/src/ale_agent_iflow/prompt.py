@@ -1,0 +1,68 @@
+"""What the agent says by itself: the system prompt and the hints to a model that went astray."""
+
+from typing import TYPE_CHECKING
+
+from ale.errors import InputError, Problem
+from ale.types import Completion
+
+if TYPE_CHECKING:
+    from ale_agent_iflow.plugin import IflowOptions
+
+SYSTEM = """\
+You complete a task on a Unix machine by calling tools.
+
+Working directory: {workdir}. Relative paths of files start there.
+
+- The shell lasts: cd, variables and background jobs carry over from one call to the next.
+- Nobody answers questions. Decide for yourself and act.
+- Tests that you don't see judge afterwards what you have left on the machine. What you only \
+say does not count.
+- Run what you have made before you rely on it.
+- When the task is done, call finish with a short summary."""
+
+NO_CALL = "Your answer held no tool call, so nothing was done. "
+EMPTY = "Your answer was empty. "
+CUT_OFF = "Your answer was cut off at the token limit before it held a whole tool call. Be brief. "
+FILTERED = "Your answer was withheld by the provider's content filter. Go another way. "
+CUT_CALL = (
+    "Your answer was cut off at the token limit. Do less in one call: write a long file in parts."
+)
+GO_ON = "Call a tool to go on, or finish if the task is done."
+
+
+def system_prompt(options: "IflowOptions") -> str:
+    """The prompt that the options ask for.
+
+    Raises:
+        InputError: both are given, or the file can't be read as UTF-8.
+    """
+    if options.system_prompt_file is None:
+        return SYSTEM if options.system_prompt is None else options.system_prompt
+    path = "agent.system_prompt_file"
+    if options.system_prompt is not None:
+        raise InputError([Problem(message="give this or agent.system_prompt, not both", path=path)])
+    try:
+        return options.system_prompt_file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            [Problem(message=f"can't be read: {error}", path=path, expected="a UTF-8 file")]
+        ) from error
+
+
+def nudge(completion: Completion, reminder: str) -> str:
+    """What a model is told whose answer held no tool call."""
+    if completion.finish_reason == "length":
+        why = CUT_OFF
+    elif completion.finish_reason == "content_filter":
+        why = FILTERED
+    elif not completion.message.content.strip():
+        why = EMPTY
+    else:
+        why = NO_CALL
+    return why + GO_ON + (f"\n\n{reminder}" if reminder else "")
+
+
+def bad_call_hint(completion: Completion, reminder: str) -> str:
+    """What is added to the error of a call that could not be read."""
+    hint = CUT_CALL if completion.finish_reason == "length" else reminder
+    return f"\n{hint}" if hint else ""

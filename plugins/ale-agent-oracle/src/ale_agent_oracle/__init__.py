@@ -1,0 +1,1 @@
+"""Agents of `ale` without a model: ``oracle`` and ``noop``, the two ends that tests lean on."""
