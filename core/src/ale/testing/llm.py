@@ -29,8 +29,9 @@ import pytest_asyncio
 
 from ale.errors import ContextLengthError, LLMError
 from ale.protocols import LLM
+from ale.testing._openai_script import Step
 from ale.testing.builders import conversation
-from ale.testing.openai_server import ScriptedServer, Step, openai_server
+from ale.testing.openai_server import ScriptedServer, openai_server
 from ale.types import (
     Completion,
     CompletionRequest,
@@ -262,7 +263,8 @@ class LLMServerContract(LLMContract):
         return True
 
     @pytest.fixture(scope="class")
-    def usual_server(self) -> Iterator[ScriptedServer]:
+    @classmethod
+    def usual_server(cls) -> Iterator[ScriptedServer]:
         """A server that answers what `LLMContract` asks."""
         script = {
             "conversations": [
@@ -277,7 +279,9 @@ class LLMServerContract(LLMContract):
             yield server
 
     @pytest_asyncio.fixture
-    async def llm(self, connect: Connect, usual_server: ScriptedServer) -> AsyncIterator[LLM]:
+    async def llm(  # type: ignore[override]
+        self, connect: Connect, usual_server: ScriptedServer
+    ) -> AsyncIterator[LLM]:
         """The provider, with the usual server."""
         llm = connect(usual_server.url, _KEY)
         yield llm
