@@ -236,3 +236,12 @@ def test_ipa_refuses_options_without_meaning(options: dict[str, object]) -> None
 def test_ipa_lite_refuses_a_decay_without_meaning(options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="decay"):
         IpaLiteOptions(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scheme", [Ipa(IpaOptions()), IpaLite(IpaLiteOptions()), *GROUP_SCHEMES])
+def test_the_order_of_the_rollouts_changes_not_even_the_last_bit(
+    scheme: Ipa | IpaLite | Grpo | DrGrpo | Rloo,
+) -> None:
+    given = group(0.1, 0.7, 1 / 3, 0.2, 1.0, 0.0, 0.1)
+    backwards = replace(given, rollouts=given.rollouts[::-1])
+    assert scheme.assign(backwards) == scheme.assign(given)[::-1]
