@@ -40,7 +40,8 @@ def _head(episode: Episode) -> Iterator[str]:
     for score in episode.scores:
         mark = "held  " if score.passed else "failed"
         detail = shorten(score.detail, _WIDTH)
-        yield f"  {mark}  {score.criterion}  {score.value:.2f} x {score.weight:g}  {detail}".rstrip()
+        value = f"{score.value:.2f} x {score.weight:g}"
+        yield f"  {mark}  {score.criterion}  {value}  {detail}".rstrip()
     for failure in (*episode.earlier_failures, *([episode.failure] if episode.failure else [])):
         yield f"  broke in {failure.stage}: {failure.kind}: {failure.message}"
     spent = "  ".join(f"{stage} {seconds:.3f}" for stage, seconds in episode.seconds.items())

@@ -20,7 +20,7 @@ class OptionText:
 
 def describe_options(cls: type) -> list[OptionText]:
     """Every option of a class, in order."""
-    attrs.resolve_types(cls)  # type: ignore[type-var]
+    attrs.resolve_types(cls)
     return [
         OptionText(
             name=field.name,
@@ -28,7 +28,7 @@ def describe_options(cls: type) -> list[OptionText]:
             default=_default(field.default),
             doc=str(field.metadata.get("doc", "")),
         )
-        for field in attrs.fields(cls)  # type: ignore[arg-type]
+        for field in attrs.fields(cls)
         if field.init
     ]
 

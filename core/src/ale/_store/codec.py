@@ -26,7 +26,7 @@ def _mended(value: Any) -> Any:
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
         return {_mended(key): _mended(child) for key, child in value.items()}
-    return [_mended(child) for child in value] if isinstance(value, list) else value
+    return [_mended(child) for child in value] if isinstance(value, list | tuple) else value
 
 
 def decoder(cls: type[T]) -> "msgspec.json.Decoder[T]":

@@ -1,0 +1,249 @@
+"""A workshop: one plugin whose parts a test can bend, and a way to run it in this process."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ale._config import RunConfig, structure_config
+from ale._registry import Registry
+from ale._run.run import Run
+from ale._run.start import Surroundings, check_run, held, start
+from ale.plugin import Component, doc, ge, hookimpl
+from ale.protocols import AgentContext, Sandbox
+from ale.strict import from_plain
+from ale.testing.builders import turn
+from ale.testing.fakes import FolderBackend, ManualClock
+from ale.types import (
+    Chunk,
+    Credit,
+    CriterionSpec,
+    Group,
+    Limits,
+    RunFinished,
+    SandboxSpec,
+    Score,
+    Span,
+    Stop,
+    Task,
+    Trajectory,
+)
+from attrs import field, frozen
+
+
+@frozen(kw_only=True)
+class ListOptions:
+    """Tasks that a test made."""
+
+    n: int = field(default=1, validator=ge(1), metadata=doc("How many."))
+
+
+@frozen(kw_only=True)
+class AgentOptions:
+    """An agent that a test wrote."""
+
+    key_env: str | None = field(default=None, metadata=doc("Name of a variable."))
+
+
+AgentBody = Callable[[AgentContext], Any]
+
+
+async def write_done(context: AgentContext) -> Stop:
+    """Leave a file, as the criterion wants it."""
+    context.recorder.append(turn("done", calls=[("shell", '{"command": "touch done"}')]))
+    await context.sandbox.write("done", b"")
+    return Stop(reason="finished")
+
+
+class Bench:
+    """The plugin. Its attributes are what the parts do."""
+
+    def __init__(self) -> None:
+        self.agent: AgentBody = write_done
+        self.limits = Limits(time_limit_s=60)
+        self.tasks: Callable[[int], Iterable[Task]] = make_tasks
+        self.events: list[tuple[str, Any]] = []
+        self.open_hook: Callable[[SandboxSpec], Any] = lambda spec: None
+        self.grade: Callable[[Sandbox], Any] | None = None
+
+    async def run(self, context: AgentContext) -> Stop:
+        made: Stop = await self.agent(context)
+        return made
+
+    @hookimpl
+    def ale_task_sources(self) -> Sequence[Component[Any, Any]]:
+        def build(options: ListOptions, _: Any) -> Any:
+            source = type("Source", (), {"load": lambda _: self.tasks(options.n)})
+            return source()
+
+        return [Component("list", ListOptions, build, summary="Tasks of a test.")]
+
+    @hookimpl
+    def ale_sandboxes(self) -> Sequence[Component[Any, Any]]:
+        bench = self
+
+        class Backend(FolderBackend):
+            @asynccontextmanager
+            async def open(self, spec: SandboxSpec) -> AsyncIterator[Any]:
+                await _maybe(bench.open_hook(spec))
+                async with super().open(spec) as sandbox:
+                    yield sandbox
+
+        return [Component("folder", None, lambda o, c: Backend(), summary="A folder.", rank=1)]
+
+    @hookimpl
+    def ale_agents(self) -> Sequence[Component[Any, Any]]:
+        def build(options: AgentOptions, _: Any) -> Any:
+            return self
+
+        return [Component("bench", AgentOptions, build, summary="A test's agent.")]
+
+    @hookimpl
+    def ale_criteria(self) -> Sequence[Component[Any, Any]]:
+        bench = self
+
+        class Done:
+            async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
+                if bench.grade is not None:
+                    made: Score = await _maybe(bench.grade(sandbox))
+                    return made
+                result = await sandbox.exec("test -e done")
+                passed = result.exit_code == 0
+                return Score(criterion="done", passed=passed, value=float(passed), detail="file")
+
+        return [Component("done", None, lambda o, c: Done(), summary="A file is there.")]
+
+    @hookimpl
+    def ale_chunkers(self) -> Sequence[Component[Any, Any]]:
+        return [Component("interaction", None, lambda o, c: ByTurn(), summary="By turn.")]
+
+    @hookimpl
+    def ale_credit_schemes(self) -> Sequence[Component[Any, Any]]:
+        return [Component("ipa", None, lambda o, c: Even(), summary="The reward to all.")]
+
+    @hookimpl
+    def ale_observers(self) -> Sequence[Component[Any, Any]]:
+        return [Component("console", None, lambda o, c: Listener(self.events), summary="A list.")]
+
+
+async def _maybe(value: Any) -> Any:
+    return await value if asyncio.iscoroutine(value) else value
+
+
+class ByTurn:
+    def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
+        return [
+            Chunk(
+                index=i,
+                kind="turn",
+                spans=(
+                    Span(
+                        turn=i,
+                        text=(0, len(turn.completion.message.content)),
+                        calls=(0, len(turn.completion.message.tool_calls)),
+                    ),
+                ),
+            )
+            for i, turn in enumerate(trajectory.turns)
+        ]
+
+
+class Even:
+    def assign(self, group: Group) -> Sequence[Credit]:
+        return [
+            Credit(
+                episode_id=rollout.episode.id,
+                scheme="even",
+                rewards=(0.0,) * len(rollout.chunks),
+                returns=(rollout.episode.reward or 0.0,) * len(rollout.chunks),
+                weights=(rollout.episode.reward or 0.0,) * len(rollout.chunks),
+            )
+            for rollout in group.rollouts
+        ]
+
+
+class Listener:
+    def __init__(self, events: list[tuple[str, Any]]) -> None:
+        self.events = events
+
+    @hookimpl
+    def ale_run_started(self, event: Any) -> None:
+        self.events.append(("started", event))
+
+    @hookimpl
+    def ale_episode_finished(self, event: Any) -> None:
+        self.events.append(("episode", event))
+
+    @hookimpl
+    def ale_run_finished(self, event: Any) -> None:
+        self.events.append(("finished", event))
+
+
+def make_tasks(n: int) -> Iterable[Task]:
+    """Tasks `t0`, `t1`, ... with one criterion."""
+    for i in range(n):
+        yield Task(id=f"t{i}", goal="Leave a file.", criteria=(CriterionSpec(type="done"),))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """The plugin, to be bent."""
+    return Bench()
+
+
+@pytest.fixture
+def registry(bench: Bench) -> Registry:
+    """A registry with that plugin alone."""
+    made = Registry()
+    made.add(bench, "ale-bench", "1.0")
+    assert not made.quarantined
+    return made
+
+
+@frozen(kw_only=True)
+class Workplace:
+    """Configures, prepares and runs."""
+
+    registry: Registry
+    directory: Path
+    environ: Mapping[str, str] = field(factory=dict)
+
+    def config(self, n: int = 1, agent: Mapping[str, Any] | None = None, **run: Any) -> RunConfig:
+        """`n` tasks, and options of the section ``run``."""
+        plain = {
+            "tasks": {"type": "list", "n": n},
+            "agent": {"type": "bench", **(agent or {})},
+            "run": {"directory": str(self.directory), **run},
+        }
+        return structure_config(from_plain(plain), self.registry)
+
+    def outside(self, **changes: Any) -> Surroundings:
+        """Still clocks and a quiet report."""
+        clocks = {"clock": ManualClock(), "monotonic": ManualClock(0.0)}
+        given = {"report": lambda _: None, "clocks": clocks, "environ": self.environ, **changes}
+        return Surroundings(registry=self.registry, **given)
+
+    def prepared(self, config: RunConfig, **changes: Any) -> Run:
+        """A run with its directory."""
+        outside = self.outside(**changes)
+        return start(check_run(config, "test", outside), outside)
+
+
+@pytest.fixture
+def workplace(registry: Registry, tmp_path: Path) -> Workplace:
+    """A place to run the bench."""
+    return Workplace(registry=registry, directory=tmp_path / "runs")
+
+
+async def finish(run: Run) -> RunFinished:
+    """Run to the end and let go."""
+    async with held(run):
+        return await run.go()
+
+
+@pytest.fixture(name="finish")
+def finish_fixture() -> Callable[[Run], Any]:
+    """Run to the end and let go."""
+    return finish

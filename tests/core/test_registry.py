@@ -1,0 +1,86 @@
+"""The registry: what is broken is set aside and named; everything else works."""
+
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from ale._registry import Registry
+from ale.errors import PluginError
+from ale.plugin import Component, hookimpl
+
+
+def package(**hooks: Any) -> types.SimpleNamespace:
+    return types.SimpleNamespace(**{name: hookimpl(hook) for name, hook in hooks.items()})
+
+
+def agent(name: str) -> Component[Any, Any]:
+    return Component(name, None, lambda o, c: object(), summary="An agent.")
+
+
+def test_a_component_is_found_by_its_name(registry: Registry) -> None:
+    assert registry.find("agent", "bench").distribution == "ale-bench"
+
+
+def test_an_absent_name_lists_what_is_installed(registry: Registry) -> None:
+    with pytest.raises(PluginError, match="no agent 'iflow'; installed: bench"):
+        registry.find("agent", "iflow")
+
+
+def test_two_owners_of_a_name_are_both_named_and_either_can_be_picked(registry: Registry) -> None:
+    registry.add(package(ale_agents=lambda: [agent("bench")]), "ale-other")
+    with pytest.raises(PluginError, match="write ale-bench/bench and ale-other/bench to pick one"):
+        registry.find("agent", "bench")
+    assert registry.find("agent", "ale-other/bench").distribution == "ale-other"
+
+
+def test_a_hook_that_does_not_exist_names_the_nearest_one() -> None:
+    registry = Registry()
+    registry.add(package(ale_agent=lambda: []), "ale-typo")
+    assert not registry.packages
+    assert "did you mean 'ale_agents'?" in registry.quarantined[0].message
+
+
+def test_a_hook_with_a_wrong_argument_is_set_aside() -> None:
+    registry = Registry()
+    registry.add(package(ale_agents=lambda context: []), "ale-wrong")
+    (broken,) = registry.quarantined
+    assert "context" in broken.message
+
+
+def _raise() -> Sequence[Component[Any, Any]]:
+    raise RuntimeError("no luck")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (_raise, "RuntimeError: no luck"),
+        (lambda: agent("x"), "expected a list of Component"),
+        (lambda: ["x"], "expected a Component, got 'x'"),
+        (lambda: [agent("x"), agent("x")], "the name 'x' is offered twice"),
+    ],
+)
+def test_a_broken_answer_is_named_when_asked_for_and_the_rest_works(
+    registry: Registry, answer: Any, said: str
+) -> None:
+    registry.add(package(ale_agents=answer), "ale-broken")
+    assert registry.find("agent", "bench").component.name == "bench"
+    with pytest.raises(PluginError, match="ale-broken may have offered it") as caught:
+        registry.find("agent", "x")
+    assert said in str(caught.value)
+    assert "Traceback" in str(caught.value)
+
+
+def test_a_package_that_fails_to_import_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Entry:
+        name = "plugin"
+        dist = types.SimpleNamespace(name="ale-sick", version="1")
+
+        def load(self) -> Any:
+            raise SystemExit("never")
+
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Entry()])
+    registry = Registry.installed()
+    assert registry.quarantined[0].distribution == "ale-sick"
+    assert "SystemExit: never" in registry.quarantined[0].traceback

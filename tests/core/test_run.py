@@ -1,0 +1,378 @@
+"""The run: every way an episode can end is a recorded outcome, and others are untouched."""
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ale._run.interrupt import Interrupt
+from ale._run.run import Run
+from ale._run.start import check_run, resume
+from ale.errors import InputError, LLMError, SandboxError
+from ale.plugin import hookimpl
+from ale.protocols import AgentContext
+from ale.testing.builders import turn
+from ale.types import (
+    Constraints,
+    CriterionSpec,
+    Episode,
+    Failure,
+    Limits,
+    SandboxSpec,
+    Score,
+    Stop,
+    Task,
+)
+
+Finish = Callable[[Run], Any]
+
+
+def episodes(run: Run) -> dict[str, Episode]:
+    return {episode.task_id: episode for episode in run.store.reader.episodes}
+
+
+def failure_of(run: Run, task_id: str = "t0") -> Failure:
+    failure = episodes(run)[task_id].failure
+    assert failure is not None
+    return failure
+
+
+async def test_an_episode_is_graded_chunked_and_credited(workplace: Any, finish: Finish) -> None:
+    run = workplace.prepared(workplace.config(n=3))
+    finished = await finish(run)
+    assert (finished.outcome, finished.n_graded, finished.mean_reward) == ("completed", 3, 1.0)
+    rows = list(run.store.reader.credits())
+    assert [row.credit.weights for row in rows] == [(1.0,)] * 3
+    manifest = json.loads((run.store.path / "manifest.json").read_text())
+    assert manifest["outcome"]["n_graded"] == 3
+    assert manifest["versions"]["ale-bench"] == "1.0"
+
+
+async def test_one_that_hangs_crashes_or_will_not_open_leaves_63_others_untouched(
+    bench: Any, workplace: Any, finish: Finish
+) -> None:
+    async def agent(context: AgentContext) -> Stop:
+        if context.task.id == "t0":
+            context.recorder.append(turn("about to hang"))
+            await asyncio.sleep(1000)
+        if context.task.id == "t1":
+            raise ZeroDivisionError("a bug")
+        if context.task.id == "t3":
+            raise LLMError("nonsense")
+        await context.sandbox.write("done", b"")
+        return Stop(reason="finished")
+
+    def open_hook(spec: SandboxSpec) -> None:
+        if spec.tags["episode"] == "0-t2-0":
+            raise SandboxError("no room")
+
+    bench.agent, bench.open_hook = agent, open_hook
+    bench.limits = Limits(time_limit_s=0.3)
+    run = workplace.prepared(workplace.config(n=64, concurrency=64, grace_s=0.2, retries=0))
+    finished = await finish(run)
+    found = episodes(run)
+    assert len(found) == 64
+    assert (finished.n_graded, finished.n_broken, finished.n_succeeded) == (61, 3, 60)
+    hung = found["t0"]
+    assert hung.reward == 0.0
+    assert hung.trajectory.stop.reason == "time_limit"
+    assert hung.trajectory.turns[0].completion.message.content == "about to hang"
+    stages = {
+        task_id: e.failure and (e.failure.stage, e.failure.kind) for task_id, e in found.items()
+    }
+    assert stages["t1"] == ("agent", "ZeroDivisionError")
+    assert stages["t2"] == ("sandbox", "SandboxError")
+    assert stages["t3"] == ("agent", "LLMError")
+    assert "a bug" in failure_of(run, "t1").traceback
+    assert all(found[f"t{i}"].reward == 1.0 for i in range(4, 64))
+
+
+async def test_a_grader_that_crashes_breaks_the_episode_and_gives_no_zero(
+    bench: Any, workplace: Any, finish: Finish
+) -> None:
+    def grade(_: Any) -> Score:
+        raise RuntimeError("grader is down")
+
+    bench.grade = grade
+    run = workplace.prepared(workplace.config(retries=0))
+    finished = await finish(run)
+    assert finished.n_broken == 1
+    assert episodes(run)["t0"].reward is None
+    assert failure_of(run).stage == "grading"
+
+
+@pytest.mark.parametrize("value", [1.5, -0.1, float("nan")])
+async def test_a_score_out_of_range_is_no_score(
+    bench: Any, workplace: Any, finish: Finish, value: float
+) -> None:
+    bench.grade = lambda _: Score(criterion="done", passed=False, value=value)
+    run = workplace.prepared(workplace.config(retries=0))
+    assert (await finish(run)).n_broken == 1
+
+
+async def test_a_broken_episode_is_tried_again_and_both_are_kept(
+    bench: Any, workplace: Any, finish: Finish
+) -> None:
+    tries = []
+
+    async def agent(context: AgentContext) -> Stop:
+        tries.append(1)
+        if len(tries) == 1:
+            raise LLMError("busy", transient=True)
+        await context.sandbox.write("done", b"")
+        return Stop(reason="finished")
+
+    bench.agent = agent
+    run = workplace.prepared(workplace.config(retries=1))
+    assert (await finish(run)).n_succeeded == 1
+    episode = episodes(run)["t0"]
+    assert [failure.message for failure in episode.earlier_failures] == ["busy"]
+
+
+async def test_a_failed_episode_is_never_tried_again(
+    bench: Any, workplace: Any, finish: Finish
+) -> None:
+    tries = []
+
+    async def agent(context: AgentContext) -> Stop:
+        tries.append(1)
+        return Stop(reason="gave_up")
+
+    bench.agent = agent
+    run = workplace.prepared(workplace.config(retries=5))
+    finished = await finish(run)
+    assert (len(tries), finished.mean_reward, finished.n_broken) == (1, 0.0, 0)
+
+
+async def test_a_failing_setup_step_breaks_the_episode(
+    bench: Any, workplace: Any, finish: Finish
+) -> None:
+    bench.tasks = lambda n: [
+        Task(
+            id="t0",
+            goal="g",
+            setup_steps=("echo why; exit 3",),
+            criteria=(CriterionSpec(type="done"),),
+        )
+    ]
+    run = workplace.prepared(workplace.config(retries=0))
+    await finish(run)
+    failure = failure_of(run)
+    assert failure.stage == "setup"
+    assert failure.message == "setup step `echo why; exit 3` exited with 3\nwhy"
+
+
+async def test_the_reward_is_the_weighted_mean_of_the_criteria(
+    bench: Any, workplace: Any, finish: Finish
+) -> None:
+    values = iter([1.0, 0.5])
+    bench.grade = lambda _: Score(
+        criterion="done", value=(value := next(values)), passed=value == 1.0, detail="x"
+    )
+    bench.tasks = lambda n: [
+        Task(
+            id="t0",
+            goal="g",
+            criteria=(CriterionSpec(type="done", weight=3.0), CriterionSpec(type="done")),
+        )
+    ]
+    run = workplace.prepared(workplace.config())
+    assert (await finish(run)).mean_reward == (3 * 1.0 + 0.5) / 4
+
+
+async def test_the_stricter_of_task_and_agent_wins(
+    bench: Any, workplace: Any, finish: Finish
+) -> None:
+    seen: list[Limits] = []
+
+    async def agent(context: AgentContext) -> Stop:
+        seen.append(context.limits)
+        return Stop(reason="finished")
+
+    bench.agent = agent
+    bench.limits = Limits(max_steps=5, time_limit_s=30)
+    bench.tasks = lambda n: [
+        Task(
+            id="t0",
+            goal="g",
+            criteria=(CriterionSpec(type="done"),),
+            constraints=Constraints(max_steps=9, time_limit_s=7, max_turns=2),
+        )
+    ]
+    await finish(workplace.prepared(workplace.config()))
+    assert seen == [Limits(max_steps=5, max_turns=2, time_limit_s=7)]
+
+
+async def test_what_the_agent_left_running_ends_before_grading(
+    bench: Any, workplace: Any, finish: Finish
+) -> None:
+    async def agent(context: AgentContext) -> Stop:
+        session = await context.sandbox.session()
+        await session.run("(sleep 0.3; touch done) &")
+        return Stop(reason="finished")
+
+    async def grade(sandbox: Any) -> Score:
+        await asyncio.sleep(0.6)
+        result = await sandbox.exec("test -e done")
+        passed = result.exit_code == 0
+        return Score(criterion="done", passed=passed, value=float(passed), detail="x")
+
+    bench.agent, bench.grade = agent, grade
+    run = workplace.prepared(workplace.config())
+    assert (await finish(run)).mean_reward == 0.0
+
+
+async def test_two_runs_with_one_seed_are_the_same_to_the_byte(
+    bench: Any, workplace: Any, finish: Finish
+) -> None:
+    async def agent(context: AgentContext) -> Stop:
+        context.recorder.append(turn(f"seed {context.conversation.seed}"))
+        await asyncio.sleep(context.conversation.seed % 7 / 1000)
+        return Stop(reason="finished")
+
+    bench.agent = agent
+    lines = []
+    for concurrency in (1, 1, 8):
+        run = workplace.prepared(workplace.config(n=6, rollouts=4, seed=3, concurrency=concurrency))
+        await finish(run)
+        lines.append((run.store.path / "episodes.jsonl").read_bytes())
+    assert lines[0] == lines[1]
+    assert sorted(lines[0].splitlines()) == sorted(lines[2].splitlines())
+    assert len({line for line in lines[0].splitlines()}) == 24
+
+
+async def test_a_resumed_run_does_exactly_what_is_missing(
+    bench: Any, workplace: Any, finish: Finish
+) -> None:
+    ran: list[str] = []
+    interrupt = Interrupt()
+
+    async def agent(context: AgentContext) -> Stop:
+        ran.append(context.conversation.episode_id)
+        if len(ran) == 5:
+            interrupt.on_interrupt()
+        await context.sandbox.write("done", b"")
+        return Stop(reason="finished")
+
+    bench.agent = agent
+    run = workplace.prepared(workplace.config(n=12, concurrency=2), interrupt=interrupt)
+    first = await finish(run)
+    assert first.outcome == "drained"
+    assert 5 <= first.n_graded <= 6
+    assert interrupt.exit_code == 130
+    assert not list(run.store.reader.credits())
+    again = resume(run.store.path, workplace.outside())
+    second = await finish(again)
+    assert (second.outcome, second.n_graded) == ("completed", 12)
+    assert len(ran) == len(set(ran)) == 12
+    assert len(list(again.store.reader.credits())) == 12
+    third = await finish(resume(run.store.path, workplace.outside()))
+    assert (third.n_graded, len(ran)) == (12, 12)
+
+
+async def test_a_second_interrupt_cancels_and_cleans_up(
+    bench: Any, workplace: Any, finish: Finish
+) -> None:
+    closed: list[str] = []
+    interrupt = Interrupt()
+
+    async def agent(context: AgentContext) -> Stop:
+        if context.task.id == "t1":
+            asyncio.get_running_loop().call_later(0.05, interrupt.on_interrupt)
+            asyncio.get_running_loop().call_later(0.1, interrupt.on_interrupt)
+        try:
+            await asyncio.sleep(100)
+        finally:
+            closed.append(context.sandbox.workdir)
+        return Stop(reason="finished")
+
+    bench.agent = agent
+    run = workplace.prepared(workplace.config(n=4, concurrency=4), interrupt=interrupt)
+    finished = await finish(run)
+    assert (finished.outcome, finished.n_graded, len(closed)) == ("cancelled", 0, 4)
+    assert not any(Path(folder).exists() for folder in closed)
+
+
+def test_sigterm_exits_with_143() -> None:
+    interrupt = Interrupt()
+    interrupt.on_terminate()
+    assert interrupt.exit_code == 128 + signal.SIGTERM == 143
+
+
+async def test_an_observer_that_fails_is_dropped_and_harms_nothing(
+    registry: Any, workplace: Any, finish: Finish
+) -> None:
+    class Sick:
+        calls = 0
+
+        @hookimpl
+        def ale_episode_finished(self, event: Any) -> None:
+            Sick.calls += 1
+            raise RuntimeError("sick observer")
+
+    registry.add(Sick(), "ale-sick")
+    said: list[str] = []
+    run = workplace.prepared(workplace.config(n=3), report=said.append)
+    assert (await finish(run)).n_graded == 3
+    assert Sick.calls == 1
+    assert len(said) == 1
+    assert "sick observer" in said[0]
+
+
+async def test_no_secret_reaches_the_run_directory(
+    bench: Any, workplace: Any, finish: Finish
+) -> None:
+
+    from .conftest import Workplace
+
+    environ = {"MY_SETTING": "very-secret-value"}
+    workplace = Workplace(registry=registry, directory=tmp_path / "runs", environ=environ)
+
+    async def agent(context: AgentContext) -> Stop:
+        context.recorder.append(turn("I found very-secret-value"))
+        raise LLMError("401 for very-secret-value")
+
+    bench.agent = agent
+    config = workplace.config(agent={"key_env": "MY_SETTING"}, retries=0)
+    run = workplace.prepared(config)
+    await finish(run)
+    for path in run.store.path.rglob("*"):
+        if path.is_file():
+            assert b"very-secret-value" not in path.read_bytes(), path
+
+
+def test_all_problems_of_all_tasks_are_reported_before_anything_is_started(
+    bench: Any, workplace: Any
+) -> None:
+    bench.tasks = lambda n: [
+        Task(id="a", goal="g", origin="a.yaml"),
+        Task(id="b", goal="g", criteria=(CriterionSpec(type="dome", file="b.yaml", line=4),)),
+        Task(id="b", goal="g", origin="c.yaml", criteria=(CriterionSpec(type="done"),)),
+    ]
+    with pytest.raises(InputError) as caught:
+        check_run(workplace.config(), "test", workplace.outside())
+    said = [str(problem) for problem in caught.value.problems]
+    assert said[0] == "a.yaml: task 'a' has no criteria: it could not be graded"
+    assert said[1].startswith("b.yaml:4: success_criteria[0].type: no criterion 'dome'")
+    assert "did you mean 'done'?" in said[1]
+    assert said[2] == "c.yaml: the task id 'b' stands twice, first in "
+    assert not workplace.directory.exists()
+
+
+async def test_tasks_are_drawn_in_rounds_that_depend_on_the_seed_alone(
+    workplace: Any, finish: Finish
+) -> None:
+    run = workplace.prepared(workplace.config(n=4, steps=4, tasks_per_step=2))
+    await finish(run)
+    drawn = [(e.step, e.task_id) for e in run.store.reader.episodes]
+    assert len(drawn) == 8
+    for first in (0, 2):
+        assert {task for step, task in drawn if step in (first, first + 1)} == {
+            "t0",
+            "t1",
+            "t2",
+            "t3",
+        }

@@ -1,0 +1,119 @@
+"""The run directory: whole lines, one writer, nothing lost, no secret."""
+
+import os
+import resource
+from pathlib import Path
+
+import pytest
+from ale._store import Redactor, RunDirectory, RunReader
+from ale.errors import InputError, StoreError
+from ale.testing.builders import episode, turn
+
+NO_SECRETS = Redactor({})
+
+
+def create(tmp_path: Path, redactor: Redactor = NO_SECRETS) -> RunDirectory:
+    return RunDirectory.create(tmp_path / "run", {"run_id": "run", "n_tasks": 0}, redactor)
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    store = create(tmp_path)
+    written = [episode(1.0, turn("hello"), rollout=0), episode(None, rollout=1)]
+    for each in written:
+        store.add_episode(each)
+    store.close()
+    reader = RunReader(tmp_path / "run")
+    assert list(reader.episodes) == written
+    assert (0, "demo", 1) in reader.index()
+
+
+def test_a_half_line_is_cut_off_and_the_rest_is_kept(tmp_path: Path) -> None:
+    store = create(tmp_path)
+    store.add_episode(episode(1.0, rollout=0))
+    store.close()
+    path = tmp_path / "run" / "episodes.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:40])
+    assert len(list(RunReader(tmp_path / "run").episodes)) == 1
+    store = RunDirectory.resume(tmp_path / "run", NO_SECRETS)
+    assert path.read_bytes() == whole
+    store.add_episode(episode(0.0, rollout=1))
+    assert len(list(store.reader.episodes)) == 2
+    store.close()
+
+
+def test_two_processes_cannot_write_to_one_run(tmp_path: Path) -> None:
+    store = create(tmp_path)
+    with pytest.raises(StoreError, match=f"written by process {os.getpid()}"):
+        RunDirectory.resume(tmp_path / "run", NO_SECRETS)
+    store.close()
+    RunDirectory.resume(tmp_path / "run", NO_SECRETS).close()
+
+
+def test_a_full_disk_loses_nothing_that_was_written(tmp_path: Path) -> None:
+    store = create(tmp_path)
+    store.add_episode(episode(1.0, rollout=0))
+    whole = (tmp_path / "run" / "episodes.jsonl").read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 100, hard))
+    try:
+        with pytest.raises(StoreError, match=r"episodes\.jsonl can't be written"):
+            store.add_episode(episode(1.0, turn("x" * 5000), rollout=1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (tmp_path / "run" / "episodes.jsonl").read_bytes() == whole
+    store.close()
+
+
+def test_a_damaged_line_is_named_by_file_line_and_path(tmp_path: Path) -> None:
+    store = create(tmp_path)
+    store.add_episode(episode(1.0, rollout=0))
+    store.close()
+    path = tmp_path / "run" / "episodes.jsonl"
+    path.write_bytes(
+        path.read_bytes() + path.read_bytes().replace(b'"rollout":0', b'"rollout":"x"')
+    )
+    with pytest.raises(InputError) as caught:
+        list(RunReader(tmp_path / "run").episodes)
+    (problem,) = caught.value.problems
+    assert (problem.file, problem.line, problem.path) == (str(path), 2, "rollout")
+    assert problem.message == "Expected `int`, got `str`"
+
+
+def test_secrets_are_masked_in_every_form(tmp_path: Path) -> None:
+    secret = 'sk-"quoted\\and\tlong'
+    store = create(tmp_path, Redactor({"MY_API_KEY": secret, "OTHER": "unrelated-text"}))
+    store.add_episode(episode(1.0, turn(f"the key is {secret}; unrelated-text")))
+    store.add_event("said", 0.0, text=secret)
+    store.set_outcome({"text": secret})
+    store.close()
+    everything = b"".join(p.read_bytes() for p in (tmp_path / "run").iterdir() if p.is_file())
+    assert b"quoted" not in everything
+    assert b"the key is ***; unrelated-text" in everything
+
+
+def test_a_variable_that_a_config_names_is_secret_whatever_its_name() -> None:
+    assert Redactor({"PLAIN": "hunter2hunter2"}, ["PLAIN"]).scrub(b"a hunter2hunter2") == b"a ***"
+
+
+def test_half_a_surrogate_pair_does_not_stop_the_run(tmp_path: Path) -> None:
+    store = create(tmp_path)
+    store.add_episode(episode(1.0, turn("bad \ud800 text")))
+    store.close()
+    (read,) = RunReader(tmp_path / "run").episodes
+    assert read.trajectory.turns[0].completion.message.content == "bad ? text"
+
+
+def test_a_folder_that_is_no_run_says_so_and_names_the_runs_in_it(tmp_path: Path) -> None:
+    create(tmp_path).close()
+    with pytest.raises(InputError, match="not a run directory") as caught:
+        RunReader(tmp_path)
+    assert "the latest is" in str(caught.value)
+
+
+def test_a_run_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    create(tmp_path).close()
+    manifest = tmp_path / "run" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"schema": 1', '"schema": 99'))
+    with pytest.raises(InputError, match="schema 99; this version of ale reads 1 to 1"):
+        RunReader(tmp_path / "run")
