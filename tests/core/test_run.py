@@ -326,10 +326,7 @@ async def test_no_secret_reaches_the_run_directory(
     bench: Any, workplace: Any, finish: Finish
 ) -> None:
 
-    from .conftest import Workplace
-
-    environ = {"MY_SETTING": "very-secret-value"}
-    workplace = Workplace(registry=registry, directory=tmp_path / "runs", environ=environ)
+    workplace = evolve(workplace, environ={"MY_SETTING": "very-secret-value"})
 
     async def agent(context: AgentContext) -> Stop:
         context.recorder.append(turn("I found very-secret-value"))
