@@ -26,6 +26,7 @@ from ale.types import (
     Stop,
     Task,
 )
+from attrs import evolve
 
 Finish = Callable[[Run], Any]
 
