@@ -236,6 +236,8 @@ class FolderSandbox:
         return FolderSession(self, await self._start(["bash", "--norc", "--noprofile"], env, cwd))
 
     def _path(self, path: str) -> Path:
+        if self._closed:
+            raise SandboxError("the sandbox is closed")
         return self._folder / path
 
     async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
