@@ -36,7 +36,7 @@ Next:
   cd {root}
   pip install -e '.[test]'
   pytest
-  ale plugins criterion min-size
+  ale plugins criterion min_size
 Then put your own body into src/ale_criterion_min_size/criterion.py.
 """
     )

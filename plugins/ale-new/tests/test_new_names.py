@@ -1,7 +1,7 @@
 """Which names are taken, and what is suggested for the others."""
 
 import pytest
-from ale_new.kinds import KINDS, Kind
+from ale_new.kinds import KINDS
 from ale_new.names import Names, names
 
 CRITERION = KINDS["criterion"]
@@ -10,7 +10,7 @@ CRITERION = KINDS["criterion"]
 @pytest.mark.parametrize(
     ("kind", "name", "component"),
     [
-        ("criterion", "ale-criterion-min-size", "min-size"),
+        ("criterion", "ale-criterion-min-size", "min_size"),
         ("criterion", "ale-criteria-more", "more"),
         ("credit-scheme", "ale-credit-flat", "flat"),
         ("credit-scheme", "ale-credit-scheme-flat", "flat"),
@@ -19,6 +19,7 @@ CRITERION = KINDS["criterion"]
         ("llm", "acme-models", "acme-models"),
         ("llm", "ale-sandbox-2", "sandbox-2"),
         ("sandbox", "ale-sandbox", "sandbox"),
+        ("credit-scheme", "ale-credit-scheme", "scheme"),
     ],
 )
 def test_a_component_is_named_after_its_package(kind: str, name: str, component: str) -> None:
@@ -55,10 +56,3 @@ def test_a_bad_name_is_refused_with_a_good_one(name: str, reason: str, suggestio
         names(name, CRITERION)
     assert str(raised.value).endswith(f"; try '{suggestion}'")
     assert names(suggestion, CRITERION).distribution == suggestion
-
-
-@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
-def test_a_package_named_after_its_kind_alone_still_has_a_component(kind: Kind) -> None:
-    assert [names(f"ale-{prefix}", kind).component for prefix in kind.prefixes] == list(
-        kind.prefixes
-    )

@@ -15,6 +15,8 @@ class Kind:
     """As ``ale plugins`` lists it; None for commands, which `ale --help` lists."""
     prefixes: tuple[str, ...]
     """Words that a package's name may begin with, and that its component's name leaves out."""
+    joiner: str = "-"
+    """What stands between the words of a component's name."""
 
     @property
     def stem(self) -> str:
@@ -27,7 +29,7 @@ _ALL = (
     Kind(name="sandbox", listed="sandbox", prefixes=("sandbox",)),
     Kind(name="llm", listed="llm", prefixes=("llm",)),
     Kind(name="agent", listed="agent", prefixes=("agent",)),
-    Kind(name="criterion", listed="criterion", prefixes=("criterion", "criteria")),
+    Kind(name="criterion", listed="criterion", prefixes=("criterion", "criteria"), joiner="_"),
     Kind(name="chunker", listed="chunker", prefixes=("chunker", "chunkers")),
     Kind(name="credit-scheme", listed="credit", prefixes=("credit-scheme", "credit")),
     Kind(name="trainer", listed="trainer", prefixes=("trainer", "train")),

@@ -22,12 +22,12 @@ class Names:
     module: str
     """What ``import`` takes: ``ale_criterion_min_size``."""
     component: str
-    """What a config writes after ``type:``: ``min-size``."""
+    """What a config writes after ``type:``: ``min_size``."""
 
     @property
     def class_name(self) -> str:
         """The component's name for a class: ``MinSize``."""
-        return "".join(word.capitalize() for word in self.component.split("-"))
+        return "".join(word.capitalize() for word in re.split("[-_]", self.component))
 
 
 def names(name: str, kind: Kind) -> Names:
@@ -74,7 +74,5 @@ def _suggestion(name: str, kind: Kind) -> str:
 
 def _component(name: str, kind: Kind) -> str:
     rest = name.removeprefix("ale-")
-    if rest in kind.prefixes:
-        return rest
     found = (prefix for prefix in kind.prefixes if rest.startswith(f"{prefix}-"))
-    return rest.removeprefix(f"{next(found, '')}-")
+    return rest.removeprefix(f"{next(found, '')}-").replace("-", kind.joiner)
