@@ -72,7 +72,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("environment")
     run(uv, "venv", "-q", "--python", sys.executable, folder)
     install = (uv, "pip", "install", "-q", "--python", folder / "bin/python")
-    run(*install, f"{CORE}[testing]", "mypy", "ruff")
+    # A copy, so that uv sees no workspace around it: a third party has none.
+    core = shutil.copytree(CORE, folder / "core", ignore=shutil.ignore_patterns("*.dist-info"))
+    run(*install, f"{core}[testing]", "mypy", "ruff")
     return folder
 
 
