@@ -306,7 +306,9 @@ async def serve(script: Script, *, port: int, record: TextIO | None, with_parent
     player, lines = Player(script), _Record(record)
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await _Connection(player, lines, reader, writer).serve()
+        # At the end, Python 3.11 reports each cancelled handler as an error on stderr.
+        with contextlib.suppress(asyncio.CancelledError):
+            await _Connection(player, lines, reader, writer).serve()
 
     server = await asyncio.start_server(connected, "127.0.0.1", port)
     sys.stdout.write(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1\n")

@@ -1,0 +1,1 @@
+"""Language models of many providers, by way of litellm."""
