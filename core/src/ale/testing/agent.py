@@ -15,7 +15,20 @@ from ale.errors import LLMError, SandboxError
 from ale.protocols import Agent, AgentContext
 from ale.testing import builders
 from ale.testing.fakes import FakeLLM, FolderSandbox, ListRecorder
-from ale.types import Completion, CompletionRequest, Limits, Stop, Task, Trajectory, Turn, replace
+from ale.types import (
+    Completion,
+    CompletionRequest,
+    FinishReason,
+    Limits,
+    Message,
+    Stop,
+    Task,
+    ToolCall,
+    Trajectory,
+    Turn,
+    Usage,
+    replace,
+)
 
 PATIENCE_S = 20.0
 """What an agent is given to end by itself before it counts as one that never does."""
@@ -25,14 +38,33 @@ MANY = 60
 Answer = Completion | Exception | Callable[[CompletionRequest], Completion]
 
 
+def answer(
+    text: str = "",
+    *calls: tuple[str, str],
+    usage: tuple[int, int] = (0, 0),
+    finish_reason: FinishReason = "stop",
+) -> Completion:
+    """An answer of a model: `text`, then calls of (tool, arguments as JSON).
+
+    Args:
+        usage: tokens of prompt and completion, as the provider counts them.
+    """
+    made = tuple(ToolCall(id=f"call_{i}", name=n, arguments=a) for i, (n, a) in enumerate(calls))
+    return Completion(
+        message=Message(role="assistant", content=text, tool_calls=made),
+        finish_reason="tool_calls" if made and finish_reason == "stop" else finish_reason,
+        usage=Usage(prompt_tokens=usage[0], completion_tokens=usage[1]),
+    )
+
+
+def call(name: str, /, **arguments: Any) -> Completion:
+    """An answer that calls one tool and says nothing."""
+    return answer("", (name, json.dumps(arguments)))
+
+
 def shell_call(command: str) -> Completion:
     """An answer that calls a tool ``shell`` with the argument ``command``."""
-    return builders.turn(calls=[("shell", json.dumps({"command": command}))]).completion
-
-
-def finish_call() -> Completion:
-    """An answer that calls a tool ``finish`` with the argument ``summary``."""
-    return builders.turn(calls=[("finish", '{"summary": "done"}')]).completion
+    return call("shell", command=command)
 
 
 class Bench:
@@ -171,7 +203,7 @@ class AgentContract:
     @pytest.fixture
     def ending(self) -> Completion | None:
         """The answer by which a model ends the episode; None where the agent ends by itself."""
-        return finish_call()
+        return call("finish", summary="done")
 
     @pytest.fixture
     def make_task(self) -> Callable[[Sequence[str]], Task]:

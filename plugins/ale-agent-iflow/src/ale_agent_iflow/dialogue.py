@@ -85,7 +85,9 @@ class Dialogue:
             try:
                 return await self._llm.complete(self._request(turn))
             except ContextLengthError as error:
-                self._fold(self._size() // 2, str(error))
+                # Half of it, or as short as it can be.
+                least = self._gauge.anew().size(self._history.head)
+                self._fold(max(self._size() // 2, least), str(error))
         try:
             return await self._llm.complete(self._request(turn))
         except ContextLengthError as error:
@@ -112,7 +114,7 @@ class Dialogue:
             target=int(limit * self._policy.fold_to),
             keep=self._policy.keep_turns,
         )
-        if folded is None:
+        if folded is None or not self._history.exchanges:
             detail = f"{why}, and folding the conversation can't help"
             raise EndedError(Stop(reason="context", detail=detail))
         self._history, self._gauge, self._fresh = folded, gauge, True

@@ -20,6 +20,10 @@ MAX_PLACES = 1000
 class FileProblemError(Exception):
     """What was asked can't be done; the text is for the model."""
 
+    def __init__(self, text: str, *, timed_out: bool = False) -> None:
+        self.timed_out = timed_out
+        super().__init__(text)
+
 
 class Files:
     """A sandbox's files.
@@ -90,7 +94,8 @@ class Files:
                 return await work
         except OSError as error:
             if isinstance(error, TimeoutError) and timer.expired():
-                raise FileProblemError(f"{path}: timed out after {timeout_s:.4g} s") from None
+                text = f"{path}: timed out after {timeout_s:.4g} s"
+                raise FileProblemError(text, timed_out=True) from None
             raise FileProblemError(f"{path}: {error.strerror or type(error).__name__}") from None
         except SandboxError as error:
             # A path that leads out and a sandbox that is gone raise the same. The first is the
@@ -100,7 +105,7 @@ class Files:
 
 
 def _failed(problem: FileProblemError) -> Result:
-    return Result(content=f"[error: {problem}]", error=str(problem))
+    return Result(content=f"[error: {problem}]", error=str(problem), timed_out=problem.timed_out)
 
 
 def _range(text: str, start: int, end: int | None) -> str:

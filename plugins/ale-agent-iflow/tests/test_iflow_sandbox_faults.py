@@ -1,0 +1,90 @@
+"""What is the model's doing becomes an observation; what is the sandbox's breaks the episode."""
+
+import asyncio
+
+import pytest
+from ale.errors import SandboxError
+from ale.testing.fakes import FolderSandbox
+from ale_agent_iflow.files import Files
+from ale_agent_iflow.shell import Shell
+
+
+class Fenced(FolderSandbox):
+    """Refuses paths that lead out, with the error that backends raise for it."""
+
+    async def read(self, path, *, max_bytes=None):
+        if self._closed:
+            raise SandboxError("the sandbox is gone")
+        if path.startswith("/"):
+            raise SandboxError(f"{path} leads out of the sandbox")
+        return await super().read(path, max_bytes=max_bytes)
+
+
+class Slow(FolderSandbox):
+    """Its files are on a disk that does not answer."""
+
+    async def write(self, path, data, *, mode=None):
+        await asyncio.Event().wait()
+
+
+class Unlucky(FolderSandbox):
+    """Its first shell dies before the second command is written to it."""
+
+    async def session(self, *, env=None, cwd=None):
+        session = await super().session(env=env, cwd=cwd)
+        if len(self._processes) == 1:
+            session.run = self._die_after_one(session, session.run)
+        return session
+
+    def _die_after_one(self, session, run):
+        n_runs = 0
+
+        async def dying(command, **options):
+            nonlocal n_runs
+            n_runs += 1
+            if n_runs > 1:
+                await session.close()
+            return await run(command, **options)
+
+        return dying
+
+
+@pytest.fixture(params=[Fenced, Slow, Unlucky])
+async def sandbox(request):
+    sandbox = request.param()
+    yield sandbox
+    await sandbox.close()
+
+
+def only(kind):
+    return pytest.mark.parametrize("sandbox", [kind], indirect=True)
+
+
+@only(Fenced)
+async def test_a_path_that_leads_out_is_the_models_doing(sandbox):
+    result = await Files(sandbox, max_output_bytes=1000).read("/etc/x", timeout_s=5)
+    assert result.error == "/etc/x: /etc/x leads out of the sandbox"
+
+
+@only(Fenced)
+async def test_a_sandbox_that_is_gone_is_not(sandbox):
+    await sandbox.close()
+    with pytest.raises(SandboxError):
+        await Files(sandbox, max_output_bytes=1000).read("/etc/x", timeout_s=5)
+
+
+@only(Slow)
+async def test_a_file_that_takes_too_long_is_a_timeout(sandbox):
+    result = await Files(sandbox, max_output_bytes=1000).write("f", "text", timeout_s=0.05)
+    assert result.error == "f: timed out after 0.05 s"
+    assert result.timed_out
+
+
+@only(Unlucky)
+async def test_a_shell_that_died_between_two_commands_is_replaced_and_the_command_run(sandbox):
+    shell = Shell(sandbox, max_output_bytes=1000)
+    assert (await shell.run("echo one", timeout_s=5)).content == "one\n[exit code 0]"
+    second = (await shell.run("echo two", timeout_s=5)).content
+    assert second.startswith("[the earlier shell has ended; this is a new one")
+    assert second.endswith("two\n[exit code 0]")
+    await shell.close()
