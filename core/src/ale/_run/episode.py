@@ -209,7 +209,7 @@ def sandbox_spec(task: Task, tags: Mapping[str, str]) -> SandboxSpec:
 
 async def _set_up(task: Task, sandbox: Sandbox, timeout_s: float) -> None:
     if task.files is not None:
-        await sandbox.upload(Path(task.files), sandbox.workdir)
+        await sandbox.upload(Path(task.files), ".")
     for command in task.setup_steps:
         result = await sandbox.exec(command, timeout_s=timeout_s)
         if result.exit_code != 0 or result.timed_out:
