@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -96,11 +95,13 @@ class Bench:
             assert not timer.expired(), f"the agent did not end by itself in {PATIENCE_S:g} s"
             raise
 
-    async def started(self, name: str) -> None:
-        """Wait until a command has made this file."""
-        async with asyncio.timeout(PATIENCE_S):
-            while not self.lines(name):  # noqa: ASYNC110, another process writes it
-                await asyncio.sleep(0.01)
+    async def grows(self, name: str, n_lines: int = 0) -> bool:
+        """Wait until a file has more lines than these; False where it never comes to it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S):
+                while len(self.lines(name)) <= n_lines:  # noqa: ASYNC110, a process writes it
+                    await asyncio.sleep(0.01)
+        return len(self.lines(name)) > n_lines
 
     @property
     def trajectory(self) -> Trajectory:
@@ -401,7 +402,7 @@ class AgentContract:
     ) -> None:
         bench = benches("echo one", "echo on > file; sleep 60", tool_timeout_s=None)
         running = asyncio.create_task(bench.run())
-        await bench.started("file")
+        assert await bench.grows("file")
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -437,9 +438,11 @@ class AgentContract:
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
     async def test_a_server_that_the_task_asks_for_is_left_running(self, benches: Benches) -> None:
-        bench = benches("sleep 60 & echo $! > file", keep_processes=True)
+        server = "while sleep 0.02; do echo x >> file; done &"
+        bench = benches(server, keep_processes=True)
         await bench.run()
-        assert _is_running(int(bench.lines("file")[0]))
+        so_far = len(bench.lines("file"))
+        assert await bench.grows("file", so_far), "the server is gone"
 
 
 def _assert_paired(turns: Sequence[Turn]) -> None:
@@ -450,10 +453,3 @@ def _assert_paired(turns: Sequence[Turn]) -> None:
             assert [o.call_id for o in turn.observations] == [call.id for call in calls]
         else:
             assert {o.role for o in turn.observations} <= {"user"}
-
-
-def _is_running(pid: int) -> bool:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, 0)
-        return True
-    return False
