@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+from attrs import evolve, frozen
 
 from ale_openai_wire.retry import Fault, Redactor
 
@@ -47,40 +48,50 @@ def status_fault(
     if status == 401:
         # Not the server's words: some repeat a part of the key.
         return Fault(f"401: the server refused {key}", transient=False)
-    message, code = _said(text)
-    if status in (400, 413, 422, 500) and _TOO_LONG.search(f"{code} {message}"):
-        return Fault(f"{status}: {redact(message)}", transient=False, context_length=True)
-    passing = (status in _TRANSIENT or status >= 500) and code not in _FOR_GOOD_CODES
-    reason = f"status {status}" + (f" ({redact(message)})" if message else "")
+    said = _said(text)
+    reason = f"status {status}" + (f" ({redact(said.message)})" if said.message else "")
+    if status in (400, 413, 422, 500) and said.too_long:
+        return Fault(reason, transient=False, context_length=True)
+    passing = (status in _TRANSIENT or status >= 500) and said.code not in _FOR_GOOD_CODES
     return Fault(reason, transient=passing, wait_s=_wait(headers, clock))
 
 
 def error_fault(error: Any, *, redact: Redactor) -> Fault:
     """The fault that an ``error`` inside a stream is: by its code, else one that may pass."""
-    message, code = _of(error)
-    status = int(code) if code.isdigit() else 500
-    reason = f"an error in the stream ({redact(message or code)})"
-    if _TOO_LONG.search(f"{code} {message}"):
+    said = _of(error)
+    status = int(said.code) if said.code.isdigit() else 500
+    reason = f"an error in the stream ({redact(said.message or said.code)})"
+    if said.too_long:
         return Fault(reason, transient=False, context_length=True)
     return Fault(reason, transient=status in _TRANSIENT or status >= 500)
 
 
-def _said(text: str) -> tuple[str, str]:
-    """A body's message and code; the whole body where it is no error of the usual form."""
+@frozen
+class _Said:
+    message: str
+    code: str = ""
+    kind: str = ""
+
+    @property
+    def too_long(self) -> bool:
+        return _TOO_LONG.search(f"{self.code} {self.kind} {self.message}") is not None
+
+
+def _said(text: str) -> _Said:
+    """What a body says; the whole of it where it is no error of the usual form."""
     try:
         body = msgspec.json.decode(text)
     except msgspec.DecodeError:
-        return text, ""
-    error = body.get("error", body) if isinstance(body, dict) else text
-    message, code = _of(error)
-    return message or text, code
+        return _Said(text)
+    said = _of(body.get("error", body) if isinstance(body, dict) else text)
+    return said if said.message else evolve(said, message=text)
 
 
-def _of(error: Any) -> tuple[str, str]:
+def _of(error: Any) -> _Said:
     if not isinstance(error, dict):
-        return str(error), ""
-    code = error.get("code")
-    return str(error.get("message") or ""), str(code if code is not None else error.get("type", ""))
+        return _Said(str(error))
+    message, code, kind = (error.get(name) for name in ("message", "code", "type"))
+    return _Said(*("" if part is None else str(part) for part in (message, code, kind)))
 
 
 def _wait(headers: Mapping[str, str], clock: Callable[[], float]) -> float | None:

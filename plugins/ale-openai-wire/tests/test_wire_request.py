@@ -1,0 +1,64 @@
+"""A conversation as the fields of a request."""
+
+from ale.testing.builders import conversation
+from ale.types import Message, Sampling, ToolCall, ToolSpec
+from ale_openai_wire import effective, messages, sampling_fields, tools, turn_seed
+
+CALL = ToolCall(id="call_1", name="add", arguments='{"a":  1')
+
+
+def test_a_call_and_its_result_keep_id_and_text() -> None:
+    said = Message(role="assistant", tool_calls=(CALL,))
+    result = Message(role="tool", content="2", tool_call_id="call_1")
+    assert messages([said, result]) == [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {
+                    "id": "call_1",
+                    "type": "function",
+                    "function": {"name": "add", "arguments": '{"a":  1'},
+                }
+            ],
+        },
+        {"role": "tool", "content": "2", "tool_call_id": "call_1"},
+    ]
+
+
+def test_an_empty_answer_without_calls_stays_a_text() -> None:
+    assert messages([Message(role="assistant")]) == [{"role": "assistant", "content": ""}]
+
+
+def test_reasoning_goes_back_only_where_asked() -> None:
+    said = [Message(role="assistant", content="Hm.", reasoning="Why?")]
+    assert messages(said) == [{"role": "assistant", "content": "Hm."}]
+    assert messages(said, reasoning_field="reasoning")[0]["reasoning"] == "Why?"
+
+
+def test_a_tool_is_a_function_with_its_schema() -> None:
+    spec = ToolSpec(name="add", description="Add.", parameters={"type": "object"})
+    function = {"name": "add", "description": "Add.", "parameters": {"type": "object"}}
+    assert tools([spec]) == [{"type": "function", "function": function}]
+
+
+def test_what_the_request_asks_for_goes_before_the_options() -> None:
+    asked = Sampling(temperature=0.0, stop=("END",))
+    options = Sampling(temperature=1.0, top_p=0.9, max_tokens=5)
+    assert effective(asked, options) == Sampling(
+        temperature=0.0, top_p=0.9, max_tokens=5, stop=("END",)
+    )
+
+
+def test_what_is_none_is_left_to_the_provider() -> None:
+    assert sampling_fields(Sampling()) == {}
+    assert sampling_fields(Sampling(max_tokens=3), max_tokens_field="max_completion_tokens") == {
+        "max_completion_tokens": 3
+    }
+
+
+def test_every_turn_has_a_seed_of_its_own_and_always_the_same() -> None:
+    one = conversation(seed=5)
+    assert turn_seed(one, 0) == turn_seed(conversation(seed=5), 0)
+    assert len({turn_seed(conversation(seed=s), t) for s in range(20) for t in range(20)}) == 400
+    assert 0 <= turn_seed(one, 0) < 2**31
