@@ -1,0 +1,62 @@
+"""Offers the observer ``tensorboard``."""
+
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ale.errors import NotUsableError
+from ale.plugin import BuildContext, Component, Probe, doc, ge, gt, hookimpl
+from attrs import field, frozen
+
+
+@frozen(kw_only=True)
+class TensorBoardOptions:
+    """Metrics as TensorBoard event files."""
+
+    directory: Path | None = field(
+        default=None, metadata=doc("Folder for event files; tensorboard/ in the run if null.")
+    )
+    window: int = field(
+        default=100, validator=ge(1), metadata=doc("Episodes in a moving mean (mean/...).")
+    )
+    finish_timeout_s: float = field(
+        default=10.0,
+        validator=gt(0),
+        metadata=doc("Seconds that the end of the run waits for what is still to be written."),
+    )
+
+
+def probe() -> Probe:
+    """Is the package installed?"""
+    try:
+        found = version("tensorboard")
+    except PackageNotFoundError:
+        return Probe(
+            usable=False,
+            reason="tensorboard is not installed",
+            remedy='pip install "tensorboard>=2.16,<3"',
+        )
+    return Probe(usable=True, reason=f"tensorboard {found}", facts={"tensorboard": found})
+
+
+def _build(options: TensorBoardOptions, context: BuildContext) -> object:
+    found = probe()
+    if not found.usable:
+        raise NotUsableError(f"observer tensorboard: {found.reason}: {found.remedy}")
+    from ale_observe_tensorboard.sink import make
+
+    return make(options)
+
+
+@hookimpl
+def ale_observers() -> Sequence[Component[TensorBoardOptions, object]]:
+    """TensorBoard."""
+    return [
+        Component(
+            "tensorboard",
+            TensorBoardOptions,
+            _build,
+            summary="Metrics as TensorBoard event files.",
+            probe=probe,
+        )
+    ]

@@ -1,0 +1,93 @@
+"""Weights & Biases as a sink for points."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import wandb  # type: ignore[import-not-found,unused-ignore]
+from ale.errors import NotUsableError
+from ale.types import RunStarted
+from ale_tracking import Point, Tracker
+
+from ale_observe_wandb.plugin import WandbOptions
+
+logger = logging.getLogger(__name__)
+
+MARGIN_S = 5.0
+"""How much later than wandb itself the run stops waiting."""
+
+
+def make(options: WandbOptions) -> object:
+    """The observer.
+
+    Raises:
+        NotUsableError: mode online, and no key is configured. Nothing is ever asked for.
+    """
+    if options.mode == "online" and not _has_key():
+        raise NotUsableError(
+            "observer wandb: mode online, and no key is configured: run `wandb login`, set "
+            "WANDB_API_KEY, or choose mode offline"
+        )
+    return Tracker(
+        lambda started: _open(options, started),
+        name="wandb",
+        window=options.window,
+        finish_timeout_s=options.finish_timeout_s + MARGIN_S,
+    )
+
+
+def _has_key() -> bool:
+    wandb.setup(settings=wandb.Settings(silent=True))  # else login asks the server for a name
+    return bool(wandb.login(prompt=False, verify=False))  # verifying waits for a server without end
+
+
+@contextmanager
+def _open(options: WandbOptions, started: RunStarted) -> Iterator[Callable[[Point], None]]:
+    run = _init_or_go_offline(options, started)
+    for axis, groups in (("episode", ("episode", "mean", "seconds")), ("step", ("train",))):
+        run.define_metric(axis, hidden=True)
+        for group in groups:
+            run.define_metric(f"{group}/*", step_metric=axis)
+    # Two axes, and points of both arrive mixed: wandb's own step only counts the rows.
+    yield lambda point: run.log({point.axis: point.index, **point.values})
+    run.finish()
+
+
+def _init_or_go_offline(options: WandbOptions, started: RunStarted) -> wandb.Run:
+    if options.mode != "online":
+        return _init(options, started, options.mode)
+    try:
+        return _init(options, started, "online")
+    except wandb.Error as error:
+        logger.warning(
+            "wandb: the server can't be used (%s); going on offline, for `wandb sync` later", error
+        )
+        return _init(options, started, "offline")
+
+
+def _init(
+    options: WandbOptions, started: RunStarted, mode: Literal["online", "offline", "disabled"]
+) -> wandb.Run:
+    directory = options.directory or Path(started.directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    return wandb.init(
+        project=options.project,
+        name=options.name or started.run_id,
+        group=started.run_id,  # a resumed run is several runs to wandb
+        mode=mode,
+        tags=list(options.tags),
+        dir=directory,
+        config=dict(started.config),
+        reinit="create_new",
+        settings=wandb.Settings(
+            console="off",  # the run's output stays its own
+            silent=True,
+            save_code=False,
+            disable_git=True,
+            init_timeout=options.start_timeout_s,
+            finish_timeout=options.finish_timeout_s,
+            finish_timeout_raises=True,
+        ),
+    )

@@ -1,0 +1,69 @@
+"""The observer: events in, points out."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from ale.plugin import hookimpl
+from ale.types import EpisodeFinished, RunFinished, RunStarted, StepFinished
+
+from ale_tracking.metrics import Means, Point, episode_metrics
+from ale_tracking.worker import Worker, Write
+
+OpenSink = Callable[[RunStarted], AbstractContextManager[Write[Point]]]
+"""Opens the tracker's own run. Called once, in a thread; slow is fine."""
+
+
+class Tracker:
+    """Sends the metrics of every episode and of every training step to one tracker.
+
+    What goes wrong there is raised by the next hook; the run reports it and goes on without.
+
+    Args:
+        open_sink: the tracker.
+        name: for messages.
+        window: episodes in a moving mean.
+        finish_timeout_s: how long the end of the run waits for what is still to be written.
+    """
+
+    def __init__(
+        self, open_sink: OpenSink, *, name: str, window: int, finish_timeout_s: float
+    ) -> None:
+        self._open_sink = open_sink
+        self._name = name
+        self._means = Means(window)
+        self._finish_timeout_s = finish_timeout_s
+        self._n_done = 0
+        self._worker: Worker[Point] | None = None
+
+    @hookimpl
+    def ale_run_started(self, event: RunStarted) -> None:
+        """Open the tracker in the background."""
+        self._n_done = event.n_done
+        self._worker = Worker(lambda: self._open_sink(event), name=self._name)
+        self._worker.start()
+
+    @hookimpl
+    def ale_episode_finished(self, event: EpisodeFinished) -> None:
+        """Send what the episode was like."""
+        self._n_done += 1
+        metrics = episode_metrics(event.episode)
+        values = {**metrics, **self._means.add(metrics)}
+        self._put(Point(axis="episode", index=self._n_done, values=values, at=event.at))
+
+    @hookimpl
+    def ale_step_finished(self, event: StepFinished) -> None:
+        """Send what the trainer reports, as ``train/...``."""
+        report = event.report
+        values = {f"train/{name}": value for name, value in report.metrics.items()}
+        values["train/policy_version"] = float(report.policy_version)
+        self._put(Point(axis="step", index=report.step, values=values, at=event.at))
+
+    @hookimpl
+    def ale_run_finished(self, event: RunFinished) -> None:
+        """Wait, not for long, until all is written."""
+        if self._worker is not None:
+            self._worker.close(self._finish_timeout_s)
+
+    def _put(self, point: Point) -> None:
+        if self._worker is not None:
+            self._worker.put(point)

@@ -1,0 +1,148 @@
+"""The metrics, the thread and the observer that joins them."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from ale.errors import AleError
+from ale.testing.builders import episode
+from ale.testing.observer import (
+    ObserverContract,
+    ended,
+    episodes,
+    finished,
+    register,
+    report,
+    started,
+    tell,
+)
+from ale.types import RunStarted
+from ale_tracking import Means, Point, Tracker, Worker, episode_metrics
+
+
+class Notebook:
+    """A sink that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.points: list[Point] = []
+        self.state = "new"
+
+    @contextmanager
+    def open(self, started: RunStarted) -> Iterator[Callable[[Point], None]]:
+        self.state = f"open for {started.run_id}"
+        yield self.points.append
+        self.state = "finished"
+
+
+def tracker(notebook: Notebook, window: int = 100, finish_timeout_s: float = 5.0) -> Tracker:
+    return Tracker(notebook.open, name="notebook", window=window, finish_timeout_s=finish_timeout_s)
+
+
+class TestTracker(ObserverContract):
+    @pytest.fixture
+    def observer(self) -> object:
+        @contextmanager
+        def open_sink(started: RunStarted) -> Iterator[Callable[[Point], None]]:
+            yield lambda point: None
+
+        return Tracker(open_sink, name="nothing", window=100, finish_timeout_s=5.0)
+
+
+def test_a_graded_episode_has_a_reward_and_its_tool_errors() -> None:
+    assert episode_metrics(ended(0, 0.5).episode) == {
+        "episode/broken": 0.0,
+        "episode/reward": 0.5,
+        "episode/success": 0.0,
+        "episode/turns": 2.0,
+        "episode/tool_calls": 2.0,
+        "episode/tool_errors": 1.0,
+        "seconds/sandbox": 0.5,
+        "seconds/agent": 12.0,
+    }
+
+
+def test_a_broken_episode_has_no_reward_at_all() -> None:
+    metrics = episode_metrics(ended(0, None).episode)
+    assert metrics["episode/broken"] == 1.0
+    assert not {"episode/reward", "episode/success"} & set(metrics)
+
+
+def test_broken_episodes_do_not_lower_the_mean_reward() -> None:
+    means = Means(window=100)
+    for reward in (1.0, None, None, 0.0):
+        last = means.add(episode_metrics(episode(reward)))
+    assert (last["mean/reward"], last["mean/broken"]) == (0.5, 0.5)
+
+
+def test_a_mean_is_over_the_window() -> None:
+    means = Means(window=2)
+    rewards = [means.add({"episode/reward": r})["mean/reward"] for r in (0.0, 1.0, 1.0)]
+    assert rewards == [0.0, 0.5, 1.0]
+
+
+def test_every_episode_and_every_step_is_sent_in_order_and_the_sink_finished() -> None:
+    notebook = Notebook()
+    manager = register(tracker(notebook))
+    events = [started(Path(), n_done=5), ended(5, 1.0), report(0), ended(6, None), report(1)]
+    tell(manager, [*events, finished(Path())])
+    assert [(p.axis, p.index) for p in notebook.points] == [
+        ("episode", 6),
+        ("step", 0),
+        ("episode", 7),
+        ("step", 1),
+    ]
+    assert notebook.points[3].values == {
+        "train/loss": 0.5,
+        "train/rows": 8.0,
+        "train/policy_version": 1.0,
+    }
+    assert notebook.state == "finished"
+
+
+def test_a_tracker_that_can_not_be_opened_is_raised_by_a_later_hook() -> None:
+    @contextmanager
+    def refuse(started: RunStarted) -> Iterator[Callable[[Point], None]]:
+        raise ConnectionError("no route")
+        yield
+
+    manager = register(Tracker(refuse, name="x", window=1, finish_timeout_s=5.0))
+    tell(manager, [started(Path())])
+    with pytest.raises(ConnectionError, match="no route"):
+        tell(manager, [finished(Path())])
+
+
+def test_a_tracker_that_hangs_holds_up_neither_the_run_nor_its_end_for_long() -> None:
+    release = threading.Event()
+
+    @contextmanager
+    def hang(started: RunStarted) -> Iterator[Callable[[Point], None]]:
+        release.wait()
+        yield lambda point: None
+
+    manager = register(Tracker(hang, name="x", window=1, finish_timeout_s=0.1))
+    start = time.monotonic()
+    tell(manager, [started(Path()), *episodes(range(100))])
+    with pytest.raises(AleError, match=r"x: not finished after 0\.1 seconds"):
+        tell(manager, [finished(Path())])
+    assert time.monotonic() - start < 2.0
+    release.set()
+
+
+def test_a_queue_that_is_never_emptied_is_given_up() -> None:
+    release = threading.Event()
+
+    @contextmanager
+    def hang() -> Iterator[Callable[[int], None]]:
+        release.wait()
+        yield lambda item: None
+
+    worker = Worker(hang, name="x", capacity=3)
+    worker.start()
+    for item in range(3):
+        worker.put(item)
+    with pytest.raises(AleError, match="x: 3 items wait"):
+        worker.put(3)
+    release.set()
