@@ -1,0 +1,162 @@
+"""Every check and job as a session.
+
+With nox installed: ``nox -s tests``. With nothing but Python: ``python3 noxfile.py tests``, which
+makes an environment with nox in it first. Without a name, what has to pass before a change lands.
+"""
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+BOOTSTRAP = ROOT / ".nox" / "bootstrap"
+PLUGINS = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
+
+
+def bootstrap(arguments: list[str]) -> int:
+    """Run nox in an environment of its own, made where it is not there yet."""
+    scripts = BOOTSTRAP / ("Scripts" if os.name == "nt" else "bin")
+    if not (scripts / "nox").exists():
+        print("Making .nox/bootstrap with nox and uv (once)", flush=True)
+        venv.create(BOOTSTRAP, with_pip=True, clear=True)
+        install = [scripts / "python", "-m", "pip", "install", "--quiet", "nox>=2025.2.9", "uv"]
+        subprocess.run(install, check=True)
+    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ.get('PATH', '')}"}
+    # Set on some machines; without compiled files every import is several times slower.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    named = [arg for arg in arguments if not arg.startswith("-")]
+    options = arguments if len(named) < len(arguments) else [a for n in named for a in ("-s", n)]
+    command = [str(scripts / "nox"), "-f", str(ROOT / "noxfile.py"), *options]
+    return subprocess.run(command, env=environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(bootstrap(sys.argv[1:]))
+
+import nox  # noqa: E402 - not there before the bootstrap
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.reuse_venv = "yes"
+nox.options.error_on_external_run = True
+nox.options.sessions = ["lint", "types", "tests", "house", "e2e", "docs", "plugin"]
+
+QUIET = {
+    "PYTHONDONTWRITEBYTECODE": None,
+    # On a busy machine two threads are slower than one.
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "WANDB_MODE": "offline",
+}
+
+
+def workspace(session: nox.Session, extras: str = "dev") -> None:
+    """Install the core and every plugin, editable."""
+    session.install("-e", f".[{extras}]")
+    session.env.update(QUIET)
+
+
+def sources() -> list[str]:
+    """The ``src`` of every package."""
+    return [str(path) for path in (ROOT / "core" / "src", *sorted(ROOT.glob("plugins/*/src")))]
+
+
+@nox.session(tags=["fast"])
+def lint(session: nox.Session) -> None:
+    """Style: ruff's rules and its formatting."""
+    session.install("ruff>=0.11")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session(tags=["fast"])
+def types(session: nox.Session) -> None:
+    """Mypy, strict, over every package."""
+    workspace(session)
+    packages = [path.name for src in sources() for path in sorted(Path(src).glob("ale*"))]
+    modules = [name for name in packages if not name.endswith("-info")]
+    flags = [part for name in modules for part in ("-p", name)]
+    session.run("mypy", *flags, env={"MYPYPATH": os.pathsep.join(sources())})
+
+
+@nox.session(tags=["fast"])
+def tests(session: nox.Session) -> None:
+    """The core's tests and every plugin's, in one environment; what is long is left out."""
+    workspace(session)
+    paths = session.posargs or ["tests/core", "plugins"]
+    session.run("pytest", "-m", "not long", *paths)
+
+
+@nox.session
+def long(session: nox.Session) -> None:
+    """The tests that take long."""
+    workspace(session)
+    session.run("pytest", "-m", "long", *(session.posargs or ["tests", "plugins"]))
+
+
+@nox.session
+def e2e(session: nox.Session) -> None:
+    """`ale run` for real: as a command, with servers, signals and kills."""
+    workspace(session)
+    session.run("pytest", "-m", "not long", *(session.posargs or ["tests/e2e"]))
+
+
+@nox.session(tags=["fast"])
+def house(session: nox.Session) -> None:
+    """The rules of the house: imports, sizes, every hook documented and tested."""
+    workspace(session)
+    session.run("pytest", *(session.posargs or ["tests/house"]))
+
+
+@nox.session
+@nox.parametrize("name", PLUGINS, ids=PLUGINS)
+def plugin(session: nox.Session, name: str) -> None:
+    """One plugin's tests with the core and that plugin alone."""
+    folder = ROOT / "plugins" / name
+    project = nox.project.load_toml(folder / "pyproject.toml")
+    wanted = project["project"].get("dependencies", [])
+    local = [other for other in PLUGINS if any(_names(line) == other for line in wanted)]
+    packages = [f"./plugins/{other}" for other in (*local, name)]
+    session.install("./core", *packages, *nox.project.dependency_groups(project, "test"))
+    session.env.update(QUIET)
+    # Long tests too, but for those that install packages of their own: nothing else runs here.
+    session.run("pytest", "-c", "pyproject.toml", "--rootdir", ".", f"plugins/{name}")
+
+
+def _names(requirement: str) -> str:
+    for i, character in enumerate(requirement):
+        if not (character.isalnum() or character in "-_."):
+            return requirement[:i].lower().replace("_", "-")
+    return requirement.lower().replace("_", "-")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation; a warning is an error."""
+    workspace(session, "docs")
+    session.run("sphinx-build", "-q", "-W", "--keep-going", "docs", "docs/_build/html")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure: ratios to a bare operation or a peer, in one run."""
+    workspace(session)
+    missed = []
+    for name in session.posargs or sorted(p.name for p in ROOT.glob("tests/bench/bench_*.py")):
+        try:
+            session.run("python", f"tests/bench/{name}")
+        except nox.command.CommandFailed:
+            missed.append(name)
+    if missed:
+        session.error(f"missed an aim: {', '.join(missed)}")
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """The main job: tasks, sandboxes, an agent, grades, chunks and credit."""
+    session.install("-e", ".")
+    session.env.update(QUIET)
+    session.run("ale", "run", "configs/quickstart.yaml", *session.posargs)
+    session.log(f"the command is {Path(session.bin).relative_to(ROOT) / 'ale'}")
