@@ -45,7 +45,8 @@ class Turn:
     fresh_context: bool = False
     completion: Completion
     observations: tuple[Observation, ...] = ()
-    """One per tool call, in the order of the calls."""
+    """One per tool call, in the order of the calls; calls that an agent reads out of the content
+    have theirs here too, with role ``user``."""
     duration_s: float = 0.0
 
 
