@@ -20,6 +20,15 @@ class Fenced(FolderSandbox):
         return await super().read(path, max_bytes=max_bytes)
 
 
+class Bare(FolderSandbox):
+    """Raises what it is told to, without words."""
+
+    error = OSError()
+
+    async def read(self, path, *, max_bytes=None):
+        raise self.error
+
+
 class Slow(FolderSandbox):
     """Its files are on a disk that does not answer."""
 
@@ -49,7 +58,7 @@ class Unlucky(FolderSandbox):
         return dying
 
 
-@pytest.fixture(params=[Fenced, Slow, Unlucky])
+@pytest.fixture(params=[Fenced, Bare, Slow, Unlucky])
 async def sandbox(request):
     sandbox = request.param()
     yield sandbox
@@ -88,3 +97,26 @@ async def test_a_shell_that_died_between_two_commands_is_replaced_and_the_comman
     assert second.startswith("[the earlier shell has ended; this is a new one")
     assert second.endswith("two\n[exit code 0]")
     await shell.close()
+
+
+@only(Bare)
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (FileNotFoundError("f"), "f: No such file or directory"),
+        (IsADirectoryError(), "f: Is a directory"),
+        (PermissionError(), "f: Permission denied"),
+        (FileExistsError(), "f: FileExistsError"),
+    ],
+)
+async def test_an_error_of_a_path_is_put_into_words(sandbox, error, said):
+    sandbox.error = error
+    assert (await Files(sandbox, max_output_bytes=1000).read("f", timeout_s=5)).error == said
+
+
+@only(Bare)
+@pytest.mark.parametrize("error", [ConnectionResetError(), TimeoutError()])
+async def test_a_fault_of_the_backend_is_not_put_down_to_the_path(sandbox, error):
+    sandbox.error = error
+    with pytest.raises(type(error)):
+        await Files(sandbox, max_output_bytes=1000).read("f", timeout_s=5)

@@ -1,6 +1,8 @@
 """The file tools, by the sandbox's own read and write. What a path can't do is a result."""
 
 import asyncio
+import errno
+import os
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -92,16 +94,30 @@ class Files:
         try:
             async with timer:
                 return await work
+        except (TimeoutError, ConnectionError):
+            if not timer.expired():
+                raise  # nothing about the path: a fault of the backend
+            text = f"{path}: timed out after {timeout_s:.4g} s"
+            raise FileProblemError(text, timed_out=True) from None
         except OSError as error:
-            if isinstance(error, TimeoutError) and timer.expired():
-                text = f"{path}: timed out after {timeout_s:.4g} s"
-                raise FileProblemError(text, timed_out=True) from None
-            raise FileProblemError(f"{path}: {error.strerror or type(error).__name__}") from None
+            raise FileProblemError(f"{path}: {_words(error)}") from None
         except SandboxError as error:
             # A path that leads out and a sandbox that is gone raise the same. The first is the
             # model's doing and must not break the episode; a sandbox that is gone raises here.
             await self._sandbox.exec("true", timeout_s=timeout_s)
             raise FileProblemError(f"{path}: {error}") from None
+
+
+def _words(error: OSError) -> str:
+    """The system's words for it, also where a backend raised the bare class."""
+    bare = {
+        FileNotFoundError: errno.ENOENT,
+        IsADirectoryError: errno.EISDIR,
+        NotADirectoryError: errno.ENOTDIR,
+        PermissionError: errno.EACCES,
+    }
+    number = bare.get(type(error))
+    return error.strerror or (os.strerror(number) if number else type(error).__name__)
 
 
 def _failed(problem: FileProblemError) -> Result:

@@ -1,9 +1,11 @@
 """The agent's loop: ask, run the calls, record the turn, until done or at a limit."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ale.errors import SandboxError
 from ale.protocols import AgentContext
 from ale.types import Limits, Message, Observation, Stop, ToolCall, Turn, replace
 
@@ -54,7 +56,8 @@ class IflowAgent:
         try:
             stop = await episode.run()
         except BaseException:
-            await episode.workspace.shell.close()
+            with contextlib.suppress(SandboxError):  # what ended the run matters more
+                await episode.workspace.shell.close()
             raise
         # Ending the shell would end the server that a task may ask for.
         if not context.task.keep_processes:

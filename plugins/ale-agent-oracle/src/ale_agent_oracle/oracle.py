@@ -1,9 +1,11 @@
 """The agent that runs the reference solution of a task."""
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ale.errors import SandboxError
 from ale.protocols import AgentContext, Sandbox, Session
 from ale.types import (
     Completion,
@@ -50,7 +52,8 @@ class OracleAgent:
         try:
             stop = await self._run_all(solution, context, shell)
         except BaseException:
-            await shell.close()
+            with contextlib.suppress(SandboxError):  # what ended the run matters more
+                await shell.close()
             raise
         # Ending the shell would end the server that a task may ask for.
         if not context.task.keep_processes:

@@ -1,0 +1,124 @@
+"""What the oracle does with a solution, and what its record looks like."""
+
+import json
+
+import msgspec
+import pytest
+from ale.plugin import BuildContext
+from ale.protocols import AgentContext
+from ale.testing import builders
+from ale.testing.fakes import FakeLLM, FolderSandbox, ListRecorder, ManualClock
+from ale.types import Limits, Trajectory, replace
+from ale_agent_oracle.plugin import OracleOptions, ale_agents
+
+ORACLE, NOOP = ale_agents()
+
+
+@pytest.fixture
+async def sandbox():
+    sandbox = FolderSandbox()
+    yield sandbox
+    await sandbox.close()
+
+
+@pytest.fixture
+def run(sandbox):
+    async def run(*solution, options=None, clock=None, component=ORACLE, task=None, **limits):
+        context = BuildContext() if clock is None else BuildContext(monotonic=clock)
+        agent = component.build(options or OracleOptions(), context)
+        recorder = ListRecorder()
+        stop = await agent.run(
+            AgentContext(
+                task=task or builders.task(goal="Write f.", solution=solution),
+                sandbox=sandbox,
+                llm=FakeLLM([]),
+                limits=replace(agent.limits, **limits),
+                conversation=builders.conversation(),
+                recorder=recorder,
+            )
+        )
+        return stop, recorder.turns
+
+    return run
+
+
+async def test_each_command_is_a_turn_that_looks_like_a_models(run):
+    stop, turns = await run("cd /; X=7", "echo $X; pwd")
+    assert (stop.reason, stop.detail) == ("finished", "2 commands of the solution were run")
+    (made,) = turns[1].completion.message.tool_calls
+    assert (made.name, json.loads(made.arguments)) == ("shell", {"command": "echo $X; pwd"})
+    assert turns[1].completion.model == "oracle"
+    assert turns[1].observations[0].content == "7\n/\n[exit code 0]"
+    assert turns[1].observations[0].call_id == made.id
+    roles = [m.role for m in Trajectory(turns=tuple(turns)).messages()]
+    assert roles == ["user", "assistant", "tool", "assistant", "tool"]
+
+
+async def test_a_command_that_fails_is_recorded_and_the_next_one_runs(run):
+    stop, turns = await run("echo no >&2; false", "echo on")
+    assert stop.reason == "finished"
+    assert [t.observations[0].error for t in turns] == ["exit code 1", None]
+    assert turns[0].observations[0].content == "no\n[exit code 1]"
+
+
+async def test_a_command_that_ends_the_shell_costs_only_the_shell(run):
+    stop, turns = await run("X=7; exit 3", "echo X=$X")
+    assert stop.reason == "finished"
+    assert [t.observations[0].exit_code for t in turns] == [3, 0]
+    assert turns[1].observations[0].content == "X=\n[exit code 0]"
+
+
+async def test_a_command_that_takes_too_long_is_ended_and_the_next_one_runs(run):
+    stop, turns = await run("sleep 30", "echo on", options=OracleOptions(tool_timeout_s=0.2))
+    assert stop.reason == "finished"
+    assert turns[0].observations[0].error == "timed out after 0.2 s"
+    assert turns[1].observations[0].content == "on\n[exit code 0]"
+
+
+async def test_a_last_command_that_is_cut_off_by_the_time_limit_is_not_finished(run):
+    stop, turns = await run("sleep 30", time_limit_s=0.2)
+    assert stop.reason == "time_limit"
+    assert turns[0].observations[0].timed_out
+
+
+async def test_a_task_without_a_solution_is_given_up(run):
+    stop, turns = await run(task=builders.task())
+    assert (stop.reason, stop.detail) == ("gave_up", "the task has no reference solution")
+    assert turns == []
+
+
+async def test_an_empty_solution_is_finished(run):
+    stop, turns = await run(task=builders.task(solution=()))
+    assert (stop.reason, turns) == ("finished", [])
+
+
+async def test_output_is_kept_up_to_the_option(run):
+    _, turns = await run("seq 10000", options=OracleOptions(max_output_bytes=100))
+    assert turns[0].observations[0].truncated
+    assert len(turns[0].observations[0].content) < 150
+
+
+async def test_bytes_that_are_not_utf_8_are_recorded_as_escapes(run):
+    _, turns = await run(r"printf 'a\xff'")
+    assert turns[0].observations[0].content == "a\\xff\n[exit code 0]"
+
+
+async def test_two_runs_with_the_same_clock_are_the_same_to_the_byte(run):
+    first, second = [
+        msgspec.json.encode(await run("echo a", "false", clock=ManualClock(tick=0.5)))
+        for _ in range(2)
+    ]
+    assert first == second
+    assert b'"duration_s":0.5' in first
+
+
+async def test_noop_touches_nothing(run, sandbox):
+    stop, turns = await run("echo on > f", component=NOOP)
+    assert (stop.reason, turns) == ("finished", [])
+    assert (await sandbox.exec("ls -A")).stdout == b""
+
+
+def test_the_limits_are_those_of_the_options():
+    options = OracleOptions(tool_timeout_s=5.0, time_limit_s=None)
+    assert ORACLE.build(options, BuildContext()).limits == Limits(tool_timeout_s=5.0)
+    assert NOOP.build(None, BuildContext()).limits == Limits()
