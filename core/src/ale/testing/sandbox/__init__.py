@@ -1,0 +1,53 @@
+"""The contract that every sandbox backend keeps, as tests.
+
+    class TestMine(SandboxContract):
+        @pytest.fixture
+        def backend(self) -> SandboxBackend:
+            return MyBackend(...)
+
+That is the whole test file. Each test is a promise of `ale.protocols`, probed by a fault that was
+seen in a real system. Where a backend can't do a thing, its `Capabilities` say so, and the kit
+checks that this is true too: what is not promised is refused, what is not isolated is reached.
+
+A sandbox needs a POSIX ``sh``, ``cat``, ``dd``, ``env``, ``ls``, ``mkfifo``, ``sleep`` with
+fractions, and ``/proc``; busybox is enough.
+
+To override where it matters:
+
+- ``backend`` (fixture): the one thing that is needed.
+- ``small_limits`` (fixture): the backend with limits small enough to be reached.
+- ``client`` (fixture): a way to connect from inside, where the image has none of the usual ones.
+- ``long_command_s``, ``many``, ``at_once`` (class attributes): how long and how much.
+- ``check_cpu``: where cpu is a share and not a number of seconds.
+"""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from ale.protocols import Sandbox, SandboxBackend
+from ale.testing.sandbox.exec import ExecProbes
+from ale.testing.sandbox.files import FileProbes
+from ale.testing.sandbox.isolation import IsolationProbes
+from ale.testing.sandbox.lifecycle import LifecycleProbes
+from ale.testing.sandbox.session import SessionProbes
+from ale.types import SandboxSpec
+
+
+class SandboxContract(ExecProbes, SessionProbes, FileProbes, LifecycleProbes, IsolationProbes):
+    """Derive from it and give it ``backend``."""
+
+    @pytest.fixture
+    def backend(self) -> SandboxBackend:
+        """Override: the backend under test."""
+        pytest.fail("override the fixture 'backend'")
+
+    @pytest_asyncio.fixture
+    async def box(self, backend: SandboxBackend) -> AsyncIterator[Sandbox]:
+        """An open sandbox."""
+        async with backend.open(SandboxSpec()) as sandbox:
+            yield sandbox
+
+
+__all__ = ["SandboxContract"]

@@ -1,0 +1,199 @@
+"""Probes of `read`, `write`, `upload` and `download`."""
+
+import contextlib
+import stat
+from pathlib import Path
+
+import pytest
+
+from ale.errors import SandboxError
+from ale.protocols import Sandbox
+from ale.testing.sandbox._probes import MIB, ODD_NAMES
+
+SECRET = b"the host's own secret"
+
+
+async def refused(sandbox: Sandbox, path: str) -> None:
+    """Reading ends in an error, or finds the sandbox's own file of that name."""
+    try:
+        data = await sandbox.read(path)
+    except (SandboxError, OSError):
+        return
+    assert data != SECRET, f"{path!r} has reached a file of the host"
+
+
+def untouched(secret: Path) -> None:
+    """The host's file is as it was, and alone."""
+    assert secret.read_bytes() == SECRET
+    assert [entry.name for entry in secret.parent.iterdir()] == ["secret"]
+
+
+@pytest.mark.asyncio
+class FileProbes:
+    @pytest.fixture
+    def secret(self, tmp_path: Path) -> Path:
+        """A file of the host that no path given to the sandbox may reach."""
+        file = tmp_path / "host" / "secret"
+        file.parent.mkdir()
+        file.write_bytes(SECRET)
+        return file
+
+    @pytest.mark.parametrize("name", [*ODD_NAMES, "sub/folder/file"])
+    async def test_what_is_written_is_read_back(self, box: Sandbox, name: str) -> None:
+        await box.write(name, b"\x00\xff\r\n")
+        assert await box.read(name) == b"\x00\xff\r\n"
+        assert await box.read(f"{box.workdir}/{name}") == b"\x00\xff\r\n"
+
+    async def test_twenty_megabytes_stay_what_they_are(self, box: Sandbox) -> None:
+        data = bytes(range(256)) * (20 * MIB // 256)
+        await box.write("big", data)
+        assert await box.read("big") == data
+        assert (await box.exec("wc -c < big")).stdout.strip() == str(20 * MIB).encode()
+
+    async def test_a_shorter_write_leaves_nothing_of_the_longer(self, box: Sandbox) -> None:
+        await box.write("file", b"long content")
+        await box.write("file", b"short")
+        assert await box.read("file") == b"short"
+        await box.write("file", b"")
+        assert await box.read("file") == b""
+
+    async def test_max_bytes_gives_the_beginning(self, box: Sandbox) -> None:
+        await box.write("file", b"0123456789")
+        assert await box.read("file", max_bytes=4) == b"0123"
+        assert await box.read("file", max_bytes=100) == b"0123456789"
+
+    async def test_the_mode_is_set(self, box: Sandbox) -> None:
+        await box.write("script", b"#!/bin/sh\necho ran\n", mode=0o755)
+        assert (await box.exec("./script")).stdout == b"ran\n"
+        await box.write("private", b"", mode=0o600)
+        listed = await box.exec("ls -l private")
+        assert listed.stdout.startswith(b"-rw-------")
+
+    async def test_missing_files_and_folders_are_told_by_their_errors(self, box: Sandbox) -> None:
+        await box.exec("mkdir folder")
+        with pytest.raises(FileNotFoundError):
+            await box.read("missing")
+        with pytest.raises(IsADirectoryError):
+            await box.read("folder")
+        with pytest.raises(IsADirectoryError):
+            await box.write("folder", b"")
+
+    async def test_commands_and_files_see_one_another(self, box: Sandbox) -> None:
+        await box.exec("echo from a command > file")
+        assert await box.read("file") == b"from a command\n"
+        await box.write("other", b"from the host")
+        assert (await box.exec("cat other")).stdout == b"from the host"
+
+    async def test_no_path_reaches_a_file_of_the_host(self, box: Sandbox, secret: Path) -> None:
+        await box.exec(f"ln -s {secret} link; ln -s {secret.parent} folder; ln -s / root")
+        up = "../" * 30
+        for path in (
+            str(secret),
+            up + str(secret).lstrip("/"),
+            "link",
+            "folder/secret",
+            "root" + str(secret),
+            f"{box.workdir}/link",
+        ):
+            await refused(box, path)
+
+    async def test_no_write_reaches_a_file_of_the_host(self, box: Sandbox, secret: Path) -> None:
+        await box.exec(f"ln -s {secret} link; ln -s {secret.parent} folder")
+        for path in ("link", "folder/secret", "folder/new", str(secret)):
+            try:
+                await box.write(path, b"overwritten")
+            except (SandboxError, OSError):
+                continue
+        untouched(secret)
+
+    async def test_a_link_inside_is_followed(self, box: Sandbox) -> None:
+        await box.exec("mkdir sub; echo inside > sub/file; ln -s sub/file link; ln -s sub way")
+        assert await box.read("link") == b"inside\n"
+        assert await box.read("way/file") == b"inside\n"
+
+    async def test_a_folder_goes_in_with_modes_and_links(
+        self, box: Sandbox, tmp_path: Path
+    ) -> None:
+        source = tmp_path / "source"
+        (source / "sub folder").mkdir(parents=True)
+        (source / "run").write_text("#!/bin/sh\necho $0 ran\n")
+        (source / "run").chmod(0o755)
+        (source / "sub folder" / "dätä").write_bytes(b"\xff\x00")
+        (source / "link").symlink_to("sub folder/dätä")
+        await box.upload(source, "in/target")
+        assert (await box.exec("in/target/run")).stdout == b"in/target/run ran\n"
+        assert await box.read("in/target/sub folder/dätä") == b"\xff\x00"
+        linked = await box.exec("test -L in/target/link && cat in/target/link")
+        assert linked.stdout == b"\xff\x00"
+
+    async def test_a_file_goes_in_under_its_new_name(self, box: Sandbox, tmp_path: Path) -> None:
+        source = tmp_path / "source"
+        source.write_bytes(b"data")
+        source.chmod(0o750)
+        await box.upload(source, "a/b c")
+        assert await box.read("a/b c") == b"data"
+        assert (await box.exec("ls -l 'a/b c'")).stdout.startswith(b"-rwxr-x---")
+
+    async def test_an_upload_merges_into_what_is_there(self, box: Sandbox, tmp_path: Path) -> None:
+        await box.exec("mkdir -p t/sub; echo old > t/sub/old; echo old > t/both")
+        (tmp_path / "s" / "sub").mkdir(parents=True)
+        (tmp_path / "s" / "sub" / "new").write_text("new\n")
+        (tmp_path / "s" / "both").write_text("new\n")
+        await box.upload(tmp_path / "s", "t")
+        result = await box.exec("cat t/sub/old t/sub/new t/both")
+        assert result.stdout == b"old\nnew\nnew\n"
+
+    async def test_no_upload_reaches_a_file_of_the_host(
+        self, box: Sandbox, secret: Path, tmp_path: Path
+    ) -> None:
+        await box.exec(f"mkdir t; ln -s {secret} t/secret; ln -s {secret.parent} t/host")
+        source = tmp_path / "source"
+        (source / "host").mkdir(parents=True)
+        (source / "host" / "secret").write_text("overwritten")
+        (source / "secret").write_text("overwritten")
+        with contextlib.suppress(SandboxError, OSError):
+            await box.upload(source, "t")
+        untouched(secret)
+
+    async def test_a_folder_comes_out_with_modes_and_links(
+        self, box: Sandbox, tmp_path: Path
+    ) -> None:
+        await box.exec(
+            "mkdir -p 'out/sub folder'; printf '\\377\\000' > 'out/sub folder/data';"
+            "echo x > out/run; chmod 755 out/run; ln -s run out/link; mkfifo out/pipe"
+        )
+        await box.download("out", tmp_path / "new" / "target")
+        target = tmp_path / "new" / "target"
+        assert (target / "sub folder" / "data").read_bytes() == b"\xff\x00"
+        assert stat.S_IMODE((target / "run").stat().st_mode) == 0o755
+        assert (target / "link").is_symlink()
+        assert (target / "link").read_text() == "x\n"
+
+    async def test_a_file_comes_out(self, box: Sandbox, tmp_path: Path) -> None:
+        await box.write("file", b"data", mode=0o640)
+        await box.download("file", tmp_path / "copy")
+        assert (tmp_path / "copy").read_bytes() == b"data"
+        assert stat.S_IMODE((tmp_path / "copy").stat().st_mode) == 0o640
+        with pytest.raises(FileNotFoundError):
+            await box.download("missing", tmp_path / "other")
+
+    async def test_a_download_does_not_follow_a_link_out(
+        self, box: Sandbox, secret: Path, tmp_path: Path
+    ) -> None:
+        await box.exec(f"mkdir out; ln -s {secret} out/file; ln -s {secret.parent} out/folder")
+        await box.exec(f"ln -s {secret} direct")
+        await box.download("out", tmp_path / "target")
+        for name in ("file", "folder"):
+            entry = tmp_path / "target" / name
+            assert entry.is_symlink() or not entry.exists(), f"{name} was followed"
+        try:
+            await box.download("direct", tmp_path / "direct")
+        except (SandboxError, OSError):
+            return
+        taken = tmp_path / "direct"
+        assert taken.is_symlink() or taken.read_bytes() != SECRET
+
+    async def test_reading_a_named_pipe_does_not_hang(self, box: Sandbox) -> None:
+        await box.exec("mkfifo pipe")
+        with pytest.raises((SandboxError, OSError)):
+            await box.read("pipe")

@@ -1,0 +1,196 @@
+"""Probes of what stands between sandbox and host: the declaration must be true both ways."""
+
+import asyncio
+import contextlib
+import secrets
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ale.protocols import Sandbox, SandboxBackend
+from ale.testing.sandbox._probes import MIB, PATIENCE_S
+from ale.types import SandboxSpec
+
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy")
+CHAIN = b"""echo x >> count
+[ "$1" -ge 150 ] && exit 0
+sh chain $(($1 + 1))
+exit
+"""
+LIMITS = {"cpu", "memory", "processes", "file_size", "disk"}
+
+
+def any_client(host: str, port: int) -> str:
+    """Connect with whatever is there; 99 where nothing is."""
+    return (
+        "if command -v python3 >/dev/null; then"
+        f" python3 -c 'import socket; socket.create_connection((\"{host}\", {port}), 3)';"
+        f" elif command -v bash >/dev/null; then bash -c ': </dev/tcp/{host}/{port}';"
+        f" elif command -v nc >/dev/null; then nc -w 3 {host} {port} </dev/null;"
+        f" elif command -v wget >/dev/null; then wget -T 3 -q -O - http://{host}:{port}/;"
+        " else exit 99; fi"
+    )
+
+
+@contextlib.contextmanager
+def program(*argv: str) -> Iterator[None]:
+    """A process of the host."""
+    process = subprocess.Popen(argv)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.asyncio
+class IsolationProbes:
+    @pytest.fixture
+    def client(self) -> Callable[[str, int], str]:
+        """A command that connects to a host and port, and fails with 99 where it has no means."""
+        return any_client
+
+    @pytest.fixture
+    def small_limits(self, backend: SandboxBackend) -> SandboxBackend:
+        """Override: the backend with limits that the probes can reach.
+
+        256 MiB of memory, 64 processes, files of 8 MiB, 2 seconds of cpu time, as far as the
+        backend has such options and claims to hold them.
+        """
+        held = {name for name, kept in backend.capabilities.limits.items() if kept != "none"}
+        if held:
+            pytest.fail(f"override the fixture small_limits: {sorted(held)} are claimed")
+        return backend
+
+    async def test_the_declaration_is_complete(self, backend: SandboxBackend) -> None:
+        declared = backend.capabilities
+        assert set(declared.limits) == LIMITS
+        whole = (
+            declared.network_isolation
+            and declared.filesystem_isolation
+            and declared.process_isolation
+        )
+        assert whole or declared.notes, "what is not isolated must be said in the notes"
+
+    async def test_nothing_of_the_hosts_environment_is_seen(
+        self, backend: SandboxBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        word = secrets.token_hex(8)
+        for name in ("KIT_API_KEY", *PROXIES, *(name.upper() for name in PROXIES)):
+            monkeypatch.setenv(name, f"http://{word}")
+        async with backend.open(SandboxSpec()) as sandbox:
+            session = await sandbox.session()
+            for result in (await sandbox.exec("env; set"), await session.run("env; set")):
+                assert result.exit_code == 0
+                assert word.encode() not in result.stdout
+                assert b"KIT_API_KEY" not in result.stdout
+                names = {line.split(b"=")[0].lower() for line in result.stdout.splitlines()}
+                assert not names & {name.encode() for name in PROXIES}
+
+    async def test_ordinary_variables_are_there(self, box: Sandbox) -> None:
+        result = await box.exec('test -d "$HOME" && test -n "$PATH" && touch "$HOME/x" && echo ok')
+        assert result.stdout == b"ok\n"
+        temporary = await box.exec('touch "${TMPDIR:-/tmp}/x" && echo ok')
+        assert temporary.stdout == b"ok\n"
+
+    async def test_files_of_the_host_are_seen_just_as_declared(
+        self, backend: SandboxBackend, box: Sandbox, tmp_path: Path
+    ) -> None:
+        (tmp_path / "file").write_text("of the host")
+        result = await box.exec(["cat", str(tmp_path / "file")])
+        seen = result.stdout == b"of the host"
+        assert seen is not backend.capabilities.filesystem_isolation
+
+    async def test_processes_of_the_host_are_seen_just_as_declared(
+        self, backend: SandboxBackend, box: Sandbox
+    ) -> None:
+        word = f"86400.{secrets.randbelow(10**9)}"
+        with program("sleep", word):
+            # The pattern must not find the command that looks for it.
+            pattern = f"{word[:-1]}[{word[-1]}]"
+            looker = f"cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c '{pattern}'"
+            result = await box.exec(looker)
+        seen = result.stdout.strip() not in (b"", b"0")
+        assert seen is not backend.capabilities.process_isolation
+
+    async def test_a_listener_of_the_host_is_reached_just_as_declared(
+        self, backend: SandboxBackend, client: Callable[[str, int], str]
+    ) -> None:
+        reached = asyncio.Event()
+
+        async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            reached.set()
+            writer.close()
+
+        server = await asyncio.start_server(greet, "127.0.0.1", 0)
+        try:
+            port = server.sockets[0].getsockname()[1]
+            async with backend.open(SandboxSpec(network=False)) as sandbox:
+                result = await sandbox.exec(client("127.0.0.1", port), timeout_s=PATIENCE_S)
+                await asyncio.sleep(0.1)
+        finally:
+            server.close()
+            await server.wait_closed()
+        assert result.exit_code != 99, "override the fixture client: this sandbox has none of them"
+        assert reached.is_set() is not backend.capabilities.network_isolation
+
+    async def test_without_a_network_the_metadata_address_is_not_reached(
+        self, backend: SandboxBackend, client: Callable[[str, int], str]
+    ) -> None:
+        if not backend.capabilities.network_isolation:
+            return  # the probe above has shown that it is open; no host is bothered to say so again
+        async with backend.open(SandboxSpec(network=False)) as sandbox:
+            result = await sandbox.exec(client("169.254.169.254", 80), timeout_s=PATIENCE_S)
+        assert result.exit_code not in (0, 99)
+
+    async def test_a_file_that_grows_without_end_is_stopped_just_as_declared(
+        self, small_limits: SandboxBackend
+    ) -> None:
+        held = small_limits.capabilities.limits["file_size"] != "none"
+        async with small_limits.open(SandboxSpec()) as sandbox:
+            result = await sandbox.exec("dd if=/dev/zero of=big bs=65536 count=256")
+            grown = len(await sandbox.read("big"))
+        assert (result.exit_code != 0) is held
+        assert (grown <= 8 * MIB) is held
+
+    async def test_memory_without_end_is_stopped_just_as_declared(
+        self, small_limits: SandboxBackend
+    ) -> None:
+        held = small_limits.capabilities.limits["memory"] != "none"
+        async with small_limits.open(SandboxSpec(memory_mb=256)) as sandbox:
+            # One buffer of 600 MiB, and every page of it written.
+            result = await sandbox.exec("dd if=/dev/zero of=/dev/null bs=629145600 count=1")
+            assert (result.exit_code != 0) is held
+            assert (await sandbox.exec("echo alive")).stdout == b"alive\n"
+
+    async def test_processes_without_end_are_stopped_just_as_declared(
+        self, small_limits: SandboxBackend
+    ) -> None:
+        held = small_limits.capabilities.limits["processes"] != "none"
+        async with small_limits.open(SandboxSpec()) as sandbox:
+            # Each link of the chain starts the next: the limit stops it, or it stops at 150.
+            await sandbox.write("chain", CHAIN)
+            await sandbox.exec("sh chain 1", timeout_s=60)
+            count = len(await sandbox.read("count")) // 2
+            await sandbox.end_processes()
+            assert (count < 150) is held
+            assert (await sandbox.exec("echo alive")).stdout == b"alive\n"
+
+    async def test_cpu_time_without_end_is_stopped_just_as_declared(
+        self, small_limits: SandboxBackend
+    ) -> None:
+        kept = small_limits.capabilities.limits["cpu"]
+        if kept == "none":
+            return  # a loop that nothing stops proves nothing
+        async with small_limits.open(SandboxSpec(cpus=1.0)) as sandbox:
+            result = await sandbox.exec("while :; do :; done", timeout_s=30)
+        # A quota on processors slows the loop down and does not end it: then it is the timeout.
+        assert result.exit_code != 0
+        self.check_cpu(result)
+
+    def check_cpu(self, result: Any) -> None:
+        """Override where cpu is a quota, not a number of seconds."""
+        assert not result.timed_out, "the loop was not stopped by its limit"

@@ -1,0 +1,248 @@
+"""Probes of opening, closing, forking, finding again, and of what nothing may outlive."""
+
+import asyncio
+import secrets
+from typing import ClassVar
+
+import pytest
+
+from ale.errors import SandboxError, UnsupportedError
+from ale.protocols import Sandbox, SandboxBackend, Session
+from ale.testing.sandbox._probes import (
+    PATIENCE_S,
+    beat,
+    beats,
+    descriptors,
+    descriptors_passed_on,
+    host_processes,
+    started,
+)
+from ale.types import SandboxSpec
+
+
+async def ids(backend: SandboxBackend) -> set[str]:
+    """Of every sandbox that the backend knows of."""
+    return {info.id for info in await backend.list()}
+
+
+@pytest.mark.asyncio
+class LifecycleProbes:
+    many: ClassVar[int] = 200
+    """Sandboxes that `test_many_sandboxes_leave_nothing` opens and closes."""
+    at_once: ClassVar[int] = 20
+    """How many of them are open at one time."""
+
+    async def test_it_keeps_the_protocols(self, backend: SandboxBackend, box: Sandbox) -> None:
+        assert isinstance(backend, SandboxBackend)
+        assert isinstance(box, Sandbox)
+        assert isinstance(await box.session(), Session)
+        assert box.capabilities == backend.capabilities
+
+    async def test_a_fresh_workspace_is_empty_and_writable(self, box: Sandbox) -> None:
+        result = await box.exec("ls -A; touch file; ls -A")
+        assert result.stdout == b"file\n"
+        assert box.workdir.startswith("/")
+
+    async def test_two_sandboxes_are_two(self, backend: SandboxBackend, box: Sandbox) -> None:
+        async with backend.open(SandboxSpec()) as other:
+            assert other.id != box.id
+            await box.write("file", b"of one")
+            with pytest.raises(FileNotFoundError):
+                await other.read("file")
+
+    async def test_the_specs_env_is_everywhere(self, backend: SandboxBackend) -> None:
+        async with backend.open(SandboxSpec(env={"KIT_VALUE": "a 'b'"})) as sandbox:
+            assert (await sandbox.exec('echo "$KIT_VALUE"')).stdout == b"a 'b'\n"
+            session = await sandbox.session()
+            assert (await session.run('echo "$KIT_VALUE"')).stdout == b"a 'b'\n"
+
+    async def test_a_closed_sandbox_says_so(self, backend: SandboxBackend) -> None:
+        async with backend.open(SandboxSpec()) as sandbox:
+            session = await sandbox.session()
+            await sandbox.close()
+            await sandbox.close()
+            assert session.closed
+            with pytest.raises(SandboxError):
+                await sandbox.exec("true")
+            with pytest.raises(SandboxError):
+                await sandbox.session()
+            with pytest.raises(SandboxError):
+                await sandbox.read("file")
+            with pytest.raises(SandboxError):
+                await sandbox.write("file", b"")
+            with pytest.raises(SandboxError):
+                await session.run("true")
+        assert sandbox.id not in await ids(backend)
+
+    async def test_closing_ends_a_running_command(self, backend: SandboxBackend) -> None:
+        async with backend.open(SandboxSpec()) as sandbox:
+            session = await sandbox.session()
+            running = [
+                asyncio.ensure_future(sandbox.exec(beat("one"))),
+                asyncio.ensure_future(session.run(beat("two"))),
+            ]
+            await started(sandbox, "one")
+            await started(sandbox, "two")
+        async with asyncio.timeout(PATIENCE_S):
+            results = await asyncio.gather(*running, return_exceptions=True)
+        for result in results:
+            assert isinstance(result, SandboxError) or result.exit_code != 0  # type: ignore[union-attr]
+
+    async def test_no_process_outlives_its_sandbox(self, backend: SandboxBackend) -> None:
+        word = f"86400.{secrets.randbelow(10**9)}"
+        async with backend.open(SandboxSpec()) as sandbox:
+            session = await sandbox.session()
+            await sandbox.exec(f"sleep {word} & (sleep {word} &); nohup sleep {word} >/dev/null &")
+            await session.run(f"(sleep {word} &); sleep {word} &")
+            if not host_processes(word):
+                pytest.skip("this host can't see the processes of the sandbox")
+        assert host_processes(word) == []
+
+    @pytest.mark.parametrize("how", ["error", "cancel"])
+    async def test_however_it_is_left_it_is_removed(
+        self, backend: SandboxBackend, how: str
+    ) -> None:
+        seen: list[str] = []
+        entered = asyncio.Event()
+
+        async def work() -> None:
+            async with backend.open(SandboxSpec()) as sandbox:
+                seen.append(sandbox.id)
+                entered.set()
+                if how == "error":
+                    raise ValueError("a bug of the caller")
+                await sandbox.exec("sleep 60")
+
+        task = asyncio.ensure_future(work())
+        await entered.wait()
+        if how == "cancel":
+            await asyncio.sleep(0.1)
+            task.cancel()
+        with pytest.raises(ValueError if how == "error" else asyncio.CancelledError):
+            await task
+        assert seen[0] not in await ids(backend)
+
+    async def test_many_sandboxes_leave_nothing(self, backend: SandboxBackend) -> None:
+        word = f"86400.{secrets.randbelow(10**9)}"
+        known = await ids(backend)
+        slots = asyncio.Semaphore(self.at_once)
+
+        async def one(number: int) -> None:
+            async with slots, backend.open(SandboxSpec()) as sandbox:
+                await sandbox.write("file", b"data")
+                await sandbox.exec(f"sleep {word} &")
+                session = await sandbox.session()
+                result = await session.run(f"sleep {word} & echo {number}")
+                assert result.stdout == b"%d\n" % number
+
+        await one(0)  # whatever is made once and kept
+        before = descriptors()
+        await asyncio.gather(*(one(number) for number in range(1, self.many)))
+        assert host_processes(word) == []
+        assert await ids(backend) == known
+        left = descriptors() - before
+        assert len(left) <= 2, f"descriptors left open: {sorted(left)}"
+
+    async def test_it_is_listed_with_its_tags_while_it_is_open(
+        self, backend: SandboxBackend
+    ) -> None:
+        spec = SandboxSpec(tags={"run": "kit", "episode": "0-demo-0"})
+        async with backend.open(spec) as sandbox:
+            (info,) = [info for info in await backend.list() if info.id == sandbox.id]
+            assert info.backend == backend.name
+            assert info.owner_alive
+            assert info.age_s >= 0
+            assert spec.tags.items() <= info.tags.items()
+        assert sandbox.id not in await ids(backend)
+
+    async def test_prune_spares_what_is_in_use(self, backend: SandboxBackend) -> None:
+        async with backend.open(SandboxSpec()) as sandbox:
+            session = await sandbox.session()
+            removed = await backend.prune()
+            assert sandbox.id not in {info.id for info in removed}
+            assert (await session.run("echo alive")).stdout == b"alive\n"
+
+    async def test_end_processes_ends_all_and_leaves_the_sandbox(self, box: Sandbox) -> None:
+        session = await box.session()
+        await session.run(f"(({beat('one')}) &)")
+        await box.exec(f"(({beat('two')}) >/dev/null 2>&1 &)")
+        running = asyncio.ensure_future(box.exec(beat("three")))
+        for name in ("one", "two", "three"):
+            await started(box, name)
+        assert await box.end_processes() >= 4
+        for name in ("one", "two", "three"):
+            assert not await beats(box, name)
+        assert (await running).exit_code == 137
+        assert session.closed
+        assert await box.end_processes() == 0
+        assert (await box.exec("echo alive")).stdout == b"alive\n"
+
+    async def test_a_fork_is_independent_or_refused(
+        self, backend: SandboxBackend, box: Sandbox
+    ) -> None:
+        if backend.capabilities.fork == "replay":
+            with pytest.raises(UnsupportedError):
+                await box.fork()
+            return
+        await box.exec(
+            "mkdir -p sub; echo both > sub/file; chmod 750 sub/file; ln -s sub/file link;"
+            'ln -s "$PWD/sub/file" absolute; mkfifo pipe'
+        )
+        twin = await box.fork()
+        try:
+            assert twin.id != box.id
+            assert twin.id in await ids(backend)
+            both = await twin.exec("cat sub/file link absolute; ls -l sub/file")
+            assert both.stdout.startswith(b"both\nboth\nboth\n-rwxr-x---")
+            await twin.exec("echo twin > sub/file; echo more > absolute; touch twin")
+            await box.exec("touch first")
+            assert await box.read("sub/file") == b"both\n"
+            assert b"twin" not in (await box.exec("ls")).stdout
+            assert b"first" not in (await twin.exec("ls")).stdout
+            await box.close()
+            assert await twin.read("sub/file") == b"more\n"
+        finally:
+            await twin.close()
+        assert twin.id not in await ids(backend)
+
+    async def test_a_snapshot_is_restored_or_refused(
+        self, backend: SandboxBackend, box: Sandbox
+    ) -> None:
+        if not backend.capabilities.snapshot:
+            with pytest.raises(UnsupportedError):
+                await box.snapshot()
+            return
+        await box.exec("mkdir sub; echo then > sub/file")
+        ref = await box.snapshot()
+        await box.exec("echo now > sub/file; touch later")
+        for _ in range(2):  # a snapshot is not used up
+            async with backend.restore(ref, SandboxSpec()) as sandbox:
+                assert (await sandbox.exec("cat sub/file; ls")).stdout == b"then\nsub\n"
+                await sandbox.exec("echo changed > sub/file")
+        assert await box.read("sub/file") == b"now\n"
+
+    async def test_an_unknown_snapshot_is_an_error(self, backend: SandboxBackend) -> None:
+        with pytest.raises(SandboxError):
+            async with backend.restore("no-such-snapshot", SandboxSpec()):
+                pass
+
+    async def test_without_images_a_spec_that_names_one_is_refused(
+        self, backend: SandboxBackend
+    ) -> None:
+        if backend.capabilities.images:
+            return  # a backend with images shows that it starts from them in its own tests
+        with pytest.raises(UnsupportedError):
+            async with backend.open(SandboxSpec(image="python:3.12-slim")):
+                pass
+
+    async def test_aclose_may_be_called_again(self, backend: SandboxBackend) -> None:
+        await backend.aclose()
+        await backend.aclose()
+
+    async def test_other_programs_of_the_host_inherit_nothing(
+        self, backend: SandboxBackend
+    ) -> None:
+        before = descriptors_passed_on()
+        async with backend.open(SandboxSpec()) as sandbox:
+            await (await sandbox.session()).run("true")
+            assert descriptors_passed_on() == before

@@ -1,0 +1,286 @@
+"""Probes of `Session`: a persistent shell whose framing no command can break."""
+
+import asyncio
+import time
+
+import pytest
+
+from ale.errors import SandboxError
+from ale.protocols import Sandbox, Session
+from ale.testing.sandbox._probes import MIB, PATIENCE_S, beat, beats, size, started, until
+from ale.types import ExecResult
+
+
+async def run(session: Session, command: str) -> ExecResult:
+    """Run with a patience: a broken framing hangs."""
+    result = await session.run(command, timeout_s=PATIENCE_S)
+    assert not result.timed_out, f"{command!r} hung"
+    return result
+
+
+async def still_works(session: Session) -> None:
+    """The session answers with what was asked, and has kept what it knew."""
+    assert not session.closed
+    result = await run(session, "echo $kept; echo err >&2; (exit 5)")
+    assert (result.exit_code, result.stdout, result.stderr) == (5, b"before\n", b"err\n")
+
+
+@pytest.mark.asyncio
+class SessionProbes:
+    async def test_folder_variables_and_functions_last(self, box: Sandbox) -> None:
+        session = await box.session()
+        await run(session, "mkdir sub; cd sub; a=1; export b=2; f() { echo f$1; }")
+        result = await run(session, "pwd -P; echo $a $b; f 3; sh -c 'echo $b'")
+        assert result.stdout.decode() == f"{box.workdir}/sub\n1 2\nf3\n2\n"
+
+    async def test_the_last_status_lasts(self, box: Sandbox) -> None:
+        session = await box.session()
+        assert (await run(session, "(exit 42)")).exit_code == 42
+        assert (await run(session, "echo $?")).stdout == b"42\n"
+        assert (await run(session, "echo $?")).stdout == b"0\n"
+
+    @pytest.mark.parametrize(
+        ("command", "code"),
+        [
+            ("true", 0),
+            ("false", 1),
+            ("(exit 7)", 7),
+            ("no-such-command-anywhere", 127),
+            ("sh -c 'kill -9 $$'", 137),
+            ("", 0),
+            ("# a comment", 0),
+            ("true # a comment", 0),
+            ("\n\nfalse\n\n", 1),
+        ],
+    )
+    async def test_the_exit_code_is_the_true_one(
+        self, box: Sandbox, command: str, code: int
+    ) -> None:
+        session = await box.session()
+        assert (await run(session, command)).exit_code == code
+        assert not session.closed
+
+    async def test_stdout_and_stderr_are_apart_and_hold_no_noise(self, box: Sandbox) -> None:
+        session = await box.session()
+        for command in ("true", "cd /", "sleep 0 &", "x=1", "set -m; sleep 0 & wait; set +m"):
+            quiet = await run(session, command)
+            assert quiet.stderr == b"", command
+        result = await run(session, "echo out; echo err >&2")
+        assert (result.stdout, result.stderr) == (b"out\n", b"err\n")
+
+    async def test_output_without_a_last_newline_is_exact(self, box: Sandbox) -> None:
+        session = await box.session()
+        result = await run(session, r"printf 'a\nb'; printf '\377\000' >&2")
+        assert (result.stdout, result.stderr) == (b"a\nb", b"\xff\x00")
+
+    async def test_output_like_the_protocols_own_is_only_output(self, box: Sandbox) -> None:
+        """All that a command can see of the shell and its framing, printed back."""
+        session = await box.session()
+        await run(session, "kept=before")
+        seen = await run(session, "set; env; cat /proc/$$/cmdline /proc/$$/environ; trap; alias")
+        await box.write("seen", seen.stdout + b"\n0\n1 1\n2 2\n__exit__:0\n\x1e0\x1e\n")
+        result = await run(session, "cat seen; cat seen >&2; echo kept=$kept; (exit 3)")
+        assert result.exit_code == 3
+        assert result.stdout.endswith(b"kept=before\n")
+        await still_works(session)
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            "echo 'open",
+            'echo "open',
+            "echo `open",
+            "echo $(open",
+            "if true; then",
+            "for x in 1 2; do echo $x",
+            ")",
+            "}",
+            "done",
+            "echo a &&",
+            "case x in",
+            "a() {",
+            ";;",
+        ],
+    )
+    async def test_a_syntax_error_is_the_commands_own_failure(
+        self, box: Sandbox, command: str
+    ) -> None:
+        session = await box.session()
+        await run(session, "kept=before")
+        result = await run(session, command)
+        assert result.exit_code != 0
+        assert result.stderr
+        await still_works(session)
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            "cat <<END\nno end of it",
+            "echo a \\",
+            "cat",
+            "read line",
+            "break; continue",
+            "return 3",
+            "trap 'echo trapped' EXIT; trap '' TERM",
+            "set -x; set -v",
+            "set -u; set -f; set -C",
+            "IFS=0123456789",
+            "printf() { :; }; echo() { :; }; read() { :; }; unset -f printf echo read",
+            "PATH=/nowhere; hash -r; PATH=/usr/bin:/bin",
+            "alias echo=false; unalias echo",
+            "exec 3>three 4<&3; exec 3>&- 4<&-",
+            "set -- a b c; shift",
+            "umask 077; cd /",
+            "trap 'echo got' USR1; kill -USR1 $$",
+            "unset HOME PWD",
+            "eval 'eval \"echo deep\"'",
+            "sleep 60 &",
+            "-n",
+        ],
+    )
+    async def test_a_rude_command_does_not_break_the_session(
+        self, box: Sandbox, command: str
+    ) -> None:
+        session = await box.session()
+        await run(session, "kept=before")
+        await run(session, command)
+        await run(session, "{ set +x; set +v; } 2>/dev/null")
+        await still_works(session)
+
+    @pytest.mark.parametrize("command", ["exec >&- 2>&-", "exec >other 2>&1", "exec </dev/null"])
+    async def test_a_shell_without_its_outputs_still_answers(
+        self, box: Sandbox, command: str
+    ) -> None:
+        session = await box.session()
+        await run(session, command)
+        assert (await run(session, "(exit 4)")).exit_code == 4
+
+    async def test_a_reader_of_stdin_does_not_eat_the_next_command(self, box: Sandbox) -> None:
+        session = await box.session()
+        reader = asyncio.ensure_future(run(session, "cat; head -c 5; echo read"))
+        follower = asyncio.ensure_future(run(session, "echo next"))
+        assert (await reader).stdout == b"read\n"
+        assert (await follower).stdout == b"next\n"
+
+    @pytest.mark.parametrize(
+        ("command", "code"),
+        [
+            ("exit 3", 3),
+            ("exit", 0),
+            ("set -e; false; echo not here", 1),
+            ("exec sh -c 'exit 5'", 5),
+            ("kill -9 $$", 137),
+            ("(exit 1); exit 9; echo not here", 9),
+        ],
+    )
+    async def test_a_command_that_ends_the_shell_gives_its_code_and_closes(
+        self, box: Sandbox, command: str, code: int
+    ) -> None:
+        session = await box.session()
+        result = await run(session, f"echo said; {command}")
+        assert (result.exit_code, result.stdout, result.stderr) == (code, b"said\n", b"")
+        assert session.closed
+        with pytest.raises(SandboxError):
+            await session.run("echo on")
+        assert (await box.exec("echo alive")).stdout == b"alive\n"
+
+    async def test_a_background_job_neither_holds_up_nor_mixes_in(self, box: Sandbox) -> None:
+        session = await box.session()
+        begun = time.monotonic()
+        first = await run(session, "(sleep 0.3; echo late; echo later >&2; echo x > late) & echo a")
+        assert first.stdout == b"a\n"
+
+        async def late() -> bool:
+            result = await run(session, "sleep 0.05; echo mine")
+            assert (result.stdout, result.stderr) == (b"mine\n", b"")
+            return await size(box, "late") > 0
+
+        await until(late, "the background job's file")
+        assert (await run(session, "wait; echo waited")).stdout == b"waited\n"
+        assert time.monotonic() - begun < PATIENCE_S
+
+    async def test_a_timeout_kills_all_of_it_and_closes_the_session(self, box: Sandbox) -> None:
+        session = await box.session()
+        await run(session, f"({beat('earlier')}) &")
+        await started(box, "earlier")
+        result = await session.run(
+            f"echo early; (({beat('orphan')}) &); trap '' TERM; {beat('self')}", timeout_s=0.7
+        )
+        assert (result.timed_out, result.stdout) == (True, b"early\n")
+        assert result.exit_code != 0
+        assert session.closed
+        for name in ("earlier", "orphan", "self"):
+            assert not await beats(box, name), f"{name} has survived the timeout"
+        with pytest.raises(SandboxError):
+            await session.run("true")
+        fresh = await (await box.session()).run("echo new")
+        assert (fresh.stdout, fresh.stderr) == (b"new\n", b"")
+
+    async def test_cancelling_kills_what_runs(self, box: Sandbox) -> None:
+        session = await box.session()
+        command = asyncio.ensure_future(session.run(f"(({beat('orphan')}) &); {beat('self')}"))
+        await started(box, "orphan")
+        command.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await command
+        assert not await beats(box, "orphan")
+        assert not await beats(box, "self")
+        assert (await box.exec("echo alive")).stdout == b"alive\n"
+
+    async def test_a_flood_of_output_is_cut_in_the_middle(self, box: Sandbox) -> None:
+        session = await box.session()
+        result = await session.run(
+            "echo first; dd if=/dev/zero bs=65536 count=320 2>/dev/null; echo last",
+            max_output_bytes=10_000,
+        )
+        assert result.truncated
+        assert len(result.stdout) == 10_000
+        assert result.stdout.startswith(b"first\n")
+        assert result.stdout.endswith(b"\0last\n")
+        assert (await run(session, "echo next")).stdout == b"next\n"
+
+    async def test_a_long_command_runs_whole(self, box: Sandbox) -> None:
+        session = await box.session()
+        body = "y" * 300_000
+        result = await run(session, f"cat > big <<'END'\n{body}\nEND\nkept=before; (exit 3)")
+        assert result.exit_code == 3
+        assert await size(box, "big") == 300_001
+        await still_works(session)
+
+    async def test_callers_wait_for_one_another(self, box: Sandbox) -> None:
+        session = await box.session()
+        results = await asyncio.gather(
+            *(run(session, f"echo {n}; sleep 0.05; echo {n} >&2; (exit {n})") for n in range(5))
+        )
+        assert [r.exit_code for r in results] == [0, 1, 2, 3, 4]
+        assert [r.stdout for r in results] == [b"%d\n" % n for n in range(5)]
+
+    async def test_sessions_share_files_and_nothing_else(self, box: Sandbox) -> None:
+        one, two = await box.session(), await box.session()
+        await run(one, 'cd /; a=1; echo shared > "$OLDPWD/file"')
+        result = await run(two, "echo ${a-unset}; cat file")
+        assert result.stdout == b"unset\nshared\n"
+
+    async def test_a_session_starts_with_its_own_env_and_folder(self, box: Sandbox) -> None:
+        await box.exec("mkdir sub")
+        session = await box.session(env={"KIT_VALUE": "a 'b'"}, cwd="sub")
+        result = await run(session, 'echo "$KIT_VALUE"; pwd -P')
+        assert result.stdout.decode() == f"a 'b'\n{box.workdir}/sub\n"
+
+    async def test_closing_kills_what_the_session_has_started(self, box: Sandbox) -> None:
+        session = await box.session()
+        await run(session, f"(({beat('orphan')}) &)")
+        await started(box, "orphan")
+        await session.close()
+        await session.close()
+        assert session.closed
+        assert not await beats(box, "orphan")
+        with pytest.raises(SandboxError):
+            await session.run("true")
+
+    async def test_megabytes_come_through_a_session(self, box: Sandbox) -> None:
+        session = await box.session()
+        data = bytes(range(256)) * (2 * MIB // 256)
+        await box.write("data", data)
+        result = await session.run("cat data", max_output_bytes=3 * MIB)
+        assert result.stdout == data

@@ -1,0 +1,204 @@
+"""Opens, lists and prunes local sandboxes."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+from ale.errors import SandboxError, UnsupportedError
+from ale.plugin import BuildContext
+from ale.types import Capabilities, Enforcement, SandboxInfo, SandboxSpec
+
+from ale_sandbox_local import processes
+from ale_sandbox_local.files import copy, remove
+from ale_sandbox_local.limits import Dialect, check, dialect_of, rlimits, tasks_now
+from ale_sandbox_local.plugin import LocalOptions
+from ale_sandbox_local.records import Folders, Owner, Record, Records, private
+from ale_sandbox_local.sandbox import SHELL, LocalSandbox, Setup
+
+_TRIES = 100
+NOTES = (
+    "network: commands reach whatever the host reaches, its loopback included; only the proxy "
+    "variables are gone",
+    "files: commands read and write whatever this user may, outside the workspace too",
+    "processes: commands see the host's processes and may signal this user's",
+    "limits: each process has them for itself; together they may use more",
+    "cleaning up: a process that clears its environment and rewrites its own limits can hide",
+    "fork: the copy has another path; absolute paths written inside files still name the first",
+)
+ROOT_NOTE = (
+    "root: the kernel does not count processes of root and lets root raise every limit; "
+    "run as a normal user"
+)
+
+
+def capabilities_of(*, root: bool) -> Capabilities:
+    """What can be promised on this machine."""
+    hard: Enforcement = "best-effort" if root else "enforced"
+    return Capabilities(
+        rung="process",
+        network_isolation=False,
+        filesystem_isolation=False,
+        process_isolation=False,
+        fork="copy",
+        snapshot=True,
+        images=False,
+        limits={
+            "cpu": "best-effort",
+            "memory": "best-effort",
+            "processes": "none" if root else "best-effort",
+            "file_size": hard,
+            "disk": "none",
+        },
+        notes=(*NOTES, ROOT_NOTE) if root else NOTES,
+    )
+
+
+class LocalBackend:
+    """Sandboxes on the host itself."""
+
+    name = "local"
+
+    def __init__(self, options: LocalOptions, context: BuildContext) -> None:
+        self._options = options
+        self._context = context
+        self.capabilities = capabilities_of(root=os.geteuid() == 0)
+        uid = os.geteuid()
+        environ = context.environ
+        runtime = environ.get("XDG_RUNTIME_DIR")
+        # A fixed place, whatever TMPDIR says: `prune` must find what another shell has started.
+        state = Path(runtime) / "ale" if runtime else Path(f"/tmp/ale-{uid}")  # noqa: S108
+        self._records = Records(state)
+        root = options.root or Path(environ.get("TMPDIR") or "/tmp")  # noqa: S108
+        self._root = root / f"ale-{uid}"
+        self._dialect: Dialect | None = None
+        self._owner = Owner.me()
+        # Counted from what runs now: the kernel counts all of a user's processes together.
+        self._processes = tasks_now() + (options.processes or 0)
+
+    @contextlib.asynccontextmanager
+    async def open(self, spec: SandboxSpec) -> AsyncIterator[LocalSandbox]:
+        """A fresh workspace, removed on exit."""
+        sandbox = self._make(spec)
+        try:
+            yield sandbox
+        finally:
+            await sandbox.close()
+
+    @contextlib.asynccontextmanager
+    async def restore(self, ref: str, spec: SandboxSpec) -> AsyncIterator[LocalSandbox]:
+        """A fresh workspace with the files of a snapshot."""
+        kept = [r for r in self._records.all() if r.kind == "snapshot" and r.id == ref]
+        if not kept:
+            raise SandboxError(f"there is no snapshot {ref!r} (any more)")
+        async with self.open(spec) as sandbox:
+            await _copy_files(kept[0].folders, sandbox.folders)
+            yield sandbox
+
+    def _make(self, spec: SandboxSpec) -> LocalSandbox:
+        wanted = spec.image or spec.build
+        if wanted is not None and not self._options.ignore_image:
+            raise UnsupportedError(
+                f"the task wants the image {wanted!r}; the sandbox 'local' runs on the host. "
+                "Use 'docker', or set sandbox.ignore_image: true"
+            )
+        limits = rlimits(self._options, memory_mb=spec.memory_mb, processes=self._processes)
+        if self._dialect is None:
+            self._dialect = dialect_of(SHELL)
+            check(limits.script(self._dialect))
+        record = self._claim("sandbox", {**self._context.tags, **spec.tags})
+        setup = Setup(
+            record=record,
+            capabilities=self.capabilities,
+            env=spec.env,
+            limits=limits.script,
+            dialect=self._dialect,
+            monotonic=self._context.monotonic,
+            fork=lambda sandbox: self._fork(sandbox, spec),
+            snapshot=self._snapshot,
+            release=self._release,
+        )
+        return LocalSandbox(setup)
+
+    def _claim(self, kind: str, tags: Mapping[str, str]) -> Record:
+        """A folder and a record under an id that nobody else has; the record comes first, so
+        that a crash at any moment leaves nothing that `prune` does not know of."""
+        private(self._root)
+        for _ in range(_TRIES):
+            id = self._context.new_id()
+            folders = Folders(top=self._root / id)
+            record = Record(
+                id=id,
+                kind=kind,
+                folder=str(folders.top),
+                owner=self._owner,
+                created=self._context.clock(),
+                tags=tags,
+            )
+            if not self._records.add(record):
+                continue
+            try:
+                folders.make()
+            except FileExistsError:
+                self._records.drop(record)
+            else:
+                return record
+        raise SandboxError(f"{_TRIES} ids in a row are taken in {self._root}")
+
+    async def _fork(self, sandbox: LocalSandbox, spec: SandboxSpec) -> LocalSandbox:
+        twin = self._make(spec)
+        try:
+            await _copy_files(sandbox.folders, twin.folders)
+        except BaseException:
+            await twin.close()
+            raise
+        return twin
+
+    async def _snapshot(self, sandbox: LocalSandbox) -> str:
+        record = self._claim("snapshot", sandbox.record.tags)
+        try:
+            await _copy_files(sandbox.folders, record.folders)
+        except BaseException:
+            await self._release(record)
+            raise
+        return record.id
+
+    async def _release(self, record: Record) -> None:
+        await asyncio.to_thread(remove, record.folders.top)
+        self._records.drop(record)
+
+    async def list(self) -> Sequence[SandboxInfo]:
+        """Every sandbox and snapshot of this user, of live runs and of dead ones."""
+        return [self._info(record) for record in await asyncio.to_thread(self._records.all)]
+
+    async def prune(self) -> Sequence[SandboxInfo]:
+        """Remove what belongs to host processes that are gone."""
+        removed = []
+        for record in await asyncio.to_thread(self._records.all):
+            if not record.owner.alive:
+                await processes.end(record.mark)
+                await self._release(record)
+                removed.append(self._info(record))
+        return removed
+
+    def _info(self, record: Record) -> SandboxInfo:
+        return SandboxInfo(
+            id=record.id,
+            backend=self.name,
+            tags=record.tags,
+            owner_alive=record.owner.alive,
+            age_s=max(0.0, self._context.clock() - record.created),
+            detail=f"{record.kind} {record.folder}",
+        )
+
+    async def aclose(self) -> None:
+        """Nothing is kept open between sandboxes."""
+
+
+async def _copy_files(source: Folders, target: Folders) -> None:
+    def copy_all() -> None:
+        for name in ("work", "tmp"):
+            copy(source.top / name, target.top / name, moved=(source.top, target.top))
+
+    await asyncio.to_thread(copy_all)

@@ -1,0 +1,108 @@
+"""Limits as ``ulimit`` lines, set by the shell itself: no code runs between fork and exec."""
+
+import resource
+import subprocess
+from pathlib import Path
+
+from ale.errors import SandboxError
+from attrs import frozen
+
+from ale_sandbox_local.plugin import LocalOptions
+
+MIB = 1 << 20
+
+
+@frozen(kw_only=True)
+class Dialect:
+    """How a shell's ``ulimit`` names what POSIX leaves open."""
+
+    processes: str
+    """Flag for the number of processes: ``-u`` in bash, ``-p`` in dash and ash."""
+    block: int
+    """Bytes in a unit of ``-f``."""
+
+
+BASH = Dialect(processes="-u", block=1024)
+
+
+def dialect_of(shell: str) -> Dialect:
+    """Ask a POSIX ``sh`` which flag it has; its ``-f`` counts 512-byte blocks by the standard."""
+    asked = subprocess.run([shell, "-c", "ulimit -u"], capture_output=True, check=False)
+    return Dialect(processes="-p" if asked.returncode else "-u", block=512)
+
+
+@frozen(kw_only=True)
+class Rlimits:
+    """What each process of a sandbox may use, never above what the host's own limits leave.
+
+    Attributes:
+        cpu_s: seconds. SIGXCPU there, SIGKILL two seconds later.
+        data_bytes: RLIMIT_DATA: private writable memory. Not the address space, because many
+            programs (Go, Java, JavaScript engines) reserve far more of that than they use.
+        processes: RLIMIT_NPROC, counted by the kernel over all processes of the user.
+        file_bytes: of each file.
+        open_files: of each process.
+    """
+
+    cpu_s: int | None
+    data_bytes: int | None
+    processes: int | None
+    file_bytes: int | None
+    open_files: int | None
+
+    def script(self, dialect: Dialect) -> str:
+        """Shell commands, separated by ``;``, that set the limits; each ends in ``;``."""
+        lines = ["ulimit -c 0"]
+        if self.cpu_s is not None:
+            lines.append(f"ulimit -t {_clamp(self.cpu_s + 2, resource.RLIMIT_CPU)}")
+            lines.append(f"ulimit -St {_clamp(self.cpu_s, resource.RLIMIT_CPU)}")
+        if self.data_bytes is not None:
+            lines.append(f"ulimit -d {_clamp(self.data_bytes, resource.RLIMIT_DATA) // 1024}")
+        if self.processes is not None:
+            count = _clamp(self.processes, resource.RLIMIT_NPROC)
+            lines.append(f"ulimit {dialect.processes} {count}")
+        if self.file_bytes is not None:
+            size = _clamp(self.file_bytes, resource.RLIMIT_FSIZE)
+            lines.append(f"ulimit -f {size // dialect.block}")
+        if self.open_files is not None:
+            lines.append(f"ulimit -n {_clamp(self.open_files, resource.RLIMIT_NOFILE)}")
+        return "".join(f"{line};" for line in lines)
+
+
+def _clamp(wanted: int, which: int) -> int:
+    hard = resource.getrlimit(which)[1]
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+
+
+def rlimits(options: LocalOptions, *, memory_mb: int | None, processes: int) -> Rlimits:
+    """The limits of one sandbox.
+
+    Args:
+        memory_mb: the task's wish, which goes before the option.
+        processes: the user's processes and threads in all; only where the option asks for it.
+    """
+    memory = options.memory_mb if memory_mb is None else memory_mb
+    return Rlimits(
+        cpu_s=options.cpu_s,
+        data_bytes=None if memory is None else memory * MIB,
+        processes=None if options.processes is None else processes,
+        file_bytes=None if options.file_size_mb is None else options.file_size_mb * MIB,
+        open_files=options.open_files,
+    )
+
+
+def tasks_now() -> int:
+    """Processes and threads on the machine: at least as many as this user has."""
+    return int(Path("/proc/loadavg").read_text().split()[3].split("/")[1])
+
+
+def check(script: str) -> None:
+    """Run the limits once in ``sh``.
+
+    Raises:
+        SandboxError: the shell could not set one of them; commands would run without it.
+    """
+    tried = subprocess.run(["/bin/sh", "-c", script + ":"], capture_output=True, check=False)
+    if tried.returncode or tried.stderr:
+        said = tried.stderr.decode(errors="replace").strip()
+        raise SandboxError(f"/bin/sh can't set the limits: {said or tried.returncode}")

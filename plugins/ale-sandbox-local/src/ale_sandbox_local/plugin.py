@@ -1,0 +1,97 @@
+"""Offers the sandbox ``local``. Nothing heavy is imported before `build`."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ale.plugin import BuildContext, Component, Probe, doc, ge, hookimpl
+from ale.protocols import SandboxBackend
+from attrs import field, frozen, validators
+
+
+def _at_least(bound: int) -> Any:
+    return validators.optional(ge(bound))
+
+
+@frozen(kw_only=True)
+class LocalOptions:
+    """Commands on the host itself, in a workspace of their own. Does not isolate."""
+
+    root: Path | None = field(
+        default=None,
+        metadata=doc(
+            "Where to make ale-<uid>, which holds the workspaces. Default: TMPDIR or /tmp."
+        ),
+    )
+    cpu_s: int | None = field(
+        default=3600,
+        validator=_at_least(1),
+        metadata=doc("CPU time of each process, seconds. null: no limit."),
+    )
+    memory_mb: int | None = field(
+        default=8192,
+        validator=_at_least(16),
+        metadata=doc("Private writable memory of each process, MiB; a task may ask for its own."),
+    )
+    processes: int | None = field(
+        default=4096,
+        validator=_at_least(8),
+        metadata=doc("Processes and threads beyond those that run when the backend starts."),
+    )
+    file_size_mb: int | None = field(
+        default=4096,
+        validator=_at_least(1),
+        metadata=doc("Size of each file that is written, MiB."),
+    )
+    open_files: int | None = field(
+        default=4096,
+        validator=_at_least(32),
+        metadata=doc("Open files of each process."),
+    )
+    ignore_image: bool = field(
+        default=False,
+        metadata=doc("Run tasks that name an image on the host all the same."),
+    )
+
+
+def build(options: LocalOptions, context: BuildContext) -> SandboxBackend:
+    """The backend. Touches nothing on disk until the first sandbox is opened."""
+    from ale_sandbox_local.backend import LocalBackend
+
+    return LocalBackend(options, context)
+
+
+def probe() -> Probe:
+    """Linux with pidfds and a shell is all that is needed."""
+    if not sys.platform.startswith("linux"):
+        return Probe(usable=False, reason=f"needs Linux, found {sys.platform}")
+    if not hasattr(os, "pidfd_open") or not Path("/proc/self/stat").exists():
+        return Probe(usable=False, reason="needs /proc and pidfd_open (Linux 5.3)")
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError as error:
+        return Probe(usable=False, reason=f"pidfd_open is refused: {error.strerror}")
+    if not os.access("/bin/sh", os.X_OK):
+        return Probe(usable=False, reason="there is no /bin/sh")
+    return Probe(
+        usable=True,
+        reason="best effort: no isolation of network, files or processes",
+        facts={"isolation": "none", "limits": "per process (rlimits)"},
+    )
+
+
+@hookimpl
+def ale_sandboxes() -> Sequence[Component[LocalOptions, SandboxBackend]]:
+    """One sandbox: ``local``."""
+    return [
+        Component(
+            "local",
+            LocalOptions,
+            build,
+            probe=probe,
+            rank=1,
+            summary="The host itself, in a workspace per sandbox. Best effort, no isolation.",
+        )
+    ]

@@ -1,0 +1,170 @@
+"""Find and kill every process of a sandbox, whatever it did to its group, session or parent.
+
+Each command runs with RLIMIT_RSS, which Linux has ignored since 2.4.30, set to a number of its
+own. The kernel hands it to every descendant, through setsid, double forks and ``env -i``; one
+``prlimit`` call per process reads it back. A process whose limit was lowered on the way
+(``ulimit -m``) is known by ``ALE_SANDBOX`` in its first environment. What escapes is a process
+that changes both, which raising a hard limit only lets root do.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import resource
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+
+from ale.errors import SandboxError
+from attrs import frozen
+
+VARIABLE = "ALE_SANDBOX"
+_COMMANDS = 20
+"""Bits of the mark that count the commands of a sandbox."""
+_PATIENCE_S = 10.0
+
+
+@frozen
+class Mark:
+    """The number that all processes of one sandbox carry.
+
+    The hard limit is the sandbox's, the soft limit just below it the command's.
+    """
+
+    token: int
+    """32 bits, the first one set."""
+    id: str
+
+    @classmethod
+    def of(cls, folder: str, id: str) -> "Mark":
+        """The mark of the sandbox in `folder`."""
+        digest = hashlib.blake2b(folder.encode(), digest_size=4).digest()
+        return cls(int.from_bytes(digest, "big") | 1 << 31, id)
+
+    @property
+    def hard(self) -> int:
+        """Hard limit in KiB."""
+        return (self.token + 1 << _COMMANDS) - 1
+
+    def soft(self, command: int) -> int:
+        """Soft limit in KiB of the n-th command, n from 0."""
+        return (self.token << _COMMANDS) + command % ((1 << _COMMANDS) - 1)
+
+    def script(self, command: int) -> str:
+        """Shell commands that put the mark on the shell and all that it starts."""
+        if not _markable(self.hard * 1024):
+            return ""
+        return f"ulimit -m {self.hard};ulimit -Sm {self.soft(command)};"
+
+    def put(self, pid: int, command: int) -> None:
+        """Put the mark on a process that has just been started.
+
+        Its shell does the same with its first line, before it starts anything: this covers the
+        moment until then, in which it may have to be killed.
+        """
+        if _markable(self.hard * 1024):
+            limits = self.soft(command) * 1024, self.hard * 1024
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_RSS, limits)
+
+    def variable(self, command: int) -> str:
+        """Value of ``ALE_SANDBOX``."""
+        return f"{self.id}.{command}"
+
+    def on(self, pid: int, command: int | None = None) -> bool:
+        """Does this process carry the mark (of that command)? A zombie does not.
+
+        Raises nothing: a process that is gone or another user's is not ours.
+        """
+        try:
+            soft, hard = resource.prlimit(pid, resource.RLIMIT_RSS)
+        except (ProcessLookupError, PermissionError):
+            return False
+        if hard == resource.RLIM_INFINITY:
+            return False
+        if hard == self.hard * 1024:
+            ours = command is None or soft == self.soft(command) * 1024
+        else:
+            ours = self._in_environment(pid, command)
+        return ours and not _is_zombie(pid)
+
+    def _in_environment(self, pid: int, command: int | None) -> bool:
+        end = "." if command is None else f".{command}\0"
+        wanted = f"{VARIABLE}={self.id}{end}".encode()
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:  # gone, or not ours to look at
+            return False
+        return any((entry + b"\0").startswith(wanted) for entry in environment.split(b"\0"))
+
+
+def _markable(hard: int) -> bool:
+    limit = resource.getrlimit(resource.RLIMIT_RSS)[1]
+    return limit == resource.RLIM_INFINITY or limit >= hard
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return True
+    return stat[stat.rindex(b")") + 2 : stat.rindex(b")") + 3] in b"ZX"
+
+
+def find(mark: Mark, command: int | None = None) -> list[int]:
+    """Process ids of the sandbox, or of one of its commands. A fraction of a millisecond."""
+    me = os.getpid()
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+    return [pid for pid in pids if pid != me and mark.on(pid, command)]
+
+
+def kill(mark: Mark, command: int | None = None) -> set[int]:
+    """SIGKILL them all, again and again until no new one appears; the process ids."""
+    killed: set[int] = set()
+    while new := [pid for pid in find(mark, command) if pid not in killed]:
+        for pid in new:
+            _kill_one(mark, pid)
+        killed.update(new)
+    return killed
+
+
+def _kill_one(mark: Mark, pid: int) -> None:
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        # Looked at again, now that the handle holds it: the id may have passed to a stranger.
+        if mark.on(pid):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return  # who is still there after this is reported by `end`
+    finally:
+        os.close(handle)
+
+
+async def end(
+    mark: Mark, command: int | None = None, *, ended: Iterable["asyncio.Future[int]"] = ()
+) -> int:
+    """Kill them all and wait until none is left; the number killed.
+
+    Args:
+        ended: of this process's own children among them, to be waited for and reaped.
+
+    Raises:
+        SandboxError: some would not die (another user's, or stuck in the kernel).
+    """
+    killed = kill(mark, command)
+    children = [future for future in ended if not future.done()]
+    if killed and children:
+        await asyncio.wait(children, timeout=_PATIENCE_S)
+    loop = asyncio.get_running_loop()
+    deadline, pause = loop.time() + _PATIENCE_S, 0.0005
+    while killed and (left := find(mark, command)):
+        if loop.time() > deadline:
+            raise SandboxError(f"processes of sandbox {mark.id} would not end: {left}")
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, 0.05)
+        killed |= kill(mark, command)
+    return len(killed)

@@ -1,0 +1,303 @@
+"""One local sandbox: a folder, a mark on every process, and nothing else in between."""
+
+import asyncio
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ale.errors import SandboxError, UnsupportedError
+from ale.protocols import DEFAULT_OUTPUT_BYTES
+from ale.types import Capabilities, ExecResult
+from attrs import frozen
+
+from ale_sandbox_local import processes
+from ale_sandbox_local.files import Area
+from ale_sandbox_local.limits import BASH, Dialect
+from ale_sandbox_local.output import Capture, Pump
+from ale_sandbox_local.records import Folders, Record
+from ale_sandbox_local.session import NUL_REFUSED, LocalSession
+from ale_sandbox_local.spawn import LONGEST_ARGUMENT, Child, as_bytes, refusal, start
+
+SHELL = "/bin/sh"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_INLINE_BYTES = 1 << 18
+"""Files up to this size are read and written without a thread: it would cost more than they do."""
+
+
+@frozen(kw_only=True)
+class Setup:
+    """What a sandbox gets from its backend."""
+
+    record: Record
+    capabilities: Capabilities
+    env: Mapping[str, str]
+    limits: Callable[[Dialect], str]
+    """``ulimit`` lines."""
+    dialect: Dialect
+    """Of ``/bin/sh``."""
+    monotonic: Callable[[], float]
+    fork: Callable[["LocalSandbox"], Awaitable["LocalSandbox"]]
+    snapshot: Callable[["LocalSandbox"], Awaitable[str]]
+    release: Callable[[Record], Awaitable[None]]
+    """Removes folder and record."""
+
+
+class LocalSandbox:
+    """Runs commands on the host. See `ale.protocols.Sandbox` for what each method promises."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._mark = setup.record.mark
+        self._folders = setup.record.folders
+        self._area = Area(self._folders.work, self._folders.tmp)
+        self._limits = setup.limits(setup.dialect)
+        self._commands = 0
+        self._children: set[Child] = set()
+        self._draining: set[Pump] = set()
+        self._closing: asyncio.Task[None] | None = None
+        self._env = {
+            "PATH": PATH,
+            "LANG": "C.UTF-8",
+            "HOME": self.workdir,
+            "TMPDIR": str(self._folders.tmp),
+            **setup.env,
+        }
+
+    @property
+    def id(self) -> str:
+        """Unique among the sandboxes that are open."""
+        return self._setup.record.id
+
+    @property
+    def workdir(self) -> str:
+        """Absolute path of the workspace; also HOME."""
+        return str(self._folders.work)
+
+    @property
+    def folders(self) -> Folders:
+        """For the backend."""
+        return self._folders
+
+    @property
+    def record(self) -> Record:
+        """For the backend."""
+        return self._setup.record
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The backend's."""
+        return self._setup.capabilities
+
+    @property
+    def closed(self) -> bool:
+        """True from the moment `close` is called."""
+        return self._closing is not None
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise SandboxError(f"sandbox {self.id} is closed")
+
+    def _cwd(self, cwd: str | None) -> str:
+        return self.workdir if cwd is None else str(self._folders.work / cwd)
+
+    def _next(self) -> int:
+        self._commands += 1
+        return self._commands
+
+    def _environment(self, number: int, env: Mapping[str, str] | None) -> dict[str, str]:
+        return {**self._env, **(env or {}), processes.VARIABLE: self._mark.variable(number)}
+
+    def _watch(self, child: Child, number: int) -> None:
+        self._mark.put(child.pid, number)
+        self._children.add(child)
+        child.ended.add_done_callback(lambda _: self._children.discard(child))
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """Run one command. See `ale.protocols.Sandbox.exec`."""
+        self._check_open()
+        if user is not None:
+            raise UnsupportedError("the local sandbox can't switch users")
+        if "\0" in (command if isinstance(command, str) else "".join(command)) + (cwd or ""):
+            return ExecResult(exit_code=126, stdout=b"", stderr=NUL_REFUSED)
+        started = self._setup.monotonic()
+        number = self._next()
+        folder = self._cwd(cwd)
+        with self._argv(number, command) as argv:
+            try:
+                child, out, err = start(
+                    argv,
+                    executable=SHELL,
+                    env=self._environment(number, env),
+                    cwd=folder,
+                    stdin=stdin,
+                )
+            except OSError as error:
+                said = refusal(error, folder).encode()
+                return ExecResult(exit_code=126, stdout=b"", stderr=said)
+            self._watch(child, number)
+            pumps = Pump(out, max_output_bytes), Pump(err, max_output_bytes)
+            code, timed_out = await self._outcome(number, child, pumps, timeout_s)
+        stdout, stderr = (self.finish(pump) for pump in pumps)
+        if self.closed:
+            raise SandboxError(f"sandbox {self.id} was closed while the command ran")
+        return ExecResult(
+            exit_code=code,
+            stdout=stdout.value(),
+            stderr=stderr.value(),
+            timed_out=timed_out,
+            truncated=stdout.truncated or stderr.truncated,
+            duration_s=self._setup.monotonic() - started,
+        )
+
+    @contextlib.contextmanager
+    def _argv(self, number: int, command: str | Sequence[str]) -> Iterator[list[bytes]]:
+        """What to start: a shell that limits itself, then becomes or runs the command."""
+        limits = as_bytes(self._limits + self._mark.script(number))
+        if not isinstance(command, str):
+            if not command:
+                raise ValueError("an empty argument vector")
+            yield [b"sh", b"-c", limits + b'exec "$@"', b"sh", *map(as_bytes, command)]
+            return
+        text = as_bytes(command)
+        if len(text) <= LONGEST_ARGUMENT:
+            # On one line with the command, so that the shell's line numbers are the command's.
+            yield [b"sh", b"-c", limits + text]
+            return
+        file = self._folders.pipes / f"command-{number}"
+        file.write_bytes(text)
+        try:
+            yield [b"sh", b"-c", limits + as_bytes(f". {shlex.quote(str(file))}")]
+        finally:
+            file.unlink(missing_ok=True)
+
+    async def _outcome(
+        self, number: int, child: Child, pumps: tuple[Pump, Pump], timeout_s: float | None
+    ) -> tuple[int, bool]:
+        try:
+            code = await child.wait(timeout_s)
+            if code is not None:
+                return code, False
+            await self.end_command(number)
+            return await child.ended, True
+        except BaseException:
+            for pump in pumps:
+                pump.close()
+            processes.kill(self._mark, number)
+            raise
+
+    def finish(self, pump: Pump) -> Capture:
+        """End a pump; where a background process still holds its pipe, go on draining it."""
+        capture = pump.finish(self._draining.discard)
+        if pump.open:
+            self._draining.add(pump)
+        return capture
+
+    async def end_command(self, command: int) -> None:
+        """Kill all that the n-th command started."""
+        await processes.end(self._mark, command)
+
+    async def session(
+        self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
+    ) -> LocalSession:
+        """Open a shell: bash where there is one, else ``/bin/sh``."""
+        self._check_open()
+        number = self._next()
+        bash = shutil.which("bash", path=PATH)
+        reader, writer = os.pipe()
+        try:
+            child = Child(
+                [b"sh"] if bash is None else [b"bash", b"--norc", b"--noprofile"],
+                executable=bash or SHELL,
+                env=self._environment(number, env),
+                cwd=self._cwd(cwd),
+                stdin=reader,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError as error:
+            os.close(writer)
+            raise SandboxError(f"could not open a session: {error}") from error
+        finally:
+            os.close(reader)
+        self._watch(child, number)
+        session = LocalSession(
+            self,
+            child,
+            number=number,
+            script=writer,
+            stem=str(self._folders.pipes / str(number)),
+            resets_lines=bash is not None,
+            monotonic=self._setup.monotonic,
+        )
+        dialect = self._setup.dialect if bash is None else BASH
+        session.start(f"{self._setup.limits(dialect)}{self._mark.script(number)}\n")
+        return session
+
+    async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
+        """A file's bytes."""
+        self._check_open()
+        return await asyncio.to_thread(self._area.read, path, max_bytes)
+
+    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        """Write a file whole, making its folders."""
+        self._check_open()
+        if len(data) <= _INLINE_BYTES:
+            self._area.write(path, data, mode)
+        else:
+            await asyncio.to_thread(self._area.write, path, data, mode)
+
+    async def upload(self, source: Path, target: str) -> None:
+        """Copy a host file or folder in."""
+        self._check_open()
+        await asyncio.to_thread(self._area.upload, source, target)
+
+    async def download(self, source: str, target: Path) -> None:
+        """Copy a file or folder out."""
+        self._check_open()
+        await asyncio.to_thread(self._area.download, source, target)
+
+    async def end_processes(self) -> int:
+        """Kill every process of the sandbox, sessions included; the number killed."""
+        self._check_open()
+        return await self._end_all()
+
+    async def _end_all(self) -> int:
+        return await processes.end(self._mark, ended=[child.ended for child in self._children])
+
+    async def fork(self) -> "LocalSandbox":
+        """A copy of the files in a sandbox of its own."""
+        self._check_open()
+        return await self._setup.fork(self)
+
+    async def snapshot(self) -> str:
+        """Keep a copy of the files for `LocalBackend.restore`."""
+        self._check_open()
+        return await self._setup.snapshot(self)
+
+    async def close(self) -> None:
+        """Kill what runs and remove the folder and the record."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        try:
+            await self._end_all()
+        finally:
+            for pump in list(self._draining):
+                pump.close()
+            await self._setup.release(self.record)

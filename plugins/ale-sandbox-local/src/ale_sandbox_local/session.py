@@ -1,0 +1,266 @@
+"""A persistent shell whose framing no command can break.
+
+The shell reads its script from a pipe that no command sees. Each command is one quoted argument
+of ``eval``, so that a syntax error, an open quote or a here-document is the command's own affair::
+
+    command eval ' COMMAND' </dev/null >out 2>err;command echo "$?" N >report
+
+``out``, ``err`` and ``report`` are named pipes outside the workspace, opened by path for the
+length of one command: nothing stands open for a command to inherit, close or write to, what a
+background job writes later does not mix with the next command's output, and the end of a pipe
+tells that nobody holds it any more.
+"""
+
+import asyncio
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from ale.errors import SandboxError
+from ale.protocols import DEFAULT_OUTPUT_BYTES
+from ale.types import ExecResult
+
+from ale_sandbox_local.output import Capture, Pump
+from ale_sandbox_local.spawn import LONGEST_ARGUMENT, Child, as_bytes
+
+KILLED = 137
+NUL_REFUSED = b"a command can't contain a NUL byte\n"
+
+
+class Home(Protocol):
+    """What a session needs of its sandbox."""
+
+    async def end_command(self, command: int) -> None:
+        """Kill all that the n-th command started."""
+        ...
+
+    def finish(self, pump: Pump) -> Capture:
+        """End a pump; where a background process still holds its pipe, look after it."""
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """The sandbox is closed."""
+        ...
+
+
+class LocalSession:
+    """One shell. Commands run one after the other; a second caller waits for the first."""
+
+    def __init__(
+        self,
+        home: Home,
+        child: Child,
+        *,
+        number: int,
+        script: int,
+        stem: str,
+        resets_lines: bool,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._home = home
+        self._child = child
+        self._number = number
+        self._script = Writer(script)
+        self._stem = stem
+        self._out, self._err, report = (f"{stem}{name}" for name in "oer")
+        for path in (self._out, self._err, report):
+            os.mkfifo(path, 0o600)
+        # Opened for both ends, so that it never comes to an end.
+        self._report = os.open(report, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._prefix = b"LINENO=0;" if resets_lines else b""
+        self._monotonic = monotonic
+        self._lock = asyncio.Lock()
+        self._count = 0
+        self._last = 0
+        self._ended = False
+        self._released = False
+        self._loop = asyncio.get_running_loop()
+        self._waiting: asyncio.Future[int | None] | None = None
+        self._loop.add_reader(self._report, self._on_report)
+        child.ended.add_done_callback(self._on_end)
+        self._frame = (
+            f' </dev/null >{shlex.quote(self._out)} 2>{shlex.quote(self._err)};command echo "$?" ',
+            f" >{shlex.quote(report)}||exit 126\n",
+        )
+
+    @property
+    def closed(self) -> bool:
+        """True once the shell has ended."""
+        return self._ended
+
+    def start(self, script: str) -> None:
+        """Lines for the shell before the first command."""
+        self._script.send(as_bytes(script))
+
+    def _on_report(self) -> None:
+        try:
+            lines = os.read(self._report, 4096).split(b"\n")
+        except BlockingIOError:
+            return
+        for line in lines:
+            words = line.split()
+            if len(words) == 2 and words[1] == b"%d" % self._count:
+                self._settle(int(words[0]))
+
+    def _on_end(self, ended: "asyncio.Future[int]") -> None:
+        self._on_report()  # a report may have come just before the end
+        self._ended = True
+        self._release()
+        self._settle(None)
+
+    def _settle(self, code: int | None) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(code)
+
+    async def run(
+        self,
+        command: str,
+        *,
+        timeout_s: float | None = None,
+        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """Run one command in the shell. See `ale.protocols.Session.run`."""
+        async with self._lock:
+            if self._ended:
+                raise SandboxError("the session is closed")
+            if "\0" in command:
+                return ExecResult(exit_code=126, stdout=b"", stderr=NUL_REFUSED)
+            started = self._monotonic()
+            out, err = self._listen(self._out, max_output_bytes), None
+            try:
+                err = self._listen(self._err, max_output_bytes)
+                self._send(command)
+                code, timed_out = await self._outcome(timeout_s)
+            except BaseException:
+                out.close()
+                if err is not None:
+                    err.close()
+                raise
+            return self._result(code, timed_out, out, err, started)
+
+    def _listen(self, path: str, limit: int) -> Pump:
+        return Pump(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), limit)
+
+    def _send(self, command: str) -> None:
+        self._count += 1
+        self._waiting = self._loop.create_future()
+        text = as_bytes(command)
+        if len(text) > LONGEST_ARGUMENT:
+            # The shell reads a pipe byte by byte and a file in one go.
+            file = Path(f"{self._stem}c")
+            file.write_bytes(text + b"\n")
+            call = b"command . " + as_bytes(shlex.quote(str(file)))
+        else:
+            # The blank keeps a command that begins with "-" from being an option of eval.
+            call = b"command eval ' " + text.replace(b"'", b"'\"'\"'") + b"'"
+        self._script.send(
+            self._prefix
+            + self._status()
+            + call
+            + as_bytes(self._frame[0])
+            + b"%d" % self._count
+            + as_bytes(self._frame[1])
+        )
+
+    def _status(self) -> bytes:
+        """Give ``$?`` back what the last command left there: the report has overwritten it.
+
+        In front of ``||`` a failing command does not end a shell under ``set -e``.
+        """
+        if not self._last:
+            return b""
+        return b"__ale() { unset -f __ale; return %d; }; __ale || " % self._last
+
+    async def _outcome(self, timeout_s: float | None) -> tuple[int | None, bool]:
+        assert self._waiting is not None
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._waiting, False
+        except TimeoutError:
+            await self.close()
+            return KILLED, True
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+
+    def _result(
+        self, code: int | None, timed_out: bool, out: Pump, err: Pump, started: float
+    ) -> ExecResult:
+        stdout, stderr = self._finish(out, self._out), self._finish(err, self._err)
+        if code is None:
+            if self._home.closed:
+                raise SandboxError("the sandbox was closed while the command ran")
+            code = self._child.ended.result()
+        self._last = code
+        return ExecResult(
+            exit_code=code,
+            stdout=stdout.value(),
+            stderr=stderr.value(),
+            timed_out=timed_out,
+            truncated=stdout.truncated or stderr.truncated,
+            duration_s=self._monotonic() - started,
+        )
+
+    def _finish(self, pump: Pump, path: str) -> Capture:
+        capture = self._home.finish(pump)
+        if pump.open:
+            # A background job still writes to this pipe: the next command gets another one.
+            Path(path).unlink()
+            os.mkfifo(path, 0o600)
+        return capture
+
+    def _release(self) -> None:
+        if self._released:
+            return
+        self._released = True
+        self._loop.remove_reader(self._report)
+        os.close(self._report)
+        self._script.close()
+
+    async def close(self) -> None:
+        """End the shell and what it started. May be called again."""
+        await self._home.end_command(self._number)
+        await asyncio.shield(self._child.ended)
+
+
+class Writer:
+    """Writes to a pipe without blocking the loop; what does not fit waits its turn."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._pending = b""
+        self._open = True
+        self._loop = asyncio.get_running_loop()
+        os.set_blocking(descriptor, False)
+
+    def send(self, data: bytes) -> None:
+        """Queue `data`. To a shell that has ended it goes nowhere: its end is told elsewhere."""
+        waiting = bool(self._pending)
+        self._pending += data
+        if not waiting:
+            self._flush()
+            if self._pending:
+                self._loop.add_writer(self._descriptor, self._on_writable)
+
+    def _flush(self) -> None:
+        try:
+            self._pending = self._pending[os.write(self._descriptor, self._pending) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            self._pending = b""
+
+    def _on_writable(self) -> None:
+        self._flush()
+        if not self._pending:
+            self._loop.remove_writer(self._descriptor)
+
+    def close(self) -> None:
+        """Let go of the pipe. May be called again."""
+        if self._open:
+            self._open = False
+            self._loop.remove_writer(self._descriptor)
+            os.close(self._descriptor)

@@ -1,0 +1,142 @@
+"""Start a process with a handle that can't go stale, and know its true exit code."""
+
+import asyncio
+import errno
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+
+from ale.errors import SandboxError
+
+# Linux's MAX_ARG_STRLEN is 128 KiB for one argument; longer commands go through a file.
+LONGEST_ARGUMENT = 100_000
+
+
+class Child:
+    """A process in a session of its own.
+
+    `subprocess.Popen` starts it with vfork, so that the size of the host process costs nothing,
+    and closes every descriptor that a library may have left inheritable. Its end comes through a
+    pidfd in the event loop: no thread, no SIGCHLD handler.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[bytes],
+        *,
+        executable: str,
+        env: Mapping[str, str],
+        cwd: str,
+        stdin: int,
+        stdout: int,
+        stderr: int,
+    ) -> None:
+        self._process = subprocess.Popen(
+            argv,
+            executable=executable,
+            env=env,
+            cwd=cwd,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+        try:
+            self._pidfd = os.pidfd_open(self._process.pid)
+        except OSError:
+            self._process.kill()
+            self._process.wait()
+            raise
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[int] = self._loop.create_future()
+        self._loop.add_reader(self._pidfd, self._on_end)
+
+    def _on_end(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        code = self._process.wait()
+        if not self.ended.done():
+            self.ended.set_result(code if code >= 0 else 128 - code)
+
+    @property
+    def pid(self) -> int:
+        """Process id, its own until `ended` is done."""
+        return self._process.pid
+
+    async def wait(self, timeout_s: float | None) -> int | None:
+        """The exit code, 128 + n for signal n; None when the time is up first."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.shield(self.ended)
+        except TimeoutError:
+            return None
+
+
+def as_bytes(text: str) -> bytes:
+    """UTF-8; what JSON or a file name smuggled in as a lone surrogate is kept, not refused."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def start(
+    argv: Sequence[bytes], *, executable: str, env: Mapping[str, str], cwd: str, stdin: bytes | None
+) -> tuple[Child, int, int]:
+    """Start a command; the child, and the reading ends of its stdout and stderr.
+
+    Raises:
+        OSError: as `subprocess.Popen`; no descriptor is left open.
+    """
+    with ExitStack() as given, ExitStack() as kept:
+        source = _input_of(stdin, given)
+        out_reader, out_writer = _pipe(kept, given)
+        err_reader, err_writer = _pipe(kept, given)
+        child = Child(
+            argv,
+            executable=executable,
+            env=env,
+            cwd=cwd,
+            stdin=source,
+            stdout=out_writer,
+            stderr=err_writer,
+        )
+        kept.pop_all()
+        return child, out_reader, err_reader
+
+
+def _pipe(kept: ExitStack, given: ExitStack) -> tuple[int, int]:
+    reader, writer = os.pipe()
+    kept.callback(os.close, reader)
+    given.callback(os.close, writer)
+    os.set_blocking(reader, False)
+    return reader, writer
+
+
+def _input_of(data: bytes | None, given: ExitStack) -> int:
+    """A file in memory: any size, and no writer that could block or find the pipe broken."""
+    if data is None:
+        descriptor = os.open(os.devnull, os.O_RDONLY)
+        given.callback(os.close, descriptor)
+        return descriptor
+    descriptor = os.memfd_create("stdin")
+    given.callback(os.close, descriptor)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def refusal(error: OSError, cwd: str) -> str:
+    """What to tell about a command that could not start because of what was asked.
+
+    Raises:
+        SandboxError: it was the machine's fault.
+    """
+    if error.filename == cwd:
+        return f"can't enter {cwd}: {error.strerror}\n"
+    if error.errno == errno.E2BIG:
+        return f"{error.strerror}\n"
+    raise SandboxError(f"could not start a process: {error}") from error
