@@ -56,9 +56,9 @@ tool call as a head with id and name followed by pieces of its arguments, usage 
 ``stream_options.include_usage`` is set, then ``[DONE]``.
 
 **The record** (``--record FILE``) has one JSON line when a request arrives: ``n``, ``at`` (seconds,
-monotonic), ``method``, ``path``, ``headers`` (lower-case names) and ``body``; and one when it is
-over: ``n``, ``at`` and ``outcome``: ``answered``, ``dropped`` or ``client_left``. It holds the
-authorization header too: use keys that are made up.
+monotonic), ``connection`` (0 for the first), ``method``, ``path``, ``headers`` (lower-case names)
+and ``body``; and one when it is over: ``n``, ``at`` and ``outcome``: ``answered``, ``dropped`` or
+``client_left``. It holds the authorization header too: use keys that are made up.
 """
 
 import argparse
@@ -151,13 +151,14 @@ class _Connection:
     ) -> None:
         self._player, self._record = player, record
         self._reader, self._writer = reader, writer
+        self._number = record.connected()
 
     async def serve(self) -> None:
         """Answer until either side closes."""
         with contextlib.suppress(_ClientLeftError, _DropError):
             while True:
                 request = await _read_request(self._reader)
-                n = self._record.arrived(request)
+                n = self._record.arrived(request, self._number)
                 try:
                     await self._answer(request)
                 except _ClientLeftError:
@@ -260,13 +261,20 @@ class _Record:
     def __init__(self, file: TextIO | None) -> None:
         self._file = file
         self._n = 0
+        self._connections = 0
 
-    def arrived(self, request: _Request) -> int:
+    def connected(self) -> int:
+        """Count a connection; its number."""
+        self._connections += 1
+        return self._connections - 1
+
+    def arrived(self, request: _Request, connection: int) -> int:
         """Note a request; its number."""
         self._n += 1
         self._write(
             n=self._n - 1,
             at=time.monotonic(),
+            connection=connection,
             method=request.method,
             path=request.path,
             headers=dict(request.headers),

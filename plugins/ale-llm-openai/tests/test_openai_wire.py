@@ -1,0 +1,225 @@
+"""What goes over the wire, and what becomes of what comes back; a real server answers."""
+
+import asyncio
+import logging
+import time
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from ale.errors import LLMError
+from ale.plugin import BuildContext
+from ale.protocols import LLM
+from ale.testing.llm import ADD, CAPITAL, SUM, ask
+from ale.testing.openai_server import ScriptedServer, openai_server
+from ale.types import Message, Sampling, TokenTrace
+from ale_llm_openai.plugin import OpenAIOptions, ale_llms
+
+KEY = "sk-very-secret"
+TOKENS = {"prompt_ids": [1, 2], "ids": [7, 8], "logprobs": [-0.25, -0.5], "texts": ["Par", "is."]}
+BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+@asynccontextmanager
+async def session(script: Any, **options: Any) -> AsyncIterator[tuple[LLM, ScriptedServer]]:
+    with openai_server(script) as server:
+        defaults = {"timeout_s": 5.0, "retry_min_s": 0.01, "retry_max_s": 0.02}
+        made = OpenAIOptions(base_url=server.url, model="m", **{**defaults, **options})
+        llm = ale_llms()[0].build(made, BuildContext(environ={"KEY": KEY}))
+        try:
+            yield llm, server
+        finally:
+            await llm.aclose()
+
+
+async def test_the_request_has_what_the_options_and_the_agent_want_and_nothing_else() -> None:
+    options = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 9, "extra_body": {"top_k": 20}}
+    async with session([{"text": "Hm."}], **options) as (llm, server):
+        await llm.complete(ask(CAPITAL, sampling=Sampling(temperature=0.0)))
+        (request,) = server.requests()
+    seed = request["body"].pop("seed")
+    assert 0 <= seed < 2**31
+    assert request["body"] == {
+        "model": "m",
+        "messages": [{"role": "user", "content": CAPITAL}],
+        "temperature": 0.0,
+        "top_p": 0.9,
+        "max_tokens": 9,
+        "top_k": 20,
+    }
+
+
+async def test_a_server_that_checks_no_key_gets_a_placeholder() -> None:
+    async with session([{"text": "Hm."}], send_seed=False) as (llm, server):
+        await llm.complete(ask(CAPITAL))
+        (request,) = server.requests()
+    assert request["headers"]["authorization"] == "Bearer none"
+    assert "seed" not in request["body"]
+
+
+async def test_openai_reasoning_models_get_the_longer_name_of_max_tokens() -> None:
+    field = "max_completion_tokens"
+    async with session([{"text": "Hm."}], max_tokens_field=field) as (llm, server):
+        await llm.complete(ask(CAPITAL, sampling=Sampling(max_tokens=7)))
+        (request,) = server.requests()
+    assert request["body"][field] == 7
+    assert "max_tokens" not in request["body"]
+
+
+async def test_reasoning_goes_back_in_the_field_that_is_named() -> None:
+    said = Message(role="assistant", content="Hm.", reasoning="Why?")
+    messages = (Message(role="user", content="a"), said, Message(role="user", content="b"))
+    async with session([{"text": "Hm."}], reasoning_field="reasoning_content") as (llm, server):
+        await llm.complete(ask(messages=messages, turn=1))
+        (request,) = server.requests()
+    assert request["body"]["messages"][1]["reasoning_content"] == "Why?"
+
+
+@BOTH
+async def test_the_trace_is_what_the_server_gave(stream: bool) -> None:
+    options = {"return_token_ids": True, "temperature": 1.0, "top_p": 1.0, "stream": stream}
+    async with session([{"text": "Paris.", "tokens": TOKENS}], **options) as (llm, server):
+        answer = await llm.complete(ask(CAPITAL))
+        (request,) = server.requests()
+    assert answer.tokens == TokenTrace(
+        prompt_ids=(1, 2),
+        output_ids=(7, 8),
+        logprobs=(-0.25, -0.5),
+        policy_versions=(0, 0),
+        text_offsets=(0, 3),
+    )
+    assert request["body"]["return_token_ids"] is True
+    assert request["body"]["logprobs"] is True
+
+
+@BOTH
+async def test_tokens_that_nobody_asked_for_are_not_recorded(stream: bool) -> None:
+    extra = {"return_token_ids": True, "logprobs": True}
+    script = [{"text": "Paris.", "tokens": TOKENS}]
+    async with session(script, extra_body=extra, stream=stream) as (llm, _):
+        assert (await llm.complete(ask(CAPITAL))).tokens is None
+
+
+@BOTH
+async def test_a_server_without_token_ids_gives_no_trace_and_is_told_of_once(
+    stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"return_token_ids": True, "logprobs_mode": "processed", "stream": stream}
+    async with session([{"text": "Paris."}] * 2, **options) as (llm, _):
+        assert (await llm.complete(ask(CAPITAL))).tokens is None
+        assert (await llm.complete(ask(CAPITAL))).tokens is None
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "no token trace" in caplog.text
+
+
+async def test_raw_logprobs_at_another_temperature_are_no_trace() -> None:
+    options = {"return_token_ids": True, "temperature": 1.0, "top_p": 1.0}
+    async with session([{"text": "Paris.", "tokens": TOKENS}] * 2, **options) as (llm, _):
+        warmer = await llm.complete(ask(CAPITAL, sampling=Sampling(temperature=1.5)))
+        assert warmer.tokens is None
+        assert (await llm.complete(ask(CAPITAL))).tokens is not None
+
+
+@BOTH
+async def test_ten_megabytes_are_taken_in_little_more_than_their_room(stream: bool) -> None:
+    text = "x" * 10_000_000
+    async with session([{"text": text}], stream=stream) as (llm, _):
+        started = time.perf_counter()
+        tracemalloc.start()
+        try:
+            answer = await llm.complete(ask(CAPITAL))
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert answer.message.content == text
+        assert peak < 8 * len(text)
+        assert time.perf_counter() - started < 5
+
+
+@BOTH
+async def test_an_answer_past_the_bound_is_dropped_unread_and_not_asked_for_again(
+    stream: bool,
+) -> None:
+    script = {"*": {"text": "x" * 10_000_000}}
+    async with session(script, stream=stream, max_response_bytes=100_000) as (llm, server):
+        with pytest.raises(LLMError, match="longer than 100000 bytes") as caught:
+            await llm.complete(ask(CAPITAL))
+        assert not caught.value.transient
+        assert await server.outcome(0) == "client_left"
+        assert len(server.requests()) == 1
+
+
+async def test_a_streamed_answer_leaves_its_connection_to_the_next() -> None:
+    async with session([{"text": "Hm."}] * 3, stream=True) as (llm, server):
+        for _ in range(3):
+            await llm.complete(ask(CAPITAL))
+        assert {request["connection"] for request in server.requests()} == {0}
+
+
+async def test_no_more_requests_are_under_way_than_allowed() -> None:
+    script = {"*": {"text": "Hm.", "delay_s": 0.1}}
+    async with session(script, max_concurrency=2) as (llm, server):
+        started = time.perf_counter()
+        await asyncio.gather(*(llm.complete(ask(CAPITAL)) for _ in range(6)))
+        assert time.perf_counter() - started >= 0.3
+        assert len({request["connection"] for request in server.requests()}) == 2
+
+
+async def test_a_wait_past_the_deadline_ends_it_at_once() -> None:
+    script = {"*": {"fault": 429, "retry_after": 60}}
+    async with session(script, deadline_s=30.0) as (llm, server):
+        started = time.perf_counter()
+        with pytest.raises(LLMError, match="a wait of 60 s would pass the deadline") as caught:
+            await llm.complete(ask(CAPITAL))
+        assert caught.value.transient
+        assert time.perf_counter() - started < 5
+        assert len(server.requests()) == 1
+
+
+async def test_a_server_that_stalls_is_cut_off_by_the_attempts_time() -> None:
+    script = {"*": {"text": "Hm.", "fault": "stall"}}
+    async with session(script, timeout_s=0.3, max_retries=1, stream=True) as (llm, server):
+        with pytest.raises(LLMError, match=r"2 times no answer within 0\.3 s"):
+            await llm.complete(ask(CAPITAL))
+        assert [await server.outcome(n) for n in (0, 1)] == ["client_left", "client_left"]
+
+
+async def test_an_empty_account_is_not_asked_again() -> None:
+    fault = {"fault": 429, "code": "insufficient_quota", "message": "You are out of money."}
+    async with session({"*": fault}) as (llm, server):
+        with pytest.raises(LLMError, match="out of money") as caught:
+            await llm.complete(ask(CAPITAL))
+        assert not caught.value.transient
+        assert len(server.requests()) == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "words"), [("KEY", "the key in KEY"), (None, "a request without a key")]
+)
+async def test_a_refused_key_is_named_and_never_shown(
+    variable: str | None, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = {"*": {"fault": 401, "message": f"Incorrect API key provided: {KEY}"}}
+    with caplog.at_level(logging.DEBUG):
+        async with session(script, api_key_env=variable) as (llm, _):
+            with pytest.raises(LLMError, match=words) as caught:
+                await llm.complete(ask(CAPITAL))
+            shown = [str(caught.value), repr(llm), caplog.text, str(caught.value.__context__)]
+    assert KEY not in "".join(shown)
+
+
+async def test_a_closed_model_says_so() -> None:
+    async with session([]) as (llm, _):
+        await llm.aclose()
+        with pytest.raises(LLMError, match="closed"):
+            await llm.complete(ask(CAPITAL))
+
+
+async def test_tools_are_refused_where_the_model_takes_none() -> None:
+    async with session([], tools=False) as (llm, server):
+        assert not llm.capabilities.tools
+        with pytest.raises(LLMError, match="tools"):
+            await llm.complete(ask(SUM, tools=(ADD,)))
+        assert server.requests() == []
