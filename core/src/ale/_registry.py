@@ -123,7 +123,7 @@ class Registry:
             )
 
     def _refuse_unknown_hooks(self, module: object) -> None:
-        from ale.strict.node import nearest
+        from ale.errors import nearest
 
         known = [name for name in dir(hookspecs) if name.startswith("ale_")]
         for caller in self.manager.get_hookcallers(module) or []:

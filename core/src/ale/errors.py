@@ -1,6 +1,6 @@
 """The few kinds of error, and `Problem`, the one shape in which bad input is reported."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
@@ -29,6 +29,14 @@ class Problem:
         if self.hint is not None:
             text += f"\n    hint      {self.hint}"
         return text
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """``did you mean 'image'?``, a hint for a `Problem`, or None where nothing is near."""
+    import difflib  # late: it is needed only when something is wrong
+
+    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+    return f"did you mean '{close[0]}'?" if close else None
 
 
 class AleError(Exception):

@@ -4,26 +4,32 @@ Component doors all have one shape: they take nothing and return `Component`s, a
 process, and must not import an SDK: that belongs in ``Component.build``.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from ale.plugin import PROJECT, Component
-from ale.protocols import (
-    LLM,
-    Agent,
-    Chunker,
-    CreditScheme,
-    Criterion,
-    SandboxBackend,
-    TaskSource,
-    Trainer,
-)
-from ale.types import EpisodeFinished, EpisodeStage, RunFinished, RunStarted, StepFinished
+from ale.plugin import PROJECT
 
 if TYPE_CHECKING:
+    # Only named in annotations: building the records would double the time of `ale --help`.
+    from collections.abc import Sequence
+
     import click
+
+    from ale.plugin import Component
+    from ale.protocols import (
+        LLM,
+        Agent,
+        Chunker,
+        CreditScheme,
+        Criterion,
+        SandboxBackend,
+        TaskSource,
+        Trainer,
+    )
+    from ale.types import EpisodeFinished, EpisodeStage, RunFinished, RunStarted, StepFinished
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 
@@ -78,7 +84,7 @@ def ale_observers() -> Sequence[Component[Any, object]]:  # type: ignore[empty-b
 
 
 @hookspec
-def ale_commands() -> "Sequence[click.Command]":  # type: ignore[empty-body]
+def ale_commands() -> Sequence[click.Command]:  # type: ignore[empty-body]
     """Add commands to ``ale``. Asked once per start of the command line, for its help too.
 
     Must be quick: no SDK is imported here, but inside the command's body. A name that `ale`

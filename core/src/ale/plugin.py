@@ -4,8 +4,8 @@ A package names one module under the entry-point group ``ale``; that module answ
 `ale.hookspecs` with functions marked `hookimpl`, most of which return `Component`s.
 """
 
+import os
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -55,6 +55,10 @@ class Secret:
         return "***"
 
 
+def _random_id() -> str:
+    return os.urandom(6).hex()
+
+
 @frozen(kw_only=True)
 class BuildContext:
     """What a component is built with besides its options.
@@ -73,7 +77,7 @@ class BuildContext:
     """Seconds since the epoch."""
     monotonic: Callable[[], float] = time.perf_counter
     """Seconds from an arbitrary start, for durations."""
-    new_id: Callable[[], str] = field(factory=lambda: lambda: uuid.uuid4().hex[:12])
+    new_id: Callable[[], str] = _random_id
 
     def secret(self, variable: str) -> Secret | None:
         """The value of an environment variable, or None where it is not set."""

@@ -52,6 +52,10 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import a command."""
+        if name in _BUILT_IN and name != "plugins":
+            from ale._cli.logs import guard_logs
+
+            guard_logs()  # before anything that could log is imported
         if name in _BUILT_IN:
             command: click.Command = importlib.import_module(f"ale._cli.{name}").command
             return command
@@ -61,7 +65,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, but name the nearest command where there is none."""
-        from ale.strict.node import nearest
+        from ale.errors import nearest
 
         if args and self.get_command(ctx, args[0]) is None:
             hint = nearest(args[0], self.list_commands(ctx))
@@ -119,9 +123,6 @@ def cli() -> None:
 
 def main() -> None:
     """The entry point of the ``ale`` command."""
-    from ale._cli.logs import guard_logs
-
-    guard_logs()
     try:
         cli(prog_name="ale")
     except BrokenPipeError:

@@ -25,8 +25,7 @@ def command(ctx: click.Context, kind: str | None, name: str | None) -> None:
       ale plugins credit ipa
     """
     from ale._registry import KINDS
-    from ale.errors import PluginError
-    from ale.strict.node import nearest
+    from ale.errors import PluginError, nearest
 
     registry = registry_of(ctx)
     if kind is not None and kind not in KINDS:

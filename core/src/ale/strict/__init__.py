@@ -5,7 +5,8 @@ messages as the config.
 
 """
 
-from ale.strict.node import Node, describe, from_plain, nearest
+from ale.errors import nearest
+from ale.strict.node import Node, describe, from_plain
 from ale.strict.reading import parse_yaml, read_yaml
 from ale.strict.structuring import structure
 

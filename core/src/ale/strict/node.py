@@ -1,7 +1,5 @@
 """A value that knows where it was written."""
 
-import difflib
-from collections.abc import Iterable
 from typing import Any
 
 from attrs import frozen
@@ -82,9 +80,3 @@ def describe(value: object) -> str:
         shown = value if len(value) <= 60 else value[:57] + "..."
         return f'the text "{shown}"'
     return "a mapping" if isinstance(value, dict) else "a list"
-
-
-def nearest(name: str, names: Iterable[str]) -> str | None:
-    """``did you mean 'image'?``, or None where nothing is near."""
-    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
-    return f"did you mean '{close[0]}'?" if close else None

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from ale.errors import InputError, Problem
-from ale.strict.node import Node, Scalar, nearest
+from ale.errors import InputError, Problem, nearest
+from ale.strict.node import Node, Scalar
 
 # The C reader is some ten times faster where PyYAML was built with it; both give the same nodes.
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)

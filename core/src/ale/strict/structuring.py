@@ -9,13 +9,15 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
-from cattrs import Converter
 
-from ale.errors import InputError, Problem
-from ale.strict.node import Node, describe, nearest
+from ale.errors import InputError, Problem, nearest
+from ale.strict.node import Node, describe
+
+if TYPE_CHECKING:
+    from cattrs import Converter
 
 T = TypeVar("T")
 
@@ -120,7 +122,7 @@ def _literal(at: _At, type_: Any) -> Any:
     )
 
 
-def _each(parts: Sequence[tuple[_At, Any]], converter: Converter) -> list[Any]:
+def _each(parts: Sequence[tuple[_At, Any]], converter: "Converter") -> list[Any]:
     """Structure all parts, then raise what was wrong with any of them."""
     made: list[Any] = []
     problems: list[Problem] = []
@@ -134,7 +136,7 @@ def _each(parts: Sequence[tuple[_At, Any]], converter: Converter) -> list[Any]:
     return made
 
 
-def _sequence_hook(type_: Any, converter: Converter) -> Callable[[_At, Any], Any]:
+def _sequence_hook(type_: Any, converter: "Converter") -> Callable[[_At, Any], Any]:
     arguments = get_args(type_)
     fixed = get_origin(type_) is tuple and not (len(arguments) == 2 and arguments[1] is ...)
 
@@ -151,7 +153,7 @@ def _sequence_hook(type_: Any, converter: Converter) -> Callable[[_At, Any], Any
     return hook
 
 
-def _mapping_hook(type_: Any, converter: Converter) -> Callable[[_At, Any], Any]:
+def _mapping_hook(type_: Any, converter: "Converter") -> Callable[[_At, Any], Any]:
     value_type = (get_args(type_) or (str, Any))[1]
 
     def hook(at: _At, _: Any) -> Any:
@@ -164,7 +166,7 @@ def _mapping_hook(type_: Any, converter: Converter) -> Callable[[_At, Any], Any]
     return hook
 
 
-def _union_hook(type_: Any, converter: Converter) -> Callable[[_At, Any], Any]:
+def _union_hook(type_: Any, converter: "Converter") -> Callable[[_At, Any], Any]:
     members = [member for member in get_args(type_) if member is not type(None)]
     optional = len(members) < len(get_args(type_))
 
@@ -183,7 +185,7 @@ def _union_hook(type_: Any, converter: Converter) -> Callable[[_At, Any], Any]:
     return hook
 
 
-def _attrs_hook(cls: Any, converter: Converter) -> Callable[[_At, Any], Any]:
+def _attrs_hook(cls: Any, converter: "Converter") -> Callable[[_At, Any], Any]:
     fields = {field.name: field for field in attrs.fields(cls) if field.init}
     resolved = attrs.resolve_types(cls) and {f.name: f.type for f in attrs.fields(cls)}
 
@@ -277,7 +279,9 @@ def _origin_is(*origins: Any) -> Callable[[Any], bool]:
 
 
 @cache
-def _converter() -> Converter:
+def _converter() -> "Converter":
+    from cattrs import Converter  # late: reading a node does not need it
+
     converter = Converter()
     for scalar, hook in ((bool, _bool), (int, _int), (float, _float), (str, _str)):
         converter.register_structure_hook(scalar, hook)
@@ -296,6 +300,6 @@ def _converter() -> Converter:
 
 
 def _factory(
-    make: Callable[[Any, Converter], Callable[[_At, Any], Any]], converter: Converter
+    make: Callable[[Any, "Converter"], Callable[[_At, Any], Any]], converter: "Converter"
 ) -> Callable[[Any], Callable[[_At, Any], Any]]:
     return lambda type_: make(type_, converter)
