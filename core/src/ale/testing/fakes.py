@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import tempfile
@@ -113,8 +114,9 @@ class FolderSession:
         with tempfile.TemporaryDirectory() as folder:
             script, out, err = (Path(folder) / name for name in ("script", "out", "err"))
             script.write_text(command + "\n")
+            quoted = [shlex.quote(str(path)) for path in (script, out, err)]
             self._process.stdin.write(
-                f". {script} >{out} 2>{err} </dev/null\necho {mark} $?\n".encode()
+                ". {} >{} 2>{} </dev/null\necho {} $?\n".format(*quoted, mark).encode()
             )
             timed_out = False
             try:
