@@ -178,11 +178,12 @@ def test_invalid_json_is_invalid(stream: bool) -> None:
         json.loads(events(answer)[0] if stream else answer[2])
 
 
-def test_the_record_has_what_arrived_and_how_it_ended() -> None:
+async def test_the_record_has_what_arrived_and_how_it_ended() -> None:
     with openai_server([{"text": "x"}, {"fault": 401, "message": "no"}]) as server:
         post(server, "a", temperature=0.5)
         post(server, "b")
         first, second = server.requests()
+        await server.outcome(1)
         assert server.outcomes() == ["answered", "answered"]
     assert first["body"]["temperature"] == 0.5
     assert (first["n"], second["n"]) == (0, 1)
