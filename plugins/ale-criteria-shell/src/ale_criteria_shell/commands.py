@@ -1,0 +1,92 @@
+"""Criteria that judge a command: by its exit code, by what it prints."""
+
+from ale.protocols import Sandbox
+from ale.types import Score, Task, Trajectory
+from attrs import frozen
+
+from ale_criteria_shell import shell
+from ale_criteria_shell.matching import matches
+from ale_criteria_shell.options import CommandExitCodeOptions, RegexInStdoutOptions
+from ale_criteria_shell.shell import CLEAN, Outcome, excerpt
+
+
+def _score(criterion: str, passed: bool, detail: str) -> Score:
+    return Score(criterion=criterion, passed=passed, value=float(passed), detail=detail)
+
+
+def _fault(outcome: Outcome, timeout_s: float) -> str | None:
+    """Why there is no exit code to look at, if there is none."""
+    if outcome.timed_out:
+        return f"did not end within {timeout_s:g} s"
+    return outcome.not_started
+
+
+def _evidence(outcome: Outcome) -> str:
+    text = f"stdout: {excerpt(outcome.stdout)}\nstderr: {excerpt(outcome.stderr)}"
+    if outcome.exit_code == 127:
+        text += f"\nnote: programs are looked for in {CLEAN['PATH']}; option env.PATH changes that"
+    return text
+
+
+@frozen
+class CommandExitCode:
+    """Passes when a command ends with the expected exit code."""
+
+    options: CommandExitCodeOptions
+
+    async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
+        """Run the command once. Raises as `Criterion.grade`."""
+        options = self.options
+        outcome = await shell.run(
+            sandbox,
+            task,
+            options.command,
+            timeout_s=options.timeout_s,
+            cwd=options.cwd,
+            stdin=options.stdin,
+            env=options.env,
+            files=options.files,
+        )
+        fault = _fault(outcome, options.timeout_s)
+        passed = fault is None and outcome.exit_code == options.exit_code
+        detail = f"{options.command!r}: {fault or f'exit code {outcome.exit_code}'}"
+        if not passed:
+            detail += f", expected exit code {options.exit_code}\n{_evidence(outcome)}"
+        return _score("command_exit_code", passed, detail)
+
+
+@frozen
+class RegexInStdout:
+    """Passes when a command's standard output has a match of a regular expression."""
+
+    options: RegexInStdoutOptions
+
+    async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
+        """Run the command once and search its output. Raises as `Criterion.grade`."""
+        options = self.options
+        outcome = await shell.run(
+            sandbox,
+            task,
+            options.command,
+            timeout_s=options.timeout_s,
+            cwd=options.cwd,
+            stdin=options.stdin,
+            env=options.env,
+        )
+        fault = _fault(outcome, options.timeout_s) or await self._mismatch(outcome)
+        if fault is None:
+            return _score(
+                "regex_in_stdout", True, f"{options.command!r} printed {options.pattern!r}"
+            )
+        return _score(
+            "regex_in_stdout", False, f"{options.command!r}: {fault}\n{_evidence(outcome)}"
+        )
+
+    async def _mismatch(self, outcome: Outcome) -> str | None:
+        wanted = self.options.exit_code
+        if wanted is not None and outcome.exit_code != wanted:
+            return f"exit code {outcome.exit_code}, expected {wanted}"
+        if await matches(self.options.pattern, outcome.stdout.decode("utf-8", "replace")):
+            return None
+        cut = " (of long output, head and tail were searched)" if outcome.truncated else ""
+        return f"no match of {self.options.pattern!r} in stdout{cut}, exit code {outcome.exit_code}"

@@ -1,0 +1,87 @@
+"""The criterion that looks into a file."""
+
+from ale.errors import GradingError
+from ale.protocols import Sandbox
+from ale.types import Score, Task, Trajectory
+from attrs import frozen
+
+from ale_criteria_shell.matching import matches
+from ale_criteria_shell.options import FileContainsOptions
+from ale_criteria_shell.shell import clean, excerpt
+
+# Says what the path is before it is opened: a pipe or a device would keep a reader for ever, and a
+# link could lead to a file of the host that happens to hold the text.
+_KIND = """
+[ -e "$1" ] || { [ -L "$1" ] && echo dangling || echo missing; exit 0; }
+real=$(readlink -f -- "$1") || exit 1
+root=$(pwd -P)
+case "$1" in
+  /*) ;;
+  *) case "$real" in "${root%/}"/*) ;; *) echo outside; exit 0 ;; esac ;;
+esac
+if [ -d "$real" ]; then echo folder; elif [ -f "$real" ]; then echo file; else echo special; fi
+"""
+_FAULTS = {
+    "missing": "there is no such file",
+    "dangling": "it is a symbolic link to nothing",
+    "outside": "it leads out of the workspace by a symbolic link",
+    "folder": "it is a folder",
+    "special": "it is not a regular file",
+}
+
+
+@frozen
+class FileContains:
+    """Passes when a file contains a text or a match of a regular expression."""
+
+    options: FileContainsOptions
+
+    async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
+        """One exec to see what the path is, one read. Raises as `Criterion.grade`."""
+        fault = await self._fault(task, sandbox)
+        if fault is None:
+            fault = await self._mismatch(sandbox)
+        wanted = self.options.pattern if self.options.text is None else self.options.text
+        detail = f"{self.options.path!r} contains {wanted!r}"
+        if fault is not None:
+            detail = f"{self.options.path!r}: {fault}; expected it to contain {wanted!r}"
+        return Score(
+            criterion="file_contains",
+            passed=fault is None,
+            value=float(fault is None),
+            detail=detail,
+        )
+
+    async def _fault(self, task: Task, sandbox: Sandbox) -> str | None:
+        result = await sandbox.exec(
+            clean(("/bin/sh", "-c", _KIND, "ale-grading", self.options.path), task, {}, "/"),
+            timeout_s=60,
+        )
+        kind = result.stdout.decode("utf-8", "replace").strip()
+        if result.exit_code != 0 or (kind != "file" and kind not in _FAULTS):
+            raise GradingError(
+                f"the sandbox could not say what {self.options.path!r} is "
+                f"(exit code {result.exit_code}): {excerpt(result.stderr)}"
+            )
+        return _FAULTS.get(kind)
+
+    async def _mismatch(self, sandbox: Sandbox) -> str | None:
+        limit = self.options.max_bytes
+        try:
+            data = await sandbox.read(self.options.path, max_bytes=limit + 1)
+        except (FileNotFoundError, IsADirectoryError) as error:
+            return f"it changed while it was graded ({type(error).__name__})"
+        except PermissionError:
+            return "it can't be read: permission denied"
+        text = data[:limit].decode("utf-8", "replace")
+        if await self._holds(text):
+            return None
+        cut = f" in its first {limit} bytes" if len(data) > limit else ""
+        what = "binary content" if b"\0" in data else excerpt(text)
+        return f"not found{cut}, which is: {what}" if cut else f"not found in: {what}"
+
+    async def _holds(self, text: str) -> bool:
+        if self.options.pattern is not None:
+            return await matches(self.options.pattern, text)
+        assert self.options.text is not None
+        return self.options.text in text

@@ -1,0 +1,153 @@
+"""Options of the four criteria, as a task writes them."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from ale.plugin import doc, ge, gt
+from attrs import Attribute, field, frozen
+
+
+def _filled(_: object, attribute: "Attribute[Any]", value: str) -> None:
+    if not value.strip():
+        raise ValueError(f"{attribute.name} must not be empty")
+
+
+def _pattern(_: object, attribute: "Attribute[Any]", value: str | None) -> None:
+    if value is None:
+        return
+    try:
+        re.compile(value, re.MULTILINE)
+    except re.error as error:
+        raise ValueError(f"{attribute.name} is not a regular expression: {error}") from error
+
+
+def _below_workspace(_: object, attribute: "Attribute[Any]", value: str) -> None:
+    if not value.strip() or "\0" in value:
+        raise ValueError(f"{attribute.name} must name a file")
+    if ".." in PurePosixPath(value).parts:
+        raise ValueError(f"{attribute.name} must not contain '..', found {value!r}")
+
+
+def _program(_: object, attribute: "Attribute[Any]", value: str) -> None:
+    if not value or ("/" in value and not value.startswith("/")):
+        raise ValueError(
+            f"{attribute.name} must be a name to be found in the system's folders, or an absolute "
+            f"path, found {value!r}"
+        )
+
+
+_ENV = doc("Variables added to the clean environment; PATH here replaces that of the system.")
+
+
+@frozen(kw_only=True)
+class CommandExitCodeOptions:
+    """A shell command ends with the expected exit code."""
+
+    command: str = field(validator=_filled, metadata=doc("Line for /bin/sh, run in the workspace."))
+    exit_code: int = field(default=0, validator=ge(0), metadata=doc("Exit code that passes."))
+    timeout_s: float = field(
+        default=60.0, validator=gt(0), metadata=doc("Seconds; a command that takes longer fails.")
+    )
+    cwd: str | None = field(
+        default=None, metadata=doc("Folder to run in, relative to the workspace.")
+    )
+    stdin: str | None = field(default=None, metadata=doc("Text to feed; none closes stdin."))
+    env: Mapping[str, str] = field(factory=dict, metadata=_ENV)
+    files: Path | None = field(
+        default=None,
+        metadata=doc(
+            "Host file or folder that the agent never sees: it is there while the command runs, "
+            "at $GRADING_FILES."
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class RegexInStdoutOptions:
+    """A regular expression matches somewhere in what a command prints."""
+
+    command: str = field(validator=_filled, metadata=doc("Line for /bin/sh, run in the workspace."))
+    pattern: str = field(
+        validator=_pattern, metadata=doc("Python regular expression; ^ and $ match at lines.")
+    )
+    exit_code: int | None = field(
+        default=None, metadata=doc("Exit code that is asked for as well; none takes any.")
+    )
+    timeout_s: float = field(
+        default=60.0, validator=gt(0), metadata=doc("Seconds; a command that takes longer fails.")
+    )
+    cwd: str | None = field(
+        default=None, metadata=doc("Folder to run in, relative to the workspace.")
+    )
+    stdin: str | None = field(default=None, metadata=doc("Text to feed; none closes stdin."))
+    env: Mapping[str, str] = field(factory=dict, metadata=_ENV)
+
+
+@frozen(kw_only=True)
+class FileContainsOptions:
+    """A file contains a text, or a match of a regular expression. Exactly one of the two."""
+
+    path: str = field(
+        validator=_below_workspace, metadata=doc("File, relative to the workspace or absolute.")
+    )
+    text: str | None = field(default=None, metadata=doc("Literal text to find."))
+    pattern: str | None = field(
+        default=None,
+        validator=_pattern,
+        metadata=doc("Python regular expression to find; ^ and $ match at lines."),
+    )
+    max_bytes: int = field(
+        default=4 << 20, validator=ge(1), metadata=doc("Only so much of the file is looked at.")
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if (self.text is None) == (self.pattern is None):
+            raise ValueError("give exactly one of text and pattern")
+        if self.text == "":
+            raise ValueError("text must not be empty: every file contains it")
+
+
+@frozen(kw_only=True)
+class UnitTestsPassOptions:
+    """Python tests that the agent never saw pass against what it wrote."""
+
+    tests: Path = field(
+        metadata=doc("Host file or folder (test_*.py, *_test.py); sent in for grading only.")
+    )
+    runner: Literal["builtin", "pytest"] = field(
+        default="builtin",
+        metadata=doc(
+            "builtin needs the standard library alone: test functions, Test classes, unittest. "
+            "pytest (fixtures, parameters) must be installed in the sandbox."
+        ),
+    )
+    timeout_s: float = field(
+        default=60.0, validator=gt(0), metadata=doc("Seconds for all tests together.")
+    )
+    python: str = field(
+        default="python3",
+        validator=_program,
+        metadata=doc("Interpreter: a name in the system's folders or an absolute path."),
+    )
+    import_paths: tuple[str, ...] = field(
+        default=(".", "src"),
+        metadata=doc("Folders of the workspace that the tests can import from."),
+    )
+    prefer: Literal["installed", "workspace"] = field(
+        default="installed",
+        metadata=doc(
+            "Which wins when a module is both in the workspace and installed. 'workspace' lets an "
+            "agent put its own numpy before the real one."
+        ),
+    )
+    partial: bool = field(
+        default=False,
+        metadata=doc("The value is the fraction of tests that passed instead of 0 or 1."),
+    )
+    env: Mapping[str, str] = field(factory=dict, metadata=_ENV)
+    pytest_plugins: tuple[str, ...] = field(
+        default=(),
+        metadata=doc("Installed pytest plugins to load, as for -p; none is loaded by itself."),
+    )

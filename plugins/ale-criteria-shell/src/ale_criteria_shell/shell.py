@@ -1,0 +1,139 @@
+"""Commands for grading: by absolute path, in an environment that the agent had no hand in."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from ale.errors import GradingError
+from ale.protocols import Sandbox
+from ale.types import ExecResult, Task
+from attrs import frozen
+
+CLEAN: Mapping[str, str] = MappingProxyType(
+    {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "LANG": "C.UTF-8",
+    }
+)
+EXCERPT = 600
+
+# $1 scratch folder (its home is empty), $2 files to move there or "", $3 folder to run in, $4 mark,
+# $5 the command. What is marked on stderr is written before the command starts, so that the command
+# can't make a failure of the command look like one of the grading, nor the other way round.
+_WRAPPER = """
+mkdir -m 700 -- "$1" "$1/home" || exit 125
+[ -z "$2" ] || mv -- "$2" "$1/files" || exit 125
+printf '%s ready\\n' "$4" >&2
+cd -- "$3" || { rm -rf -- "$1"; exit 125; }
+unset OLDPWD
+printf '%s started\\n' "$4" >&2
+/bin/sh -c "$5"
+code=$?
+cd / && rm -rf -- "$1" 2>/dev/null
+exit $code
+"""
+
+
+@frozen(kw_only=True)
+class Outcome:
+    """What a command gave, or why it could not even start for a reason that is the agent's."""
+
+    exit_code: int
+    stdout: bytes = b""
+    stderr: bytes = b""
+    timed_out: bool = False
+    truncated: bool = False
+    not_started: str | None = None
+
+
+def clean(
+    arguments: Sequence[str], task: Task, env: Mapping[str, str], home: str
+) -> tuple[str, ...]:
+    """`arguments` under an environment of the system's folders, the task's and the criterion's."""
+    variables = {**CLEAN, "HOME": home, **task.environment.env, **env}
+    pairs = [f"{name}={value}" for name, value in variables.items()]
+    return ("/usr/bin/env", "-i", *pairs, *arguments)
+
+
+def new_scratch() -> str:
+    """A folder in the sandbox that nobody can have planted: its name is 128 random bits."""
+    return f"/tmp/ale-grading-{secrets.token_hex(16)}"  # noqa: S108
+
+
+async def remove(sandbox: Sandbox, folder: str) -> None:
+    """Remove a scratch folder that the command itself could not clear away."""
+    await sandbox.exec(["/bin/rm", "-rf", "--", folder], timeout_s=60)
+
+
+async def run(
+    sandbox: Sandbox,
+    task: Task,
+    command: str,
+    *,
+    timeout_s: float,
+    cwd: str | None = None,
+    stdin: str | None = None,
+    env: Mapping[str, str] | None = None,
+    files: Path | None = None,
+) -> Outcome:
+    """Run a line of shell for grading: one exec, plus one upload where there are `files`.
+
+    Args:
+        timeout_s: seconds, after which the command and all it started is killed.
+        cwd: relative to the workspace. A missing one is the agent's fault, not an error.
+        files: host file or folder, at ``$GRADING_FILES`` while the command runs.
+
+    Raises:
+        GradingError: the command could not be started, and not because of the agent's files.
+        SandboxError: the sandbox is gone.
+    """
+    scratch, mark, staged = new_scratch(), secrets.token_hex(16), ""
+    variables = dict(env or {})
+    if files is not None:
+        # Put where every backend lets us write, then moved out of the command's sight.
+        staged = f"{sandbox.workdir.rstrip('/')}/.ale-grading-{secrets.token_hex(16)}"
+        await sandbox.upload(files, staged)
+        variables["GRADING_FILES"] = f"{scratch}/files"
+    arguments = ("/bin/sh", "-c", _WRAPPER, "ale-grading", scratch, staged, cwd or ".", mark)
+    result = await sandbox.exec(
+        clean((*arguments, command), task, variables, f"{scratch}/home"),
+        timeout_s=timeout_s,
+        stdin=None if stdin is None else stdin.encode(),
+    )
+    if result.timed_out or result.exit_code > 128:  # the wrapper may have been killed as well
+        await remove(sandbox, scratch)
+    if result.timed_out:
+        return Outcome(exit_code=result.exit_code, timed_out=True)
+    return _outcome(result, f"{mark} ready\n".encode(), f"{mark} started\n".encode(), cwd)
+
+
+def _outcome(result: ExecResult, ready: bytes, started: bytes, cwd: str | None) -> Outcome:
+    if not result.stderr.startswith(ready):
+        raise GradingError(
+            f"the sandbox could not start a command for grading (exit code {result.exit_code}): "
+            f"{excerpt(result.stderr)}"
+        )
+    stderr = result.stderr.removeprefix(ready)
+    if not stderr.startswith(started):
+        return Outcome(
+            exit_code=result.exit_code, not_started=f"the folder {cwd!r} can't be entered"
+        )
+    return Outcome(
+        exit_code=result.exit_code,
+        stdout=result.stdout,
+        stderr=stderr.removeprefix(started),
+        truncated=result.truncated,
+    )
+
+
+def excerpt(data: bytes | str, limit: int = EXCERPT) -> str:
+    """The end of some output as text, or ``(nothing)``; the end is where errors stand."""
+    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    text = "".join(
+        c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text
+    )
+    text = text.strip()
+    if not text:
+        return "(nothing)"
+    return text if len(text) <= limit else f"... {text[-limit:]}"
