@@ -1,0 +1,191 @@
+"""The command line: what it prints, what it exits with, what it does not import."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from ale._cli.main import cli
+from ale._cli.text import rate_line, seconds, table, wilson
+from ale._registry import Registry
+from ale.errors import LLMError
+from ale.plugin import hookimpl
+from ale.protocols import AgentContext
+from ale.types import Stop
+
+Ale = Callable[..., Result]
+
+
+@pytest.fixture
+def ale(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ale:
+    """Run `ale` with the bench as the only plugin, in a folder with a config of three tasks."""
+    (tmp_path / "c.yaml").write_text("tasks: {type: list, n: 3}\nagent: {type: bench}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "_registry", registry, raising=False)
+    monkeypatch.setattr(cli, "_added", None)
+
+    def invoke(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, arguments)
+
+    return invoke
+
+
+def only_run(tmp_path: Path) -> str:
+    (run,) = (tmp_path / "runs").iterdir()
+    return str(run)
+
+
+def test_a_run_ends_by_saying_what_happened_where_it_is_and_what_to_try(
+    ale: Ale, tmp_path: Path
+) -> None:
+    done = ale("run", "c.yaml")
+    assert done.exit_code == 0, done.output
+    assert "completed: 3 episodes on disk" in done.output
+    assert "success      3 of 3  100.0%  (95% interval 43.9 to 100.0)" in done.output
+    path = Path(only_run(tmp_path)).relative_to(tmp_path)
+    assert f"ale show {path}" in done.output
+
+
+def test_a_run_with_broken_episodes_exits_with_3(ale: Ale, bench: Any) -> None:
+    async def agent(_: AgentContext) -> Stop:
+        raise LLMError("down")
+
+    bench.agent = agent
+    done = ale("run", "c.yaml")
+    assert done.exit_code == 3
+    assert "broken       3" in done.output
+
+
+def test_bad_input_exits_with_2_and_starts_nothing(ale: Ale, tmp_path: Path) -> None:
+    done = ale("run", "c.yaml", "--set", "agent.type=bensh", "--set", "run.sed=1")
+    assert done.exit_code == 2
+    assert "did you mean 'bench'?" in done.output
+    assert "did you mean 'seed'?" in done.output
+    assert done.output.endswith("2 problems; nothing was started.\n")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(ale: Ale, tmp_path: Path) -> None:
+    done = ale("run", "c.yaml", "--dry-run", "--set", "run.rollouts=4", "-n", "2")
+    assert done.exit_code == 0
+    assert "1 step(s) of 3 task(s) x 4 rollout(s): 12 episodes, 2 at once" in done.output
+    assert not (tmp_path / "runs").exists()
+
+
+def test_check_finds_nothing_wrong_with_a_sound_config(ale: Ale) -> None:
+    done = ale("check", "c.yaml")
+    assert (done.exit_code, "Nothing is wrong with it." in done.output) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("c.yaml", "--resume", "x"), ("--resume", "x", "--set", "a.b=1")]
+)
+def test_a_run_takes_a_config_or_a_directory_to_resume(ale: Ale, arguments: Any) -> None:
+    assert ale("run", *arguments).exit_code == 2
+
+
+def test_a_stored_run_is_shown_by_task_and_by_episode(ale: Ale, tmp_path: Path) -> None:
+    ale("run", "c.yaml")
+    shown = ale("show", only_run(tmp_path))
+    assert "t0         1        1    1.00    1.0       0" in shown.output
+    one = ale("show", only_run(tmp_path), "t1")
+    assert "0-t1-0: reward 1.000; agent ended: finished" in one.output
+    assert "held    done  1.00 x 1  file" in one.output
+    assert "chunk 0  turn  reward +0.000  return +1.000  ipa weight +1.000" in one.output
+    assert '> shell {"command": "touch done"}' in one.output
+
+
+def test_an_episode_that_is_not_there_names_the_nearest(ale: Ale, tmp_path: Path) -> None:
+    ale("run", "c.yaml")
+    shown = ale("show", only_run(tmp_path), "0-t9-0")
+    assert shown.exit_code == 2
+    assert "no episode '0-t9-0' among 3" in shown.output
+    assert "did you mean '0-t" in shown.output
+
+
+def test_two_schemes_stand_side_by_side_chunk_by_chunk(ale: Ale, tmp_path: Path) -> None:
+    ale("run", "c.yaml")
+    done = ale("credit", only_run(tmp_path), "--scheme", "ipa", "--scheme", "ale-bench/ipa")
+    assert done.exit_code == 0, done.output
+    assert "chunk  kind      ipa  ale-bench/ipa  what it did" in done.output
+    assert "    0  turn  +1.0000        +1.0000  done shell" in done.output
+    (line,) = [line for line in done.output.splitlines() if line.startswith("ipa ")]
+    assert line.split() == ["ipa", "3", "3", "1.0000", "0.0%", "0"]
+
+
+def test_an_option_that_a_scheme_lacks_is_a_problem(ale: Ale, tmp_path: Path) -> None:
+    ale("run", "c.yaml")
+    done = ale("credit", only_run(tmp_path), "--scheme", "ipa:gamma=0.5")
+    assert done.exit_code == 2
+    assert "--scheme: credit.gamma: unknown option" in done.output
+
+
+def test_plugins_lists_kinds_names_and_options(ale: Ale) -> None:
+    assert "agent      bench        ale-bench  A test's agent." in ale("plugins").output
+    one = ale("plugins", "tasks", "list")
+    assert "n       whole number  1        How many." in one.output
+    assert ale("plugins", "agnt").exit_code == 2
+    absent = ale("plugins", "agent", "bnch")
+    assert (absent.exit_code, "no agent 'bnch'" in absent.output) == (2, True)
+
+
+def test_a_command_that_a_package_adds_is_there(ale: Ale, registry: Registry) -> None:
+    class Adds:
+        @hookimpl
+        def ale_commands(self) -> list[click.Command]:
+            return [click.Command("hello", callback=lambda: click.echo("hi")), click.Command("run")]
+
+    registry.add(Adds(), "ale-hello")
+    done = ale("hello")
+    assert "the command 'run' is offered by ale-core and by ale-hello" in done.output
+    assert done.output.endswith("hi\n")
+
+
+def test_an_unknown_command_names_the_nearest(ale: Ale) -> None:
+    done = ale("shwo")
+    assert done.exit_code == 2
+    assert "no such command 'shwo'; did you mean 'show'?" in done.output
+
+
+@pytest.mark.parametrize("name", ["run", "check", "show", "credit", "plugins", "doctor"])
+def test_every_command_has_help_with_an_example(ale: Ale, name: str) -> None:
+    done = ale(name, "--help")
+    assert done.exit_code == 0
+    assert "Example" in done.output
+    assert f"ale {name}" in done.output
+
+
+def test_help_imports_neither_commands_nor_records_nor_yaml() -> None:
+    code = (
+        "import sys\nfrom ale._cli.main import cli\n"
+        "try: cli(['--help'])\nexcept SystemExit: pass\n"
+        "print([m for m in ('ale._cli.run', 'ale.types', 'yaml', 'cattrs', 'msgspec', 'asyncio')"
+        " if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_interval_is_wilsons() -> None:
+    low, high = wilson(8, 10)
+    assert (round(low, 4), round(high, 4)) == (0.4902, 0.9433)
+    assert wilson(0, 5)[0] == 0.0
+    assert rate_line(0, 0) == "none graded"
+
+
+def test_seconds_are_said_as_people_say_them() -> None:
+    assert [seconds(s) for s in (0.85, 12.34, 250, 7500)] == [
+        "850 ms",
+        "12.3 s",
+        "4 min 10 s",
+        "2 h 5 min",
+    ]
+
+
+def test_a_table_pads_to_its_widest_cell() -> None:
+    assert table(["a", "n"], [["long", "1"]], right=(1,)) == "a     n\nlong  1"
