@@ -1,0 +1,277 @@
+"""What every trainer promises: finite reports, snapshots that stay, and going on from a checkpoint.
+
+```python
+class TestMine(TrainerContract):
+    @pytest.fixture
+    def make_trainer(self, tmp_path: Path) -> Callable[[], Trainer]:
+        return lambda: Mine(MineOptions(), directory=tmp_path)
+```
+"""
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from ale.errors import StoreError
+from ale.protocols import Trainer
+from ale.testing.builders import episode, group, turn
+from ale.types import (
+    Batch,
+    Chunk,
+    Credit,
+    CreditedGroup,
+    Message,
+    PolicySnapshot,
+    Span,
+    StepReport,
+    Turn,
+    replace,
+)
+
+TEXT = "I will look at it."
+
+
+def _turns(n: int) -> Sequence[Turn]:
+    """Turns of one call each and six tokens; the first one with the task's messages."""
+    said = (Message(role="system", content="You work."), Message(role="user", content="Do it."))
+    return [
+        turn(
+            TEXT,
+            calls=[("bash", '{"command": "ls"}')],
+            tokens=6,
+            fresh_context=i == 0,
+            prompt=said if i == 0 else (),
+        )
+        for i in range(n)
+    ]
+
+
+def _chunks(n: int) -> Sequence[Chunk]:
+    """One chunk per turn."""
+    return [
+        Chunk(
+            index=i,
+            kind="interaction",
+            spans=(Span(turn=i, text=(0, len(TEXT)), calls=(0, 1), tokens=(0, 6)),),
+        )
+        for i in range(n)
+    ]
+
+
+def credited_group(
+    task_id: str, rollouts: Sequence[tuple[float, Sequence[float]]], *, step: int = 0
+) -> CreditedGroup:
+    """Rollouts of one task, each (reward, weight of each chunk), of one turn per chunk.
+
+    Every turn has six tokens, and a chunk is a turn.
+    """
+    episodes = [
+        episode(
+            reward,
+            *_turns(len(weights)),
+            task_id=task_id,
+            rollout=number,
+            episode_id=f"{step}-{task_id}-{number}",
+        )
+        for number, (reward, weights) in enumerate(rollouts)
+    ]
+    credits = tuple(
+        Credit(
+            episode_id=made.id,
+            scheme="demo",
+            rewards=(*[0.0] * (len(weights) - 1), reward),
+            returns=(reward,) * len(weights),
+            weights=tuple(weights),
+        )
+        for made, (reward, weights) in zip(episodes, rollouts, strict=True)
+    )
+    pairs = [(made, _chunks(len(made.trajectory.turns))) for made in episodes]
+    return CreditedGroup(group=group(*pairs), credits=credits)
+
+
+def credited_batch(step: int) -> Batch:
+    """Two tasks: one with a success and a failure, one whose rollouts all failed (weights 0)."""
+    mixed = credited_group("mixed", [(1.0, (0.25, 0.5, 1.0)), (0.0, (-0.5, -1.0))], step=step)
+    failed = credited_group("failed", [(0.0, (0.0,)), (0.0, (0.0, 0.0))], step=step)
+    return Batch(step=step, groups=(mixed, failed))
+
+
+def without_credit(batch: Batch) -> Batch:
+    """The same batch with every weight, return and reward of its credits 0."""
+    groups = []
+    for credited in batch.groups:
+        zeros = [(0.0,) * len(credit.weights) for credit in credited.credits]
+        credits = tuple(
+            replace(credit, rewards=zero, returns=zero, weights=zero)
+            for credit, zero in zip(credited.credits, zeros, strict=True)
+        )
+        groups.append(replace(credited, credits=credits))
+    return replace(batch, groups=tuple(groups))
+
+
+def _folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "a checkpoint"
+    folder.mkdir()
+    return folder
+
+
+def _content(snapshot: PolicySnapshot) -> dict[str, str]:
+    """Digest of every file of a snapshot."""
+    if snapshot.path is None:
+        return {}
+    files = sorted(path for path in Path(snapshot.path).rglob("*") if path.is_file())
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def _assert_finite(report: StepReport) -> None:
+    wrong = {name: value for name, value in report.metrics.items() if not math.isfinite(value)}
+    assert wrong == {}
+    assert all(isinstance(name, str) and name for name in report.metrics)
+
+
+class TrainerContract:
+    """Derive from it, and give it `make_trainer`; `batch` too, where `credited_batch` won't do."""
+
+    tolerance = 1e-6
+    """How far metrics of the same step may be apart, relatively: kernels need not be exact."""
+    timings: Sequence[str] = ()
+    """Metrics that are measured, not computed, and differ each time."""
+
+    @pytest.fixture
+    def make_trainer(self) -> Callable[[], Trainer]:
+        """Builds a fresh trainer each time it is called, as a restarted run would."""
+        raise NotImplementedError("override the fixture `make_trainer`")
+
+    @pytest.fixture
+    def trainer(self, make_trainer: Callable[[], Trainer]) -> Trainer:
+        return make_trainer()
+
+    @pytest.fixture
+    def batch(self) -> Callable[[int], Batch]:
+        """Makes the batch of a step."""
+        return credited_batch
+
+    @pytest.mark.asyncio
+    async def test_a_step_reports_finite_metrics_under_its_own_number(
+        self, trainer: Trainer, batch: Callable[[int], Batch]
+    ) -> None:
+        report = await trainer.step(batch(3))
+        assert report.step == 3
+        assert report.metrics, "a report without metrics tells nobody anything"
+        _assert_finite(report)
+
+    @pytest.mark.asyncio
+    async def test_a_report_names_the_version_that_the_snapshot_has(
+        self, trainer: Trainer, batch: Callable[[int], Batch]
+    ) -> None:
+        versions = [trainer.snapshot().version]
+        for step in range(2):
+            report = await trainer.step(batch(step))
+            versions.append(trainer.snapshot().version)
+            assert report.policy_version == versions[-1]
+        assert versions == sorted(versions), "versions only grow"
+
+    @pytest.mark.asyncio
+    async def test_a_snapshot_is_the_same_until_the_next_step(self, trainer: Trainer) -> None:
+        first, second = trainer.snapshot(), trainer.snapshot()
+        assert first == second
+        assert _content(first) == _content(second)
+
+    @pytest.mark.asyncio
+    async def test_a_step_leaves_earlier_snapshots_as_they_were(
+        self, trainer: Trainer, batch: Callable[[int], Batch]
+    ) -> None:
+        before = trainer.snapshot()
+        kept, content = repr(before), _content(before)
+        await trainer.step(batch(0))
+        after = trainer.snapshot()
+        assert repr(before) == kept
+        assert _content(before) == content
+        changed = after.path != before.path or _content(after) != content
+        assert after.version != before.version or not changed, "one version, two contents"
+
+    @pytest.mark.asyncio
+    async def test_a_restarted_trainer_goes_on_as_if_never_stopped(
+        self,
+        make_trainer: Callable[[], Trainer],
+        batch: Callable[[int], Batch],
+        tmp_path: Path,
+    ) -> None:
+        first = make_trainer()
+        await first.step(batch(0))
+        checkpoint = _folder(tmp_path)
+        first.save(checkpoint)
+        expected = await first.step(batch(1))
+
+        second = make_trainer()
+        second.load(checkpoint)
+        again = await second.step(batch(1))
+        assert (again.step, again.policy_version) == (expected.step, expected.policy_version)
+        assert self._computed(again) == pytest.approx(self._computed(expected), rel=self.tolerance)
+
+    @pytest.mark.asyncio
+    async def test_loading_takes_a_trainer_back(
+        self, trainer: Trainer, batch: Callable[[int], Batch], tmp_path: Path
+    ) -> None:
+        await trainer.step(batch(0))
+        saved = trainer.snapshot().version
+        checkpoint = _folder(tmp_path)
+        trainer.save(checkpoint)
+        expected = await trainer.step(batch(1))
+        trainer.load(checkpoint)
+        assert trainer.snapshot().version == saved
+        again = await trainer.step(batch(1))
+        assert self._computed(again) == pytest.approx(self._computed(expected), rel=self.tolerance)
+
+    def _computed(self, report: StepReport) -> dict[str, float]:
+        return {k: v for k, v in report.metrics.items() if k not in self.timings}
+
+    @pytest.mark.asyncio
+    async def test_an_empty_batch_is_a_step_like_any_other(self, trainer: Trainer) -> None:
+        report = await trainer.step(Batch(step=5, groups=()))
+        assert report.step == 5
+        assert report.policy_version == trainer.snapshot().version
+        _assert_finite(report)
+
+    @pytest.mark.asyncio
+    async def test_a_batch_whose_weights_are_all_zero_gives_finite_metrics(
+        self, trainer: Trainer, batch: Callable[[int], Batch]
+    ) -> None:
+        _assert_finite(await trainer.step(without_credit(batch(0))))
+        _assert_finite(await trainer.step(batch(1)))
+
+    @pytest.mark.parametrize("what", ["missing", "empty", "foreign"])
+    def test_a_folder_that_is_no_checkpoint_is_a_store_error(
+        self, trainer: Trainer, what: str, tmp_path: Path
+    ) -> None:
+        folder = tmp_path / what
+        if what != "missing":
+            folder.mkdir()
+        if what == "foreign":
+            (folder / "notes.txt").write_text("not a checkpoint")
+        with pytest.raises(StoreError):
+            trainer.load(folder)
+
+    @pytest.mark.asyncio
+    async def test_a_damaged_checkpoint_is_a_store_error(
+        self,
+        make_trainer: Callable[[], Trainer],
+        batch: Callable[[int], Batch],
+        tmp_path: Path,
+    ) -> None:
+        trainer = make_trainer()
+        await trainer.step(batch(0))
+        checkpoint = _folder(tmp_path)
+        trainer.save(checkpoint)
+        files = [path for path in checkpoint.rglob("*") if path.is_file()]
+        assert files, "a checkpoint is at least one file"
+        for path in files:
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        with pytest.raises(StoreError):
+            make_trainer().load(checkpoint)
+
+
+__all__ = ["TrainerContract", "credited_batch", "credited_group", "without_credit"]

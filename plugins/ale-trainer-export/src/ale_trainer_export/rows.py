@@ -1,0 +1,186 @@
+"""What a line of the data set holds, and how it is made from a credited group. Pure."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from attrs import frozen
+
+from ale.errors import AleError
+from ale.types import Chunk, Credit, CreditedGroup, Message, Range, Rollout, TokenTrace
+
+SCHEMA = 1
+
+
+@frozen(kw_only=True, slots=False)
+class ChunkPart:
+    """The part of one chunk that lies in the turn, and what the chunk earned."""
+
+    index: int
+    kind: str
+    text: Range
+    """Characters of the message's content."""
+    calls: Range
+    """Tool calls of the message."""
+    tokens: Range | None
+    """Positions in `Tokens.ids`; null where not recorded."""
+    chunk_reward: float
+    """r_k."""
+    chunk_return: float
+    """G_k."""
+    weight: float
+    """What multiplies grad log pi of each of its tokens."""
+
+
+@frozen(kw_only=True, slots=False)
+class Tokens:
+    """The message's tokens, exactly as they were sampled."""
+
+    prompt_ids: Sequence[int]
+    ids: Sequence[int]
+    logprobs: Sequence[float]
+    """Natural, of the sampler itself."""
+    policy_versions: Sequence[int]
+    weights: Sequence[float] | None
+    """One per token; null where a chunk begins inside a token, so that it has no one weight."""
+
+
+@frozen(kw_only=True, slots=False)
+class Row:
+    """One turn: a conversation, the answer to it, and how much each part of the answer is worth."""
+
+    schema: int = SCHEMA
+    run: str
+    step: int
+    episode: str
+    task: str
+    rollout: int
+    turn: int
+    """0-based."""
+    reward: float
+    """Of the whole episode."""
+    scheme: str
+    """Credit scheme that gave the weights."""
+    skipped: str | None
+    """Why the scheme gave this episode nothing to teach, else null."""
+    model: str
+    finish_reason: str
+    messages: Sequence[Message]
+    """The conversation as the model saw it before the turn."""
+    message: Message
+    """The answer."""
+    chunks: Sequence[ChunkPart]
+    tokens: Tokens | None
+
+    @property
+    def max_abs_weight(self) -> float:
+        """The largest |weight| of its chunks."""
+        return max(abs(part.weight) for part in self.chunks)
+
+
+def rows_of(group: CreditedGroup, *, run: str, step: int) -> Iterator[Row]:
+    """The rows of a group, rollout by rollout, turn by turn.
+
+    A turn in which no chunk has a part gives no row.
+
+    Raises:
+        AleError: credits and rollouts don't belong together, or a number is not finite.
+    """
+    if len(group.credits) != len(group.group.rollouts):
+        raise AleError(
+            f"{len(group.credits)} credits for {len(group.group.rollouts)} rollouts "
+            f"of task {group.group.task_id}"
+        )
+    for rollout, credit in zip(group.group.rollouts, group.credits, strict=True):
+        yield from _rows(rollout, credit, run=run, step=step)
+
+
+def _rows(rollout: Rollout, credit: Credit, *, run: str, step: int) -> Iterator[Row]:
+    episode = rollout.episode
+    _check(rollout, credit)
+    assert episode.reward is not None
+    for number, parts in sorted(_by_turn(rollout.chunks, credit).items()):
+        turn = episode.trajectory.turns[number]
+        trace = turn.completion.tokens
+        yield Row(
+            run=run,
+            step=step,
+            episode=episode.id,
+            task=episode.task_id,
+            rollout=episode.rollout,
+            turn=number,
+            reward=episode.reward,
+            scheme=credit.scheme,
+            skipped=credit.skipped,
+            model=turn.completion.model,
+            finish_reason=turn.completion.finish_reason,
+            messages=episode.trajectory.messages(upto=number),
+            message=turn.completion.message,
+            chunks=parts,
+            tokens=None if trace is None else _tokens(trace, parts, episode.id),
+        )
+
+
+def _check(rollout: Rollout, credit: Credit) -> None:
+    episode = rollout.episode
+    if credit.episode_id != episode.id:
+        raise AleError(f"credit of episode {credit.episode_id} given for episode {episode.id}")
+    if episode.reward is None:
+        raise AleError(f"episode {episode.id} broke; it must not be credited")
+    columns = (credit.rewards, credit.returns, credit.weights)
+    if any(len(column) != len(rollout.chunks) for column in columns):
+        raise AleError(
+            f"episode {episode.id} has {len(rollout.chunks)} chunks, and its credit by "
+            f"{credit.scheme} has {', '.join(str(len(c)) for c in columns)} "
+            "rewards, returns, weights"
+        )
+    if not all(math.isfinite(value) for column in columns for value in column):
+        raise AleError(f"credit of episode {episode.id} by {credit.scheme} is not finite")
+
+
+def _by_turn(chunks: Sequence[Chunk], credit: Credit) -> dict[int, list[ChunkPart]]:
+    parts: dict[int, list[ChunkPart]] = defaultdict(list)
+    for chunk, reward, return_, weight in zip(
+        chunks, credit.rewards, credit.returns, credit.weights, strict=True
+    ):
+        for span in chunk.spans:
+            parts[span.turn].append(
+                ChunkPart(
+                    index=chunk.index,
+                    kind=chunk.kind,
+                    text=span.text,
+                    calls=span.calls,
+                    tokens=span.tokens,
+                    chunk_reward=reward,
+                    chunk_return=return_,
+                    weight=weight,
+                )
+            )
+    return parts
+
+
+def _tokens(trace: TokenTrace, parts: Sequence[ChunkPart], episode: str) -> Tokens:
+    if not all(math.isfinite(value) for value in trace.logprobs):
+        raise AleError(f"a log-probability in episode {episode} is not finite")
+    return Tokens(
+        prompt_ids=trace.prompt_ids,
+        ids=trace.output_ids,
+        logprobs=trace.logprobs,
+        policy_versions=trace.policy_versions,
+        weights=token_weights(parts, len(trace.output_ids)),
+    )
+
+
+def token_weights(parts: Sequence[ChunkPart], n_tokens: int) -> Sequence[float] | None:
+    """The weight of each token: that of the chunk that it lies in.
+
+    Returns:
+        `n_tokens` weights; None where the parts don't say which chunk each token is in. Nothing is
+        guessed: a caller that can live with less has the ranges of text.
+    """
+    weights: list[float] = []
+    for part in sorted(parts, key=lambda part: part.tokens or (-1, -1)):
+        if part.tokens is None or part.tokens[0] != len(weights):
+            return None
+        weights += [part.weight] * (part.tokens[1] - part.tokens[0])
+    return weights if len(weights) == n_tokens else None
