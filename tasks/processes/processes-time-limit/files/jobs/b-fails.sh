@@ -1,0 +1,2 @@
+echo "no input" >&2
+exit 3

@@ -1,0 +1,2 @@
+echo waiting
+exec sleep 20

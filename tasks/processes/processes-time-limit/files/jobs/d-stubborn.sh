@@ -1,0 +1,3 @@
+# Does not listen to polite requests.
+trap "" TERM INT HUP
+exec sleep 20

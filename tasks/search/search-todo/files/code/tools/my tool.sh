@@ -1,0 +1,3 @@
+#!/bin/sh
+# TODO(ana): quote $1
+echo $1
