@@ -10,6 +10,8 @@ import urllib.request
 from typing import Any
 
 import pytest
+from attrs import evolve
+
 from ale.errors import LLMError
 from ale.testing.llm import CAPITAL, COUNT, LLMContract, LLMServerContract, ask
 from ale.types import (
@@ -21,7 +23,6 @@ from ale.types import (
     ToolCall,
     Usage,
 )
-from attrs import evolve
 
 CALL = ToolCall(id="call_1", name="add", arguments='{"a": 17, "b": 25}')
 

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+
 from ale.testing.openai_server import ScriptedServer, openai_server
 
 Answer = tuple[int, http.client.HTTPMessage, bytes]

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
 from ale.errors import LLMError
 from ale.plugin import BuildContext
 from ale.protocols import LLM

@@ -1,6 +1,7 @@
 """The contract kit, once whole, once streamed and with token ids."""
 
 import pytest
+
 from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.testing.llm import Connect, LLMServerContract

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+
 from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale_llm_openai import plugin

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+
 from ale.types import Completion, ToolCall
 from ale_llm_openai.stream import BrokenStreamError, EventReader, StreamedError, assemble
 from ale_openai_wire import completion

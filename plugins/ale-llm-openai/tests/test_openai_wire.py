@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+
 from ale.errors import LLMError
 from ale.plugin import BuildContext
 from ale.protocols import LLM

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+
 from ale.types import TokenTrace, ToolCall, Usage
 from ale_openai_wire import completion, from_mapping, read_answer
 

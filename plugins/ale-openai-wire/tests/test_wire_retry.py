@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+
 from ale.errors import ContextLengthError, LLMError
 from ale.testing.fakes import ManualClock
 from ale_openai_wire import Fault, Redactor, RetryPolicy, error_fault, persist, status_fault
@@ -176,3 +177,21 @@ def test_an_error_within_a_stream_is_judged_by_its_code(
 ) -> None:
     found = error_fault(error, redact=Redactor())
     assert (found.transient, found.context_length) == (transient, too_long)
+
+
+async def test_a_servers_wish_is_a_lower_bound_and_never_zero_under_backoff(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr("ale_openai_wire.retry.asyncio.sleep", sleep)
+    policy = RetryPolicy(max_retries=3, min_wait_s=1, max_wait_s=8, timeout_s=1, deadline_s=99)
+    asked = [Fault("status 429", transient=True, wait_s=wait) for wait in (0, 7, None)]
+    assert await run(failing(*asked, "yes"), policy) == "yes"
+    first, second, third = waits
+    assert 0.5 <= first <= 1
+    assert 7 <= second <= 8
+    assert 2 <= third <= 4

@@ -76,7 +76,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TextIO
 
-from attrs import field, frozen
+from attrs import frozen
 
 from ale.testing._openai_script import Answer, NoStepError, Player, Script, Step
 
@@ -242,7 +242,8 @@ class _Connection:
         await self._write(data)
 
     async def _head(self, status: int, headers: Mapping[str, object]) -> None:
-        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
+        known = status in HTTPStatus.__members__.values()
+        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase if known else 'Other'}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         await self._write("\r\n".join([*lines, "", ""]).encode("latin-1"))
 
@@ -332,7 +333,6 @@ class ScriptedServer:
     url: str
     """The base URL, as ``http://127.0.0.1:8123/v1``."""
     record: Path
-    _process: "subprocess.Popen[str]" = field(alias="process", repr=False)
 
     def _lines(self) -> list[dict[str, Any]]:
         text = self.record.read_text(encoding="utf-8")
@@ -380,7 +380,7 @@ def openai_server(script: Script) -> Iterator[ScriptedServer]:
                 url = process.stdout.readline().strip()
                 if not url:
                     raise RuntimeError(f"the server did not start (exit code {process.wait()})")
-                yield ScriptedServer(url=url, record=record, process=process)
+                yield ScriptedServer(url=url, record=record)
             finally:
                 process.terminate()
 

@@ -11,9 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import openai
+
 from ale.errors import LLMError
 from ale.plugin import BuildContext, Secret
 from ale.types import Completion, CompletionRequest, LLMCapabilities, Sampling
+from ale_llm_litellm.plugin import LiteLLMOptions
+from ale_llm_litellm.quiet import load
 from ale_openai_wire import (
     Answer,
     Fault,
@@ -29,9 +32,6 @@ from ale_openai_wire import (
     tools,
     turn_seed,
 )
-
-from ale_llm_litellm.plugin import LiteLLMOptions
-from ale_llm_litellm.quiet import load
 
 
 class LiteLLM:

@@ -16,9 +16,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import openai
+
 from ale.errors import LLMError
 from ale.plugin import BuildContext, Secret
 from ale.types import Completion, CompletionRequest, LLMCapabilities, Sampling
+from ale_llm_openai.plugin import OpenAIOptions
+from ale_llm_openai.stream import BrokenStreamError, StreamedError, assemble
 from ale_openai_wire import (
     Answer,
     Fault,
@@ -35,9 +38,6 @@ from ale_openai_wire import (
     tools,
     turn_seed,
 )
-
-from ale_llm_openai.plugin import OpenAIOptions
-from ale_llm_openai.stream import BrokenStreamError, StreamedError, assemble
 
 _log = logging.getLogger(__name__)
 

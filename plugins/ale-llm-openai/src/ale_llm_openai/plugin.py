@@ -4,10 +4,11 @@ import importlib.metadata
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from attrs import field, frozen, validators
+
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext, Component, Probe, Secret, doc, ge, gt, hookimpl, le
 from ale.protocols import LLM
-from attrs import field, frozen, validators
 
 _at_least_0 = validators.optional(ge(0))
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterable, Iterator
 from typing import Any
 
 import msgspec
+
 from ale_openai_wire.response import (
     Answer,
     WireCall,
@@ -144,9 +145,11 @@ class Assembly:
     def _add_choice(self, choice: _ChoiceDelta) -> None:
         self.finish_reason = choice.finish_reason or self.finish_reason
         if choice.token_ids is not None:
-            self._ids = [*(self._ids or ()), *choice.token_ids]
+            self._ids = self._ids or []
+            self._ids += choice.token_ids
         if choice.logprobs is not None and choice.logprobs.content is not None:
-            self._logprobs = [*(self._logprobs or ()), *choice.logprobs.content]
+            self._logprobs = self._logprobs or []
+            self._logprobs += choice.logprobs.content
         if choice.delta is not None:
             self._add_delta(choice.delta)
 

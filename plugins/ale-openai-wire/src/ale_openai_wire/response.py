@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 import msgspec
+
 from ale.types import Completion, FinishReason, Message, TokenTrace, ToolCall, Usage
 
 

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 from itertools import groupby
 from typing import TypeVar
 
-from ale.errors import ContextLengthError, LLMError
 from attrs import field, frozen
+
+from ale.errors import ContextLengthError, LLMError
 
 T = TypeVar("T")
 
@@ -114,13 +115,19 @@ async def persist(
         # Raised out here, so that no SDK's error, with headers in it, hangs on as the context.
         reasons.append(fault.reason)
         _give_up_for_good(fault, where)
-        wait = fault.wait_s
-        if wait is None:
-            wait = backoff(policy, len(reasons) - 1, rng)
+        wait = _wait(fault, policy, len(reasons) - 1, rng)
         elapsed = monotonic() - started
         if len(reasons) > policy.max_retries or elapsed + wait >= policy.deadline_s:
             raise LLMError(_exhausted(where, reasons, elapsed, wait, policy), transient=True)
         await asyncio.sleep(wait)
+
+
+def _wait(fault: Fault, policy: RetryPolicy, retry: int, rng: random.Random) -> float:
+    """Seconds to wait: never less than the server asks for, nor than the backoff, and spread."""
+    own = backoff(policy, retry, rng)
+    if fault.wait_s is None:
+        return own
+    return max(own, fault.wait_s + policy.min_wait_s * rng.random())
 
 
 def _give_up_for_good(fault: Fault, where: str) -> None:
