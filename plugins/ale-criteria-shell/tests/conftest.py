@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import pytest_asyncio
+
 from ale.protocols import Criterion
 from ale.testing import builders
 from ale.testing.fakes import FolderSandbox

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+
 from ale.testing.fakes import FolderSandbox
 from ale.types import Score
 from ale_criteria_shell.options import UnitTestsPassOptions
@@ -130,7 +131,7 @@ def criterion(folder: Path, runner: str, timeout_s: float = 20) -> UnitTestsPass
             runner=runner,
             python=python,
             partial=True,
-            timeout_s=20,
+            timeout_s=timeout_s,
         )
     )
 
@@ -166,16 +167,6 @@ PYTEST_ATTACKS = {
     "skip in pytest": "import pytest\ndef square(x):\n    pytest.skip('later')\n",
     "expected failure in pytest": "import pytest\ndef square(x):\n    pytest.xfail('known')\n",
     "end pytest": "import pytest\ndef square(x):\n    pytest.exit('done', returncode=0)\n",
-    "a plugin": "import pytest, gc\n"
-    "from _pytest.config import Config\n"
-    "class Nice:\n"
-    "    @pytest.hookimpl(hookwrapper=True)\n"
-    "    def pytest_pyfunc_call(self):\n"
-    "        outcome = yield\n        outcome.force_result(True)\n"
-    "def attack():\n"
-    "    for found in gc.get_objects():\n"
-    "        if isinstance(found, Config) and not found.pluginmanager.has_plugin('nice'):\n"
-    "            found.pluginmanager.register(Nice(), 'nice')\n" + LAZY,
 }
 FEW = ["exit at import", "hard exit when called", "a forged report", "replace builtins"]
 FEW += ["the runner's protocol when called", "replace assertEqual", "kill the runner"]
@@ -197,7 +188,8 @@ async def test_no_other_attack_passes_anything_under_pytest(
     grade: Grade, sandbox: FolderSandbox, tmp_path: Path, name: str
 ) -> None:
     await sandbox.write("solution.py", PYTEST_ATTACKS[name].encode())
-    assert (await grade(criterion(tmp_path, "pytest"))).value == 0.0
+    score = await grade(criterion(tmp_path, "pytest", 2 if "time is up" in name else 20))
+    assert score.value == 0.0, score.detail
 
 
 async def test_files_in_the_workspace_are_not_taken_for_tests_or_libraries(
@@ -300,13 +292,16 @@ async def test_a_runner_that_is_stopped_is_killed_in_the_end(
 # What is not prevented: code that runs in the test's own process and was written against it.
 
 NOT_PREVENTED = {
-    "an object that equals everything": "class Any(int):\n"
+    "an object that equals everything": "class Any:\n"
     "    def __eq__(self, other):\n        return True\n"
-    "    __hash__ = None\n"
-    "    def __sub__(self, other):\n        return 0\n"
-    "    def __float__(self):\n"
-    "        import sys\n        return 0.0\n"
-    "def square(x):\n    return Any(1)\n",
+    "def square(x):\n    return Any()\n",
+    "reading the answer in the test": "import sys\n"
+    "def square(x):\n    return sys._getframe(1).f_code.co_consts[-1]\n",
+    "replacing an assertion and putting it back": "import unittest\n"
+    "kept = unittest.TestCase._getAssertEqualityFunc\n"
+    "def quiet(self, *a):\n"
+    "    unittest.TestCase._getAssertEqualityFunc = kept\n    return lambda *a, **k: None\n"
+    "def square(x):\n    unittest.TestCase._getAssertEqualityFunc = quiet\n    return 0\n",
     "reading in the runner's memory that this is no decoy": SPEAK
     + "import sys\n"
     + "def square(x):\n"
@@ -321,6 +316,25 @@ async def test_code_written_against_the_test_or_the_runner_can_still_pass(
     grade: Grade, sandbox: FolderSandbox, tmp_path: Path, name: str
 ) -> None:
     tests = tmp_path / "test_square.py"
-    tests.write_text("from solution import square\ndef test_three():\n    assert square(3) == 9\n")
+    tests.write_text(
+        "import unittest\nfrom solution import square\n"
+        "class T(unittest.TestCase):\n"
+        "    def test_three(self):\n        self.assertEqual(square(3), 9)\n"
+    )
     await sandbox.write("solution.py", NOT_PREVENTED[name].encode())
     assert (await grade(UnitTestsPass(UnitTestsPassOptions(tests=tests)))).passed
+
+
+async def test_a_pytest_plugin_registered_by_the_code_under_test_can_still_pass(
+    grade: Grade, sandbox: FolderSandbox, tmp_path: Path
+) -> None:
+    await sandbox.write(
+        "solution.py",
+        b"import gc, pytest\nfrom _pytest.config import Config\n"
+        b"class Nice:\n    @pytest.hookimpl(tryfirst=True)\n"
+        b"    def pytest_pyfunc_call(self):\n        return True\n"
+        b"for found in gc.get_objects():\n"
+        b"    if isinstance(found, Config):\n"
+        b"        found.pluginmanager.register(Nice())\n" + WRONG.encode(),
+    )
+    assert (await grade(criterion(tmp_path, "pytest"))).value == 0.5

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from ale.protocols import Sandbox
 from ale.testing.criterion import CriterionContract
 from ale_criteria_shell.commands import CommandExitCode, RegexInStdout

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from ale.errors import GradingError
 from ale.testing import builders
 from ale.testing.fakes import FolderSandbox

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from ale.errors import InputError
 from ale_criteria_shell.plan import make_plan
 

@@ -20,7 +20,12 @@ from ale.testing import builders
 from ale.testing.fakes import FolderSandbox
 from ale.types import ExecResult, Score, Task, Trajectory
 
-_PROGRAMS = ["awk", "basename", "bash", "cat", "chmod", "cmp", "cut", "dash", "diff", "dirname", "env", "false", "find", "grep", "head", "id", "ls", "mkdir", "mktemp", "mv", "node", "printf", "pwd", "pytest", "python", "python3", "readlink", "realpath", "rm", "sed", "sh", "sort", "stat", "tail", "tar", "test", "timeout", "touch", "tr", "true", "wc", "which", "xargs", "["]
+_PROGRAMS = (
+    *("awk", "basename", "bash", "cat", "chmod", "cmp", "cut", "dash", "diff", "dirname", "env"),
+    *("false", "find", "grep", "head", "id", "ls", "mkdir", "mktemp", "mv", "node", "printf"),
+    *("pwd", "pytest", "python", "python3", "readlink", "realpath", "rm", "sed", "sh", "sort"),
+    *("stat", "tail", "tar", "test", "timeout", "touch", "tr", "true", "wc", "which", "xargs", "["),
+)
 _PLANTED = """#!/bin/sh
 echo ok passed PASSED 'all tests passed' '1 passed in 0.01s'
 exit 0
@@ -30,7 +35,7 @@ sys.stdout.write("ok\\n1 passed in 0.01s\\n")
 sys.stdout.flush()
 os._exit(0)
 """
-_MODULES = ["conftest", "sitecustomize", "usercustomize", "unittest", "pytest", "json", "re", "os_helper", "runpy"]
+_MODULES = ("conftest", "sitecustomize", "usercustomize", "unittest", "pytest", "json", "re")
 
 
 class LeftBehind:
@@ -241,6 +246,10 @@ def assert_score(score: Score) -> None:
 async def workspace(sandbox: Sandbox, target: Path) -> Mapping[str, tuple[int, bytes]]:
     """Every path of the workspace with its mode and content (a link's target; a folder's none)."""
     await sandbox.download(sandbox.workdir, target)
+    return await asyncio.to_thread(_files, target)
+
+
+def _files(target: Path) -> dict[str, tuple[int, bytes]]:
     found = {}
     for path in sorted(target.rglob("*")):
         mode = path.lstat().st_mode

@@ -1,9 +1,9 @@
 """Criteria that judge a command: by its exit code, by what it prints."""
 
-from ale.protocols import Sandbox
-from ale.types import Score, Task, Trajectory
 from attrs import frozen
 
+from ale.protocols import Sandbox
+from ale.types import Score, Task, Trajectory
 from ale_criteria_shell import shell
 from ale_criteria_shell.matching import matches
 from ale_criteria_shell.options import CommandExitCodeOptions, RegexInStdoutOptions

@@ -1,10 +1,10 @@
 """The criterion that looks into a file."""
 
+from attrs import frozen
+
 from ale.errors import GradingError
 from ale.protocols import Sandbox
 from ale.types import Score, Task, Trajectory
-from attrs import frozen
-
 from ale_criteria_shell.matching import matches
 from ale_criteria_shell.options import FileContainsOptions
 from ale_criteria_shell.shell import clean, excerpt

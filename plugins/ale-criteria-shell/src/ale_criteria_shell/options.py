@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from ale.plugin import doc, ge, gt
 from attrs import Attribute, field, frozen
+
+from ale.plugin import doc, ge, gt
 
 
 def _filled(_: object, attribute: "Attribute[Any]", value: str) -> None:

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ale.errors import InputError, Problem
 from attrs import field, frozen
+
+from ale.errors import InputError, Problem
 
 MAX_BYTES = 16 << 20
 _IGNORED = frozenset({"__pycache__", ".pytest_cache", ".git"})

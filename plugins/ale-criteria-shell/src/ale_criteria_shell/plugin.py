@@ -5,7 +5,6 @@ from typing import Any
 
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Criterion
-
 from ale_criteria_shell.options import (
     CommandExitCodeOptions,
     FileContainsOptions,

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from attrs import frozen
+
 from ale.errors import GradingError
 from ale.protocols import Sandbox
 from ale.types import ExecResult, Task
-from attrs import frozen
 
 CLEAN: Mapping[str, str] = MappingProxyType(
     {

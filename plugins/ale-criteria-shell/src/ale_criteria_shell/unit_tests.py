@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
+from attrs import field, frozen
+
 from ale.errors import GradingError
 from ale.protocols import Sandbox
 from ale.types import ExecResult, Score, Task, Trajectory
-from attrs import field, frozen
-
 from ale_criteria_shell import shell
 from ale_criteria_shell.options import UnitTestsPassOptions
 from ale_criteria_shell.plan import Plan, make_plan
@@ -30,6 +30,7 @@ SHOWN = 5
 # Reads exactly the runner from stdin and not a byte more: what follows is not for all processes.
 _BOOT = """
 import os, sys
+sys.version_info >= (3, 8) or sys.exit("Python 3.8 or later is needed")
 left, parts = int(sys.argv[1]), []
 while left:
     parts.append(os.read(0, left))
