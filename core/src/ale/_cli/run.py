@@ -83,11 +83,12 @@ def command(
 def _all_overrides(
     overrides: tuple[str, ...], replay: Path | None, concurrency: int | None
 ) -> list[str]:
-    made = list(overrides)
+    made = []
     if replay is not None:
-        # The path goes in quotes: it is read as YAML.
+        # The path goes in quotes: it is read as YAML. A script that the config names gives way.
         quoted = str(replay).replace("'", "''")
-        made += ["llm.type=scripted", f"llm.replay='{quoted}'"]
+        made += ["llm.type=scripted", "llm.script=null", f"llm.replay='{quoted}'"]
+    made += overrides
     if concurrency is not None:
         made.append(f"run.concurrency={concurrency}")
     return made
