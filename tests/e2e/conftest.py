@@ -1,0 +1,197 @@
+"""A workshop: a folder with tasks, a script and a config, and the real `ale` run in it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import field, frozen
+
+ALE = Path(sys.executable).with_name("ale")
+
+Finish = Mapping[str, Any]
+FINISH: Finish = {"calls": [{"name": "finish", "arguments": {"summary": "done"}}]}
+
+
+@frozen
+class Ended:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def text(self) -> str:
+        """All that it printed."""
+        return self.out + self.err
+
+
+@frozen
+class Running:
+    """A command that runs, leader of a process group as under a terminal."""
+
+    process: "subprocess.Popen[str]"
+
+    def signal(self, number: signal.Signals, *, group: bool = True) -> None:
+        """As a terminal does (to the group), or as ``kill`` does (to the process alone)."""
+        send = os.killpg if group else os.kill
+        send(self.process.pid, number)
+
+    def ended(self, timeout_s: float = 30.0) -> Ended:
+        """Wait for its end."""
+        out, err = self.process.communicate(timeout=timeout_s)
+        return Ended(self.process.returncode, out, err)
+
+
+@frozen
+class Workshop:
+    """Writes what a run needs and runs it."""
+
+    folder: Path
+    environ: dict[str, str]
+    started: list["subprocess.Popen[str]"] = field(factory=list)
+
+    @property
+    def space(self) -> Path:
+        """Where the sandboxes of these runs are. `ale` itself has no variable that names it."""
+        return self.folder / "space"
+
+    def write(self, name: str, content: Any) -> Path:
+        """A file in the folder: text as it stands, everything else as JSON, which is YAML."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content, indent=1))
+        return path
+
+    def task(self, id: str, check: str = "test -e done", **more: Any) -> None:
+        """A task that holds when a command exits with 0."""
+        criteria = [{"type": "command_exit_code", "command": check}]
+        task = {"id": id, "goal": f"Do {id}.", "success_criteria": criteria, **more}
+        self.write(f"tasks/{id}.yaml", task)
+
+    def config(self, **sections: Any) -> Path:
+        """The config ``run.yaml``: the tasks of `task` in the local sandbox, but as `sections` say."""
+        basis: dict[str, Any] = {
+            "tasks": {"type": "tbp", "path": "tasks"},
+            "sandbox": {"type": "local", "root": str(self.space)},
+            "agent": {"type": "iflow"},
+        }
+        return self.write("run.yaml", basis | sections)
+
+    def scripted(self, script: Mapping[str, Any], **sections: Any) -> Path:
+        """A config whose model plays a script."""
+        self.write("script.yaml", script)
+        return self.config(llm={"type": "scripted", "script": "script.yaml"}, **sections)
+
+    def start(self, *arguments: str, **environ: str) -> Running:
+        """Start ``ale``."""
+        process = subprocess.Popen(
+            [str(ALE), *arguments],
+            cwd=self.folder,
+            env=self.environ | environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,
+        )
+        self.started.append(process)
+        return Running(process)
+
+    def ale(self, *arguments: str, timeout_s: float = 60.0, **environ: str) -> Ended:
+        """Run ``ale`` to its end."""
+        return self.start(*arguments, **environ).ended(timeout_s)
+
+    @property
+    def runs(self) -> list[Path]:
+        """The run directories, oldest first."""
+        base = self.folder / "runs"
+        return sorted(base.iterdir(), key=lambda path: path.stat().st_ctime_ns) if base.is_dir() else []
+
+    @property
+    def run(self) -> Path:
+        """The only run."""
+        (run,) = self.runs
+        return run
+
+    def lines(self, file: str = "episodes.jsonl", run: Path | None = None) -> list[dict[str, Any]]:
+        """A file of the run, each line whole."""
+        text = ((run or self.run) / file).read_text()
+        assert text.endswith("\n") or not text, f"{file} ends with half a line"
+        return [json.loads(line) for line in text.splitlines()]
+
+    def episodes(self, run: Path | None = None) -> dict[str, dict[str, Any]]:
+        """The episodes of a run by id; each is there once."""
+        rows = self.lines(run=run)
+        by_id = {row["id"]: row for row in rows}
+        assert len(by_id) == len(rows), "an episode was written twice"
+        return by_id
+
+    def wait_for(self, what: Callable[[], Any], timeout_s: float = 20.0) -> Any:
+        """What `what` gives as soon as it is something."""
+        deadline = time.monotonic() + timeout_s
+        while not (found := what()):
+            assert time.monotonic() < deadline, "it never came"
+            time.sleep(0.01)
+        return found
+
+    def orphans(self) -> list[str]:
+        """Processes of the sandboxes, by their environment or where they work."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                where = os.readlink(process / "cwd")
+                marks = (process / "environ").read_bytes()
+                said = (process / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:  # it has just ended, or is a zombie
+                continue
+            if where.startswith(str(self.space)) or str(self.space).encode() in marks:
+                found.append(f"{process.name}: {said}")
+        return found
+
+    def left_behind(self) -> list[str]:
+        """Processes, workspaces and records of sandboxes that are still there."""
+        places = [*self.space.glob("ale-*/*"), *(self.folder / "runtime").glob("ale/*/*")]
+        return self.orphans() + [str(place) for place in places]
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Iterator[Workshop]:
+    """A workshop of its own, with the state folder of its sandboxes in it."""
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "LANG": "C.UTF-8",
+        "XDG_RUNTIME_DIR": str(tmp_path / "runtime"),
+        "OMP_NUM_THREADS": "1",
+    }
+    made = Workshop(tmp_path, environ)
+    yield made
+    for process in made.started:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def left_behind(workshop: Workshop) -> Iterator[None]:
+    """Asserts, after the test, that nothing of any sandbox is left."""
+    yield
+    assert workshop.left_behind() == []
+
+
+@pytest.fixture
+def shell() -> Callable[..., Sequence[Mapping[str, Any]]]:
+    """The lines of a model that runs commands, one per turn, and finishes."""
+
+    def lines(*commands: str) -> Sequence[Mapping[str, Any]]:
+        return [*({"shell": command} for command in commands), FINISH]
+
+    return lines
