@@ -1,0 +1,142 @@
+"""A whole run: 200 episodes of 10 shell commands with a scripted model in the local sandbox.
+
+The bare operation is the same 2,000 commands in 200 fresh shells, two at once, with nothing around
+them. Memory is the peak of the process, for 200 episodes and for 2,000.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ALE = str(Path(sys.executable).parent / "ale")
+EPISODES = 200
+GROUP = 4
+COMMANDS = [
+    "mkdir -p work && cd work",
+    "printf 'b\\na\\nc\\n' > names.txt",
+    "sort names.txt > sorted.txt",
+    "cat sorted.txt",
+    "wc -l < sorted.txt",
+    "grep -c a names.txt",
+    "cp sorted.txt copy.txt",
+    "ls",
+    "head -n 1 copy.txt",
+    "cmp sorted.txt copy.txt",
+]
+RATE_AIM = 100.0
+MEMORY_AIM = 1.1
+
+
+def write_config(folder: Path) -> Path:
+    """Tasks, a script and a config."""
+    (folder / "tasks").mkdir()
+    check = {"type": "command_exit_code", "command": "cmp work/sorted.txt work/copy.txt"}
+    for i in range(10 * EPISODES // GROUP):
+        task = {"id": f"sort-{i:04d}", "goal": "Sort the names.", "success_criteria": [check]}
+        (folder / "tasks" / f"sort-{i:04d}.yaml").write_text(json.dumps(task))
+    turns = [
+        {"calls": [{"name": "shell", "arguments": {"command": line}}]} for line in COMMANDS
+    ] + [{"calls": [{"name": "finish", "arguments": {"summary": "sorted"}}]}]
+    (folder / "script.yaml").write_text(json.dumps({"default": turns}))
+    config = {
+        "tasks": {"type": "tbp", "path": "tasks"},
+        "sandbox": {"type": "local"},
+        "llm": {"type": "scripted", "script": "script.yaml"},
+        "agent": {"type": "iflow"},
+        "observers": [],
+        "run": {"directory": "runs", "rollouts": GROUP},
+    }
+    (folder / "config.yaml").write_text(json.dumps(config))
+    return folder / "config.yaml"
+
+
+def ale_run(config: Path, episodes: int) -> tuple[float, float, float]:
+    """Seconds of the run, CPU seconds of the process and its children, peak memory in MiB."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [ALE, "run", str(config), "--set", f"tasks.limit={episodes // GROUP}", "-n", "8"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    peak = 0
+    while process.poll() is None:
+        peak = max(peak, _resident_kib(process.pid))
+        time.sleep(0.05)
+    if process.returncode != 0:
+        raise SystemExit(f"ale run exited with {process.returncode}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    newest = max((config.parent / "runs").iterdir())
+    outcome = json.loads((newest / "manifest.json").read_text())["outcome"]
+    if outcome["n_succeeded"] != episodes:
+        raise SystemExit(f"only {outcome['n_succeeded']} of {episodes} succeeded")
+    return outcome["seconds"], spent, peak / 1024
+
+
+def _resident_kib(pid: int) -> int:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    found = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(found[0]) if found else 0
+
+
+def bare_run() -> tuple[float, float]:
+    """The same commands in fresh shells, two at once: seconds, and CPU seconds."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    started = time.perf_counter()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(_bare_episode, range(EPISODES)))
+    seconds = time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _bare_episode(_: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        shell = subprocess.Popen(
+            ["bash", "--norc", "--noprofile"],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert shell.stdin is not None
+        assert shell.stdout is not None
+        for line in COMMANDS:
+            shell.stdin.write(f"{{ {line}; }} >/dev/null\necho done\n".encode())
+            shell.stdin.flush()
+            shell.stdout.readline()
+        shell.stdin.close()
+        shell.wait()
+        shell.stdout.close()
+
+
+def main() -> int:
+    """Measure and print; 1 where an aim was missed."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = write_config(Path(folder))
+        bare, bare_cpu = min(bare_run() for _ in range(3))
+        took, cpu, memory = min(ale_run(config, EPISODES) for _ in range(3))
+        _, _, memory_ten = ale_run(config, 10 * EPISODES)
+    rate, ratio = EPISODES / took, took / bare
+    growth = memory_ten / memory
+    rows = [
+        ("episodes a second", f"{rate:.0f}", f"{EPISODES / bare:.0f}", f"{1 / ratio:.2f}"),
+        ("seconds", f"{took:.2f}", f"{bare:.2f}", f"{ratio:.2f}"),
+        ("cpu seconds", f"{cpu:.2f}", f"{bare_cpu:.2f}", f"{cpu / bare_cpu:.2f}"),
+        ("MiB at 2,000 / at 200", f"{memory_ten:.1f}", f"{memory:.1f}", f"{growth:.2f}"),
+    ]
+    print(f"{'':<24}{'measured':>10}{'bare':>10}{'ratio':>8}")
+    for name, measured, against, quotient in rows:
+        print(f"{name:<24}{measured:>10}{against:>10}{quotient:>8}")
+    fast, flat = rate >= RATE_AIM, growth <= MEMORY_AIM
+    print(f"rate, aim {RATE_AIM:.0f} a second: {'ok' if fast else 'MISSED'}")
+    print(f"memory, aim a ratio of {MEMORY_AIM}: {'ok' if flat else 'MISSED'}")
+    return int(not (fast and flat))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
