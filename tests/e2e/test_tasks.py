@@ -20,6 +20,11 @@ from ale_tasks_tbp.source import TbpSource
 
 FOLDER = Path(__file__).resolve().parents[2] / "tasks"
 TASKS = list(TbpSource(TbpOptions(path=FOLDER)).load())
+# The examples are quick; all of them together take some twenty seconds.
+EACH = [
+    pytest.param(task, id=task.id, marks=[] if "basics" in task.tags else [pytest.mark.long])
+    for task in TASKS
+]
 CRITERIA = {component.name: component for component in ale_criteria()}
 COREUTILS = """
 [ basename cat chmod comm cp cut date dd dirname du echo env expr false fold head id install join
@@ -78,7 +83,7 @@ async def reward(task: Task, sandbox: FolderSandbox) -> tuple[float, str]:
     return earned / sum(weights), "\n".join(s.detail for s in scores if not s.passed)
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
+@pytest.mark.parametrize("task", EACH)
 async def test_the_reference_solution_earns_everything(
     task: Task, tools: Mapping[str, str]
 ) -> None:
@@ -92,7 +97,7 @@ async def test_the_reference_solution_earns_everything(
         await sandbox.close()
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
+@pytest.mark.parametrize("task", EACH)
 async def test_doing_nothing_earns_nothing(task: Task, tools: Mapping[str, str]) -> None:
     sandbox = FolderSandbox()
     try:
