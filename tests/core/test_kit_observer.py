@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pluggy
 import pytest
+
 from ale.plugin import hookimpl
 from ale.testing.observer import ObserverContract, stories
 from ale.types import EpisodeFinished, EpisodeStage, RunFinished, RunStarted, StepFinished

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 import pytest
+
 from ale.testing.observer import (
     ObserverContract,
     ended,

@@ -1,6 +1,7 @@
 """Counts, rates and the text that shows them."""
 
 import pytest
+
 from ale.testing.observer import ended, report, started
 from ale.types import EpisodeStage, Stage
 from ale_observe_console import layout

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from ale.plugin import BuildContext
 from ale.testing.observer import ObserverContract, ended, finished, register, report, started, tell
 from ale_observe_tensorboard.plugin import TensorBoardOptions, ale_observers
@@ -22,6 +23,8 @@ def build(**fields: Any) -> object:
 
 
 class TestTensorBoard(ObserverContract):
+    settle_s = 120.0  # its checksums are computed in Python
+
     @pytest.fixture
     def observer(self, sdk: None) -> object:
         return build()

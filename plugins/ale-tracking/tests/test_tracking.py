@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
 from ale.errors import AleError
 from ale.testing.builders import episode
 from ale.testing.observer import (

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from ale.plugin import hookimpl
 from ale.types import EpisodeFinished, EpisodeStage, RunFinished, RunStarted, StepFinished
-
 from ale_observe_console import layout
 from ale_observe_console.plugin import ConsoleOptions
 from ale_observe_console.progress import Progress

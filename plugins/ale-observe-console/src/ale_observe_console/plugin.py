@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from ale.plugin import BuildContext, Component, doc, ge, gt, hookimpl
 from attrs import field, frozen
+
+from ale.plugin import BuildContext, Component, doc, ge, gt, hookimpl
 
 Mode = Literal["auto", "terminal", "plain", "off"]
 

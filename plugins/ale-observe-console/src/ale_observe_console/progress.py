@@ -3,6 +3,8 @@
 from collections import deque
 from collections.abc import Sequence
 
+from attrs import define, frozen
+
 from ale.types import (
     EpisodeFinished,
     EpisodeStage,
@@ -12,7 +14,6 @@ from ale.types import (
     StepFinished,
     StepReport,
 )
-from attrs import define, frozen
 
 WINDOW_S = 60.0
 MARK_S = 1.0

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from attrs import field, frozen
+
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, doc, ge, gt, hookimpl
-from attrs import field, frozen
 
 
 @frozen(kw_only=True)
@@ -42,7 +43,7 @@ def probe() -> Probe:
 def _build(options: TensorBoardOptions, context: BuildContext) -> object:
     found = probe()
     if not found.usable:
-        raise NotUsableError(f"observer tensorboard: {found.reason}: {found.remedy}")
+        raise NotUsableError(found.reason)
     from ale_observe_tensorboard.sink import make
 
     return make(options)

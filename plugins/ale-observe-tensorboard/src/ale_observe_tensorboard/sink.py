@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ale.types import RunStarted
-from ale_tracking import Point, Tracker
 from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[import-not-found,unused-ignore]
 from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[import-not-found,unused-ignore]
 from tensorboard.plugins.text.summary_v2 import text_pb  # type: ignore[import-not-found,unused-ignore]
 from tensorboard.summary.writer.event_file_writer import EventFileWriter  # type: ignore[import-not-found,unused-ignore]
 
+from ale.types import RunStarted
 from ale_observe_tensorboard.plugin import TensorBoardOptions
+from ale_tracking import Point, Tracker
 
 FLUSH_S = 2.0
 """How long a value may be on its way to the file; TensorBoard's own default is two minutes."""

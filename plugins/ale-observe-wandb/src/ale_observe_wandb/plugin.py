@@ -6,9 +6,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
+from attrs import field, frozen
+
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, doc, ge, gt, hookimpl
-from attrs import field, frozen
 
 
 @frozen(kw_only=True)
@@ -57,7 +58,7 @@ def probe() -> Probe:
 def _build(options: WandbOptions, context: BuildContext) -> object:
     found = probe()
     if not found.usable:
-        raise NotUsableError(f"observer wandb: {found.reason}: {found.remedy}")
+        raise NotUsableError(found.reason)
     if options.mode != "online":
         # wandb sends usage data even when it is offline, unless told so before it is imported.
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 import wandb  # type: ignore[import-not-found,unused-ignore]
+
 from ale.errors import NotUsableError
 from ale.types import RunStarted
-from ale_tracking import Point, Tracker
-
 from ale_observe_wandb.plugin import WandbOptions
+from ale_tracking import Point, Tracker
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ def make(options: WandbOptions) -> object:
     """
     if options.mode == "online" and not _has_key():
         raise NotUsableError(
-            "observer wandb: mode online, and no key is configured: run `wandb login`, set "
+            "mode online, and no key is configured: run `wandb login`, set "
             "WANDB_API_KEY, or choose mode offline"
         )
     return Tracker(

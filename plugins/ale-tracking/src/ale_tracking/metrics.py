@@ -4,8 +4,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Literal
 
-from ale.types import Episode
 from attrs import field, frozen
+
+from ale.types import Episode
 
 
 @frozen(kw_only=True)

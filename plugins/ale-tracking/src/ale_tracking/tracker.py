@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager
 
 from ale.plugin import hookimpl
 from ale.types import EpisodeFinished, RunFinished, RunStarted, StepFinished
-
 from ale_tracking.metrics import Means, Point, episode_metrics
 from ale_tracking.worker import Worker, Write
 
