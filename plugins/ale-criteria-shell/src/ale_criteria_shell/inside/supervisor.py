@@ -21,14 +21,17 @@ import builtins
 import hashlib
 import hmac
 import importlib
+import importlib.machinery
 import json
 import os
 import select
 import shutil
 import signal
+import site  # noqa: F401
 import socket
 import sys
 import time
+import traceback  # noqa: F401
 from typing import Any, Dict, NoReturn  # noqa: UP035
 
 PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36
