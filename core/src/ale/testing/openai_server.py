@@ -24,6 +24,9 @@ is ended. In a test, `openai_server` starts it and ends it. It needs nothing bey
           - before: [{fault: 429, retry_after: 0.1}, {fault: drop}]
             text: Done.
 
+   An agent that leaves old messages out to shorten a conversation goes back in its script with
+   them: give such a test room enough.
+
 A request for which there is no step is answered with status 400, which no client should retry.
 
 **A step** that answers has any of
