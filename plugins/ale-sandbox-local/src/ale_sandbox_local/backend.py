@@ -3,19 +3,19 @@
 import asyncio
 import contextlib
 import os
+import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from ale.errors import SandboxError, UnsupportedError
 from ale.plugin import BuildContext
-from ale.types import Capabilities, Enforcement, SandboxInfo, SandboxSpec
-
+from ale.types import Capabilities, SandboxInfo, SandboxSpec
 from ale_sandbox_local import processes
-from ale_sandbox_local.files import copy, remove
-from ale_sandbox_local.limits import Dialect, check, dialect_of, rlimits, tasks_now
+from ale_sandbox_local.files import copy, remove, remove_small
+from ale_sandbox_local.limits import Facts, check, facts_of, rlimits, tasks_now
 from ale_sandbox_local.plugin import LocalOptions
 from ale_sandbox_local.records import Folders, Owner, Record, Records, private
-from ale_sandbox_local.sandbox import SHELL, LocalSandbox, Setup
+from ale_sandbox_local.sandbox import PATH, SHELL, LocalSandbox, Setup
 
 _TRIES = 100
 NOTES = (
@@ -27,15 +27,15 @@ NOTES = (
     "cleaning up: a process that clears its environment and rewrites its own limits can hide",
     "fork: the copy has another path; absolute paths written inside files still name the first",
 )
-ROOT_NOTE = (
-    "root: the kernel does not count processes of root and lets root raise every limit; "
-    "run as a normal user"
-)
+RAISED_NOTE = "root: this user may raise every limit again; run as a normal user"
+UNCOUNTED_NOTE = "root: the kernel does not count this user's processes; run as a normal user"
 
 
-def capabilities_of(*, root: bool) -> Capabilities:
+def capabilities_of(facts: Facts) -> Capabilities:
     """What can be promised on this machine."""
-    hard: Enforcement = "best-effort" if root else "enforced"
+    extra: tuple[str, ...] = (RAISED_NOTE,) if facts.raises_limits else ()
+    if not facts.counts_processes:
+        extra += (UNCOUNTED_NOTE,)
     return Capabilities(
         rung="process",
         network_isolation=False,
@@ -47,11 +47,11 @@ def capabilities_of(*, root: bool) -> Capabilities:
         limits={
             "cpu": "best-effort",
             "memory": "best-effort",
-            "processes": "none" if root else "best-effort",
-            "file_size": hard,
+            "processes": "best-effort" if facts.counts_processes else "none",
+            "file_size": "best-effort" if facts.raises_limits else "enforced",
             "disk": "none",
         },
-        notes=(*NOTES, ROOT_NOTE) if root else NOTES,
+        notes=NOTES + extra,
     )
 
 
@@ -63,7 +63,8 @@ class LocalBackend:
     def __init__(self, options: LocalOptions, context: BuildContext) -> None:
         self._options = options
         self._context = context
-        self.capabilities = capabilities_of(root=os.geteuid() == 0)
+        self._facts = facts_of(SHELL)
+        self.capabilities = capabilities_of(self._facts)
         uid = os.geteuid()
         environ = context.environ
         runtime = environ.get("XDG_RUNTIME_DIR")
@@ -72,7 +73,8 @@ class LocalBackend:
         self._records = Records(state)
         root = options.root or Path(environ.get("TMPDIR") or "/tmp")  # noqa: S108
         self._root = root / f"ale-{uid}"
-        self._dialect: Dialect | None = None
+        self._bash = shutil.which("bash", path=PATH)
+        self._checked = False
         self._owner = Owner.me()
         # Counted from what runs now: the kernel counts all of a user's processes together.
         self._processes = tasks_now() + (options.processes or 0)
@@ -104,16 +106,17 @@ class LocalBackend:
                 "Use 'docker', or set sandbox.ignore_image: true"
             )
         limits = rlimits(self._options, memory_mb=spec.memory_mb, processes=self._processes)
-        if self._dialect is None:
-            self._dialect = dialect_of(SHELL)
-            check(limits.script(self._dialect))
+        if not self._checked:
+            check(limits.script(self._facts.dialect))
+            self._checked = True
         record = self._claim("sandbox", {**self._context.tags, **spec.tags})
         setup = Setup(
             record=record,
             capabilities=self.capabilities,
             env=spec.env,
             limits=limits.script,
-            dialect=self._dialect,
+            dialect=self._facts.dialect,
+            bash=self._bash,
             monotonic=self._context.monotonic,
             fork=lambda sandbox: self._fork(sandbox, spec),
             snapshot=self._snapshot,
@@ -165,7 +168,8 @@ class LocalBackend:
         return record.id
 
     async def _release(self, record: Record) -> None:
-        await asyncio.to_thread(remove, record.folders.top)
+        if not remove_small(record.folders.top):
+            await asyncio.to_thread(remove, record.folders.top)
         self._records.drop(record)
 
     async def list(self) -> Sequence[SandboxInfo]:

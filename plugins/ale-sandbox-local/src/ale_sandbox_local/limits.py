@@ -4,9 +4,9 @@ import resource
 import subprocess
 from pathlib import Path
 
-from ale.errors import SandboxError
 from attrs import frozen
 
+from ale.errors import SandboxError
 from ale_sandbox_local.plugin import LocalOptions
 
 MIB = 1 << 20
@@ -25,10 +25,31 @@ class Dialect:
 BASH = Dialect(processes="-u", block=1024)
 
 
-def dialect_of(shell: str) -> Dialect:
-    """Ask a POSIX ``sh`` which flag it has; its ``-f`` counts 512-byte blocks by the standard."""
-    asked = subprocess.run([shell, "-c", "ulimit -u"], capture_output=True, check=False)
-    return Dialect(processes="-p" if asked.returncode else "-u", block=512)
+@frozen(kw_only=True)
+class Facts:
+    """What a POSIX shell and this user can do with limits, found out by trying."""
+
+    dialect: Dialect
+    raises_limits: bool
+    """A process may raise a limit that was put on it."""
+    counts_processes: bool
+    """The limit on processes holds for this user."""
+
+
+def facts_of(shell: str) -> Facts:
+    """Try it; a few milliseconds."""
+
+    def works(script: str) -> bool:
+        tried = subprocess.run([shell, "-c", script], capture_output=True, check=False)
+        return tried.returncode == 0
+
+    # The unit of -f is 512 bytes in every POSIX shell.
+    dialect = Dialect(processes="-u" if works("ulimit -u") else "-p", block=512)
+    return Facts(
+        dialect=dialect,
+        raises_limits=works("ulimit -f 1000; ulimit -f 2000"),
+        counts_processes=not works(f"ulimit {dialect.processes} 1; (exit 0) & wait $!"),
+    )
 
 
 @frozen(kw_only=True)

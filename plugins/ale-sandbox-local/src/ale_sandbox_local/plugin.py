@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from attrs import field, frozen, validators
+
 from ale.plugin import BuildContext, Component, Probe, doc, ge, hookimpl
 from ale.protocols import SandboxBackend
-from attrs import field, frozen, validators
 
 
 def _at_least(bound: int) -> Any:

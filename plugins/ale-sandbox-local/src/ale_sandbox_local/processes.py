@@ -16,8 +16,9 @@ import signal
 from collections.abc import Iterable
 from pathlib import Path
 
-from ale.errors import SandboxError
 from attrs import frozen
+
+from ale.errors import SandboxError
 
 VARIABLE = "ALE_SANDBOX"
 _COMMANDS = 20

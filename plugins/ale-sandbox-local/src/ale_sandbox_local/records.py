@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ale.errors import SandboxError
 from attrs import asdict, field, frozen
 
+from ale.errors import SandboxError
 from ale_sandbox_local.processes import Mark
 
 
@@ -73,10 +73,9 @@ class Folders:
         """TMPDIR of the commands."""
         return self.top / "tmp"
 
-    @property
-    def pipes(self) -> Path:
-        """Pipes of the sessions, out of the commands' way."""
-        return self.top / "p"
+    def script(self, number: int) -> Path:
+        """A command too long for an argument, out of the commands' way."""
+        return self.top / f"command-{number}"
 
     def make(self) -> None:
         """Make them. The top folder must not be there yet.
@@ -84,7 +83,7 @@ class Folders:
         Raises:
             FileExistsError: it is.
         """
-        for folder in (self.top, self.work, self.tmp, self.pipes):
+        for folder in (self.top, self.work, self.tmp):
             folder.mkdir(mode=0o700)
 
 

@@ -4,16 +4,15 @@ import asyncio
 import contextlib
 import os
 import shlex
-import shutil
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from attrs import frozen
+
 from ale.errors import SandboxError, UnsupportedError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.types import Capabilities, ExecResult
-from attrs import frozen
-
 from ale_sandbox_local import processes
 from ale_sandbox_local.files import Area
 from ale_sandbox_local.limits import BASH, Dialect
@@ -39,6 +38,8 @@ class Setup:
     """``ulimit`` lines."""
     dialect: Dialect
     """Of ``/bin/sh``."""
+    bash: str | None
+    """Its path; sessions fall back to ``/bin/sh``."""
     monotonic: Callable[[], float]
     fork: Callable[["LocalSandbox"], Awaitable["LocalSandbox"]]
     snapshot: Callable[["LocalSandbox"], Awaitable[str]]
@@ -177,7 +178,7 @@ class LocalSandbox:
             # On one line with the command, so that the shell's line numbers are the command's.
             yield [b"sh", b"-c", limits + text]
             return
-        file = self._folders.pipes / f"command-{number}"
+        file = self._folders.script(number)
         file.write_bytes(text)
         try:
             yield [b"sh", b"-c", limits + as_bytes(f". {shlex.quote(str(file))}")]
@@ -216,7 +217,7 @@ class LocalSandbox:
         """Open a shell: bash where there is one, else ``/bin/sh``."""
         self._check_open()
         number = self._next()
-        bash = shutil.which("bash", path=PATH)
+        bash = self._setup.bash
         reader, writer = os.pipe()
         try:
             child = Child(
@@ -239,7 +240,7 @@ class LocalSandbox:
             child,
             number=number,
             script=writer,
-            stem=str(self._folders.pipes / str(number)),
+            file=self._folders.script(number),
             resets_lines=bash is not None,
             monotonic=self._setup.monotonic,
         )

@@ -3,25 +3,25 @@
 The shell reads its script from a pipe that no command sees. Each command is one quoted argument
 of ``eval``, so that a syntax error, an open quote or a here-document is the command's own affair::
 
-    command eval ' COMMAND' </dev/null >out 2>err;command echo "$?" N >report
+    command eval ' COMMAND' </dev/null >OUT 2>ERR;command echo "$?" N >REPORT
 
-``out``, ``err`` and ``report`` are named pipes outside the workspace, opened by path for the
-length of one command: nothing stands open for a command to inherit, close or write to, what a
-background job writes later does not mix with the next command's output, and the end of a pipe
-tells that nobody holds it any more.
+OUT, ERR and REPORT are pipes of this process, opened by path (``/proc/PID/fd/N``) for the length
+of one command: none stands open for a command to inherit, to close or to write to by accident,
+what a background job writes later goes to the pipe of its own command, and the end of a pipe
+tells that nobody holds it any more. N counts the commands.
 """
 
 import asyncio
 import os
 import shlex
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
 from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.types import ExecResult
-
 from ale_sandbox_local.output import Capture, Pump
 from ale_sandbox_local.spawn import LONGEST_ARGUMENT, Child, as_bytes
 
@@ -46,6 +46,11 @@ class Home(Protocol):
         ...
 
 
+def _path(descriptor: int) -> bytes:
+    """Where another process of this user can open one of ours."""
+    return b"/proc/%d/fd/%d" % (os.getpid(), descriptor)
+
+
 class LocalSession:
     """One shell. Commands run one after the other; a second caller waits for the first."""
 
@@ -56,7 +61,7 @@ class LocalSession:
         *,
         number: int,
         script: int,
-        stem: str,
+        file: Path,
         resets_lines: bool,
         monotonic: Callable[[], float],
     ) -> None:
@@ -64,12 +69,9 @@ class LocalSession:
         self._child = child
         self._number = number
         self._script = Writer(script)
-        self._stem = stem
-        self._out, self._err, report = (f"{stem}{name}" for name in "oer")
-        for path in (self._out, self._err, report):
-            os.mkfifo(path, 0o600)
-        # Opened for both ends, so that it never comes to an end.
-        self._report = os.open(report, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._file = file
+        self._report, self._reporter = os.pipe()
+        os.set_blocking(self._report, False)
         self._prefix = b"LINENO=0;" if resets_lines else b""
         self._monotonic = monotonic
         self._lock = asyncio.Lock()
@@ -81,10 +83,7 @@ class LocalSession:
         self._waiting: asyncio.Future[int | None] | None = None
         self._loop.add_reader(self._report, self._on_report)
         child.ended.add_done_callback(self._on_end)
-        self._frame = (
-            f' </dev/null >{shlex.quote(self._out)} 2>{shlex.quote(self._err)};command echo "$?" ',
-            f" >{shlex.quote(report)}||exit 126\n",
-        )
+        self._greeted = False
 
     @property
     def closed(self) -> bool:
@@ -92,8 +91,11 @@ class LocalSession:
         return self._ended
 
     def start(self, script: str) -> None:
-        """Lines for the shell before the first command."""
-        self._script.send(as_bytes(script))
+        """Send lines for the shell to run before the first command."""
+        self._script.send(as_bytes(script) + b"command echo 0 0" + self._end_of_frame())
+
+    def _end_of_frame(self) -> bytes:
+        return b" >%b||exit 126\n" % _path(self._reporter)
 
     def _on_report(self) -> None:
         try:
@@ -102,7 +104,9 @@ class LocalSession:
             return
         for line in lines:
             words = line.split()
-            if len(words) == 2 and words[1] == b"%d" % self._count:
+            if words == [b"0", b"0"]:
+                self._greeted = True
+            elif len(words) == 2 and words[1] == b"%d" % self._count:
                 self._settle(int(words[0]))
 
     def _on_end(self, ended: "asyncio.Future[int]") -> None:
@@ -129,41 +133,37 @@ class LocalSession:
             if "\0" in command:
                 return ExecResult(exit_code=126, stdout=b"", stderr=NUL_REFUSED)
             started = self._monotonic()
-            out, err = self._listen(self._out, max_output_bytes), None
-            try:
-                err = self._listen(self._err, max_output_bytes)
-                self._send(command)
+            with ExitStack() as writers, ExitStack() as pumps:
+                out, out_path = self._pipe(writers, pumps, max_output_bytes)
+                err, err_path = self._pipe(writers, pumps, max_output_bytes)
+                self._send(command, out_path, err_path)
                 code, timed_out = await self._outcome(timeout_s)
-            except BaseException:
-                out.close()
-                if err is not None:
-                    err.close()
-                raise
+                writers.close()  # so that the end of each pipe can be seen
+                pumps.pop_all()
             return self._result(code, timed_out, out, err, started)
 
-    def _listen(self, path: str, limit: int) -> Pump:
-        return Pump(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), limit)
+    def _pipe(self, writers: ExitStack, pumps: ExitStack, limit: int) -> tuple[Pump, bytes]:
+        """A pump, and the path to write to it for as long as `writers` is open."""
+        reader, writer = os.pipe()
+        writers.callback(os.close, writer)
+        os.set_blocking(reader, False)
+        pump = Pump(reader, limit)
+        pumps.callback(pump.close)
+        return pump, _path(writer)
 
-    def _send(self, command: str) -> None:
+    def _send(self, command: str, out: bytes, err: bytes) -> None:
         self._count += 1
         self._waiting = self._loop.create_future()
         text = as_bytes(command)
         if len(text) > LONGEST_ARGUMENT:
             # The shell reads a pipe byte by byte and a file in one go.
-            file = Path(f"{self._stem}c")
-            file.write_bytes(text + b"\n")
-            call = b"command . " + as_bytes(shlex.quote(str(file)))
+            self._file.write_bytes(text + b"\n")
+            call = b"command . " + as_bytes(shlex.quote(str(self._file)))
         else:
             # The blank keeps a command that begins with "-" from being an option of eval.
             call = b"command eval ' " + text.replace(b"'", b"'\"'\"'") + b"'"
-        self._script.send(
-            self._prefix
-            + self._status()
-            + call
-            + as_bytes(self._frame[0])
-            + b"%d" % self._count
-            + as_bytes(self._frame[1])
-        )
+        frame = b' </dev/null >%b 2>%b;command echo "$?" %d' % (out, err, self._count)
+        self._script.send(self._prefix + self._status() + call + frame + self._end_of_frame())
 
     def _status(self) -> bytes:
         """Give ``$?`` back what the last command left there: the report has overwritten it.
@@ -189,8 +189,13 @@ class LocalSession:
     def _result(
         self, code: int | None, timed_out: bool, out: Pump, err: Pump, started: float
     ) -> ExecResult:
-        stdout, stderr = self._finish(out, self._out), self._finish(err, self._err)
+        stdout, stderr = self._home.finish(out), self._home.finish(err)
         if code is None:
+            if not self._greeted and not timed_out:
+                raise SandboxError(
+                    f"the shell has ended before its first command; it may not be allowed to open "
+                    f"/proc/{os.getpid()}/fd"
+                )
             if self._home.closed:
                 raise SandboxError("the sandbox was closed while the command ran")
             code = self._child.ended.result()
@@ -204,20 +209,13 @@ class LocalSession:
             duration_s=self._monotonic() - started,
         )
 
-    def _finish(self, pump: Pump, path: str) -> Capture:
-        capture = self._home.finish(pump)
-        if pump.open:
-            # A background job still writes to this pipe: the next command gets another one.
-            Path(path).unlink()
-            os.mkfifo(path, 0o600)
-        return capture
-
     def _release(self) -> None:
         if self._released:
             return
         self._released = True
         self._loop.remove_reader(self._report)
         os.close(self._report)
+        os.close(self._reporter)
         self._script.close()
 
     async def close(self) -> None:

@@ -85,8 +85,5 @@ def descriptors() -> set[str]:
 
 def descriptors_passed_on() -> list[int]:
     """What a program that this process starts would inherit."""
-    return [
-        int(entry.split()[0])
-        for entry in descriptors()
-        if int(entry.split()[0]) > 2 and os.get_inheritable(int(entry.split()[0]))
-    ]
+    numbers = sorted(int(entry.split()[0]) for entry in descriptors())
+    return [number for number in numbers if number > 2 and os.get_inheritable(number)]

@@ -1,0 +1,159 @@
+"""What a killed host process leaves behind is found and removed, and nothing else is."""
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ale.errors import SandboxError
+from ale.protocols import SandboxBackend
+from ale.testing.fakes import ManualClock
+from ale.testing.sandbox._probes import host_processes
+from ale.types import ExecResult, SandboxSpec
+
+Make = Callable[..., SandboxBackend]
+
+HOST = """
+import asyncio, json, sys
+from pathlib import Path
+from ale.plugin import BuildContext
+from ale.types import SandboxSpec
+from ale_sandbox_local.plugin import LocalOptions, build
+
+async def main():
+    root, runtime, word = sys.argv[1:]
+    context = BuildContext(environ={"XDG_RUNTIME_DIR": runtime}, tags={"run": "crashed"})
+    backend = build(LocalOptions(root=Path(root)), context)
+    async with backend.open(SandboxSpec()) as one, backend.open(SandboxSpec()) as two:
+        running = [
+            asyncio.ensure_future(one.exec(f"(setsid sleep {word} &) ; sleep {word}")),
+            asyncio.ensure_future((await two.session()).run(f"sleep {word} & sleep {word}")),
+        ]
+        await two.exec("echo > file; sleep 0.2")
+        ref = await two.snapshot()
+        print(json.dumps([one.id, two.id, ref, one.workdir, two.workdir]), flush=True)
+        await asyncio.gather(*running)
+
+asyncio.run(main())
+"""
+
+
+async def test_what_a_killed_host_leaves_is_found_and_removed(
+    make: Make, environ: dict[str, str], tmp_path: Path
+) -> None:
+    word = f"86400.{secrets.randbelow(10**9)}"
+    runtime = environ["XDG_RUNTIME_DIR"]
+    backend = make()
+    async with backend.open(SandboxSpec()) as mine:
+        host = subprocess.Popen(  # noqa: ASYNC220
+            [sys.executable, "-c", HOST, str(tmp_path), runtime, word],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        assert host.stdout is not None
+        *left, one_folder, two_folder = json.loads(host.stdout.readline())
+        assert await backend.prune() == []
+        assert {i.id: i.owner_alive for i in await backend.list() if i.id in left} == {
+            id: True for id in left
+        }
+        assert len(host_processes(word)) >= 4
+        host.send_signal(signal.SIGKILL)
+        host.wait()
+        host.stdout.close()
+
+        listed = {info.id: info for info in await backend.list()}
+        assert listed.keys() == {mine.id, *left}
+        assert [listed[id].owner_alive for id in left] == [False] * 3
+        assert listed[left[0]].tags == {"run": "crashed"}
+        assert listed[mine.id].owner_alive
+
+        removed = await backend.prune()
+        assert {info.id for info in removed} == set(left)
+        assert host_processes(word) == []
+        assert not Path(one_folder).parent.exists()
+        assert not Path(two_folder).parent.exists()
+        assert [info.id for info in await backend.list()] == [mine.id]
+        assert (await mine.exec("echo alive")).stdout == b"alive\n"
+
+
+async def test_a_record_of_another_process_with_the_same_id_is_dead(
+    make: Make, environ: dict[str, str]
+) -> None:
+    """Process ids come back: the start time and the boot tell the owners apart."""
+    backend = make()
+    for change in ({"start": 1}, {"boot": "another"}):
+        made = backend.open(SandboxSpec())
+        sandbox = await made.__aenter__()
+        (path,) = (Path(environ["XDG_RUNTIME_DIR"]) / "ale" / "local").glob("*.json")
+        record = json.loads(path.read_text())
+        record["owner"].update(change)
+        path.write_text(json.dumps(record))
+        assert [info.id for info in await backend.prune()] == [sandbox.id]
+        assert not Path(sandbox.workdir).exists()
+        await made.__aexit__(None, None, None)
+
+
+async def test_an_owner_that_cannot_be_seen_is_left_alone(
+    make: Make, environ: dict[str, str]
+) -> None:
+    backend = make()
+    async with backend.open(SandboxSpec()) as sandbox:
+        (path,) = (Path(environ["XDG_RUNTIME_DIR"]) / "ale" / "local").glob("*.json")
+        record = json.loads(path.read_text())
+        record["owner"].update(pid=1, namespace=1)
+        path.write_text(json.dumps(record))
+        assert await backend.prune() == []
+        assert (await sandbox.exec("echo alive")).stdout == b"alive\n"
+
+
+async def test_a_record_that_cannot_be_read_is_named(make: Make, environ: dict[str, str]) -> None:
+    backend = make()
+    async with backend.open(SandboxSpec()):
+        broken = Path(environ["XDG_RUNTIME_DIR"]) / "ale" / "local" / "00000000.json"
+        broken.write_text("{")
+        with pytest.raises(SandboxError, match=r"00000000\.json"):
+            await backend.list()
+
+
+async def test_an_id_that_is_taken_is_not_used_twice(make: Make) -> None:
+    ids = iter(["a", "a", "b"])
+    backend = make(context={"new_id": lambda: next(ids)})
+    async with backend.open(SandboxSpec()) as one, backend.open(SandboxSpec()) as two:
+        assert (one.id, two.id) == ("a", "b")
+
+
+async def test_clock_and_ids_come_from_the_context_alone(make: Make, tmp_path: Path) -> None:
+    async def once() -> list[object]:
+        numbers = iter(range(100))
+        context = {
+            "clock": ManualClock(tick=0.5),
+            "monotonic": ManualClock(tick=0.25),
+            "new_id": lambda: f"id{next(numbers)}",
+            "tags": {"run": "r"},
+        }
+        backend = make(context=context)
+        async with backend.open(SandboxSpec(tags={"episode": "e"})) as sandbox:
+            session = await sandbox.session()
+            seen: list[object] = [
+                sandbox.id,
+                sandbox.workdir,
+                await sandbox.exec("pwd; env; echo $0; nosuch"),
+                await session.run("pwd; env; nosuch; echo $?"),
+                await backend.list(),
+            ]
+            twin = await sandbox.fork()
+            seen += [twin.id, await twin.exec("pwd; env")]
+            await twin.close()
+        return seen
+
+    first, second = await once(), await once()
+    assert first == second
+    results = [entry for entry in first if isinstance(entry, ExecResult)]
+    assert [result.duration_s for result in results] == [0.25] * 3
+    assert first[:2] == ["id0", f"{tmp_path}/ale-{os.geteuid()}/id0/work"]
