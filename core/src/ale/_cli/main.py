@@ -1,6 +1,7 @@
 """``ale``: the commands of the core and those that plugins add."""
 
 import importlib
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,9 @@ class Commands(click.Group):
         except AleError as error:
             click.echo(f"{type(error).__name__}: {error}", err=True)
             ctx.exit(1)
+        except KeyboardInterrupt:
+            click.echo("\nInterrupted.", err=True)
+            ctx.exit(128 + signal.SIGINT)
 
 
 def _plugin_commands(registry: "Registry") -> dict[str, click.Command]:
