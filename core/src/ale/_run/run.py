@@ -20,7 +20,6 @@ from ale._store.index import SUCCESS
 from ale.plugin import BuildContext
 from ale.types import (
     Batch,
-    CreditedEpisode,
     CreditedGroup,
     EpisodeFinished,
     EpisodeStage,
@@ -53,12 +52,12 @@ class Run:
         """
         observers = Observers(self.parts.observers, self.registry, self._tell)
         started = self.context.clock()
-        await self._prune()
         self._note("run_resumed" if len(self.store.index) else "run_started")
         observers.tell("ale_run_started", self._started())
         outcome = "failed"
         try:
             with self.interrupt.listening():
+                await self._prune()
                 outcome = await self._steps(observers)
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -144,13 +143,13 @@ class Run:
             return
         kept: list[CreditedGroup] = []
 
-        def rows() -> Iterator[CreditedEpisode]:
+        with self.store.writing_credits(step) as keep:
             for credited in crediting.groups(self.store.reader, self.store.index, step):
                 if trainer is not None:
                     kept.append(credited)
-                yield from crediting.rows(credited)
-
-        self.store.write_credits(step, rows())
+                for row in crediting.rows(credited):
+                    keep(row)
+                await asyncio.sleep(0)  # so that a Ctrl-C is heard
         if trainer is None:
             return
         report = await trainer.step(Batch(step=step, groups=tuple(kept)))

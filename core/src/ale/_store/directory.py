@@ -8,13 +8,14 @@ can be made again from the episodes; ``checkpoints/`` belongs to the trainer.
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from ale._store.codec import encode
 from ale._store.index import Index, StoredEpisode
-from ale._store.lines import Appender, Lines
+from ale._store.lines import Appender, Lines, writing
 from ale._store.redact import Redactor
 from ale.errors import InputError, Problem, StoreError
 from ale.strict import nearest
@@ -117,18 +118,33 @@ class RunDirectory:
         """Is this step credited?"""
         return self._credits_path(step).exists()
 
-    def write_credits(self, step: int, rows: Iterable[CreditedEpisode]) -> int:
-        """Write a step's credits in one piece; how many there are."""
+    @contextmanager
+    def writing_credits(self, step: int) -> Iterator[Callable[[CreditedEpisode], None]]:
+        """Write a step's credits in one piece: they are there after the block, all of them.
+
+        Raises:
+            StoreError: the disk is full, say; there are none then.
+        """
         target = self._credits_path(step)
-        target.parent.mkdir(exist_ok=True)
-        count = 0
         partial = target.with_suffix(".partial")
-        with partial.open("wb") as file:
-            for row in rows:
+        with writing(target):
+            target.parent.mkdir(exist_ok=True)
+            file = partial.open("wb")
+
+        def keep(row: CreditedEpisode) -> None:
+            with writing(target):
                 file.write(self._redactor.scrub(encode(row)) + b"\n")
-                count += 1
-        partial.replace(target)
-        return count
+
+        try:
+            yield keep
+            with writing(target):
+                file.close()
+                partial.replace(target)
+        except BaseException:
+            with suppress(OSError):  # where it can't be flushed: that has been said
+                file.close()
+            partial.unlink(missing_ok=True)
+            raise
 
     def _credits_path(self, step: int) -> Path:
         return self.path / "credits" / f"{step:05d}.jsonl"
@@ -148,10 +164,19 @@ class RunDirectory:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees the old one or the new one, never a part."""
+    """Write a file so that a reader sees the old one or the new one, never a part.
+
+    Raises:
+        StoreError: the disk is full, say; the old one stays.
+    """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_bytes(data)
-    partial.replace(path)
+    try:
+        with writing(path):
+            partial.write_bytes(data)
+            partial.replace(path)
+    except StoreError:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def _pretty(value: Mapping[str, Any], redactor: Redactor) -> bytes:

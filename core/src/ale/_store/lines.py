@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -40,10 +41,11 @@ class Appender:
         data = self._redactor.scrub(encode(record)) + b"\n"
         start = self._size
         try:
-            self._write(data)
-        except OSError as error:
+            with writing(self.path):
+                self._write(data)
+        except StoreError:
             os.truncate(self._descriptor, start)
-            raise StoreError(f"{self.path} can't be written: {error.strerror}") from error
+            raise
         self._size = start + len(data)
         return start
 
@@ -57,6 +59,15 @@ class Appender:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say of what goes wrong in the block that `path` can't be written."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path} can't be written: {error.strerror}") from error
 
 
 def _cut_half_line(path: Path) -> int:
