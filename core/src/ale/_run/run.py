@@ -82,6 +82,7 @@ class Run:
         return finished
 
     async def _steps(self, observers: Observers) -> str:
+        self._restore_trainer()
         for step in range(self.config.run.steps):
             missing = (
                 work
@@ -138,8 +139,6 @@ class Run:
         checkpoint = self.store.path / "checkpoints" / f"{step:05d}"
         trainer = self.parts.trainer
         if self.store.has_credits(step) and (trainer is None or checkpoint.exists()):
-            if trainer is not None:
-                trainer.load(checkpoint)
             return
         kept: list[CreditedGroup] = []
 
@@ -156,6 +155,12 @@ class Run:
         _save(trainer.save, checkpoint)
         self._note("step_finished", step=step, metrics=report.metrics)
         observers.tell("ale_step_finished", StepFinished(report=report, at=self.context.clock()))
+
+    def _restore_trainer(self) -> None:
+        """Go on from the newest checkpoint, where a run is resumed."""
+        checkpoints = sorted((self.store.path / "checkpoints").glob("[0-9]*"))
+        if self.parts.trainer is not None and checkpoints:
+            self.parts.trainer.load(checkpoints[-1])
 
     async def _prune(self) -> None:
         """Remove what killed runs have left; of those alive nothing is touched."""

@@ -86,5 +86,6 @@ def ale_agents() -> Sequence[Component[IflowOptions, Agent]]:
             IflowOptions,
             _build,
             summary="Tool-calling agent: a shell that lasts, files, limits, compaction.",
+            needs=("llm",),
         )
     ]
