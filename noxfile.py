@@ -53,9 +53,16 @@ QUIET = {
 
 
 def workspace(session: nox.Session, extras: str = "dev") -> None:
-    """Install the core and every plugin, editable."""
-    session.install("-e", f".[{extras}]")
+    """Install the core and every plugin, editable, and what their tests need."""
+    groups = {line for name in PLUGINS for line in test_needs(name)}
+    session.install("-e", f".[{extras}]", *sorted(groups))
     session.env.update(QUIET)
+
+
+def test_needs(name: str) -> list[str]:
+    """The dependency group ``test`` of a plugin."""
+    project = nox.project.load_toml(ROOT / "plugins" / name / "pyproject.toml")
+    return list(nox.project.dependency_groups(project, "test"))
 
 
 def sources() -> list[str]:
@@ -119,7 +126,7 @@ def plugin(session: nox.Session, name: str) -> None:
     wanted = project["project"].get("dependencies", [])
     local = [other for other in PLUGINS if any(_names(line) == other for line in wanted)]
     packages = [f"./plugins/{other}" for other in (*local, name)]
-    session.install("./core", *packages, *nox.project.dependency_groups(project, "test"))
+    session.install("./core", *packages, *test_needs(name))
     session.env.update(QUIET)
     # Long tests too, but for those that install packages of their own: nothing else runs here.
     session.run("pytest", "-c", "pyproject.toml", "--rootdir", ".", f"plugins/{name}")

@@ -37,7 +37,7 @@ class Area:
         """Where to put a file: as `resolve`, but a link at the very end is not followed."""
         joined = self._workdir / path
         name = joined.name
-        if name == "..":
+        if name == ".." or joined == self._workdir:
             return self.resolve(joined)
         return self.resolve(joined.parent) / name
 
@@ -159,6 +159,13 @@ def _bend(link: str, moved: tuple[Path, Path] | None) -> str:
     return str(moved[1] / Path(link).relative_to(moved[0]))
 
 
+def _unlock(folder: Path) -> None:
+    folder.chmod(0o700)
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            _unlock(entry)
+
+
 def remove_small(folder: Path, most: int = 200) -> bool:
     """Remove a tree of at most `most` entries; True when it is gone.
 
@@ -198,8 +205,7 @@ def remove(folder: Path) -> None:
         return
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
-        for parent, _, _ in os.walk(folder):
-            Path(parent).chmod(0o700)
+        _unlock(folder)
         shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
         raise SandboxError(f"{folder} could not be removed")
