@@ -34,7 +34,7 @@ def make(url: str, key: str, **options: object) -> LLM:
         api_base=url,
         api_key_env="KEY",
         **{
-            "timeout_s": 0.6,
+            "timeout_s": 1.0,
             "max_retries": 3,
             "retry_min_s": 0.01,
             "retry_max_s": 0.02,
