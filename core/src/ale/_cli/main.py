@@ -71,6 +71,9 @@ class Commands(click.Group):
         if args and self.get_command(ctx, args[0]) is None:
             hint = nearest(args[0], self.list_commands(ctx))
             ctx.fail(f"no such command '{args[0]}'" + (f"; {hint}" if hint else ""))
+        if args and args[0] not in _BUILT_IN and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            # A plugin's command may have something to clean up.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -127,6 +130,10 @@ def cli() -> None:
 
 def main() -> None:
     """The entry point of the ``ale`` command."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Nothing has been started: a Ctrl-C ends it here and now. As an exception it would be lost
+        # where it comes at a bad moment of an import.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         cli(prog_name="ale")
     except BrokenPipeError:

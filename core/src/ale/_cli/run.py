@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,7 +99,11 @@ async def _go(run: "Run") -> "RunFinished":
     from ale._run.start import held
 
     async with held(run):
-        return await run.go()
+        finished = await run.go()
+        if run.interrupt.signal is not None:
+            # What is left is to say how it ended; one Ctrl-C more must not take that away.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        return finished
 
 
 def summary(run: "Run", finished: "RunFinished") -> str:

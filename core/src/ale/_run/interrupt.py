@@ -16,6 +16,7 @@ class Interrupt:
             say: is told, in words for the user, what happens now.
         """
         self.draining = False
+        self.cancelled = False
         self.signal: signal.Signals | None = None
         self._say = say
         self._target: asyncio.Task[object] | None = None
@@ -43,8 +44,7 @@ class Interrupt:
         """A Ctrl-C."""
         self.signal = self.signal or signal.SIGINT
         if self.draining:
-            self._say("Cancelling: what is running is thrown away and cleaned up.")
-            self._cancel()
+            self._cancel("Cancelling: what is running is thrown away and cleaned up.")
         else:
             self.draining = True
             self._say("Finishing what is running; Ctrl-C again to cancel it.")
@@ -53,9 +53,12 @@ class Interrupt:
         """A SIGTERM."""
         self.signal = signal.SIGTERM
         self.draining = True
-        self._say("Terminated: what is running is thrown away and cleaned up.")
-        self._cancel()
+        self._cancel("Terminated: what is running is thrown away and cleaned up.")
 
-    def _cancel(self) -> None:
+    def _cancel(self, message: str) -> None:
+        if self.cancelled:
+            return  # it is being cleaned up; impatience must not cut that short
+        self.cancelled = True
+        self._say(message)
         if self._target is not None:
             self._target.cancel()

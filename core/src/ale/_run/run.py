@@ -50,15 +50,18 @@ class Run:
         Raises:
             StoreError: the run directory can't be written. What was written stays.
         """
+        with self.interrupt.listening():
+            return await self._go()
+
+    async def _go(self) -> RunFinished:
         observers = Observers(self.parts.observers, self.registry, self._tell)
         started = self.context.clock()
         self._note("run_resumed" if len(self.store.index) else "run_started")
         observers.tell("ale_run_started", self._started())
         outcome = "failed"
         try:
-            with self.interrupt.listening():
-                await self._prune()
-                outcome = await self._steps(observers)
+            await self._prune()
+            outcome = await self._steps(observers)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self.interrupt.signal is None or task is None:
