@@ -101,7 +101,10 @@ def test_a_replay_gives_the_same_rewards_without_the_script(workshop: Any, confi
 
     def told(run: Any) -> dict[str, Any]:
         return {
-            name: (episode["reward"], [turn["completion"] for turn in episode["trajectory"]["turns"]])
+            name: (
+                episode["reward"],
+                [turn["completion"] for turn in episode["trajectory"]["turns"]],
+            )
             for name, episode in workshop.episodes(run).items()
         }
 

@@ -1,0 +1,169 @@
+"""Ctrl-C drains, twice cancels, SIGTERM cancels; nothing of a sandbox is left after any of them."""
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+N = 16
+
+to_group_or_process = pytest.mark.parametrize(
+    "group", [True, False], ids=["to the group", "to the process"]
+)
+
+
+@pytest.fixture
+def config(workshop: Any, shell: Any) -> str:
+    """Episodes that leave a process behind and take about half a second each."""
+    for number in range(N):
+        workshop.task(f"t{number:02}")
+    workshop.scripted(
+        {"default": shell("sleep 3001 &", "sleep 0.3", "touch done")}, run={"concurrency": 4}
+    )
+    return "run.yaml"
+
+
+def outcome(run: Path) -> str:
+    made: str = json.loads((run / "manifest.json").read_text())["outcome"]["outcome"]
+    return made
+
+
+def working(workshop: Any) -> Any:
+    """Waits until an episode is done and others are in their sandboxes."""
+
+    def some() -> bool:
+        done = workshop.runs and (workshop.run / "episodes.jsonl").exists()
+        return done and bool(workshop.lines()) and len(workshop.orphans()) >= 2
+
+    return workshop.wait_for(some)
+
+
+def finish(workshop: Any) -> None:
+    """Resume, and see that every episode is there once and well."""
+    kept = (workshop.run / "episodes.jsonl").read_bytes()
+    done = workshop.ale("run", "--resume", str(workshop.run))
+    assert done.code == 0, done.text
+    assert (workshop.run / "episodes.jsonl").read_bytes().startswith(kept)
+    episodes = workshop.episodes()
+    assert len(episodes) == N
+    assert {episode["reward"] for episode in episodes.values()} == {1.0}
+
+
+@to_group_or_process
+def test_the_first_ctrl_c_finishes_what_runs(workshop: Any, config: str, group: bool) -> None:
+    running = workshop.start("run", config)
+    working(workshop)
+    running.signal(signal.SIGINT, group=group)
+    ended = running.ended()
+    assert ended.code == 130, ended.text
+    assert "Finishing what is running; Ctrl-C again to cancel it." in ended.err
+    assert f"ale run --resume runs/{workshop.run.name}" in ended.out
+    assert outcome(workshop.run) == "drained"
+    episodes = workshop.episodes()
+    assert 4 <= len(episodes) < N
+    assert {episode["reward"] for episode in episodes.values()} == {1.0}
+    assert workshop.left_behind() == []
+    finish(workshop)
+
+
+@to_group_or_process
+def test_the_second_ctrl_c_cancels_and_cleans_up(workshop: Any, shell: Any, group: bool) -> None:
+    for number in range(N):
+        workshop.task(f"t{number:02}")
+    endless = {"tasks": {"t00": [shell("touch done")]}, "default": shell("sleep 3001 & sleep 3001")}
+    workshop.scripted(endless, run={"concurrency": 4})
+    running = workshop.start("run", "run.yaml")
+    working(workshop)
+    running.signal(signal.SIGINT, group=group)
+    time.sleep(0.2)
+    assert running.process.poll() is None
+    running.signal(signal.SIGINT, group=group)
+    since = time.monotonic()
+    ended = running.ended()
+    assert time.monotonic() - since < 5.0
+    assert ended.code == 130, ended.text
+    assert "Cancelling" in ended.err
+    assert outcome(workshop.run) == "cancelled"
+    assert workshop.episodes().keys() == {"0-t00-0"}
+    assert workshop.left_behind() == []
+
+
+@to_group_or_process
+def test_sigterm_cancels_at_once_and_cleans_up(workshop: Any, config: str, group: bool) -> None:
+    running = workshop.start("run", config)
+    working(workshop)
+    running.signal(signal.SIGTERM, group=group)
+    ended = running.ended()
+    assert ended.code == 143, ended.text
+    assert outcome(workshop.run) == "cancelled"
+    assert workshop.left_behind() == []
+    finish(workshop)
+
+
+def test_many_ctrl_cs_in_a_row_are_as_good_as_two(workshop: Any, config: str) -> None:
+    running = workshop.start("run", config)
+    working(workshop)
+    for _ in range(20):
+        if running.process.poll() is None:
+            running.signal(signal.SIGINT)
+        time.sleep(0.005)
+    ended = running.ended()
+    assert ended.code == 130, ended.text
+    assert ended.err.count("Cancelling") == 1
+    assert "Traceback" not in ended.text
+    assert f"ale run --resume runs/{workshop.run.name}" in ended.out
+    assert workshop.left_behind() == []
+    finish(workshop)
+
+
+def test_a_ctrl_c_during_the_start_is_told_by_the_exit_status(workshop: Any, shell: Any) -> None:
+    workshop.task("t")
+    workshop.scripted({"default": shell("sleep 0.5; touch done")})
+    for number in range(1, 10):
+        running = workshop.start("run", "run.yaml")
+        time.sleep(0.06 * number)
+        running.signal(signal.SIGINT)
+        ended = running.ended()
+        # Until it has something to clean up, the signal itself ends it: 130 to a shell.
+        assert ended.code in (130, -signal.SIGINT), ended.text
+        assert workshop.left_behind() == []
+    for run in workshop.runs:
+        assert workshop.ale("run", "--resume", str(run)).code == 0
+        assert [episode["reward"] for episode in workshop.episodes(run).values()] == [1.0]
+
+
+def test_a_ctrl_c_while_credit_is_given_loses_nothing(workshop: Any, shell: Any) -> None:
+    for number in range(N):
+        workshop.task(f"t{number:02}")
+    lines = shell(*["true"] * 6, "touch done")
+    workshop.scripted({"default": lines}, run={"rollouts": 2, "concurrency": 4})
+
+    def crediting() -> bool:
+        return bool(workshop.runs) and bool(list(workshop.run.glob("credits/*")))
+
+    running = workshop.start("run", "run.yaml")
+    workshop.wait_for(crediting)
+    running.signal(signal.SIGINT)
+    running.signal(signal.SIGINT)
+    ended = running.ended()
+    assert ended.code in (0, 130, -signal.SIGINT), ended.text
+    assert "Traceback" not in ended.text
+    assert len(workshop.episodes()) == 2 * N
+    done = workshop.ale("run", "--resume", str(workshop.run))
+    assert done.code == 0, done.text
+    assert len(workshop.episodes()) == len(workshop.lines("credits/00000.jsonl")) == 2 * N
+    assert outcome(workshop.run) == "completed"
+    assert sorted(path.name for path in workshop.run.glob("credits/*")) == ["00000.jsonl"]
+
+
+def test_a_second_process_is_refused_while_the_first_writes(workshop: Any, config: str) -> None:
+    running = workshop.start("run", config)
+    working(workshop)
+    second = workshop.ale("run", "--resume", str(workshop.run))
+    assert second.code == 1
+    assert f"is being written by process {running.process.pid}, which is alive" in second.err
+    running.signal(signal.SIGTERM)
+    assert running.ended().code == 143
