@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ale.errors import GradingError, SandboxError
+from ale.testing import builders
 from ale.testing.fakes import FolderSandbox
 from ale.types import Score
 from ale_criteria_shell.options import UnitTestsPassOptions
@@ -272,6 +274,34 @@ async def test_data_that_one_test_changes_is_whole_again_for_the_next(
     )
     await sandbox.write("solution.py", b"def answer(file):\n    file.write_text('10')\n")
     assert (await grade(UnitTestsPass(UnitTestsPassOptions(tests=folder)))).passed
+
+
+async def test_a_folder_planted_where_the_tests_go_is_not_used(
+    grade: Grade, sandbox: FolderSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name can't be guessed; here it is known, and the grading breaks and does not pass."""
+    monkeypatch.setattr("ale_criteria_shell.shell.secrets.token_hex", lambda n: "planted")
+    folder = (await sandbox.exec("echo $TMPDIR")).stdout.decode().strip()
+    (Path(folder) / "ale-grading-planted").symlink_to(tmp_path)
+    (tmp_path / "test_a.py").write_text("def test_a(): ...\n")
+    with pytest.raises(GradingError, match="FileExistsError"):
+        await grade(UnitTestsPass(UnitTestsPassOptions(tests=tmp_path / "test_a.py")))
+    assert (tmp_path / "test_a.py").exists()
+
+
+async def test_a_sandbox_that_dies_under_the_tests_is_an_error_and_not_a_zero(
+    sandbox: FolderSandbox, tmp_path: Path
+) -> None:
+    (tmp_path / "test_a.py").write_text("def test_a():\n    import solution\n")
+    await sandbox.write("solution.py", b"import time\nopen('begun', 'w').close()\ntime.sleep(60)\n")
+    criterion = UnitTestsPass(UnitTestsPassOptions(tests=tmp_path / "test_a.py"))
+    grading = asyncio.create_task(criterion.grade(builders.task(), builders.trajectory(), sandbox))
+    async with asyncio.timeout(20):
+        while not (Path(sandbox.workdir) / "begun").exists():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    await sandbox.close()
+    with pytest.raises(SandboxError):
+        await grading
 
 
 @pytest.mark.long

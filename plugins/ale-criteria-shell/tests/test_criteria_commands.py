@@ -73,10 +73,19 @@ async def test_the_environment_is_clean_but_for_the_tasks_and_the_criterions(
     grade: Grade,
 ) -> None:
     task = builders.task(environment=Environment(env={"FROM_TASK": "1"}))
-    expected = r"\AFROM_TASK HOME LANG MINE PATH PWD (SHLVL )?(_ )?\Z"
+    expected = r"\AFROM_TASK HOME LANG MINE PATH PWD (SHLVL )?TMPDIR (_ )?\Z"
     names = "env | cut -d= -f1 | sort | tr '\\n' ' '"
     score = await grade(prints(names, expected, env={"MINE": "2"}), task)
     assert score.passed, score.detail
+
+
+async def test_temporary_files_go_where_the_sandbox_keeps_them(
+    grade: Grade, sandbox: FolderSandbox
+) -> None:
+    score = await grade(prints('echo "$HOME"; mktemp', r"\A(\S+)/ale-grading-\w+/home\n\1/tmp\."))
+    assert score.passed, score.detail
+    folder = Path((await sandbox.exec("echo $TMPDIR")).stdout.decode().strip())
+    assert [path.name[:4] for path in folder.iterdir()] == ["tmp."]
 
 
 async def test_home_is_an_empty_folder(grade: Grade) -> None:

@@ -7,7 +7,7 @@ from ale.protocols import Sandbox
 from ale.types import Score, Task, Trajectory
 from ale_criteria_shell.matching import matches
 from ale_criteria_shell.options import FileContainsOptions
-from ale_criteria_shell.shell import clean, excerpt
+from ale_criteria_shell.shell import CLEAN, excerpt
 
 # Says what the path is before it is opened: a pipe or a device would keep a reader for ever, and a
 # link could lead to a file of the host that happens to hold the text.
@@ -38,7 +38,7 @@ class FileContains:
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """One exec to see what the path is, one read. Raises as `Criterion.grade`."""
-        fault = await self._fault(task, sandbox)
+        fault = await self._fault(sandbox)
         if fault is None:
             fault = await self._mismatch(sandbox)
         wanted = self.options.pattern if self.options.text is None else self.options.text
@@ -52,11 +52,9 @@ class FileContains:
             detail=detail,
         )
 
-    async def _fault(self, task: Task, sandbox: Sandbox) -> str | None:
-        result = await sandbox.exec(
-            clean(("/bin/sh", "-c", _KIND, "ale-grading", self.options.path), task, {}, "/"),
-            timeout_s=60,
-        )
+    async def _fault(self, sandbox: Sandbox) -> str | None:
+        shell = ("/usr/bin/env", "-i", f"PATH={CLEAN['PATH']}", "/bin/sh", "-c", _KIND)
+        result = await sandbox.exec((*shell, "ale-grading", self.options.path), timeout_s=60)
         kind = result.stdout.decode("utf-8", "replace").strip()
         if result.exit_code != 0 or (kind != "file" and kind not in _FAULTS):
             raise GradingError(

@@ -19,21 +19,31 @@ CLEAN: Mapping[str, str] = MappingProxyType(
 )
 EXCERPT = 600
 
-# $1 scratch folder (its home is empty), $2 files to move there or "", $3 folder to run in, $4 mark,
-# $5 the command. What is marked on stderr is written before the command starts, so that the command
-# can't make a failure of the command look like one of the grading, nor the other way round.
+# $1 name of the scratch folder, then variables and the command, which is given the folder's path
+# last. Only the place for temporary files is taken over, as the backend clears it away.
+_CLEAN = """
+name=$1 && shift && scratch=${TMPDIR:-/tmp}/$name
+exec /usr/bin/env -i "TMPDIR=${TMPDIR:-/tmp}" "HOME=$scratch/home" "$@" "$scratch"
+"""
+# $1 the command, $2 files to move away or "", $3 folder to run in, $4 mark, $5 scratch folder.
+# What is marked on stderr is written before the command starts, so that the command can't make a
+# failure of the command look like one of the grading, nor the other way round.
 _WRAPPER = """
-mkdir -m 700 -- "$1" "$1/home" || exit 125
-[ -z "$2" ] || mv -- "$2" "$1/files" || exit 125
+mkdir -m 700 -- "$5" "$5/home" || exit 125
+if [ -n "$2" ]; then
+  mv -- "$2" "$5/files" || exit 125
+  export GRADING_FILES="$5/files"
+fi
 printf '%s ready\\n' "$4" >&2
-cd -- "$3" || { rm -rf -- "$1"; exit 125; }
+cd -- "$3" || { rm -rf -- "$5"; exit 125; }
 unset OLDPWD
 printf '%s started\\n' "$4" >&2
-/bin/sh -c "$5"
+/bin/sh -c "$1"
 code=$?
-cd / && rm -rf -- "$1" 2>/dev/null
+cd / && rm -rf -- "$5" 2>/dev/null
 exit $code
 """
+_REMOVE = 'rm -rf -- "${TMPDIR:-/tmp}/$1" 2>/dev/null; echo alive'
 
 
 @frozen(kw_only=True)
@@ -49,22 +59,32 @@ class Outcome:
 
 
 def clean(
-    arguments: Sequence[str], task: Task, env: Mapping[str, str], home: str
+    arguments: Sequence[str], task: Task, env: Mapping[str, str], scratch: str
 ) -> tuple[str, ...]:
-    """`arguments` under an environment of the system's folders, the task's and the criterion's."""
-    variables = {**CLEAN, "HOME": home, **task.environment.env, **env}
-    pairs = [f"{name}={value}" for name, value in variables.items()]
-    return ("/usr/bin/env", "-i", *pairs, *arguments)
+    """`arguments` under an environment of the system's folders, the task's and the criterion's.
+
+    The command is given the path of the scratch folder as one more argument; ``HOME`` lies in it.
+    """
+    pairs = [f"{name}={value}" for name, value in {**CLEAN, **task.environment.env, **env}.items()]
+    return ("/bin/sh", "-c", _CLEAN, "ale-grading", scratch, *pairs, *arguments)
 
 
 def new_scratch() -> str:
-    """A folder in the sandbox that nobody can have planted: its name is 128 random bits."""
-    return f"/tmp/ale-grading-{secrets.token_hex(16)}"  # noqa: S108
+    """Name of a folder that nobody can have planted: 128 random bits."""
+    return f"ale-grading-{secrets.token_hex(16)}"
 
 
-async def remove(sandbox: Sandbox, folder: str) -> None:
-    """Remove a scratch folder that the command itself could not clear away."""
-    await sandbox.exec(["/bin/rm", "-rf", "--", folder], timeout_s=60)
+async def remove(sandbox: Sandbox, scratch: str) -> None:
+    """Remove what a command could not clear away itself, and see that the sandbox still answers.
+
+    Raises:
+        GradingError: it does not, so that what came before says nothing about the agent.
+        SandboxError: likewise.
+    """
+    arguments = ("/bin/sh", "-c", _REMOVE, "ale-grading", scratch)
+    result = await sandbox.exec(arguments, env={"PATH": CLEAN["PATH"]}, timeout_s=60)
+    if result.stdout.strip() != b"alive":
+        raise GradingError(f"the sandbox no longer answers (exit code {result.exit_code})")
 
 
 async def run(
@@ -90,15 +110,13 @@ async def run(
         SandboxError: the sandbox is gone.
     """
     scratch, mark, staged = new_scratch(), secrets.token_hex(16), ""
-    variables = dict(env or {})
     if files is not None:
         # Put where every backend lets us write, then moved out of the command's sight.
         staged = f"{sandbox.workdir.rstrip('/')}/.ale-grading-{secrets.token_hex(16)}"
         await sandbox.upload(files, staged)
-        variables["GRADING_FILES"] = f"{scratch}/files"
-    arguments = ("/bin/sh", "-c", _WRAPPER, "ale-grading", scratch, staged, cwd or ".", mark)
+    arguments = ("/bin/sh", "-c", _WRAPPER, "ale-grading", command, staged, cwd or ".", mark)
     result = await sandbox.exec(
-        clean((*arguments, command), task, variables, f"{scratch}/home"),
+        clean(arguments, task, env or {}, scratch),
         timeout_s=timeout_s,
         stdin=None if stdin is None else stdin.encode(),
     )

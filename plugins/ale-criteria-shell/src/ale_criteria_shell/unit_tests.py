@@ -60,12 +60,12 @@ class UnitTestsPass:
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """One exec for all tests; a second one when that ended badly. Raises as `Criterion`."""
-        options, key, folder = self.options, secrets.token_bytes(32), shell.new_scratch()
-        body = {**self._body, "key": key.hex(), "folder": folder, "workdir": sandbox.workdir}
+        options, key, scratch = self.options, secrets.token_bytes(32), shell.new_scratch()
+        body = {**self._body, "key": key.hex(), "workdir": sandbox.workdir}
         runner = _source("supervisor.py")
         python = (options.python, "-I", "-S", "-B", "-c", _BOOT, str(len(runner)))
         result = await sandbox.exec(
-            clean(python, task, options.env, f"{folder}/home"),
+            clean(python, task, options.env, scratch),
             timeout_s=2 * options.timeout_s + GRACE_S,
             stdin=runner + json.dumps(body).encode(),
             max_output_bytes=16 << 20,
@@ -73,7 +73,7 @@ class UnitTestsPass:
         said = _signed(result.stdout, key)
         report = said.get("report")
         if report is None or report["left"]:
-            await shell.remove(sandbox, folder)  # raises when the sandbox is gone
+            await shell.remove(sandbox, scratch)  # raises when the sandbox is gone
         if "begun" not in said:
             raise GradingError(self._not_begun(result))
         lines = report["lines"] if report is not None else []

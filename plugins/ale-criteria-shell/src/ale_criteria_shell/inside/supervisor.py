@@ -8,7 +8,8 @@ Three kinds of process, because the code under test is hostile:
 - a child imports the code under test and runs one test (`child.py`). It is believed only when it
   answers the warden's challenge, which it does after the test has returned.
 
-Sent as text to ``python3 -I -S -B``; stdin carries the plan. Standard library only, Python 3.8.
+Sent as text to ``python3 -I -S -B``; stdin carries the plan, the last argument is the folder to
+make and to work in. Standard library only, Python 3.8.
 """
 
 # pathlib would add to every start.
@@ -34,7 +35,7 @@ import time
 import traceback  # noqa: F401
 from typing import Any, Dict, NoReturn  # noqa: UP035
 
-PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 NO_PYTEST = 0xFFFFFFFF
 TAIL_BYTES = 3000
 CHALLENGE_BYTES = 16
@@ -81,6 +82,7 @@ def clerk() -> None:
         warden(theirs)
     theirs.close()
     plan = json.loads(read_all(0))
+    plan["folder"] = sys.argv[-1]
     key = bytes.fromhex(plan.pop("key"))
     say(key, "begun", {})
     ours.settimeout(plan["timeout_s"] + 5)
@@ -105,6 +107,7 @@ def warden(link: socket.socket) -> NoReturn:
     os.dup2(null, 0)
     os.dup2(null, 1)
     control(PR_SET_CHILD_SUBREAPER, 1)
+    control(PR_SET_PDEATHSIG, signal.SIGKILL)
     with link.makefile("rwb") as stream:
 
         def tell(**fields: object) -> None:
@@ -217,6 +220,7 @@ class Watch:
         os.closerange(3, keep)
         os.closerange(keep + 1, 256)
         control(PR_SET_DUMPABLE, 1)
+        control(PR_SET_PDEATHSIG, signal.SIGKILL)
         # A copy of the builtins: what the code under test does to the real ones is not ours.
         scope: Plan = {"__builtins__": dict(vars(builtins)), "__name__": "ale_grading"}
         exec(self.modules[""], scope)  # noqa: S102
