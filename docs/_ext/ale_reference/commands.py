@@ -1,0 +1,66 @@
+"""The command line, from click's own objects."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+from ale._cli.main import EXIT_CODES, cli
+from ale._registry import Registry
+
+from ale_reference.markup import code, table
+
+
+def pages(registry: Registry, root: Path) -> Mapping[str, str]:
+    """``parts/commands.md`` and ``parts/exit-codes.md``."""
+    context = click.Context(cli, info_name="ale")
+    made = "".join("".join(_command(name, context)) for name in cli.list_commands(context))
+    return {"parts/commands.md": made, "parts/exit-codes.md": _exit_codes()}
+
+
+def _exit_codes() -> str:
+    flat = " ".join(EXIT_CODES.split()).removeprefix("Exit status: ").rstrip(".")
+    rows = [entry.split(" ", 1) for entry in flat.split("; ")]
+    return table(["status", "meaning"], [[code(number), text] for number, text in rows])
+
+
+def _command(name: str, parent: click.Context, level: int = 2) -> Iterator[str]:
+    assert isinstance(parent.command, click.Group)
+    command = parent.command.get_command(parent, name)
+    assert command is not None
+    context = click.Context(command, info_name=name, parent=parent)
+    yield f"{'#' * level} `{context.command_path}`\n\n"
+    usage = " ".join(command.collect_usage_pieces(context))
+    yield f"```text\n{context.command_path} {usage}\n```\n\n"
+    yield from _help(command.help or "")
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    rows = [[_names(option, context), _said(option, context)] for option in options]
+    if rows:
+        yield table(["option", "what it does"], rows) + "\n"
+    if isinstance(command, click.Group):
+        for inner in command.list_commands(context):
+            yield from _command(inner, context, level + 1)
+
+
+def _help(text: str) -> Iterator[str]:
+    """Paragraphs; one that begins with click's mark for "as it stands" is an example."""
+    for paragraph in re.split(r"\n\s*\n", text.strip()):
+        if not paragraph.startswith("\b"):
+            yield paragraph + "\n\n"
+            continue
+        title, *lines = paragraph.removeprefix("\b").strip("\n").splitlines()
+        yield f"{title.strip()}\n\n```text\n"
+        yield from (line.removeprefix("  ") + "\n" for line in lines)
+        yield "```\n\n"
+
+
+def _names(option: click.Option, context: click.Context) -> str:
+    names = ", ".join([*option.opts, *option.secondary_opts])
+    if option.is_flag or option.count:
+        return code(names)
+    return code(f"{names} {option.make_metavar(context)}")
+
+
+def _said(option: click.Option, context: click.Context) -> str:
+    record = option.get_help_record(context)
+    return (record[1] if record else "").replace("[", "\\[")

@@ -1,0 +1,49 @@
+"""Every hook with its docstring and who answers it."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ale import hookspecs
+from ale._registry import KINDS, Registry
+
+from ale_reference.markup import rest
+
+
+def pages(registry: Registry, root: Path) -> Mapping[str, str]:
+    """``parts/hooks.md``."""
+    names = [name for name in vars(hookspecs) if name.startswith("ale_")]
+    doors = [name for name in names if name in KINDS.values()]
+    others = [name for name in names if name not in doors]
+    text = "".join(
+        [
+            "## Components\n\n",
+            *(_hook(name, registry) for name in doors),
+            "## Commands and events\n\n",
+            *(_hook(name, registry) for name in others),
+        ]
+    )
+    return {"parts/hooks.md": text}
+
+
+def _hook(name: str, registry: Registry) -> str:
+    answered = "; ".join(_answers(name, registry))
+    signature = rest(f".. autofunction:: ale.hookspecs.{name}\n   :no-index-entry:")
+    return f"### `{name}`\n\n{signature}\nAnswered by: {answered}.\n\n"
+
+
+def _answers(name: str, registry: Registry) -> Iterator[str]:
+    kinds = {hook: kind for kind, hook in KINDS.items()}
+    if name in kinds:
+        kind = kinds[name]
+        offers = registry.offers(kind)
+        for package in sorted({offer.distribution for offer in offers}):
+            mine = [offer.component.name for offer in offers if offer.distribution == package]
+            listed = ", ".join(f"`{component}`" for component in mine)
+            yield f"[{package}](generated/packages/{package}.md) ({listed})"
+        return
+    if name == "ale_commands":
+        for package, commands in registry.answers(name):
+            listed = ", ".join(f"`ale {command.name}`" for command in commands)
+            yield f"[{package.distribution}](generated/packages/{package.distribution}.md) ({listed})"
+        return
+    yield "[observers](generated/components/observer.md)"

@@ -1,0 +1,73 @@
+"""The READMEs of the packages as pages."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ale._registry import KINDS, Registry
+
+from ale_reference.markup import code, markdown, table
+
+_LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def pages(registry: Registry, root: Path) -> Mapping[str, str]:
+    """A page per package, and the table of them."""
+    folders = [root / "core", *sorted(p.parent for p in root.glob("plugins/*/pyproject.toml"))]
+    projects = {folder: _project(folder) for folder in folders}
+    made = {
+        f"packages/{project['name']}.md": _page(folder, project)
+        for folder, project in projects.items()
+    }
+    names = [project["name"] for project in projects.values()]
+    rows = [
+        [
+            f"[{project['name']}]({project['name']}.md)",
+            markdown(project["description"]),
+            _offers(project["name"], registry),
+        ]
+        for project in projects.values()
+    ]
+    tree = "\n".join(["```{toctree}", ":hidden:", "", *names, "```"])
+    made["packages/index.md"] = (
+        "# Packages\n\nEach can be installed by itself; the page of a package is its README.\n\n"
+        f"{tree}\n\n{table(['package', 'what it is', 'offers'], rows)}"
+    )
+    return made
+
+
+def _project(folder: Path) -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    return project
+
+
+def _offers(distribution: str, registry: Registry) -> str:
+    return ", ".join(
+        code(f"{kind} {offer.component.name}")
+        for kind in KINDS
+        for offer in registry.offers(kind)
+        if offer.distribution == distribution
+    )
+
+
+def _page(folder: Path, project: dict[str, Any]) -> str:
+    readme = folder / "README.md"
+    text = readme.read_text() if readme.exists() else ""
+    if not text.strip():
+        text = f"# {project['name']}\n\n{project['description']}\n"
+    return _LINK.sub(_link, text)
+
+
+def _link(match: "re.Match[str]") -> str:
+    """Links between READMEs are links between their pages; other relative ones are words."""
+    label, target = match[1], match[2]
+    if re.match(r"[a-z]+:|#", target):
+        return match[0]
+    other = re.fullmatch(r"(?:\.\./)+(?:plugins/)?([a-z-]+)/README\.md", target)
+    if other:
+        name = "ale-core" if other[1] == "core" else other[1]
+        return f"[{label}]({name}.md)"
+    page = re.fullmatch(r"(?:\.\./)+docs/(.+\.md)(#.*)?", target)
+    return f"[{label}](../../../{page[1]})" if page else label
