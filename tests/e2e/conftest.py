@@ -15,8 +15,7 @@ from attrs import field, frozen
 
 ALE = Path(sys.executable).with_name("ale")
 
-Finish = Mapping[str, Any]
-FINISH: Finish = {"calls": [{"name": "finish", "arguments": {"summary": "done"}}]}
+FINISH = {"calls": [{"name": "finish", "arguments": {"summary": "done"}}]}
 
 
 @frozen
@@ -77,7 +76,7 @@ class Workshop:
         self.write(f"tasks/{id}.yaml", task)
 
     def config(self, **sections: Any) -> Path:
-        """The config ``run.yaml``: the tasks of `task` in the local sandbox, but as `sections` say."""
+        """The config ``run.yaml``: the tasks of `task`, the local sandbox, and `sections`."""
         basis: dict[str, Any] = {
             "tasks": {"type": "tbp", "path": "tasks"},
             "sandbox": {"type": "local", "root": str(self.space)},
@@ -151,7 +150,7 @@ class Workshop:
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             try:
-                where = os.readlink(process / "cwd")
+                where = str((process / "cwd").readlink())
                 marks = (process / "environ").read_bytes()
                 said = (process / "cmdline").read_bytes().decode(errors="replace")
             except OSError:  # it has just ended, or is a zombie

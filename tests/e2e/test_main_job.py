@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
-TASKS = {"write-done": 1.0, "forget-it": 0.0}
+
+def turns(episode: dict[str, Any]) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = episode["trajectory"]["turns"]
+    return made
 
 
 @pytest.fixture
@@ -31,8 +34,8 @@ def test_a_run_leaves_graded_chunked_and_credited_episodes(workshop: Any, config
         "0-forget-it-0": 0.0,
         "0-forget-it-1": 0.0,
     }
-    turns = episodes["0-write-done-1"]["trajectory"]["turns"]
-    called = [turn["completion"]["message"]["tool_calls"][0]["name"] for turn in turns]
+    completions = [turn["completion"] for turn in turns(episodes["0-write-done-1"])]
+    called = [completion["message"]["tool_calls"][0]["name"] for completion in completions]
     assert called == ["shell", "shell", "finish"]
     assert episodes["0-write-done-1"]["trajectory"]["stop"]["reason"] == "finished"
     rows = {row["episode_id"]: row for row in workshop.lines("credits/00000.jsonl")}
@@ -101,10 +104,7 @@ def test_a_replay_gives_the_same_rewards_without_the_script(workshop: Any, confi
 
     def told(run: Any) -> dict[str, Any]:
         return {
-            name: (
-                episode["reward"],
-                [turn["completion"] for turn in episode["trajectory"]["turns"]],
-            )
+            name: (episode["reward"], [turn["completion"] for turn in turns(episode)])
             for name, episode in workshop.episodes(run).items()
         }
 

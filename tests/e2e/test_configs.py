@@ -1,0 +1,31 @@
+"""The configs that need no model, on every example task and with the real local sandbox."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = [path for path in sorted(ROOT.glob("configs/**/*.yaml")) if ".script" not in path.name]
+TASKS = [*ROOT.glob("tasks/*/*/task.yaml"), *ROOT.glob("tasks/tbp_examples/*.yaml")]
+
+
+@pytest.mark.parametrize(("agent", "reward"), [("oracle", 1.0), ("noop", 0.0)])
+def test_every_task_is_solved_by_its_solution_and_by_nothing_else(
+    workshop: Any, agent: str, reward: float
+) -> None:
+    config = str(ROOT / "configs" / f"{agent}.yaml")
+    root = f"sandbox.root={workshop.space}"
+    done = workshop.ale("run", config, "-n", "8", "--set", root, timeout_s=200)
+    assert done.code == 0, done.text
+    episodes = workshop.episodes()
+    assert len(episodes) == len(TASKS) >= 28
+    others = {name: episode["reward"] for name, episode in episodes.items()}
+    assert {name for name, given in others.items() if given != reward} == set()
+    assert workshop.left_behind() == []
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda p: p.stem)
+def test_every_config_is_valid(workshop: Any, config: Path) -> None:
+    done = workshop.ale("check", str(config))
+    assert done.code == 0, done.text
