@@ -73,6 +73,20 @@ def the_file(directory: Path) -> Path:
     return file
 
 
+def written(directory: Path) -> Sequence[Any]:
+    """The records of the run, once its last one is there.
+
+    wandb's own process writes the file; on a busy machine some ms after `finish` has returned.
+    """
+    deadline = time.monotonic() + 10
+    while True:
+        found = list(records(the_file(directory)))
+        if any(record.HasField("exit") for record in found):
+            return found
+        assert time.monotonic() < deadline, f"{len(found)} records, and no end"
+        time.sleep(0.02)
+
+
 def rows(directory: Path) -> Sequence[dict[str, Any]]:
     """The rows of the history, without what wandb adds."""
     return [
@@ -81,7 +95,7 @@ def rows(directory: Path) -> Sequence[dict[str, Any]]:
             for item in record.history.item
             if not (name := item.key or "/".join(item.nested_key)).startswith("_")
         }
-        for record in records(the_file(directory))
+        for record in written(directory)
         if record.HasField("history")
     ]
 
@@ -114,7 +128,7 @@ def test_offline_files_hold_what_was_logged(tmp_path: Path) -> None:
 
 def test_the_run_has_its_name_group_tags_and_the_resolved_config(tmp_path: Path) -> None:
     tell(register(build(project="p", tags=("a", "b"))), [started(tmp_path), finished(tmp_path)])
-    [run] = [r.run for r in records(the_file(tmp_path)) if r.HasField("run")]
+    [run] = [r.run for r in written(tmp_path) if r.HasField("run")]
     assert (run.project, run.display_name, run.run_group) == ("p", "run-1", "run-1")
     assert list(run.tags) == ["a", "b"]
     config = {item.key: json.loads(item.value_json) for item in run.config.update}
@@ -124,7 +138,7 @@ def test_the_run_has_its_name_group_tags_and_the_resolved_config(tmp_path: Path)
 
 def test_the_run_is_finished(tmp_path: Path) -> None:
     tell(register(build()), [started(tmp_path), ended(0, 1.0), finished(tmp_path)])
-    ends = [r.exit.exit_code for r in records(the_file(tmp_path)) if r.HasField("exit")]
+    ends = [r.exit.exit_code for r in written(tmp_path) if r.HasField("exit")]
     assert ends == [0]
 
 
