@@ -1,5 +1,6 @@
 """``ale show RUN [EPISODE]``."""
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,10 @@ import click
 if TYPE_CHECKING:
     from ale._store import RunReader
     from ale.types import Episode
+
+_CAUSES, _CAUSE_WIDTH = 8, 200
+_VARYING = re.compile(r"\b[0-9a-f]{8,}\b|(?<=:)[0-9]{4,5}\b|\b[0-9]+\.[0-9]+\b")
+"""Ids, ports and seconds: they differ where the cause is the same; a status does not."""
 
 
 @click.command("show")
@@ -91,7 +96,10 @@ def overview(reader: "RunReader") -> str:
     ]
     if tasks.causes:
         lines += ["", "broken because"]
-        lines += [f"  {count} x  {cause}" for cause, count in tasks.causes.most_common(8)]
+        common = tasks.causes.most_common(_CAUSES)
+        lines += [f"  {count} x  {tasks.examples[cause]}" for cause, count in common]
+        left = tasks.causes.total() - sum(count for _, count in common)
+        lines += [f"  {left} x  for other reasons"] if left else []
     return "\n".join(lines)
 
 
@@ -104,6 +112,7 @@ class _Tasks:
         self.turns: Counter[str] = Counter()
         self.broken: Counter[str] = Counter()
         self.causes: Counter[str] = Counter()
+        self.examples: dict[str, str] = {}
 
     def add(self, episode: "Episode") -> None:
         from ale._cli.text import shorten
@@ -114,8 +123,10 @@ class _Tasks:
             self.rewards.setdefault(episode.task_id, []).append(episode.reward)
         if episode.failure is not None:
             self.broken[episode.task_id] += 1
-            failure = episode.failure
-            self.causes[f"{failure.stage}: {shorten(failure.message, 90)}"] += 1
+            said = f"{episode.failure.stage}: {shorten(episode.failure.message, _CAUSE_WIDTH)}"
+            cause = _VARYING.sub("*", said)
+            self.causes[cause] += 1
+            self.examples.setdefault(cause, said)
 
     def row(self, task_id: str) -> list[str]:
         from ale._store.index import SUCCESS
