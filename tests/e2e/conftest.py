@@ -112,11 +112,7 @@ class Workshop:
     def runs(self) -> list[Path]:
         """The run directories, oldest first."""
         base = self.folder / "runs"
-        return (
-            sorted(base.iterdir(), key=lambda path: path.stat().st_ctime_ns)
-            if base.is_dir()
-            else []
-        )
+        return sorted(base.iterdir()) if base.is_dir() else []
 
     @property
     def run(self) -> Path:
