@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 import pytest
+
 from ale.testing.openai_server import openai_server
 
 N = 16
@@ -64,6 +65,7 @@ BROKEN: dict[str, tuple[list[dict[str, Any]], str]] = {
     "refused": ([{"fault": 401, "message": "no such key"}], "api_key_env"),
     "always-half": ([{**TOUCH, "fault": "half"}], "connection"),
     "always-invalid": ([{"fault": "invalid_json"}], "read"),
+    "half-a-letter": ([{**TOUCH, "text": "\ud83d"}], "surrogate"),
     "silence": ([{"fault": "silence"}], "1 s"),
 }
 
