@@ -4,7 +4,8 @@ On a page, a ``{code-block}`` with a caption is a file of that name; one in bash
 text is what the shell block before it must have printed: its lines in that order, each somewhere in
 a line of the output; ``...`` stands for lines in between. All of a page becomes one script, so that
 `cd` and variables last. A comment before a block, which no reader sees, says that it is not run and
-why, or what is run instead.
+why, what is run instead, or that the numbers of an output are those of another machine or a longer
+run.
 """
 
 import os
@@ -23,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 TUTORIAL = DOCS / "tutorial" / "plugin.md"
 _BLOCK = re.compile(
-    r"^(?:<!-- (not run|instead): ([^\n]*) -->\n)?"
+    r"^(?:<!-- (not run|instead|numbers vary): ([^\n]*) -->\n)?"
     r"```\{code-block\} (\w+)\n((?::[^\n]*\n)?)\n?(.*?)^```$",
     re.M | re.S,
 )
@@ -37,8 +38,10 @@ class Block:
     language: str
     caption: str | None
     text: str
-    run: bool
+    run: bool = True
     """False where the page says, to us alone, that it can't be run here."""
+    exact: bool = True
+    """False where the numbers of an output are not compared."""
 
 
 def blocks(page: str) -> list[Block]:
@@ -49,6 +52,7 @@ def blocks(page: str) -> list[Block]:
             caption=match[4].removeprefix(":caption: ").strip() or None,
             text=f"{match[2]}\n" if match[1] == "instead" else match[5],
             run=match[1] != "not run",
+            exact=match[1] != "numbers vary",
         )
         for match in _BLOCK.finditer(page)
     ]
@@ -77,18 +81,20 @@ def outputs(printed: str) -> Mapping[int, str]:
     return {int(number): text for number, text in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-def missing(expected: str, printed: str) -> str | None:
+def missing(expected: str, printed: str, *, exact: bool = True) -> str | None:
     """The first expected line that was not printed, or None."""
-    lines = map(_spaced, printed.splitlines())
-    for wanted in map(_spaced, expected.splitlines()):
-        if wanted != "..." and not any(wanted in line for line in lines):
+    lines = (_comparable(line, exact) for line in printed.splitlines())
+    for wanted in expected.splitlines():
+        sought = _comparable(wanted, exact)
+        if sought != "..." and not any(sought in line for line in lines):
             return wanted
     return None
 
 
-def _spaced(line: str) -> str:
+def _comparable(line: str, exact: bool) -> str:
     """A line in which columns are one space apart: their width depends on what else is there."""
-    return " ".join(line.split())
+    spaced = " ".join(line.split())
+    return spaced if exact else re.sub(r"[0-9]+(\.[0-9]+)?( ms| s\b)?", "0", spaced)
 
 
 def follow(path: Path, folder: Path, environ: Mapping[str, str]) -> None:
@@ -107,7 +113,7 @@ def follow(path: Path, folder: Path, environ: Mapping[str, str]) -> None:
     assert done.returncode == 0, f"block {last} failed:\n{page[last].text}\n{printed[last]}"
     for number, block in enumerate(page):
         if block.language == "text":
-            line = missing(block.text, printed[number - 1])
+            line = missing(block.text, printed[number - 1], exact=block.exact)
             assert line is None, f"block {number}: {line!r} is not in\n{printed[number - 1]}"
 
 
@@ -215,6 +221,9 @@ def test_a_line_that_was_not_printed_is_missed() -> None:
     assert missing("a\n...\nc", "0 a\nb\nc 1") is None
     assert missing("c\na", "a\nb\nc") == "a"
     assert missing("", "") is None
+    assert missing("after 2 s", "after 31 s") == "after 2 s"
+    assert missing("after 2.1 s", "after 310 ms", exact=False) is None
+    assert missing("after 2 s", "before 31 s", exact=False) == "after 2 s"
 
 
 def test_a_comment_before_a_block_says_what_becomes_of_it() -> None:

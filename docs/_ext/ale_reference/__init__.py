@@ -8,9 +8,9 @@ written when it changes, so that Sphinx rebuilds only what has changed.
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ale._registry import Registry
 from sphinx.application import Sphinx
 
+from ale._registry import Registry
 from ale_reference import commands, components, hooks, kits, packages, records, schemas
 
 Pages = Mapping[str, str]

@@ -1,13 +1,14 @@
 """The command line, from click's own objects."""
 
+import inspect
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
+
 from ale._cli.main import EXIT_CODES, cli
 from ale._registry import Registry
-
 from ale_reference.markup import code, table
 
 
@@ -32,7 +33,7 @@ def _command(name: str, parent: click.Context, level: int = 2) -> Iterator[str]:
     yield f"{'#' * level} `{context.command_path}`\n\n"
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"```text\n{context.command_path} {usage}\n```\n\n"
-    yield from _help(command.help or "")
+    yield from _help(inspect.cleandoc(command.help or ""))
     options = [each for each in command.params if isinstance(each, click.Option)]
     rows = [[_names(option, context), _said(option, context)] for option in options]
     if rows:
@@ -63,4 +64,4 @@ def _names(option: click.Option, context: click.Context) -> str:
 
 def _said(option: click.Option, context: click.Context) -> str:
     record = option.get_help_record(context)
-    return (record[1] if record else "").replace("[", "\\[")
+    return (record[1] if record else "").replace("[", "\\[").replace("*", "\\*")

@@ -7,7 +7,6 @@ from pathlib import Path
 from ale._config.describe import describe_options
 from ale._config.model import RunOptions
 from ale._registry import KINDS, Offer, Registry
-
 from ale_reference.markup import code, markdown, table
 
 TITLES = {

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from ale import hookspecs
 from ale._registry import KINDS, Registry
-
 from ale_reference.markup import rest
 
 
@@ -39,11 +38,15 @@ def _answers(name: str, registry: Registry) -> Iterator[str]:
         for package in sorted({offer.distribution for offer in offers}):
             mine = [offer.component.name for offer in offers if offer.distribution == package]
             listed = ", ".join(f"`{component}`" for component in mine)
-            yield f"[{package}](generated/packages/{package}.md) ({listed})"
+            yield f"{_link(package)} ({listed})"
         return
     if name == "ale_commands":
         for package, commands in registry.answers(name):
             listed = ", ".join(f"`ale {command.name}`" for command in commands)
-            yield f"[{package.distribution}](generated/packages/{package.distribution}.md) ({listed})"
+            yield f"{_link(package.distribution)} ({listed})"
         return
     yield "[observers](generated/components/observer.md)"
+
+
+def _link(distribution: str) -> str:
+    return f"[{distribution}](generated/packages/{distribution}.md)"

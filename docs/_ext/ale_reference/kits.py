@@ -7,7 +7,6 @@ from pathlib import Path
 
 import ale.testing
 from ale._registry import Registry
-
 from ale_reference.markup import markdown
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ale._registry import KINDS, Registry
-
 from ale_reference.markup import code, markdown, table
 
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")

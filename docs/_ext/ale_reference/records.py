@@ -12,11 +12,12 @@ from types import ModuleType
 from typing import Any
 
 import attrs
-from ale._registry import Registry
 from attrs import frozen
 
+from ale._registry import Registry
 from ale_reference.markup import indent, list_table, rest
 
+ROOMS = ("plugin", "protocols", "errors", "strict", "testing.builders", "testing.fakes")
 # In the order in which data passes through them.
 TYPES = (
     "task",
@@ -83,14 +84,10 @@ def _default(value: ast.expr | None) -> str | None:
 def pages(registry: Registry, root: Path) -> Mapping[str, str]:
     """``parts/types.md``, and one for each of the other public rooms."""
     made = {"parts/types.md": _types()}
-    for room in ("plugin", "protocols", "errors", "strict"):
+    for room in ROOMS:
         module = importlib.import_module(f"ale.{room}")
-        made[f"parts/{room}.md"] = "".join(document(module.__name__, n) for n in _names(module))
-    for room in ("builders", "fakes"):
-        module = importlib.import_module(f"ale.testing.{room}")
-        made[f"parts/testing-{room}.md"] = "".join(
-            document(module.__name__, n) for n in _names(module)
-        )
+        text = "".join(document(module.__name__, name) for name in _names(module))
+        made[f"parts/{room.replace('.', '-')}.md"] = text
     return made
 
 
@@ -131,7 +128,7 @@ def document(module: str, name: str) -> str:
     value = getattr(importlib.import_module(module), name)
     full = f"{module}.{name}"
     if inspect.isclass(value) and attrs.has(value):
-        return rest("".join(_record(full, value)))
+        return rest(f".. py:currentmodule:: {module}\n\n" + "".join(_record(name, value)))
     if inspect.isclass(value) and issubclass(value, Exception):
         return rest(f".. autoexception:: {full}\n   :show-inheritance:\n")
     if inspect.isclass(value):
@@ -140,12 +137,14 @@ def document(module: str, name: str) -> str:
         return rest(f".. autofunction:: {full}\n")
     if typing.get_origin(value) is typing.Literal:
         one_of = ", ".join(f"``{word}``" for word in typing.get_args(value))
-        return rest(f".. py:data:: {full}\n\n   One of {one_of}.\n")
+        return rest(
+            f".. py:currentmodule:: {module}\n\n.. py:data:: {name}\n\n   One of {one_of}.\n"
+        )
     return rest(f".. autodata:: {full}\n   :no-value:\n")
 
 
-def _record(full: str, cls: type) -> Iterator[str]:
-    yield f".. py:class:: {full}\n\n"
+def _record(name: str, cls: type) -> Iterator[str]:
+    yield f".. py:class:: {name}\n\n"
     about = inspect.getdoc(cls) or ""
     if "\nAttributes:" in about:
         # This class tells of its fields in its docstring.
@@ -162,12 +161,12 @@ def _record(full: str, cls: type) -> Iterator[str]:
         for field in fields(cls)
     )
     yield indent(list_table(["field", "type", "default", "what it is"], rows, "18 24 16 42"))
-    for name, member in vars(cls).items():
-        if not name.startswith("_") and not isinstance(member, type):
+    for key, member in vars(cls).items():
+        if not key.startswith("_"):
             if inspect.isfunction(member):
-                yield f"\n   .. automethod:: {full}.{name}\n"
+                yield f"\n   .. automethod:: {name}.{key}\n"
             elif isinstance(member, property):
-                yield f"\n   .. autoproperty:: {full}.{name}\n"
+                yield f"\n   .. autoproperty:: {name}.{key}\n"
 
 
 def _told(docstring: str) -> dict[str, str]:

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import ale.types
 import msgspec
+
+import ale.types
 from ale._registry import Registry
 from ale.types import CreditedEpisode, Episode, Task
-
 from ale_reference.records import fields
 
 STORED = {"task": Task, "episode": Episode, "credited-episode": CreditedEpisode}
