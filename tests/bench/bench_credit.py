@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
+
 from ale.plugin import BuildContext, Component
 from ale.testing.builders import episode, turn
 from ale.types import BatchStatistics, Chunk, Credit, CreditedEpisode, Episode, Group, Rollout

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import field, frozen
+
 from ale._config import RunConfig, structure_config
 from ale._registry import Registry
 from ale._run.run import Run
@@ -30,7 +32,6 @@ from ale.types import (
     Task,
     Trajectory,
 )
-from attrs import field, frozen
 
 
 @frozen(kw_only=True)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from ale._config import RunConfig, load_config
 from ale._registry import Registry
 from ale.errors import InputError

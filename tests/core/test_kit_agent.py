@@ -4,6 +4,8 @@ import asyncio
 import json
 
 import pytest
+from attrs import evolve
+
 from ale.errors import AleError
 from ale.protocols import Agent, AgentContext, Recorder, Session
 from ale.testing.agent import AgentContract, Benches, call
@@ -19,7 +21,6 @@ from ale.types import (
     Turn,
     replace,
 )
-from attrs import evolve
 
 
 class PlainAgent:

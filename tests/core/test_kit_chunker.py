@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import pytest
+
 from ale.errors import ChunkError
 from ale.testing.builders import trajectory, turn
 from ale.testing.chunker import ChunkerContract, assert_partition

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import pytest
+
 from ale.testing.builders import trajectory, turn
 from ale.testing.credit import CreditContract, assert_credits, group_of, rollout
 from ale.types import Credit, Group, replace

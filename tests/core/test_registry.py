@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
 from ale._registry import Registry
 from ale.errors import PluginError
 from ale.plugin import Component, hookimpl

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
+
 from ale._run.interrupt import Interrupt
 from ale._run.run import Run
 from ale._run.start import check_run, resume
@@ -26,7 +28,6 @@ from ale.types import (
     Stop,
     Task,
 )
-from attrs import evolve
 
 Finish = Callable[[Run], Any]
 

@@ -5,6 +5,7 @@ import resource
 from pathlib import Path
 
 import pytest
+
 from ale._store import Redactor, RunDirectory, RunReader
 from ale.errors import InputError, StoreError
 from ale.testing.builders import episode, turn

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from attrs import field, frozen
+
 from ale.errors import InputError
 from ale.plugin import doc, ge
 from ale.strict import parse_yaml, read_yaml, structure
-from attrs import field, frozen
 
 
 @frozen(kw_only=True)

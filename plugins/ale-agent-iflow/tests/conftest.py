@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
+from attrs import field, frozen
+
 from ale.plugin import BuildContext
 from ale.protocols import Agent, AgentContext
 from ale.testing import builders
 from ale.testing.fakes import FakeLLM, FolderSandbox, ListRecorder
 from ale.types import Observation, Stop, Task, Trajectory, Turn, replace
 from ale_agent_iflow.plugin import IflowOptions, ale_agents
-from attrs import field, frozen
 
 
 def build(options: IflowOptions | None = None, context: BuildContext | None = None) -> Agent:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+
 from ale.plugin import BuildContext
 from ale.protocols import Agent
 from ale.testing import builders

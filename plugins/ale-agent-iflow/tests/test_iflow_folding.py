@@ -5,6 +5,7 @@ import json
 import random
 
 import pytest
+
 from ale.testing.agent import answer
 from ale.types import Message, Observation, ToolCall
 from ale_agent_iflow.context import Exchange, Gauge, History, fold, rough_tokens

@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+
 from ale.plugin import BuildContext
 from ale.testing.agent import answer, call, shell_call
 from ale.testing.fakes import ManualClock

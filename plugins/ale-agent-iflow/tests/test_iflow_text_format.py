@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+
 from ale.testing.agent import answer
 from ale_agent_iflow import text_format
 from ale_agent_iflow.tools import TOOLS, BadCallError, check

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from ale.testing.agent import answer, call, shell_call
 from ale.types import ToolCall
 from ale_agent_iflow.result import cut_middle

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import pytest
+
 from ale.plugin import BuildContext
 from ale.protocols import Agent
 from ale.testing import builders

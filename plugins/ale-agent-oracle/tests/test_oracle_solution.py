@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import pytest
+
 from ale.plugin import BuildContext
 from ale.protocols import AgentContext
 from ale.testing import builders

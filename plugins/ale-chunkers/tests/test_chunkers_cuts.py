@@ -1,6 +1,7 @@
 """What each chunker makes of a trajectory, in full."""
 
 import pytest
+
 from ale.errors import ChunkError
 from ale.testing.builders import trajectory, turn
 from ale.types import Chunk, Message, Trajectory, Turn, replace

@@ -1,6 +1,7 @@
 import time
 
 import pytest
+
 from ale_chunkers.micro_steps import micro_steps, pieces
 
 

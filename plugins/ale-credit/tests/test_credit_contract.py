@@ -1,4 +1,5 @@
 import pytest
+
 from ale.plugin import BuildContext
 from ale.protocols import CreditScheme
 from ale.testing.credit import CreditContract

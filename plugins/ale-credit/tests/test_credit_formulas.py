@@ -5,6 +5,7 @@ import random
 from itertools import pairwise
 
 import pytest
+
 from ale_credit.advantages import group_normalised, leave_one_out, mean_centred
 from ale_credit.returns import (
     discounted_returns,

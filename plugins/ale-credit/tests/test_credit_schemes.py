@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import pytest
+
 from ale.testing.builders import trajectory, turn
 from ale.testing.credit import group_of, rollout
 from ale.types import Chunk, Credit, Group, Span, Trajectory, replace

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
 from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.testing.llm import LLMContract

@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
+
 from ale.errors import LLMError
 from ale.plugin import BuildContext
 from ale.protocols import LLM

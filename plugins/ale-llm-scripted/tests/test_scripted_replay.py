@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
 from ale.errors import InputError, LLMError, StoreError
 from ale.plugin import BuildContext
 from ale.protocols import LLM

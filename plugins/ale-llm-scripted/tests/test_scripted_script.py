@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from ale.errors import InputError
 from ale_llm_scripted.script import Line, Script, read_script
 

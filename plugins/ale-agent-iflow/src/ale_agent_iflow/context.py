@@ -10,9 +10,9 @@ import json
 import math
 from collections.abc import Callable, Iterator
 
-from ale.types import Completion, Message, Observation, ToolCall, ToolSpec, replace
 from attrs import evolve, frozen
 
+from ale.types import Completion, Message, Observation, ToolCall, ToolSpec, replace
 from ale_agent_iflow.result import cut_middle
 
 BYTES_A_TOKEN = 4

@@ -3,7 +3,6 @@
 from typing import Literal, Protocol
 
 from ale.types import Completion, LLMCapabilities, ToolSpec
-
 from ale_agent_iflow import text_format
 from ale_agent_iflow.text_format import Reading
 from ale_agent_iflow.tools import TOOLS, Tool

@@ -2,11 +2,11 @@
 
 import asyncio
 
+from attrs import frozen
+
 from ale.errors import ContextLengthError
 from ale.protocols import LLM
 from ale.types import Completion, CompletionRequest, Conversation, Message, Stop, ToolSpec, Turn
-from attrs import frozen
-
 from ale_agent_iflow.budget import EndedError
 from ale_agent_iflow.context import Exchange, Gauge, History, fold
 

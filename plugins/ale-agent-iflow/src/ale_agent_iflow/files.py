@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from ale.errors import SandboxError
 from ale.protocols import Sandbox
-
 from ale_agent_iflow.result import Result, cut_middle
 
 T = TypeVar("T")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from ale.errors import SandboxError
 from ale.protocols import AgentContext
 from ale.types import Limits, Message, Observation, Stop, ToolCall, Turn, replace
-
 from ale_agent_iflow.budget import Budget, EndedError
 from ale_agent_iflow.context import Exchange
 from ale_agent_iflow.dialect import dialect

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from attrs import field, frozen, validators
+
 from ale.plugin import BuildContext, Component, doc, ge, gt, hookimpl, le
 from ale.protocols import Agent
-from attrs import field, frozen, validators
 
 # mypy takes a field's type from its default, and would have None refused.
 _at_least_1: Any = validators.optional(ge(1))

@@ -3,7 +3,6 @@
 from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES, Sandbox, Session
 from ale.types import ExecResult
-
 from ale_agent_iflow.result import Result, cut_middle, whole_lines
 
 

@@ -15,9 +15,9 @@ as they stand, because models write them.
 import json
 import re
 
-from ale.types import ToolCall
 from attrs import frozen
 
+from ale.types import ToolCall
 from ale_agent_iflow.tools import Tool
 
 OPENING = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*tool(?:_call)?[ \t]*\r?$", re.MULTILINE)

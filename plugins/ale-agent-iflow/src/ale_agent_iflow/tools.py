@@ -5,9 +5,9 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, NoReturn
 
-from ale.types import ToolCall, ToolSpec
 from attrs import field, frozen
 
+from ale.types import ToolCall, ToolSpec
 from ale_agent_iflow.result import Result
 from ale_agent_iflow.workspace import Workspace
 

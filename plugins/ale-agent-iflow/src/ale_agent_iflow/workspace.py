@@ -1,7 +1,6 @@
 """An episode's sandbox, as the tools use it."""
 
 from ale.protocols import Sandbox
-
 from ale_agent_iflow.files import Files
 from ale_agent_iflow.result import Result
 from ale_agent_iflow.shell import Shell

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+from attrs import field, frozen, validators
+
 from ale.plugin import BuildContext, Component, doc, ge, gt, hookimpl
 from ale.protocols import Agent
-from attrs import field, frozen, validators
 
 # mypy takes a field's type from its default, and would have None refused.
 _above_0: Any = validators.optional(gt(0))

@@ -2,8 +2,9 @@
 
 from typing import Literal
 
-from ale.plugin import doc
 from attrs import field, frozen
+
+from ale.plugin import doc
 
 
 @frozen(kw_only=True)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from ale.types import Chunk, Span, Trajectory, Turn
-
 from ale_chunkers.micro_steps import pieces
 from ale_chunkers.spans import Cut, call_count, cut_turn, whole_turn
 

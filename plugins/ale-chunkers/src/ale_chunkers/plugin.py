@@ -5,7 +5,6 @@ from typing import Any
 
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Chunker
-
 from ale_chunkers.options import InteractionOptions
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from ale.errors import ChunkError
 from ale.types import Chunk, Range, Span, Trajectory, Turn
-
 from ale_chunkers.spans import call_count, checked_offsets, whole_turn
 
 

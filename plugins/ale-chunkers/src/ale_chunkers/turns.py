@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from ale.types import Chunk, Span, Trajectory
-
 from ale_chunkers.options import InteractionOptions
 from ale_chunkers.spans import call_count, whole_turn
 

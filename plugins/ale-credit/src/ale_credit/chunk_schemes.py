@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from ale.types import Credit, Group, Rollout
-
 from ale_credit.options import IpaLiteOptions, IpaOptions, ReinforceOptions
 from ale_credit.returns import (
     error_counts,

@@ -2,8 +2,9 @@
 
 from typing import Any, Literal
 
-from ale.plugin import doc, ge, gt, le
 from attrs import Attribute, field, frozen
+
+from ale.plugin import doc, ge, gt, le
 
 _LARGEST = 1e6
 """Bound of rewards and penalties, so that no sum of them can overflow."""

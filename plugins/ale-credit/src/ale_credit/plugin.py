@@ -5,7 +5,6 @@ from typing import Any
 
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import CreditScheme
-
 from ale_credit.options import GrpoOptions, IpaLiteOptions, IpaOptions, ReinforceOptions
 
 

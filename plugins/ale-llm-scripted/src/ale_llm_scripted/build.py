@@ -1,7 +1,6 @@
 """From options to a model."""
 
 from ale.protocols import LLM
-
 from ale_llm_scripted.model import ScriptedLLM
 from ale_llm_scripted.play import Play
 from ale_llm_scripted.plugin import ScriptedOptions

@@ -12,7 +12,6 @@ from ale.types import (
     ToolCall,
     Usage,
 )
-
 from ale_llm_scripted import tokens
 from ale_llm_scripted.script import Line, Script
 

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from attrs import field, frozen
+
 from ale.plugin import BuildContext, Component, doc, ge, hookimpl
 from ale.protocols import LLM
-from attrs import field, frozen
 
 
 @frozen(kw_only=True)

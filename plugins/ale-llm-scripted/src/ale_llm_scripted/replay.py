@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 
 import msgspec
+from attrs import frozen
+
 from ale.errors import InputError, LLMError, Problem, StoreError
 from ale.types import Completion, CompletionRequest, Conversation, LLMCapabilities, Message
-from attrs import frozen
 
 log = logging.getLogger(__name__)
 

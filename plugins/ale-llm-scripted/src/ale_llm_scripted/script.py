@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from attrs import field, frozen
+from attrs.validators import optional
+
 from ale.errors import InputError, Problem
 from ale.plugin import doc, ge
 from ale.strict import Node, describe, read_yaml, structure
 from ale.types import FinishReason
-from attrs import field, frozen
-from attrs.validators import optional
 
 SHELL = "shell"
 """The tool that the shorthand ``{shell: ...}`` calls, with the argument ``command``."""
