@@ -171,7 +171,7 @@ async def test_the_exit_code_counts_only_where_it_is_asked_for(grade: Grade) -> 
 
 async def test_a_text_made_to_keep_the_search_busy_breaks_the_grading_in_time() -> None:
     with pytest.raises(GradingError, match="took longer than"):
-        await matches("(a+)+$", "a" * 60 + "b", timeout_s=0.5)
+        await matches("(a|aa)+$", "a" * 60 + "b", timeout_s=0.5)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Options of the four criteria, as a task writes them."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -18,9 +17,11 @@ def _filled(_: object, attribute: "Attribute[Any]", value: str) -> None:
 def _pattern(_: object, attribute: "Attribute[Any]", value: str | None) -> None:
     if value is None:
         return
+    import regex  # late: options are made when a task is read, not when plugins are listed
+
     try:
-        re.compile(value, re.MULTILINE)
-    except re.error as error:
+        regex.compile(value, regex.MULTILINE)
+    except regex.error as error:
         raise ValueError(f"{attribute.name} is not a regular expression: {error}") from error
 
 
