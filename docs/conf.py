@@ -27,7 +27,6 @@ templates_path: list[str] = []
 default_role = "py:obj"
 python_use_unqualified_type_names = True
 add_module_names = False
-smartquotes = False
 python_maximum_signature_line_length = 80
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"

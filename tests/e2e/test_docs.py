@@ -8,6 +8,7 @@ why, what is run instead, or that the numbers of an output are those of another 
 run.
 """
 
+import json
 import os
 import re
 import shutil
@@ -138,14 +139,18 @@ def clone(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("path", runnable(), ids=lambda path: str(path.relative_to(DOCS)))
 def test_every_block_of_a_page_does_what_it_says(path: Path, clone: Path, tmp_path: Path) -> None:
-    environ = {
+    follow(path, clone, surroundings(tmp_path))
+
+
+def surroundings(folder: Path) -> dict[str, str]:
+    """The environment of a reader."""
+    return {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "HOME": str(tmp_path),
+        "HOME": str(folder),
         "LANG": "C.UTF-8",
-        "XDG_RUNTIME_DIR": str(tmp_path / "runtime"),
+        "XDG_RUNTIME_DIR": str(folder / "runtime"),
         "OMP_NUM_THREADS": "1",
     }
-    follow(path, clone, environ)
 
 
 def test_the_pages_with_something_to_type_are_found() -> None:
@@ -161,6 +166,26 @@ def test_nothing_to_type_stands_where_it_would_not_be_run(folder: str) -> None:
         bare = re.findall(r"^```(?:bash|sh|shell|console|python)\b", text, re.M)
         assert not bare, f"{path.name}: {bare[0]} is run by nobody; write {{code-block}}"
         assert len(blocks(text)) == text.count("\n```{code-block}"), path.name
+
+
+def test_the_page_of_the_run_directory_names_what_stands_in_one(
+    clone: Path, tmp_path: Path
+) -> None:
+    command = ["ale", "run", "configs/oracle.yaml"]
+    subprocess.run(command, cwd=clone, env=surroundings(tmp_path), check=True, capture_output=True)
+    (run,) = (clone / "runs").iterdir()
+    page = (DOCS / "reference" / "run-directory.md").read_text()
+    manifest = json.loads((run / "manifest.json").read_text())
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    assert {"versions", "outcome"} < manifest.keys()
+    assert len(events) >= 2
+    names = {*manifest, *manifest["outcome"], *manifest["host"], manifest["outcome"]["outcome"]}
+    names |= {event["event"] for event in events}.union(*events)
+    unsaid = {name for name in names if f"`{name}`" not in page}
+    assert not unsaid
+    files = {"credits/<step>.jsonl" if p.is_dir() else p.name for p in run.iterdir()}
+    assert ".lock" in files
+    assert not {name for name in files if f"| `{name}` |" not in page}
 
 
 def local_packages(names: Sequence[str]) -> dict[str, Path]:

@@ -47,7 +47,7 @@ def _help(text: str) -> Iterator[str]:
     """Paragraphs; one that begins with click's mark for "as it stands" is an example."""
     for paragraph in re.split(r"\n\s*\n", text.strip()):
         if not paragraph.startswith("\b"):
-            yield paragraph + "\n\n"
+            yield _options_as_code(paragraph) + "\n\n"
             continue
         title, *lines = paragraph.removeprefix("\b").strip("\n").splitlines()
         yield f"{title.strip()}\n\n```text\n"
@@ -64,4 +64,10 @@ def _names(option: click.Option, context: click.Context) -> str:
 
 def _said(option: click.Option, context: click.Context) -> str:
     record = option.get_help_record(context)
-    return (record[1] if record else "").replace("[", "\\[").replace("*", "\\*")
+    text = (record[1] if record else "").replace("[", "\\[").replace("*", "\\*")
+    return _options_as_code(text)
+
+
+def _options_as_code(text: str) -> str:
+    """Two hyphens in prose would become a dash."""
+    return re.sub(r"(?<![`\w-])(--[a-z][\w-]*)", r"`\1`", text)

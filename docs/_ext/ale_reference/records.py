@@ -1,6 +1,7 @@
 """The public rooms: records as tables of their fields, everything else by autodoc."""
 
 import ast
+import functools
 import importlib
 import inspect
 import re
@@ -154,7 +155,7 @@ def _record(name: str, cls: type) -> Iterator[str]:
     rows = (
         [
             f"``{field.name}``",
-            f"``{field.type}``",
+            _type(field.type),
             "required" if field.default is None else f"``{field.default}``",
             plurals(field.doc or told.get(field.name, "")),
         ]
@@ -167,6 +168,19 @@ def _record(name: str, cls: type) -> Iterator[str]:
                 yield f"\n   .. automethod:: {name}.{key}\n"
             elif isinstance(member, property):
                 yield f"\n   .. autoproperty:: {name}.{key}\n"
+
+
+def _type(annotation: str) -> str:
+    """A type, as a link to the first record that it names."""
+    named = [word for word in re.findall(r"\w+", annotation) if word in _public()]
+    return f":py:obj:`{annotation} <{_public()[named[0]]}>`" if named else f"``{annotation}``"
+
+
+@functools.cache
+def _public() -> Mapping[str, str]:
+    """Every public record, alias and protocol, with its full name."""
+    rooms = {room: importlib.import_module(f"ale.{room}") for room in ("types", *ROOMS[:2])}
+    return {name: f"ale.{room}.{name}" for room, module in rooms.items() for name in _names(module)}
 
 
 def _told(docstring: str) -> dict[str, str]:
