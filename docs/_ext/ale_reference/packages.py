@@ -43,12 +43,16 @@ def _project(folder: Path) -> dict[str, Any]:
 
 
 def _offers(distribution: str, registry: Registry) -> str:
-    return ", ".join(
-        code(f"{kind} {offer.component.name}")
+    offered = [
+        f"{kind} {offer.component.name}"
         for kind in KINDS
         for offer in registry.offers(kind)
         if offer.distribution == distribution
-    )
+    ]
+    for package, commands in registry.answers("ale_commands"):
+        if package.distribution == distribution:
+            offered += [f"ale {command.name}" for command in commands]
+    return ", ".join(map(code, offered))
 
 
 def _page(folder: Path, project: dict[str, Any]) -> str:
