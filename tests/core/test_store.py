@@ -11,10 +11,11 @@ from ale.errors import InputError, StoreError
 from ale.testing.builders import episode, turn
 
 NO_SECRETS = Redactor({})
+MANIFEST = {"run_id": "run", "n_tasks": 0, "config": {"chunker": {"type": "interaction"}}}
 
 
 def create(tmp_path: Path, redactor: Redactor = NO_SECRETS) -> RunDirectory:
-    return RunDirectory.create(tmp_path / "run", {"run_id": "run", "n_tasks": 0}, redactor)
+    return RunDirectory.create(tmp_path / "run", MANIFEST, redactor)
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -118,3 +119,21 @@ def test_a_run_of_a_later_version_is_refused(tmp_path: Path) -> None:
     manifest.write_text(manifest.read_text().replace('"schema": 1', '"schema": 99'))
     with pytest.raises(InputError, match="schema 99; this version of ale reads 1 to 1"):
         RunReader(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[]", "Expected `object`, got `array`"),
+        ('{"schema": 1', "truncated"),
+        ('{"schema": 1, "run_id": "run", "n_tasks": 0}', "missing required field `config`"),
+        (
+            '{"schema": 1, "run_id": "run", "n_tasks": 0, "config": {"chunker": {"type": 5}}}',
+            "config.chunker.type: Expected `str`, got `int`",
+        ),
+    ],
+)
+def test_a_damaged_manifest_is_said_in_words(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(InputError, match=said):
+        RunReader(tmp_path)

@@ -34,12 +34,13 @@ def decoder(cls: type[T]) -> "msgspec.json.Decoder[T]":
     return msgspec.json.Decoder(cls)
 
 
-def unreadable(path: Path, line: int, error: Exception) -> InputError:
-    """What is said of a stored line that can't be read."""
+def unreadable(path: Path, line: int | None, error: Exception) -> InputError:
+    """What is said of a stored line, or of a whole file, that can't be read."""
     said = str(error)
     where = None
     if " - at `$." in said:
         said, _, rest = said.partition(" - at `$.")
         where = rest.rstrip("`")
-    hint = "the line is damaged, or was written by another version of ale"
+    what = "file" if line is None else "line"
+    hint = f"the {what} is damaged, or was written by another version of ale"
     return InputError([Problem(message=said, file=str(path), line=line, path=where, hint=hint)])

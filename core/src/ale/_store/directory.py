@@ -11,9 +11,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
-from ale._store.codec import encode
+import msgspec
+
+from ale._store.codec import encode, unreadable
 from ale._store.index import Index, StoredEpisode
 from ale._store.lines import Appender, Lines, writing
 from ale._store.redact import Redactor
@@ -198,18 +200,40 @@ def _lock(path: Path) -> int:
     return descriptor
 
 
+class _Part(TypedDict):
+    type: str
+
+
+class _Config(TypedDict):
+    chunker: _Part
+    sandbox: NotRequired[_Part]
+    llm: NotRequired[_Part]
+    agent: NotRequired[_Part]
+    credit: NotRequired[_Part]
+    trainer: NotRequired[_Part]
+
+
+class _Manifest(TypedDict):
+    """What readers of a manifest rely on; it holds more."""
+
+    run_id: str
+    config: _Config
+    n_tasks: int
+
+
 def _read_manifest(path: Path) -> dict[str, Any]:
     file = path / "manifest.json"
     try:
-        manifest: dict[str, Any] = json.loads(file.read_bytes())
-    except FileNotFoundError:
+        manifest = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+        schema = manifest.get("schema")
+        if not isinstance(schema, int) or not 1 <= schema <= SCHEMA:
+            message = f"schema {schema}; this version of ale reads 1 to {SCHEMA}"
+            raise InputError([Problem(message=message, file=str(file), path="schema")])
+        msgspec.convert(manifest, _Manifest)
+    except (FileNotFoundError, NotADirectoryError):
         raise InputError([_not_a_run(path)]) from None
-    except ValueError as error:
-        raise InputError([Problem(message=f"not valid JSON: {error}", file=str(file))]) from None
-    schema = manifest.get("schema")
-    if not isinstance(schema, int) or not 1 <= schema <= SCHEMA:
-        message = f"schema {schema}; this version of ale reads 1 to {SCHEMA}"
-        raise InputError([Problem(message=message, file=str(file), path="schema")])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise unreadable(file, None, error) from None
     return manifest
 
 
