@@ -324,6 +324,21 @@ async def test_an_observer_that_fails_is_dropped_and_harms_nothing(
     assert "sick observer" in said[0]
 
 
+async def test_an_observer_may_take_no_argument(
+    registry: Any, workplace: Any, finish: Finish
+) -> None:
+    class Counts:
+        calls = 0
+
+        @hookimpl
+        def ale_episode_finished(self) -> None:
+            Counts.calls += 1
+
+    registry.add(Counts(), "ale-counts")
+    await finish(workplace.prepared(workplace.config(n=3)))
+    assert Counts.calls == 3
+
+
 async def test_no_secret_reaches_the_run_directory(
     bench: Any, workplace: Any, finish: Finish
 ) -> None:

@@ -43,7 +43,8 @@ class Observers:
         """Call one event hook on each of them."""
         for implementation in reversed(getattr(self._manager.hook, hook).get_hookimpls()):
             try:
-                implementation.function(event=event)
+                # As in pluggy, an implementation may take fewer arguments than the hook has.
+                implementation.function(*([event] if implementation.argnames else []))
             except Exception:
                 self._manager.unregister(implementation.plugin)
                 name = type(implementation.plugin).__qualname__

@@ -19,6 +19,7 @@ class BatchStatistics:
 
     n_episodes: int
     mean_reward: float
+    """0 where there is none."""
 
 
 @record
@@ -49,7 +50,7 @@ class Credit:
 
 @record
 class CreditedEpisode:
-    """A line of ``credits.jsonl``: how an episode was cut and what each chunk earned."""
+    """A line of ``credits/<step>.jsonl``: how an episode was cut and what each chunk earned."""
 
     schema: int = 1
     episode_id: str

@@ -26,9 +26,13 @@ class Constraints:
     """Limits that the task sets. The stricter of task and config wins; None sets none."""
 
     network: bool | None = None
+    """May the sandbox reach the network? None leaves it to the config."""
     time_limit_s: float | None = None
+    """Wall clock of the agent."""
     max_steps: int | None = None
+    """Tool calls."""
     max_turns: int | None = None
+    """Completions."""
 
 
 @record
@@ -36,12 +40,17 @@ class Environment:
     """The machine that the task wants. A backend that can't give it says so."""
 
     image: str | None = None
+    """Container image."""
     build: str | None = None
     """Host folder that holds a Dockerfile."""
     env: Mapping[str, str] = field(factory=dict)
+    """Environment of every command."""
     cpus: float | None = None
+    """Processors, fractions allowed."""
     memory_mb: int | None = None
+    """MiB."""
     storage_mb: int | None = None
+    """MiB of disk."""
 
 
 @record
