@@ -5,10 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
+
 from ale.hookspecs import ale_commands
 from ale_new.command import command
 from ale_new.kinds import KINDS
-from click.testing import CliRunner, Result
 
 
 def new(*arguments: str) -> Result:

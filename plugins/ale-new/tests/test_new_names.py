@@ -1,6 +1,7 @@
 """Which names are taken, and what is suggested for the others."""
 
 import pytest
+
 from ale_new.kinds import KINDS
 from ale_new.names import Names, names
 
