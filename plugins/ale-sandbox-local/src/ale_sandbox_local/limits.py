@@ -1,5 +1,7 @@
 """Limits as ``ulimit`` lines, set by the shell itself: no code runs between fork and exec."""
 
+import contextlib
+import os
 import resource
 import subprocess
 from pathlib import Path
@@ -113,8 +115,14 @@ def rlimits(options: LocalOptions, *, memory_mb: int | None, processes: int) -> 
 
 
 def tasks_now() -> int:
-    """Processes and threads on the machine: at least as many as this user has."""
-    return int(Path("/proc/loadavg").read_text().split()[3].split("/")[1])
+    """Processes and threads of this user, as the kernel counts them for RLIMIT_NPROC."""
+    uid, count = os.getuid(), 0
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit():
+            with contextlib.suppress(FileNotFoundError):  # it has ended meanwhile
+                if Path(f"/proc/{name}").stat().st_uid == uid:
+                    count += Path(f"/proc/{name}/task").stat().st_nlink - 2
+    return count
 
 
 def check(script: str) -> None:

@@ -23,8 +23,8 @@ ODD_NAMES = (
 
 
 def beat(name: str) -> str:
-    """A loop that adds a line to a file twenty times a second, for ever."""
-    return f"while :; do echo x >> {name}; sleep 0.05; done"
+    """A loop that adds a line to a file fifty times a second, for ever."""
+    return f"while :; do echo x >> {name}; sleep 0.02; done"
 
 
 async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
@@ -43,11 +43,22 @@ async def size(sandbox: Sandbox, name: str) -> int:
         return 0
 
 
-async def beats(sandbox: Sandbox, name: str) -> bool:
-    """Does something still write to the file?"""
+async def beating(sandbox: Sandbox, *names: str) -> list[str]:
+    """Which of the files does something still write to?"""
+    before = [await size(sandbox, name) for name in names]
+    await asyncio.sleep(0.3)
+    after = [await size(sandbox, name) for name in names]
+    return [name for name, a, b in zip(names, before, after, strict=True) if b > a]
+
+
+async def keeps_beating(sandbox: Sandbox, name: str) -> None:
+    """Wait for one more line: something still writes to the file."""
     before = await size(sandbox, name)
-    await asyncio.sleep(0.4)
-    return await size(sandbox, name) > before
+
+    async def grown() -> bool:
+        return await size(sandbox, name) > before
+
+    await until(grown, f"another write to {name}")
 
 
 async def started(sandbox: Sandbox, name: str) -> None:

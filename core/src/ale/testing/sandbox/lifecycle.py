@@ -11,7 +11,7 @@ from ale.protocols import Sandbox, SandboxBackend, Session
 from ale.testing.sandbox._probes import (
     PATIENCE_S,
     beat,
-    beats,
+    beating,
     descriptors,
     descriptors_passed_on,
     host_processes,
@@ -170,8 +170,7 @@ class LifecycleProbes:
         for name in ("one", "two", "three"):
             await started(box, name)
         assert await box.end_processes() >= 4
-        for name in ("one", "two", "three"):
-            assert not await beats(box, name)
+        assert await beating(box, "one", "two", "three") == []
         assert (await running).exit_code == 137
         assert session.closed
         assert await box.end_processes() == 0

@@ -1,0 +1,402 @@
+"""The kit for sandboxes fails wrong ones, each for its own reason."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from ale.errors import SandboxError
+from ale.protocols import Sandbox, SandboxBackend
+from ale.testing.fakes import FolderBackend, FolderSandbox, FolderSession
+from ale.testing.sandbox import SandboxContract
+from ale.testing.sandbox.isolation import any_client
+from ale.types import Capabilities, ExecResult, SandboxInfo, SandboxSpec
+
+# A probe that fails half-way leaves to its wrong sandbox what it has opened.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
+KIT = SandboxContract()
+WRONG = (AssertionError, pytest.fail.Exception, SandboxError, TimeoutError)
+
+
+@pytest.fixture(autouse=True)
+def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A wrong sandbox leaves processes behind: end those that work in this test's own folder."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    yield
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(entry / "cwd").startswith(str(tmp_path)):  # noqa: PTH115
+                os.kill(int(entry.name), signal.SIGKILL)
+    gc.collect()  # while its warnings are still this test's
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What hangs is to be told soon."""
+    for module in ("_probes", "exec", "session", "lifecycle", "isolation"):
+        monkeypatch.setattr(f"ale.testing.sandbox.{module}.PATIENCE_S", 1.0)
+
+
+class Folder(FolderSandbox):
+    """A `FolderSandbox` whose results can be spoilt."""
+
+    def spoil(self, result: ExecResult) -> ExecResult:
+        return result
+
+    async def exec(self, command: str | Sequence[str], **options: Any) -> ExecResult:
+        return self.spoil(await super().exec(command, **options))
+
+
+class LosesTheCode(Folder):
+    def spoil(self, result: ExecResult) -> ExecResult:
+        return evolve(result, exit_code=0)
+
+
+class CountsSignalsFromZero(Folder):
+    def spoil(self, result: ExecResult) -> ExecResult:
+        code = result.exit_code
+        return evolve(result, exit_code=code - 256 if code > 128 else code)
+
+
+class MergesTheOutputs(Folder):
+    def spoil(self, result: ExecResult) -> ExecResult:
+        return evolve(result, stdout=result.stdout + result.stderr, stderr=b"")
+
+
+class SpeaksTextOnly(Folder):
+    def spoil(self, result: ExecResult) -> ExecResult:
+        return evolve(result, stdout=result.stdout.decode(errors="replace").encode())
+
+
+class DropsTheTail(Folder):
+    async def exec(self, command: str | Sequence[str], **options: Any) -> ExecResult:
+        limit = options.pop("max_output_bytes", 1 << 20)
+        result = await super().exec(command, **options)
+        cut = len(result.stdout) > limit
+        return evolve(result, stdout=result.stdout[:limit], truncated=cut)
+
+
+class CutsWithoutSaying(Folder):
+    def spoil(self, result: ExecResult) -> ExecResult:
+        return evolve(result, truncated=False)
+
+
+class ForgetsTheTimeout(Folder):
+    def spoil(self, result: ExecResult) -> ExecResult:
+        return evolve(result, timed_out=False)
+
+
+class RunsOneAtATime(Folder):
+    def __init__(self) -> None:
+        super().__init__()
+        self._one = asyncio.Lock()
+
+    async def exec(self, command: str | Sequence[str], **options: Any) -> ExecResult:
+        async with self._one:
+            return await super().exec(command, **options)
+
+
+class LeavesTheCancelledRunning(Folder):
+    async def exec(self, command: str | Sequence[str], **options: Any) -> ExecResult:
+        return await asyncio.shield(super().exec(command, **options))
+
+
+class AddsANewline(Folder):
+    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        await super().write(path, data + b"\n", mode=mode)
+
+
+class ForgetsTheMode(Folder):
+    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        await super().write(path, data)
+
+
+class LeaksTheEnvironment(Folder):
+    async def exec(self, command: str | Sequence[str], **options: Any) -> ExecResult:
+        env: Mapping[str, str] = {**os.environ, **(options.pop("env", None) or {})}
+        return await super().exec(command, env=env, **options)
+
+
+class WaitsForNoOutput(Folder):
+    async def exec(self, command: str | Sequence[str], **options: Any) -> ExecResult:
+        return await super().exec(f"{{ {command}; }} >/dev/null 2>&1", **options)
+
+
+class ForksIntoItself(Folder):
+    async def fork(self) -> FolderSandbox:
+        return FolderSandbox(self._folder)
+
+
+MARK = b"__exit__:"
+
+
+class NaiveSession(FolderSession):
+    """Finds the end of a command by a line in its output, as many do."""
+
+    async def run(self, command: str, **options: Any) -> ExecResult:
+        if self.closed:
+            raise SandboxError("the session is closed")
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{command}\necho __exit__:$?\n".encode())
+        stdout = b""
+        try:
+            async with asyncio.timeout(options.get("timeout_s")):
+                while not (line := await self._process.stdout.readline()).startswith(MARK):
+                    if not line:
+                        self.closed = True
+                        return ExecResult(exit_code=0, stdout=stdout, stderr=b"")
+                    stdout += line
+        except TimeoutError:
+            await self.close()
+            return ExecResult(exit_code=137, stdout=stdout, stderr=b"", timed_out=True)
+        return ExecResult(exit_code=int(line.removeprefix(MARK)), stdout=stdout, stderr=b"")
+
+
+class OpensNaiveSessions(Folder):
+    async def session(
+        self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
+    ) -> FolderSession:
+        return NaiveSession(self, await self._start(["bash", "--norc"], env, cwd))
+
+
+@contextlib.asynccontextmanager
+async def opened(kind: type[FolderSandbox]) -> AsyncIterator[FolderSandbox]:
+    sandbox = kind()
+    try:
+        yield sandbox
+    finally:
+        await sandbox.close()
+
+
+async def probe(name: str, box: Sandbox, *arguments: object) -> None:
+    await getattr(KIT, name)(box, *arguments)
+
+
+ENDS = "test_a_command_that_ends_the_shell_gives_its_code_and_closes"
+SPOILT = [
+    (LosesTheCode, "test_the_exit_code_is_the_true_one", "exit 7", 7),
+    (CountsSignalsFromZero, "test_the_exit_code_is_the_true_one", "kill -9 $$", 137),
+    (LosesTheCode, "test_an_argument_vector_is_run_as_it_is"),
+    (MergesTheOutputs, "test_stdout_and_stderr_are_apart"),
+    (SpeaksTextOnly, "test_bytes_come_through_unchanged"),
+    (DropsTheTail, "test_output_of_just_the_limit_is_whole"),
+    (CutsWithoutSaying, "test_output_of_just_the_limit_is_whole"),
+    (RunsOneAtATime, "test_commands_run_side_by_side"),
+    (LeavesTheCancelledRunning, "test_cancelling_kills_the_tree"),
+    (AddsANewline, "test_what_is_written_is_read_back", "name"),
+    (AddsANewline, "test_a_shorter_write_leaves_nothing_of_the_longer"),
+    (ForgetsTheMode, "test_the_mode_is_set"),
+    (OpensNaiveSessions, "test_stdout_and_stderr_are_apart_and_hold_no_noise"),
+    (OpensNaiveSessions, "test_a_syntax_error_is_the_commands_own_failure", "echo 'open"),
+    (OpensNaiveSessions, "test_a_syntax_error_is_the_commands_own_failure", ")"),
+    (OpensNaiveSessions, "test_a_rude_command_does_not_break_the_session", "cat <<END\nno end"),
+    (OpensNaiveSessions, "test_output_like_the_protocols_own_is_only_output"),
+    (OpensNaiveSessions, "test_a_reader_of_stdin_does_not_eat_the_next_command"),
+    (
+        OpensNaiveSessions,
+        "test_a_command_that_ends_the_shell_gives_its_code_and_closes",
+        "exit 3",
+        3,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "arguments"),
+    [pytest.param(kind, name, rest, id=f"{kind.__name__}-{name}") for kind, name, *rest in SPOILT],
+)
+async def test_a_wrong_sandbox_fails(
+    kind: type[FolderSandbox], name: str, arguments: list[object]
+) -> None:
+    if not issubclass(kind, OpensNaiveSessions):
+        async with opened(FolderSandbox) as right:
+            await probe(name, right, *arguments)  # so that it is the fault that fails below
+    async with opened(kind) as wrong:
+        with pytest.raises(WRONG):
+            await probe(name, wrong, *arguments)
+
+
+NATURAL = [
+    # A folder is only a stand-in: it waits for the end of the output, keeps all of it in memory
+    # and forgets what it has read when the time is up.
+    "test_a_child_that_keeps_the_output_open_holds_nothing_up",
+    "test_a_flood_of_output_is_cut_in_the_middle_in_flat_memory",
+    "test_what_was_written_before_a_timeout_is_kept",
+    "test_the_last_status_lasts",
+]
+
+
+@pytest.mark.parametrize("name", NATURAL)
+async def test_a_mere_folder_fails(name: str) -> None:
+    async with opened(FolderSandbox) as box:
+        with pytest.raises(WRONG):
+            await probe(name, box)
+
+
+async def test_a_timeout_that_is_not_told_fails() -> None:
+    async with opened(ForgetsTheTimeout) as box:
+        with pytest.raises(WRONG):
+            await KIT.test_what_was_written_before_a_timeout_is_kept(box)
+
+
+async def test_a_path_that_leads_out_fails(tmp_path: Path) -> None:
+    secret = tmp_path / "host" / "secret"
+    secret.parent.mkdir()
+    secret.write_bytes(b"the host's own secret")
+    async with opened(FolderSandbox) as box:
+        with pytest.raises(AssertionError, match="reached a file of the host"):
+            await KIT.test_no_path_reaches_a_file_of_the_host(box, secret)
+        with pytest.raises(AssertionError):
+            await KIT.test_no_write_reaches_a_file_of_the_host(box, secret)
+
+
+class Backend(FolderBackend):
+    """Opens sandboxes of a kind, under a declaration that may be false, and keeps a list."""
+
+    def __init__(self, kind: type[FolderSandbox] = Folder, **declared: Any) -> None:
+        self.capabilities = evolve(FolderSandbox.capabilities, **declared)
+        self._kind = kind
+        self.known: list[SandboxInfo] = []
+        self.closes = True
+        self.made: list[FolderSandbox] = []
+
+    @contextlib.asynccontextmanager
+    async def open(self, spec: SandboxSpec) -> AsyncIterator[FolderSandbox]:
+        sandbox = self._kind()
+        self.made.append(sandbox)
+        sandbox.capabilities = self.capabilities
+        try:
+            yield sandbox
+        finally:
+            if self.closes:
+                await sandbox.close()
+
+    async def list(self) -> Sequence[SandboxInfo]:
+        return self.known
+
+
+LIMITS = dict.fromkeys(("cpu", "memory", "processes", "file_size", "disk"), "enforced")
+
+
+async def test_a_claim_of_a_network_that_is_off_fails() -> None:
+    await KIT.test_a_listener_of_the_host_is_reached_just_as_declared(Backend(), any_client)
+    claims = Backend(network_isolation=True)
+    with pytest.raises(AssertionError):
+        await KIT.test_a_listener_of_the_host_is_reached_just_as_declared(claims, any_client)
+
+
+async def test_a_claim_of_files_that_are_out_of_reach_fails(tmp_path: Path) -> None:
+    async with opened(FolderSandbox) as box:
+        probe = KIT.test_files_of_the_host_are_seen_just_as_declared
+        await probe(Backend(), box, tmp_path)
+        with pytest.raises(AssertionError):
+            await probe(Backend(filesystem_isolation=True), box, tmp_path)
+
+
+async def test_a_claim_of_processes_that_are_out_of_sight_fails() -> None:
+    async with opened(FolderSandbox) as box:
+        probe = KIT.test_processes_of_the_host_are_seen_just_as_declared
+        await probe(Backend(), box)
+        with pytest.raises(AssertionError):
+            await probe(Backend(process_isolation=True), box)
+
+
+@pytest.mark.parametrize("what", ["file_size", "memory", "processes"])
+async def test_a_claim_of_a_limit_that_does_not_hold_fails(what: str) -> None:
+    probe = {
+        "file_size": KIT.test_a_file_that_grows_without_end_is_stopped_just_as_declared,
+        "memory": KIT.test_memory_without_end_is_stopped_just_as_declared,
+        "processes": KIT.test_processes_without_end_are_stopped_just_as_declared,
+    }[what]
+    honest = Backend(limits={**dict.fromkeys(LIMITS, "none")})
+    await probe(honest)
+    with pytest.raises(AssertionError):
+        await probe(Backend(limits=LIMITS))
+
+
+async def test_a_declaration_with_gaps_fails() -> None:
+    with pytest.raises(AssertionError):
+        await KIT.test_the_declaration_is_complete(Backend())
+    with pytest.raises(AssertionError, match="must be said in the notes"):
+        await KIT.test_the_declaration_is_complete(Backend(limits=LIMITS))
+    await KIT.test_the_declaration_is_complete(Backend(limits=LIMITS, notes=("all is open",)))
+
+
+async def test_an_environment_that_leaks_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = KIT.test_nothing_of_the_hosts_environment_is_seen
+    await probe(Backend(), monkeypatch)
+    with pytest.raises(AssertionError):
+        await probe(Backend(LeaksTheEnvironment), monkeypatch)
+
+
+async def test_a_fork_that_shares_fails_and_so_does_one_that_was_denied() -> None:
+    for kind, declared in ((ForksIntoItself, "copy"), (Folder, "replay")):
+        backend = Backend(kind, fork=declared)
+        async with backend.open(SandboxSpec()) as box:
+            with pytest.raises(WRONG):
+                await KIT.test_a_fork_is_independent_or_refused(backend, box)
+
+
+async def test_a_snapshot_that_was_promised_and_is_refused_fails() -> None:
+    async with opened(FolderSandbox) as box:
+        await KIT.test_a_snapshot_is_restored_or_refused(Backend(), box)
+        with pytest.raises(SandboxError):
+            await KIT.test_a_snapshot_is_restored_or_refused(Backend(snapshot=True), box)
+
+
+async def test_an_image_that_is_silently_ignored_fails() -> None:
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        await KIT.test_without_images_a_spec_that_names_one_is_refused(Backend())
+
+
+async def test_a_backend_that_lists_nothing_fails() -> None:
+    with pytest.raises(ValueError, match="not enough values"):
+        await KIT.test_it_is_listed_with_its_tags_while_it_is_open(Backend())
+
+
+async def test_a_backend_that_closes_nothing_fails() -> None:
+    backend = Backend(WaitsForNoOutput)
+    backend.closes = False
+    with pytest.raises(AssertionError):
+        await KIT.test_no_process_outlives_its_sandbox(backend)
+    for sandbox in backend.made:
+        await sandbox.close()
+
+
+async def test_a_sandbox_that_leaves_processes_running_fails() -> None:
+    async with opened(FolderSandbox) as box:
+        with pytest.raises(AssertionError):
+            await KIT.test_end_processes_ends_all_and_leaves_the_sandbox(box)
+
+
+async def test_limits_that_are_claimed_must_be_given_small() -> None:
+    claims: SandboxBackend = Backend(limits=LIMITS)
+    wrapped = SandboxContract.small_limits
+    function = getattr(wrapped, "__wrapped__", None) or wrapped._get_wrapped_function()  # type: ignore[attr-defined]
+    with pytest.raises(pytest.fail.Exception, match="override the fixture small_limits"):
+        function(KIT, claims)
+
+
+def test_the_capabilities_of_a_folder_promise_nothing() -> None:
+    """The stand-in may not be mistaken for a sandbox."""
+    assert FolderSandbox.capabilities == Capabilities(
+        rung="none",
+        network_isolation=False,
+        filesystem_isolation=False,
+        process_isolation=False,
+        fork="copy",
+        snapshot=False,
+        images=False,
+    )
