@@ -206,7 +206,7 @@ def _owner(entry: importlib.metadata.EntryPoint) -> tuple[str, str]:
 
 
 def _checked(kind: str, package: Package, answer: Any) -> Iterable[Offer]:
-    if isinstance(answer, Component) or not isinstance(answer, Sequence):
+    if isinstance(answer, Component | str) or not isinstance(answer, Sequence):
         raise PluginError(f"expected a list of Component, got {answer!r}")
     names: set[str] = set()
     for component in answer:
