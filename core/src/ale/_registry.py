@@ -155,9 +155,7 @@ class Registry:
             try:
                 yield from _checked(kind, package, answer)
             except PluginError as error:
-                self._quarantine(
-                    package.distribution, package.entry_point, f"broke {KINDS[kind]}", error
-                )
+                self.set_aside(package, KINDS[kind], error)
 
     def answers(self, hook: str) -> Iterator[tuple[Package, Any]]:
         """What each package answers to a hook without arguments; one that raises is set aside."""
@@ -167,9 +165,13 @@ class Registry:
             try:
                 answer = implementation.function()
             except Exception as error:
-                self._quarantine(package.distribution, package.entry_point, f"broke {hook}", error)
+                self.set_aside(package, hook, error)
             else:
                 yield package, answer
+
+    def set_aside(self, package: Package, hook: str, error: Exception) -> None:
+        """Note that a package broke the contract of a hook."""
+        self._quarantine(package.distribution, package.entry_point, f"broke {hook}", error)
 
     def find(self, kind: str, name: str) -> Offer:
         """The component that a config means by ``type: name``.
@@ -190,13 +192,14 @@ class Registry:
     def _absent(self, kind: str, name: str) -> str:
         names = [offer.component.name for offer in self.offers(kind)]
         known = f"installed: {', '.join(names)}" if names else "none is installed"
-        text = f"no {kind} '{name}'; {known}"
-        for broken in self.quarantined:
-            text += (
-                f"\n{broken.distribution} may have offered it, but {broken.message}\n"
-                f"{broken.traceback}"
-            )
-        return text
+        return f"no {kind} '{name}'; {known}{self.suspects()}"
+
+    def suspects(self) -> str:
+        """Who may have offered what is missing, and why they could not; a line each, and more."""
+        return "".join(
+            f"\n{broken.distribution} may have offered it, but {broken.message}\n{broken.traceback}"
+            for broken in self.quarantined
+        )
 
 
 def _owner(entry: importlib.metadata.EntryPoint) -> tuple[str, str]:

@@ -16,10 +16,16 @@ overrides_option = click.option(
 )
 
 
-def registry_of(ctx: click.Context) -> "Registry":
-    """The registry that the root command has read."""
+def registry_of(ctx: click.Context, *, commands: bool = False) -> "Registry":
+    """The registry that the root command has read.
+
+    Args:
+        commands: ask for the plugins' commands too, so that it knows who fails to give them.
+    """
     from ale._cli.main import Commands
 
     root = ctx.find_root().command
     assert isinstance(root, Commands)
+    if commands:
+        root.added()
     return root.registry

@@ -17,7 +17,7 @@ def command(ctx: click.Context) -> None:
     from ale._registry import KINDS
     from ale.plugin import Probe
 
-    registry = registry_of(ctx)
+    registry = registry_of(ctx, commands=True)
     for kind in KINDS:
         for offer in registry.offers(kind):
             probe = offer.component.probe

@@ -3,11 +3,12 @@
 import importlib
 import signal
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ale.errors import AleError, InputError
+from ale.errors import AleError, InputError, PluginError
 
 if TYPE_CHECKING:
     from ale._registry import Registry
@@ -70,7 +71,8 @@ class Commands(click.Group):
 
         if args and self.get_command(ctx, args[0]) is None:
             hint = nearest(args[0], self.list_commands(ctx))
-            ctx.fail(f"no such command '{args[0]}'" + (f"; {hint}" if hint else ""))
+            said = f"no such command '{args[0]}'" + (f"; {hint}" if hint else "")
+            ctx.fail(said + self.registry.suspects())
         if args and args[0] not in _BUILT_IN and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             # A plugin's command may have something to clean up.
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -103,8 +105,12 @@ def _plugin_commands(registry: "Registry") -> dict[str, click.Command]:
     commands: dict[str, click.Command] = {}
     owners = dict.fromkeys(_BUILT_IN, "ale-core")
     for package, answer in registry.answers("ale_commands"):
+        if not isinstance(answer, Sequence) or not all(map(_is_command, answer)):
+            error = PluginError(f"expected a list of named click commands, got {answer!r}")
+            registry.set_aside(package, "ale_commands", error)
+            continue
         for command in answer:
-            name = command.name or ""
+            name = command.name
             if name in owners:
                 click.echo(
                     f"the command '{name}' is offered by {owners[name]} and by "
@@ -115,6 +121,10 @@ def _plugin_commands(registry: "Registry") -> dict[str, click.Command]:
             owners[name] = package.distribution
             commands[name] = command
     return commands
+
+
+def _is_command(value: object) -> bool:
+    return isinstance(value, click.Command) and bool(value.name)
 
 
 @click.group(cls=Commands, epilog="\b\n" + EXIT_CODES)

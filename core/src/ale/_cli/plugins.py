@@ -27,7 +27,7 @@ def command(ctx: click.Context, kind: str | None, name: str | None) -> None:
     from ale._registry import KINDS
     from ale.errors import PluginError, nearest
 
-    registry = registry_of(ctx)
+    registry = registry_of(ctx, commands=True)
     if kind is not None and kind not in KINDS:
         hint = nearest(kind, KINDS)
         raise click.UsageError(
