@@ -1,10 +1,12 @@
 """Keep secrets out of everything that is written."""
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 _SHORTEST = 8
+_DEPTH = 2
 MASK = b"***"
 
 
@@ -39,10 +41,13 @@ class Redactor:
         return data
 
 
-def _forms(value: str) -> Iterable[bytes]:
-    """A value as it stands in text and inside a JSON string."""
-    import msgspec
+def _forms(value: str) -> Iterator[bytes]:
+    """A value as it stands in text, in JSON, and in JSON inside JSON: a tool call's arguments.
 
+    Most secrets look the same in all of them.
+    """
     yield value.encode("utf-8", "surrogateescape")
-    printable = value.encode("utf-8", "replace").decode()
-    yield msgspec.json.encode(printable)[1:-1]
+    texts = {value.encode("utf-8", "replace").decode()}
+    for _ in range(_DEPTH):
+        texts = {json.dumps(text, ensure_ascii=a)[1:-1] for text in texts for a in (True, False)}
+        yield from (text.encode() for text in texts)
