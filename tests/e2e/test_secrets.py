@@ -18,9 +18,6 @@ SECRETS = {
 }
 OWN, PARENTS = "env; cat /proc/$$/environ", "tr '\\0' '\\n' < /proc/$PPID/environ"
 SPY = [OWN, PARENTS]
-    "env; tr '\\0' '\\n' < /proc/$$/environ",
-    "cat /proc/*/environ | tr '\\0' '\\n' | grep -a KEY",
-]
 
 
 def answer(body: dict[str, Any], key: str) -> tuple[int, dict[str, Any]]:
