@@ -16,6 +16,7 @@ SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG+bPxRfi",
     "DB_PASSWORD": "grüße-aus-dem-schloß",
 }
+BY_NAME = [name for name in SECRETS if name != "PLAIN_NAME"]
 OWN, PARENTS = "env; cat /proc/$$/environ", "tr '\\0' '\\n' < /proc/$PPID/environ"
 SPY = [OWN, PARENTS]
 
@@ -95,7 +96,9 @@ def test_no_secret_gets_into_a_run_a_terminal_or_a_sandbox(
         llm={"type": "openai", "base_url": url, "model": "m", "api_key_env": variable},
         run={"retries": 0},
     )
-    done = workshop.ale("run", "run.yaml", **SECRETS)
+    # PLAIN_NAME is secret only where the config says so.
+    environ = {name: value for name, value in SECRETS.items() if name in (variable, *BY_NAME)}
+    done = workshop.ale("run", "run.yaml", **environ)
     assert done.code == 3, done.text
     spy, refused = workshop.episodes()["0-spy-0"], workshop.episodes()["0-refuse-0"]
     assert refused["failure"]["kind"] == "LLMError"
@@ -104,8 +107,8 @@ def test_no_secret_gets_into_a_run_a_terminal_or_a_sandbox(
     # The local sandbox does not hide the host's processes; what is read there is masked.
     assert "OPENAI_API_KEY=***" in stolen
     assert "You sent ***" in spy["trajectory"]["turns"][0]["completion"]["message"]["content"]
-    shown = workshop.ale("show", str(workshop.run), "0-spy-0", "--full", **SECRETS)
-    again = workshop.ale("show", str(workshop.run), **SECRETS)
+    shown = workshop.ale("show", str(workshop.run), "0-spy-0", "--full", **environ)
+    again = workshop.ale("show", str(workshop.run), **environ)
     assert found(workshop.run, done.text + shown.text + again.text) == []
     for name in SECRETS:
         assert f"{name}=" not in seen, "the sandbox has the variable"
