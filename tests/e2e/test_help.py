@@ -1,0 +1,43 @@
+"""Help and exit codes are what they say."""
+
+import re
+from typing import Any
+
+import pytest
+
+COMMANDS = ("run", "check", "show", "credit", "plugins", "doctor", "new")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_each_command_has_an_example(workshop: Any, command: str) -> None:
+    said = workshop.ale(command, "--help")
+    assert said.code == 0, said.text
+    examples = re.findall(rf"^ +(?:Example: )?ale {command}\b", said.out, flags=re.M)
+    assert examples, said.out
+
+
+def test_every_command_is_in_the_help_and_every_exit_code(workshop: Any) -> None:
+    said = workshop.ale("--help")
+    listed = re.findall(r"^  (\w+)  ", said.out.partition("Commands:")[2], flags=re.M)
+    assert tuple(listed) == COMMANDS
+    codes = re.findall(r"\b(\d+) [a-z]", said.out.partition("Exit status:")[2])
+    assert codes == ["0", "1", "2", "3", "130", "143"]
+
+
+def test_the_exit_codes_are_what_the_help_says(workshop: Any, shell: Any) -> None:
+    """130 and 143 are in test_signals, 1 for a full disk in test_full_disk."""
+    workshop.task("t")
+    workshop.scripted({"default": shell("touch done")})
+    assert workshop.ale("run", "run.yaml").code == 0
+    assert workshop.ale("run", "absent.yaml").code == 2
+    assert workshop.ale("run").code == 2
+    assert workshop.ale("rum").code == 2
+    assert "did you mean 'run'?" in workshop.ale("rum").err
+    assert workshop.ale("show", "absent").code == 2
+    assert workshop.ale("plugins", "agent", "absent").code == 2
+    workshop.write("script.yaml", {"default": [{"error": "gone"}]})
+    assert workshop.ale("run", "run.yaml").code == 3
+
+
+def test_the_version_is_the_cores(workshop: Any) -> None:
+    assert re.fullmatch(r"ale, version \d+\.\d+\.\d+\n", workshop.ale("--version").out)
