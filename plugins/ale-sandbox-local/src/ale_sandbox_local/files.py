@@ -1,5 +1,6 @@
 """Files of a sandbox: kept inside it by path, whatever symbolic links it holds."""
 
+import contextlib
 import errno
 import os
 import shutil
@@ -143,7 +144,9 @@ def _copy_folder(
         place = guard(place.resolve())
     place.mkdir(exist_ok=True)
     for entry in sorted(source.iterdir()):
-        copy(entry, place / entry.name, guard=guard, moved=moved)
+        # A process may remove what the listing has named: a fork does not need it to stand still.
+        with contextlib.suppress(FileNotFoundError):
+            copy(entry, place / entry.name, guard=guard, moved=moved)
     shutil.copystat(source, place)  # last: the folder may be read-only
 
 

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 from attrs import frozen
 
@@ -21,6 +22,8 @@ from ale_sandbox_local.records import Folders, Record
 from ale_sandbox_local.session import NUL_REFUSED, LocalSession
 from ale_sandbox_local.spawn import LONGEST_ARGUMENT, Child, as_bytes, refusal, start
 
+P = ParamSpec("P")
+T = TypeVar("T")
 SHELL = "/bin/sh"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _INLINE_BYTES = 1 << 18
@@ -59,6 +62,7 @@ class LocalSandbox:
         self._commands = 0
         self._children: set[Child] = set()
         self._draining: set[Pump] = set()
+        self._threads: set[asyncio.Future[Any]] = set()
         self._closing: asyncio.Task[None] | None = None
         self._env = {
             "PATH": PATH,
@@ -203,7 +207,9 @@ class LocalSandbox:
     def finish(self, pump: Pump) -> Capture:
         """End a pump; where a background process still holds its pipe, go on draining it."""
         capture = pump.finish(self._draining.discard)
-        if pump.open:
+        if self.closed:
+            pump.close()
+        elif pump.open:
             self._draining.add(pump)
         return capture
 
@@ -248,10 +254,17 @@ class LocalSandbox:
         session.start(f"{self._setup.limits(dialect)}{self._mark.script(number)}\n")
         return session
 
+    async def _in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Known to `close`, which must not remove a folder that a thread is about to fill."""
+        self._check_open()
+        running = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
+        self._threads.add(running)
+        running.add_done_callback(self._threads.discard)
+        return await asyncio.shield(running)
+
     async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
         """A file's bytes."""
-        self._check_open()
-        return await asyncio.to_thread(self._area.read, path, max_bytes)
+        return await self._in_thread(self._area.read, path, max_bytes)
 
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         """Write a file whole, making its folders."""
@@ -259,17 +272,15 @@ class LocalSandbox:
         if len(data) <= _INLINE_BYTES:
             self._area.write(path, data, mode)
         else:
-            await asyncio.to_thread(self._area.write, path, data, mode)
+            await self._in_thread(self._area.write, path, data, mode)
 
     async def upload(self, source: Path, target: str) -> None:
         """Copy a host file or folder in."""
-        self._check_open()
-        await asyncio.to_thread(self._area.upload, source, target)
+        await self._in_thread(self._area.upload, source, target)
 
     async def download(self, source: str, target: Path) -> None:
         """Copy a file or folder out."""
-        self._check_open()
-        await asyncio.to_thread(self._area.download, source, target)
+        await self._in_thread(self._area.download, source, target)
 
     async def end_processes(self) -> int:
         """Kill every process of the sandbox, sessions included; the number killed."""
@@ -296,6 +307,8 @@ class LocalSandbox:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
+        if self._threads:
+            await asyncio.wait(self._threads)
         try:
             await self._end_all()
         finally:

@@ -3,7 +3,11 @@
 The shell reads its script from a pipe that no command sees. Each command is one quoted argument
 of ``eval``, so that a syntax error, an open quote or a here-document is the command's own affair::
 
-    command eval ' COMMAND' </dev/null >OUT 2>ERR;command echo "$?" N >REPORT
+    command eval ' COMMAND' </dev/null >OUT 2>ERR
+    command echo "$?" N >REPORT
+
+The report has a line of its own, because some errors (``return 1 2``) make bash throw away the
+rest of the line.
 
 OUT, ERR and REPORT are pipes of this process, opened by path (``/proc/PID/fd/N``) for the length
 of one command: none stands open for a command to inherit, to close or to write to by accident,
@@ -162,7 +166,7 @@ class LocalSession:
         else:
             # The blank keeps a command that begins with "-" from being an option of eval.
             call = b"command eval ' " + text.replace(b"'", b"'\"'\"'") + b"'"
-        frame = b' </dev/null >%b 2>%b;command echo "$?" %d' % (out, err, self._count)
+        frame = b' </dev/null >%b 2>%b\ncommand echo "$?" %d' % (out, err, self._count)
         self._script.send(self._prefix + self._status() + call + frame + self._end_of_frame())
 
     def _status(self) -> bytes:

@@ -143,6 +143,17 @@ class FileProbes:
         result = await box.exec("cat t/sub/old t/sub/new t/both")
         assert result.stdout == b"old\nnew\nnew\n"
 
+    async def test_an_upload_may_go_to_the_workspace_itself(
+        self, box: Sandbox, tmp_path: Path
+    ) -> None:
+        (tmp_path / "s").mkdir()
+        (tmp_path / "s" / "new").write_text("new\n")
+        for target in (".", box.workdir):
+            await box.upload(tmp_path / "s", target)
+            assert await box.read("new") == b"new\n"
+            await box.exec("rm new; echo old > old")
+        assert await box.read("old") == b"old\n"
+
     async def test_no_upload_reaches_a_file_of_the_host(
         self, box: Sandbox, secret: Path, tmp_path: Path
     ) -> None:

@@ -154,11 +154,14 @@ class SessionProbes:
         await run(session, command)
         assert (await run(session, "(exit 4)")).exit_code == 4
 
-    async def test_return_at_the_top_fails_or_ends_the_shell(self, box: Sandbox) -> None:
+    @pytest.mark.parametrize("command", ["return 3", "return 1 2", "break 1 2 3; return x"])
+    async def test_return_at_the_top_fails_or_ends_the_shell(
+        self, box: Sandbox, command: str
+    ) -> None:
         """Shells differ in what it means, but none may take it for success or lose its way."""
         session = await box.session()
         await run(session, "kept=before")
-        assert (await run(session, "return 3")).exit_code != 0
+        assert (await run(session, command)).exit_code != 0
         if not session.closed:
             await still_works(session)
 
