@@ -66,7 +66,8 @@ class Workshop:
         """A file in the folder: text as it stands, everything else as JSON, which is YAML."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content if isinstance(content, str) else json.dumps(content, ensure_ascii=False))
+        whole = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+        path.write_text(whole)
         return path
 
     def task(self, id: str, check: str = "test -e done", **more: Any) -> None:
