@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first Ctrl-C drains, the second cancels, SIGTERM cancels at once."""
+"""Ctrl-C drains, the second one cancels; SIGTERM and a closed terminal cancel at once."""
 
 import asyncio
 import signal
@@ -28,16 +28,18 @@ class Interrupt:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take SIGINT and SIGTERM for as long as the current task runs."""
+        """Take SIGINT, SIGTERM and SIGHUP for as long as the current task runs."""
         self._target = asyncio.current_task()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self.on_interrupt)
         loop.add_signal_handler(signal.SIGTERM, self.on_terminate)
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # as it is not under nohup
+            loop.add_signal_handler(signal.SIGHUP, self.on_terminate)
         try:
             yield
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
-            loop.remove_signal_handler(signal.SIGTERM)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.remove_signal_handler(number)
             self._target = None
 
     def on_interrupt(self) -> None:
@@ -50,7 +52,7 @@ class Interrupt:
             self._say("Finishing what is running; Ctrl-C again to cancel it.")
 
     def on_terminate(self) -> None:
-        """A SIGTERM."""
+        """A SIGTERM, or the terminal is gone."""
         self.signal = signal.SIGTERM
         self.draining = True
         self._cancel("Terminated: what is running is thrown away and cleaned up.")
@@ -59,6 +61,6 @@ class Interrupt:
         if self.cancelled:
             return  # it is being cleaned up; impatience must not cut that short
         self.cancelled = True
-        self._say(message)
         if self._target is not None:
             self._target.cancel()
+        self._say(message)  # last: there may be no terminal any more
