@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -98,6 +100,25 @@ def test_sigterm_cancels_at_once_and_cleans_up(workshop: Any, config: str, group
     running.signal(signal.SIGTERM, group=group)
     ended = running.ended()
     assert ended.code == 143, ended.text
+    assert outcome(workshop.run) == "cancelled"
+    assert workshop.left_behind() == []
+    finish(workshop)
+
+
+def test_a_terminal_that_is_closed_cancels_and_cleans_up(workshop: Any, config: str) -> None:
+    terminal = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])"]
+    with subprocess.Popen(
+        [*terminal, Path(sys.executable).with_name("ale"), "run", config],
+        cwd=workshop.folder,
+        env=workshop.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as window:
+        working(workshop)
+        writer = int((workshop.run / ".lock").read_text())
+        window.kill()
+    workshop.wait_for(lambda: not Path(f"/proc/{writer}").exists())
     assert outcome(workshop.run) == "cancelled"
     assert workshop.left_behind() == []
     finish(workshop)
