@@ -19,6 +19,7 @@ from pathlib import Path
 from attrs import frozen
 
 from ale.errors import SandboxError
+from ale_sandbox_local.spawn import Child
 
 VARIABLE = "ALE_SANDBOX"
 _COMMANDS = 20
@@ -145,21 +146,26 @@ def _kill_one(mark: Mark, pid: int) -> None:
         os.close(handle)
 
 
-async def end(
-    mark: Mark, command: int | None = None, *, ended: Iterable["asyncio.Future[int]"] = ()
-) -> int:
+async def end(mark: Mark, command: int | None = None, *, children: Iterable[Child] = ()) -> int:
     """Kill them all and wait until none is left; the number killed.
 
     Args:
-        ended: of this process's own children among them, to be waited for and reaped.
+        children: those among them that this process has started itself. They go first: mostly
+            there are no others, and one look at all processes then is enough.
 
     Raises:
         SandboxError: some would not die (another user's, or stuck in the kernel).
     """
+    own = [child for child in children if not child.ended.done()]
+    try:
+        for child in own:
+            child.kill()
+    except PermissionError as error:
+        kill(mark, command)
+        raise SandboxError(f"a process of sandbox {mark.id} can't be ended: {error}") from error
+    if own:
+        await asyncio.wait([child.ended for child in own], timeout=_PATIENCE_S)
     killed = kill(mark, command)
-    children = [future for future in ended if not future.done()]
-    if killed and children:
-        await asyncio.wait(children, timeout=_PATIENCE_S)
     loop = asyncio.get_running_loop()
     deadline, pause = loop.time() + _PATIENCE_S, 0.0005
     while killed and (left := find(mark, command)):
@@ -168,4 +174,4 @@ async def end(
         await asyncio.sleep(pause)
         pause = min(2 * pause, 0.05)
         killed |= kill(mark, command)
-    return len(killed)
+    return len(killed.union(child.pid for child in own))

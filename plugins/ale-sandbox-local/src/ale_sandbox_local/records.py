@@ -122,18 +122,15 @@ class Records:
         return self.folder / f"{record.mark.token:08x}.json"
 
     def add(self, record: Record) -> bool:
-        """Write a record, whole or not at all; False when its mark is taken."""
+        """Write a record; False when its mark is taken."""
         private(self._base)
         private(self.folder)
-        path = self._path(record)
-        draft = path.with_suffix(f".{os.getpid()}")
-        draft.write_text(json.dumps(asdict(record)), encoding="utf-8")
         try:
-            os.link(draft, path)
+            descriptor = os.open(self._path(record), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             return False
-        finally:
-            draft.unlink()
+        with os.fdopen(descriptor, "wb", buffering=0) as file:
+            file.write(json.dumps(asdict(record)).encode())  # one write: whole or not at all
         return True
 
     def drop(self, record: Record) -> None:
@@ -151,7 +148,9 @@ class Records:
         found = []
         for path in self.folder.glob("*.json"):
             try:
-                found.append(_parse(json.loads(path.read_text(encoding="utf-8"))))
+                text = path.read_text(encoding="utf-8")
+                if text:  # else its owner was killed, or is, between two system calls
+                    found.append(_parse(json.loads(text)))
             except FileNotFoundError:
                 continue  # closed meanwhile
             except (ValueError, TypeError, KeyError) as error:

@@ -196,11 +196,12 @@ class LocalSandbox:
             code = await child.wait(timeout_s)
             if code is not None:
                 return code, False
-            await self.end_command(number)
+            await self.end_command(number, child)
             return await child.ended, True
         except BaseException:
             for pump in pumps:
                 pump.close()
+            child.kill()
             processes.kill(self._mark, number)
             raise
 
@@ -213,9 +214,9 @@ class LocalSandbox:
             self._draining.add(pump)
         return capture
 
-    async def end_command(self, command: int) -> None:
-        """Kill all that the n-th command started."""
-        await processes.end(self._mark, command)
+    async def end_command(self, command: int, child: Child) -> None:
+        """Kill the n-th command, `child`, and all that it started."""
+        await processes.end(self._mark, command, children=[child])
 
     async def session(
         self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
@@ -288,7 +289,7 @@ class LocalSandbox:
         return await self._end_all()
 
     async def _end_all(self) -> int:
-        return await processes.end(self._mark, ended=[child.ended for child in self._children])
+        return await processes.end(self._mark, children=self._children)
 
     async def fork(self) -> "LocalSandbox":
         """A copy of the files in a sandbox of its own."""

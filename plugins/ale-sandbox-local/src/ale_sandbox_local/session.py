@@ -36,8 +36,8 @@ NUL_REFUSED = b"a command can't contain a NUL byte\n"
 class Home(Protocol):
     """What a session needs of its sandbox."""
 
-    async def end_command(self, command: int) -> None:
-        """Kill all that the n-th command started."""
+    async def end_command(self, command: int, child: Child) -> None:
+        """Kill the n-th command, `child`, and all that it started."""
         ...
 
     def finish(self, pump: Pump) -> Capture:
@@ -224,7 +224,7 @@ class LocalSession:
 
     async def close(self) -> None:
         """End the shell and what it started. May be called again."""
-        await self._home.end_command(self._number)
+        await self._home.end_command(self._number, self._child)
         await asyncio.shield(self._child.ended)
 
 

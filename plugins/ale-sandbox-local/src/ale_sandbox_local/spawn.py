@@ -1,8 +1,10 @@
 """Start a process with a handle that can't go stale, and know its true exit code."""
 
 import asyncio
+import contextlib
 import errno
 import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -63,6 +65,17 @@ class Child:
     def pid(self) -> int:
         """Process id, its own until `ended` is done."""
         return self._process.pid
+
+    def kill(self) -> None:
+        """SIGKILL, unless it has ended.
+
+        Raises:
+            PermissionError: it has become another user's.
+        """
+        if not self.ended.done():
+            # Gone means that it waits for `_on_end` to reap it.
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     async def wait(self, timeout_s: float | None) -> int | None:
         """The exit code, 128 + n for signal n; None when the time is up first."""
