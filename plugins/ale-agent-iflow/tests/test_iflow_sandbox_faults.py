@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+
 from ale.errors import SandboxError
 from ale.testing.fakes import FolderSandbox
 from ale_agent_iflow.files import Files

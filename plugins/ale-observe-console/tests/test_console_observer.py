@@ -135,7 +135,7 @@ def test_a_log_gets_a_line_by_time_even_while_nothing_finishes(
     time.sleep(0.35)
     tell(manager, [finished(HERE)])
     assert 3 <= log.getvalue().count("\n") <= 5
-    assert "0/8 done, success none graded yet" in log.getvalue()
+    assert "0/8 done, success none graded" in log.getvalue()
 
 
 def test_a_terminal_ends_with_one_clean_line(
@@ -269,3 +269,9 @@ def test_listing_the_plugin_imports_nothing_but_its_options() -> None:
         "ale_observe_console",
         "ale_observe_console.plugin",
     ]
+
+
+def test_a_closed_standard_error_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", None)
+    made = make(ConsoleOptions(), environ={}, monotonic=lambda: 0.0)
+    assert not [name for name in dir(made) if name.startswith("ale_")]

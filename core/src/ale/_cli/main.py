@@ -1,6 +1,7 @@
 """``ale``: the commands of the core and those that plugins add."""
 
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -99,6 +100,11 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             click.echo("\nInterrupted.", err=True)
             ctx.exit(128 + signal.SIGINT)
+        except BrokenPipeError:
+            # Somebody closed the pipe (`ale show ... | head`): nobody is there to be told. What is
+            # still buffered must not fail again when the interpreter ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
 
 
 def _plugin_commands(registry: "Registry") -> dict[str, click.Command]:
@@ -144,9 +150,4 @@ def main() -> None:
         # Nothing has been started: a Ctrl-C ends it here and now. As an exception it would be lost
         # where it comes at a bad moment of an import.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        cli(prog_name="ale")
-    except BrokenPipeError:
-        # Somebody closed the pipe (`ale show ... | head`): nobody is there to be told.
-        sys.stderr.close()
-        sys.exit(0)
+    cli(prog_name="ale")

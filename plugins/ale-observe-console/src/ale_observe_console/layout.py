@@ -109,7 +109,7 @@ def _counts(progress: Progress) -> str:
 
 def _success(progress: Progress) -> Line:
     if not progress.n_graded:
-        return [("success ", DIM), ("none graded yet", DIM)]
+        return [("success ", DIM), ("none graded", DIM)]
     percent = f"{100 * progress.n_succeeded / progress.n_graded:.0f}%"
     return [("success ", DIM), (percent, BOLD), (f" of {progress.n_graded}", DIM)]
 

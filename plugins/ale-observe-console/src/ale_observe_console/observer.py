@@ -188,7 +188,7 @@ def make(
     options: ConsoleOptions, *, environ: Mapping[str, str], monotonic: Callable[[], float]
 ) -> object:
     """The observer for standard error as it is now."""
-    if options.mode == "off":
+    if options.mode == "off" or sys.stderr is None:  # None: it was closed (2>&-)
         return Off()
     screen = Screen(sys.stderr, environ)
     if options.mode == "terminal" or (options.mode == "auto" and screen.is_terminal):
