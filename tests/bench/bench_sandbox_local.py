@@ -116,7 +116,7 @@ async def bench_episode(backend: SandboxBackend) -> Row:
         shell.close()
 
     measured, floor = await compare(ours, bare, 200)
-    return "episode of 10 commands", measured, floor, "3.0x", measured <= 3 * floor
+    return "episode of 10 commands", measured, floor, "4.0x", measured <= 4 * floor
 
 
 async def bench_fork(sandbox: Sandbox, folder: Path) -> Row:
