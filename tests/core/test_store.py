@@ -9,6 +9,7 @@ import pytest
 from ale._store import Redactor, RunDirectory, RunReader
 from ale.errors import InputError, StoreError
 from ale.testing.builders import episode, turn
+from ale.types import replace
 
 NO_SECRETS = Redactor({})
 MANIFEST = {"run_id": "run", "n_tasks": 0, "config": {"chunker": {"type": "interaction"}}}
@@ -137,3 +138,25 @@ def test_a_damaged_manifest_is_said_in_words(tmp_path: Path, content: str, said:
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(InputError, match=said):
         RunReader(tmp_path)
+
+
+def test_masking_leaves_keys_numbers_and_the_words_of_a_record_alone(tmp_path: Path) -> None:
+    environ = {
+        "A_TOKEN": "trajectory",
+        "B_TOKEN": "59574240",
+        "C_TOKEN": "assistant",
+        "MONKEY": "innocent text",
+    }
+    store = create(tmp_path, Redactor(environ))
+    made = replace(episode(1.0, turn("a trajectory, 59574240, innocent text")), seed=59574240)
+    store.add_episode(made)
+    store.close()
+    (read,) = RunReader(tmp_path / "run").episodes
+    assert read.seed == 59574240
+    message = read.trajectory.turns[0].completion.message
+    assert (message.role, message.content) == ("assistant", "a ***, ***, innocent text")
+
+
+def test_the_password_in_a_url_is_a_secret() -> None:
+    url = "postgres://user:hunter2hunter2@host/db"
+    assert Redactor({"DATABASE_URL": url}).scrub(b"x hunter2hunter2 y") == b"x *** y"

@@ -91,3 +91,17 @@ async def test_a_resumed_run_goes_on_from_the_newest_checkpoint(
     again = trainers[1]
     assert [step for step, _ in again.seen] == [2]
     assert again.total == 6
+
+
+async def test_credits_that_were_deleted_are_made_again_without_training_again(
+    workplace: Any, finish: Finish, trainers: list[Counter], bench: Any
+) -> None:
+    run = workplace.prepared(trained(workplace, n=2, steps=3))
+    await finish(run)
+    rows = list(run.store.reader.credits())
+    for path in (run.store.path / "credits").iterdir():
+        path.unlink()
+    again = resume(run.store.path, workplace.outside())
+    await finish(again)
+    assert trainers[1].seen == []
+    assert list(again.store.reader.credits()) == rows

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,9 +77,15 @@ def command(
             click.echo(describe_plan(ready))
             return
         run = start(ready, outside)
-    finished = asyncio.run(_go(run))
-    click.echo(summary(run, finished))
-    ctx.exit(interrupt.exit_code or (3 if finished.n_broken else 0))
+    with asyncio.Runner() as runner:
+        finished = runner.run(_go(run))
+        click.echo(summary(run, finished))
+        code = interrupt.exit_code or (3 if finished.n_broken else 0)
+        if any(not task.done() for task in run.waiting.abandoned):
+            # A plugin goes on though it was cancelled; the loop would wait for it for ever.
+            sys.stdout.flush()
+            os._exit(code)
+    ctx.exit(code)
 
 
 def _all_overrides(

@@ -1,15 +1,18 @@
 """Cut stored episodes into chunks and give each its credit; from disk, group by group."""
 
 import math
+import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from attrs import frozen
 
 from ale._store import RunReader
+from ale._store.codec import fault_of
 from ale._store.index import Index
-from ale.errors import PluginError
+from ale.errors import AleError, PluginError
 from ale.protocols import Chunker, CreditScheme
-from ale.types import Credit, CreditedEpisode, CreditedGroup, Group, Rollout, replace
+from ale.types import Credit, CreditedEpisode, CreditedGroup, Episode, Group, Rollout, replace
 
 
 @frozen(kw_only=True)
@@ -35,24 +38,30 @@ class Crediting:
             if task_id not in (None, of):
                 continue
             episodes = [run.episodes.at(offset) for offset in offsets]
-            rollouts = tuple(
-                Rollout(episode=episode, chunks=tuple(self.chunker.split(episode.trajectory)))
-                for episode in episodes
-            )
+            rollouts = tuple(self._cut(episode) for episode in episodes)
             yield self.assign(Group(task_id=of, rollouts=rollouts, batch=statistics))
+
+    def _cut(self, episode: Episode) -> Rollout:
+        with _named(f"chunker '{self.chunker_name}'", episode.id):
+            return Rollout(episode=episode, chunks=tuple(self.chunker.split(episode.trajectory)))
 
     def assign(self, group: Group) -> CreditedGroup:
         """One group's credits, checked."""
-        given = self.scheme.assign(group)
-        check_credits(group, given, self.scheme_name)
+        with _named(f"credit scheme '{self.scheme_name}'", f"task {group.task_id}"):
+            given = self.scheme.assign(group)
+            check_credits(group, given, self.scheme_name)
         named = tuple(replace(credit, scheme=self.scheme_name) for credit in given)
         return CreditedGroup(group=group, credits=named)
 
     def rows(self, credited: CreditedGroup) -> Iterator[CreditedEpisode]:
-        """The lines of a credits file for one group."""
+        """The lines of a credits file for one group.
+
+        Raises:
+            PluginError: a chunk or a credit is no valid record.
+        """
         pairs = zip(credited.group.rollouts, credited.credits, strict=True)
         for rollout, credit in pairs:
-            yield CreditedEpisode(
+            row = CreditedEpisode(
                 episode_id=rollout.episode.id,
                 task_id=rollout.episode.task_id,
                 step=rollout.episode.step,
@@ -60,6 +69,24 @@ class Crediting:
                 chunks=rollout.chunks,
                 credit=credit,
             )
+            if fault := fault_of(row):
+                raise PluginError(
+                    f"chunker '{self.chunker_name}' or credit scheme '{self.scheme_name}' gave "
+                    f"what can't be stored for {rollout.episode.id}: {fault}"
+                )
+            yield row
+
+
+@contextmanager
+def _named(part: str, at: str) -> Iterator[None]:
+    """Say which part failed, and on what; the project's own errors say so themselves."""
+    try:
+        yield
+    except AleError:
+        raise
+    except Exception as error:
+        told = "".join(traceback.format_exception(error))
+        raise PluginError(f"{part} failed on {at}:\n{told}") from error
 
 
 def check_credits(group: Group, credits: Sequence[Credit], scheme: str) -> None:

@@ -1,6 +1,5 @@
 """One episode: open, set up, let the agent work, grade, close. Whatever goes wrong is recorded."""
 
-import asyncio
 import math
 import traceback
 from collections.abc import Callable, Mapping
@@ -8,12 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ale._config import RunOptions
 from ale._run.parts import Parts
 from ale._run.plan import Work
-from ale._run.waiting import cut_off, opened
+from ale._run.waiting import UNWIND_S, OverdueError, Waiting, opened
+from ale._store.codec import fault_of
 from ale.errors import AleError, GradingError, SetupError
 from ale.plugin import BuildContext
 from ale.protocols import LLM, AgentContext, Criterion, Sandbox
@@ -53,6 +53,7 @@ class EpisodeRunner:
     context: BuildContext
     entered: Callable[[Work, Stage], None]
     """Told whenever an episode enters a stage."""
+    waiting: Waiting = field(factory=Waiting)
 
     async def run(self, work: Work) -> Episode:
         """Run one, again where it breaks and retries are left.
@@ -84,16 +85,29 @@ class _Attempt:
 
     def append(self, turn: Turn) -> None:
         """Keep a turn: the recorder that the agent is given is this attempt."""
+        if not isinstance(turn, Turn):
+            raise AleError(f"the agent recorded {turn!r} instead of a Turn")
         self.turns.append(turn)
 
     async def run(self) -> Episode:
         started = datetime.fromtimestamp(self._runner.context.clock(), UTC)
         failure = None
         try:
-            await self._walk()
+            await self._runner.waiting.result(self._walk(), self._longest(), "the episode")
         except Exception as error:
             failure = _failure(self._stage, error)
         self._leave()
+        episode = self._episode(started.isoformat(timespec="milliseconds"), failure)
+        fault = fault_of(episode)
+        if fault is None:
+            return episode
+        # What can't be read again would spoil the whole run's file: only the fact of it is kept.
+        self.turns, self._scores, self._stop = [], (), Stop(reason="agent_error")
+        message = f"what a plugin recorded can't be stored: {fault}"
+        failure = Failure(stage="agent", kind="InvalidRecord", message=message)
+        return self._episode(episode.started_at, failure)
+
+    def _episode(self, started_at: str, failure: Failure | None) -> Episode:
         return Episode(
             id=self._work.id,
             task_id=self._task.id,
@@ -105,10 +119,28 @@ class _Attempt:
             trajectory=Trajectory(turns=tuple(self.turns), stop=self._stop),
             failure=failure,
             sandbox=self._runner.parts.backend.name,
-            started_at=started.isoformat(timespec="milliseconds"),
+            started_at=started_at,
             seconds=self._seconds,
             metadata={"teardown": self._left_behind} if self._left_behind else {},
         )
+
+    def _longest(self) -> float | None:
+        """Seconds after which the attempt is given up, should every bound in it have failed."""
+        options, limits = self._runner.options, self._limits()
+        if limits.time_limit_s is None:
+            return None
+        n_steps, n_criteria = len(self._task.setup_steps) + 1, len(self._work.ready.criteria)
+        return (
+            2 * options.open_timeout_s
+            + n_steps * options.setup_timeout_s
+            + limits.time_limit_s
+            + options.grace_s
+            + n_criteria * options.grading_timeout_s
+            + 2 * UNWIND_S
+        )
+
+    def _limits(self) -> Limits:
+        return tighten(self._runner.parts.agent.limits, self._task.constraints)
 
     async def _walk(self) -> None:
         self._enter("sandbox")
@@ -129,7 +161,7 @@ class _Attempt:
 
     async def _drive(self, sandbox: Sandbox) -> Stop:
         agent, llm = self._runner.parts.agent, self._runner.parts.llm
-        limits = tighten(agent.limits, self._task.constraints)
+        limits = self._limits()
         context = AgentContext(
             task=self._task,
             sandbox=sandbox,
@@ -145,9 +177,10 @@ class _Attempt:
         )
         limit = limits.time_limit_s
         cut = None if limit is None else limit + self._runner.options.grace_s
-        stop = await cut_off(agent.run(context), cut)
-        if stop is None:
-            return Stop(reason="time_limit", detail=f"cut off after {cut:g} s")
+        try:
+            stop = await self._runner.waiting.result(agent.run(context), cut, "the agent")
+        except OverdueError as error:
+            return Stop(reason="time_limit", detail=f"cut off: {error}")
         if not isinstance(stop, Stop):
             raise AleError(f"the agent returned {stop!r} instead of a Stop")
         return stop
@@ -157,12 +190,12 @@ class _Attempt:
         seconds = self._runner.options.grading_timeout_s
         scores = []
         for spec, criterion in self._work.ready.criteria:
+            grading = criterion.grade(self._task, trajectory, sandbox)
+            name = f"criterion '{spec.type}'"
             try:
-                async with asyncio.timeout(seconds):
-                    score = await criterion.grade(self._task, trajectory, sandbox)
-            except TimeoutError:
-                message = f"criterion '{spec.type}' took longer than {seconds:g} s"
-                raise GradingError(message) from None
+                score = await self._runner.waiting.result(grading, seconds, name)
+            except OverdueError as error:
+                raise GradingError(str(error)) from error
             scores.append(_checked(score, spec, criterion))
         return tuple(scores)
 

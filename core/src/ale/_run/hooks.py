@@ -1,5 +1,6 @@
 """Tell the observers; one that fails is reported and dropped, and harms nothing."""
 
+import inspect
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,6 +9,7 @@ import pluggy
 
 from ale import hookspecs
 from ale._registry import Registry
+from ale.errors import nearest
 from ale.plugin import PROJECT
 
 _EVENTS = (
@@ -17,6 +19,23 @@ _EVENTS = (
     "ale_step_finished",
     "ale_run_finished",
 )
+
+
+def faults_of(product: object) -> list[str]:
+    """What is wrong with an observer, so that its events would never reach it."""
+    faults = []
+    for name in (name for name in dir(product) if name.startswith("ale_")):
+        method = getattr(product, name)
+        if not hasattr(method, f"{PROJECT}_impl"):
+            faults.append(f"{name} is not marked with hookimpl")
+        elif name not in _EVENTS:
+            hint = nearest(name, _EVENTS)
+            faults.append(f"{name} is no event" + (f"; {hint}" if hint else ""))
+        elif inspect.iscoroutinefunction(method):
+            faults.append(f"{name} is a coroutine function, which would never be awaited")
+        elif set(inspect.signature(method).parameters) - {"event"}:
+            faults.append(f"{name} takes {inspect.signature(method)}, expected (event)")
+    return faults
 
 
 class Observers:

@@ -3,9 +3,7 @@
 import os
 import platform
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import ale
@@ -40,13 +38,7 @@ def versions(registry: Registry) -> dict[str, str]:
     return {"ale-core": ale.__version__, **dict(sorted(found.items()))}
 
 
-def run_id_for(name: str, clock: float, taken: Sequence[Path]) -> str:
-    """A name for a run: when and what, with a number where that is taken."""
+def run_id_for(name: str, clock: float, random_id: str) -> str:
+    """A name for a run: when, what, and a few letters for those that start in the same second."""
     stamp = datetime.fromtimestamp(clock, UTC).strftime("%Y%m%d-%H%M%S")
-    base = f"{stamp}-{name}"
-    names = {path.name for path in taken}
-    return next(
-        candidate
-        for number in range(len(names) + 1)
-        if (candidate := base if number == 0 else f"{base}-{number + 1}") not in names
-    )
+    return f"{stamp}-{name}-{random_id[:4]}"

@@ -1,6 +1,8 @@
 """Build the parts that a config picked, and read and check the tasks."""
 
-from collections.abc import Sequence
+import math
+import traceback
+from collections.abc import Iterator
 from typing import Any
 
 from attrs import frozen
@@ -8,6 +10,7 @@ from attrs import frozen
 from ale._config import RunConfig, Selected
 from ale._config.load import select
 from ale._registry import Registry
+from ale._run.hooks import faults_of
 from ale.errors import AleError, InputError, Problem
 from ale.plugin import BuildContext
 from ale.protocols import (
@@ -52,16 +55,29 @@ def build(selected: Selected, context: BuildContext) -> Any:
     Raises:
         InputError: it can't be built with these options on this machine.
     """
+    component, part = selected.offer.component, f"{selected.offer.kind} '{selected.name}'"
     try:
-        return selected.offer.component.build(selected.options, context)
+        product = component.build(selected.options, context)
     except InputError:
         raise
     except (AleError, ImportError) as error:
-        part = f"{selected.offer.kind} '{selected.name}'"
-        probe = selected.offer.component.probe
-        found = None if probe is None else probe()
+        found = None if component.probe is None else component.probe()
         hint = None if found is None else found.remedy
         raise InputError([Problem(message=f"{part} can't be used: {error}", hint=hint)]) from error
+    except Exception as error:
+        message = f"{part} of {selected.offer.distribution} failed to build"
+        raise InputError([Problem(message=f"{message}:\n{_told(error)}")]) from error
+    faults = ["its build returned None"] if product is None else []
+    if selected.offer.kind == "observer" and product is not None:
+        faults = faults_of(product)
+    if faults:
+        owner = selected.offer.distribution
+        raise InputError([Problem(message=f"{part} of {owner}: {fault}") for fault in faults])
+    return product
+
+
+def _told(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)).rstrip()
 
 
 def build_parts(config: RunConfig, context: BuildContext) -> Parts:
@@ -103,20 +119,41 @@ def read_tasks(source: TaskSource, registry: Registry, context: BuildContext) ->
     problems: list[Problem] = []
     ready: list[TaskToRun] = []
     origins: dict[str, str] = {}
-    for task in source.load():
-        if task.id in origins:
-            message = f"the task id '{task.id}' stands twice, first in {origins[task.id]}"
-            problems.append(Problem(message=message, file=task.origin or None))
-        origins[task.id] = task.origin
-        try:
-            ready.append(prepare(task, registry, context))
-        except InputError as error:
-            problems += error.problems
+    try:
+        for task in _loaded(source):
+            if task.id in origins:
+                message = f"the task id '{task.id}' stands twice, first in {origins[task.id]}"
+                problems.append(Problem(message=message, file=task.origin or None))
+            origins[task.id] = task.origin
+            try:
+                ready.append(prepare(task, registry, context))
+            except InputError as error:
+                problems += error.problems
+    except InputError as error:
+        problems += error.problems
     if not ready and not problems:
         problems.append(Problem(message="there is no task to run", path="tasks"))
     if problems:
         raise InputError(problems)
     return ready
+
+
+def _loaded(source: TaskSource) -> Iterator[Task]:
+    """What the source gives, one by one; whatever else it does is a problem with its name on it."""
+    try:
+        for task in source.load():
+            yield _as_task(task)
+    except InputError:
+        raise
+    except Exception as error:
+        message = f"the task source failed:\n{_told(error)}"
+        raise InputError([Problem(message=message, path="tasks")]) from error
+
+
+def _as_task(given: object) -> Task:
+    if not isinstance(given, Task):
+        raise InputError([Problem(message=f"the source gave {given!r}, not a Task", path="tasks")])
+    return given
 
 
 def prepare(task: Task, registry: Registry, context: BuildContext) -> TaskToRun:
@@ -127,6 +164,10 @@ def prepare(task: Task, registry: Registry, context: BuildContext) -> TaskToRun:
     problems: list[Problem] = []
     criteria: list[tuple[CriterionSpec, Criterion]] = []
     for number, spec in enumerate(task.criteria):
+        if not 0 < spec.weight < math.inf:
+            message = f"expected a weight above 0, found {spec.weight:g}"
+            path = f"success_criteria[{number}].weight"
+            problems.append(Problem(message=message, file=spec.file, line=spec.line, path=path))
         try:
             criteria.append((spec, _criterion(spec, number, registry, context)))
         except InputError as error:
@@ -143,8 +184,3 @@ def _criterion(
     selected = select(node, "criterion", registry, path=f"success_criteria[{number}]")
     made: Criterion = build(selected, context)
     return made
-
-
-def names(tasks: Sequence[TaskToRun]) -> list[str]:
-    """The ids, in order."""
-    return [ready.task.id for ready in tasks]

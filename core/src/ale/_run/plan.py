@@ -49,15 +49,20 @@ def tasks_of_step(
     size = options.tasks_per_step
     if size is None:
         return tasks
-    first = step * size
-    return [_drawn(tasks, options.seed, number) for number in range(first, first + size)]
+    orders: dict[int, list[int]] = {}
+    drawn = []
+    for number in range(step * size, (step + 1) * size):
+        epoch, position = divmod(number, len(tasks))
+        if epoch not in orders:
+            orders[epoch] = _order(len(tasks), derive_seed(options.seed, epoch, "order"))
+        drawn.append(tasks[orders[epoch][position]])
+    return drawn
 
 
-def _drawn(tasks: Sequence[TaskToRun], seed: int, number: int) -> TaskToRun:
-    epoch, position = divmod(number, len(tasks))
-    order = list(range(len(tasks)))
-    random.Random(derive_seed(seed, epoch, "order", 0)).shuffle(order)  # noqa: S311 - not a secret
-    return tasks[order[position]]
+def _order(n: int, seed: int) -> list[int]:
+    order = list(range(n))
+    random.Random(seed).shuffle(order)  # noqa: S311 - not a secret
+    return order
 
 
 def derive_seed(*parts: object) -> int:

@@ -2,8 +2,11 @@
 
 import asyncio
 import shutil
+import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from attrs import field, frozen
 
@@ -15,8 +18,10 @@ from ale._run.hooks import Observers
 from ale._run.interrupt import Interrupt
 from ale._run.parts import Parts, TaskToRun
 from ale._run.plan import Work, works
+from ale._run.waiting import Waiting
 from ale._store import RunDirectory
 from ale._store.index import SUCCESS
+from ale.errors import AleError, StoreError
 from ale.plugin import BuildContext
 from ale.types import (
     Batch,
@@ -43,6 +48,7 @@ class Run:
     interrupt: Interrupt
     report: Callable[[str], None]
     """Told, in words for the user, what happened beside the episodes."""
+    waiting: Waiting = field(factory=Waiting)
 
     async def go(self) -> RunFinished:
         """Do what is missing; what came of it.
@@ -59,6 +65,7 @@ class Run:
         self._note("run_resumed" if len(self.store.index) else "run_started")
         observers.tell("ale_run_started", self._started())
         outcome = "failed"
+        before = self.store.reader.manifest.get("outcome") or {}
         try:
             await self._prune()
             outcome = await self._steps(observers)
@@ -69,19 +76,12 @@ class Run:
             task.uncancel()
             outcome = "cancelled"
         finally:
-            finished = self._finished(outcome, self.context.clock() - started)
-            self._note("run_finished", outcome=outcome)
+            spent = self.context.clock() - started
+            finished = self._finished(outcome, spent)
+            with suppress(StoreError):  # a full disk has been said; what follows must not hide it
+                self._note("run_finished", outcome=outcome)
+                self.store.set_outcome(_outcome(finished, spent + before.get("seconds", 0.0)))
             observers.tell("ale_run_finished", finished)
-        self.store.set_outcome(
-            {
-                "outcome": outcome,
-                "n_graded": finished.n_graded,
-                "n_broken": finished.n_broken,
-                "n_succeeded": finished.n_succeeded,
-                "mean_reward": finished.mean_reward,
-                "seconds": finished.seconds,
-            }
-        )
         return finished
 
     async def _steps(self, observers: Observers) -> str:
@@ -95,6 +95,15 @@ class Run:
             await self._episodes(missing, observers)
             if self.interrupt.draining:
                 return "drained"
+            absent = [
+                work.id
+                for work in works(self.tasks, self.config.run, step)
+                if work.key not in self.store.index
+            ]
+            if absent:
+                raise AleError(
+                    f"{len(absent)} episodes were never finished, {absent[0]} among them"
+                )
             await self._learn(step, observers)
         return "completed"
 
@@ -105,6 +114,7 @@ class Run:
             options=self.config.run,
             context=self.context,
             entered=lambda work, stage: self._entered(work, stage, observers),
+            waiting=self.waiting,
         )
 
         async def worker() -> None:
@@ -141,18 +151,18 @@ class Run:
         crediting = crediting_of(self.config, self.parts)
         checkpoint = self.store.path / "checkpoints" / f"{step:05d}"
         trainer = self.parts.trainer
-        if self.store.has_credits(step) and (trainer is None or checkpoint.exists()):
+        trained = trainer is None or checkpoint.exists()
+        if trained and self.store.has_credits(step):
             return
         kept: list[CreditedGroup] = []
-
         with self.store.writing_credits(step) as keep:
             for credited in crediting.groups(self.store.reader, self.store.index, step):
-                if trainer is not None:
+                if not trained:
                     kept.append(credited)
                 for row in crediting.rows(credited):
                     keep(row)
                 await asyncio.sleep(0)  # so that a Ctrl-C is heard
-        if trainer is None:
+        if trainer is None or trained:
             return
         report = await trainer.step(Batch(step=step, groups=tuple(kept)))
         _save(trainer.save, checkpoint)
@@ -167,7 +177,13 @@ class Run:
 
     async def _prune(self) -> None:
         """Remove what killed runs have left; of those alive nothing is touched."""
-        for info in await self.parts.backend.prune():
+        try:
+            pruned = await self.parts.backend.prune()
+        except Exception:
+            name = self.parts.backend.name
+            self._tell(f"sandbox '{name}' could not prune:\n{traceback.format_exc()}")
+            return
+        for info in pruned:
             self._note("pruned", sandbox=info.id, tags=info.tags)
 
     def _note(self, name: str, **facts: object) -> None:
@@ -206,6 +222,18 @@ class Run:
             seconds=seconds,
             at=self.context.clock(),
         )
+
+
+def _outcome(finished: RunFinished, seconds: float) -> dict[str, Any]:
+    """What the manifest keeps; `seconds` are those of all sessions of the run."""
+    return {
+        "outcome": finished.outcome,
+        "n_graded": finished.n_graded,
+        "n_broken": finished.n_broken,
+        "n_succeeded": finished.n_succeeded,
+        "mean_reward": finished.mean_reward,
+        "seconds": seconds,
+    }
 
 
 def crediting_of(config: RunConfig, parts: Parts) -> Crediting:

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from ale._run.interrupt import Interrupt
 from ale._run.manifest import describe_run, run_id_for
 from ale._run.parts import Parts, TaskToRun, build_parts, prepare, read_tasks
 from ale._run.run import Run
+from ale._run.waiting import UNWIND_S
 from ale._store import Redactor, RunDirectory, RunReader
+from ale._store.codec import encode
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
 from ale.strict import from_plain
@@ -32,13 +35,13 @@ class Surroundings:
     clocks: Mapping[str, Any] = field(factory=dict)
     """`clock`, `monotonic` and `new_id` for `BuildContext`, where they are not the real ones."""
 
-    def context(self, config: RunConfig, path: Path) -> BuildContext:
+    def context(self, config: RunConfig, path: Path, run_id: str) -> BuildContext:
         """What this run's parts are built with."""
         return BuildContext(
             seed=config.run.seed,
-            run_id=path.name,
+            run_id=run_id,
             run_directory=path,
-            tags={"run": path.name},
+            tags={"run": run_id},
             environ=self.environ,
             **self.clocks,
         )
@@ -77,14 +80,35 @@ def check_run(config: RunConfig, name: str, outside: Surroundings) -> Prepared:
     Raises:
         InputError: with every problem.
     """
-    base = config.run.directory or Path.cwd() / "runs"
-    taken = list(base.iterdir()) if base.is_dir() else []
-    clock = BuildContext(**outside.clocks).clock
-    path = base / run_id_for(config.run.name or name, clock(), taken)
-    context = outside.context(config, path)
+    bare = BuildContext(**outside.clocks)
+    run_id = run_id_for(config.run.name or name, bare.clock(), bare.new_id())
+    path = (config.run.directory or Path.cwd() / "runs") / run_id
+    context = outside.context(config, path, run_id)
     parts = build_parts(config, context)
     tasks = read_tasks(parts.source, outside.registry, context)
+    _refuse_secrets(config, tasks, outside.redactor(config))
     return Prepared(config=config, parts=parts, tasks=tasks, context=context, path=path)
+
+
+def _refuse_secrets(config: RunConfig, tasks: Sequence[TaskToRun], redactor: Redactor) -> None:
+    """What a run is resumed from must be stored as it is, so it must hold nothing to be masked.
+
+    Raises:
+        InputError: the config or a task contains a secret of the environment.
+    """
+    stored: list[tuple[str, str | None, bytes]] = [("the config", None, encode(config.resolved))]
+    stored += [(f"task '{r.task.id}'", r.task.origin or None, encode(r.task)) for r in tasks]
+    problems = [
+        Problem(
+            message=f"{what} contains the value of the variable {name}, which is a secret",
+            file=file,
+            hint="name the variable instead; if it is no secret, give it another name",
+        )
+        for what, file, data in stored
+        if (name := redactor.variable_in(data)) is not None
+    ]
+    if problems:
+        raise InputError(problems)
 
 
 def start(ready: Prepared, outside: Surroundings) -> Run:
@@ -97,7 +121,7 @@ def start(ready: Prepared, outside: Surroundings) -> Run:
         ready.config,
         outside.registry,
         ready.parts,
-        run_id=ready.path.name,
+        run_id=ready.context.run_id,
         clock=ready.context.clock(),
         n_tasks=len(ready.tasks),
     )
@@ -120,7 +144,8 @@ def resume(path: Path, outside: Surroundings, concurrency: int | None = None) ->
     config = structure_config(node, outside.registry)
     if concurrency is not None:
         config = evolve(config, run=evolve(config.run, concurrency=concurrency))
-    context = outside.context(config, path)
+    # A directory that was moved or renamed is still the same run.
+    context = outside.context(config, path, str(reader.manifest["run_id"]))
     parts = build_parts(config, context)
     store = RunDirectory.resume(path, outside.redactor(config))
     try:
@@ -173,5 +198,12 @@ async def held(run: Run) -> AsyncIterator[Run]:
     finally:
         run.store.close()
         if run.parts.llm is not None:
-            await run.parts.llm.aclose()
-        await run.parts.backend.aclose()
+            await _let_go(run, "llm", run.parts.llm.aclose())
+        await _let_go(run, "sandbox", run.parts.backend.aclose())
+
+
+async def _let_go(run: Run, part: str, closing: Coroutine[Any, Any, None]) -> None:
+    try:
+        await run.waiting.result(closing, UNWIND_S, f"closing the {part}")
+    except Exception:
+        run.report(f"the {part} could not be closed:\n{traceback.format_exc()}")

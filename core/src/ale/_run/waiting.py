@@ -1,4 +1,4 @@
-"""Bounds on waiting for parts that may never answer."""
+"""Bounds on waiting for parts that may never answer, and that may end in any way."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -10,8 +10,63 @@ from ale.protocols import Sandbox
 
 T = TypeVar("T")
 
-_UNWIND_S = 30.0
+UNWIND_S = 30.0
 """How long something that was cancelled may take to clean up after itself."""
+
+
+class OverdueError(AleError):
+    """A part took longer than it may."""
+
+
+class Waiting:
+    """Runs what plugins give it as tasks of its own.
+
+    A plugin's coroutine may raise `CancelledError` or `SystemExit`, or go on when it is cancelled;
+    the one who waits here hears of it, is never held up by it, and is not ended by it.
+    """
+
+    def __init__(self) -> None:
+        """Nothing runs yet."""
+        self.abandoned: list[asyncio.Task[Any]] = []
+        """Tasks that went on after they had been cancelled; a run can't end them."""
+
+    async def result(self, work: Coroutine[Any, Any, T], seconds: float | None, what: str) -> T:
+        """The result of `work`.
+
+        Raises:
+            OverdueError: it took longer than `seconds`, and was cancelled.
+            AleError: it went on when it was cancelled, cancelled itself, or tried to end the
+                program.
+        """
+        task = asyncio.ensure_future(_contained(work, what))
+        try:
+            done, _ = await asyncio.wait({task}, timeout=seconds)
+        except asyncio.CancelledError:
+            await self._end(task)
+            raise
+        if not done:
+            await self._end(task)
+            if not task.done():
+                raise AleError(f"{what} was cancelled after {seconds:g} s and went on")
+            if task.cancelled():
+                raise OverdueError(f"{what} took longer than {seconds:g} s")
+        if task.cancelled():
+            raise AleError(f"{what} raised CancelledError, though nobody had cancelled it")
+        return task.result()
+
+    async def _end(self, task: "asyncio.Task[Any]") -> None:
+        task.cancel()
+        done, _ = await asyncio.wait({task}, timeout=UNWIND_S)
+        if not done:
+            self.abandoned.append(task)
+
+
+async def _contained(work: Coroutine[Any, Any, T], what: str) -> T:
+    try:
+        return await work
+    except SystemExit as error:
+        # In a task it would end the event loop, and every other episode with it.
+        raise AleError(f"{what} raised SystemExit({error.code})") from error
 
 
 @asynccontextmanager
@@ -20,44 +75,29 @@ async def opened(
 ) -> AsyncIterator[Sandbox]:
     """Open and close a sandbox, each in bounded time.
 
-    One that can't be closed spoils no verdict: that is noted in `left_behind`, and the next prune
-    finds what is left.
+    Both are done in the task that calls, as what a backend keeps open (a task group, a timeout)
+    may demand. One that can't be closed spoils no verdict: that is noted in `left_behind`, and the
+    next prune finds what is left.
     """
-    try:
-        async with asyncio.timeout(seconds):
-            inside = await sandbox.__aenter__()
-    except TimeoutError:
-        raise SandboxError(f"the sandbox did not open within {seconds:g} s") from None
+    async with _within(seconds, "the sandbox did not open"):
+        inside = await sandbox.__aenter__()
     try:
         yield inside
     finally:
         try:
-            async with asyncio.timeout(seconds):
+            async with _within(seconds, "the sandbox did not close"):
                 await sandbox.__aexit__(None, None, None)
         except Exception as error:
             left_behind.append(f"{type(error).__name__}: {error}")
 
 
-async def cut_off(work: Coroutine[Any, Any, T], seconds: float | None) -> T | None:
-    """The result of `work`, or None when it took longer and was cancelled.
-
-    Raises:
-        AleError: it went on in spite of being cancelled.
-    """
-    task = asyncio.ensure_future(work)
+@asynccontextmanager
+async def _within(seconds: float, late: str) -> AsyncIterator[None]:
+    scope = asyncio.timeout(seconds)
     try:
-        done, _ = await asyncio.wait({task}, timeout=seconds)
-    except asyncio.CancelledError:
-        await _end(task)
-        raise
-    if not done:
-        await _end(task)
-        if not task.done():
-            raise AleError(f"it was cancelled after {seconds:g} s and went on")
-        return None if task.cancelled() else task.result()
-    return task.result()
-
-
-async def _end(task: "asyncio.Future[Any]") -> None:
-    task.cancel()
-    await asyncio.wait({task}, timeout=_UNWIND_S)
+        async with scope:
+            yield
+    except TimeoutError:
+        if not scope.expired():
+            raise
+        raise SandboxError(f"{late} within {seconds:g} s") from None

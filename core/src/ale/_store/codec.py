@@ -34,6 +34,15 @@ def decoder(cls: type[T]) -> "msgspec.json.Decoder[T]":
     return msgspec.json.Decoder(cls)
 
 
+def fault_of(record: Any) -> str | None:
+    """Why a record could not be read again, or None: what a plugin made may hold anything."""
+    try:
+        decoder(type(record)).decode(encode(record))
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        return str(error)
+    return None
+
+
 def unreadable(path: Path, line: int | None, error: Exception) -> InputError:
     """What is said of a stored line, or of a whole file, that can't be read."""
     said = str(error)

@@ -135,7 +135,7 @@ class RunDirectory:
 
         def keep(row: CreditedEpisode) -> None:
             with writing(target):
-                file.write(self._redactor.scrub(encode(row)) + b"\n")
+                file.write(self._redactor.scrub_json(encode(row)) + b"\n")
 
         try:
             yield keep
@@ -182,12 +182,15 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def _pretty(value: Mapping[str, Any], redactor: Redactor) -> bytes:
-    plain = json.loads(encode(value))
-    return redactor.scrub(json.dumps(plain, indent=2, ensure_ascii=False).encode() + b"\n")
+    plain = json.loads(redactor.scrub_json(encode(value)))
+    return json.dumps(plain, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def _lock(path: Path) -> int:
-    descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise StoreError(f"{path} can't be written: {error.strerror}") from error
     try:
         # The kernel lets go of it when the process ends, however it ends.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -38,7 +38,7 @@ class Appender:
         Raises:
             StoreError: the disk is full or the file is gone; the file ends as it did before.
         """
-        data = self._redactor.scrub(encode(record)) + b"\n"
+        data = self._redactor.scrub_json(encode(record)) + b"\n"
         start = self._size
         try:
             with writing(self.path):

@@ -3,11 +3,26 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, get_args
+from urllib.parse import urlsplit
 
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+from ale import types
+
+_SECRET_WORDS = re.compile(
+    r"(^|_)(API|ACCESS|AUTH)?(KEYS?|TOKENS?|SECRETS?|PASS|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?)(_|$)",
+    re.IGNORECASE,
+)
+_NO_SECRET = re.compile(r"_(FILE|PATH|DIR|ENV|NAME|ID|SOCK|URL)$", re.IGNORECASE)
 _SHORTEST = 8
 _DEPTH = 2
-MASK = b"***"
+MASK = "***"
+
+# What a record may have to say, whatever somebody put into a variable.
+_VOCABULARY = {
+    word
+    for choice in (types.FinishReason, types.Role, types.Stage, types.StopReason)
+    for word in get_args(choice)
+}
 
 
 class Redactor:
@@ -20,34 +35,69 @@ class Redactor:
         """Collect the secrets.
 
         Args:
-            environ: its variables count as secret by their name.
+            environ: its variables count as secret by the words of their name; of a URL with a
+                password in it, the password does, whatever the variable's name.
             extra: names of variables that a config calls secret, whatever their name.
         """
         named = set(extra)
-        values = {
-            value
-            for name, value in environ.items()
-            if len(value) >= _SHORTEST and (name in named or _SECRET_NAME.search(name))
-        }
-        forms = {form for value in values for form in _forms(value)}
+        self._names: dict[str, str] = {}
+        for name, value in environ.items():
+            for secret in _secrets(name, value, named):
+                for form in _forms(secret):
+                    self._names[form] = name
         # Longest first: a secret that contains another must go whole.
-        self._forms = sorted(forms, key=len, reverse=True)
+        self._forms = sorted(self._names, key=len, reverse=True)
+        self._bytes = [(form, form.encode("utf-8", "surrogateescape")) for form in self._forms]
 
     def scrub(self, data: bytes) -> bytes:
-        """The same bytes without any secret in them."""
-        for form in self._forms:
+        """Text without any secret in it."""
+        for _, form in self._bytes:
             if form in data:
-                data = data.replace(form, MASK)
+                data = data.replace(form, MASK.encode())
         return data
 
+    def scrub_json(self, data: bytes) -> bytes:
+        """JSON without any secret in its texts; keys and numbers stay, and so does its shape."""
+        if not any(form in data for _, form in self._bytes):
+            return data
+        masked = self._mask(json.loads(data))
+        return json.dumps(masked, ensure_ascii=False, separators=(",", ":")).encode()
 
-def _forms(value: str) -> Iterator[bytes]:
+    def _mask(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._mask(child) for key, child in value.items()}
+        if isinstance(value, list):
+            return [self._mask(child) for child in value]
+        if isinstance(value, str):
+            for form in self._forms:
+                value = value.replace(form, MASK)
+        return value
+
+    def variable_in(self, data: bytes) -> str | None:
+        """The name of a variable whose secret stands in `data`, or None."""
+        return next((self._names[text] for text, form in self._bytes if form in data), None)
+
+
+def _secrets(name: str, value: str, named: set[str]) -> Iterator[str]:
+    listed = _SECRET_WORDS.search(name) and not _NO_SECRET.search(name)
+    if (name in named or listed) and len(value) >= _SHORTEST and value not in _VOCABULARY:
+        yield value
+    if "://" in value and "@" in value:
+        try:
+            password = urlsplit(value).password
+        except ValueError:  # no URL after all
+            return
+        if password is not None and len(password) >= _SHORTEST:
+            yield password
+
+
+def _forms(value: str) -> Iterator[str]:
     """A value as it stands in text, in JSON, and in JSON inside JSON: a tool call's arguments.
 
     Most secrets look the same in all of them.
     """
-    yield value.encode("utf-8", "surrogateescape")
+    yield value
     texts = {value.encode("utf-8", "replace").decode()}
     for _ in range(_DEPTH):
         texts = {json.dumps(text, ensure_ascii=a)[1:-1] for text in texts for a in (True, False)}
-        yield from (text.encode() for text in texts)
+        yield from texts
