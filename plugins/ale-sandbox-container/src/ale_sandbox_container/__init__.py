@@ -1,0 +1,1 @@
+"""Containers as sandboxes, whatever engine runs them."""

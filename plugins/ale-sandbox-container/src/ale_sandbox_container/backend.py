@@ -1,0 +1,311 @@
+"""Opens, forks, lists and prunes containers as sandboxes, whatever engine runs them."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+from attrs import evolve, frozen
+
+from ale.errors import SandboxError, UnsupportedError
+from ale.plugin import BuildContext
+from ale.types import SandboxInfo, SandboxSpec
+from ale_sandbox_container import script
+from ale_sandbox_container.capabilities import capabilities_of
+from ale_sandbox_container.door import Door, new_name
+from ale_sandbox_container.engine import Engine, Image, NotFoundError, Plan
+from ale_sandbox_container.files import Files
+from ale_sandbox_container.images import Images
+from ale_sandbox_container.lane import Hello
+from ale_sandbox_container.options import ContainerOptions
+from ale_sandbox_container.plan import limits_of, plan_of, workdir_of
+from ale_sandbox_container.pool import PATIENCE_S, LanePool
+from ale_sandbox_container.records import LABEL, Folders, Kind, Record, parse
+from ale_sandbox_container.remains import Remains
+from ale_sandbox_container.sandbox import ContainerSandbox, Setup
+from ale_sandbox_container.sealed import SealedShells
+from ale_sandbox_container.tarball import Ownership
+from ale_sandbox_container.workers import Workers
+from ale_sandbox_shell.owner import Owner
+
+_TRIES = 100
+_LOOK_S = 1.0
+
+
+@frozen(kw_only=True)
+class Origin:
+    """What a sandbox starts from."""
+
+    image: Image
+    shell: str
+    """Id of the image whose shell the supervisor runs; the original, where this is a fork."""
+    owned: str | None = None
+    """Tag of an image that was made for this sandbox alone, and goes with it."""
+
+
+@frozen(kw_only=True)
+class Box:
+    """One container and all that belongs to it."""
+
+    spec: SandboxSpec
+    origin: Origin
+    record: Record
+    plan: Plan
+    door: Door
+
+    @property
+    def name(self) -> str:
+        """Of the container."""
+        return self.plan.name
+
+
+class ContainerBackend:
+    """Sandboxes in containers of one engine.
+
+    Raises (when made):
+        SandboxError: the engine does not answer.
+    """
+
+    def __init__(self, engine: Engine, options: ContainerOptions, context: BuildContext) -> None:
+        self._engine = engine
+        self._options = options
+        self._context = context
+        self._workers = Workers(options.at_once)
+        self._folders = Folders(_root(options, context) / engine.name)
+        self._shells = SealedShells(self._folders.root / "shells")
+        logs = context.run_directory or self._folders.root
+        self._images = Images(engine, options, self._workers, logs / "builds")
+        self._owner = Owner.me()
+        self._remains = Remains(engine, self._folders, clock=context.clock)
+        self.name = engine.name
+        self.facts = engine.facts()
+        self.capabilities = capabilities_of(self.facts, options, sealed=self._shells.usable)
+
+    @contextlib.asynccontextmanager
+    async def open(self, spec: SandboxSpec) -> AsyncIterator[ContainerSandbox]:
+        """A fresh container, removed on exit."""
+        image = await self._images.of(spec)
+        sandbox = await self._start(spec, Origin(image=image, shell=image.id))
+        try:
+            yield sandbox
+        finally:
+            await sandbox.close()
+
+    @contextlib.asynccontextmanager
+    async def restore(self, ref: str, spec: SandboxSpec) -> AsyncIterator[ContainerSandbox]:
+        """A fresh container with the files of a snapshot."""
+        try:
+            image = await self._workers.call(lambda: self._engine.image(_tag("snapshot", ref)))
+        except NotFoundError:
+            raise SandboxError(f"there is no snapshot {ref!r} (any more)") from None
+        first = parse(image.labels[LABEL], f"image {image.id}").shell
+        # The snapshot's own shell may not be what it was in the image that it began as.
+        shell = first if self._shells.has(first) else image.id
+        sandbox = await self._start(spec, Origin(image=image, shell=shell))
+        try:
+            yield sandbox
+        finally:
+            await sandbox.close()
+
+    def _claim(self, spec: SandboxSpec, origin: Origin) -> Record:
+        """A record under an id that nobody else has; it comes first, so that a crash at any
+        moment leaves nothing that `prune` does not know of."""
+        for _ in range(_TRIES):
+            record = Record(
+                id=self._context.new_id(),
+                kind="sandbox",
+                owner=self._owner,
+                created=self._context.clock(),
+                tags={**self._context.tags, **spec.tags},
+                shell=origin.shell,
+                workdir=workdir_of(self._options, origin.image),
+            )
+            if self._folders.claim(record):
+                return record
+        raise SandboxError(f"{_TRIES} ids in a row are taken in {self._folders.root}")
+
+    async def _start(self, spec: SandboxSpec, origin: Origin) -> ContainerSandbox:
+        record = self._claim(spec, origin)
+        door = Door(self._folders.door(record.id))
+        try:
+            shell = self._shells.inside
+            plan = plan_of(self._options, spec, record, origin.image, door.folder, shell)
+            door.make()
+        except BaseException:
+            self._folders.drop(record.id)
+            raise
+        box = Box(spec=spec, origin=origin, record=record, plan=plan, door=door)
+        key = new_name()
+        door.file(f"{key}\n".encode(), script.KEY)
+        pool = self._pool(box, None, key)
+        launch = self._workers.heavy(lambda: self._launch(box))
+        try:
+            await asyncio.shield(asyncio.wrap_future(launch))
+            hello = await self._greeting(pool, box)
+            door.forget(script.KEY)
+            sandbox = ContainerSandbox(self._setup(box, pool, hello))
+            if hello.uid != 0:
+                await self._workers.call(self._files(box, hello).make_workdir)
+        except BaseException:
+            pool.close(f"sandbox {record.id} was not opened")
+            self._abandon(launch, box)
+            raise
+        return sandbox
+
+    def _launch(self, box: Box) -> None:
+        self._engine.create(box.plan)
+        self._shells.put(self._engine, box.name, box.origin.shell, box.door)
+        self._engine.start(box.name)
+
+    def _abandon(self, launch: "Future[None]", box: Box) -> None:
+        """Remove what was half opened, once the thread that opens it has come to its end."""
+        self._remains.leaving(box.record.id)
+        launch.cancel()
+        launch.add_done_callback(lambda _: self._workers.behind(lambda: self._clear(box)))
+
+    def _pool(self, box: Box, user: str | None, key: str | None = None) -> LanePool:
+        async def inject(text: str, base: str) -> None:
+            argv = [self._shells.inside, "-c", text]
+            env = {script.KEY_VARIABLE: base}
+            await self._workers.call(
+                lambda: self._engine.inject(
+                    box.name, argv, env=env, user=self._options.user if user is None else user
+                )
+            )
+
+        return LanePool(box.door, shell=self._shells.inside, inject=inject, key=key)
+
+    async def _greeting(self, pool: LanePool, box: Box) -> Hello:
+        """What the supervisor says first."""
+        waited = 0.0
+        while waited < PATIENCE_S:
+            hello = await pool.hello(_LOOK_S)
+            if hello is not None:
+                return hello
+            waited += _LOOK_S
+            state = await self._workers.call(lambda: self._engine.state(box.name))
+            if not state.running:
+                raise SandboxError(
+                    f"the container has ended with {state.exit_code} before its supervisor was "
+                    f"ready: its shell could not open {box.door.folder}"
+                )
+        raise SandboxError(
+            f"the container's supervisor did not answer within {PATIENCE_S:.0f} s. The engine may "
+            f"run on another machine, whose containers can't open the pipes in {box.door.folder}"
+        )
+
+    def _files(self, box: Box, hello: Hello) -> Files:
+        return Files(
+            engine=self._engine,
+            container=box.name,
+            workdir=box.record.workdir,
+            owner=Ownership(uid=hello.uid, gid=hello.gid),
+            clock=self._context.clock,
+            workers=self._workers,
+        )
+
+    def _setup(self, box: Box, pool: LanePool, hello: Hello) -> Setup:
+        return Setup(
+            id=box.record.id,
+            door=box.door,
+            pool=pool,
+            hello=hello,
+            files=self._files(box, hello),
+            workdir=box.record.workdir,
+            capabilities=self.capabilities,
+            limits=limits_of(self._options),
+            monotonic=self._context.monotonic,
+            token=new_name,
+            user_pool=lambda user: self._pool(box, user),
+            explain=lambda error: self._explain(box, error),
+            fork=lambda: self._fork(box),
+            snapshot=lambda: self._snapshot(box),
+            release=lambda: self._release(box),
+        )
+
+    async def _explain(self, box: Box, error: SandboxError) -> SandboxError:
+        """The reason behind a failure, where the container has ended."""
+        try:
+            state = await self._workers.call(lambda: self._engine.state(box.name))
+        except SandboxError:
+            return SandboxError(f"the container of sandbox {box.record.id} is gone: {error}")
+        if state.running:
+            return error
+        why = "it was out of memory" if state.out_of_memory else f"exit code {state.exit_code}"
+        return SandboxError(f"the container of sandbox {box.record.id} has ended: {why}")
+
+    async def _commit(self, box: Box, kind: Kind) -> Record:
+        if self._options.read_only:
+            raise UnsupportedError(
+                "with read_only the workspace is a volume, and volumes are in no layer"
+            )
+        record = self._claim(box.spec, box.origin)
+        kept = evolve(record, kind=kind)
+        try:
+            await asyncio.shield(
+                asyncio.wrap_future(
+                    self._workers.heavy(
+                        lambda: self._engine.commit(
+                            box.name, tag=_tag(kind, kept.id), labels=kept.labels
+                        )
+                    )
+                )
+            )
+        finally:
+            self._folders.drop(record.id)
+        return kept
+
+    async def _fork(self, box: Box) -> ContainerSandbox:
+        kept = await self._commit(box, "fork")
+        tag = _tag("fork", kept.id)
+        try:
+            image = await self._workers.call(lambda: self._engine.image(tag))
+            origin = Origin(image=image, shell=box.origin.shell, owned=tag)
+            return await self._start(box.spec, origin)
+        except BaseException:
+            self._workers.behind(lambda: self._engine.remove_image(tag))
+            raise
+
+    async def _snapshot(self, box: Box) -> str:
+        return (await self._commit(box, "snapshot")).id
+
+    async def _release(self, box: Box) -> None:
+        """End the container now, and remove it behind."""
+        self._remains.leaving(box.record.id)
+        try:
+            await asyncio.shield(
+                asyncio.wrap_future(self._workers.heavy(lambda: self._engine.kill(box.name)))
+            )
+        finally:
+            self._workers.behind(lambda: self._clear(box))
+
+    def _clear(self, box: Box) -> None:
+        self._remains.clear(box.record.id, box.name, box.origin.owned)
+
+    async def list(self) -> Sequence[SandboxInfo]:
+        """Every sandbox and snapshot on this engine, of live runs and of dead ones."""
+        return await self._workers.call(self._remains.list)
+
+    async def prune(self) -> Sequence[SandboxInfo]:
+        """Remove what belongs to host processes that are gone."""
+        return await self._workers.call(self._remains.prune)
+
+    async def aclose(self) -> None:
+        """Wait for what is removed behind; say what could not be. May be called again."""
+        await self._workers.drain()
+        await self._workers.call(self._remains.retry)
+        self._engine.close()
+
+
+def _root(options: ContainerOptions, context: BuildContext) -> Path:
+    if options.root is not None:
+        return options.root
+    runtime = context.environ.get("XDG_RUNTIME_DIR")
+    # A fixed place, whatever TMPDIR says: `prune` must find what another shell has started.
+    return Path(runtime) / "ale" if runtime else Path(f"/tmp/ale-{os.geteuid()}")  # noqa: S108
+
+
+def _tag(kind: str, id: str) -> str:
+    return f"ale-{kind}:{id}"

@@ -1,0 +1,220 @@
+"""What a container engine has to be able to do. An adapter over its SDK is all that it takes.
+
+Every method blocks and is called from threads, several at a time.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from attrs import field, frozen
+
+from ale.errors import SandboxError
+
+
+class NotFoundError(SandboxError):
+    """The engine does not know the image or container, or the container has no such path."""
+
+
+class ConflictError(SandboxError):
+    """The name is taken, or the thing is in use."""
+
+
+@frozen(kw_only=True)
+class Facts:
+    """What the engine on this machine is and what it can hold."""
+
+    version: str
+    runtime: str
+    """What starts the containers: runc, crun, runsc."""
+    cgroup: str
+    """``v1`` or ``v2``."""
+    holds_memory: bool
+    holds_processes: bool
+    holds_cpu: bool
+    root_is_root: bool
+    """Root in a container is root on the host: the engine maps no users."""
+    seccomp: bool
+
+
+@frozen(kw_only=True)
+class Image:
+    """An image that is there."""
+
+    id: str
+    workdir: str
+    """Empty where the image sets none."""
+    labels: Mapping[str, str] = field(factory=dict)
+
+
+@frozen(kw_only=True)
+class Bind:
+    """A host path, read-only in the container."""
+
+    source: Path
+    target: str
+
+
+@frozen(kw_only=True)
+class Plan:
+    """A container to be made. What is not here is off: privileges, capabilities, health checks."""
+
+    name: str
+    image: str
+    entrypoint: Sequence[str]
+    workdir: str
+    labels: Mapping[str, str]
+    binds: Sequence[Bind] = ()
+    env: Mapping[str, str] = field(factory=dict)
+    user: str | None = None
+    network: bool = False
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    processes: int | None = None
+    capabilities: Sequence[str] = ()
+    """Added back after all have been dropped."""
+    read_only: bool = False
+    volumes: Sequence[str] = ()
+    """Paths that are writable in spite of `read_only`."""
+    tmpfs: Mapping[str, int] = field(factory=dict)
+    """Path to size in bytes."""
+    runtime: str | None = None
+
+
+@frozen(kw_only=True)
+class Found:
+    """A container or image as the engine lists it."""
+
+    id: str
+    labels: Mapping[str, str]
+    running: bool = False
+
+
+@frozen(kw_only=True)
+class State:
+    """How a container is."""
+
+    running: bool
+    exit_code: int | None = None
+    out_of_memory: bool = False
+
+
+@frozen(kw_only=True)
+class Stat:
+    """One path in a container, not followed where it is a link."""
+
+    name: str
+    size: int
+    mode: int
+    """As `os.stat` gives it."""
+    link: str
+    """Where a link leads, resolved inside the container; empty for what is no link."""
+
+
+class Engine(Protocol):
+    """A container engine.
+
+    Every method raises SandboxError when the engine does not answer or refuses, in words that a
+    person can act on; those that name an image or container raise NotFoundError.
+    """
+
+    @property
+    def name(self) -> str:
+        """``docker`` or ``podman``."""
+        ...
+
+    def facts(self) -> Facts:
+        """What it is."""
+        ...
+
+    def image(self, ref: str) -> Image:
+        """An image that is there already."""
+        ...
+
+    def pull(self, ref: str, *, silence_s: float, progress: Callable[[str], object]) -> None:
+        """Fetch an image.
+
+        Args:
+            silence_s: give up when nothing is heard for so long.
+            progress: called with a line for people.
+        """
+        ...
+
+    def build(
+        self,
+        folder: Path,
+        *,
+        dockerfile: str,
+        tag: str,
+        labels: Mapping[str, str],
+        log: Callable[[str], object],
+    ) -> None:
+        """Build an image from a folder. `log` gets every line of the build."""
+        ...
+
+    def commit(self, container: str, *, tag: str, labels: Mapping[str, str]) -> None:
+        """Keep a container's files as an image, in one consistent state."""
+        ...
+
+    def images(self, label: str) -> Sequence[Found]:
+        """Images with this label, untagged ones too."""
+        ...
+
+    def remove_image(self, ref: str) -> None:
+        """Remove an image. Fine when it is gone already."""
+        ...
+
+    def create(self, plan: Plan) -> str:
+        """Make a container; its id.
+
+        Raises:
+            ConflictError: the name is taken.
+        """
+        ...
+
+    def start(self, container: str) -> None:
+        """Start it."""
+        ...
+
+    def kill(self, container: str) -> None:
+        """End every process in it, and return when they have ended. Fine when it is gone."""
+        ...
+
+    def remove(self, container: str) -> None:
+        """Kill and remove it with its volumes. Fine when it is gone already."""
+        ...
+
+    def state(self, container: str) -> State:
+        """How it is."""
+        ...
+
+    def containers(self, label: str) -> Sequence[Found]:
+        """Containers with this label, ended ones too."""
+        ...
+
+    def inject(
+        self, container: str, argv: Sequence[str], *, env: Mapping[str, str], user: str | None
+    ) -> None:
+        """Start one more process in a running container, and do not wait for its end."""
+        ...
+
+    def stat(self, container: str, path: str) -> Stat:
+        """One path in a container, running or not."""
+        ...
+
+    def get(self, container: str, path: str) -> AbstractContextManager[Iterator[bytes]]:
+        """A path and what is below it, as pieces of a tar stream."""
+        ...
+
+    def put(self, container: str, folder: str, data: Iterable[bytes]) -> None:
+        """Unpack a tar stream in a folder of the container. A folder is never replaced by a file.
+
+        Raises:
+            IsADirectoryError: a file would have replaced a folder.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of connections. May be called again."""
+        ...

@@ -1,0 +1,137 @@
+"""Files of a container, through its engine: no program inside has a hand in it."""
+
+import contextlib
+import errno
+import posixpath
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from attrs import frozen
+
+from ale_sandbox_container.engine import Engine, NotFoundError, Stat
+from ale_sandbox_container.tarball import Ownership, Pack
+from ale_sandbox_container.unpack import opened, unpack
+from ale_sandbox_container.workers import Workers
+
+_LINKS = 40
+"""As many as Linux follows."""
+
+
+@frozen(kw_only=True)
+class Files:
+    """Reads and writes a container's files.
+
+    A path is resolved by the engine inside the container: what it calls ``/`` is the container's,
+    and links and ``..`` lead nowhere else.
+    """
+
+    engine: Engine
+    container: str
+    workdir: str
+    owner: Ownership
+    clock: Callable[[], float]
+    workers: Workers
+
+    def _path(self, path: str) -> str:
+        return posixpath.join(self.workdir, path)
+
+    def _look(self, path: str) -> tuple[str, Stat]:
+        """What a path leads to, links followed; where that is."""
+        place = self._path(path)
+        for _ in range(_LINKS):
+            try:
+                found = self.engine.stat(self.container, place)
+            except NotFoundError:
+                raise FileNotFoundError(errno.ENOENT, "No such file or directory", path) from None
+            if not stat.S_ISLNK(found.mode):
+                return place, found
+            place = posixpath.join(posixpath.dirname(place), found.link)
+        raise OSError(errno.ELOOP, "Too many levels of symbolic links", path)
+
+    def _target(self, path: str) -> tuple[str, Stat | None]:
+        """Where to write: the end of a link, or a path that is not there yet."""
+        try:
+            place, found = self._look(path)
+        except FileNotFoundError:
+            return posixpath.normpath(self._path(path)), None
+        return posixpath.normpath(place), found
+
+    async def read(self, path: str, max_bytes: int | None) -> bytes:
+        """A file's bytes, the first `max_bytes` of them."""
+        return await self.workers.call(lambda: self._read(path, max_bytes))
+
+    def _read(self, path: str, max_bytes: int | None) -> bytes:
+        place, found = self._look(path)
+        _must_be_file(found, path)
+        with self.engine.get(self.container, place) as pieces, opened(pieces) as tar:
+            entry = tar.next()
+            content = None if entry is None else tar.extractfile(entry)
+            if content is None:
+                raise PermissionError(errno.EACCES, "not a regular file", path)
+            return content.read(-1 if max_bytes is None else max_bytes)
+
+    async def write(self, path: str, data: bytes, mode: int | None) -> None:
+        """Write a file whole. A new one gets 0644 unless `mode` says other."""
+        await self.workers.call(lambda: self._write(path, data, mode))
+
+    def _write(self, path: str, data: bytes, mode: int | None) -> None:
+        place, found = self._target(path)
+        if found is not None:
+            _must_be_file(found, path)
+        kept = 0o644 if found is None else stat.S_IMODE(found.mode)
+        with self._packing(place) as pack:
+            pack.add_bytes(place, data, kept if mode is None else mode, self.clock())
+            self.engine.put(self.container, "/", pack.pieces())
+
+    async def upload(self, source: Path, target: str) -> None:
+        """Copy a host file or folder in; what stands there already is merged into."""
+        await self.workers.call(lambda: self._upload(source.resolve(strict=True), target))
+
+    def _upload(self, source: Path, target: str) -> None:
+        place, found = self._target(target)
+        if found is not None and not source.is_dir():
+            _must_be_file(found, target)
+        with self._packing(place) as pack:
+            # The workspace stays its user's own, with its mode.
+            pack.add_tree(place, source, with_top=place != self.workdir)
+            self.engine.put(self.container, "/", pack.pieces())
+
+    @contextlib.contextmanager
+    def _packing(self, place: str) -> Iterator[Pack]:
+        """A tar stream that begins with the folders that are missing on the way to `place`."""
+        missing = []
+        folder = posixpath.dirname(place)
+        while folder != "/":
+            try:
+                self.engine.stat(self.container, folder)
+                break
+            except NotFoundError:
+                missing.append(folder)
+                folder = posixpath.dirname(folder)
+        with Pack(self.owner) as pack:
+            for folder in reversed(missing):
+                pack.add_folder(folder, 0o755, self.clock())
+            yield pack
+
+    async def download(self, source: str, target: Path) -> None:
+        """Copy out. A link that is asked for by name is followed, inside the container."""
+        await self.workers.call(lambda: self._download(source, target))
+
+    def _download(self, source: str, target: Path) -> None:
+        place, _ = self._look(source)
+        with self.engine.get(self.container, place) as pieces:
+            unpack(pieces, target)
+
+    def make_workdir(self) -> None:
+        """Make the workspace the user's own."""
+        with Pack(self.owner) as pack:
+            pack.add_folder(self.workdir, 0o755, self.clock())
+            self.engine.put(self.container, "/", pack.pieces())
+
+
+def _must_be_file(found: Stat, path: str) -> None:
+    if stat.S_ISDIR(found.mode):
+        raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
+    if not stat.S_ISREG(found.mode):
+        raise PermissionError(errno.EACCES, "not a regular file", path)

@@ -1,0 +1,140 @@
+"""From what a task wants to an image that is there: looked up, pulled or built, once."""
+
+import asyncio
+import hashlib
+import logging
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ale.errors import SandboxError
+from ale.types import SandboxSpec
+from ale_sandbox_container.engine import Engine, Image, NotFoundError
+from ale_sandbox_container.options import ContainerOptions
+from ale_sandbox_container.workers import Workers
+
+_LOG = logging.getLogger(__name__)
+_DOCKERFILES = ("Dockerfile", "Containerfile")
+_TOLD_LINES = 12
+_PIECE = 1 << 20
+
+
+class Images:
+    """Images by what names them. Many sandboxes that want one at once wait for one pull or build.
+
+    Args:
+        logs: folder for the logs of builds.
+    """
+
+    def __init__(
+        self, engine: Engine, options: ContainerOptions, workers: Workers, logs: Path
+    ) -> None:
+        self._engine = engine
+        self._options = options
+        self._workers = workers
+        self._logs = logs
+        self._known: dict[str, asyncio.Task[Image]] = {}
+
+    async def of(self, spec: SandboxSpec) -> Image:
+        """The image for a sandbox. A tag means the same image for as long as this backend lives.
+
+        Raises:
+            SandboxError: it is not there and can't be had; the message names it.
+        """
+        if spec.build is not None:
+            folder = Path(spec.build)
+            return await self._once(f"build {folder}", lambda: self._built(folder))
+        ref = spec.image or self._options.image
+        return await self._once(ref, lambda: self._there(ref))
+
+    async def _once(self, key: str, work: Callable[[], Image]) -> Image:
+        task = self._known.get(key)
+        if task is None:
+            task = asyncio.ensure_future(self._workers.call(work))
+            self._known[key] = task
+            task.add_done_callback(lambda task: self._forget_failure(key, task))
+        # Shielded: one sandbox that is no longer wanted must not stop what others wait for.
+        return await asyncio.shield(task)
+
+    def _forget_failure(self, key: str, task: "asyncio.Task[Image]") -> None:
+        if task.cancelled() or task.exception() is not None:
+            del self._known[key]
+
+    def _there(self, ref: str) -> Image:
+        try:
+            return self._engine.image(ref)
+        except NotFoundError:
+            pass
+        name = self._engine.name
+        if self._options.pull == "never":
+            raise SandboxError(
+                f"the image {ref!r} is not there, and sandbox.pull is 'never'; "
+                f"get it with: {name} pull {ref}"
+            )
+        _LOG.info("%s: pulling %s", name, ref)
+        self._engine.pull(
+            ref,
+            silence_s=self._options.pull_silence_s,
+            progress=lambda line: _LOG.info("%s: %s: %s", name, ref, line),
+        )
+        return self._engine.image(ref)
+
+    def _built(self, folder: Path) -> Image:
+        """Build where the same content has not been built before."""
+        dockerfile = next((name for name in _DOCKERFILES if (folder / name).is_file()), None)
+        if dockerfile is None:
+            raise SandboxError(f"there is no Dockerfile in {folder}")
+        digest = digest_of(folder)
+        tag = f"ale-build:{digest}"
+        try:
+            return self._engine.image(tag)
+        except NotFoundError:
+            pass
+        self._logs.mkdir(parents=True, exist_ok=True)
+        path = self._logs / f"build-{digest}.log"
+        last: list[str] = []
+        with path.open("w", encoding="utf-8") as file:
+
+            def log(line: str) -> None:
+                file.write(line + "\n")
+                last[:] = [*last, line][-_TOLD_LINES:]
+
+            _LOG.info("%s: building %s; log: %s", self._engine.name, folder, path)
+            try:
+                self._engine.build(
+                    folder, dockerfile=dockerfile, tag=tag, labels={"ale.kind": "build"}, log=log
+                )
+            except SandboxError as error:
+                told = "\n".join(f"    {line}" for line in last)
+                raise SandboxError(
+                    f"the image in {folder} could not be built: {error}\n{told}\nwhole log: {path}"
+                ) from error
+        return self._engine.image(tag)
+
+
+def digest_of(folder: Path) -> str:
+    """A digest of names, modes, links and contents: the same for the same build context."""
+    digest = hashlib.sha256()
+    for path in _walk(folder):
+        about = path.lstat()
+        kind = stat.S_IFMT(about.st_mode)
+        mode = 0 if stat.S_ISLNK(about.st_mode) else stat.S_IMODE(about.st_mode)
+        name = str(path.relative_to(folder))
+        digest.update(f"{name}\0{kind:o} {mode:o} ".encode("utf-8", "surrogateescape"))
+        if stat.S_ISLNK(about.st_mode):
+            digest.update(os.fsencode(path.readlink()))
+        elif stat.S_ISREG(about.st_mode):
+            digest.update(f"{about.st_size} ".encode())
+            with path.open("rb") as file:
+                while piece := file.read(_PIECE):
+                    digest.update(piece)
+        digest.update(b"\0")
+    return digest.hexdigest()[:32]
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        yield path
+        if path.is_dir() and not path.is_symlink():
+            yield from _walk(path)

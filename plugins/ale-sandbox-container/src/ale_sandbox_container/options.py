@@ -1,0 +1,124 @@
+"""What can be set for containers, whatever engine runs them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from attrs import field, frozen, validators
+
+from ale.plugin import doc, ge, gt
+
+Capability = Literal[
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "NET_BIND_SERVICE",
+    "SETGID",
+    "SETUID",
+    "SYS_CHROOT",
+]
+
+
+def _optional(bound: Any) -> Any:
+    return validators.optional(bound)
+
+
+def _absolute(_: Any, attribute: Any, value: str | None) -> None:
+    if value is not None and not value.startswith("/"):
+        raise ValueError(f"{attribute.name} must be an absolute path in the container")
+
+
+@frozen(kw_only=True)
+class ContainerOptions:
+    """One container per task."""
+
+    image: str = field(
+        default="python:3.12-slim",
+        metadata=doc("Image to start when the task names neither image nor build."),
+    )
+    pull: Literal["missing", "never"] = field(
+        default="missing", metadata=doc("Whether an image that is not there is fetched.")
+    )
+    pull_silence_s: float = field(
+        default=60.0,
+        validator=gt(0),
+        metadata=doc("Give up a pull when nothing is heard of it for so long, seconds."),
+    )
+    workdir: str | None = field(
+        default=None,
+        validator=_absolute,
+        metadata=doc("Workspace in the container. Default: the image's own, else /workspace."),
+    )
+    user: str | None = field(
+        default=None,
+        metadata=doc("User, or user:group, that commands run as. Default: the image's own."),
+    )
+    network: bool | None = field(
+        default=None,
+        metadata=doc("Connect the container. Default: when the task asks. false: never."),
+    )
+    env: Mapping[str, str] = field(
+        factory=dict, metadata=doc("Environment, under what the task sets.")
+    )
+    cpus: float | None = field(
+        default=None,
+        validator=_optional(gt(0)),
+        metadata=doc("Processors the container may use at a time. Default: all."),
+    )
+    memory_mb: int | None = field(
+        default=4096,
+        validator=_optional(ge(16)),
+        metadata=doc("Memory of the container, MiB, without swap. null: no limit."),
+    )
+    processes: int | None = field(
+        default=1024,
+        validator=_optional(ge(16)),
+        metadata=doc("Processes and threads in the container. null: no limit."),
+    )
+    cpu_s: int | None = field(
+        default=3600,
+        validator=_optional(ge(1)),
+        metadata=doc("CPU time of each process, seconds. null: no limit."),
+    )
+    file_size_mb: int | None = field(
+        default=4096,
+        validator=_optional(ge(1)),
+        metadata=doc("Size of each file that is written, MiB. null: no limit."),
+    )
+    open_files: int | None = field(
+        default=4096,
+        validator=_optional(ge(32)),
+        metadata=doc("Open files of each process. null: the engine's own limit."),
+    )
+    capabilities: tuple[Capability, ...] = field(
+        default=(),
+        metadata=doc("Linux capabilities to add back; all others are dropped."),
+    )
+    allowlist_paths: tuple[Path, ...] = field(
+        default=(),
+        metadata=doc("Host files and folders to see inside under the same path, read-only."),
+    )
+    read_only: bool = field(
+        default=False,
+        metadata=doc("Only the workspace and /tmp can be written. Such sandboxes can't fork."),
+    )
+    tmp_mb: int | None = field(
+        default=None,
+        validator=_optional(ge(1)),
+        metadata=doc("Keep /tmp in memory, of this size in MiB. File transfers don't reach it."),
+    )
+    runtime: str | None = field(
+        default=None,
+        metadata=doc("What starts the containers, by the engine's name for it: runc, crun, runsc."),
+    )
+    at_once: int = field(
+        default=4,
+        validator=ge(1),
+        metadata=doc("Containers that are started or removed at a time; any number may run."),
+    )
+    root: Path | None = field(
+        default=None,
+        metadata=doc("Where to keep the ways in. Default: XDG_RUNTIME_DIR/ale or /tmp/ale-<uid>."),
+    )

@@ -1,0 +1,116 @@
+"""From options and a task's wishes to one container."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ale.errors import SandboxError, UnsupportedError
+from ale.types import SandboxSpec
+from ale_sandbox_container import script
+from ale_sandbox_container.door import INSIDE
+from ale_sandbox_container.engine import Bind, Image, Plan
+from ale_sandbox_container.options import ContainerOptions
+from ale_sandbox_container.records import Record
+
+MIB = 1 << 20
+_DEFAULT_WORKDIR = "/workspace"
+_RESERVED_PROCESSES = 12
+"""For the supervisor, so that a command can be killed where it has used up all others."""
+_SOCKETS = (Path("/run"), Path("/var/run"))
+
+
+def workdir_of(options: ContainerOptions, image: Image) -> str:
+    """Where the workspace is."""
+    if options.workdir is not None:
+        return options.workdir
+    return image.workdir if image.workdir.strip("/") else _DEFAULT_WORKDIR
+
+
+def network_of(options: ContainerOptions, spec: SandboxSpec) -> bool:
+    """Off unless the task or the option says on; a false of either wins."""
+    wishes = (options.network, spec.network)
+    return False not in wishes and True in wishes
+
+
+def plan_of(
+    options: ContainerOptions,
+    spec: SandboxSpec,
+    record: Record,
+    image: Image,
+    door: Path,
+    shell: str,
+) -> Plan:
+    """The container of one sandbox.
+
+    Raises:
+        SandboxError: a path that is to be seen inside is missing, or must not be.
+    """
+    memory = options.memory_mb if spec.memory_mb is None else spec.memory_mb
+    return Plan(
+        name=container_name(record.id),
+        image=image.id,
+        entrypoint=(shell, "-c", script.first(shell)),
+        workdir=record.workdir,
+        labels=record.labels,
+        binds=(Bind(source=door, target=INSIDE), *_binds(options.allowlist_paths)),
+        env={**_environment(options, record.workdir), **options.env, **spec.env},
+        user=options.user,
+        network=network_of(options, spec),
+        cpus=options.cpus if spec.cpus is None else spec.cpus,
+        memory_bytes=None if memory is None else memory * MIB,
+        processes=None if options.processes is None else options.processes + _RESERVED_PROCESSES,
+        capabilities=_capabilities(options),
+        read_only=options.read_only,
+        volumes=(record.workdir,) if options.read_only else (),
+        tmpfs=_tmpfs(options),
+        runtime=options.runtime,
+    )
+
+
+def container_name(id: str) -> str:
+    """Of the container of a sandbox."""
+    return f"ale-{id}"
+
+
+def _environment(options: ContainerOptions, workdir: str) -> dict[str, str]:
+    # Where the root is read-only, the user's home is too.
+    return {"HOME": workdir} if options.read_only else {}
+
+
+def _capabilities(options: ContainerOptions) -> tuple[str, ...]:
+    added = dict.fromkeys(options.capabilities)
+    if "SETUID" in added:
+        # The supervisor has to end what has become another user.
+        added["KILL"] = None
+    return tuple(added)
+
+
+def _tmpfs(options: ContainerOptions) -> dict[str, int]:
+    size = options.tmp_mb
+    if size is None and options.read_only:
+        size = options.memory_mb or 1024
+    return {} if size is None else {"/tmp": size * MIB}  # noqa: S108
+
+
+def _binds(paths: Sequence[Path]) -> list[Bind]:
+    for path in paths:
+        if not path.exists():
+            raise SandboxError(f"sandbox.allowlist_paths: {path} is not there")
+        if path.is_socket() or any(place.is_relative_to(path.resolve()) for place in _SOCKETS):
+            raise UnsupportedError(
+                f"sandbox.allowlist_paths: {path} holds sockets of the host's services, which are "
+                "not read-only in any container"
+            )
+    return [Bind(source=path, target=str(path)) for path in paths]
+
+
+def limits_of(options: ContainerOptions) -> str:
+    """Shell script that sets the limits of each process; ``ulimit`` commands joined by ``&&``."""
+    parts = ["ulimit -c 0"]
+    if options.cpu_s is not None:
+        # SIGXCPU first, SIGKILL two seconds later.
+        parts += [f"ulimit -t {options.cpu_s + 2}", f"ulimit -St {options.cpu_s}"]
+    if options.file_size_mb is not None:
+        parts.append(f"ulimit -f {options.file_size_mb * MIB // 512}")
+    if options.open_files is not None:
+        parts.append(f"ulimit -n {options.open_files}")
+    return "&&".join(parts)

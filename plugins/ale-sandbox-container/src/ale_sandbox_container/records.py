@@ -1,0 +1,117 @@
+"""How a container, an image or a folder says whose it is, so that a killed run can be cleaned up.
+
+Containers and images carry labels; the folder of pipes has a record beside it. Whatever of the
+three a crash leaves behind tells the same.
+"""
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from attrs import asdict, field, frozen
+
+from ale.errors import SandboxError
+from ale_sandbox_container.door import remove
+from ale_sandbox_shell.owner import Owner
+
+LABEL = "ale.record"
+Kind = Literal["sandbox", "fork", "snapshot"]
+
+
+@frozen(kw_only=True)
+class Record:
+    """One sandbox, or an image made from one."""
+
+    id: str
+    kind: Kind
+    owner: Owner
+    created: float
+    """Seconds since the epoch."""
+    tags: Mapping[str, str] = field(factory=dict)
+    shell: str = ""
+    """Id of the image whose own shell the supervisor runs; a fork keeps that of its origin."""
+    workdir: str = ""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """For a container or image."""
+        return {LABEL: self.text, "ale.id": self.id, "ale.kind": self.kind}
+
+    @property
+    def text(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+
+def parse(text: str, where: str) -> Record:
+    """Read a record back.
+
+    Raises:
+        SandboxError: it is none; `where` is named, and left for a person to look at.
+    """
+    try:
+        data: dict[str, Any] = json.loads(text)
+        return Record(**{**data, "owner": Owner(**data["owner"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise SandboxError(f"{where} is not a record of a sandbox: {error}") from error
+
+
+class Folders:
+    """Where the ways in are, a folder and a record for each sandbox; closed to other users."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def door(self, id: str) -> Path:
+        """Folder of a sandbox's pipes."""
+        return self.root / id
+
+    def _file(self, id: str) -> Path:
+        return self.root / f"{id}.json"
+
+    def claim(self, record: Record) -> bool:
+        """Write a record; False when its id is taken."""
+        private(self.root.parent)
+        private(self.root)
+        draft = self.root / f"{record.id}.{os.getpid()}"
+        draft.write_text(record.text, encoding="utf-8")
+        try:
+            os.link(draft, self._file(record.id))
+        except FileExistsError:
+            return False
+        finally:
+            draft.unlink()
+        return True
+
+    def drop(self, id: str) -> None:
+        """Remove folder and record. Fine when they are gone already."""
+        remove(self.door(id))
+        self._file(id).unlink(missing_ok=True)
+
+    def all(self) -> list[Record]:
+        """Every record."""
+        found = []
+        for path in sorted(self.root.glob("*.json")):
+            try:
+                text = path.read_text(encoding="utf-8")
+            except FileNotFoundError:
+                continue  # closed meanwhile
+            found.append(parse(text, str(path)))
+        return found
+
+
+def private(folder: Path) -> None:
+    """Make sure that the folder is there, is ours, and is closed to everybody else.
+
+    Raises:
+        SandboxError: somebody else was there first.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
+        raise SandboxError(f"{folder} is not a folder of this user; remove it or set another root")
+    if stat.S_IMODE(about.st_mode) & 0o077:
+        folder.chmod(0o700)

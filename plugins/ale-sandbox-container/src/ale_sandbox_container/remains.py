@@ -1,0 +1,113 @@
+"""What sandboxes leave on engine and host: listed, removed, and removed again where it failed."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from attrs import frozen
+
+from ale.errors import SandboxError
+from ale.types import SandboxInfo
+from ale_sandbox_container.engine import Engine
+from ale_sandbox_container.plan import container_name
+from ale_sandbox_container.records import LABEL, Folders, Record, parse
+
+_LOG = logging.getLogger(__name__)
+
+
+@frozen
+class Trace:
+    """One thing that a sandbox has on engine or host."""
+
+    record: Record
+    what: str
+    """``container``, ``image`` or ``folder``."""
+    handle: str
+    """By which it is removed."""
+
+
+class Remains:
+    """Knows what is there. Its methods block."""
+
+    def __init__(self, engine: Engine, folders: Folders, *, clock: Callable[[], float]) -> None:
+        self._engine = engine
+        self._folders = folders
+        self._clock = clock
+        self._leaving: set[str] = set()
+        self._failed: dict[str, tuple[str, str | None]] = {}
+
+    def leaving(self, id: str) -> None:
+        """This sandbox is closed, and is being removed."""
+        self._leaving.add(id)
+
+    def clear(self, id: str, container: str, image: str | None) -> None:
+        """Remove a closed sandbox. What fails is tried again by `retry`, and listed until then."""
+        try:
+            self._engine.remove(container)
+            if image is not None:
+                self._engine.remove_image(image)
+            self._folders.drop(id)
+        except (SandboxError, OSError) as error:
+            _LOG.warning("%s: sandbox %s could not be removed: %s", self._engine.name, id, error)
+            self._failed[id] = (container, image)
+        else:
+            self._failed.pop(id, None)
+        self._leaving.discard(id)
+
+    def retry(self) -> None:
+        """Try again what could not be removed.
+
+        Raises:
+            SandboxError: it still can't be.
+        """
+        for id, (container, image) in list(self._failed.items()):
+            self.clear(id, container, image)
+        if self._failed:
+            names = ", ".join(container for container, _ in self._failed.values())
+            raise SandboxError(f"{self._engine.name} could not remove: {names}")
+
+    def _traces(self) -> Iterator[Trace]:
+        for found in self._engine.containers(LABEL):
+            record = parse(found.labels[LABEL], f"container {found.id}")
+            yield Trace(record, "container", container_name(record.id))
+        for found in self._engine.images(LABEL):
+            record = parse(found.labels[LABEL], f"image {found.id}")
+            yield Trace(record, "image", found.id)
+        for record in self._folders.all():
+            yield Trace(record, "folder", str(self._folders.door(record.id)))
+
+    def list(self) -> Sequence[SandboxInfo]:
+        """Sandboxes and snapshots, and of dead owners whatever is left."""
+        shown: dict[str, SandboxInfo] = {}
+        for trace in self._traces():
+            id = trace.record.id
+            passing = trace.what == "folder" or trace.record.kind == "fork"
+            if id in self._leaving or id in shown or (passing and trace.record.owner.alive):
+                continue
+            shown[id] = self._info(trace)
+        return list(shown.values())
+
+    def prune(self) -> Sequence[SandboxInfo]:
+        """Remove whatever belongs to host processes that are gone."""
+        removed: dict[str, SandboxInfo] = {}
+        for trace in list(self._traces()):
+            if trace.record.owner.alive:
+                continue
+            if trace.what == "container":
+                self._engine.remove(trace.handle)
+            elif trace.what == "image":
+                self._engine.remove_image(trace.handle)
+            else:
+                self._folders.drop(trace.record.id)
+            removed.setdefault(trace.record.id, self._info(trace))
+        return list(removed.values())
+
+    def _info(self, trace: Trace) -> SandboxInfo:
+        record = trace.record
+        return SandboxInfo(
+            id=record.id,
+            backend=self._engine.name,
+            tags=record.tags,
+            owner_alive=record.owner.alive,
+            age_s=max(0.0, self._clock() - record.created),
+            detail=f"{record.kind} {trace.what} {trace.handle}",
+        )

@@ -1,0 +1,92 @@
+"""The shell of a session, at the end of a named pipe."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+
+from ale.errors import SandboxError
+from ale_sandbox_container.door import Door, new_name
+from ale_sandbox_container.lane import Job
+from ale_sandbox_shell.channel import Lines, Writer
+from ale_sandbox_shell.output import Capture, Pump
+from ale_sandbox_shell.session import KILLED, File, Outlet
+
+
+class ContainerShell:
+    """See `ale_sandbox_shell.session.Shell`."""
+
+    def __init__(self, door: Door, finish: Callable[[Pump], Capture]) -> None:
+        self._door = door
+        self._finish = finish
+        self._names = (new_name(), new_name())
+        self._script = Writer(door.writer(self._names[0]))
+        # Open for writing too: the shell opens and closes it for each result.
+        path = door.pipe(self._names[1], 0o622)
+        self._report = Lines(os.open(path, os.O_RDWR | os.O_NONBLOCK), self._on_line)
+        self._hear: Callable[[bytes], object] = lambda _: None
+        self._end: Callable[[], Awaitable[None]] | None = None
+        self._closed: Callable[[], bool] = lambda: False
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    @property
+    def stdin(self) -> bytes:
+        """Where it reads its script from."""
+        return self._door.inside(self._names[0])
+
+    @property
+    def report(self) -> bytes:
+        """Where it writes its results to."""
+        return self._door.inside(self._names[1])
+
+    def attach(
+        self, job: Job, *, end: Callable[[], Awaitable[None]], closed: Callable[[], bool]
+    ) -> None:
+        """The lane's job that runs it, how to kill it, and whether its sandbox is closed."""
+        self._end = end
+        self._closed = closed
+        job.begun.add_done_callback(lambda _: self._door.forget(self._names[0]))
+        job.ended.add_done_callback(self._on_end)
+
+    def listen(self, hear: Callable[[bytes], object]) -> None:
+        """Where its results go."""
+        self._hear = hear
+
+    def _on_line(self, line: bytes) -> None:
+        self._hear(line)
+
+    def _on_end(self, ended: "asyncio.Future[tuple[int, ...] | None]") -> None:
+        self._report.take()  # a result may have come just before the end
+        self.close()
+        numbers = ended.result()
+        if self._closed():
+            self.ended.set_exception(SandboxError("the sandbox was closed while the command ran"))
+            self.ended.exception()  # a session that nobody waits for
+        else:
+            self.ended.set_result(KILLED if numbers is None else numbers[0])
+
+    def send(self, script: bytes) -> None:
+        """Give it more to read."""
+        self._script.send(script)
+
+    def outlet(self, limit: int) -> Outlet:
+        """A pipe for the output of one command."""
+        return self._door.outlet(limit)
+
+    def script(self, text: bytes) -> File:
+        """A file that it can read."""
+        return self._door.file(text)
+
+    def finish(self, pump: Pump) -> Capture:
+        """End a pump."""
+        return self._finish(pump)
+
+    async def end(self) -> None:
+        """Kill it and all that it has started."""
+        assert self._end is not None
+        await self._end()
+
+    def close(self) -> None:
+        """Let go of its pipes. May be called again."""
+        self._door.forget(*self._names)
+        self._script.close()
+        self._report.close()

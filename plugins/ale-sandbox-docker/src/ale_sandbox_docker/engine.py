@@ -1,0 +1,352 @@
+"""The Docker engine, through its SDK's low-level client: one request for each thing done."""
+
+import base64
+import contextlib
+import json
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import docker
+import requests
+from docker.auth import get_config_header, resolve_repository_name
+from docker.errors import APIError, DockerException, create_api_error_from_http_exception
+from docker.utils import parse_repository_tag
+
+from ale.errors import SandboxError
+from ale_sandbox_container.engine import (
+    ConflictError,
+    Facts,
+    Found,
+    Image,
+    NotFoundError,
+    Plan,
+    Stat,
+    State,
+)
+
+_TIMEOUT_S = 120
+"""For one answer of the engine. Pulls and builds have their own."""
+_PIECE = 1 << 16
+# What Go's os.FileMode says besides the permission bits.
+_GO_KINDS = (
+    (1 << 31, stat.S_IFDIR),
+    (1 << 27, stat.S_IFLNK),
+    (1 << 25, stat.S_IFIFO),
+    (1 << 24, stat.S_IFSOCK),
+    (1 << 21, stat.S_IFCHR),
+    (1 << 26, stat.S_IFBLK),
+)
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """The SDK's errors in the words of the protocol."""
+    try:
+        yield
+    except APIError as error:
+        said = _said(error)
+        if error.status_code == 404:
+            raise NotFoundError(said) from error
+        if error.status_code == 409:
+            raise ConflictError(said) from error
+        raise SandboxError(f"docker: {said}") from error
+    except requests.exceptions.ReadTimeout as error:
+        raise SandboxError(f"docker did not answer within {_TIMEOUT_S} s") from error
+    except (DockerException, requests.exceptions.RequestException) as error:
+        raise SandboxError(f"docker does not answer: {error}") from error
+
+
+def _check(response: requests.Response) -> None:
+    try:
+        response.raise_for_status()
+    except requests.HTTPError as error:
+        create_api_error_from_http_exception(error)
+
+
+def _said(error: APIError) -> str:
+    return str(error.explanation or error).strip()
+
+
+class DockerEngine:
+    """See `ale_sandbox_container.engine.Engine`.
+
+    Args:
+        address: ``unix:///var/run/docker.sock``, ``tcp://...`` or ``ssh://...``.
+    """
+
+    name = "docker"
+
+    def __init__(self, address: str) -> None:
+        with _told():
+            self._api = docker.APIClient(base_url=address, timeout=_TIMEOUT_S, max_pool_size=64)
+        # A new connection to a local socket costs next to nothing, an open one a descriptor.
+        self._api.headers["Connection"] = "close"
+
+    def _url(self, path: str) -> str:
+        return f"{self._api.base_url}/v{self._api.api_version}{path}"
+
+    def facts(self) -> Facts:
+        """What it is."""
+        with _told():
+            info = self._api.info()
+        options = {
+            part.partition("=")[2] for line in info["SecurityOptions"] for part in line.split(",")
+        }
+        return Facts(
+            version=info["ServerVersion"],
+            runtime=info["DefaultRuntime"],
+            cgroup=f"v{info['CgroupVersion']}",
+            holds_memory=info["MemoryLimit"],
+            holds_processes=info["PidsLimit"],
+            holds_cpu=info["CpuCfsQuota"],
+            root_is_root=not options & {"userns", "rootless"},
+            seccomp="seccomp" in options,
+        )
+
+    def image(self, ref: str) -> Image:
+        """An image that is there already."""
+        with _told():
+            found = self._api.inspect_image(ref)  # type: ignore[no-untyped-call]
+        config = found.get("Config") or {}
+        return Image(
+            id=found["Id"],
+            workdir=config.get("WorkingDir") or "",
+            labels=config.get("Labels") or {},
+        )
+
+    def pull(self, ref: str, *, silence_s: float, progress: Callable[[str], object]) -> None:
+        """Fetch an image. Not through the SDK's `pull`, which waits for ever."""
+        repository, tag = parse_repository_tag(ref)
+        registry, _ = resolve_repository_name(repository)
+        header = get_config_header(self._api, registry)
+        try:
+            with (
+                _told(),
+                self._api.post(
+                    self._url("/images/create"),
+                    params={"fromImage": repository, "tag": tag or "latest"},
+                    headers={"X-Registry-Auth": header} if header else {},
+                    stream=True,
+                    timeout=silence_s,
+                ) as response,
+            ):
+                _check(response)
+                for line in response.iter_lines():
+                    _follow(json.loads(line), progress)
+        except SandboxError as error:
+            raise SandboxError(
+                f"the image {ref!r} is not there and could not be pulled: {error}"
+            ) from error
+
+    def build(
+        self,
+        folder: Path,
+        *,
+        dockerfile: str,
+        tag: str,
+        labels: Mapping[str, str],
+        log: Callable[[str], object],
+    ) -> None:
+        """Build an image from a folder."""
+        with _told():
+            lines = self._api.build(
+                path=str(folder),
+                dockerfile=dockerfile,
+                tag=tag,
+                labels=dict(labels),
+                rm=True,
+                forcerm=True,
+                decode=True,
+            )
+            for line in lines:
+                if "stream" in line:
+                    for text in line["stream"].splitlines():
+                        log(text)
+                elif "status" in line:
+                    log(line["status"])
+                if "error" in line:
+                    log(line["error"])
+                    raise SandboxError(line["error"])
+
+    def commit(self, container: str, *, tag: str, labels: Mapping[str, str]) -> None:
+        """Keep a container's files as an image; it stands still meanwhile."""
+        repository, _, version = tag.partition(":")
+        changes = [f"LABEL {json.dumps(k)}={json.dumps(v)}" for k, v in labels.items()]
+        with _told():
+            self._api.commit(container, repository=repository, tag=version, changes=changes)
+
+    def images(self, label: str) -> Sequence[Found]:
+        """Images with this label."""
+        with _told():
+            found = self._api.images(all=False, filters={"label": label})
+        return [Found(id=image["Id"], labels=image["Labels"] or {}) for image in found]
+
+    def remove_image(self, ref: str) -> None:
+        """Remove an image."""
+        with _told(), contextlib.suppress(docker.errors.NotFound):
+            self._api.remove_image(ref, force=True)
+
+    def create(self, plan: Plan) -> str:
+        """Make a container."""
+        with _told():
+            made = self._api.create_container_from_config(  # type: ignore[no-untyped-call]
+                _config(plan), plan.name
+            )
+        return str(made["Id"])
+
+    def start(self, container: str) -> None:
+        """Start it."""
+        with _told():
+            self._api.start(container)
+
+    def kill(self, container: str) -> None:
+        """End every process in it."""
+        with _told():
+            try:
+                self._api.kill(container)
+            except APIError as error:
+                # 404: it is gone; 409: it does not run.
+                if error.status_code not in (404, 409):
+                    raise
+
+    def remove(self, container: str) -> None:
+        """Kill and remove it with its volumes."""
+        with _told():
+            try:
+                self._api.remove_container(container, v=True, force=True)
+            except APIError as error:
+                # 409: somebody else is removing it already.
+                if error.status_code not in (404, 409):
+                    raise
+
+    def state(self, container: str) -> State:
+        """How it is."""
+        with _told():
+            found = self._api.inspect_container(container)["State"]
+        return State(
+            running=found["Running"],
+            exit_code=found["ExitCode"],
+            out_of_memory=found["OOMKilled"],
+        )
+
+    def containers(self, label: str) -> Sequence[Found]:
+        """Containers with this label."""
+        with _told():
+            found = self._api.containers(all=True, filters={"label": label})
+        return [
+            Found(id=box["Id"], labels=box["Labels"], running=box["State"] == "running")
+            for box in found
+        ]
+
+    def inject(
+        self, container: str, argv: Sequence[str], *, env: Mapping[str, str], user: str | None
+    ) -> None:
+        """Start one more process in it."""
+        with _told():
+            made = self._api.exec_create(
+                container,
+                list(argv),
+                stdout=False,
+                stderr=False,
+                environment=dict(env),
+                user=user or "",
+            )
+            self._api.exec_start(made["Id"], detach=True)
+
+    def stat(self, container: str, path: str) -> Stat:
+        """One path in it."""
+        url = self._url(f"/containers/{container}/archive")
+        with _told():
+            response = self._api.head(url, params={"path": path}, timeout=_TIMEOUT_S)
+        if response.status_code == 404:
+            raise NotFoundError(path)
+        if response.status_code != 200:
+            # A HEAD has no body to say why; a loop of links, or a file taken for a folder.
+            raise SandboxError(f"{path!r} can't be looked at")
+        return _stat(response.headers["X-Docker-Container-Path-Stat"])
+
+    @contextlib.contextmanager
+    def get(self, container: str, path: str) -> Iterator[Iterator[bytes]]:
+        """A path and what is below it, as a tar stream."""
+        url = self._url(f"/containers/{container}/archive")
+        with (
+            _told(),
+            self._api.get(url, params={"path": path}, stream=True, timeout=_TIMEOUT_S) as response,
+        ):
+            _check(response)
+            yield response.iter_content(_PIECE)
+
+    def put(self, container: str, folder: str, data: Iterable[bytes]) -> None:
+        """Unpack a tar stream in it."""
+        url = self._url(f"/containers/{container}/archive")
+        params = {"path": folder, "noOverwriteDirNonDir": "true"}
+        with _told():
+            response = self._api.put(url, params=params, data=data, timeout=_TIMEOUT_S)
+            _check(response)
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._api.close()
+
+
+def _follow(line: Mapping[str, Any], progress: Callable[[str], object]) -> None:
+    """One line of a pull."""
+    if "error" in line:
+        raise SandboxError(str(line["error"]))
+    if "progressDetail" not in line or not line["progressDetail"]:
+        progress(" ".join(str(line[key]) for key in ("id", "status") if key in line))
+
+
+def _stat(header: str) -> Stat:
+    found = json.loads(base64.b64decode(header))
+    mode = found["mode"]
+    kind = next((kind for bit, kind in _GO_KINDS if mode & bit), stat.S_IFREG)
+    return Stat(
+        name=found["name"], size=found["size"], mode=kind | mode & 0o777, link=found["linkTarget"]
+    )
+
+
+def _config(plan: Plan) -> dict[str, Any]:
+    """The container as the engine's API takes it."""
+    return {
+        "Image": plan.image,
+        "Entrypoint": list(plan.entrypoint),
+        "Cmd": None,
+        "WorkingDir": plan.workdir,
+        "Env": [f"{name}={value}" for name, value in plan.env.items()],
+        "User": plan.user or "",
+        "Labels": dict(plan.labels),
+        "Hostname": "sandbox",
+        "Healthcheck": {"Test": ["NONE"]},
+        "NetworkDisabled": not plan.network,
+        "Volumes": {path: {} for path in plan.volumes},
+        "HostConfig": {
+            "NetworkMode": "bridge" if plan.network else "none",
+            "CapDrop": ["ALL"],
+            "CapAdd": list(plan.capabilities),
+            "SecurityOpt": ["no-new-privileges"],
+            "Privileged": False,
+            "ReadonlyRootfs": plan.read_only,
+            "Memory": plan.memory_bytes or 0,
+            "MemorySwap": plan.memory_bytes or 0,
+            "PidsLimit": plan.processes or 0,
+            "NanoCpus": round((plan.cpus or 0) * 1e9),
+            "Runtime": plan.runtime or "",
+            "LogConfig": {"Type": "none"},
+            "Tmpfs": {
+                path: f"rw,nosuid,nodev,exec,mode=1777,size={size}"
+                for path, size in plan.tmpfs.items()
+            },
+            "Mounts": [
+                {
+                    "Type": "bind",
+                    "Source": str(bind.source),
+                    "Target": bind.target,
+                    "ReadOnly": True,
+                }
+                for bind in plan.binds
+            ],
+        },
+    }

@@ -1,0 +1,36 @@
+"""Docker keeps the contract of every sandbox; in the image there may be nothing but a shell."""
+
+from collections.abc import Callable
+
+import pytest
+
+from ale.protocols import SandboxBackend
+from ale.testing.sandbox import SandboxContract
+from ale_sandbox_container.backend import ContainerBackend
+
+pytestmark = pytest.mark.engine
+
+
+class TestDockerWithBusybox(SandboxContract):
+    many = 12
+    at_once = 6
+
+    @pytest.fixture
+    def backend(self, make: Callable[..., ContainerBackend]) -> SandboxBackend:
+        return make()
+
+    @pytest.fixture
+    def small_limits(self, make: Callable[..., ContainerBackend]) -> SandboxBackend:
+        return make(memory_mb=256, processes=64, file_size_mb=8, cpu_s=1)
+
+
+class TestDockerWithDebian(TestDockerWithBusybox):
+    """The shell is dash, sessions are bash."""
+
+    @pytest.fixture
+    def backend(self, make: Callable[..., ContainerBackend], debian: str) -> SandboxBackend:
+        return make(image=debian)
+
+    @pytest.fixture
+    def small_limits(self, make: Callable[..., ContainerBackend], debian: str) -> SandboxBackend:
+        return make(image=debian, memory_mb=256, processes=64, file_size_mb=8, cpu_s=1)

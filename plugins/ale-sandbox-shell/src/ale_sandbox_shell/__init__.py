@@ -1,0 +1,1 @@
+"""What sandboxes that run a shell share."""

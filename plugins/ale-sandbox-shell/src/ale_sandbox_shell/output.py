@@ -1,0 +1,126 @@
+"""What a command writes: read without blocking, kept head and tail, drained to the end."""
+
+import array
+import asyncio
+import fcntl
+import os
+import termios
+from collections.abc import Callable
+
+_CHUNK = 1 << 16
+_READS_PER_TURN = 16
+_DRAIN_PAUSE_S = 0.01
+
+
+class Capture:
+    """The first half and the last half of a stream, in memory that does not grow with it."""
+
+    def __init__(self, limit: int) -> None:
+        self._head_limit = limit // 2
+        self._tail_limit = limit - limit // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._total = 0
+
+    def add(self, data: bytes) -> None:
+        """Take the next piece."""
+        self._total += len(data)
+        room = self._head_limit - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        if len(self._tail) > self._tail_limit + 4 * _CHUNK:
+            del self._tail[: len(self._tail) - self._tail_limit]
+
+    @property
+    def truncated(self) -> bool:
+        """Something in the middle was dropped."""
+        return self._total > self._head_limit + self._tail_limit
+
+    def value(self) -> bytes:
+        """Head and tail, at most the limit."""
+        start = max(0, len(self._tail) - self._tail_limit)
+        return bytes(self._head + self._tail[start:])
+
+
+class Pump:
+    """Moves the bytes of one pipe into a `Capture` until its end.
+
+    A background process may hold the pipe open after its command has ended. `finish` takes what
+    is there by then; what comes later is read slowly and dropped, so that the process neither
+    blocks nor dies of a broken pipe.
+    """
+
+    def __init__(self, descriptor: int, limit: int) -> None:
+        self._descriptor = descriptor
+        self._capture = Capture(limit)
+        self._loop = asyncio.get_running_loop()
+        self._on_end: Callable[[Pump], object] | None = None
+        self._pause: asyncio.TimerHandle | None = None
+        self.open = True
+        self._loop.add_reader(descriptor, self._ready)
+
+    def _ready(self) -> None:
+        for _ in range(_READS_PER_TURN):
+            data = self._read(_CHUNK)
+            if not data:
+                return
+            self._capture.add(data)
+            if len(data) < _CHUNK:
+                return
+
+    def _read(self, size: int) -> bytes:
+        """Empty: nothing there now, or the end, after which the pump is closed."""
+        try:
+            data = os.read(self._descriptor, size)
+        except BlockingIOError:
+            return b""
+        if not data:
+            self.close()
+        return data
+
+    def finish(self, on_end: Callable[["Pump"], object]) -> Capture:
+        """Take what is there now; `open` tells whether somebody still holds the other end.
+
+        Args:
+            on_end: called once with this pump when the end comes later.
+        """
+        # No more than was there at first: a background process may write for ever.
+        left = self._waiting() if self.open else 0
+        while left > 0 and (data := self._read(min(left, _CHUNK))):
+            self._capture.add(data)
+            left -= len(data)
+        if self.open and self._waiting() == 0:
+            self._capture.add(self._read(1))  # finds the end, where nobody holds the pipe
+        if self.open:
+            self._on_end = on_end
+            self._loop.remove_reader(self._descriptor)
+            self._loop.add_reader(self._descriptor, self._drop)
+        return self._capture
+
+    def _waiting(self) -> int:
+        count = array.array("i", [0])
+        fcntl.ioctl(self._descriptor, termios.FIONREAD, count)
+        return count[0]
+
+    def _drop(self) -> None:
+        if self._read(_CHUNK):
+            self._loop.remove_reader(self._descriptor)
+            self._pause = self._loop.call_later(_DRAIN_PAUSE_S, self._resume)
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._descriptor, self._drop)
+
+    def close(self) -> None:
+        """Let go of the pipe. May be called again."""
+        if not self.open:
+            return
+        self.open = False
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._descriptor)
+        os.close(self._descriptor)
+        if self._on_end is not None:
+            self._on_end(self)

@@ -1,0 +1,66 @@
+"""Whose a sandbox is: a host process, told apart from any other."""
+
+import os
+from pathlib import Path
+
+from attrs import frozen
+
+from ale.errors import SandboxError
+
+
+@frozen(kw_only=True)
+class Owner:
+    """A host process, told apart from any other that had or will have its id."""
+
+    pid: int
+    start: int
+    """Clock ticks after boot."""
+    boot: str
+    namespace: int
+    """Inode of its pid namespace."""
+    machine: str = ""
+    """What ``/etc/machine-id`` says, or the host's name."""
+
+    @classmethod
+    def me(cls) -> "Owner":
+        """This process."""
+        pid = os.getpid()
+        start = _start_of(pid)
+        if start is None:
+            raise SandboxError("this process can't be seen in /proc")
+        return cls(
+            pid=pid, start=start, boot=_boot(), namespace=_namespace(), machine=machine_name()
+        )
+
+    @property
+    def alive(self) -> bool:
+        """True also where it can't be told: on another machine, in another pid namespace."""
+        if self.machine != machine_name():
+            return True
+        if self.boot != _boot():
+            return False
+        return self.namespace != _namespace() or _start_of(self.pid) == self.start
+
+
+def _start_of(pid: int) -> int | None:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _namespace() -> int:
+    return Path("/proc/self/ns/pid").stat().st_ino
+
+
+def machine_name() -> str:
+    """The same for every process of this machine, and on no other."""
+    try:
+        return Path("/etc/machine-id").read_text().strip() or os.uname().nodename
+    except OSError:
+        return os.uname().nodename

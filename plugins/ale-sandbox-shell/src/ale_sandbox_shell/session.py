@@ -1,0 +1,234 @@
+"""A persistent shell whose framing no command can break.
+
+The shell reads its script from a pipe that no command sees. Each command is one quoted argument
+of ``eval``, so that a syntax error, an open quote or a here-document is the command's own affair::
+
+    command eval ' COMMAND' </dev/null >OUT 2>ERR
+    command echo "$?" TOKEN >REPORT
+
+The report has a line of its own, because some errors (``return 1 2``) make bash throw away the
+rest of the line.
+
+OUT, ERR and REPORT are pipes, opened by path for the length of one command: none stands open for
+a command to inherit, to close or to write to by accident, what a background job writes later goes
+to the pipe of its own command, and the end of a pipe tells that nobody holds it any more. TOKEN
+is new for each command and never in its environment, its arguments or its output.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Protocol
+
+from attrs import frozen
+
+from ale.errors import SandboxError
+from ale.protocols import DEFAULT_OUTPUT_BYTES
+from ale.types import ExecResult
+from ale_sandbox_shell.output import Capture, Pump
+from ale_sandbox_shell.text import LONGEST_ARGUMENT, NUL_REFUSED, as_bytes, quoted
+
+KILLED = 137
+_GREETING = b"ready"
+
+
+@frozen(kw_only=True)
+class Outlet:
+    """A pipe for the output of one command."""
+
+    pump: Pump
+    path: bytes
+    """What the shell opens to write to it."""
+    release: Callable[[], object]
+    """Called when the command has ended: nothing opens `path` any more."""
+
+
+@frozen(kw_only=True)
+class File:
+    """A command too long for an argument."""
+
+    path: bytes
+    """What the shell reads it from."""
+    release: Callable[[], object]
+
+
+class Shell(Protocol):
+    """A running shell, and what its session needs of the sandbox around it."""
+
+    @property
+    def report(self) -> bytes:
+        """Path of the pipe that results are written to; its lines go to `ShellSession.heard`."""
+        ...
+
+    @property
+    def ended(self) -> "asyncio.Future[int]":
+        """Its exit code, 128 + n for signal n. A SandboxError where that will never be known."""
+        ...
+
+    def send(self, script: bytes) -> None:
+        """Give it more to read."""
+        ...
+
+    def outlet(self, limit: int) -> Outlet:
+        """A pipe for at most `limit` bytes."""
+        ...
+
+    def script(self, text: bytes) -> File:
+        """A file for the shell to read."""
+        ...
+
+    def finish(self, pump: Pump) -> Capture:
+        """End a pump; where a background process still holds its pipe, look after it."""
+        ...
+
+    async def end(self) -> None:
+        """Kill the shell and all that it has started."""
+        ...
+
+
+class ShellSession:
+    """One shell. Commands run one after the other; a second caller waits for the first.
+
+    Args:
+        resets_lines: the shell is bash, where ``LINENO=0`` makes line numbers the command's own.
+        monotonic: seconds, for durations.
+        token: a fresh word that nobody can guess.
+    """
+
+    def __init__(
+        self,
+        shell: Shell,
+        *,
+        resets_lines: bool,
+        monotonic: Callable[[], float],
+        token: Callable[[], str],
+    ) -> None:
+        self._shell = shell
+        self._prefix = b"LINENO=0;" if resets_lines else b""
+        self._monotonic = monotonic
+        self._token = token
+        self._lock = asyncio.Lock()
+        self._expected = b""
+        self._last = 0
+        self._greeted = False
+        self._waiting: asyncio.Future[int | None] | None = None
+        shell.ended.add_done_callback(self._on_end)
+
+    @property
+    def closed(self) -> bool:
+        """True once the shell has ended."""
+        return self._shell.ended.done()
+
+    def start(self, script: bytes = b"") -> None:
+        """Send lines for the shell to run before the first command."""
+        self._shell.send(script + b"command echo 0 " + _GREETING + self._end_of_frame())
+
+    def _end_of_frame(self) -> bytes:
+        return b" >%b||exit 126\n" % self._shell.report
+
+    def heard(self, line: bytes) -> None:
+        """Take a line that came through the report pipe."""
+        words = line.split()
+        if words == [b"0", _GREETING]:
+            self._greeted = True
+        elif len(words) == 2 and self._expected and words[1] == self._expected:
+            self._settle(int(words[0]))
+
+    def _on_end(self, ended: "asyncio.Future[int]") -> None:
+        self._settle(None)
+
+    def _settle(self, code: int | None) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(code)
+
+    async def run(
+        self,
+        command: str,
+        *,
+        timeout_s: float | None = None,
+        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """Run one command in the shell. See `ale.protocols.Session.run`."""
+        async with self._lock:
+            if self.closed:
+                raise SandboxError("the session is closed")
+            if "\0" in command:
+                return ExecResult(exit_code=126, stdout=b"", stderr=NUL_REFUSED)
+            started = self._monotonic()
+            with ExitStack() as releases, ExitStack() as pumps:
+                out = self._outlet(releases, pumps, max_output_bytes)
+                err = self._outlet(releases, pumps, max_output_bytes)
+                self._send(command, out.path, err.path, releases)
+                code, timed_out = await self._outcome(timeout_s)
+                releases.close()  # so that the end of each pipe can be seen
+                pumps.pop_all()
+            return self._result(code, timed_out, out.pump, err.pump, started)
+
+    def _outlet(self, releases: ExitStack, pumps: ExitStack, limit: int) -> Outlet:
+        outlet = self._shell.outlet(limit)
+        releases.callback(outlet.release)
+        pumps.callback(outlet.pump.close)
+        return outlet
+
+    def _send(self, command: str, out: bytes, err: bytes, releases: ExitStack) -> None:
+        self._expected = self._token().encode()
+        self._waiting = asyncio.get_running_loop().create_future()
+        text = as_bytes(command)
+        if len(text) > LONGEST_ARGUMENT:
+            # The shell reads a pipe byte by byte and a file in one go.
+            file = self._shell.script(text + b"\n")
+            releases.callback(file.release)
+            call = b"command . " + file.path
+        else:
+            # The blank keeps a command that begins with "-" from being an option of eval.
+            call = b"command eval " + quoted(b" " + text)
+        frame = b' </dev/null >%b 2>%b\ncommand echo "$?" %b' % (out, err, self._expected)
+        self._shell.send(self._prefix + self._status() + call + frame + self._end_of_frame())
+
+    def _status(self) -> bytes:
+        """Give ``$?`` back what the last command left there: the report has overwritten it.
+
+        In front of ``||`` a failing command does not end a shell under ``set -e``.
+        """
+        if not self._last:
+            return b""
+        return b"__ale() { unset -f __ale; return %d; }; __ale || " % self._last
+
+    async def _outcome(self, timeout_s: float | None) -> tuple[int | None, bool]:
+        assert self._waiting is not None
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._waiting, False
+        except TimeoutError:
+            await self.close()
+            return KILLED, True
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+        finally:
+            self._expected = b""
+
+    def _result(
+        self, code: int | None, timed_out: bool, out: Pump, err: Pump, started: float
+    ) -> ExecResult:
+        stdout, stderr = self._shell.finish(out), self._shell.finish(err)
+        if code is None:
+            code = self._shell.ended.result()
+            if not self._greeted and not timed_out:
+                raise SandboxError(
+                    f"the shell has ended with {code} before its first command; it may not be "
+                    f"allowed to open {self._shell.report.decode(errors='replace')}"
+                )
+        self._last = code
+        return ExecResult(
+            exit_code=code,
+            stdout=stdout.value(),
+            stderr=stderr.value(),
+            timed_out=timed_out,
+            truncated=stdout.truncated or stderr.truncated,
+            duration_s=self._monotonic() - started,
+        )
+
+    async def close(self) -> None:
+        """End the shell and what it started. May be called again."""
+        await self._shell.end()

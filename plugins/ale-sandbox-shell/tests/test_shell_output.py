@@ -1,0 +1,92 @@
+"""Output is kept head and tail, and a pipe that stays open holds nobody up."""
+
+import asyncio
+import os
+
+import pytest
+
+from ale_sandbox_shell.channel import Lines, Writer
+from ale_sandbox_shell.output import Capture, Pump
+from ale_sandbox_shell.owner import Owner, machine_name
+
+
+def test_what_fits_is_whole() -> None:
+    capture = Capture(6)
+    for piece in (b"ab", b"cdef"):
+        capture.add(piece)
+    assert (capture.value(), capture.truncated) == (b"abcdef", False)
+
+
+def test_what_does_not_fit_loses_its_middle() -> None:
+    capture = Capture(4)
+    for letter in b"abcdefghij":
+        capture.add(bytes([letter]))
+    assert (capture.value(), capture.truncated) == (b"abij", True)
+
+
+def test_nothing_is_kept_where_nothing_may_be() -> None:
+    capture = Capture(0)
+    capture.add(b"x")
+    assert (capture.value(), capture.truncated) == (b"", True)
+
+
+async def test_a_pump_that_is_finished_takes_what_is_there_and_drops_the_rest() -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    ended: list[Pump] = []
+    pump = Pump(reader, 100)
+    os.write(writer, b"before")
+    capture = pump.finish(ended.append)
+    assert (capture.value(), pump.open) == (b"before", True)
+    os.write(writer, b"after")
+    os.close(writer)
+    while not ended:
+        await asyncio.sleep(0.01)
+    assert (capture.value(), ended) == (b"before", [pump])
+
+
+async def test_a_writer_sends_more_than_a_pipe_holds() -> None:
+    reader, descriptor = os.pipe()
+    writer = Writer(descriptor)
+    data = os.urandom(1 << 20)
+    writer.send(data[:100])
+    writer.send(data[100:])
+    got = b""
+    while len(got) < len(data):
+        got += await asyncio.to_thread(os.read, reader, 1 << 16)
+    assert got == data
+    os.close(reader)
+    writer.send(b"to nobody")
+    writer.close()
+    writer.close()
+    writer.send(b"after the end")
+
+
+async def test_lines_come_whole_and_the_end_is_told_once() -> None:
+    reader, writer = os.pipe()
+    lines: list[bytes] = []
+    ended = asyncio.Event()
+    Lines(reader, lines.append, ended.set)
+    os.write(writer, b"one\ntw")
+    await asyncio.sleep(0.05)
+    os.write(writer, b"o\nthree")
+    os.close(writer)
+    await asyncio.wait_for(ended.wait(), 10)
+    assert lines == [b"one", b"two"]
+
+
+def test_this_process_is_alive_and_another_start_is_not() -> None:
+    me = Owner.me()
+    assert me.alive
+    from attrs import evolve
+
+    assert not evolve(me, start=me.start + 1).alive
+    assert not evolve(me, boot="another").alive
+
+
+@pytest.mark.parametrize("change", [{"machine": "elsewhere", "boot": "b"}, {"namespace": 1}])
+def test_an_owner_that_cannot_be_seen_counts_as_alive(change: dict[str, object]) -> None:
+    from attrs import evolve
+
+    assert evolve(Owner.me(), **change, start=1).alive
+    assert machine_name()
