@@ -16,7 +16,8 @@ from ale._registry import Registry
 from ale.errors import LLMError
 from ale.plugin import hookimpl
 from ale.protocols import AgentContext
-from ale.types import Stop
+from ale.testing.fakes import FolderBackend
+from ale.types import SandboxInfo, Stop
 
 Ale = Callable[..., Result]
 
@@ -120,7 +121,7 @@ def test_two_schemes_stand_side_by_side_chunk_by_chunk(ale: Ale, tmp_path: Path)
 
 def test_an_option_that_a_scheme_lacks_is_a_problem(ale: Ale, tmp_path: Path) -> None:
     ale("run", "c.yaml")
-    done = ale("credit", only_run(tmp_path), "--scheme", "ipa:gamma=0.5")
+    done = ale("credit", only_run(tmp_path), "--scheme", "even:gamma=0.5")
     assert done.exit_code == 2
     assert "--scheme: credit.gamma: unknown option" in done.output
 
@@ -146,13 +147,33 @@ def test_a_command_that_a_package_adds_is_there(ale: Ale, registry: Registry) ->
     assert done.output.endswith("hi\n")
 
 
+def test_sandboxes_that_killed_runs_left_are_listed_and_removed(
+    ale: Ale, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [
+        SandboxInfo(id="abc", backend="folder", tags={"run": "r1"}, owner_alive=False, age_s=90)
+    ]
+
+    async def listed(self: FolderBackend) -> list[SandboxInfo]:
+        return left
+
+    async def pruned(self: FolderBackend) -> list[SandboxInfo]:
+        return [left.pop()]
+
+    monkeypatch.setattr(FolderBackend, "list", listed)
+    monkeypatch.setattr(FolderBackend, "prune", pruned)
+    assert "folder  abc  dead   1 min 30 s  run=r1" in ale("sandbox", "list").output
+    assert "abc" in ale("sandbox", "prune", "--type", "folder").output
+    assert ale("sandbox", "list").output == "no sandbox is there\n"
+
+
 def test_an_unknown_command_names_the_nearest(ale: Ale) -> None:
     done = ale("shwo")
     assert done.exit_code == 2
     assert "no such command 'shwo'; did you mean 'show'?" in done.output
 
 
-@pytest.mark.parametrize("name", ["run", "check", "show", "credit", "plugins", "doctor"])
+@pytest.mark.parametrize("name", ["run", "check", "show", "credit", "plugins", "sandbox", "doctor"])
 def test_every_command_has_help_with_an_example(ale: Ale, name: str) -> None:
     done = ale(name, "--help")
     assert done.exit_code == 0

@@ -25,6 +25,7 @@ _BUILT_IN = {
     "show": "Show a stored run, or one of its episodes turn by turn.",
     "credit": "Compare credit schemes on the same stored episodes.",
     "plugins": "List what the installed packages offer.",
+    "sandbox": "List sandboxes, or remove what killed runs have left.",
     "doctor": "Say what is usable on this machine, and what would make the rest so.",
 }
 
