@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import yaml
 from attrs import field, frozen
 
 from ale.errors import InputError
@@ -109,6 +110,23 @@ def test_what_is_not_plain_yaml_is_refused_with_its_line(text: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_yaml(text, file="c.yaml")
     assert caught.value.problems[0].line == 1
+
+
+@pytest.mark.parametrize("reader", ["CBaseLoader", "BaseLoader"])
+@pytest.mark.parametrize("text", ["\ta: 1", "a: 1\nb:\n  c: 1\n\td: 2\n", "a:\n  - x\n\t- y\n"])
+def test_an_indent_with_tabs_is_named_by_either_reader(
+    text: str, reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ale.strict.reading._Loader", getattr(yaml, reader))
+    with pytest.raises(InputError) as caught:
+        parse_yaml(text)
+    assert caught.value.problems[0].hint == "indent with spaces"
+
+
+def test_a_fault_without_tabs_has_no_hint_about_them() -> None:
+    with pytest.raises(InputError) as caught:
+        parse_yaml("a: b: c\td")
+    assert caught.value.problems[0].hint is None
 
 
 def test_an_anchor_that_contains_itself_is_refused() -> None:

@@ -31,11 +31,18 @@ class Problem:
         return text
 
 
+_SHORTEST_PART = 3
+
+
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """``did you mean 'image'?``, a hint for a `Problem`, or None where nothing is near."""
     import difflib  # late: it is needed only when something is wrong
 
-    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+    known = list(names)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if not close and len(name) >= _SHORTEST_PART:
+        # What is far by its letters may still be a part: 'url' of 'base_url'.
+        close = sorted((each for each in known if name.lower() in each.lower()), key=len)
     return f"did you mean '{close[0]}'?" if close else None
 
 

@@ -36,13 +36,18 @@ def read_yaml(path: Path) -> Node:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         raise InputError(
-            [Problem(message="no such file", file=str(path), hint=nearest(path.name, beside))]
+            [Problem(message="no such file", file=str(path), hint=nearest_file(path))]
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError([Problem(message=f"can't be read: {error}", file=str(path))]) from error
     return parse_yaml(text, file=str(path))
+
+
+def nearest_file(path: Path) -> str | None:
+    """A hint, as `nearest` gives it, among the files beside one that is not there."""
+    beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    return nearest(path.name, beside)
 
 
 def parse_yaml(text: str, *, file: str | None = None) -> Node:
@@ -54,7 +59,7 @@ def parse_yaml(text: str, *, file: str | None = None) -> Node:
     try:
         root = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        raise InputError([_syntax(error, file)]) from None
+        raise InputError([_syntax(error, text, file)]) from None
     if root is None:
         return Node(None, file, 1)
     reader = _Reader(file)
@@ -64,11 +69,15 @@ def parse_yaml(text: str, *, file: str | None = None) -> Node:
     return node
 
 
-def _syntax(error: yaml.YAMLError, file: str | None) -> Problem:
+def _syntax(error: yaml.YAMLError, text: str, file: str | None) -> Problem:
     mark = getattr(error, "problem_mark", None)
     said = getattr(error, "problem", None) or str(error).splitlines()[0]
     context = getattr(error, "context", None)
-    hint = "indent with spaces" if "\\t" in said else None
+    # The two readers word it differently, so look for the tab where they stopped.
+    lines = text.splitlines()
+    stopped = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
+    indent = stopped[: len(stopped) - len(stopped.lstrip())]
+    hint = "indent with spaces" if "\t" in indent else None
     return Problem(
         message=f"not valid YAML: {said}" + (f" ({context})" if context else ""),
         file=file,
