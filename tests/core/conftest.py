@@ -48,6 +48,13 @@ class AgentOptions:
     key_env: str | None = field(default=None, metadata=doc("Name of a variable."))
 
 
+@frozen(kw_only=True)
+class CreditOptions:
+    """A credit scheme's only option."""
+
+    gamma: float = field(default=1.0, validator=ge(0), metadata=doc("Not used."))
+
+
 AgentBody = Callable[[AgentContext], Any]
 
 
@@ -99,7 +106,10 @@ class Bench:
         def build(options: AgentOptions, _: Any) -> Any:
             return self
 
-        return [Component("bench", AgentOptions, build, summary="A test's agent.")]
+        return [
+            Component("bench", AgentOptions, build, summary="A test's agent."),
+            Component("needy", None, build, summary="Wants a model.", needs=("llm",)),
+        ]
 
     @hookimpl
     def ale_criteria(self) -> Sequence[Component[Any, Any]]:
@@ -122,7 +132,10 @@ class Bench:
 
     @hookimpl
     def ale_credit_schemes(self) -> Sequence[Component[Any, Any]]:
-        return [Component("ipa", None, lambda o, c: Even(), summary="The reward to all.")]
+        return [
+            Component("ipa", CreditOptions, lambda o, c: Even(), summary="The reward to all."),
+            Component("even", None, lambda o, c: Even(), summary="The same."),
+        ]
 
     @hookimpl
     def ale_observers(self) -> Sequence[Component[Any, Any]]:

@@ -1,12 +1,14 @@
 """The config: files that extend each other, overrides, and every problem with its place."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ale._config import RunConfig, load_config
 from ale._registry import Registry
 from ale.errors import InputError
+from ale.plugin import Component, Probe, hookimpl
 
 BASE = "tasks: {type: list, n: 3}\nagent: {type: bench}\n"
 
@@ -66,6 +68,108 @@ def test_a_problem_in_an_extended_file_names_that_file(tmp_path: Path, registry:
     assert said == "other.yaml:2: tasks.n: expected a value >= 1, found 0"
 
 
+def test_overrides_of_a_section_may_come_in_any_order(tmp_path: Path, registry: Registry) -> None:
+    changed = "tasks.type=ale-bench/list"
+    assert load(tmp_path, registry, BASE, "tasks.n=7", changed).tasks.options.n == 7
+    assert load(tmp_path, registry, BASE, changed, "tasks.n=7").tasks.options.n == 7
+    assert load(tmp_path, registry, BASE, changed).tasks.options.n == 1
+
+
+def test_an_override_leaves_the_place_of_other_problems(tmp_path: Path, registry: Registry) -> None:
+    said = problems(tmp_path, registry, "agent: {type: bench}\n", "run.seed=1")
+    assert said.startswith("c.yaml:1: section 'tasks' is missing")
+
+
+def test_an_option_may_be_given_to_a_default(
+    tmp_path: Path, registry: Registry, bench: Any
+) -> None:
+    config = load(tmp_path, registry, BASE, "credit.gamma=0.5")
+    assert (config.credit.name, config.credit.options.gamma) == ("ipa", 0.5)
+
+
+def test_another_type_than_the_default_has_none_of_its_options(
+    tmp_path: Path, registry: Registry
+) -> None:
+    config = load(tmp_path, registry, BASE, "credit.type=even")
+    assert (config.credit.name, config.credit.options) == ("even", None)
+
+
+@pytest.mark.parametrize("section", ["sandbox", "credit", "observers", "run"])
+def test_a_section_with_nothing_in_it_has_its_default(
+    tmp_path: Path, registry: Registry, section: str
+) -> None:
+    written = load(tmp_path, registry, BASE + f"{section}:\n")
+    assert written.resolved == load(tmp_path, registry, BASE).resolved
+
+
+@pytest.mark.parametrize("llm", ["", "llm: null\n"])
+def test_a_section_that_a_part_needs_must_have_something_in_it(
+    tmp_path: Path, registry: Registry, llm: str
+) -> None:
+    text = "tasks: {type: list}\nagent: {type: needy}\n" + llm
+    assert problems(tmp_path, registry, text) == (
+        "c.yaml:1: section 'llm' is missing\n"
+        "    expected  llm: {type: ...}, which agent 'needy' needs"
+    )
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_step_has_at_least_one_task(tmp_path: Path, registry: Registry, number: int) -> None:
+    said = problems(tmp_path, registry, BASE, f"run.tasks_per_step={number}")
+    assert said == f"--set: run.tasks_per_step: expected a value >= 1, found {number}"
+    assert load(tmp_path, registry, BASE, "run.tasks_per_step=null").run.tasks_per_step is None
+
+
+@pytest.mark.parametrize("name", ["../../evil", "a/b", "/", '""', '"a\\nb"', "x" * 201])
+def test_a_runs_name_stays_in_its_folder(tmp_path: Path, registry: Registry, name: str) -> None:
+    said = problems(tmp_path, registry, BASE, f"run.name={name}")
+    assert said.startswith("--set: run.name: expected part of a folder's name, without '/', found")
+
+
+def test_a_runs_name_may_be_in_any_script(tmp_path: Path, registry: Registry) -> None:
+    assert load(tmp_path, registry, BASE, "run.name=Größe 2..3").run.name == "Größe 2..3"
+
+
+def test_an_option_that_names_a_part_of_another_gets_a_hint(
+    tmp_path: Path, registry: Registry
+) -> None:
+    assert "did you mean 'concurrency'?" in problems(tmp_path, registry, BASE, "run.Curr=1")
+
+
+def _crash() -> Probe:
+    raise RuntimeError("no luck")
+
+
+@pytest.mark.parametrize(
+    ("probe", "said"),
+    [
+        (_crash, "the probe of ale-sick/sick failed: RuntimeError('no luck')"),
+        (lambda: True, "the probe of ale-sick/sick gave True, not a Probe"),
+    ],
+)
+def test_a_sandbox_whose_probe_is_broken_is_not_picked(
+    tmp_path: Path, probe: Any, said: str
+) -> None:
+    class Sick:
+        @hookimpl
+        def ale_sandboxes(self) -> list[Component[Any, Any]]:
+            return [Component("sick", None, print, summary="Sick.", rank=9, probe=probe)]
+
+    registry = Registry()
+    registry.add(Sick(), "ale-sick")
+    assert f"no sandbox is usable here; sick: {said}" in problems(tmp_path, registry, BASE)
+
+
+def test_auto_takes_the_next_sandbox_after_a_broken_one(tmp_path: Path, registry: Registry) -> None:
+    class Sick:
+        @hookimpl
+        def ale_sandboxes(self) -> list[Component[Any, Any]]:
+            return [Component("sick", None, print, summary="Sick.", rank=9, probe=_crash)]
+
+    registry.add(Sick(), "ale-sick")
+    assert load(tmp_path, registry, BASE).sandbox.name == "folder"
+
+
 def test_a_problem_in_an_override_names_it(tmp_path: Path, registry: Registry) -> None:
     said = problems(tmp_path, registry, BASE, "run.seed=x")
     assert said == '--set: run.seed: expected a whole number, found the text "x"'
@@ -90,6 +194,6 @@ def test_an_empty_config_says_what_is_missing(tmp_path: Path, registry: Registry
 
 
 def test_a_missing_base_is_named(tmp_path: Path, registry: Registry) -> None:
-    said = problems(tmp_path, registry, "extends: bse.yaml\n")
-    assert "bse.yaml: no such file" in said
+    said = problems(tmp_path, registry, "\nextends: bse.yaml\n")
+    assert said.startswith("c.yaml:2: extends: no such file: bse.yaml")
     assert "did you mean 'base.yaml'?" in said

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from ale._registry import Registry
 from ale.errors import PluginError
@@ -47,6 +48,56 @@ def test_a_hook_with_a_wrong_argument_is_set_aside() -> None:
     registry.add(package(ale_agents=lambda context: []), "ale-wrong")
     (broken,) = registry.quarantined
     assert "context" in broken.message
+
+
+async def _async(event: Any) -> None:
+    raise AssertionError("never runs")
+
+
+def _generator(event: Any) -> Any:
+    yield
+
+
+@pytest.mark.parametrize("hook", [_async, _generator])
+def test_a_hook_whose_body_would_never_run_is_set_aside(hook: Any) -> None:
+    registry = Registry()
+    registry.add(package(ale_episode_finished=hook), "ale-wrong")
+    (broken,) = registry.quarantined
+    assert "ale_episode_finished must be a plain function" in broken.message
+    assert not registry.packages
+
+
+def test_an_event_hook_with_a_misspelt_argument_is_set_aside() -> None:
+    registry = Registry()
+    registry.add(package(ale_episode_finished=lambda evnt: None), "ale-wrong")
+    (broken,) = registry.quarantined
+    assert "{'evnt'}" in broken.message
+    assert not registry.packages
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"name": None}, "a Component's name must be text without spaces and '/'"),
+        ({"name": ""}, "a Component's name must be text"),
+        ({"name": "a b"}, "a Component's name must be text"),
+        ({"name": "a/b"}, "a Component's name must be text"),
+        ({"options": dict}, "a Component's options must be an attrs class or None"),
+        ({"options": {}}, "a Component's options must be an attrs class or None"),
+        ({"build": None}, "a Component's build must be callable"),
+        ({"summary": None}, "a Component's summary must be text"),
+        ({"probe": True}, "a Component's probe must be callable or None"),
+        ({"rank": None}, "a Component's rank must be a number"),
+        ({"needs": "llm"}, "a Component's needs must be a tuple of text"),
+    ],
+)
+def test_a_component_that_could_not_be_used_is_named_when_asked_for(
+    registry: Registry, changes: Any, said: str
+) -> None:
+    registry.add(package(ale_agents=lambda: [evolve(agent("x"), **changes)]), "ale-broken")
+    assert [offer.distribution for offer in registry.offers("agent")] == ["ale-bench"] * 2
+    (broken,) = registry.quarantined
+    assert said in broken.message
 
 
 def _raise() -> Sequence[Component[Any, Any]]:

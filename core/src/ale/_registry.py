@@ -5,17 +5,18 @@ package that fails is set aside with its traceback, and everything else works.
 """
 
 import importlib.metadata
+import inspect
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 import pluggy
-from attrs import field, frozen
+from attrs import field, frozen, has
 
 from ale import hookspecs
 from ale.errors import PluginError
-from ale.plugin import PROJECT, Component
+from ale.plugin import PROJECT, Component, Probe
 
 ENTRY_POINT_GROUP = "ale"
 
@@ -47,6 +48,20 @@ class Offer:
         """``distribution/name``, which picks one of two that share a name."""
         return f"{self.distribution}/{self.component.name}"
 
+    def probe(self) -> Probe | None:
+        """Is it usable here? None where it has no probe; one that fails counts as unusable."""
+        if self.component.probe is None:
+            return None
+        try:
+            found = self.component.probe()
+        except Exception as error:
+            return Probe(usable=False, reason=f"the probe of {self.full_name} failed: {error!r}")
+        if not isinstance(found, Probe):
+            return Probe(
+                usable=False, reason=f"the probe of {self.full_name} gave {found!r}, not a Probe"
+            )
+        return found
+
 
 @frozen(kw_only=True)
 class Quarantined:
@@ -66,6 +81,13 @@ class Package:
     version: str
     entry_point: str
     module: Any = field(repr=False)
+
+
+_NOT_PLAIN = (
+    inspect.iscoroutinefunction,
+    inspect.isgeneratorfunction,
+    inspect.isasyncgenfunction,
+)
 
 
 class Registry:
@@ -106,7 +128,7 @@ class Registry:
         """Register one plugin module (or object) by hand."""
         try:
             self.manager.register(module, name=f"{distribution}:{entry_point}")
-            self._refuse_unknown_hooks(module)
+            self._refuse_bad_hooks(module)
         except (pluggy.PluginValidationError, PluginError, ValueError) as error:
             if self.manager.is_registered(module):
                 self.manager.unregister(module)
@@ -122,14 +144,20 @@ class Registry:
                 )
             )
 
-    def _refuse_unknown_hooks(self, module: object) -> None:
-        from ale.errors import nearest
-
-        known = [name for name in dir(hookspecs) if name.startswith("ale_")]
+    def _refuse_bad_hooks(self, module: object) -> None:
         for caller in self.manager.get_hookcallers(module) or []:
             if not caller.has_spec():
-                hint = nearest(caller.name, known)
+                from ale.errors import nearest
+
+                hint = nearest(caller.name, [n for n in dir(hookspecs) if n.startswith("ale_")])
                 raise PluginError(f"no such hook: {caller.name}" + (f"; {hint}" if hint else ""))
+            (found,) = (each for each in caller.get_hookimpls() if each.plugin is module)
+            # pluggy would register it, and nothing of its body would ever run.
+            if any(is_kind(found.function) for is_kind in _NOT_PLAIN):
+                raise PluginError(
+                    f"{caller.name} must be a plain function: it is called, neither awaited "
+                    "nor iterated"
+                )
 
     def _quarantine(
         self, distribution: str, entry_point: str, message: str, error: BaseException
@@ -215,6 +243,9 @@ def _checked(kind: str, package: Package, answer: Any) -> Iterable[Offer]:
     for component in answer:
         if not isinstance(component, Component):
             raise PluginError(f"expected a Component, got {component!r}")
+        fault = _fault(component)
+        if fault is not None:
+            raise PluginError(f"a Component's {fault}: {component!r}")
         if component.name in names:
             raise PluginError(f"the name '{component.name}' is offered twice")
         names.add(component.name)
@@ -227,3 +258,23 @@ def _checked(kind: str, package: Package, answer: Any) -> Iterable[Offer]:
         )
         for component in answer
     ]
+
+
+def _fault(component: Component[Any, Any]) -> str | None:
+    """What can't be used of a component, or None: it is named here, not where it would be used."""
+    name, options, needs = component.name, component.options, component.needs
+    rules = {
+        "name must be text without spaces and '/'": isinstance(name, str)
+        and name.isprintable()
+        and name != ""
+        and not {" ", "/"} & {*name},
+        "options must be an attrs class or None": options is None
+        or (isinstance(options, type) and has(options)),
+        "build must be callable": callable(component.build),
+        "summary must be text": isinstance(component.summary, str),
+        "probe must be callable or None": component.probe is None or callable(component.probe),
+        "rank must be a number": isinstance(component.rank, int | float),
+        "needs must be a tuple of text": isinstance(needs, tuple)
+        and all(isinstance(need, str) for need in needs),
+    }
+    return next((rule for rule, holds in rules.items() if not holds), None)

@@ -15,18 +15,13 @@ def command(ctx: click.Context) -> None:
       ale doctor
     """
     from ale._registry import KINDS
-    from ale.plugin import Probe
 
     registry = registry_of(ctx, commands=True)
     for kind in KINDS:
         for offer in registry.offers(kind):
-            probe = offer.component.probe
-            if probe is None:
+            found = offer.probe()
+            if found is None:
                 continue
-            try:
-                found = probe()
-            except Exception as error:
-                found = Probe(usable=False, reason=f"its probe failed: {error!r}")
             state = "usable  " if found.usable else "UNUSABLE"
             click.echo(f"{state}  {kind:<9} {offer.component.name:<14} {found.reason}")
             for name, fact in found.facts.items():

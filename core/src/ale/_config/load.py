@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from ale._config.model import RunConfig, RunOptions, Selected
-from ale._config.source import read_source
+from ale._config.source import merge, read_source
 from ale._registry import Offer, Registry
 from ale.errors import InputError, PluginError, Problem
 from ale.strict import Node, describe, from_plain, nearest, structure
@@ -38,6 +38,7 @@ def structure_config(node: Node, registry: Registry) -> RunConfig:
     assert node.mapping is not None
     problems = _Problems()
     problems.found += [_unknown_section(node, key) for key in node.mapping if key not in _SECTIONS]
+    node = _over_defaults(node)
     picked: dict[str, Any] = {
         kind: problems.collect(partial(_part, node, kind, registry)) for kind in _PARTS
     }
@@ -52,6 +53,14 @@ def structure_config(node: Node, registry: Registry) -> RunConfig:
     resolved["observers"] = [_plain(part) for part in observers]
     resolved["run"] = _values(options)
     return RunConfig(**picked, observers=observers, run=options, resolved=resolved)
+
+
+def _over_defaults(node: Node) -> Node:
+    """Lay what is written over the defaults; a section with nothing in it is not written."""
+    assert node.mapping is not None
+    written = {key: child for key, child in node.mapping.items() if child.value is not None}
+    defaults = from_plain(_DEFAULTS, file=node.file)
+    return merge(defaults, Node(written, node.file, node.line))
 
 
 class _Problems:
@@ -91,20 +100,19 @@ def _unmet_needs(node: Node, picked: dict[str, Any]) -> list[Problem]:
 
 def _part(root: Node, kind: str, registry: Registry) -> Selected | None:
     node = root.get(kind)
-    if node is None or node.value is None:
-        if kind in _OPTIONAL:
-            return None
-        if kind not in _DEFAULTS:
-            names = ", ".join(offer.component.name for offer in registry.offers(kind))
-            message = f"section '{kind}' is missing"
-            expected = f"{kind}: {{type: ...}}, one of {names or 'none installed'}"
-            raise InputError([root.problem(message, expected=expected)])
-        node = from_plain(_DEFAULTS[kind], file=root.file)
+    if node is None and kind in _OPTIONAL:
+        return None
+    if node is None:
+        names = ", ".join(offer.component.name for offer in registry.offers(kind))
+        message = f"section '{kind}' is missing"
+        expected = f"{kind}: {{type: ...}}, one of {names or 'none installed'}"
+        raise InputError([root.problem(message, expected=expected)])
     return select(node, kind, registry, path=kind)
 
 
 def _observers(root: Node, registry: Registry) -> tuple[Selected, ...]:
-    node = root.get("observers") or from_plain(_DEFAULTS["observers"], file=root.file)
+    node = root.get("observers")
+    assert node is not None  # it has a default
     if node.items is None:
         said = f"expected a list, found {describe(node.value)}"
         raise InputError(
@@ -155,8 +163,7 @@ def _auto(registry: Registry) -> Offer:
     ranked = [offer for offer in registry.offers("sandbox") if offer.component.rank > 0]
     refused = []
     for offer in sorted(ranked, key=lambda offer: -offer.component.rank):
-        probe = offer.component.probe
-        found = None if probe is None else probe()
+        found = offer.probe()
         if found is None or found.usable:
             return offer
         refused.append(f"{offer.component.name}: {found.reason}")

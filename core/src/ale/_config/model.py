@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from attrs import field, frozen
+from attrs import field, frozen, validators
 
 from ale._registry import Offer
 from ale.plugin import doc, ge, gt
+from ale.strict import describe
 
 
 @frozen(kw_only=True)
@@ -22,11 +23,26 @@ class Selected:
         return self.offer.component.name
 
 
+_LONGEST_NAME = 200
+"""Bytes; a file system takes 255, of which a time and a few letters have their share."""
+
+
+def _part_of_a_path(_: object, __: object, value: str | None) -> None:
+    if value is None:
+        return
+    if not value.isprintable() or "/" in value or not 0 < len(value.encode()) <= _LONGEST_NAME:
+        raise ValueError(f"expected part of a folder's name, without '/', found {describe(value)}")
+
+
 @frozen(kw_only=True)
 class RunOptions:
     """How the run itself goes. Section ``run``."""
 
-    name: str | None = field(default=None, metadata=doc("Part of the run directory's name."))
+    name: str | None = field(
+        default=None,
+        validator=_part_of_a_path,
+        metadata=doc("Part of the run directory's name."),
+    )
     directory: Path | None = field(
         default=None, metadata=doc("Where run directories are made; default: runs/ here.")
     )
@@ -35,7 +51,9 @@ class RunOptions:
     )
     steps: int = field(default=1, validator=ge(1), metadata=doc("Training steps."))
     tasks_per_step: int | None = field(
-        default=None, metadata=doc("Tasks drawn for each step; default: all of them.")
+        default=None,
+        validator=validators.optional(ge(1)),
+        metadata=doc("Tasks drawn for each step; default: all of them."),
     )
     concurrency: int = field(default=8, validator=ge(1), metadata=doc("Episodes at once."))
     seed: int = field(default=0, validator=ge(0), metadata=doc("Every random choice follows it."))

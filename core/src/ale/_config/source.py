@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ale.errors import InputError, Problem
-from ale.strict import Node, describe, parse_yaml, read_yaml
+from ale.strict import Node, describe, nearest_file, parse_yaml, read_yaml
 
 
 def read_source(path: Path, overrides: Sequence[str] = ()) -> Node:
@@ -14,9 +14,11 @@ def read_source(path: Path, overrides: Sequence[str] = ()) -> Node:
         InputError: a file can't be read, extends itself, or an override is not ``key=value``.
     """
     node = _read(path, ())
+    # First laid over each other: whatever their order, a type and its options belong together.
+    laid = Node({}, "--set", None)
     for override in overrides:
-        node = merge(node, _parse_override(override))
-    return node
+        laid = merge(laid, _parse_override(override))
+    return Node(merge(node, laid).value, node.file, node.line)
 
 
 def _read(path: Path, above: tuple[Path, ...]) -> Node:
@@ -39,6 +41,9 @@ def _base_path(base: Node, path: Path, above: tuple[Path, ...]) -> Path:
         said = f"expected a file's path, found {describe(base.value)}"
         raise InputError([base.problem(said, path="extends")])
     target = path.parent / base.value
+    if not target.exists():
+        hint = nearest_file(target)
+        raise InputError([base.problem(f"no such file: {target}", path="extends", hint=hint)])
     if target.resolve() in (*above, path.resolve()):
         raise InputError([base.problem("extends itself, over " + str(target), path="extends")])
     return target
