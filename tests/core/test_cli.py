@@ -1,5 +1,6 @@
 """The command line: what it prints, what it exits with, what it does not import."""
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -50,6 +51,17 @@ def test_a_run_ends_by_saying_what_happened_where_it_is_and_what_to_try(
     assert "success      3 of 3  100.0%  (95% interval 43.9 to 100.0)" in done.output
     path = Path(only_run(tmp_path)).relative_to(tmp_path)
     assert f"ale show {path}" in done.output
+
+
+def test_what_to_try_can_be_pasted_into_a_shell(ale: Ale, tmp_path: Path) -> None:
+    done = ale("run", "c.yaml", "--set", "run.name='it is; x'")
+    path = str(Path(only_run(tmp_path)).relative_to(tmp_path))
+    assert f"stored in\n  {path}\n" in done.output
+    pasted = [shlex.split(line) for line in done.output.partition("next\n")[2].splitlines()]
+    assert pasted == [
+        ["ale", "show", path],
+        ["ale", "credit", path, "--scheme", "ipa", "--scheme", "grpo"],
+    ]
 
 
 def test_a_run_with_broken_episodes_exits_with_3(ale: Ale, bench: Any) -> None:

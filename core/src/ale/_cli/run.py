@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -129,9 +130,10 @@ def summary(run: "Run", finished: "RunFinished") -> str:
     if finished.n_broken:
         lines.append(f"  broken       {finished.n_broken}  (no reward; `ale show` says why)")
     lines += ["stored in", f"  {path}", "next"]
+    quoted = shlex.quote(path)
     if finished.outcome != "completed":
-        lines.append(f"  ale run --resume {path}")
-    lines.append(f"  ale show {path}")
+        lines.append(f"  ale run --resume {quoted}")
+    lines.append(f"  ale show {quoted}")
     if finished.n_graded:
-        lines.append(f"  ale credit {path} --scheme ipa --scheme grpo")
+        lines.append(f"  ale credit {quoted} --scheme ipa --scheme grpo")
     return "\n".join(lines)
