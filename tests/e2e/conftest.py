@@ -5,10 +5,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from attrs import field, frozen
@@ -36,17 +37,28 @@ class Ended:
 class Running:
     """A command that runs, leader of a process group as under a terminal."""
 
-    process: "subprocess.Popen[str]"
+    process: "subprocess.Popen[bytes]"
+    out: IO[bytes]
+    err: IO[bytes]
 
     def signal(self, number: signal.Signals, *, group: bool = True) -> None:
         """As a terminal does (to the group), or as ``kill`` does (to the process alone)."""
         send = os.killpg if group else os.kill
         send(self.process.pid, number)
 
+    def has_said(self, text: str) -> bool:
+        """Does its standard error have this by now?"""
+        return text in _whole(self.err)
+
     def ended(self, timeout_s: float = 30.0) -> Ended:
         """Wait for its end."""
-        out, err = self.process.communicate(timeout=timeout_s)
-        return Ended(self.process.returncode, out, err)
+        code = self.process.wait(timeout_s)
+        return Ended(code, _whole(self.out), _whole(self.err))
+
+
+def _whole(file: IO[bytes]) -> str:
+    """A file that another process writes; its position, which they share, stays."""
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode()
 
 
 @frozen
@@ -55,7 +67,7 @@ class Workshop:
 
     folder: Path
     environ: dict[str, str]
-    started: list["subprocess.Popen[str]"] = field(factory=list)
+    started: list[Running] = field(factory=list)
 
     @property
     def space(self) -> Path:
@@ -91,19 +103,20 @@ class Workshop:
         return self.config(llm={"type": "scripted", "script": "script.yaml"}, **sections)
 
     def start(self, *arguments: str, **environ: str) -> Running:
-        """Start ``ale``."""
+        """Start ``ale``. What it prints goes to files, so that a test can look while it runs."""
+        out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - kept open
         process = subprocess.Popen(
             [str(ALE), *arguments],
             cwd=self.folder,
             env=self.environ | environ,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            stdout=out,
+            stderr=err,
             process_group=0,
         )
-        self.started.append(process)
-        return Running(process)
+        running = Running(process, out, err)
+        self.started.append(running)
+        return running
 
     def ale(self, *arguments: str, timeout_s: float = 60.0, **environ: str) -> Ended:
         """Run ``ale`` to its end."""
@@ -174,10 +187,12 @@ def workshop(tmp_path: Path) -> Iterator[Workshop]:
     }
     made = Workshop(tmp_path, environ)
     yield made
-    for process in made.started:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+    for running in made.started:
+        if running.process.poll() is None:
+            running.process.kill()
+            running.process.wait()
+        running.out.close()
+        running.err.close()
 
 
 @pytest.fixture

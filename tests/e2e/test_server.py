@@ -1,6 +1,5 @@
 """A model behind HTTP: a real server in another process, many episodes at once, and its faults."""
 
-import time
 from typing import Any
 
 import pytest
@@ -8,6 +7,8 @@ import pytest
 from ale.testing.openai_server import openai_server
 
 N = 16
+DELAY_S = 1.5
+"""Of an answer: long enough for N requests on a busy machine."""
 FINISH = {"calls": [{"name": "finish", "arguments": {"summary": "done"}}]}
 TOUCH = {"calls": [{"name": "shell", "arguments": {"command": "touch done"}}]}
 
@@ -30,8 +31,8 @@ def test_sixteen_episodes_at_once_each_get_their_own_answers(workshop: Any, stre
         workshop.task(f"t{number:02}", check=f"test $(cat done) = {number}")
         command = f"echo {number} > done"
         steps = [
-            {"calls": [{"name": "shell", "arguments": {"command": command}}], "delay_s": 0.3},
-            {**FINISH, "text": "It is written.", "delay_s": 0.3},
+            {"calls": [{"name": "shell", "arguments": {"command": command}}], "delay_s": DELAY_S},
+            {**FINISH, "text": "It is written."},
         ]
         conversations.append({"match": f"t{number:02}", "steps": steps})
     with openai_server({"conversations": conversations}) as server:
@@ -43,7 +44,7 @@ def test_sixteen_episodes_at_once_each_get_their_own_answers(workshop: Any, stre
     assert len(arrived) == 2 * N
     assert {request["body"].get("stream", False) for request in arrived} == {stream}
     # All sixteen have asked before the first is answered.
-    assert arrived[N - 1]["at"] - arrived[0]["at"] < 0.3
+    assert arrived[N - 1]["at"] - arrived[0]["at"] < DELAY_S
     assert {tool["function"]["name"] for tool in arrived[0]["body"]["tools"]} >= {"shell", "finish"}
     assert workshop.left_behind() == []
 
@@ -66,7 +67,7 @@ BROKEN: dict[str, tuple[list[dict[str, Any]], str]] = {
     "always-half": ([{**TOUCH, "fault": "half"}], "connection"),
     "always-invalid": ([{"fault": "invalid_json"}], "read"),
     "half-a-letter": ([{**TOUCH, "text": "\ud83d"}], "surrogate"),
-    "silence": ([{"fault": "silence"}], "1 s"),
+    "silence": ([{"fault": "silence"}], "2 s"),
 }
 
 
@@ -79,10 +80,8 @@ def test_a_fault_of_the_model_is_a_recorded_outcome_and_touches_nobody_else(
         workshop.task(name)
         conversations.append({"match": f"Do {name}\\.", "steps": steps})
     with openai_server({"conversations": conversations}) as server:
-        workshop.config(**sections(server.url, stream=stream, timeout_s=1.0))
-        since = time.monotonic()
-        done = workshop.ale("run", "run.yaml")
-    assert time.monotonic() - since < 20.0
+        workshop.config(**sections(server.url, stream=stream, timeout_s=2.0))
+        done = workshop.ale("run", "run.yaml", timeout_s=50.0)
     assert done.code == 3, done.text
     assert "Traceback" not in done.text
     episodes = {episode["task_id"]: episode for episode in workshop.episodes().values()}
