@@ -1,0 +1,22 @@
+"""Where the project's own checks run, every sandbox backend must really be there.
+
+Elsewhere a backend that can't be used skips its tests with the reason; if that could happen
+unnoticed in CI, a backend could be broken for weeks.
+"""
+
+import os
+
+import pytest
+
+from ale._registry import Registry
+
+BACKENDS = ["bubblewrap", "docker", "local", "podman"]
+
+
+@pytest.mark.skipif(os.environ.get("CI") != "true", reason="only CI must have every engine")
+@pytest.mark.parametrize("name", BACKENDS)
+def test_every_backend_can_be_used_in_ci(name: str) -> None:
+    probe = Registry.installed().find("sandbox", name).component.probe
+    assert probe is not None
+    found = probe()
+    assert found.usable, found.reason
