@@ -1,6 +1,7 @@
 """Commands for grading: by absolute path, in an environment that the agent had no hand in."""
 
 import secrets
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -25,22 +26,28 @@ _CLEAN = """
 name=$1 && shift && scratch=${TMPDIR:-/tmp}/$name
 exec /usr/bin/env -i "TMPDIR=${TMPDIR:-/tmp}" "HOME=$scratch/home" "$@" "$scratch"
 """
-# $1 the command, $2 files to move away or "", $3 folder to run in, $4 mark, $5 scratch folder.
-# What is marked on stderr is written before the command starts, so that the command can't make a
-# failure of the command look like one of the grading, nor the other way round.
+# $1 name of the scratch folder, $2 files to move away or "", $3 folder to run in, $4 mark, $5 the
+# command, then variables. What is marked on stderr is written before the command starts, so that
+# the command can't make a failure of the command look like one of the grading, nor the other way
+# round. There are few processes, because each costs as much as a short command: the last shell runs
+# the command itself, without arguments (`set` stands on the command's first line, so that the
+# shell's line numbers are the command's).
 _WRAPPER = """
-mkdir -m 700 -- "$5" "$5/home" || exit 125
-if [ -n "$2" ]; then
-  mv -- "$2" "$5/files" || exit 125
-  export GRADING_FILES="$5/files"
+scratch=${TMPDIR:-/tmp}/$1 files=$2 from=$3 mark=$4 command=$5
+shift 5
+mkdir -m 700 -- "$scratch" "$scratch/home" || exit 125
+if [ -n "$files" ]; then
+  mv -- "$files" "$scratch/files" || exit 125
+  set -- "$@" "GRADING_FILES=$scratch/files"
 fi
-printf '%s ready\\n' "$4" >&2
-cd -- "$3" || { rm -rf -- "$5"; exit 125; }
-unset OLDPWD
-printf '%s started\\n' "$4" >&2
-/bin/sh -c "$1"
+if CDPATH= cd -- "$from" 2>/dev/null; then
+  /usr/bin/env -i "TMPDIR=${TMPDIR:-/tmp}" "HOME=$scratch/home" "PWD=$PWD" "$@" \\
+    /bin/sh -c 'printf "%s started\\n" "$1" >&2; eval "set --; $2"' /bin/sh "$mark" "$command"
+else
+  printf '%s no folder\\n' "$mark" >&2
+fi
 code=$?
-cd / && rm -rf -- "$5" 2>/dev/null
+cd / && rm -rf -- "$scratch" 2>/dev/null
 exit $code
 """
 _REMOVE = 'rm -rf -- "${TMPDIR:-/tmp}/$1" 2>/dev/null; echo alive'
@@ -65,8 +72,11 @@ def clean(
 
     The command is given the path of the scratch folder as one more argument; ``HOME`` lies in it.
     """
-    pairs = [f"{name}={value}" for name, value in {**CLEAN, **task.environment.env, **env}.items()]
-    return ("/bin/sh", "-c", _CLEAN, "ale-grading", scratch, *pairs, *arguments)
+    return ("/bin/sh", "-c", _CLEAN, "ale-grading", scratch, *_pairs(task, env), *arguments)
+
+
+def _pairs(task: Task, env: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in {**CLEAN, **task.environment.env, **env}.items()]
 
 
 def new_scratch() -> str:
@@ -114,9 +124,10 @@ async def run(
         # Put where every backend lets us write, then moved out of the command's sight.
         staged = f"{sandbox.workdir.rstrip('/')}/.ale-grading-{secrets.token_hex(16)}"
         await sandbox.upload(files, staged)
-    arguments = ("/bin/sh", "-c", _WRAPPER, "ale-grading", command, staged, cwd or ".", mark)
+    arguments = (scratch, staged, cwd or ".", mark, command, *_pairs(task, env or {}))
     result = await sandbox.exec(
-        clean(arguments, task, env or {}, scratch),
+        f"set -- {shlex.join(arguments)}\n{_WRAPPER}",
+        env={"PATH": CLEAN["PATH"]},
         timeout_s=timeout_s,
         stdin=None if stdin is None else stdin.encode(),
     )
@@ -124,25 +135,25 @@ async def run(
         await remove(sandbox, scratch)
     if result.timed_out:
         return Outcome(exit_code=result.exit_code, timed_out=True)
-    return _outcome(result, f"{mark} ready\n".encode(), f"{mark} started\n".encode(), cwd)
+    return _outcome(result, mark, cwd)
 
 
-def _outcome(result: ExecResult, ready: bytes, started: bytes, cwd: str | None) -> Outcome:
-    if not result.stderr.startswith(ready):
-        raise GradingError(
-            f"the sandbox could not start a command for grading (exit code {result.exit_code}): "
-            f"{excerpt(result.stderr)}"
+def _outcome(result: ExecResult, mark: str, cwd: str | None) -> Outcome:
+    started = f"{mark} started\n".encode()
+    if result.stderr.startswith(started):
+        return Outcome(
+            exit_code=result.exit_code,
+            stdout=result.stdout,
+            stderr=result.stderr.removeprefix(started),
+            truncated=result.truncated,
         )
-    stderr = result.stderr.removeprefix(ready)
-    if not stderr.startswith(started):
+    if result.stderr.startswith(f"{mark} no folder\n".encode()):
         return Outcome(
             exit_code=result.exit_code, not_started=f"the folder {cwd!r} can't be entered"
         )
-    return Outcome(
-        exit_code=result.exit_code,
-        stdout=result.stdout,
-        stderr=stderr.removeprefix(started),
-        truncated=result.truncated,
+    raise GradingError(
+        f"the sandbox could not start a command for grading (exit code {result.exit_code}): "
+        f"{excerpt(result.stderr)}"
     )
 
 
