@@ -49,3 +49,11 @@ def test_logprobs_are_one_per_token_and_the_same_on_every_machine() -> None:
 def test_logprobs_differ_by_seed_and_turn() -> None:
     asked = [request(GOAL), request(GOAL, seed=1), request(GOAL, turn=1)]
     assert len({tokens.trace(each, ANSWER).logprobs for each in asked}) == 3
+
+
+def test_a_count_is_the_length_of_what_is_counted() -> None:
+    thought = Message(role="assistant", content="ab", reasoning="né", tool_calls=(CALL, CALL))
+    for message in (GOAL, ANSWER, thought):
+        assert tokens.count_body(message) == len(tokens.body_ids(message))
+    assert tokens.count_prompt((GOAL, ANSWER)) == 16
+    assert len(tokens.prompt_ids((GOAL, ANSWER))) == 16

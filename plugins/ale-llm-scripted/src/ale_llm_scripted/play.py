@@ -82,6 +82,6 @@ class Play:
 def _usage(request: CompletionRequest, message: Message, line: Line) -> Usage:
     prompt, completion = line.prompt_tokens, line.tokens
     return Usage(
-        prompt_tokens=len(tokens.prompt_ids(request.messages)) if prompt is None else prompt,
-        completion_tokens=len(tokens.body_ids(message)) if completion is None else completion,
+        prompt_tokens=tokens.count_prompt(request.messages) if prompt is None else prompt,
+        completion_tokens=tokens.count_body(message) if completion is None else completion,
     )

@@ -37,6 +37,21 @@ def body_ids(message: Message) -> tuple[int, ...]:
     return (*ids, END)
 
 
+def count_prompt(messages: tuple[Message, ...]) -> int:
+    """As many as `prompt_ids` gives, without making them."""
+    return sum(1 + count_body(message) for message in messages) + 1
+
+
+def count_body(message: Message) -> int:
+    """As many as `body_ids` gives, without making them."""
+    n = len(message.content.encode()) + 1
+    if message.reasoning is not None:
+        n += len(message.reasoning.encode()) + 2
+    for call in message.tool_calls:
+        n += len(call.name.encode()) + len(call.arguments.encode()) + 2
+    return n
+
+
 def trace(request: CompletionRequest, message: Message) -> TokenTrace:
     """The tokens of an answer, all of policy version 0.
 
