@@ -9,10 +9,11 @@ for each call is left), and only where that is not enough, the same of the lates
 import json
 import math
 from collections.abc import Callable, Iterator
+from itertools import chain
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
-from ale.types import Completion, Message, Observation, ToolCall, ToolSpec, replace
+from ale.types import Completion, Message, Observation, ToolCall, ToolSpec, Usage, replace
 from ale_agent_iflow.result import cut_middle
 
 BYTES_A_TOKEN = 4
@@ -36,12 +37,12 @@ class Exchange:
     observations: tuple[Observation, ...] = ()
     nudge: tuple[Message, ...] = ()
     """What an answer without a call was told."""
+    messages: tuple[Message, ...] = field(init=False, eq=False, repr=False)
+    """As the model sees it. Made once, though every later request sends it again."""
 
-    def messages(self) -> Iterator[Message]:
-        """As the model sees it."""
-        yield self.answer
-        yield from (observation.as_message() for observation in self.observations)
-        yield from self.nudge
+    @messages.default
+    def _messages(self) -> tuple[Message, ...]:
+        return (self.answer, *(o.as_message() for o in self.observations), *self.nudge)
 
     def trimmed(self, max_bytes: int) -> "Exchange":
         """With observations cut in the middle."""
@@ -78,7 +79,7 @@ class History:
 
     def messages(self) -> tuple[Message, ...]:
         """As the next request sends it."""
-        rest = [message for exchange in self.exchanges for message in exchange.messages()]
+        rest = chain.from_iterable(exchange.messages for exchange in self.exchanges)
         return (*self._head(), *rest)
 
     def add(self, exchange: Exchange) -> "History":
@@ -106,9 +107,10 @@ class Gauge:
     tools: int = 0
     """Tokens of the tool specifications, by bytes."""
     scale: float = 1.0
-    counted: int = 0
-    n_counted: int = 0
-    """Messages that `counted` covers."""
+    usage: Usage | None = None
+    """What the provider counted for `sent` and its answer; None for a conversation that it has not
+    seen."""
+    sent: tuple[Message, ...] = field(default=(), repr=False)
 
     @classmethod
     def of_tools(cls, specs: tuple[ToolSpec, ...]) -> "Gauge":
@@ -118,27 +120,24 @@ class Gauge:
 
     def size(self, messages: tuple[Message, ...]) -> int:
         """Tokens of a conversation that goes on from what was counted, about."""
-        if self.n_counted:
-            return self.counted + rough_tokens(messages[self.n_counted :])
+        if self.usage is not None:
+            new = messages[len(self.sent) + 1 :]
+            return self.usage.prompt_tokens + self.usage.completion_tokens + rough_tokens(new)
         return math.ceil(self.scale * (self.tools + rough_tokens(messages)))
 
     def after(self, sent: tuple[Message, ...], completion: Completion) -> "Gauge":
         """Knowing what the provider counted; as before where it counted nothing."""
-        usage = completion.usage
-        if usage.prompt_tokens <= 0:
+        if completion.usage.prompt_tokens <= 0:
             return self.anew()
-        scale = usage.prompt_tokens / max(1, self.tools + rough_tokens(sent))
-        return evolve(
-            self,
-            # No tokeniser is further off; a provider's odd count must not run away with it.
-            scale=min(4.0, max(0.5, scale)),
-            counted=usage.prompt_tokens + usage.completion_tokens,
-            n_counted=len(sent) + 1,
-        )
+        return evolve(self, usage=completion.usage, sent=sent)
 
     def anew(self) -> "Gauge":
         """For a conversation that no longer starts as the counted one did."""
-        return evolve(self, counted=0, n_counted=0)
+        if self.usage is None:
+            return self
+        scale = self.usage.prompt_tokens / max(1, self.tools + rough_tokens(self.sent))
+        # No tokeniser is further off; a provider's odd count must not run away with it.
+        return Gauge(tools=self.tools, scale=min(4.0, max(0.5, scale)))
 
 
 def rough_tokens(messages: tuple[Message, ...]) -> int:
