@@ -190,3 +190,11 @@ async def test_an_image_is_run_on_the_host_where_it_is_to_be_ignored(
 ) -> None:
     async with make(ignore_image=True).open(SandboxSpec(image="python:3.12-slim")) as sandbox:
         assert (await sandbox.exec("echo ran")).stdout == b"ran\n"
+
+
+async def test_what_starts_after_nobody_was_found_is_found_by_the_next_look(box: Sandbox) -> None:
+    for _ in range(2):
+        await (await box.session()).close()
+        assert await box.end_processes() == 0
+        await box.exec("(sleep 600 >/dev/null 2>&1 &)")
+        assert await box.end_processes() == 1

@@ -60,6 +60,8 @@ class LocalSandbox:
         self._area = Area(self._folders.work, self._folders.tmp)
         self._limits = setup.limits(setup.dialect)
         self._commands = 0
+        self._quiet = 0
+        """Of the commands up to this one nothing runs any more."""
         self._children: set[Child] = set()
         self._draining: set[Pump] = set()
         self._threads: set[asyncio.Future[Any]] = set()
@@ -216,7 +218,10 @@ class LocalSandbox:
 
     async def end_command(self, command: int, child: Child) -> None:
         """Kill the n-th command, `child`, and all that it started."""
-        await processes.end(self._mark, command, children=[child])
+        if self._quiet < command - 1 or command < self._commands:
+            await processes.end(self._mark, command, children=[child])
+        else:  # it is alone: one look for it and for all
+            await self._end_all()
 
     async def session(
         self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
@@ -289,7 +294,11 @@ class LocalSandbox:
         return await self._end_all()
 
     async def _end_all(self) -> int:
-        return await processes.end(self._mark, children=self._children)
+        if self._quiet == self._commands:
+            return 0
+        killed = await processes.end(self._mark, children=self._children)
+        self._quiet = self._commands  # nothing was started since the last look, just now
+        return killed
 
     async def fork(self) -> "LocalSandbox":
         """A copy of the files in a sandbox of its own."""
