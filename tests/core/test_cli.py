@@ -197,8 +197,8 @@ def test_help_imports_neither_commands_nor_records_nor_yaml() -> None:
     code = (
         "import sys\nfrom ale._cli.main import cli\n"
         "try: cli(['--help'])\nexcept SystemExit: pass\n"
-        "print([m for m in ('ale._cli.run', 'ale.types', 'yaml', 'cattrs', 'msgspec', 'asyncio')"
-        " if m in sys.modules])"
+        "print([m for m in ('ale._cli.run', 'ale.types', 'yaml', 'cattrs', 'msgspec', 'asyncio',"
+        " 'importlib.metadata') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -1,7 +1,9 @@
 """The registry: what is broken is set aside and named; everything else works."""
 
+import sys
 import types
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,11 +86,9 @@ def test_an_event_hook_with_a_misspelt_argument_is_set_aside() -> None:
         ({"name": "a/b"}, "a Component's name must be text"),
         ({"options": dict}, "a Component's options must be an attrs class or None"),
         ({"options": {}}, "a Component's options must be an attrs class or None"),
-        ({"build": None}, "a Component's build must be callable"),
+        ({"build": None}, "a Component's build and probe must be callable"),
         ({"summary": None}, "a Component's summary must be text"),
-        ({"probe": True}, "a Component's probe must be callable or None"),
-        ({"rank": None}, "a Component's rank must be a number"),
-        ({"needs": "llm"}, "a Component's needs must be a tuple of text"),
+        ({"probe": True}, "a Component's build and probe must be callable"),
     ],
 )
 def test_a_component_that_could_not_be_used_is_named_when_asked_for(
@@ -124,15 +124,15 @@ def test_a_broken_answer_is_named_when_asked_for_and_the_rest_works(
     assert "Traceback" in str(caught.value)
 
 
-def test_a_package_that_fails_to_import_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Entry:
-        name = "plugin"
-        dist = types.SimpleNamespace(name="ale-sick", version="1")
-
-        def load(self) -> Any:
-            raise SystemExit("never")
-
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Entry()])
+def test_a_package_that_fails_to_import_is_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sick_module.py").write_text("raise SystemExit('never')")
+    info = tmp_path / "ale_sick-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: ale-sick\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[ale]\nplugin = sick_module\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
     registry = Registry.installed()
     assert registry.quarantined[0].distribution == "ale-sick"
     assert "SystemExit: never" in registry.quarantined[0].traceback

@@ -7,7 +7,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-LAYERS = ["_cli", "_run", "_store", "_config", "_registry", "hookspecs", "plugin", "protocols"]
+LAYERS = [
+    "_cli",
+    "_run",
+    "_store",
+    "_config",
+    "_registry",
+    "_installed",
+    "hookspecs",
+    "plugin",
+    "protocols",
+]
 SDKS = [
     "docker",
     "litellm",

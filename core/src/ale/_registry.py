@@ -4,7 +4,6 @@ pluggy's own loader raises at the first broken package and skips a second owner 
 package that fails is set aside with its traceback, and everything else works.
 """
 
-import importlib.metadata
 import inspect
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ import pluggy
 from attrs import field, frozen, has
 
 from ale import hookspecs
+from ale._installed import installed
 from ale.errors import PluginError
 from ale.plugin import PROJECT, Component, Probe
 
@@ -104,18 +104,16 @@ class Registry:
     def installed(cls) -> "Registry":
         """A registry of every package with an entry point in the group ``ale``."""
         registry = cls()
-        found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
-        for entry in sorted(found, key=lambda entry: (_owner(entry)[0], entry.name)):
-            distribution, version = _owner(entry)
+        for entry in installed(ENTRY_POINT_GROUP):
             try:
                 module = entry.load()
             except BaseException as error:
                 # SystemExit and the like too: a package must not be able to end every command.
                 if isinstance(error, KeyboardInterrupt):
                     raise
-                registry._quarantine(distribution, entry.name, "failed to load", error)
+                registry._quarantine(entry.distribution, entry.name, "failed to load", error)
             else:
-                registry.add(module, distribution, version, entry.name)
+                registry.add(module, entry.distribution, entry.version, entry.name)
         return registry
 
     def add(
@@ -230,12 +228,6 @@ class Registry:
         )
 
 
-def _owner(entry: importlib.metadata.EntryPoint) -> tuple[str, str]:
-    if entry.dist is None:
-        return "unknown", "0"
-    return entry.dist.name, entry.dist.version
-
-
 def _checked(kind: str, package: Package, answer: Any) -> Iterable[Offer]:
     if isinstance(answer, Component | str) or not isinstance(answer, Sequence):
         raise PluginError(f"expected a list of Component, got {answer!r}")
@@ -262,19 +254,13 @@ def _checked(kind: str, package: Package, answer: Any) -> Iterable[Offer]:
 
 def _fault(component: Component[Any, Any]) -> str | None:
     """What can't be used of a component, or None: it is named here, not where it would be used."""
-    name, options, needs = component.name, component.options, component.needs
-    rules = {
-        "name must be text without spaces and '/'": isinstance(name, str)
-        and name.isprintable()
-        and name != ""
-        and not {" ", "/"} & {*name},
-        "options must be an attrs class or None": options is None
-        or (isinstance(options, type) and has(options)),
-        "build must be callable": callable(component.build),
-        "summary must be text": isinstance(component.summary, str),
-        "probe must be callable or None": component.probe is None or callable(component.probe),
-        "rank must be a number": isinstance(component.rank, int | float),
-        "needs must be a tuple of text": isinstance(needs, tuple)
-        and all(isinstance(need, str) for need in needs),
-    }
-    return next((rule for rule, holds in rules.items() if not holds), None)
+    name, options = component.name, component.options
+    if not isinstance(name, str) or not name.isprintable() or {*name} & {" ", "/"} or not name:
+        return "name must be text without spaces and '/'"
+    if options is not None and not (isinstance(options, type) and has(options)):
+        return "options must be an attrs class or None"
+    if not isinstance(component.summary, str):
+        return "summary must be text"
+    if not callable(component.build) or not (component.probe is None or callable(component.probe)):
+        return "build and probe must be callable"
+    return None

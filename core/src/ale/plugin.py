@@ -44,6 +44,17 @@ class Probe:
     facts: Mapping[str, str] = field(factory=dict)
     """What else `ale doctor` shows: versions, what is enforced."""
 
+    @classmethod
+    def of_package(cls, name: str, *, remedy: str) -> "Probe":
+        """Usable where the distribution `name` is installed, say an SDK; it is not imported."""
+        from importlib.metadata import PackageNotFoundError, version  # late: it takes a while
+
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            return cls(usable=False, reason=f"{name} is not installed", remedy=remedy)
+        return cls(usable=True, reason=f"{name} {found}", facts={name: found})
+
 
 @frozen
 class Secret:

@@ -18,13 +18,13 @@ def absent(name: str) -> str:
 def test_without_the_sdk_the_probe_gives_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ale_observe_tensorboard.plugin.version", absent)
+    monkeypatch.setattr("importlib.metadata.version", absent)
     found = probe()
     assert (found.usable, found.remedy) == (False, 'pip install "tensorboard>=2.16,<3"')
 
 
 def test_without_the_sdk_building_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ale_observe_tensorboard.plugin.version", absent)
+    monkeypatch.setattr("importlib.metadata.version", absent)
     [component] = ale_observers()
     with pytest.raises(NotUsableError, match="tensorboard is not installed"):
         component.build(TensorBoardOptions(), BuildContext())

@@ -18,13 +18,13 @@ def absent(name: str) -> str:
 def test_without_the_sdk_the_probe_gives_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ale_observe_wandb.plugin.version", absent)
+    monkeypatch.setattr("importlib.metadata.version", absent)
     found = probe()
     assert (found.usable, found.remedy) == (False, 'pip install "wandb>=0.30,<1"')
 
 
 def test_without_the_sdk_building_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ale_observe_wandb.plugin.version", absent)
+    monkeypatch.setattr("importlib.metadata.version", absent)
     [component] = ale_observers()
     with pytest.raises(NotUsableError, match="wandb is not installed"):
         component.build(WandbOptions(), BuildContext())

@@ -106,7 +106,7 @@ def _part(root: Node, kind: str, registry: Registry) -> Selected | None:
         names = ", ".join(offer.component.name for offer in registry.offers(kind))
         message = f"section '{kind}' is missing"
         expected = f"{kind}: {{type: ...}}, one of {names or 'none installed'}"
-        raise InputError([root.problem(message, expected=expected)])
+        raise root.error(message, expected=expected)
     return select(node, kind, registry, path=kind)
 
 
@@ -115,9 +115,7 @@ def _observers(root: Node, registry: Registry) -> tuple[Selected, ...]:
     assert node is not None  # it has a default
     if node.items is None:
         said = f"expected a list, found {describe(node.value)}"
-        raise InputError(
-            [node.problem(said, path="observers", hint="observers: [{type: console}]")]
-        )
+        raise node.error(said, path="observers", hint="observers: [{type: console}]")
     problems = _Problems()
     made = [
         problems.collect(partial(select, item, "observer", registry, path=f"observers[{i}]"))
@@ -136,20 +134,18 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
     """
     if node.mapping is None:
         said = f"expected a mapping with a type, found {describe(node.value)}"
-        raise InputError([node.problem(said, path=path, hint="{type: ...}")])
+        raise node.error(said, path=path, hint="{type: ...}")
     type_ = node.get("type")
     names = [offer.component.name for offer in registry.offers(kind)]
     if type_ is None or not isinstance(type_.value, str):
         message = "'type' is missing" if type_ is None else "expected text"
         at = node if type_ is None else type_
-        raise InputError(
-            [at.problem(message, path=f"{path}.type", expected="one of " + ", ".join(names))]
-        )
+        raise at.error(message, path=f"{path}.type", expected="one of " + ", ".join(names))
     try:
         offer = _auto(registry) if _is_auto(kind, type_) else registry.find(kind, type_.value)
     except PluginError as error:
         hint = nearest(type_.value, names)
-        raise InputError([type_.problem(str(error), path=f"{path}.type", hint=hint)]) from None
+        raise type_.error(str(error), path=f"{path}.type", hint=hint) from None
     rest = {key: child for key, child in node.mapping.items() if key != "type"}
     return Selected(offer=offer, options=_options(Node(rest, node.file, node.line), offer, path))
 
@@ -174,16 +170,13 @@ def _options(node: Node, offer: Offer, path: str) -> Any:
     cls = offer.component.options
     if cls is not None:
         return structure(node, cls, path=path)
-    if node.mapping:
-        name = offer.component.name
-        raise InputError(
-            [
-                child.problem(
-                    "unknown option", path=f"{path}.{key}", expected=f"no options of {name}"
-                )
-                for key, child in node.mapping.items()
-            ]
-        )
+    expected = f"no options of {offer.component.name}"
+    problems = [
+        child.problem("unknown option", path=f"{path}.{key}", expected=expected)
+        for key, child in (node.mapping or {}).items()
+    ]
+    if problems:
+        raise InputError(problems)
     return None
 
 

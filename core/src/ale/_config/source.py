@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ale.errors import InputError, Problem
-from ale.strict import Node, describe, nearest_file, parse_yaml, read_yaml
+from ale.strict import Node, describe, parse_yaml, read_yaml
+from ale.strict.reading import nearest_file
 
 
 def read_source(path: Path, overrides: Sequence[str] = ()) -> Node:
@@ -26,7 +26,7 @@ def _read(path: Path, above: tuple[Path, ...]) -> Node:
     if node.value is None:
         node = Node({}, node.file, node.line)
     if node.mapping is None:
-        raise InputError([node.problem(f"expected a mapping, found {describe(node.value)}")])
+        raise node.error(f"expected a mapping, found {describe(node.value)}")
     bases = node.mapping.pop("extends", None)
     if bases is None:
         return node
@@ -38,14 +38,12 @@ def _read(path: Path, above: tuple[Path, ...]) -> Node:
 
 def _base_path(base: Node, path: Path, above: tuple[Path, ...]) -> Path:
     if not isinstance(base.value, str):
-        said = f"expected a file's path, found {describe(base.value)}"
-        raise InputError([base.problem(said, path="extends")])
+        raise base.error(f"expected a file's path, found {describe(base.value)}", path="extends")
     target = path.parent / base.value
     if not target.exists():
-        hint = nearest_file(target)
-        raise InputError([base.problem(f"no such file: {target}", path="extends", hint=hint)])
+        raise base.error(f"no such file: {target}", path="extends", hint=nearest_file(target))
     if target.resolve() in (*above, path.resolve()):
-        raise InputError([base.problem("extends itself, over " + str(target), path="extends")])
+        raise base.error(f"extends itself, over {target}", path="extends")
     return target
 
 
@@ -70,15 +68,8 @@ def _parse_override(text: str) -> Node:
     path, equals, value = text.partition("=")
     keys = path.split(".")
     if not equals or not all(keys):
-        raise InputError(
-            [
-                Problem(
-                    message=f"expected key.key=value, found '{text}'",
-                    file="--set",
-                    hint="for example --set credit.type=grpo",
-                )
-            ]
-        )
+        message = f"expected key.key=value, found '{text}'"
+        raise Node(None, "--set").error(message, hint="for example --set credit.type=grpo")
     # Paths in an override are relative to the working folder, as on any command line.
     node = parse_yaml(value, file="--set")
     node = _without_line(node)

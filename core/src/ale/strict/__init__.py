@@ -7,16 +7,7 @@ messages as the config.
 
 from ale.errors import nearest
 from ale.strict.node import Node, describe, from_plain
-from ale.strict.reading import nearest_file, parse_yaml, read_yaml
+from ale.strict.reading import parse_yaml, read_yaml
 from ale.strict.structuring import structure
 
-__all__ = [
-    "Node",
-    "describe",
-    "from_plain",
-    "nearest",
-    "nearest_file",
-    "parse_yaml",
-    "read_yaml",
-    "structure",
-]
+__all__ = ["Node", "describe", "from_plain", "nearest", "parse_yaml", "read_yaml", "structure"]

@@ -4,7 +4,7 @@ from typing import Any
 
 from attrs import frozen
 
-from ale.errors import Problem
+from ale.errors import InputError, Problem
 
 Scalar = str | int | float | bool | None
 
@@ -54,6 +54,12 @@ class Node:
             expected=expected,
             hint=hint,
         )
+
+    def error(
+        self, message: str, *, path: str = "", expected: str | None = None, hint: str | None = None
+    ) -> InputError:
+        """The error of one problem at this place."""
+        return InputError([self.problem(message, path=path, expected=expected, hint=hint)])
 
 
 def from_plain(value: Any, *, file: str | None = None, line: int | None = None) -> Node:

@@ -36,11 +36,9 @@ def read_yaml(path: Path) -> Node:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise InputError(
-            [Problem(message="no such file", file=str(path), hint=nearest_file(path))]
-        ) from None
+        raise Node(None, str(path)).error("no such file", hint=nearest_file(path)) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError([Problem(message=f"can't be read: {error}", file=str(path))]) from error
+        raise Node(None, str(path)).error(f"can't be read: {error}") from error
     return parse_yaml(text, file=str(path))
 
 

@@ -1,6 +1,5 @@
 """What this package offers: ``litellm``."""
 
-import importlib.metadata
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -121,11 +120,7 @@ def _build(options: LiteLLMOptions, context: BuildContext) -> LLM:
 
 def probe() -> Probe:
     """Is litellm there? It is not imported, which takes seconds, and nobody is asked."""
-    try:
-        version = importlib.metadata.version("litellm")
-    except importlib.metadata.PackageNotFoundError:
-        return Probe(usable=False, reason="litellm is not installed", remedy=REMEDY)
-    return Probe(usable=True, reason=f"litellm {version}", facts={"litellm": version})
+    return Probe.of_package("litellm", remedy=REMEDY)
 
 
 @hookimpl

@@ -1,6 +1,5 @@
 """What this package offers: ``openai``, and presets that differ in where they look alone."""
 
-import importlib.metadata
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -171,13 +170,7 @@ def _build(options: OpenAIOptions, context: BuildContext) -> LLM:
 
 def probe() -> Probe:
     """Is the SDK there? No server is asked: which one it will be stands in a config."""
-    try:
-        version = importlib.metadata.version("openai")
-    except importlib.metadata.PackageNotFoundError:
-        return Probe(
-            usable=False, reason="openai is not installed", remedy="pip install 'openai>=2.20,<4'"
-        )
-    return Probe(usable=True, reason=f"openai {version}", facts={"openai": version})
+    return Probe.of_package("openai", remedy="pip install 'openai>=2.20,<4'")
 
 
 _PRESETS: Mapping[str, tuple[type[OpenAIOptions], str]] = {

@@ -1,7 +1,6 @@
 """Offers the observer ``tensorboard``."""
 
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from attrs import field, frozen
@@ -29,15 +28,7 @@ class TensorBoardOptions:
 
 def probe() -> Probe:
     """Is the package installed?"""
-    try:
-        found = version("tensorboard")
-    except PackageNotFoundError:
-        return Probe(
-            usable=False,
-            reason="tensorboard is not installed",
-            remedy='pip install "tensorboard>=2.16,<3"',
-        )
-    return Probe(usable=True, reason=f"tensorboard {found}", facts={"tensorboard": found})
+    return Probe.of_package("tensorboard", remedy='pip install "tensorboard>=2.16,<3"')
 
 
 def _build(options: TensorBoardOptions, context: BuildContext) -> object:

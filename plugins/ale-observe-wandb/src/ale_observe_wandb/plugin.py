@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
@@ -46,13 +45,7 @@ class WandbOptions:
 
 def probe() -> Probe:
     """Is the SDK installed?"""
-    try:
-        found = version("wandb")
-    except PackageNotFoundError:
-        return Probe(
-            usable=False, reason="wandb is not installed", remedy='pip install "wandb>=0.30,<1"'
-        )
-    return Probe(usable=True, reason=f"wandb {found}", facts={"wandb": found})
+    return Probe.of_package("wandb", remedy='pip install "wandb>=0.30,<1"')
 
 
 def _build(options: WandbOptions, context: BuildContext) -> object:
