@@ -31,14 +31,29 @@ WRONG = (AssertionError, pytest.fail.Exception, SandboxError, TimeoutError)
 
 @pytest.fixture(autouse=True)
 def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A wrong sandbox leaves processes behind: end those that work in this test's own folder."""
+    """A wrong sandbox leaves processes behind: end those that came of this test's own folder."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     yield
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if os.readlink(entry / "cwd").startswith(str(tmp_path)):  # noqa: PTH115
-                os.kill(int(entry.name), signal.SIGKILL)
+    while found := [pid for pid in map(int, _numbers()) if _came_of(pid, tmp_path)]:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     gc.collect()  # while its warnings are still this test's
+
+
+def _numbers() -> list[str]:
+    return [entry.name for entry in Path("/proc").glob("[0-9]*")]
+
+
+def _came_of(pid: int, folder: Path) -> bool:
+    """Does it work in the folder, or have it in its environment, wherever it has gone since?"""
+    process = Path(f"/proc/{pid}")
+    try:
+        marks = (process / "environ").read_bytes()  # of a zombie, nothing
+        where = (process / "cwd").readlink()
+    except OSError:
+        return False
+    return where.is_relative_to(folder) or bytes(folder) + b"/" in marks
 
 
 @pytest.fixture(autouse=True)
