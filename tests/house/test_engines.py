@@ -8,15 +8,14 @@ import os
 
 import pytest
 
-from ale._registry import Registry
-
-BACKENDS = ["bubblewrap", "docker", "local", "podman"]
+from ale._registry import Offer, Registry
 
 
 @pytest.mark.skipif(os.environ.get("CI") != "true", reason="only CI must have every engine")
-@pytest.mark.parametrize("name", BACKENDS)
-def test_every_backend_can_be_used_in_ci(name: str) -> None:
-    probe = Registry.installed().find("sandbox", name).component.probe
-    assert probe is not None
-    found = probe()
+@pytest.mark.parametrize(
+    "offer", Registry.installed().offers("sandbox"), ids=lambda offer: offer.component.name
+)
+def test_every_backend_can_be_used_in_ci(offer: Offer) -> None:
+    assert offer.component.probe is not None
+    found = offer.component.probe()
     assert found.usable, found.reason
