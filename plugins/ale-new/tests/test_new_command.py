@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from ale.hookspecs import ale_commands
 from ale_new.command import command
+from ale_new.installing import install_command
 from ale_new.kinds import KINDS
 
 
@@ -35,7 +38,7 @@ def test_it_writes_a_package_and_says_what_to_do_next(tmp_path: Path) -> None:
         f"""
 Next:
   cd {root}
-  pip install -e '.[test]'
+  {install_command()}
   pytest
   ale plugins criterion min_size
 Then put your own body into src/ale_criterion_min_size/criterion.py.
@@ -44,6 +47,29 @@ Then put your own body into src/ale_criterion_min_size/criterion.py.
     assert [line for line in result.output.splitlines() if line.startswith("wrote ")] == [
         f"wrote {root / path}" for path in sorted(made, key=result.output.index)
     ]
+
+
+def specs(pip: bool, ale: Path) -> Callable[[str], ModuleSpec | None]:
+    """An environment with or without pip, whose `ale` is in a folder."""
+    known = {"ale": ModuleSpec("ale", None, origin=str(ale / "src/ale/__init__.py"))}
+    known |= {"pip": ModuleSpec("pip", None)} if pip else {}
+    return known.get
+
+
+def test_what_to_do_next_fits_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = tmp_path / "check out" / "core"
+    checkout.mkdir(parents=True)
+    (checkout / "pyproject.toml").touch()
+
+    def told(*, pip: bool, ale: Path) -> str:
+        monkeypatch.setattr("importlib.util.find_spec", specs(pip, ale))
+        return install_command()
+
+    assert told(pip=True, ale=checkout) == "pip install -e '.[test]'"
+    assert told(pip=False, ale=tmp_path) == "uv pip install -e '.[test]'"
+    assert told(pip=False, ale=checkout) == f"uv pip install -e '.[test]' -e '{checkout}'"
 
 
 def test_without_a_directory_it_writes_here(
@@ -64,7 +90,7 @@ def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("criteria", "ale-mine"), "'criteria' is not one of 'task-source', 'sandbox'"),
+        (("criteria", "ale-mine"), "did you mean 'criterion'?"),
         (("llm", "My_Model"), "try 'my-model'"),
         (("llm", "ale-mine", "--directory", "nowhere"), "'nowhere' does not exist"),
         (("llm",), "Missing argument 'NAME'"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ale_new.kinds import KINDS
+from ale_new.kinds import KINDS, kind_named
 from ale_new.names import Names, names
 
 CRITERION = KINDS["criterion"]
@@ -13,14 +13,14 @@ CRITERION = KINDS["criterion"]
     [
         ("criterion", "ale-criterion-min-size", "min_size"),
         ("criterion", "ale-criteria-more", "more"),
-        ("credit-scheme", "ale-credit-flat", "flat"),
-        ("credit-scheme", "ale-credit-scheme-flat", "flat"),
-        ("task-source", "ale-tasks-csv", "csv"),
+        ("credit", "ale-credit-flat", "flat"),
+        ("credit", "ale-credit-scheme-flat", "flat"),
+        ("tasks", "ale-tasks-csv", "csv"),
         ("observer", "ale-observe-slack", "slack"),
         ("llm", "acme-models", "acme-models"),
         ("llm", "ale-sandbox-2", "sandbox-2"),
         ("sandbox", "ale-sandbox", "sandbox"),
-        ("credit-scheme", "ale-credit-scheme", "scheme"),
+        ("credit", "ale-credit-scheme", "scheme"),
     ],
 )
 def test_a_component_is_named_after_its_package(kind: str, name: str, component: str) -> None:
@@ -57,3 +57,20 @@ def test_a_bad_name_is_refused_with_a_good_one(name: str, reason: str, suggestio
         names(name, CRITERION)
     assert str(raised.value).endswith(f"; try '{suggestion}'")
     assert names(suggestion, CRITERION).distribution == suggestion
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("credit", "credit"), ("credit-scheme", "credit"), ("task-source", "tasks"), ("llm", "llm")],
+)
+def test_a_kind_goes_by_its_name_in_a_config_and_by_what_it_is(name: str, kind: str) -> None:
+    assert kind_named(name) is KINDS[kind]
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("criteria", "criterion"), ("task", "tasks"), ("credits", "credit"), ("agnt", "agent")],
+)
+def test_a_misspelt_kind_names_the_nearest(name: str, nearest: str) -> None:
+    with pytest.raises(ValueError, match=f"one of tasks, .*; did you mean '{nearest}'"):
+        kind_named(name)

@@ -16,19 +16,19 @@ import pytest
 
 from ale import protocols
 from ale.plugin import BuildContext
-from ale_new.kinds import KINDS, Kind
+from ale_new.kinds import COMMAND, KINDS, Kind
 from ale_new.names import names
 from ale_new.writing import render, write
 
 CORE = Path(__file__).parents[3] / "core"
 OFFERS: Mapping[str, tuple[str, type, Mapping[str, Any]]] = {
-    "task-source": ("ale_task_sources", protocols.TaskSource, {"path": Path("tasks.jsonl")}),
+    "tasks": ("ale_task_sources", protocols.TaskSource, {"path": Path("tasks.jsonl")}),
     "sandbox": ("ale_sandboxes", protocols.SandboxBackend, {}),
     "llm": ("ale_llms", protocols.LLM, {}),
     "agent": ("ale_agents", protocols.Agent, {}),
     "criterion": ("ale_criteria", protocols.Criterion, {"path": "a.txt"}),
     "chunker": ("ale_chunkers", protocols.Chunker, {}),
-    "credit-scheme": ("ale_credit_schemes", protocols.CreditScheme, {}),
+    "credit": ("ale_credit_schemes", protocols.CreditScheme, {}),
     "trainer": ("ale_trainers", protocols.Trainer, {}),
     "observer": ("ale_observers", object, {}),
 }
@@ -107,10 +107,10 @@ def test_it_installs_is_found_and_passes_its_tests(
     passed = run(tools / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=package)
     assert " passed" in passed
     assert "skipped" not in passed
-    if kind.listed is None:
+    if kind == COMMAND:
         assert run(tools / "ale", chosen.component, "Ada") == "Hello, Ada!\n"
     else:
-        listed = run(tools / "ale", "plugins", kind.listed, chosen.component)
+        listed = run(tools / "ale", "plugins", kind.name, chosen.component)
         assert f"from {chosen.distribution} 0.1.0" in listed
     run(tools / "ruff", "check", "--no-cache", ".", cwd=package)
     run(tools / "ruff", "format", "--no-cache", "--check", ".", cwd=package)

@@ -1,15 +1,16 @@
 """``ale new``. Imported whenever `ale` starts: the templates wait until they are used."""
 
+import shlex
 from pathlib import Path
 
 import click
 
-from ale_new.kinds import KINDS
+from ale_new.kinds import COMMAND, Kind, kind_named
 from ale_new.names import Names, names
 
 
 @click.command("new")
-@click.argument("kind", type=click.Choice(list(KINDS)), metavar="KIND")
+@click.argument("kind")
 @click.argument("name")
 @click.option(
     "--directory",
@@ -20,40 +21,45 @@ from ale_new.names import Names, names
 def command(kind: str, name: str, directory: Path) -> None:
     """Write a plugin package NAME that offers one KIND of component.
 
-    KIND is task-source, sandbox, llm, agent, criterion, chunker, credit-scheme, trainer, observer
-    or command. The package installs, is found by `ale plugins` and passes its contract kit as it
-    is; replace its body with yours and keep the tests passing.
+    KIND is tasks, sandbox, llm, agent, criterion, chunker, credit, trainer, observer or command.
+    The package installs, is found by `ale plugins` and passes its contract kit as it is; replace
+    its body with yours and keep the tests passing.
 
     Example: ale new criterion ale-criterion-min-size
     """
     from ale_new.writing import write
 
     try:
-        chosen = names(name, KINDS[kind])
+        chosen_kind = kind_named(kind)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="KIND") from None
+    try:
+        chosen = names(name, chosen_kind)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="NAME") from None
     try:
-        written = write(directory, KINDS[kind], chosen)
+        written = write(directory, chosen_kind, chosen)
     except FileExistsError as error:
         raise click.BadParameter(f"{error.filename} exists already", param_hint="NAME") from None
     except OSError as error:
         raise click.BadParameter(str(error), param_hint="--directory") from None
     for path in written:
         click.echo(f"wrote {path}")
-    click.echo(_next(kind, chosen, directory))
+    click.echo(_next(chosen_kind, chosen, directory))
 
 
-def _next(kind: str, chosen: Names, directory: Path) -> str:
-    listed = KINDS[kind].listed
-    look = f"plugins {listed} {chosen.component}" if listed else chosen.component
+def _next(kind: Kind, chosen: Names, directory: Path) -> str:
+    from ale_new.installing import install_command
+
+    look = chosen.component if kind == COMMAND else f"plugins {kind.name} {chosen.component}"
     return "\n".join(
         [
             "",
             "Next:",
-            f"  cd {directory / chosen.distribution}",
-            "  pip install -e '.[test]'",
+            f"  cd {shlex.quote(str(directory / chosen.distribution))}",
+            f"  {install_command()}",
             "  pytest",
             f"  ale {look}",
-            f"Then put your own body into src/{chosen.module}/{KINDS[kind].stem}.py.",
+            f"Then put your own body into src/{chosen.module}/{kind.stem}.py.",
         ]
     )

@@ -4,37 +4,61 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
+from ale.errors import nearest
+
 
 @frozen(kw_only=True)
 class Kind:
     """One kind of plugin. Its files are ``templates/<kind>/``."""
 
     name: str
-    """As ``ale new`` takes it."""
-    listed: str | None
-    """As ``ale plugins`` lists it; None for commands, which `ale --help` lists."""
+    """As ``ale plugins`` and configs have it, and ``ale new`` takes it."""
     prefixes: tuple[str, ...]
     """Words that a package's name may begin with, and that its component's name leaves out."""
     joiner: str = "-"
     """What stands between the words of a component's name."""
+    noun: str = ""
+    """What one of them is, in words, where that is not the name."""
+
+    @property
+    def words(self) -> str:
+        """What one of them is."""
+        return self.noun or self.name
 
     @property
     def stem(self) -> str:
         """The kind as part of a file's name."""
-        return self.name.replace("-", "_")
+        return self.words.replace(" ", "_")
 
 
 _ALL = (
-    Kind(name="task-source", listed="tasks", prefixes=("task-source", "tasks")),
-    Kind(name="sandbox", listed="sandbox", prefixes=("sandbox",)),
-    Kind(name="llm", listed="llm", prefixes=("llm",)),
-    Kind(name="agent", listed="agent", prefixes=("agent",)),
-    Kind(name="criterion", listed="criterion", prefixes=("criterion", "criteria"), joiner="_"),
-    Kind(name="chunker", listed="chunker", prefixes=("chunker", "chunkers")),
-    Kind(name="credit-scheme", listed="credit", prefixes=("credit-scheme", "credit")),
-    Kind(name="trainer", listed="trainer", prefixes=("trainer", "train")),
-    Kind(name="observer", listed="observer", prefixes=("observer", "observe")),
-    Kind(name="command", listed=None, prefixes=("command",)),
+    Kind(name="tasks", noun="task source", prefixes=("task-source", "tasks")),
+    Kind(name="sandbox", prefixes=("sandbox",)),
+    Kind(name="llm", prefixes=("llm",)),
+    Kind(name="agent", prefixes=("agent",)),
+    Kind(name="criterion", prefixes=("criterion", "criteria"), joiner="_"),
+    Kind(name="chunker", prefixes=("chunker", "chunkers")),
+    Kind(name="credit", noun="credit scheme", prefixes=("credit-scheme", "credit")),
+    Kind(name="trainer", prefixes=("trainer", "train")),
+    Kind(name="observer", prefixes=("observer", "observe")),
+    Kind(name="command", prefixes=("command",)),
 )
 
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _ALL}
+
+COMMAND = KINDS["command"]
+"""The one kind that is no component: `ale --help` lists it, not `ale plugins`."""
+
+
+def kind_named(name: str) -> Kind:
+    """The kind of a name: that of configs, or what one is in words, such as ``credit-scheme``.
+
+    Raises:
+        ValueError: there is none. The message ends with the nearest, where one is near.
+    """
+    names = {**KINDS, **{kind.words.replace(" ", "-"): kind for kind in _ALL}}
+    if name not in names:
+        hint = nearest(name, names)
+        said = f"'{name}' is no kind of plugin: one of {', '.join(KINDS)}"
+        raise ValueError(f"{said}; {hint}" if hint else said)
+    return names[name]

@@ -26,7 +26,7 @@ def render(kind: Kind, names: Names) -> Mapping[str, str]:
         "component": names.component,
         "class_name": names.class_name,
         "entry_point": names.distribution.removeprefix("ale-"),
-        "kind": kind.name,
+        "kind": kind.words,
     }
     values["use"] = _fill(templates / kind.name / f"use.md{SUFFIX}", values).rstrip()
     sources = {
