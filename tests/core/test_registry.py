@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import evolve
+from attrs import evolve, make_class
 
 from ale._registry import Registry
 from ale.errors import PluginError
@@ -45,6 +45,24 @@ def test_a_hook_that_does_not_exist_names_the_nearest_one() -> None:
     assert "did you mean 'ale_agents'?" in registry.quarantined[0].message
 
 
+def test_options_given_by_a_function_are_imported_when_they_are_needed() -> None:
+    calls = []
+
+    def options() -> type[Any]:
+        calls.append("imported")
+        return make_class("Options", [])
+
+    registry = Registry()
+    late = evolve(agent("x"), options=options)
+    registry.add(package(ale_agents=lambda: [late]), "ale-late")
+    assert registry.find("agent", "x").component is late
+    assert calls == []
+    found = late.options
+    assert found is not None
+    assert found.__name__ == "Options"
+    assert calls == ["imported"]
+
+
 def test_a_hook_with_a_wrong_argument_is_set_aside() -> None:
     registry = Registry()
     registry.add(package(ale_agents=lambda context: []), "ale-wrong")
@@ -80,15 +98,15 @@ def test_an_event_hook_with_a_misspelt_argument_is_set_aside() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"name": None}, "a Component's name must be text without spaces and '/'"),
-        ({"name": ""}, "a Component's name must be text"),
-        ({"name": "a b"}, "a Component's name must be text"),
-        ({"name": "a/b"}, "a Component's name must be text"),
-        ({"options": dict}, "a Component's options must be an attrs class or None"),
-        ({"options": {}}, "a Component's options must be an attrs class or None"),
-        ({"build": None}, "a Component's build and probe must be callable"),
-        ({"summary": None}, "a Component's summary must be text"),
-        ({"probe": True}, "a Component's build and probe must be callable"),
+        ({"name": None}, "'name' must be <class 'str'>"),
+        ({"name": ""}, "'name' must match"),
+        ({"name": "a b"}, "'name' must match"),
+        ({"name": "a/b"}, "'name' must match"),
+        ({"options": dict}, "'options' must be an attrs class, None, or a function"),
+        ({"options": {}}, "'options' must be an attrs class, None, or a function"),
+        ({"build": None}, "'build' must be callable"),
+        ({"summary": None}, "'summary' must be <class 'str'>"),
+        ({"probe": True}, "'probe' must be callable"),
     ],
 )
 def test_a_component_that_could_not_be_used_is_named_when_asked_for(

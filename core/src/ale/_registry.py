@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pluggy
-from attrs import field, frozen, has
+from attrs import field, frozen
 
 from ale import hookspecs
 from ale._installed import installed
@@ -235,9 +235,6 @@ def _checked(kind: str, package: Package, answer: Any) -> Iterable[Offer]:
     for component in answer:
         if not isinstance(component, Component):
             raise PluginError(f"expected a Component, got {component!r}")
-        fault = _fault(component)
-        if fault is not None:
-            raise PluginError(f"a Component's {fault}: {component!r}")
         if component.name in names:
             raise PluginError(f"the name '{component.name}' is offered twice")
         names.add(component.name)
@@ -250,17 +247,3 @@ def _checked(kind: str, package: Package, answer: Any) -> Iterable[Offer]:
         )
         for component in answer
     ]
-
-
-def _fault(component: Component[Any, Any]) -> str | None:
-    """What can't be used of a component, or None: it is named here, not where it would be used."""
-    name, options = component.name, component.options
-    if not isinstance(name, str) or not name.isprintable() or {*name} & {" ", "/"} or not name:
-        return "name must be text without spaces and '/'"
-    if options is not None and not (isinstance(options, type) and has(options)):
-        return "options must be an attrs class or None"
-    if not isinstance(component.summary, str):
-        return "summary must be text"
-    if not callable(component.build) or not (component.probe is None or callable(component.probe)):
-        return "build and probe must be callable"
-    return None

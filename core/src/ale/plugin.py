@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pluggy
-from attrs import field, frozen, validators
+from attrs import field, frozen, has, validators
 
 PROJECT = "ale"
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -96,13 +96,20 @@ class BuildContext:
         return None if value is None else Secret(value)
 
 
+def _attrs_class(_: object, __: object, value: Any) -> None:
+    if has(value) if isinstance(value, type) else value is None or callable(value):
+        return
+    raise TypeError(f"'options' must be an attrs class, None, or a function, got {value!r}")
+
+
 @frozen
 class Component(Generic[OptionsT, ProductT_co]):
     """One named choice behind a door.
 
     Attributes:
-        name: what a config writes after ``type:``.
-        options: an attrs class (keyword-only, all fields with `doc`), or None for none.
+        name: what a config writes after ``type:``; no spaces, no ``/``.
+        options: an attrs class (keyword-only, all fields with `doc`), or None for none; where
+            there are many, a function that imports the class: it is called when they are needed.
         build: makes the product from options and context; the place to import an SDK.
         summary: one line for ``ale plugins``.
         probe: is it usable here? Cheap; must not raise. None means always.
@@ -110,13 +117,21 @@ class Component(Generic[OptionsT, ProductT_co]):
         needs: sections of the config that must be there too, such as ``llm`` for an agent.
     """
 
-    name: str
-    options: type[OptionsT] | None
-    build: Callable[[Any, BuildContext], ProductT_co]
-    summary: str = field(kw_only=True)
-    probe: Callable[[], Probe] | None = field(default=None, kw_only=True)
+    name: str = field(validator=[validators.instance_of(str), validators.matches_re(r"[^\s/]+")])
+    _options: type[OptionsT] | Callable[[], type[OptionsT]] | None = field(validator=_attrs_class)
+    build: Callable[[Any, BuildContext], ProductT_co] = field(validator=validators.is_callable())
+    summary: str = field(kw_only=True, validator=validators.instance_of(str))
+    probe: Callable[[], Probe] | None = field(
+        default=None, kw_only=True, validator=validators.optional(validators.is_callable())
+    )
     rank: int = field(default=0, kw_only=True)
     needs: tuple[str, ...] = field(default=(), kw_only=True)
+
+    @property
+    def options(self) -> type[OptionsT] | None:
+        """The class of its options, or None for none."""
+        given = self._options
+        return given if given is None or isinstance(given, type) else given()
 
 
 __all__ = [

@@ -16,7 +16,8 @@ from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.testing.llm import CAPITAL, Connect, LLMServerContract, ask
 from ale.testing.openai_server import openai_server
-from ale_llm_litellm.plugin import LiteLLMOptions, ale_llms
+from ale_llm_litellm.options import LiteLLMOptions
+from ale_llm_litellm.plugin import ale_llms
 
 pytestmark = [
     pytest.mark.long,

@@ -9,7 +9,7 @@ import pytest
 from ale.errors import InputError, NotUsableError
 from ale.plugin import BuildContext
 from ale_llm_litellm import plugin
-from ale_llm_litellm.plugin import LiteLLMOptions
+from ale_llm_litellm.options import LiteLLMOptions
 
 
 @pytest.fixture

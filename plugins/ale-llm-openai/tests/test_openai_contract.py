@@ -5,7 +5,8 @@ import pytest
 from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.testing.llm import Connect, LLMServerContract
-from ale_llm_openai.plugin import OpenAIOptions, ale_llms
+from ale_llm_openai.options import OpenAIOptions
+from ale_llm_openai.plugin import ale_llms
 
 
 def connect_with(**options: object) -> Connect:

@@ -9,7 +9,7 @@ import pytest
 from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale_llm_openai import plugin
-from ale_llm_openai.plugin import OpenAIOptions
+from ale_llm_openai.options import OpenAIOptions
 
 
 def test_the_presets_differ_in_where_they_look_alone() -> None:

@@ -16,7 +16,8 @@ from ale.protocols import LLM
 from ale.testing.llm import ADD, CAPITAL, SUM, ask
 from ale.testing.openai_server import ScriptedServer, openai_server
 from ale.types import Message, Sampling, TokenTrace
-from ale_llm_openai.plugin import OpenAIOptions, ale_llms
+from ale_llm_openai.options import OpenAIOptions
+from ale_llm_openai.plugin import ale_llms
 
 KEY = "sk-very-secret"
 TOKENS = {"prompt_ids": [1, 2], "ids": [7, 8], "logprobs": [-0.25, -0.5], "texts": ["Par", "is."]}

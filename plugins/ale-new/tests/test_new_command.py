@@ -117,8 +117,8 @@ def test_help_names_every_kind_and_has_an_example() -> None:
 def test_importing_the_command_reads_no_template_and_no_more_than_click() -> None:
     code = (
         "import sys, ale_new.plugin; (command,) = ale_new.plugin.ale_commands();"
-        "print([name for name in ('ale_new.writing', 'string', 'importlib.resources', 'asyncio')"
-        " if name in sys.modules and name not in before])"
+        "print([name for name in ('ale_new.kinds', 'ale_new.writing', 'string', 'asyncio',"
+        " 'importlib.resources') if name in sys.modules and name not in before])"
     )
     seen = subprocess.run(
         [sys.executable, "-c", f"import sys, click, ale.plugin; before = set(sys.modules); {code}"],

@@ -19,8 +19,9 @@ class OptionText:
 
 
 def describe_options(cls: type) -> list[OptionText]:
-    """Every option of a class, in order."""
+    """Every option of a class, in order; those that must be given stand first."""
     attrs.resolve_types(cls)
+    fields = sorted(attrs.fields(cls), key=lambda field: field.default is not attrs.NOTHING)
     return [
         OptionText(
             name=field.name,
@@ -28,7 +29,7 @@ def describe_options(cls: type) -> list[OptionText]:
             default=_default(field.default),
             doc=str(field.metadata.get("doc", "")),
         )
-        for field in attrs.fields(cls)
+        for field in fields
         if field.init
     ]
 

@@ -1,5 +1,6 @@
 """Options of the credit schemes."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from attrs import Attribute, field, frozen
@@ -111,3 +112,12 @@ class GrpoOptions:
         validator=[gt(0.0), le(1.0)],
         metadata=doc("Added to the standard deviation."),
     )
+
+
+OPTIONS: Mapping[str, type] = {
+    "ipa": IpaOptions,
+    "ipa-lite": IpaLiteOptions,
+    "reinforce": ReinforceOptions,
+    "grpo": GrpoOptions,
+}
+"""By the name of the component."""

@@ -1,11 +1,24 @@
 """What this package offers: the credit schemes, by name."""
 
-from collections.abc import Sequence
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import CreditScheme
-from ale_credit.options import GrpoOptions, IpaLiteOptions, IpaOptions, ReinforceOptions
+
+if TYPE_CHECKING:
+    from ale_credit.options import GrpoOptions, IpaLiteOptions, IpaOptions, ReinforceOptions
+
+
+def _options(name: str) -> Callable[[], type]:
+    def late() -> type:
+        from ale_credit.options import OPTIONS
+
+        return OPTIONS[name]
+
+    return late
 
 
 def _ipa(options: IpaOptions, context: BuildContext) -> CreditScheme:
@@ -49,21 +62,21 @@ def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:
     """The credit schemes of this package."""
     return [
         Component(
-            "ipa", IpaOptions, _ipa, summary="Discounted return per chunk (the IPA paper's)."
+            "ipa", _options("ipa"), _ipa, summary="Discounted return per chunk (the IPA paper's)."
         ),
         Component(
             "ipa-lite",
-            IpaLiteOptions,
+            _options("ipa-lite"),
             _ipa_lite,
             summary="ALE-lite's approximation of IPA: the score, weighted by position.",
         ),
         Component(
             "reinforce",
-            ReinforceOptions,
+            _options("reinforce"),
             _reinforce,
             summary="The return, with or without a baseline.",
         ),
-        Component("grpo", GrpoOptions, _grpo, summary="Reward normalised within its group."),
+        Component("grpo", _options("grpo"), _grpo, summary="Reward normalised within its group."),
         Component("dr-grpo", None, _dr_grpo, summary="Reward less the group's mean."),
         Component("rloo", None, _rloo, summary="Reward less the mean of the other rollouts."),
     ]

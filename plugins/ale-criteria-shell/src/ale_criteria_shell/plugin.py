@@ -1,16 +1,29 @@
 """What this package offers: four criteria. What grades is imported when one is built."""
 
-from collections.abc import Sequence
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Criterion
-from ale_criteria_shell.options import (
-    CommandExitCodeOptions,
-    FileContainsOptions,
-    RegexInStdoutOptions,
-    UnitTestsPassOptions,
-)
+
+if TYPE_CHECKING:
+    from ale_criteria_shell.options import (
+        CommandExitCodeOptions,
+        FileContainsOptions,
+        RegexInStdoutOptions,
+        UnitTestsPassOptions,
+    )
+
+
+def _options(name: str) -> Callable[[], type]:
+    def late() -> type:
+        from ale_criteria_shell.options import OPTIONS
+
+        return OPTIONS[name]
+
+    return late
 
 
 def _command_exit_code(options: CommandExitCodeOptions, context: BuildContext) -> Criterion:
@@ -43,25 +56,25 @@ def ale_criteria() -> Sequence[Component[Any, Criterion]]:
     return [
         Component(
             "command_exit_code",
-            CommandExitCodeOptions,
+            _options("command_exit_code"),
             _command_exit_code,
             summary="A command ends with the expected exit code.",
         ),
         Component(
             "file_contains",
-            FileContainsOptions,
+            _options("file_contains"),
             _file_contains,
             summary="A file contains a text or a match of a regular expression.",
         ),
         Component(
             "regex_in_stdout",
-            RegexInStdoutOptions,
+            _options("regex_in_stdout"),
             _regex_in_stdout,
             summary="What a command prints matches a regular expression.",
         ),
         Component(
             "unit_tests_pass",
-            UnitTestsPassOptions,
+            _options("unit_tests_pass"),
             _unit_tests_pass,
             summary="Hidden Python tests pass against what the agent wrote.",
         ),

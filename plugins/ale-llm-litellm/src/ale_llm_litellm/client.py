@@ -15,7 +15,7 @@ import openai
 from ale.errors import LLMError
 from ale.plugin import BuildContext, Secret
 from ale.types import Completion, CompletionRequest, LLMCapabilities, Sampling
-from ale_llm_litellm.plugin import LiteLLMOptions
+from ale_llm_litellm.options import LiteLLMOptions
 from ale_llm_litellm.quiet import load
 from ale_openai_wire import (
     Answer,

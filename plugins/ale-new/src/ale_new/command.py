@@ -1,12 +1,13 @@
-"""``ale new``. Imported whenever `ale` starts: the templates wait until they are used."""
+"""``ale new``. Imported whenever `ale` starts: everything else waits until it is used."""
 
-import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from ale_new.kinds import COMMAND, Kind, kind_named
-from ale_new.names import Names, names
+if TYPE_CHECKING:
+    from ale_new.kinds import Kind
+    from ale_new.names import Names
 
 
 @click.command("new")
@@ -27,6 +28,8 @@ def command(kind: str, name: str, directory: Path) -> None:
 
     Example: ale new criterion ale-criterion-min-size
     """
+    from ale_new.kinds import kind_named
+    from ale_new.names import names
     from ale_new.writing import write
 
     try:
@@ -48,8 +51,11 @@ def command(kind: str, name: str, directory: Path) -> None:
     click.echo(_next(chosen_kind, chosen, directory))
 
 
-def _next(kind: Kind, chosen: Names, directory: Path) -> str:
+def _next(kind: "Kind", chosen: "Names", directory: Path) -> str:
+    import shlex
+
     from ale_new.installing import install_command
+    from ale_new.kinds import COMMAND
 
     look = chosen.component if kind == COMMAND else f"plugins {kind.name} {chosen.component}"
     return "\n".join(

@@ -1,0 +1,100 @@
+"""The options of ``openai`` and its presets, which differ in where they look alone."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from attrs import field, frozen, validators
+
+from ale.plugin import doc, ge
+from ale_openai_wire import ChatOptions
+
+
+def _base_url(default: str) -> Any:
+    return field(
+        default=default,
+        validator=validators.matches_re(r"https?://[^\s]+"),
+        metadata=doc("Where the API is, up to and including /v1."),
+    )
+
+
+@frozen(kw_only=True)
+class OpenAIOptions(ChatOptions):
+    """A model behind the OpenAI chat API."""
+
+    base_url: str = _base_url("https://api.openai.com/v1")
+    model: str = field(metadata=doc("Name of the model, as the server lists it."))
+    api_key_env: str | None = field(
+        default=None,
+        metadata=doc("Environment variable with the key; none for a server that checks none."),
+    )
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = field(
+        default="max_tokens",
+        metadata=doc("Its name in the request; OpenAI's reasoning models want the longer one."),
+    )
+    return_token_ids: bool = field(
+        default=False,
+        metadata=doc("Ask for token ids and log-probabilities (vLLM; SGLang without stream)."),
+    )
+    logprobs_mode: Literal["raw", "processed"] = field(
+        default="raw",
+        metadata=doc(
+            "What the server's log-probabilities are of: the model's own distribution, which "
+            "needs temperature 1 and top_p 1, or the one that is sampled from."
+        ),
+    )
+    stream: bool = field(default=False, metadata=doc("Receive answers as server-sent events."))
+    max_response_bytes: int = field(
+        default=64 << 20,
+        validator=ge(1),
+        metadata=doc("An answer longer than this is dropped, unread, and is an error."),
+    )
+    extra_body: Mapping[str, Any] = field(
+        factory=dict, metadata=doc("Further fields of the request, such as top_k for vLLM.")
+    )
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        raw = self.return_token_ids and self.logprobs_mode == "raw"
+        if raw and (self.temperature, self.top_p) != (1, 1):
+            raise ValueError(
+                "'return_token_ids' with raw log-probabilities needs temperature: 1 and top_p: 1, "
+                "or they are not those of the tokens' sampler; or have the server give those, and "
+                "set logprobs_mode: processed"
+            )
+
+
+@frozen(kw_only=True)
+class LMStudioOptions(OpenAIOptions):
+    """A model that LM Studio serves on this machine."""
+
+    base_url: str = _base_url("http://127.0.0.1:1234/v1")
+
+
+@frozen(kw_only=True)
+class VLLMOptions(OpenAIOptions):
+    """A model that vLLM serves on this machine."""
+
+    base_url: str = _base_url("http://127.0.0.1:8000/v1")
+
+
+@frozen(kw_only=True)
+class SGLangOptions(OpenAIOptions):
+    """A model that SGLang serves on this machine."""
+
+    base_url: str = _base_url("http://127.0.0.1:30000/v1")
+
+
+@frozen(kw_only=True)
+class OllamaOptions(OpenAIOptions):
+    """A model that Ollama serves on this machine."""
+
+    base_url: str = _base_url("http://127.0.0.1:11434/v1")
+
+
+PRESETS: Mapping[str, type[OpenAIOptions]] = {
+    "openai": OpenAIOptions,
+    "lmstudio": LMStudioOptions,
+    "vllm": VLLMOptions,
+    "sglang": SGLangOptions,
+    "ollama": OllamaOptions,
+}

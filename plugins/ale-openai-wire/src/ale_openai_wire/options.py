@@ -1,0 +1,89 @@
+"""Options that models of this kind share, and the key that one of them names."""
+
+from typing import Literal
+
+from attrs import field, frozen, validators
+
+from ale.errors import InputError, Problem
+from ale.plugin import BuildContext, Secret, doc, ge, gt, le
+
+
+@frozen(kw_only=True)
+class ChatOptions:
+    """How answers are sampled, waited for and asked for again."""
+
+    temperature: float | None = field(
+        default=None, validator=validators.optional(ge(0)), metadata=doc("Default: the server's.")
+    )
+    top_p: float | None = field(
+        default=None,
+        validator=validators.optional(validators.and_(gt(0), le(1))),
+        metadata=doc("Default: the server's."),
+    )
+    max_tokens: int | None = field(
+        default=None,
+        validator=validators.optional(ge(1)),
+        metadata=doc("Tokens of one answer, at most. Default: the server's."),
+    )
+    send_seed: bool = field(
+        default=True,
+        metadata=doc(
+            "Send a seed, made from the episode's seed and the turn, to servers that take one."
+        ),
+    )
+    tools: bool = field(default=True, metadata=doc("The model takes tools."))
+    reasoning_field: Literal["reasoning", "reasoning_content"] | None = field(
+        default=None, metadata=doc("Field in which earlier reasoning is sent back; none leaves it.")
+    )
+    timeout_s: float = field(
+        default=120.0, validator=gt(0), metadata=doc("Seconds of one attempt, to its last byte.")
+    )
+    deadline_s: float = field(
+        default=600.0,
+        validator=gt(0),
+        metadata=doc("Seconds of all attempts at one answer, with the waits between them."),
+    )
+    max_retries: int = field(
+        default=5,
+        validator=ge(0),
+        metadata=doc("After 408, 409, 425, 429, 5xx, lost connections, timeouts, broken answers."),
+    )
+    retry_min_s: float = field(
+        default=0.5,
+        validator=ge(0),
+        metadata=doc("First wait; doubles, less up to half at random."),
+    )
+    retry_max_s: float = field(
+        default=30.0,
+        validator=ge(0),
+        metadata=doc("Longest wait, except where the server asks for a longer one."),
+    )
+    max_concurrency: int = field(
+        default=64, validator=ge(1), metadata=doc("Requests under way at once; others wait.")
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.retry_max_s < self.retry_min_s:
+            raise ValueError("'retry_max_s' is less than 'retry_min_s'")
+
+
+def key_from(variable: str | None, context: BuildContext, *, otherwise: str = "") -> Secret | None:
+    """The key in an environment variable, the option ``llm.api_key_env``; None for no variable.
+
+    Args:
+        otherwise: what else than setting it would do, as the end of a hint.
+
+    Raises:
+        InputError: the variable is not set, or empty.
+    """
+    if variable is None:
+        return None
+    key = context.secret(variable)
+    if key is None or not key.value.strip():
+        problem = Problem(
+            path="llm.api_key_env",
+            message=f"the environment variable {variable} is not set",
+            hint=f"export {variable}=...{otherwise}",
+        )
+        raise InputError([problem])
+    return Secret(key.value.strip())

@@ -1,0 +1,27 @@
+"""The options that models share, and the key that one names."""
+
+import pytest
+
+from ale.errors import InputError
+from ale.plugin import BuildContext, Secret
+from ale_openai_wire import ChatOptions, key_from
+
+
+def test_a_longest_wait_below_the_first_is_refused() -> None:
+    with pytest.raises(ValueError, match="'retry_max_s' is less than 'retry_min_s'"):
+        ChatOptions(retry_min_s=2.0, retry_max_s=1.0)
+
+
+def test_a_key_is_read_from_its_variable_without_the_blanks_around_it() -> None:
+    assert key_from("KEY", BuildContext(environ={"KEY": " s3cret\n"})) == Secret("s3cret")
+    assert key_from(None, BuildContext(environ={"KEY": "s3cret"})) is None
+
+
+@pytest.mark.parametrize("environ", [{}, {"KEY": " "}])
+def test_a_key_that_is_not_there_is_a_problem_of_the_config(environ: dict[str, str]) -> None:
+    with pytest.raises(InputError) as caught:
+        key_from("KEY", BuildContext(environ=environ), otherwise=", or leave it out")
+    (problem,) = caught.value.problems
+    assert problem.path == "llm.api_key_env"
+    assert problem.message == "the environment variable KEY is not set"
+    assert problem.hint == "export KEY=..., or leave it out"
