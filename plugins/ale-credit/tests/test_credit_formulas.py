@@ -8,12 +8,16 @@ import pytest
 
 from ale_credit.advantages import group_normalised, leave_one_out, mean_centred
 from ale_credit.returns import (
-    discounted_returns,
     less_penalties,
     position_weights,
     returns_to_go,
     terminal_rewards,
 )
+
+
+def discounted_returns(reward: float, n_chunks: int, gamma: float) -> tuple[float, ...]:
+    """Eq. 7 with j = K, as the scheme `ipa` has it."""
+    return returns_to_go(terminal_rewards(reward, n_chunks), gamma)
 
 
 def test_credit_grows_towards_the_last_chunk() -> None:

@@ -46,7 +46,8 @@ def returns_to_go(rewards: Sequence[float], gamma: float) -> tuple[float, ...]:
     Raises:
         ValueError: gamma outside (0, 1].
 
-    Source: the general form of arXiv:2512.24873, Eq. 7, with a reward per chunk.
+    Source: the general form of arXiv:2512.24873, Eq. 7, with a reward per chunk; of
+    `terminal_rewards` it gives G_k = gamma^(K-k) * R, which is Eq. 7 with j = K.
     """
     if not 0.0 < gamma <= 1.0:
         raise ValueError(f"gamma must be in (0, 1]: {gamma}")
@@ -57,25 +58,6 @@ def returns_to_go(rewards: Sequence[float], gamma: float) -> tuple[float, ...]:
         found.append(following)
     found.reverse()
     return tuple(found)
-
-
-def discounted_returns(reward: float, n_chunks: int, gamma: float) -> tuple[float, ...]:
-    """G_k = gamma^(K-k) * R: the return of every chunk under a terminal reward.
-
-    Args:
-        reward: R, unitless.
-        n_chunks: K, at least 0.
-        gamma: discount per chunk, in (0, 1].
-
-    Returns:
-        K values, first chunk first; the last is R.
-
-    Raises:
-        ValueError: gamma outside (0, 1].
-
-    Source: arXiv:2512.24873, Eq. 7, with j = K. Computed as `returns_to_go` of `terminal_rewards`.
-    """
-    return returns_to_go(terminal_rewards(reward, n_chunks), gamma)
 
 
 def position_weights(n_chunks: int, decay: float | None) -> tuple[float, ...]:
