@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from attrs import evolve
 from ale._run.interrupt import Interrupt
 from ale._run.run import Run
 from ale._run.start import check_run, resume
-from ale.errors import InputError, LLMError, PluginError, SandboxError
+from ale.errors import InputError, LLMError, SandboxError
 from ale.plugin import hookimpl
 from ale.protocols import AgentContext
 from ale.testing.builders import turn
@@ -28,7 +27,6 @@ from ale.types import (
     Score,
     Stop,
     Task,
-    replace,
 )
 
 Finish = Callable[[Run], Any]
@@ -392,173 +390,3 @@ async def test_tasks_are_drawn_in_rounds_that_depend_on_the_seed_alone(
             "t2",
             "t3",
         }
-
-
-@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(0)])
-@pytest.mark.parametrize("where", ["agent", "criterion", "sandbox"])
-async def test_a_part_that_cancels_itself_or_exits_breaks_its_episode_and_no_other(
-    bench: Any, workplace: Any, finish: Finish, error: BaseException, where: str
-) -> None:
-    async def agent(context: AgentContext) -> Stop:
-        if where == "agent" and context.task.id == "t1":
-            raise error
-        await context.sandbox.write("done", context.task.id.encode())
-        return Stop(reason="finished")
-
-    async def grade(sandbox: Any) -> Score:
-        if where == "criterion" and await sandbox.read("done") == b"t1":
-            raise error
-        return Score(criterion="done", passed=True, value=1.0)
-
-    async def open_hook(spec: SandboxSpec) -> None:
-        if where == "sandbox" and spec.tags["episode"] == "0-t1-0":
-            raise error
-
-    bench.agent, bench.grade, bench.open_hook = agent, grade, open_hook
-    run = workplace.prepared(workplace.config(n=8, retries=0))
-    finished = await finish(run)
-    assert (finished.n_graded, finished.n_broken) == (7, 1)
-    assert type(error).__name__ in failure_of(run, "t1").message
-
-
-async def test_a_part_that_goes_on_when_it_is_cancelled_holds_up_nothing(
-    bench: Any, workplace: Any, finish: Finish, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ale._run.waiting.UNWIND_S", 0.2)
-    released = asyncio.Event()
-
-    async def grade(sandbox: Any) -> Score:
-        while not released.is_set():
-            try:
-                await released.wait()
-            except asyncio.CancelledError:
-                continue
-        return Score(criterion="done", passed=True, value=1.0)
-
-    bench.grade = grade
-    run = workplace.prepared(workplace.config(grading_timeout_s=0.2, retries=0))
-    finished = await finish(run)
-    assert finished.n_broken == 1
-    assert "was cancelled after 0.2 s and went on" in failure_of(run).message
-    assert len(run.waiting.abandoned) == 1
-    released.set()
-
-
-async def test_an_agent_that_goes_on_after_its_time_is_not_graded(
-    bench: Any, workplace: Any, finish: Finish, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ale._run.waiting.UNWIND_S", 0.2)
-
-    async def agent(context: AgentContext) -> Stop:
-        try:
-            await asyncio.sleep(100)
-        except asyncio.CancelledError:
-            await asyncio.sleep(1)
-            await context.sandbox.write("done", b"")
-        return Stop(reason="finished")
-
-    bench.agent, bench.limits = agent, Limits(time_limit_s=0.1)
-    run = workplace.prepared(workplace.config(grace_s=0.1, retries=0))
-    assert (await finish(run)).n_broken == 1
-    assert "went on" in failure_of(run).message
-
-
-@pytest.mark.parametrize("rubbish", ["not a turn", replace(turn("x"), duration_s="long")])
-async def test_rubbish_in_a_record_breaks_the_episode_and_not_the_run(
-    bench: Any, workplace: Any, finish: Finish, rubbish: Any
-) -> None:
-    async def agent(context: AgentContext) -> Stop:
-        if context.task.id == "t0":
-            context.recorder.append(rubbish)
-        return Stop(reason="finished")
-
-    bench.agent = agent
-    run = workplace.prepared(workplace.config(n=3, retries=0))
-    finished = await finish(run)
-    assert (finished.n_graded, finished.n_broken) == (2, 1)
-    assert len(episodes(run)) == 3
-
-
-async def test_a_chunker_that_fails_is_named_and_the_episodes_stay(
-    bench: Any, workplace: Any, finish: Finish, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def split(self: Any, trajectory: Any) -> Any:
-        raise ZeroDivisionError("no chunks today")
-
-    monkeypatch.setattr(type(workplace.prepared(workplace.config()).parts.chunker), "split", split)
-    run = workplace.prepared(workplace.config(n=2))
-    with pytest.raises(PluginError, match="chunker 'interaction' failed on 0-t0-0") as caught:
-        await finish(run)
-    assert "no chunks today" in str(caught.value)
-    assert len(episodes(run)) == 2
-    manifest = json.loads((run.store.path / "manifest.json").read_text())
-    assert manifest["outcome"]["outcome"] == "failed"
-
-
-@pytest.mark.parametrize(
-    ("method", "said"),
-    [
-        ("def ale_episode_finish(self, event): ...", "did you mean 'ale_episode_finished'"),
-        ("def ale_episode_finished(self, evnt): ...", "expected (event)"),
-        ("async def ale_episode_finished(self, event): ...", "would never be awaited"),
-    ],
-)
-def test_an_observer_that_would_hear_nothing_is_refused(
-    registry: Any, workplace: Any, method: str, said: str
-) -> None:
-    scope: dict[str, Any] = {"hookimpl": hookimpl}
-    exec(f"class Deaf:\n    @hookimpl\n    {method}", scope)
-    offer = workplace.registry.find("observer", "console")
-    deaf = evolve(offer.component, build=lambda options, context: scope["Deaf"]())
-    config = workplace.config()
-    listening = evolve(config.observers[0], offer=evolve(offer, component=deaf))
-    with pytest.raises(InputError, match=re.escape(said)):
-        check_run(evolve(config, observers=(listening,)), "test", workplace.outside())
-
-
-def test_a_part_whose_build_fails_is_named_with_its_package(workplace: Any) -> None:
-    def build(options: Any, context: Any) -> Any:
-        raise OSError("no such device")
-
-    config = workplace.config()
-    offer = config.agent.offer
-    broken = evolve(offer, component=evolve(offer.component, build=build))
-    with pytest.raises(InputError, match="agent 'bench' of ale-bench failed to build") as caught:
-        check_run(
-            evolve(config, agent=evolve(config.agent, offer=broken)), "t", workplace.outside()
-        )
-    assert "no such device" in str(caught.value)
-
-
-def test_a_weight_that_is_not_above_0_is_refused(bench: Any, workplace: Any) -> None:
-    bench.tasks = lambda n: [
-        Task(id="t", goal="g", criteria=(CriterionSpec(type="done", weight=0.0),))
-    ]
-    with pytest.raises(InputError, match="expected a weight above 0, found 0"):
-        check_run(workplace.config(), "test", workplace.outside())
-
-
-def test_a_task_that_holds_a_secret_is_refused(bench: Any, workplace: Any) -> None:
-    bench.tasks = lambda n: [
-        Task(id="t", goal="use hunter2hunter2", criteria=(CriterionSpec(type="done"),))
-    ]
-    workplace = evolve(workplace, environ={"DB_PASSWORD": "hunter2hunter2"})
-    with pytest.raises(InputError, match="task 't' contains the value of the variable DB_PASSWORD"):
-        check_run(workplace.config(), "test", workplace.outside())
-
-
-async def test_a_moved_run_is_resumed_under_its_own_name(
-    bench: Any, workplace: Any, finish: Finish
-) -> None:
-    run = workplace.prepared(workplace.config(n=2))
-    await finish(run)
-    moved = run.store.path.parent / "elsewhere and renamed"
-    run.store.path.rename(moved)
-    again = resume(moved, workplace.outside())
-    assert again.context.run_id == run.context.run_id
-    assert (await finish(again)).n_graded == 2
-
-
-def test_runs_that_start_in_the_same_second_have_names_of_their_own(workplace: Any) -> None:
-    paths = {check_run(workplace.config(), "t", workplace.outside()).path for _ in range(20)}
-    assert len(paths) == 20

@@ -4,6 +4,7 @@ import asyncio
 import os
 
 import pytest
+from attrs import evolve
 
 from ale_sandbox_shell.channel import Lines, Writer
 from ale_sandbox_shell.output import Capture, Pump
@@ -33,16 +34,15 @@ def test_nothing_is_kept_where_nothing_may_be() -> None:
 async def test_a_pump_that_is_finished_takes_what_is_there_and_drops_the_rest() -> None:
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
-    ended: list[Pump] = []
+    ended: asyncio.Future[Pump] = asyncio.get_running_loop().create_future()
     pump = Pump(reader, 100)
     os.write(writer, b"before")
-    capture = pump.finish(ended.append)
+    capture = pump.finish(ended.set_result)
     assert (capture.value(), pump.open) == (b"before", True)
     os.write(writer, b"after")
     os.close(writer)
-    while not ended:
-        await asyncio.sleep(0.01)
-    assert (capture.value(), ended) == (b"before", [pump])
+    assert await asyncio.wait_for(ended, 10) is pump
+    assert capture.value() == b"before"
 
 
 async def test_a_writer_sends_more_than_a_pipe_holds() -> None:
@@ -78,15 +78,11 @@ async def test_lines_come_whole_and_the_end_is_told_once() -> None:
 def test_this_process_is_alive_and_another_start_is_not() -> None:
     me = Owner.me()
     assert me.alive
-    from attrs import evolve
-
     assert not evolve(me, start=me.start + 1).alive
     assert not evolve(me, boot="another").alive
 
 
 @pytest.mark.parametrize("change", [{"machine": "elsewhere", "boot": "b"}, {"namespace": 1}])
 def test_an_owner_that_cannot_be_seen_counts_as_alive(change: dict[str, object]) -> None:
-    from attrs import evolve
-
     assert evolve(Owner.me(), **change, start=1).alive
     assert machine_name()
