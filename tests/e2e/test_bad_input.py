@@ -109,6 +109,17 @@ def test_every_problem_of_every_criterion_is_said(
         assert line in said, line
 
 
+def test_criteria_are_checked_beside_tasks_that_can_not_be_read(
+    workshop: Any, refused: Callable[..., str]
+) -> None:
+    workshop.config(agent={"type": "oracle"})
+    workshop.write("tasks/bad.yaml", TASK)
+    workshop.write("tasks/good.yaml", CRITERIA)
+    said = refused("run", "run.yaml")
+    assert "tasks/bad.yaml:2: gaol: unknown option" in said
+    assert "good.yaml:4: success_criteria[0].type: no criterion 'file_contain'" in said
+
+
 def test_what_is_no_config_at_all_is_said_in_words(
     workshop: Any, refused: Callable[..., str]
 ) -> None:

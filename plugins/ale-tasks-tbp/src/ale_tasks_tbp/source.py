@@ -21,25 +21,27 @@ class TbpSource:
         """The chosen tasks, in the order of their paths.
 
         All files are read before the first task is given, those that the options leave out too:
-        an id that stands twice, or a file that can't be read, is never missed.
+        an id that stands twice, or a file that can't be read, is never missed. What is wrong is
+        told after the last task, so that whoever checks the tasks sees their problems too.
 
         Raises:
             InputError: with every problem of every file; or nothing is left to give.
         """
-        tasks = [read.task for read in self._read_all()]
-        problems = _unmatched("include", self._options.include, [task.id for task in tasks])
-        problems += _unknown_tags(self._options.tags, tasks)
+        problems: list[Problem] = []
+        tasks = [read.task for read in self._read_all(problems)]
         chosen = [task for task in tasks if self._is_chosen(task)][: self._options.limit]
+        if not problems:
+            problems += _unmatched("include", self._options.include, [task.id for task in tasks])
+            problems += _unknown_tags(self._options.tags, tasks)
         if not chosen and not problems:
             problems = [Problem(message=f"none of {len(tasks)} tasks is left by the options")]
+        yield from chosen
         if problems:
             raise InputError(problems)
-        return iter(chosen)
 
-    def _read_all(self) -> list[Read]:
+    def _read_all(self, problems: list[Problem]) -> list[Read]:
         path = self._options.path.absolute()
         found: dict[str, Read] = {}
-        problems: list[Problem] = []
         files = 0
         for file in task_files(path, problems):
             files += 1
@@ -54,8 +56,6 @@ class TbpSource:
         if not files and not problems:
             hint = "a task is a file <id>.yaml or a folder <id>/task.yaml"
             problems.append(Problem(message="no tasks in here", file=str(path), hint=hint))
-        if problems:
-            raise InputError(problems)
         return list(found.values())
 
     def _is_chosen(self, task: Task) -> bool:
