@@ -46,7 +46,7 @@ def command(
 
     \b
     Examples:
-      ale credit runs/20260101-120000-quickstart --scheme ipa --scheme grpo
+      ale credit runs/20260101-120000-3f2a-quickstart --scheme ipa --scheme grpo
       ale credit RUN --scheme ipa:gamma=0.5 --scheme ipa:gamma=1 --episode basics-ls
     """
     from ale._cli.show import find_episode

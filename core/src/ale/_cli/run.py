@@ -53,7 +53,7 @@ def command(
     Examples:
       ale run configs/quickstart.yaml
       ale run configs/quickstart.yaml --set credit.type=grpo -n 16
-      ale run --resume runs/20260101-120000-quickstart
+      ale run --resume runs/20260101-120000-3f2a-quickstart
     """
     from ale._cli.plan import describe_plan
     from ale._config import load_config

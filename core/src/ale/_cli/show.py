@@ -27,8 +27,8 @@ def command(run: Path, episode: str | None, full: bool) -> None:
 
     \b
     Examples:
-      ale show runs/20260101-120000-quickstart
-      ale show runs/20260101-120000-quickstart 0-basics-ls-0
+      ale show runs/20260101-120000-3f2a-quickstart
+      ale show runs/20260101-120000-3f2a-quickstart 0-basics-ls-0
     """
     from ale._cli.transcript import transcript
     from ale._store import RunReader

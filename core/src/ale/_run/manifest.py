@@ -39,6 +39,6 @@ def versions(registry: Registry) -> dict[str, str]:
 
 
 def run_id_for(name: str, clock: float, random_id: str) -> str:
-    """A name for a run: when, what, and a few letters for those that start in the same second."""
+    """A name for a run: when, a few letters for those of the same second, and what."""
     stamp = datetime.fromtimestamp(clock, UTC).strftime("%Y%m%d-%H%M%S")
-    return f"{stamp}-{name}-{random_id[:4]}"
+    return f"{stamp}-{random_id[:4]}-{name}"
