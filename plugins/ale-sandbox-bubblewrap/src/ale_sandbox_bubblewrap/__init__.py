@@ -1,0 +1,1 @@
+"""The bubblewrap sandbox: namespaces, a layered file system and limits, without a daemon."""

@@ -1,0 +1,256 @@
+"""Opens, lists and prunes bubblewrap sandboxes."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from ale.errors import NotUsableError, SandboxError, UnsupportedError
+from ale.plugin import BuildContext
+from ale.types import SandboxInfo, SandboxSpec
+from ale_sandbox_bubblewrap import facts, planning
+from ale_sandbox_bubblewrap.capabilities import capabilities_of
+from ale_sandbox_bubblewrap.cgroups import Group
+from ale_sandbox_bubblewrap.layering import Layering
+from ale_sandbox_bubblewrap.link import KeeperLink, Zygote
+from ale_sandbox_bubblewrap.plugin import BubblewrapOptions
+from ale_sandbox_bubblewrap.sandbox import BubblewrapSandbox, Setup, end
+from ale_sandbox_bubblewrap.shell import Control
+from ale_sandbox_bubblewrap.store import Box, Store, new_name
+from ale_sandbox_process import marks
+from ale_sandbox_shell.owner import Owner
+
+_TRIES = 100
+Fill = Callable[[int], Awaitable[None]]
+"""Puts files into a new layer, whose open folder it gets."""
+
+
+class BubblewrapBackend:
+    """Sandboxes of Linux namespaces."""
+
+    name = "bubblewrap"
+
+    def __init__(self, options: BubblewrapOptions, context: BuildContext) -> None:
+        environ = context.environ
+        root = options.root or Path(environ.get("TMPDIR") or "/tmp")  # noqa: S108
+        found = facts.find(root)
+        if found.missing is not None:
+            raise NotUsableError(f"bubblewrap: {found.missing}")
+        self._options = options
+        self._context = context
+        self._facts = found
+        self.capabilities = capabilities_of(found, options)
+        runtime = environ.get("XDG_RUNTIME_DIR")
+        # A fixed place, whatever TMPDIR says: `prune` must find what another shell has started.
+        state = Path(runtime) / "ale" if runtime else Path(f"/tmp/ale-{os.geteuid()}")  # noqa: S108
+        self._store = Store(root, state, found.uid)
+        self._plan = planning.plan(options, found)
+        self._layering = Layering(
+            store=self._store,
+            plan=self._plan,
+            zygote=self._started,
+            layered=self.capabilities.fork == "layer",
+        )
+        self._zygote: Zygote | None = None
+        self._starting = asyncio.Lock()
+        self._owner = Owner.me()
+
+    async def _started(self) -> Zygote:
+        """The zygote, started when it is first needed."""
+        async with self._starting:
+            if self._zygote is None:
+                self._store.open()
+                settings = {
+                    "uid": self._facts.uid,
+                    "store": str(self._store.folder),
+                    "plan": self._plan._asdict(),
+                }
+                self._zygote = await Zygote.start(settings)
+            return self._zygote
+
+    @contextlib.asynccontextmanager
+    async def open(self, spec: SandboxSpec) -> AsyncIterator[BubblewrapSandbox]:
+        """A fresh sandbox, removed on exit."""
+        self._check(spec)
+        sandbox = await self._make(spec, self._claim("sandbox", spec.tags, [new_name()]))
+        try:
+            yield sandbox
+        finally:
+            await sandbox.close()
+
+    @contextlib.asynccontextmanager
+    async def restore(self, ref: str, spec: SandboxSpec) -> AsyncIterator[BubblewrapSandbox]:
+        """A fresh sandbox with the files of a snapshot."""
+        self._check(spec)
+        with self._store.alone():
+            kept = [r for r in self._store.records.all() if r.kind == "snapshot" and r.id == ref]
+            if not kept:
+                raise SandboxError(f"there is no snapshot {ref!r} (any more)")
+            frozen = kept[0].layers
+            self._store.share(frozen)
+            layers = [new_name(), *(frozen if self._layering.layered else ())]
+            record = self._claim("sandbox", spec.tags, layers)
+        fill = None if self._layering.layered else self._from_disk(frozen[0])
+        sandbox = await self._make(spec, record, fill)
+        try:
+            yield sandbox
+        finally:
+            await sandbox.close()
+
+    def _check(self, spec: SandboxSpec) -> None:
+        wanted = spec.image or spec.build
+        if wanted is not None and not self._options.ignore_image:
+            raise UnsupportedError(
+                f"the task wants the image {wanted!r}; the sandbox 'bubblewrap' has the host's "
+                "programs. Use 'docker' or 'podman', or set sandbox.ignore_image: true"
+            )
+
+    def _claim(self, kind: str, tags: Mapping[str, str], layers: Sequence[str]) -> Box:
+        """A record under an id that nobody else has. It comes first, so that a crash at any
+        moment leaves nothing that `prune` does not know of."""
+        for _ in range(_TRIES):
+            id = self._context.new_id()
+            record = Box(
+                id=id,
+                kind=kind,
+                folder=str(self._store.control(id)),
+                owner=self._owner,
+                created=self._context.clock(),
+                tags={**self._context.tags, **tags},
+                layers=layers,
+                groups=self._facts.cgroups.paths(f"ale-{id}") if kind == "sandbox" else (),
+            )
+            if self._store.records.add(record):
+                return record
+        raise SandboxError(f"{_TRIES} ids in a row are taken in {self._store.records.folder}")
+
+    async def _make(
+        self, spec: SandboxSpec, record: Box, fill: Fill | None = None
+    ) -> BubblewrapSandbox:
+        """Make what the record tells of. What was made of it is removed if that fails."""
+        link: KeeperLink | None = None
+        try:
+            zygote = await self._started()
+            group = self._facts.cgroups.make(record.groups, planning.wanted(self._options, spec))
+            self._store.make_control(record.id)
+            sock = zygote.fork(self._request(spec, record))
+            link = KeeperLink(sock, record.id, zygote.log)
+            await link.opened(group, fill)
+        except BaseException:
+            await asyncio.shield(asyncio.ensure_future(self._abandon(record, link)))
+            raise
+        return BubblewrapSandbox(self._setup(spec, record, link, group), record)
+
+    async def _abandon(self, record: Box, link: KeeperLink | None) -> None:
+        if link is not None:
+            await end(link, record.id)
+        await Group(record.groups).remove()
+        await self._store.release(record)
+
+    def _request(self, spec: SandboxSpec, record: Box) -> dict[str, object]:
+        wanted = planning.wanted(self._options, spec)
+        return {
+            "do": "open",
+            "layers": record.layers,
+            "control": record.id,
+            "network": self._network(spec),
+            "mark": record.mark.values(0),
+            "limits": planning.rlimits(self._options, self._facts, wanted),
+        }
+
+    def _network(self, spec: SandboxSpec) -> bool:
+        """Only where somebody asks for it and nobody says no."""
+        return False not in (asked := (spec.network, self._options.network)) and True in asked
+
+    def _setup(self, spec: SandboxSpec, record: Box, link: KeeperLink, group: Group) -> Setup:
+        control = Control(Path(record.folder), self._store.give)
+        return Setup(
+            capabilities=self.capabilities,
+            env=spec.env,
+            limits=planning.ulimits(self._options),
+            bash="bash" in self._plan.programs,
+            network=self._network(spec),
+            link=link,
+            control=control,
+            monotonic=self._context.monotonic,
+            fork=lambda sandbox: self._fork(sandbox, spec),
+            snapshot=self._snapshot,
+            release=self._release,
+        )
+
+    async def _fork(self, sandbox: BubblewrapSandbox, spec: SandboxSpec) -> BubblewrapSandbox:
+        async with sandbox.layering:
+            frozen = await self._layering.freeze(sandbox)
+            if frozen is not None:
+                record = self._claim("sandbox", spec.tags, [new_name(), *frozen])
+                return await self._make(spec, record)
+            record = self._claim("sandbox", spec.tags, [new_name(), *sandbox.record.layers[1:]])
+            return await self._make(spec, record, lambda to: self._layering.copy(sandbox, to))
+
+    async def _snapshot(self, sandbox: BubblewrapSandbox) -> str:
+        async with sandbox.layering:
+            frozen = await self._layering.freeze(sandbox)
+            if frozen is not None:
+                return self._claim("snapshot", sandbox.record.tags, frozen).id
+            below = sandbox.record.layers[1:]
+            record = self._claim("snapshot", sandbox.record.tags, [new_name(), *below])
+            try:
+                self._store.make_layer(record.layers[0], self._plan.layout.trees)
+                target = os.open(self._store.upper(record.layers[0]), os.O_RDONLY)
+                try:
+                    await self._layering.copy(sandbox, target)
+                finally:
+                    os.close(target)
+            except BaseException:
+                await asyncio.shield(asyncio.ensure_future(self._store.release(record)))
+                raise
+            return record.id
+
+    def _from_disk(self, layer: str) -> Fill:
+        async def fill(target: int) -> None:
+            source = os.open(self._store.upper(layer), os.O_RDONLY)
+            try:
+                await self._layering.copy_from(source, target)
+            finally:
+                os.close(source)
+
+        return fill
+
+    async def _release(self, sandbox: BubblewrapSandbox) -> None:
+        await Group(sandbox.record.groups).remove()
+        await self._store.release(sandbox.record)
+
+    async def list(self) -> Sequence[SandboxInfo]:
+        """Every sandbox and snapshot of this user, of live runs and of dead ones."""
+        return [self._info(record) for record in await asyncio.to_thread(self._store.records.all)]
+
+    async def prune(self) -> Sequence[SandboxInfo]:
+        """Remove what belongs to host processes that are gone."""
+        removed = []
+        for record in await asyncio.to_thread(self._store.records.all):
+            if not record.owner.alive:
+                await marks.end(record.mark)
+                await Group(record.groups).remove()
+                await self._store.release(record)
+                removed.append(self._info(record))
+        if self._zygote is None:
+            self._store.tidy()
+        return removed
+
+    def _info(self, record: Box) -> SandboxInfo:
+        return SandboxInfo(
+            id=record.id,
+            backend=self.name,
+            tags=record.tags,
+            owner_alive=record.owner.alive,
+            age_s=max(0.0, self._context.clock() - record.created),
+            detail=f"{record.kind}, {len(record.layers)} layers",
+        )
+
+    async def aclose(self) -> None:
+        """Let the zygote go. May be called again."""
+        if self._zygote is not None:
+            self._zygote.close()
+            self._zygote = None
+            self._store.close()

@@ -1,0 +1,149 @@
+"""What this machine can do for the sandbox, found out by trying."""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from attrs import frozen
+
+from ale_sandbox_bubblewrap.cgroups import Cgroups
+from ale_sandbox_bubblewrap.seccomp import ARCHITECTURES
+
+_PATIENCE_S = 20.0
+_USER = 0x616C65
+"""The user that sandboxes of a root host process become; no account has such a number."""
+_COUNTED_SINCE = (5, 14)
+"""Since then the kernel counts the processes of each user namespace by themselves."""
+_SWITCHES = (
+    ("kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"),
+    (
+        "kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+    ("user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=15000"),
+)
+
+
+@frozen(kw_only=True)
+class Facts:
+    """What was found. A field of type ``str | None`` says why not; None is: it works."""
+
+    missing: str | None
+    """Why there can't be a sandbox at all."""
+    remedy: str | None
+    bwrap: str
+    """Path."""
+    version: str
+    overlay: str | None
+    """Layers on disk."""
+    memory: str | None
+    """Layers in memory."""
+    uid: int
+    """The user of the host that sandboxes have."""
+    cgroups: Cgroups
+    counts_processes: bool
+
+
+def find(folder: Path | None = None) -> Facts:
+    """Look and try; a tenth of a second.
+
+    Args:
+        folder: where the layers will be; default: the temporary folder.
+    """
+    uid = _uid()
+    bwrap = shutil.which("bwrap") or ""
+    missing, remedy = _obvious(bwrap)
+    version = ""
+    tried: dict[str, str | None] = {"overlay": "not tried", "memory": "not tried"}
+    if missing is None:
+        version = _run([bwrap, "--version"]).stdout.decode().split()[-1]
+        tried = _try(uid, folder)
+        missing = tried["namespaces"] and f"user namespaces: {tried['namespaces']}"
+        missing = missing or _refused_by_bwrap(bwrap)
+        remedy = missing and _remedy()
+    return Facts(
+        missing=missing,
+        remedy=remedy,
+        bwrap=bwrap,
+        version=version,
+        overlay=tried["overlay"],
+        memory=tried["memory"],
+        uid=uid,
+        cgroups=Cgroups.find(),
+        counts_processes=_release() >= _COUNTED_SINCE,
+    )
+
+
+def _obvious(bwrap: str) -> tuple[str | None, str | None]:
+    if not sys.platform.startswith("linux"):
+        return f"needs Linux, found {sys.platform}", None
+    if platform.machine() not in ARCHITECTURES:
+        return f"has no filter of system calls for {platform.machine()}", None
+    if not bwrap:
+        return "there is no bwrap on PATH", "sudo apt-get install bubblewrap"
+    return None, None
+
+
+def _release() -> tuple[int, ...]:
+    numbers = platform.release().split("-")[0].split(".")
+    return tuple(int(number) for number in numbers[:2] if number.isdigit())
+
+
+def _uid() -> int:
+    """This user, or for root one that owns nothing. In a container few numbers may be mapped."""
+    uid = os.geteuid()
+    if uid:
+        return uid
+    for line in Path("/proc/self/uid_map").read_text().splitlines():
+        first, _, count = (int(word) for word in line.split())
+        if first <= _USER < first + count:
+            return _USER
+    return 65534
+
+
+def _run(line: list[str]) -> "subprocess.CompletedProcess[bytes]":
+    try:
+        return subprocess.run(line, capture_output=True, check=False, timeout=_PATIENCE_S, env={})
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(line, 124, b"", b"it did not end in time")
+
+
+def _try(uid: int, folder: Path | None) -> dict[str, str | None]:
+    with tempfile.TemporaryDirectory(prefix="ale-trial-", dir=folder) as name:
+        os.chown(name, uid, uid)
+        source = str(Path(__file__).parents[1])
+        code = (
+            f"import sys; sys.path.insert(0, {source!r});"
+            f"from ale_sandbox_bubblewrap.trial import main; main({uid}, {name!r})"
+        )
+        done = _run([sys.executable, "-I", "-S", "-c", code])
+    if done.returncode:
+        why = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        return {"namespaces": why or f"exit code {done.returncode}", "overlay": why, "memory": why}
+    found: dict[str, str | None] = json.loads(done.stdout)
+    return found
+
+
+def _refused_by_bwrap(bwrap: str) -> str | None:
+    """Why bubblewrap can't make a sandbox here."""
+    walls = ["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc"]
+    done = _run([bwrap, *walls, "--dev", "/dev", "--", "/bin/sh", "-c", "exit 42"])
+    if done.returncode == 42:
+        return None
+    return done.stderr.decode(errors="replace").strip() or f"bwrap ends with {done.returncode}"
+
+
+def _remedy() -> str | None:
+    for name, value, command in _SWITCHES:
+        path = Path("/proc/sys", name)
+        if path.exists() and path.read_text().strip() == value:
+            return f"sudo {command}"
+    if Path("/.dockerenv").exists() or Path("/run/.containerenv").exists():
+        return "start the container around this with --privileged"
+    return None

@@ -1,0 +1,219 @@
+"""The process beside each sandbox: starts commands in it and knows how they end.
+
+It lives in the sandbox's mount, network and other namespaces, without capabilities and behind the
+same seccomp filter as everything inside; but not in its process namespace: only what it starts is
+there. So nothing inside can see it, signal it or speak for it, and the exit codes that it
+collects are the kernel's. Commands are started by vfork, at the price of a bare spawn.
+
+Standard library only, and nothing may be imported once the sandbox is its root.
+"""
+
+import contextlib
+import errno
+import os
+import resource
+import select
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ale_sandbox_bubblewrap import inodes, launch, opening, wire
+
+_OOM_SCORE = b"900"
+"""Commands are killed for memory before the processes that hold the sandbox."""
+_PATIENCE_S = 10.0
+
+
+def keep(plan: launch.Plan, request: Mapping[str, Any], sock: socket.socket) -> None:
+    """Make a sandbox and serve it until the host lets go of the socket.
+
+    Args:
+        request: ``layers`` (topmost first; the topmost is made here), ``control`` (folder of the
+            host's pipes), ``network``, ``mark`` (soft and hard RLIMIT_RSS).
+    """
+    try:
+        inside = opening.make(plan, request, sock)
+    except (opening.Refusal, OSError) as error:
+        with contextlib.suppress(BrokenPipeError):  # the host has gone: nobody to tell
+            wire.send(sock, {"failed": str(error)})
+        return
+    wire.send(sock, {"ready": True})
+    keeper = Keeper(inside, sock)
+    try:
+        keeper.serve()
+    finally:
+        keeper.end()
+
+
+class Keeper:
+    """Serves one request after the other; what takes time is the host's to do."""
+
+    def __init__(self, inside: opening.Inside, sock: socket.socket) -> None:
+        self._inside = inside
+        self._sock = sock
+        self._running: dict[int, tuple[int, int]] = {}
+        """pidfd: process id and number of the request."""
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+        self._poll.register(inside.bwrap, select.POLLIN)
+        self._mark = resource.getrlimit(resource.RLIMIT_RSS)
+
+    def serve(self) -> None:
+        """Until the host has gone, or the sandbox's first process."""
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor == self._inside.bwrap:
+                    return
+                if descriptor == self._sock.fileno():
+                    if not self._next():
+                        return
+                elif descriptor in self._running:
+                    self._reap(descriptor)
+
+    def _next(self) -> bool:
+        received = wire.receive(self._sock)
+        if received is None:
+            return False
+        message, descriptors = received
+        answer: dict[str, Any] = {"n": message["n"]}
+        given: list[int] = []
+        try:
+            result = self._do(message, descriptors, given)
+            answer.update(result)
+        except OSError as error:
+            answer["errno"] = error.errno
+        except ValueError:  # a NUL byte, or text that is none
+            answer["errno"] = errno.EINVAL
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        try:
+            wire.send(self._sock, answer, given)
+        except BrokenPipeError:
+            return False
+        finally:
+            for descriptor in given:
+                if descriptor not in self._inside:
+                    os.close(descriptor)
+        return True
+
+    def _do(
+        self, message: dict[str, Any], descriptors: list[int], given: list[int]
+    ) -> dict[str, Any]:
+        task = message["do"]
+        if task == "run":
+            return self._run(message, descriptors)
+        if task == "end":
+            return {"count": self._end_processes()}
+        if task == "count":
+            return {"count": self._count()}
+        if task == "descriptors":
+            given += [getattr(self._inside, name) for name in message["names"]]
+            return {}
+        return inodes.do(message, given)
+
+    def _run(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        """Start a command; its end is told later, under the same number."""
+        try:
+            os.chdir(message["cwd"])
+        except OSError as error:
+            return {"errno": error.errno, "cwd": True}
+        # What it starts inherits the number of the command; it keeps its own.
+        if message["soft"] is not None:
+            resource.setrlimit(resource.RLIMIT_RSS, (message["soft"], self._mark[1]))
+        try:
+            pid = os.posix_spawn(
+                message["program"],
+                [wire.bytes_of(word) for word in message["argv"]],
+                {wire.bytes_of(k): wire.bytes_of(v) for k, v in message["env"].items()},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, descriptor, number)
+                    for number, descriptor in enumerate(descriptors)
+                ],
+                setsid=True,
+                setsigdef=opening.RESTORED,
+            )
+        finally:
+            resource.setrlimit(resource.RLIMIT_RSS, self._mark)
+            os.chdir("/")
+        handle = os.pidfd_open(pid)
+        self._running[handle] = pid, message["n"]
+        self._poll.register(handle, select.POLLIN)
+        self._prefer_for_killing(pid)
+        return {"pid": pid}
+
+    def _prefer_for_killing(self, pid: int) -> None:
+        try:
+            score = os.open(f"{pid}/oom_score_adj", os.O_WRONLY, dir_fd=self._inside.host_processes)
+        except (FileNotFoundError, PermissionError):  # it has ended, or is not to be looked at
+            return
+        try:
+            os.write(score, _OOM_SCORE)
+        finally:
+            os.close(score)
+
+    def _reap(self, handle: int) -> None:
+        pid, number = self._running.pop(handle)
+        self._poll.unregister(handle)
+        os.close(handle)
+        _, status = os.waitpid(pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        with contextlib.suppress(BrokenPipeError):  # noticed by the next receive
+            wire.send(self._sock, {"n": number, "ended": code if code >= 0 else 128 - code})
+
+    def _count(self) -> int:
+        """Processes inside, without the first and without those that have ended."""
+        count = 0
+        for name in os.listdir(self._inside.processes):  # noqa: PTH208 - a descriptor
+            if name.isdigit() and name != "1":
+                count += self._is_alive(name)
+        return count
+
+    def _is_alive(self, name: str) -> bool:
+        try:
+            file = os.open(f"{name}/stat", os.O_RDONLY, dir_fd=self._inside.processes)
+        except FileNotFoundError:
+            return False
+        try:
+            text = os.read(file, 1024)
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(file)
+        return text.rpartition(b") ")[2][:1] not in (b"Z", b"X")
+
+    def _end_processes(self) -> int:
+        """Kill them all; how many there were.
+
+        Raises:
+            OSError: EAGAIN: there is no room for one more process, which would have to do it.
+                ETIMEDOUT: some would not go.
+        """
+        count = self._count()
+        if not count:
+            return 0
+        killer = os.fork()
+        if killer == 0:
+            # Born inside, where -1 is everybody but the first process and the killer itself.
+            os.kill(-1, signal.SIGKILL)
+            os._exit(0)
+        os.waitpid(killer, 0)
+        deadline = time.monotonic() + _PATIENCE_S
+        while self._count():
+            for handle, _ in self._poll.poll(1):
+                if handle in self._running:
+                    self._reap(handle)
+            if time.monotonic() > deadline:
+                raise TimeoutError(errno.ETIMEDOUT, "processes would not end")
+        return count
+
+    def end(self) -> None:
+        """End the sandbox and everything in it."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._inside.first, signal.SIGKILL)
+        # The first process is gone when everybody that it has to bury is; some are ours to bury.
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                os.waitpid(-1, 0)

@@ -1,0 +1,258 @@
+"""The file system of a sandbox: mounted, switched to a new top layer, copied.
+
+Runs in the zygote's children, in namespaces of their own. Standard library only. Paths are
+relative to `DESK`, the current folder there: the kernel takes one page of them, and a sandbox
+sees them in its list of mounts.
+
+A layer is ``layers/<name>/up/<tree>`` for each tree, where a tree is ``root`` or a system folder
+such as ``usr``.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ale_sandbox_bubblewrap import kernel
+
+DESK = "/sys"
+"""Where the zygote's namespaces have all that is needed: every host has it, no sandbox does."""
+LAYERS, CONTROL = "layers", "control"
+"""Folders of the store, bound there."""
+MERGED, PROGRAMS, ROOT = "merged", "programs", "root"
+IN_MEMORY = "disk"
+"""Where a sandbox mounts a file system of its own, if its disk is limited."""
+_OPAQUE = "user.overlay.opaque"
+_WHITEOUT = os.makedev(0, 0)
+
+
+class Layout(NamedTuple):
+    """How the file system of a sandbox is put together."""
+
+    overlay: bool
+    """Layers by overlayfs; else a plain folder, copied."""
+    system: Sequence[str]
+    """System folders that are writable by a layer; else they are bound read-only."""
+    place: str
+    """Folder of the layers."""
+
+    @property
+    def trees(self) -> list[str]:
+        """What each layer holds."""
+        return [ROOT, *self.system] if self.overlay else [ROOT]
+
+
+def prepare(layout: Layout, layer: str) -> None:
+    """Make the folders of a new layer."""
+    for tree in layout.trees:
+        for part in ("up", "work"):
+            Path(layout.place, layer, part, tree).mkdir(parents=True)
+
+
+def mount(layout: Layout, layers: Sequence[str]) -> None:
+    """Mount a sandbox's file system at `MERGED`.
+
+    Args:
+        layers: the topmost, which is written to, first.
+    """
+    if not layout.overlay:
+        (only,) = layers
+        upper = Path(layout.place, only, "up", ROOT)
+        if not any(upper.iterdir()):
+            shutil.copytree(ROOT, upper, symlinks=True, dirs_exist_ok=True)
+        kernel.mount(str(upper), MERGED, flags=kernel.MS_BIND)
+        return
+    top, *below = layers
+    for tree in layout.trees:
+        lowers = [f"{layout.place}/{layer}/up/{tree}" for layer in below] + [tree]
+        if tree != ROOT:
+            lowers.append(f"/{tree}")
+        above = f"{layout.place}/{top}"
+        options = (
+            f"lowerdir={':'.join(lowers)},upperdir={above}/up/{tree},workdir={above}/work/{tree},"
+            # Attributes that a user may set; and nothing is flushed to disk: it won't be kept.
+            "userxattr,volatile"
+        )
+        target = MERGED if tree == ROOT else f"{MERGED}/{tree}"
+        flags = kernel.MS_NOSUID | kernel.MS_NODEV
+        kernel.mount("overlay", target, "overlay", flags, options)
+
+
+def mount_pristine(layout: Layout) -> None:
+    """Mount what the host has at `MERGED`, untouched by any sandbox."""
+    kernel.mount(ROOT, MERGED, flags=kernel.MS_BIND)
+    for tree in layout.system:
+        kernel.mount(f"/{tree}", f"{MERGED}/{tree}", flags=kernel.MS_BIND | kernel.MS_REC)
+
+
+def switch(layout: Layout, layers: Sequence[str], inside: int, submounts: Sequence[str]) -> bool:
+    """Give a running sandbox a new top layer; the old one does not change any more.
+
+    Processes keep their open files, which stay as they are. Their current folder still is the
+    old one, unless it was the root; nothing can be written there.
+
+    Args:
+        layers: the new ones, the topmost first.
+        inside: the sandbox's mount namespace; its user namespace has been joined.
+        submounts: mount points that the new root takes over.
+
+    Returns:
+        False, and nothing has changed: a file is open for writing.
+    """
+    prepare(layout, layers[0])
+    mount(layout, layers)
+    merged = kernel.clone_tree(MERGED, recursive=True)
+    kernel.setns(inside, kernel.CLONE_NEWNS)
+    frozen = []
+    try:
+        for tree in layout.trees:
+            path = "/" if tree == ROOT else f"/{tree}"
+            kernel.make_read_only(path)
+            frozen.append(path)
+        replace_root(merged, submounts)
+    except OSError as error:
+        for path in frozen:
+            kernel.make_read_only(path, read_only=False)
+        if error.errno == errno.EBUSY:
+            return False
+        raise
+    return True
+
+
+def replace_root(merged: int, submounts: Sequence[str]) -> None:
+    """Make the mounts at a descriptor the root of this mount namespace and its processes."""
+    trees = [(path, kernel.clone_tree(path, recursive=True)) for path in submounts]
+    old = os.open("/", os.O_PATH | os.O_DIRECTORY)
+    kernel.attach(merged, old, ".")
+    for path, tree in trees:
+        kernel.attach(tree, merged, path.lstrip("/"))
+    os.fchdir(merged)
+    kernel.pivot_root_here()
+    os.fchdir(old)
+    kernel.detach(".")
+
+
+def merge(layout: Layout, stack: Sequence[str], into: str) -> None:
+    """Make one layer that shows what a stack shows, topmost first. Files are shared, not copied."""
+    prepare(layout, into)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    for tree in layout.trees:
+        target = os.open(f"{layout.place}/{into}/up/{tree}", flags)
+        for layer in reversed(stack):
+            source = os.open(f"{layout.place}/{layer}/up/{tree}", flags)
+            apply(source, target, link=True)
+            os.close(source)
+        os.close(target)
+
+
+def apply(source: int, target: int, *, link: bool = False) -> None:
+    """Put a layer on top of another, or copy it into an empty folder.
+
+    Both are open folders: no link in them can lead out, also while a sandbox still writes there.
+
+    Args:
+        link: share the files, which is right where neither layer is written to again.
+    """
+    for name in os.listdir(source):
+        with contextlib.suppress(FileNotFoundError):  # removed while it was copied
+            _apply_entry(source, target, name, link=link)
+    _copy_attributes(source, target)
+
+
+def _apply_entry(source: int, target: int, name: str, *, link: bool) -> None:
+    about = os.stat(name, dir_fd=source, follow_symlinks=False)
+    if stat.S_ISDIR(about.st_mode):
+        below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=source)
+        try:
+            beside = _folder(target, name, replace=_is_opaque(below))
+            try:
+                apply(below, beside, link=link)
+            finally:
+                os.close(beside)
+        finally:
+            os.close(below)
+        return
+    _remove(target, name)
+    if link:
+        os.link(name, name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
+    else:
+        _copy_file(source, target, name, about)
+
+
+def _folder(parent: int, name: str, *, replace: bool) -> int:
+    """A folder of this name, made where it is not there yet; new ones hide what is below them."""
+    try:
+        there = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        hides = False
+    else:
+        hides = replace or not stat.S_ISDIR(there.st_mode)
+        if hides:
+            _remove(parent, name)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=parent)
+    made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    if hides:
+        os.setxattr(made, _OPAQUE, b"y")
+    return made
+
+
+def _is_opaque(folder: int) -> bool:
+    try:
+        return os.getxattr(folder, _OPAQUE) == b"y"
+    except OSError:  # it has no such attribute, or the file system has none at all
+        return False
+
+
+def _remove(parent: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=parent)
+    except FileNotFoundError:
+        return
+    except IsADirectoryError:
+        shutil.rmtree(name, dir_fd=parent)
+
+
+def _copy_file(source: int, target: int, name: str, about: os.stat_result) -> None:
+    kind = about.st_mode
+    if stat.S_ISLNK(kind):
+        os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
+    elif stat.S_ISFIFO(kind):
+        os.mkfifo(name, stat.S_IMODE(kind), dir_fd=target)
+    elif stat.S_ISCHR(kind) and about.st_rdev == _WHITEOUT:
+        os.mknod(name, kind, _WHITEOUT, dir_fd=target)
+    elif stat.S_ISREG(kind):
+        _copy_regular(source, target, name)
+
+
+def _copy_regular(source: int, target: int, name: str) -> None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with (
+        os.fdopen(os.open(name, flags, dir_fd=source), "rb") as old,
+        os.fdopen(os.open(name, new, 0o600, dir_fd=target), "wb") as copy,
+    ):
+        shutil.copyfileobj(old, copy, 1 << 20)
+        copy.flush()
+        _copy_attributes(old.fileno(), copy.fileno())
+
+
+def _copy_attributes(source: int, target: int) -> None:
+    for name in _attributes(source):
+        os.setxattr(target, name, os.getxattr(source, name))
+    about = os.fstat(source)
+    os.fchmod(target, stat.S_IMODE(about.st_mode))
+    os.utime(target, ns=(about.st_atime_ns, about.st_mtime_ns))
+
+
+def _attributes(descriptor: int) -> list[str]:
+    try:
+        return [name for name in os.listxattr(descriptor) if name.startswith("user.")]
+    except OSError as error:
+        if error.errno == errno.ENOTSUP:  # a file system without attributes has none to copy
+            return []
+        raise

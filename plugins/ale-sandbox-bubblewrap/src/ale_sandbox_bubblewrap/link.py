@@ -1,0 +1,346 @@
+"""The host's end of the sockets to the zygote and to a keeper, in the event loop."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from ale.errors import SandboxError
+from ale_sandbox_bubblewrap import wire
+from ale_sandbox_bubblewrap.cgroups import Group
+
+
+@frozen
+class Refused:
+    """A command that could not be started, because of what was asked."""
+
+    errno: int
+    cwd: bool
+    """It was its folder."""
+
+
+class Channel:
+    """Sends messages without blocking, and keeps their order."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[tuple[dict[str, Any], list[int]]] = deque()
+        sock.setblocking(False)
+
+    def send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+        """Send, now or when there is room. The caller keeps its descriptors.
+
+        Raises:
+            OSError: the other end is gone.
+        """
+        if not self._queue:
+            try:
+                wire.send(self._sock, message, descriptors)
+            except BlockingIOError:
+                self._loop.add_writer(self._sock, self._flush)
+            else:
+                return
+        self._queue.append((message, [os.dup(one) for one in descriptors]))
+
+    def _flush(self) -> None:
+        while self._queue:
+            message, descriptors = self._queue[0]
+            try:
+                wire.send(self._sock, message, descriptors)
+            except BlockingIOError:
+                return
+            except OSError:  # the other end is gone, which is told by the end of what it says
+                self._drop()
+                break
+            self._queue.popleft()
+            _close_all(descriptors)
+        self._loop.remove_writer(self._sock)
+
+    def _drop(self) -> None:
+        for _, descriptors in self._queue:
+            _close_all(descriptors)
+        self._queue.clear()
+
+    async def receive(self) -> tuple[dict[str, Any], list[int]] | None:
+        """The next message, before `listen` is called; None at the end."""
+        readable = asyncio.Event()
+        self._loop.add_reader(self._sock, readable.set)
+        try:
+            await readable.wait()
+        finally:
+            self._loop.remove_reader(self._sock)
+        return wire.receive(self._sock)
+
+    def close(self) -> None:
+        """Let go of the socket. May be called again."""
+        if self._sock.fileno() >= 0:
+            self._drop()
+            self._loop.remove_reader(self._sock)
+            self._loop.remove_writer(self._sock)
+            self._sock.close()
+
+
+def _close_all(descriptors: Sequence[int]) -> None:
+    for one in descriptors:
+        os.close(one)
+
+
+class Job:
+    """A command in the sandbox."""
+
+    def __init__(self, number: int) -> None:
+        loop = asyncio.get_running_loop()
+        self.number = number
+        self.pid: int | None = None
+        self.ended: asyncio.Future[int | Refused] = loop.create_future()
+        """Its exit code, 128 + n for signal n."""
+
+    def take(self, answer: Mapping[str, Any]) -> bool:
+        """Take an answer about it; True when it was the last."""
+        if "pid" in answer:
+            self.pid = answer["pid"]
+            return False
+        if not self.ended.done():
+            refused = "errno" in answer
+            self.ended.set_result(
+                Refused(answer["errno"], answer.get("cwd", False)) if refused else answer["ended"]
+            )
+        return True
+
+    def give_up(self, error: SandboxError) -> None:
+        """There will be no more answers."""
+        if not self.ended.done():
+            self.ended.set_exception(error)
+            self.ended.exception()  # whoever awaits it learns; that nobody does is no fault
+
+
+class Request:
+    """Anything else that is asked of a keeper."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[tuple[Mapping[str, Any], list[int]]] = loop.create_future()
+
+
+class KeeperLink:
+    """Asks a keeper, and hands out its answers.
+
+    Args:
+        sock: our end.
+        name: of the sandbox, for errors.
+        log: what the keeper may have said before it broke.
+    """
+
+    def __init__(self, sock: socket.socket, name: str, log: Callable[[], str]) -> None:
+        self._channel = Channel(sock)
+        self._sock = sock
+        self._name = name
+        self._log = log
+        self._numbers = 0
+        self._jobs: dict[int, Job] = {}
+        self._requests: dict[int, Request] = {}
+        self._loop = asyncio.get_running_loop()
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+        """Done when the keeper has ended, and everything in the sandbox with it."""
+
+    async def opened(self, group: Group, fill: Callable[[int], Awaitable[None]] | None) -> None:
+        """Wait until the sandbox stands.
+
+        Args:
+            group: what the keeper is put into before it starts anything.
+            fill: puts files into the new layer, whose open folder it gets.
+
+        Raises:
+            SandboxError: it could not be made.
+        """
+        answer, (upper,) = await self._step("made")
+        try:
+            group.add(answer["made"])
+            if fill is not None:
+                await fill(upper)
+        finally:
+            os.close(upper)
+        self._channel.send({"go": True})
+        await self._step("ready")
+        self._loop.add_reader(self._sock, self._ready)
+
+    async def _step(self, expected: str) -> tuple[dict[str, Any], list[int]]:
+        received = await self._channel.receive()
+        if received is None:
+            raise SandboxError(f"sandbox {self._name} could not be opened: {self._log()}")
+        if expected not in received[0]:
+            raise SandboxError(f"sandbox {self._name} could not be opened: {received[0]['failed']}")
+        return received
+
+    def _ready(self) -> None:
+        while True:
+            try:
+                received = wire.receive(self._sock)
+            except BlockingIOError:
+                return
+            if received is None:
+                self._end()
+                return
+            self._take(*received)
+
+    def _take(self, answer: dict[str, Any], descriptors: list[int]) -> None:
+        number = answer.get("n")
+        if number is None:  # it was still being opened
+            _close_all(descriptors)
+            return
+        job = self._jobs.get(number)
+        if job is not None:
+            if job.take(answer):
+                del self._jobs[number]
+            return
+        future = self._requests.pop(number).answer
+        if future.done():
+            _close_all(descriptors)
+        else:
+            future.set_result((answer, descriptors))
+
+    def _end(self) -> None:
+        self._channel.close()
+        error = SandboxError(f"sandbox {self._name} has ended")
+        for job in self._jobs.values():
+            job.give_up(error)
+        for request in self._requests.values():
+            if not request.answer.done():
+                request.answer.set_exception(error)
+        self._jobs.clear()
+        self._requests.clear()
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    def _send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> int:
+        if self.gone.done():
+            raise SandboxError(f"sandbox {self._name} has ended")
+        self._numbers += 1
+        try:
+            self._channel.send({**message, "n": self._numbers}, descriptors)
+        except OSError as error:
+            raise SandboxError(f"sandbox {self._name} has ended: {error}") from error
+        return self._numbers
+
+    def run(self, message: dict[str, Any], descriptors: Sequence[int]) -> Job:
+        """Start a command."""
+        number = self._send({**message, "do": "run"}, descriptors)
+        job = self._jobs[number] = Job(number)
+        return job
+
+    async def ask(self, **message: Any) -> tuple[Mapping[str, Any], list[int]]:
+        """The answer, and descriptors, which are the caller's to close.
+
+        Raises:
+            OSError: what was asked for failed.
+            SandboxError: the sandbox is gone.
+        """
+        number = self._send(message)
+        request = self._requests[number] = Request()
+        answer, descriptors = await request.answer
+        if "errno" in answer:
+            code = answer["errno"]
+            raise OSError(code, os.strerror(code), message.get("path"))
+        return answer, descriptors
+
+    def close(self) -> None:
+        """Let go: the keeper ends the sandbox. `gone` tells when."""
+        if not self.gone.done():
+            with contextlib.suppress(OSError):  # it has let go itself, which `gone` will tell
+                self._sock.shutdown(socket.SHUT_WR)
+            self._loop.add_reader(self._sock, self._ready)
+
+
+class Zygote:
+    """The process that keepers are forked from."""
+
+    def __init__(self, channel: Channel, log: int, process: "subprocess.Popen[bytes]") -> None:
+        self._channel = channel
+        self._log = log
+        self._process = process
+
+    @classmethod
+    async def start(cls, settings: dict[str, Any]) -> "Zygote":
+        """Start one.
+
+        Raises:
+            SandboxError: it could not prepare the lowest layers.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        log = os.memfd_create("zygote")
+        source = str(Path(__file__).parents[1])
+        code = (
+            f"import sys; sys.path.insert(0, {source!r});"
+            f"from ale_sandbox_bubblewrap.zygote import main; main({theirs.fileno()})"
+        )
+        with theirs:
+            process = subprocess.Popen(  # noqa: ASYNC220 - vfork; it returns at once
+                [sys.executable, "-I", "-S", "-c", code],
+                env={},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                cwd="/",
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        zygote = cls(Channel(ours), log, process)
+        zygote._channel.send(settings)
+        answer = await zygote._channel.receive()
+        if answer is None or "failed" in answer[0]:
+            why = zygote.log() if answer is None else answer[0]["failed"]
+            zygote.close()
+            raise SandboxError(f"can't prepare bubblewrap sandboxes: {why}")
+        return zygote
+
+    def log(self) -> str:
+        """What it and its children have said before they broke."""
+        size = os.fstat(self._log).st_size
+        return os.pread(self._log, 4000, max(0, size - 4000)).decode(errors="replace").strip()
+
+    def fork(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> socket.socket:
+        """Have a child do something; our end of its socket.
+
+        Raises:
+            SandboxError: the zygote is gone.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                self._channel.send(message, [theirs.fileno(), *descriptors])
+            except OSError as error:
+                ours.close()
+                raise SandboxError(f"the zygote has ended: {self.log() or error}") from error
+        return ours
+
+    async def have(self, message: dict[str, Any], descriptors: Sequence[int]) -> bool:
+        """Have a child do something, and wait for it.
+
+        Raises:
+            SandboxError: it failed.
+        """
+        channel = Channel(self.fork(message, descriptors))
+        try:
+            answer = await channel.receive()
+        finally:
+            channel.close()
+        if answer is None or "failed" in answer[0]:
+            raise SandboxError(self.log() if answer is None else answer[0]["failed"])
+        return bool(answer[0]["done"])
+
+    def close(self) -> None:
+        """End it, and with it all that is left of its sandboxes. May be called again."""
+        self._channel.close()
+        self._process.wait()
+        if self._log >= 0:
+            os.close(self._log)
+            self._log = -1

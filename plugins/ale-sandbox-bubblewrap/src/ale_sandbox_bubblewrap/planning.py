@@ -1,0 +1,90 @@
+"""From options and what the machine can do to what a sandbox is made of."""
+
+import resource
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from ale.types import SandboxSpec
+from ale_sandbox_bubblewrap import base, layers
+from ale_sandbox_bubblewrap.capabilities import has_layers
+from ale_sandbox_bubblewrap.cgroups import Wanted
+from ale_sandbox_bubblewrap.facts import Facts
+from ale_sandbox_bubblewrap.launch import Plan
+from ale_sandbox_bubblewrap.plugin import BubblewrapOptions
+
+MIB = 1 << 20
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+_HOLDERS = 3
+"""Processes of each sandbox that are not its commands: keeper, bubblewrap, the first one."""
+_GRACE_S = 2
+"""Between SIGXCPU and SIGKILL."""
+
+
+def plan(options: BubblewrapOptions, facts: Facts) -> Plan:
+    """What is the same for every sandbox of a backend."""
+    system = base.system_folders()
+    overlay = has_layers(facts, options)
+    writable = system if overlay and options.writable_system else []
+    found = {name: shutil.which(name, path=_PATH) for name in ("sh", "bash", "sleep")}
+    return Plan(
+        bwrap=facts.bwrap,
+        layout=layers.Layout(
+            overlay=overlay,
+            system=writable,
+            place=layers.LAYERS if options.disk_mb is None else layers.IN_MEMORY,
+        ),
+        bound=[f"/{name}" for name in system if name not in writable] + _mounts_below(system),
+        read_only=[str(path) for path in options.allowlist_paths],
+        programs={name: path for name, path in found.items() if path is not None},
+        disk_bytes=None if options.disk_mb is None else options.disk_mb * MIB,
+    )
+
+
+def _mounts_below(system: Sequence[str]) -> list[str]:
+    """A layer shows one file system; what is mounted inside a system folder is bound by itself."""
+    tops = tuple(f"/{name}/" for name in system)
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return sorted({path for line in lines if (path := line.split()[4]).startswith(tops)})
+
+
+def wanted(options: BubblewrapOptions, spec: SandboxSpec) -> Wanted:
+    """Limits of one sandbox, for control groups."""
+    memory = spec.memory_mb or options.memory_mb
+    return Wanted(
+        memory_bytes=None if memory is None else memory * MIB,
+        processes=None if options.processes is None else options.processes + _HOLDERS,
+        cpus=spec.cpus or options.cpus,
+    )
+
+
+def rlimits(options: BubblewrapOptions, facts: Facts, wanted: Wanted) -> dict[str, int]:
+    """Limits that each process of a sandbox inherits, by name.
+
+    Memory and processes only where no control group counts them for the whole sandbox.
+    """
+    limits = {"RLIMIT_CORE": 0}
+    if options.file_size_mb is not None:
+        limits["RLIMIT_FSIZE"] = options.file_size_mb * MIB
+    if "memory" not in facts.cgroups.places and wanted.memory_bytes is not None:
+        limits["RLIMIT_DATA"] = wanted.memory_bytes
+    if "pids" not in facts.cgroups.places and wanted.processes is not None:
+        limits["RLIMIT_NPROC"] = wanted.processes
+    return {name: _clamp(value, getattr(resource, name)) for name, value in limits.items()}
+
+
+def ulimits(options: BubblewrapOptions) -> str:
+    """Limits that the keeper must not have itself, as commands for a shell."""
+    commands = []
+    if options.open_files is not None:
+        commands.append(f"ulimit -n {_clamp(options.open_files, resource.RLIMIT_NOFILE)};")
+    if options.cpu_s is not None:
+        hard = _clamp(options.cpu_s + _GRACE_S, resource.RLIMIT_CPU)
+        soft = _clamp(options.cpu_s, resource.RLIMIT_CPU)
+        commands.append(f"ulimit -t {hard};ulimit -St {soft};")
+    return "".join(commands)
+
+
+def _clamp(wanted: int, which: int) -> int:
+    hard = resource.getrlimit(which)[1]
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

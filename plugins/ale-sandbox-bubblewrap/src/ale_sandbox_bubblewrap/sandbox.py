@@ -1,0 +1,335 @@
+"""One sandbox: a keeper beside it, and what this process knows of it."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from ale.errors import SandboxError, UnsupportedError
+from ale.protocols import DEFAULT_OUTPUT_BYTES
+from ale.types import Capabilities, ExecResult
+from ale_sandbox_bubblewrap import base
+from ale_sandbox_bubblewrap.link import Job, KeeperLink, Refused
+from ale_sandbox_bubblewrap.shell import BoxSession, BoxShell, Control
+from ale_sandbox_bubblewrap.store import Box
+from ale_sandbox_bubblewrap.transfer import Files, place
+from ale_sandbox_bubblewrap.wire import text_of
+from ale_sandbox_process import marks
+from ale_sandbox_process.spawn import input_of, pipe
+from ale_sandbox_shell.output import Capture, Pump
+from ale_sandbox_shell.text import LONGEST_ARGUMENT, NUL_REFUSED, as_bytes
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_PATIENCE_S = 20.0
+
+
+@frozen(kw_only=True)
+class Setup:
+    """What a sandbox gets from its backend."""
+
+    capabilities: Capabilities
+    env: Mapping[str, str]
+    limits: str
+    """``ulimit`` commands; each ends in ``;``."""
+    bash: bool
+    """Sessions are of bash; else of sh."""
+    network: bool
+    """It shares the host's."""
+    link: KeeperLink
+    control: Control
+    monotonic: Callable[[], float]
+    fork: Callable[["BubblewrapSandbox"], Awaitable["BubblewrapSandbox"]]
+    snapshot: Callable[["BubblewrapSandbox"], Awaitable[str]]
+    release: Callable[["BubblewrapSandbox"], Awaitable[None]]
+    """Removes what is left when its processes have ended."""
+
+
+class BubblewrapSandbox:
+    """Runs commands in namespaces. See `ale.protocols.Sandbox` for what each method promises."""
+
+    def __init__(self, setup: Setup, record: Box) -> None:
+        self._setup = setup
+        self.record = record
+        self.link = setup.link
+        self.control = setup.control
+        self.network = setup.network
+        self._mark = record.mark
+        self._files = Files(setup.link)
+        self._commands = 0
+        self._running = 0
+        self.sessions: list[BoxSession] = []
+        self.still = asyncio.Lock()
+        """Held while the layers change: no command is started."""
+        self.layering = asyncio.Lock()
+        """Held while a fork or snapshot is made of it."""
+        self._draining: set[Pump] = set()
+        self._closing: asyncio.Task[None] | None = None
+        self._env = {
+            "PATH": PATH,
+            "LANG": "C.UTF-8",
+            "HOME": base.HOME,
+            "USER": base.USER,
+            **setup.env,
+        }
+
+    @property
+    def id(self) -> str:
+        """Unique among the sandboxes that are open."""
+        return self.record.id
+
+    @property
+    def workdir(self) -> str:
+        """Absolute path of the workspace, the same in every sandbox."""
+        return base.WORKSPACE
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The backend's."""
+        return self._setup.capabilities
+
+    @property
+    def closed(self) -> bool:
+        """True from the moment `close` is called."""
+        return self._closing is not None
+
+    @property
+    def idle(self) -> bool:
+        """No command runs."""
+        return not self._running and all(session.idle for session in self.sessions)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise SandboxError(f"sandbox {self.id} is closed")
+
+    def _message(
+        self, program: str, argv: Sequence[bytes], env: Mapping[str, str] | None, cwd: str | None
+    ) -> tuple[int, dict[str, Any]]:
+        self._commands += 1
+        number = self._commands
+        named = {**self._env, **(env or {}), marks.VARIABLE: self._mark.variable(number)}
+        limits = self._mark.values(number)
+        return number, {
+            "program": program,
+            "argv": [text_of(word) for word in argv],
+            "env": {text_of(as_bytes(k)): text_of(as_bytes(v)) for k, v in named.items()},
+            "cwd": text_of(as_bytes(place(cwd) if cwd else base.WORKSPACE)),
+            "soft": None if limits is None else limits[0],
+        }
+
+    async def _thaw(self) -> None:
+        if self.still.locked():
+            async with self.still:
+                self._check_open()
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """Run one command. See `ale.protocols.Sandbox.exec`."""
+        self._check_open()
+        if user is not None:
+            raise UnsupportedError("the bubblewrap sandbox has one user")
+        if "\0" in (command if isinstance(command, str) else "".join(command)) + (cwd or ""):
+            return ExecResult(exit_code=126, stdout=b"", stderr=NUL_REFUSED)
+        await self._thaw()
+        started = self._setup.monotonic()
+        with self._argv(command) as argv:
+            number, message = self._message(base.SHELL, argv, env, cwd)
+            job, pumps = self._start(message, stdin, max_output_bytes)
+            self._running += 1
+            try:
+                outcome, timed_out = await self._outcome(number, job, pumps, timeout_s)
+            finally:
+                self._running -= 1
+        stdout, stderr = (self.finish(pump) for pump in pumps)
+        if isinstance(outcome, Refused):
+            return ExecResult(exit_code=126, stdout=b"", stderr=_why(outcome, message["cwd"]))
+        return ExecResult(
+            exit_code=outcome,
+            stdout=stdout.value(),
+            stderr=stderr.value(),
+            timed_out=timed_out,
+            truncated=stdout.truncated or stderr.truncated,
+            duration_s=self._setup.monotonic() - started,
+        )
+
+    def _start(
+        self, message: dict[str, Any], stdin: bytes | None, limit: int
+    ) -> tuple[Job, tuple[Pump, Pump]]:
+        with ExitStack() as given, ExitStack() as kept:
+            source = input_of(stdin, given)
+            out_reader, out_writer = pipe(kept, given)
+            err_reader, err_writer = pipe(kept, given)
+            job = self.link.run(message, [source, out_writer, err_writer])
+            kept.pop_all()
+        return job, (Pump(out_reader, limit), Pump(err_reader, limit))
+
+    @contextlib.contextmanager
+    def _argv(self, command: str | Sequence[str]) -> Iterator[list[bytes]]:
+        """What to start: a shell that limits itself, then becomes or runs the command."""
+        limits = as_bytes(self._setup.limits)
+        if not isinstance(command, str):
+            if not command:
+                raise ValueError("an empty argument vector")
+            yield [b"sh", b"-c", limits + b'exec "$@"', b"sh", *map(as_bytes, command)]
+            return
+        text = as_bytes(command)
+        if len(text) <= LONGEST_ARGUMENT:
+            # On one line with the command, so that the shell's line numbers are the command's.
+            yield [b"sh", b"-c", limits + text]
+            return
+        name = self.control.file(text)
+        try:
+            yield [b"sh", b"-c", limits + b". " + self.control.inside(name)]
+        finally:
+            self.control.drop(name)
+
+    async def _outcome(
+        self, number: int, job: Job, pumps: tuple[Pump, Pump], timeout_s: float | None
+    ) -> tuple[int | Refused, bool]:
+        try:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    return await asyncio.shield(job.ended), False
+            except TimeoutError:
+                await self.end_command(number)
+                return await job.ended, True
+        except BaseException:
+            for pump in pumps:
+                pump.close()
+            if not self.link.gone.done():
+                marks.kill(self._mark, number)
+            raise
+
+    def finish(self, pump: Pump) -> Capture:
+        """End a pump; where a background process still holds its pipe, go on draining it."""
+        capture = pump.finish(self._draining.discard)
+        if self.closed:
+            pump.close()
+        elif pump.open:
+            self._draining.add(pump)
+        return capture
+
+    async def end_command(self, command: int) -> None:
+        """Kill all that the n-th command started."""
+        await marks.end(self._mark, command)
+
+    async def session(
+        self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
+    ) -> BoxSession:
+        """Open a shell: bash where the host has one, else sh."""
+        self._check_open()
+        await self._thaw()
+        bash = self._setup.bash
+        argv = [b"bash", b"--norc", b"--noprofile"] if bash else [b"sh"]
+        number, message = self._message(base.BASH if bash else base.SHELL, argv, env, cwd)
+        reader, writer = os.pipe()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            job = self.link.run(message, [reader, nowhere, nowhere])
+        except BaseException:
+            os.close(writer)
+            raise
+        finally:
+            os.close(reader)
+            os.close(nowhere)
+        session = BoxSession(
+            BoxShell(self, job, writer, number), bash=bash, monotonic=self._setup.monotonic
+        )
+        session.start(f"{self._setup.limits}\n")
+        self.sessions = [one for one in self.sessions if not one.closed] + [session]
+        return session
+
+    async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
+        """A file's bytes."""
+        self._check_open()
+        return await self._files.read(path, max_bytes)
+
+    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        """Write a file whole, making its folders."""
+        self._check_open()
+        await self._thaw()
+        await self._files.write(path, data, mode)
+
+    async def upload(self, source: Path, target: str) -> None:
+        """Copy a host file or folder in."""
+        self._check_open()
+        await self._thaw()
+        await self._files.upload(source, target)
+
+    async def download(self, source: str, target: Path) -> None:
+        """Copy a file or folder out."""
+        self._check_open()
+        await self._files.download(source, target)
+
+    async def end_processes(self) -> int:
+        """Kill every process of the sandbox, sessions included; the number killed."""
+        self._check_open()
+        try:
+            answer, _ = await self.link.ask(do="end")
+        except BlockingIOError:
+            # No room for one more process, which would have to do it: make some.
+            count = await asyncio.to_thread(self._kill_commands)
+            answer, _ = await self.link.ask(do="end")
+            return count + int(answer["count"])
+        return int(answer["count"])
+
+    def _kill_commands(self) -> int:
+        return sum(len(marks.kill(self._mark, n)) for n in range(1, self._commands + 1))
+
+    async def fork(self) -> "BubblewrapSandbox":
+        """Another sandbox with the files as they stand."""
+        self._check_open()
+        return await self._setup.fork(self)
+
+    async def snapshot(self) -> str:
+        """Keep the files as they stand for `BubblewrapBackend.restore`."""
+        self._check_open()
+        return await self._setup.snapshot(self)
+
+    async def close(self) -> None:
+        """End the sandbox with everything in it, and remove what it has left."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        async with self.layering:
+            try:
+                await end(self.link, self.id)
+            finally:
+                for pump in list(self._draining):
+                    pump.close()
+                await self._setup.release(self)
+
+
+async def end(link: KeeperLink, id: str) -> None:
+    """Have a keeper end its sandbox, and wait for it.
+
+    Raises:
+        SandboxError: it does not.
+    """
+    link.close()
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            await asyncio.shield(link.gone)
+    except TimeoutError as error:
+        raise SandboxError(f"sandbox {id} would not end") from error
+
+
+def _why(refused: Refused, cwd: str) -> bytes:
+    """What to tell about a command that could not be started."""
+    reason = os.strerror(refused.errno)
+    return (f"can't enter {cwd}: {reason}\n" if refused.cwd else f"{reason}\n").encode()

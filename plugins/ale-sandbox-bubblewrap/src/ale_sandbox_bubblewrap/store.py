@@ -1,0 +1,191 @@
+"""Folders and records of a user's sandboxes: who uses which layer, and what nobody uses."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from attrs import evolve, field, frozen
+
+from ale_sandbox_bubblewrap.layers import CONTROL, LAYERS
+from ale_sandbox_process.records import Record, Records, private
+from ale_sandbox_process.trees import remove, remove_small
+from ale_sandbox_shell.owner import Owner
+
+
+def _texts(given: Iterable[str]) -> tuple[str, ...]:
+    return tuple(given)
+
+
+@frozen(kw_only=True)
+class Box(Record):
+    """The record of a sandbox or snapshot; `folder` is where the host's pipes to it are."""
+
+    layers: tuple[str, ...] = field(converter=_texts)
+    """The topmost first. A sandbox writes to it; a snapshot's stay as they are."""
+    groups: tuple[str, ...] = field(default=(), converter=_texts)
+    """Its control groups."""
+
+    def layer(self, name: str) -> Path:
+        """The folder of a layer in its store."""
+        return Path(self.folder).parents[1] / LAYERS / name
+
+
+class Store:
+    """The folder ``ale-bubblewrap-<uid>`` and the records about what is in it.
+
+    Args:
+        root: where to make the folder.
+        state: the state folder of all of this user's backends.
+        uid: the host's user that sandboxes have.
+    """
+
+    def __init__(self, root: Path, state: Path, uid: int) -> None:
+        self.folder = root / f"ale-bubblewrap-{os.geteuid()}"
+        self.records = Records(state, "bubblewrap", Box)
+        self._uid = uid
+        self._owner = Owner.me()
+        self._in_use: int | None = None
+        self._shared: set[str] = set()
+
+    def open(self) -> None:
+        """Make the folders, and hold them against `tidy` of other processes.
+
+        Raises:
+            SandboxError: somebody else owns them.
+        """
+        while self._in_use is None:
+            private(self.folder)
+            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            with contextlib.suppress(FileNotFoundError):  # another process has just tidied up
+                if (self.folder / "lock").stat().st_ino == os.fstat(descriptor).st_ino:
+                    self._in_use = descriptor
+                    break
+            os.close(descriptor)
+        for name in (LAYERS, CONTROL):
+            folder = self.folder / name
+            folder.mkdir(mode=0o700, exist_ok=True)
+            self.give(folder)
+
+    def close(self) -> None:
+        """Let go of the folders, and remove them if they are empty. May be called again."""
+        if self._in_use is not None:
+            os.close(self._in_use)
+            self._in_use = None
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Remove the folders if nothing is in them and no process has them in use."""
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):
+            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not any(any((self.folder / name).iterdir()) for name in (LAYERS, CONTROL)):
+                    shutil.rmtree(self.folder)
+            finally:
+                os.close(descriptor)
+
+    def give(self, path: Path) -> None:
+        """Make a file or folder the sandboxes' user's."""
+        if self._uid != os.geteuid():
+            os.chown(path, self._uid, self._uid)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other process changes who uses which layer."""
+        private(self.records.folder.parent)
+        private(self.records.folder)
+        path = self.records.folder / "lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def control(self, id: str) -> Path:
+        """Where the pipes of a sandbox are."""
+        return self.folder / CONTROL / id
+
+    def make_control(self, id: str) -> None:
+        """Make that folder: whoever does not know a name in it can't find it out."""
+        self.control(id).mkdir(mode=0o300)
+        self.give(self.control(id))
+
+    def upper(self, layer: str) -> Path:
+        """What is written to in a layer on disk."""
+        return self.folder / LAYERS / layer / "up"
+
+    def make_layer(self, name: str, trees: Iterable[str]) -> None:
+        """Make the folders of a layer that no sandbox has mounted yet."""
+        upper = self.upper(name)
+        for folder in (upper.parent, upper, *(upper / tree for tree in trees)):
+            folder.mkdir(mode=0o755)
+            self.give(folder)
+
+    def share(self, layers: Iterable[str]) -> None:
+        """These may be in more than one record."""
+        self._shared.update(layers)
+
+    def shed(self, box: Box, layers: Iterable[str]) -> tuple[Box, list[Path]]:
+        """Let a record go without some of its layers.
+
+        Returns:
+            The record, still with those layers that nobody else has, and the folders of these:
+            to be removed. Whatever happens in between, they are known.
+        """
+        mine = set(layers)
+        if mine & self._shared or box.owner != self._owner:
+            with self.alone():
+                others = {name for r in self.records.all() if r.id != box.id for name in r.layers}
+                box = evolve(box, layers=[name for name in box.layers if name not in mine & others])
+                self.records.replace(box)
+            mine -= others
+        return box, [box.layer(name) for name in mine]
+
+    async def release(self, box: Box) -> None:
+        """Remove what belongs to a record alone, and forget it.
+
+        Raises:
+            SandboxError: something would not go.
+        """
+        box, folders = self.shed(box, box.layers)
+        _unlock(box.folder)
+        await remove_all([*folders, Path(box.folder)])
+        self.records.drop(box)
+
+    async def forget(self, box: Box, layers: Iterable[str]) -> Box:
+        """Remove layers that a sandbox does not use any more; the record without them."""
+        gone = set(layers)
+        box, folders = self.shed(box, gone)
+        await remove_all(folders)
+        box = evolve(box, layers=[name for name in box.layers if name not in gone])
+        self.records.replace(box)
+        return box
+
+
+def _unlock(folder: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.chmod(folder, 0o700)  # noqa: PTH101 - it can't be listed so far
+
+
+async def remove_all(folders: Iterable[Path]) -> None:
+    """Remove trees, large ones in a thread."""
+    for folder in folders:
+        if not remove_small(folder):
+            await asyncio.to_thread(remove, folder)
+
+
+def new_name() -> str:
+    """For a layer: sandboxes come and go, and a layer may outlive the one that made it."""
+    return secrets.token_hex(6)
+
+
+def is_empty(upper: Path) -> bool:
+    """Nothing has been written to a layer."""
+    return not any(any(tree.iterdir()) for tree in upper.iterdir())

@@ -1,0 +1,136 @@
+"""Files in and out: the keeper opens them as a command would, and this process moves the bytes.
+
+So no path and no link leads out of the sandbox, and what is made belongs to its user.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import posixpath
+import stat
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ale_sandbox_bubblewrap import hostfiles
+from ale_sandbox_bubblewrap.base import WORKSPACE
+from ale_sandbox_bubblewrap.link import KeeperLink
+
+T = TypeVar("T")
+_INLINE_BYTES = 1 << 18
+"""Up to this size a thread would cost more than the work."""
+_NOT_A_LINK = os.O_RDONLY | os.O_NOFOLLOW
+
+
+class Files:
+    """`read`, `write`, `upload` and `download` of one sandbox."""
+
+    def __init__(self, link: KeeperLink) -> None:
+        self._link = link
+
+    async def _open(self, path: str, flags: int) -> int:
+        try:
+            _, (descriptor,) = await self._link.ask(do="open", path=path, flags=flags)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # a named pipe without a reader
+                raise PermissionError(errno.EACCES, "not a regular file", path) from error
+            raise
+        wrong = _not_a_file(descriptor, path)
+        if wrong is not None:
+            os.close(descriptor)
+            raise wrong
+        return descriptor
+
+    async def read(self, path: str, max_bytes: int | None) -> bytes:
+        """A file's bytes, the first `max_bytes` of them."""
+        descriptor = await self._open(place(path), os.O_RDONLY)
+
+        def work() -> bytes:
+            with os.fdopen(descriptor, "rb") as file:
+                return file.read(-1 if max_bytes is None else max_bytes)
+
+        return await _do(os.fstat(descriptor).st_size, work)
+
+    async def write(self, path: str, data: bytes, mode: int | None) -> None:
+        """Write a file whole. A new one gets 0644 unless `mode` says other."""
+        real, flags = place(path), os.O_WRONLY | os.O_CREAT
+        try:
+            descriptor = await self._open(real, flags)
+        except FileNotFoundError:
+            await self._link.ask(do="folders", path=posixpath.dirname(real))
+            descriptor = await self._open(real, flags)
+
+        def work() -> None:
+            with os.fdopen(descriptor, "wb") as file:
+                file.truncate(0)
+                file.write(data)
+                if mode is not None:
+                    os.fchmod(descriptor, mode)
+
+        await _do(len(data), work)
+
+    async def upload(self, source: Path, target: str) -> None:
+        """Copy a host file or folder in; what stands there already is merged into."""
+        entry = hostfiles.Entry.behind(source)
+        real = place(target)
+        with contextlib.suppress(FileNotFoundError):
+            about, _ = await self._link.ask(do="about", path=real)
+            if stat.S_ISDIR(about["mode"]) and entry.kind != stat.S_IFDIR:
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
+        await self._link.ask(do="folders", path=posixpath.dirname(real))
+        await self._put(entry, real)
+
+    async def _put(self, entry: hostfiles.Entry, real: str) -> None:
+        if entry.kind not in hostfiles.KINDS:
+            return
+        _, given = await self._link.ask(do="place", path=real, mode=entry.mode, link=entry.link)
+        for descriptor in given:
+            await _do(entry.size, partial(entry.fill, descriptor))
+        if entry.kind == stat.S_IFDIR:
+            for inner in entry.inner():
+                await self._put(inner, f"{real}/{inner.path.name}")
+            mode = stat.S_IMODE(entry.mode)
+            await self._link.ask(do="finish", path=real, mode=mode, time=entry.time)
+
+    async def download(self, source: str, target: Path) -> None:
+        """Copy out. A link that is asked for by name is followed, inside the sandbox."""
+        real = place(source)
+        about, _ = await self._link.ask(do="about", path=real)
+        await asyncio.to_thread(target.parent.mkdir, parents=True, exist_ok=True)
+        await self._get(real, about, target, flags=os.O_RDONLY)
+
+    async def _get(
+        self, real: str, about: Mapping[str, Any], target: Path, flags: int = _NOT_A_LINK
+    ) -> None:
+        if stat.S_ISREG(about["mode"]):
+            descriptor = await self._open(real, flags)
+            size = os.fstat(descriptor).st_size
+            await _do(size, partial(hostfiles.save, descriptor, target, about))
+        elif stat.S_ISDIR(about["mode"]):
+            hostfiles.make_folder(target)
+            answer, _ = await self._link.ask(do="list", path=real)
+            for name, inner in answer["entries"].items():
+                await self._get(f"{real}/{name}", inner, target / name)
+            hostfiles.finish_folder(target, about)
+        else:
+            hostfiles.save_special(target, about)
+
+
+def place(path: str) -> str:
+    """An absolute path in the sandbox. Links and ``..`` are the keeper's business."""
+    return path if path.startswith("/") else f"{WORKSPACE}/{path}"
+
+
+def _not_a_file(descriptor: int, path: str) -> OSError | None:
+    kind = os.fstat(descriptor).st_mode
+    if stat.S_ISDIR(kind):
+        return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(kind):
+        return PermissionError(errno.EACCES, "not a regular file", path)
+    return None
+
+
+async def _do(size: int, work: Callable[[], T]) -> T:
+    return work() if size <= _INLINE_BYTES else await asyncio.to_thread(work)

@@ -1,0 +1,60 @@
+"""Tries what a sandbox needs, in a process of its own, and prints what was found as JSON.
+
+Run as ``python -I -S -c 'import ...; main(uid, folder)'``. Standard library only.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from ale_sandbox_bubblewrap import kernel, opening
+
+
+def main(uid: int, folder: str) -> None:
+    """Try user namespaces, then overlays with their upper layer in `folder` and in memory.
+
+    Args:
+        uid: the user to become first.
+        folder: made for the trial, and this user's.
+    """
+    found: dict[str, str | None] = {"namespaces": None, "overlay": None, "memory": None}
+    if os.geteuid() != uid:
+        os.chdir(folder)
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+        kernel.set_dumpable(True)
+    else:
+        os.chdir(folder)
+    found["namespaces"] = _refusal(opening.enter_user_namespace)
+    if found["namespaces"] is None:
+        Path("disk").mkdir()
+        Path("memory").mkdir()
+        found["overlay"] = _refusal(lambda: _overlay("disk"))
+        found["memory"] = _refusal(_in_memory)
+    sys.stdout.write(json.dumps(found))
+
+
+def _refusal(attempt: Callable[[], None]) -> str | None:
+    try:
+        attempt()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def _in_memory() -> None:
+    kernel.mount("tmpfs", "memory", "tmpfs", 0, "size=1m,mode=755")
+    _overlay("memory")
+
+
+def _overlay(name: str) -> None:
+    """Mount one as sandboxes do, and remove a folder, for which it needs its attributes."""
+    for part in ("lower", "lower/sub", "up", "work", "merged"):
+        Path(name, part).mkdir()
+    options = f"lowerdir={name}/lower,upperdir={name}/up,workdir={name}/work,userxattr,volatile"
+    kernel.mount("overlay", f"{name}/merged", "overlay", 0, options)
+    Path(name, "merged/sub").rmdir()
+    Path(name, "merged/sub").mkdir()

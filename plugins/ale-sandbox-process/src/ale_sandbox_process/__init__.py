@@ -1,0 +1,1 @@
+"""What sandboxes whose processes run on this very kernel share."""

@@ -1,0 +1,123 @@
+"""What is known on disk about every open sandbox, so that a killed run can be cleaned up."""
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from attrs import asdict, field, frozen
+
+from ale.errors import SandboxError
+from ale_sandbox_process.marks import Mark
+from ale_sandbox_shell.owner import Owner
+
+
+@frozen(kw_only=True)
+class Record:
+    """One sandbox or snapshot."""
+
+    id: str
+    kind: str
+    """``sandbox`` or ``snapshot``."""
+    folder: str
+    owner: Owner
+    created: float
+    """Seconds since the epoch."""
+    tags: Mapping[str, str] = field(factory=dict)
+
+    @property
+    def mark(self) -> Mark:
+        """What its processes carry."""
+        return Mark.of(self.folder, self.id)
+
+
+RecordT = TypeVar("RecordT", bound=Record)
+
+
+class Records(Generic[RecordT]):
+    """A file per record, in a folder of one backend.
+
+    Args:
+        base: the state folder of all backends.
+        name: the backend.
+        type: what its records are.
+    """
+
+    def __init__(self, base: Path, name: str, type: type[RecordT]) -> None:
+        self._base = base
+        self._type = type
+        self.folder = base / name
+
+    def _path(self, record: RecordT) -> Path:
+        return self.folder / f"{record.mark.token:08x}.json"
+
+    def add(self, record: RecordT) -> bool:
+        """Write a record; False when its mark is taken."""
+        private(self._base)
+        private(self.folder)
+        try:
+            descriptor = os.open(self._path(record), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            return False
+        with os.fdopen(descriptor, "wb", buffering=0) as file:
+            file.write(_text(record))  # one write: whole or not at all
+        return True
+
+    def replace(self, record: RecordT) -> None:
+        """Write a record anew, whole or not at all."""
+        path = self._path(record)
+        draft = path.with_suffix(".draft")
+        draft.write_bytes(_text(record))
+        draft.replace(path)
+
+    def drop(self, record: RecordT) -> None:
+        """Forget it."""
+        self._path(record).unlink(missing_ok=True)
+
+    def all(self) -> list[RecordT]:
+        """Every record, by id.
+
+        Raises:
+            SandboxError: a record can't be read; it is named, and left for a person to look at.
+        """
+        if not self.folder.exists():
+            return []
+        found = []
+        for path in self.folder.glob("*.json"):
+            try:
+                text = path.read_text(encoding="utf-8")
+                if text:  # else its owner was killed, or is, between two system calls
+                    found.append(self._parse(json.loads(text)))
+            except FileNotFoundError:
+                continue  # closed meanwhile
+            except (ValueError, TypeError, KeyError) as error:
+                raise SandboxError(f"{path} is not a record of a sandbox: {error}") from error
+        return sorted(found, key=lambda record: record.id)
+
+    def _parse(self, data: dict[str, Any]) -> RecordT:
+        return self._type(**{**data, "owner": Owner(**data["owner"])})
+
+
+def _text(record: Record) -> bytes:
+    return json.dumps(asdict(record)).encode()
+
+
+def private(folder: Path) -> None:
+    """Make sure that the folder is there, is ours, and is closed to everybody else.
+
+    Raises:
+        SandboxError: somebody else was there first.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        pass
+    else:
+        return
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
+        raise SandboxError(f"{folder} is not a folder of this user; remove it or set another root")
+    if stat.S_IMODE(about.st_mode) & 0o077:
+        folder.chmod(0o700)

@@ -1,0 +1,148 @@
+"""Start a process with a handle that can't go stale, and know its true exit code."""
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+
+from ale.errors import SandboxError
+
+
+class Child:
+    """A process in a session of its own.
+
+    `subprocess.Popen` starts it with vfork, so that the size of the host process costs nothing,
+    and closes every descriptor that a library may have left inheritable. Its end comes through a
+    pidfd in the event loop: no thread, no SIGCHLD handler.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[bytes],
+        *,
+        executable: str,
+        env: Mapping[str, str],
+        cwd: str,
+        stdin: int,
+        stdout: int,
+        stderr: int,
+    ) -> None:
+        self._process = subprocess.Popen(
+            argv,
+            executable=executable,
+            env=env,
+            cwd=cwd,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+        try:
+            self._pidfd = os.pidfd_open(self._process.pid)
+        except OSError:
+            self._process.kill()
+            self._process.wait()
+            raise
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[int] = self._loop.create_future()
+        self._loop.add_reader(self._pidfd, self._on_end)
+
+    def _on_end(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        code = self._process.wait()
+        if not self.ended.done():
+            self.ended.set_result(code if code >= 0 else 128 - code)
+
+    @property
+    def pid(self) -> int:
+        """Process id, its own until `ended` is done."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """SIGKILL, unless it has ended.
+
+        Raises:
+            PermissionError: it has become another user's.
+        """
+        if not self.ended.done():
+            # Gone means that it waits for `_on_end` to reap it.
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    async def wait(self, timeout_s: float | None) -> int | None:
+        """The exit code, 128 + n for signal n; None when the time is up first."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.shield(self.ended)
+        except TimeoutError:
+            return None
+
+
+def start(
+    argv: Sequence[bytes], *, executable: str, env: Mapping[str, str], cwd: str, stdin: bytes | None
+) -> tuple[Child, int, int]:
+    """Start a command; the child, and the reading ends of its stdout and stderr.
+
+    Raises:
+        OSError: as `subprocess.Popen`; no descriptor is left open.
+    """
+    with ExitStack() as given, ExitStack() as kept:
+        source = input_of(stdin, given)
+        out_reader, out_writer = pipe(kept, given)
+        err_reader, err_writer = pipe(kept, given)
+        child = Child(
+            argv,
+            executable=executable,
+            env=env,
+            cwd=cwd,
+            stdin=source,
+            stdout=out_writer,
+            stderr=err_writer,
+        )
+        kept.pop_all()
+        return child, out_reader, err_reader
+
+
+def pipe(kept: ExitStack, given: ExitStack) -> tuple[int, int]:
+    """A pipe for output: the reading end is closed with `kept`, the writing end with `given`."""
+    reader, writer = os.pipe()
+    kept.callback(os.close, reader)
+    given.callback(os.close, writer)
+    os.set_blocking(reader, False)
+    return reader, writer
+
+
+def input_of(data: bytes | None, given: ExitStack) -> int:
+    """Input for a command, closed with `given`.
+
+    A file in memory: any size, and no writer that could block or find the pipe broken.
+    """
+    if data is None:
+        descriptor = os.open(os.devnull, os.O_RDONLY)
+        given.callback(os.close, descriptor)
+        return descriptor
+    descriptor = os.memfd_create("stdin")
+    given.callback(os.close, descriptor)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def refusal(error: OSError, cwd: str) -> str:
+    """What to tell about a command that could not start because of what was asked.
+
+    Raises:
+        SandboxError: it was the machine's fault.
+    """
+    if error.filename == cwd:
+        return f"can't enter {cwd}: {error.strerror}\n"
+    if error.errno == errno.E2BIG:
+        return f"{error.strerror}\n"
+    raise SandboxError(f"could not start a process: {error}") from error

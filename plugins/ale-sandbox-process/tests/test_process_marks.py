@@ -1,0 +1,118 @@
+"""A marked process is found, whatever it does; nobody else is."""
+
+import asyncio
+import os
+import resource
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ale.errors import SandboxError
+from ale_sandbox_process import marks
+from ale_sandbox_process.marks import Mark
+
+MARK = Mark.of("/some/folder", "id")
+
+
+@pytest.fixture
+def started() -> Iterator[list[int]]:
+    """Process ids to be killed at the end."""
+    pids: list[int] = []
+    yield pids
+    for pid in pids:
+        subprocess.run(["kill", "-9", str(pid)], check=False, capture_output=True)
+
+
+def run(script: str, command: int = 3, env: dict[str, str] | None = None) -> None:
+    line = MARK.script(command) + script
+    given = {"PATH": "/usr/bin:/bin", marks.VARIABLE: MARK.variable(command), **(env or {})}
+    subprocess.run(["sh", "-c", line], env=given, check=True, stdout=subprocess.DEVNULL)
+
+
+async def appeared() -> list[int]:
+    """Wait for a process with the mark."""
+    for _ in range(1000):
+        if found := marks.find(MARK):
+            return found
+        await asyncio.sleep(0.01)
+    raise AssertionError("nobody with the mark came")
+
+
+@pytest.mark.parametrize(
+    "escape",
+    [
+        "sleep 600 &",
+        "setsid sleep 600 &",
+        "(setsid sh -c 'sleep 600 &' &)",
+        "env -i setsid sleep 600 &",
+        "(ulimit -m 100000; setsid sleep 600 &)",
+    ],
+)
+async def test_a_marked_process_is_found_and_killed(escape: str, started: list[int]) -> None:
+    run(escape)
+    found = await appeared()
+    started += found
+    assert marks.find(MARK, 3) == found
+    assert marks.find(MARK, 4) == []
+    assert await marks.end(MARK, 4) == 0
+    assert await marks.end(MARK, 3) >= 1
+    assert marks.find(MARK) == []
+
+
+async def test_a_process_without_the_mark_is_left_alone(started: list[int]) -> None:
+    with subprocess.Popen(["sleep", "600"]) as other:  # noqa: ASYNC220
+        assert not MARK.on(other.pid)
+        assert await marks.end(MARK) == 0
+        assert other.poll() is None
+        other.kill()
+
+
+async def test_another_sandboxes_process_is_left_alone(started: list[int]) -> None:
+    run("sleep 600 &")
+    found = await appeared()
+    started += found
+    assert marks.find(Mark.of("/some/other", "id")) == []
+    assert await marks.end(MARK) == len(found)
+
+
+def test_a_zombie_does_not_carry_the_mark() -> None:
+    process = subprocess.Popen(["sh", "-c", MARK.script(1)])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert not MARK.on(process.pid)
+    process.wait()
+
+
+def test_the_values_are_what_the_script_sets() -> None:
+    soft, hard = MARK.values(7) or (0, 0)
+    line = MARK.script(7) + "ulimit -Sm; ulimit -Hm"
+    said = subprocess.run(["sh", "-c", line], check=True, capture_output=True).stdout.split()
+    assert [int(number) * 1024 for number in said] == [soft, hard]
+    assert soft < hard
+
+
+def test_a_root_that_may_not_ask_the_kernel_reads_the_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> tuple[int, int]:
+        raise PermissionError
+
+    with subprocess.Popen(["sleep", "600"]) as process:
+        MARK.put(process.pid, 5)
+        monkeypatch.setattr(resource, "prlimit", refuse)
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+        assert MARK.on(process.pid, 5)
+        assert not MARK.on(process.pid, 6)
+        assert not MARK.on(os.getpid())
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        assert not MARK.on(process.pid, 5)
+        process.kill()
+
+
+async def test_who_will_not_end_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(marks, "find", lambda *_: [4711])
+    monkeypatch.setattr(marks, "_kill_one", lambda *_: None)
+    monkeypatch.setattr(marks, "_PATIENCE_S", 0.05)
+    with pytest.raises(SandboxError, match="4711"):
+        await marks.end(MARK)
