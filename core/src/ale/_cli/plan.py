@@ -1,6 +1,9 @@
 """A prepared run in words, for ``ale check`` and ``ale run --dry-run``."""
 
+from collections.abc import Iterator
 from typing import Any
+
+import attrs
 
 from ale._cli.text import shorten
 from ale._config import Selected
@@ -20,7 +23,7 @@ def describe_plan(ready: Prepared) -> str:
         ("trainer", config.trainer),
         *(("observer", observer) for observer in config.observers),
     ]
-    lines = [_line(section, part, config.resolved) for section, part in picked]
+    lines = [_line(section, part) for section, part in picked]
     run = config.run
     drawn = len(ready.tasks) if run.tasks_per_step is None else run.tasks_per_step
     total = run.steps * drawn * run.rollouts
@@ -33,11 +36,21 @@ def describe_plan(ready: Prepared) -> str:
     return "\n".join(lines)
 
 
-def _line(section: str, part: Selected | None, resolved: dict[str, Any]) -> str:
+def _line(section: str, part: Selected | None) -> str:
     if part is None:
         return f"{section:<9} -"
-    options = resolved.get(section)
-    shown = ""
-    if isinstance(options, dict):
-        shown = ", ".join(f"{key}={value}" for key, value in options.items() if key != "type")
+    shown = ", ".join(f"{name}={value}" for name, value in _chosen(part.options))
     return f"{section:<9} {part.name:<14} {shorten(shown, 100)}".rstrip()
+
+
+def _chosen(options: Any) -> Iterator[tuple[str, Any]]:
+    """The options that are not at their defaults: what somebody wrote down."""
+    if options is None:
+        return
+    for field in attrs.fields(type(options)):
+        default = field.default
+        if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+            default = default.factory()
+        value = getattr(options, field.name)
+        if value != default:
+            yield field.name, value
