@@ -28,9 +28,5 @@ class TestDockerWithDebian(TestDockerWithBusybox):
     """The shell is dash, sessions are bash."""
 
     @pytest.fixture
-    def backend(self, make: Callable[..., ContainerBackend], debian: str) -> SandboxBackend:
-        return make(image=debian)
-
-    @pytest.fixture
-    def small_limits(self, make: Callable[..., ContainerBackend], debian: str) -> SandboxBackend:
-        return make(image=debian, memory_mb=256, processes=64, file_size_mb=8, cpu_s=1)
+    def image(self, debian: str) -> str:
+        return debian

@@ -14,6 +14,7 @@ from ale.plugin import BuildContext
 from ale.types import SandboxInfo, SandboxSpec
 from ale_sandbox_container import script
 from ale_sandbox_container.capabilities import capabilities_of
+from ale_sandbox_container.commands import Commands
 from ale_sandbox_container.door import Door, new_name
 from ale_sandbox_container.engine import Engine, Image, NotFoundError, Plan
 from ale_sandbox_container.files import Files
@@ -21,7 +22,7 @@ from ale_sandbox_container.images import Images
 from ale_sandbox_container.lane import Hello
 from ale_sandbox_container.options import ContainerOptions
 from ale_sandbox_container.plan import limits_of, plan_of, workdir_of
-from ale_sandbox_container.pool import PATIENCE_S, LanePool
+from ale_sandbox_container.pool import ANSWER_S, LanePool
 from ale_sandbox_container.records import LABEL, Folders, Kind, Record, parse
 from ale_sandbox_container.remains import Remains
 from ale_sandbox_container.sandbox import ContainerSandbox, Setup
@@ -121,6 +122,7 @@ class ContainerBackend:
                 tags={**self._context.tags, **spec.tags},
                 shell=origin.shell,
                 workdir=workdir_of(self._options, origin.image),
+                root=str(self._folders.root),
             )
             if self._folders.claim(record):
                 return record
@@ -137,22 +139,27 @@ class ContainerBackend:
             self._folders.drop(record.id)
             raise
         box = Box(spec=spec, origin=origin, record=record, plan=plan, door=door)
-        key = new_name()
-        door.file(f"{key}\n".encode(), script.KEY)
-        pool = self._pool(box, None, key)
+        pool = self._first_pool(box)
         launch = self._workers.heavy(lambda: self._launch(box))
         try:
             await asyncio.shield(asyncio.wrap_future(launch))
             hello = await self._greeting(pool, box)
-            door.forget(script.KEY)
             sandbox = ContainerSandbox(self._setup(box, pool, hello))
-            if hello.uid != 0:
-                await self._workers.call(self._files(box, hello).make_workdir)
+            await self._hand_over(box, hello, sandbox)
         except BaseException:
             pool.close(f"sandbox {record.id} was not opened")
             self._abandon(launch, box)
             raise
         return sandbox
+
+    async def _hand_over(self, box: Box, hello: Hello, sandbox: ContainerSandbox) -> None:
+        """The engine makes the workspace; let the container's user write there."""
+        if hello.uid == 0:
+            return
+        if box.plan.volumes:
+            await sandbox.exec(["chmod", "1777", box.record.workdir], user="0")
+        else:
+            await self._workers.call(self._files(box, hello).own_workdir)
 
     def _launch(self, box: Box) -> None:
         self._engine.create(box.plan)
@@ -164,6 +171,12 @@ class ContainerBackend:
         self._remains.leaving(box.record.id)
         launch.cancel()
         launch.add_done_callback(lambda _: self._workers.behind(lambda: self._clear(box)))
+
+    def _first_pool(self, box: Box) -> LanePool:
+        """The lanes that process 1 starts; `_greeting` waits for them."""
+        key = new_name()
+        box.door.file(f"{key}\n".encode(), script.KEY)
+        return self._pool(box, None, key)
 
     def _pool(self, box: Box, user: str | None, key: str | None = None) -> LanePool:
         async def inject(text: str, base: str) -> None:
@@ -180,9 +193,10 @@ class ContainerBackend:
     async def _greeting(self, pool: LanePool, box: Box) -> Hello:
         """What the supervisor says first."""
         waited = 0.0
-        while waited < PATIENCE_S:
+        while waited < ANSWER_S:
             hello = await pool.hello(_LOOK_S)
             if hello is not None:
+                box.door.forget(script.KEY)
                 return hello
             waited += _LOOK_S
             state = await self._workers.call(lambda: self._engine.state(box.name))
@@ -192,7 +206,7 @@ class ContainerBackend:
                     f"ready: its shell could not open {box.door.folder}"
                 )
         raise SandboxError(
-            f"the container's supervisor did not answer within {PATIENCE_S:.0f} s. The engine may "
+            f"the container's supervisor did not answer within {ANSWER_S:.0f} s. The engine may "
             f"run on another machine, whose containers can't open the pipes in {box.door.folder}"
         )
 
@@ -210,31 +224,50 @@ class ContainerBackend:
         return Setup(
             id=box.record.id,
             door=box.door,
-            pool=pool,
-            hello=hello,
+            commands=Commands(
+                box.record.id,
+                pool,
+                user_pool=lambda user: self._pool(box, user),
+                restart=lambda: self._restart(box),
+            ),
+            bash=hello.bash,
             files=self._files(box, hello),
             workdir=box.record.workdir,
             capabilities=self.capabilities,
             limits=limits_of(self._options),
             monotonic=self._context.monotonic,
             token=new_name,
-            user_pool=lambda user: self._pool(box, user),
-            explain=lambda error: self._explain(box, error),
             fork=lambda: self._fork(box),
             snapshot=lambda: self._snapshot(box),
             release=lambda: self._release(box),
         )
 
-    async def _explain(self, box: Box, error: SandboxError) -> SandboxError:
-        """The reason behind a failure, where the container has ended."""
+    async def _restart(self, box: Box) -> LanePool:
+        """End everything in the container, the supervisor too, and start it again."""
+
+        def again() -> None:
+            self._check_running(box)
+            self._engine.kill(box.name)
+            self._engine.start(box.name)
+
+        pool = self._first_pool(box)
         try:
-            state = await self._workers.call(lambda: self._engine.state(box.name))
-        except SandboxError:
-            return SandboxError(f"the container of sandbox {box.record.id} is gone: {error}")
-        if state.running:
-            return error
-        why = "it was out of memory" if state.out_of_memory else f"exit code {state.exit_code}"
-        return SandboxError(f"the container of sandbox {box.record.id} has ended: {why}")
+            await asyncio.shield(asyncio.wrap_future(self._workers.heavy(again)))
+            await self._greeting(pool, box)
+        except BaseException:
+            pool.close(f"sandbox {box.record.id} could not be started again")
+            raise
+        return pool
+
+    def _check_running(self, box: Box) -> None:
+        id = box.record.id
+        try:
+            state = self._engine.state(box.name)
+        except NotFoundError:
+            raise SandboxError(f"the container of sandbox {id} is gone") from None
+        if not state.running:
+            why = "it was out of memory" if state.out_of_memory else f"exit code {state.exit_code}"
+            raise SandboxError(f"the container of sandbox {id} has ended: {why}")
 
     async def _commit(self, box: Box, kind: Kind) -> Record:
         if self._options.read_only:

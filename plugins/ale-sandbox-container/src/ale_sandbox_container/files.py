@@ -82,7 +82,6 @@ class Files:
         kept = 0o644 if found is None else stat.S_IMODE(found.mode)
         with self._packing(place) as pack:
             pack.add_bytes(place, data, kept if mode is None else mode, self.clock())
-            self.engine.put(self.container, "/", pack.pieces())
 
     async def upload(self, source: Path, target: str) -> None:
         """Copy a host file or folder in; what stands there already is merged into."""
@@ -95,24 +94,28 @@ class Files:
         with self._packing(place) as pack:
             # The workspace stays its user's own, with its mode.
             pack.add_tree(place, source, with_top=place != self.workdir)
-            self.engine.put(self.container, "/", pack.pieces())
 
     @contextlib.contextmanager
     def _packing(self, place: str) -> Iterator[Pack]:
-        """A tar stream that begins with the folders that are missing on the way to `place`."""
+        """What is packed is sent: from the deepest folder that is there, with those that miss."""
         missing = []
-        folder = posixpath.dirname(place)
-        while folder != "/":
-            try:
-                self.engine.stat(self.container, folder)
-                break
-            except NotFoundError:
-                missing.append(folder)
-                folder = posixpath.dirname(folder)
-        with Pack(self.owner) as pack:
-            for folder in reversed(missing):
-                pack.add_folder(folder, 0o755, self.clock())
+        # The workspace itself is unpacked into: it may be all that can be written.
+        folder = place if place == self.workdir else posixpath.dirname(place)
+        while folder != "/" and not self._is_there(folder):
+            missing.append(folder)
+            folder = posixpath.dirname(folder)
+        with Pack(folder, self.owner) as pack:
+            for name in reversed(missing):
+                pack.add_folder(name, 0o755, self.clock())
             yield pack
+            self.engine.put(self.container, folder, pack.pieces())
+
+    def _is_there(self, folder: str) -> bool:
+        try:
+            self.engine.stat(self.container, folder)
+        except NotFoundError:
+            return False
+        return True
 
     async def download(self, source: str, target: Path) -> None:
         """Copy out. A link that is asked for by name is followed, inside the container."""
@@ -123,11 +126,12 @@ class Files:
         with self.engine.get(self.container, place) as pieces:
             unpack(pieces, target)
 
-    def make_workdir(self) -> None:
-        """Make the workspace the user's own."""
-        with Pack(self.owner) as pack:
+    def own_workdir(self) -> None:
+        """Make the workspace the user's own. Not where it is a volume."""
+        parent = posixpath.dirname(self.workdir)
+        with Pack(parent, self.owner) as pack:
             pack.add_folder(self.workdir, 0o755, self.clock())
-            self.engine.put(self.container, "/", pack.pieces())
+            self.engine.put(self.container, parent, pack.pieces())
 
 
 def _must_be_file(found: Stat, path: str) -> None:

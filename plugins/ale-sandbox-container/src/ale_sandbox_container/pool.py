@@ -10,20 +10,25 @@ from ale_sandbox_container.lane import Hello, Job, Lane
 
 _MORE = 4
 _RESTART_S = 2.0
-PATIENCE_S = 60.0
+ANSWER_S = 20.0
 """Far above what a supervisor takes to answer, on a machine with far too much to do."""
+
+
+class NoProcessError(SandboxError):
+    """The container has as many processes as it may."""
 
 
 class LanePool:
     """Lends lanes.
 
     One idle lane is held back: through it more are started, and through it a command that runs
-    too long is killed, without asking the engine for anything.
+    too long is killed, without asking the engine for anything. (A program inside can stop what
+    the engine starts in its container, and so hang the engine.)
 
     Args:
         shell: what a lane is run with, as the container sees it.
-        inject: starts a process in the container; the slow way to more lanes, for where there is
-            no idle one. Gets the script and what its ``ALE_KEY`` is to be.
+        inject: starts a process in the container through the engine; the slow way to lanes, for
+            where there is no idle one. Gets the script and what its ``ALE_KEY`` is to be.
         key: base of the names of the lanes that process 1 starts; None where it starts none.
     """
 
@@ -42,6 +47,7 @@ class LanePool:
         self._generation = 0
         self._made: set[Lane] = set()
         self._idle: list[Lane] = []
+        self._lent_briefly: set[Lane] = set()
         self._next: list[Lane] = []
         self._growing: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
@@ -74,6 +80,7 @@ class LanePool:
 
     def _on_gone(self, lane: Lane) -> None:
         self._made.discard(lane)
+        self._lent_briefly.discard(lane)
         if lane in self._idle:
             self._idle.remove(lane)
         self._changed.set()
@@ -88,29 +95,39 @@ class LanePool:
         """An idle lane; give it back with `release`.
 
         Args:
-            spare: the one that is held back will do.
+            spare: the one that is held back will do, because it comes back soon.
 
         Raises:
             SandboxError: closed, or the container has ended.
+            TimeoutError: nothing inside answers.
         """
         while True:
             if self._closed is not None:
                 raise SandboxError(self._closed)
             if len(self._idle) > (0 if spare else 1):
-                return self._idle.pop()
+                lane = self._idle.pop()
+                if spare:
+                    self._lent_briefly.add(lane)
+                return lane
             await self._more()
 
     def release(self, lane: Lane) -> None:
         """It has nothing more to do."""
+        self._lent_briefly.discard(lane)
         if not lane.gone.done() and self._closed is None:
             self._idle.append(lane)
             self._changed.set()
 
     async def _more(self) -> None:
         """Wait until a lane is given back or more are there."""
+        self._changed.clear()
+        if not self._idle and self._lent_briefly:
+            async with asyncio.timeout(ANSWER_S):
+                await self._changed.wait()
+            return
         if self._growing is None or self._growing.done():
             self._growing = asyncio.ensure_future(self._grow())
-        self._changed.clear()
+            self._growing.add_done_callback(_seen)
         changed = asyncio.ensure_future(self._changed.wait())
         try:
             await asyncio.wait({self._growing, changed}, return_when=asyncio.FIRST_COMPLETED)
@@ -156,10 +173,18 @@ class LanePool:
         waits = [lane.hello for lane in made]
         if parent is not None:
             waits.append(parent.ended)
-        await asyncio.wait(waits, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
-        if not any(lane.ready for lane in made):
-            _close(made)
-            raise SandboxError("no process could be started in the container: it has too many")
+        done, _ = await asyncio.wait(waits, timeout=ANSWER_S, return_when=asyncio.FIRST_COMPLETED)
+        if any(lane.ready for lane in made):
+            return
+        _close(made)
+        if not done:
+            raise TimeoutError
+        raise NoProcessError("no process could be started in the container: it has too many")
+
+    @property
+    def closed(self) -> bool:
+        """No lane will be lent any more."""
+        return self._closed is not None
 
     def close(self, why: str) -> None:
         """Let go of every lane; who still waits for one gets `why`. May be called again."""
@@ -170,6 +195,12 @@ class LanePool:
             self._growing.cancel()
         _close(list(self._made))
         self._changed.set()
+
+
+def _seen(task: "asyncio.Task[None]") -> None:
+    """Its failure is told to who waits for it; nobody may be left to."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _close(lanes: list[Lane]) -> None:

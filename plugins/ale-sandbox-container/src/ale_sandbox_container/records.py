@@ -34,6 +34,8 @@ class Record:
     shell: str = ""
     """Id of the image whose own shell the supervisor runs; a fork keeps that of its origin."""
     workdir: str = ""
+    root: str = ""
+    """Of the folder that holds its way in."""
 
     @property
     def labels(self) -> Mapping[str, str]:

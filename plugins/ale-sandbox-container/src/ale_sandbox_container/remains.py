@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from attrs import frozen
 
 from ale.errors import SandboxError
 from ale.types import SandboxInfo
-from ale_sandbox_container.engine import Engine
+from ale_sandbox_container.engine import ConflictError, Engine
 from ale_sandbox_container.plan import container_name
 from ale_sandbox_container.records import LABEL, Folders, Record, parse
 
@@ -89,17 +90,23 @@ class Remains:
     def prune(self) -> Sequence[SandboxInfo]:
         """Remove whatever belongs to host processes that are gone."""
         removed: dict[str, SandboxInfo] = {}
-        for trace in list(self._traces()):
-            if trace.record.owner.alive:
-                continue
-            if trace.what == "container":
-                self._engine.remove(trace.handle)
-            elif trace.what == "image":
-                self._engine.remove_image(trace.handle)
-            else:
-                self._folders.drop(trace.record.id)
-            removed.setdefault(trace.record.id, self._info(trace))
+        for trace in sorted(self._traces(), key=_order):
+            if not trace.record.owner.alive and self._remove(trace):
+                removed.setdefault(trace.record.id, self._info(trace))
         return list(removed.values())
+
+    def _remove(self, trace: Trace) -> bool:
+        if trace.what == "container":
+            self._engine.remove(trace.handle)
+        elif trace.what == "image":
+            try:
+                self._engine.remove_image(trace.handle)
+            except ConflictError as error:
+                # A sandbox that lives was forked from it; it goes when that is pruned.
+                _LOG.info("%s: %s stays: %s", self._engine.name, trace.handle, error)
+                return False
+        Folders(Path(trace.record.root)).drop(trace.record.id)
+        return True
 
     def _info(self, trace: Trace) -> SandboxInfo:
         record = trace.record
@@ -111,3 +118,8 @@ class Remains:
             age_s=max(0.0, self._clock() - record.created),
             detail=f"{record.kind} {trace.what} {trace.handle}",
         )
+
+
+def _order(trace: Trace) -> tuple[int, float]:
+    """Containers before the images that they use, and images before those they were made from."""
+    return ("container", "image", "folder").index(trace.what), -trace.record.created

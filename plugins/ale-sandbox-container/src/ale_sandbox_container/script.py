@@ -96,8 +96,9 @@ sweep() {
       read -r state <"/proc/$process/stat"
       state=${state##*) }
       case $state in '' | [ZX]*) continue ;; esac
+      # Another user's; those lanes end it.
+      kill -9 "$process" || continue
       left=$((left + 1))
-      kill -9 "$process"
       case $seen in *" $process "*) ;; *) seen="$seen$process " killed=$((killed + 1)) ;; esac
     done
   done

@@ -2,6 +2,7 @@
 
 import io
 import os
+import posixpath
 import stat
 import tarfile
 import tempfile
@@ -26,9 +27,13 @@ class Pack:
     """A tar stream in the making; in memory while it is small.
 
     Paths are absolute paths in the container. Times are kept, owners are not.
+
+    Args:
+        base: the folder in which the stream will be unpacked.
     """
 
-    def __init__(self, owner: Ownership) -> None:
+    def __init__(self, base: str, owner: Ownership) -> None:
+        self._base = base
         self._owner = owner
         self._file = tempfile.SpooledTemporaryFile(max_size=_SPOOL)  # noqa: SIM115
         self._tar = tarfile.open(fileobj=self._file, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115
@@ -40,6 +45,9 @@ class Pack:
         self._tar.close()
         self._file.close()
 
+    def _name(self, path: str) -> str:
+        return posixpath.relpath(path, self._base)
+
     def _own(self, entry: tarfile.TarInfo) -> tarfile.TarInfo:
         entry.uid, entry.gid = self._owner.uid, self._owner.gid
         entry.uname = entry.gname = ""
@@ -47,13 +55,13 @@ class Pack:
 
     def add_bytes(self, path: str, data: bytes, mode: int, mtime: float) -> None:
         """Add a file."""
-        entry = self._own(tarfile.TarInfo(path.lstrip("/")))
+        entry = self._own(tarfile.TarInfo(self._name(path)))
         entry.size, entry.mode, entry.mtime = len(data), mode, int(mtime)
         self._tar.addfile(entry, io.BytesIO(data))
 
     def add_folder(self, path: str, mode: int, mtime: float) -> None:
         """Add a folder by itself."""
-        entry = self._own(tarfile.TarInfo(path.lstrip("/")))
+        entry = self._own(tarfile.TarInfo(self._name(path)))
         entry.type, entry.mode, entry.mtime = tarfile.DIRTYPE, mode, int(mtime)
         self._tar.addfile(entry)
 
@@ -66,7 +74,7 @@ class Pack:
         kind = source.lstat().st_mode
         if stat.S_ISSOCK(kind) or stat.S_ISBLK(kind) or stat.S_ISCHR(kind):
             return
-        entry = self._own(self._tar.gettarinfo(source, path.lstrip("/")))
+        entry = self._own(self._tar.gettarinfo(source, self._name(path)))
         if entry.isreg():
             with source.open("rb") as file:
                 self._tar.addfile(entry, file)
@@ -78,7 +86,7 @@ class Pack:
 
     def pieces(self) -> Iterator[bytes]:
         """End the stream, and read it."""
-        self._tar.close()
+        self._tar.close()  # idempotent, so that leaving the context does no harm
         self._file.seek(0, os.SEEK_SET)
         while piece := self._file.read(_PIECE):
             yield piece

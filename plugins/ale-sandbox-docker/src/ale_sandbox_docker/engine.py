@@ -160,15 +160,15 @@ class DockerEngine:
                 forcerm=True,
                 decode=True,
             )
-            for line in lines:
-                if "stream" in line:
-                    for text in line["stream"].splitlines():
-                        log(text)
-                elif "status" in line:
-                    log(line["status"])
+            errors = []
+            for line in lines:  # to the end, so that the connection is closed
+                text = line.get("stream") or line.get("status") or line.get("error") or ""
+                for part in text.splitlines():
+                    log(part)
                 if "error" in line:
-                    log(line["error"])
-                    raise SandboxError(line["error"])
+                    errors.append(line["error"])
+        if errors:
+            raise SandboxError(errors[0])
 
     def commit(self, container: str, *, tag: str, labels: Mapping[str, str]) -> None:
         """Keep a container's files as an image; it stands still meanwhile."""

@@ -1,0 +1,239 @@
+"""The commands of one container: started, watched, killed, and never lost sight of."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from attrs import frozen
+
+from ale.errors import SandboxError
+from ale_sandbox_container import script
+from ale_sandbox_container.lane import Job
+from ale_sandbox_container.pool import ANSWER_S, LanePool, NoProcessError
+from ale_sandbox_shell.session import KILLED
+
+_LOG = logging.getLogger(__name__)
+_TRIES = 3
+
+
+@frozen
+class Running:
+    """A command that a lane was given."""
+
+    number: int
+    pool: LanePool
+    job: Job
+    starts: int
+    """How often the container had been started by then."""
+
+
+@frozen(kw_only=True)
+class Outcome:
+    """How a command has ended."""
+
+    code: int
+    timed_out: bool = False
+    begun: bool = True
+    """False: its process could not be had, or could not put the limits on itself."""
+
+
+class Commands:
+    """Runs commands in the lanes of a container.
+
+    Args:
+        pool: lanes of the container's own user.
+        user_pool: makes lanes of another one.
+        restart: ends everything in the container, starts it again, and gives its new lanes.
+            Raises SandboxError where the container has ended by itself.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        pool: LanePool,
+        *,
+        user_pool: Callable[[str], LanePool],
+        restart: Callable[[], Awaitable[LanePool]],
+    ) -> None:
+        self._id = id
+        self._pools: dict[str | None, LanePool] = {None: pool}
+        self._user_pool = user_pool
+        self._restart = restart
+        self._restarting = asyncio.Lock()
+        self._starts = 0
+        self._count = 0
+        self._running: dict[int, Running] = {}
+        self._cleaning: set[asyncio.Task[None]] = set()
+        self._broken: str | None = None
+        self.closed = False
+
+    def _pool(self, user: str | None) -> LanePool:
+        if user not in self._pools:
+            assert user is not None
+            self._pools[user] = self._user_pool(user)
+        return self._pools[user]
+
+    async def start(self, user: str | None, frame: Callable[[int], bytes]) -> Running:
+        """Give a command to a lane, which goes back when the command ends.
+
+        Args:
+            frame: what to tell the lane, by the number of the command.
+
+        Raises:
+            SandboxError: the container has ended, or has no process left.
+        """
+        for _ in range(_TRIES):
+            self.check_open()
+            starts, running = self._starts, None
+            try:
+                running = await self._ask(user, frame)
+                await asyncio.wait_for(asyncio.shield(running.job.begun), ANSWER_S)
+            except NoProcessError:
+                raise
+            except (TimeoutError, SandboxError) as error:
+                # What was to be started has not run yet: it can be started again.
+                await self._start_again(starts, f"its supervisor does not answer ({error})")
+            except asyncio.CancelledError:
+                if running is not None:
+                    await asyncio.shield(asyncio.ensure_future(self.end(running)))
+                raise
+            else:
+                return running
+        raise SandboxError(f"something in sandbox {self._id} stops its supervisor")
+
+    async def _ask(self, user: str | None, frame: Callable[[int], bytes]) -> Running:
+        pool = self._pool(user)
+        lane = await pool.acquire()
+        self._count += 1
+        running = Running(self._count, pool, lane.ask(frame(self._count)), self._starts)
+        self._running[running.number] = running
+
+        def ended(job: "asyncio.Future[tuple[int, ...] | None]") -> None:
+            del self._running[running.number]
+            pool.release(lane)
+            if job.result() is None and not pool.closed:
+                # Something inside has killed the lane. Nobody will ever know how the command
+                # would have ended, so it ends here.
+                self._clean(running)
+
+        running.job.ended.add_done_callback(ended)
+        return running
+
+    async def outcome(self, running: Running, timeout_s: float | None) -> Outcome:
+        """Wait for a command's end, or make it end when the time is up or nobody waits any more.
+
+        Raises:
+            SandboxError: the sandbox was closed meanwhile.
+        """
+        timed_out = False
+        try:
+            async with asyncio.timeout(timeout_s):
+                numbers = await asyncio.shield(running.job.ended)
+        except TimeoutError:
+            timed_out = True
+            await self.end(running)
+            numbers = running.job.ended.result()
+        except asyncio.CancelledError:
+            await asyncio.shield(asyncio.ensure_future(self.end(running)))
+            raise
+        self.check_open()
+        if numbers is None:
+            await self.end(running)
+            self.check_open()
+        return Outcome(
+            code=KILLED if numbers is None else numbers[0],
+            timed_out=timed_out,
+            begun=numbers is None or running.job.begun.result(),
+        )
+
+    def check_open(self) -> None:
+        """Raise where the sandbox was closed while a command ran, or its container is no more."""
+        if self.closed:
+            raise SandboxError(f"sandbox {self._id} was closed while the command ran")
+        if self._broken is not None:
+            raise SandboxError(self._broken)
+
+    def _clean(self, running: Running) -> None:
+        task = asyncio.ensure_future(self.end(running))
+        self._cleaning.add(task)
+        task.add_done_callback(self._cleaned)
+
+    def _cleaned(self, task: "asyncio.Task[None]") -> None:
+        self._cleaning.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            # Whatever is asked of the sandbox next meets the same fault, and tells.
+            _LOG.warning("sandbox %s: %s", self._id, task.exception())
+
+    async def end(self, running: Running) -> None:
+        """Kill all that a command has started, and wait for its end.
+
+        Where something inside holds that up, everything in the container is ended.
+        """
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                begun = await asyncio.shield(running.job.begun)
+                if begun or not running.job.ended.done() or running.job.ended.result() is None:
+                    await self._kill(running.pool, running.number)
+                    await asyncio.shield(running.job.ended)
+        except (TimeoutError, SandboxError) as error:
+            if not self.closed:
+                await self._start_again(running.starts, f"a command would not end ({error})")
+
+    async def _kill(self, pool: LanePool, number: int | None) -> int:
+        """Kill a command's processes, or all commands'; how many."""
+        for _ in range(_TRIES):
+            if self.closed or pool.closed:
+                return 0
+            lane = await pool.acquire(spare=True)
+            job = lane.ask(script.kill(number))
+            job.ended.add_done_callback(lambda _, lane=lane: pool.release(lane))  # type: ignore[misc]
+            numbers = await asyncio.shield(job.ended)
+            if numbers is None:
+                continue  # that lane was killed meanwhile
+            killed, left = numbers
+            if left:
+                raise SandboxError(f"{left} processes in sandbox {self._id} would not end")
+            return killed
+        raise SandboxError(f"something in sandbox {self._id} kills whatever would kill it")
+
+    async def end_all(self) -> int:
+        """Kill every process but the supervisor's; how many."""
+        starts, running = self._starts, list(self._running.values())
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                for command in running:
+                    await asyncio.shield(command.job.begun)
+                count = 0
+                for pool in list(self._pools.values()):
+                    count += await self._kill(pool, None)
+                for command in running:
+                    await asyncio.shield(command.job.ended)
+        except (TimeoutError, SandboxError) as error:
+            self.check_open()
+            await self._start_again(starts, f"its processes would not end ({error})")
+            return len(running)
+        return count
+
+    async def _start_again(self, starts: int, why: str) -> None:
+        """End everything in the container and start it again, once for all who ask for it."""
+        async with self._restarting:
+            if starts != self._starts:
+                return
+            self.check_open()
+            for pool in self._pools.values():
+                pool.close(f"sandbox {self._id} was started again")
+            try:
+                self._pools = {None: await self._restart()}
+            except SandboxError as error:
+                self._broken = str(error)
+                raise
+            _LOG.warning("sandbox %s was started again: %s", self._id, why)
+            self._starts += 1
+
+    def close(self) -> None:
+        """Forget them: the container is about to end."""
+        self.closed = True
+        for pool in self._pools.values():
+            pool.close(f"sandbox {self._id} is closed")
+        for task in self._cleaning:
+            task.cancel()

@@ -1,0 +1,12 @@
+"""What every container backend is probed for beyond the contract of sandboxes.
+
+Classes of tests over two fixtures, for an adapter's own test files::
+
+    class TestAttacks(AttackProbes): ...
+
+- ``make(**options)``: builds a backend on a real engine, with an image that has busybox or more,
+  and with records under the test's own folder (so that two runs do not see each other's).
+- ``box``: an open sandbox of ``make()``.
+
+They need no test framework but one that runs async methods.
+"""

@@ -1,0 +1,267 @@
+# ruff: noqa: D102 - a name says what a test does; no test framework is imported here
+"""An attacker inside the container, and what comes of it."""
+
+import asyncio
+import os
+import resource
+import secrets
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from ale.errors import SandboxError
+from ale_sandbox_container import commands
+from ale_sandbox_container.sandbox import ContainerSandbox
+from ale_sandbox_container.testing.tools import (
+    PATIENCE_S,
+    Make,
+    host_processes,
+    opened,
+    out,
+    until,
+)
+
+# The processes of the supervisor: 1, and whatever else runs its shell.
+_SUPERVISORS = """\
+supervisors=
+for process in /proc/[0-9]*; do
+  case $(tr '\\0' ' ' <$process/cmdline) in /.ale/sh*) supervisors="$supervisors $process" ;; esac
+done
+[ -n "$supervisors" ] || exit 9
+"""
+# Perl's way to everything that ptrace's rules guard: attach, read memory, take a descriptor.
+_TRACE = """\
+my %numbers = (x86_64 => [101, 310], aarch64 => [117, 270]);
+chomp(my $machine = `uname -m`);
+my ($ptrace, $read) = @{$numbers{$machine}};
+my $opened = 0;
+for my $pid (@ARGV) {
+    $pid =~ s,/proc/,,;
+    $opened++ if syscall($ptrace, 16, $pid + 0, 0, 0) == 0;
+    my $buffer = "\0" x 8;
+    my $vector = pack("P8 Q", $buffer, 8);
+    $opened++ if syscall($read, $pid + 0, $vector, 1, $vector, 1, 0) >= 0;
+    my $handle = syscall(434, $pid + 0, 0);
+    die "no handle" if $handle < 0;
+    $opened++ if syscall(438, $handle, 9, 0) >= 0;
+}
+print $opened;
+"""
+
+
+class AttackProbes:
+    """Against the host, against other commands, and against the supervisor."""
+
+    async def test_commands_have_no_privilege_and_can_get_none(self, box: ContainerSandbox) -> None:
+        status = await out(box, "cat /proc/self/status")
+        facts = dict(line.split(":", 1) for line in status.splitlines())
+        for name in ("CapEff", "CapPrm", "CapBnd", "CapInh", "CapAmb"):
+            assert int(facts[name], 16) == 0, name
+        assert facts["NoNewPrivs"].strip() == "1"
+        assert facts["Seccomp"].strip() == "2"
+
+    async def test_the_system_can_be_changed_nowhere(self, box: ContainerSandbox) -> None:
+        for attempt in (
+            "echo 1 >/proc/sys/kernel/panic",
+            "echo b >/proc/sysrq-trigger",
+            "mount -t proc proc /tmp",
+            "mount -o remount,rw /.ale",
+            "mknod /tmp/disk b 8 0",
+            "chroot / true",
+            "echo x >/sys/kernel/mm/ksm/run",
+        ):
+            result = await box.exec(attempt, timeout_s=PATIENCE_S)
+            assert result.exit_code != 0, attempt
+
+    async def test_a_process_of_the_host_gets_no_signal(self, box: ContainerSandbox) -> None:
+        with subprocess.Popen(["sleep", "600"]) as victim:  # noqa: ASYNC220
+            await box.exec(f"kill -9 {victim.pid}; kill -9 {os.getpid()}", timeout_s=PATIENCE_S)
+            assert victim.poll() is None
+            victim.kill()
+
+    async def test_without_a_network_there_is_none(self, box: ContainerSandbox) -> None:
+        assert await out(box, "ls /sys/class/net") == "lo"
+        assert "00000000" not in await out(box, "cat /proc/net/route")
+        if (await box.exec("command -v getent")).exit_code == 0:
+            found = await box.exec("getent hosts example.com", timeout_s=PATIENCE_S)
+        else:
+            found = await box.exec("nslookup example.com", timeout_s=PATIENCE_S)
+        assert found.exit_code != 0
+
+    async def test_an_abstract_socket_of_the_host_is_out_of_sight(
+        self, box: ContainerSandbox
+    ) -> None:
+        word = secrets.token_hex(8)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(f"\0ale-{word}")
+            listener.listen()
+            assert word not in await out(box, "cat /proc/net/unix")
+
+    async def test_the_door_can_be_neither_listed_nor_changed(self, box: ContainerSandbox) -> None:
+        for attempt in (
+            "ls /.ale",
+            "cd /.ale && : *",
+            "chmod 777 /.ale",
+            "echo x >/.ale/new",
+            "rm /.ale/sh",
+            "mv /.ale /door",
+            "cat /.ale/sh",
+            "chmod 777 /.ale/sh",
+            "cat /.ale/key",
+        ):
+            result = await box.exec(attempt, timeout_s=PATIENCE_S)
+            glob = attempt.startswith("cd") and result.exit_code == 0
+            assert glob or result.exit_code != 0, attempt
+        # A name that is not known can't be found: the pattern stands for itself.
+        assert await out(box, "cd /.ale && echo *") == "*"
+
+    async def test_the_supervisor_cannot_be_looked_into(self, box: ContainerSandbox) -> None:
+        """Neither memory nor environment nor descriptors, of process 1 or of any lane."""
+        attempt = _SUPERVISORS + (
+            "for process in $supervisors; do"
+            " for file in environ mem maps fd/0 fd/9 root/etc cwd/.; do"
+            "  (: <$process/$file) 2>/dev/null && echo read $process/$file;"
+            "  (echo 'e 0' >$process/$file) 2>/dev/null && echo wrote $process/$file;"
+            " done; done; echo tried $supervisors"
+        )
+        said = await out(box, attempt)
+        assert said.startswith("tried /proc/1 /proc/"), said
+
+    async def test_the_supervisor_cannot_be_traced(self, box: ContainerSandbox) -> None:
+        if (await box.exec("command -v perl")).exit_code != 0:
+            return  # the image with Perl shows it
+        await box.write("trace.pl", _TRACE.encode())
+        assert await out(box, _SUPERVISORS + "perl trace.pl $supervisors") == "0"
+        # The attempt itself is sound: it reaches what is not sealed.
+        reached = await out(box, "sleep 30 & perl trace.pl $!; kill -9 $!")
+        assert int(reached) >= 1
+
+    async def test_with_a_capability_to_read_all_the_end_can_be_forged_and_that_is_said(
+        self, make: Make, monkeypatch: Any
+    ) -> None:
+        """Why the seal is needed: without it, one line ends another command at will."""
+        monkeypatch.setattr(commands, "ANSWER_S", 2.0)
+        backend = make(capabilities=("DAC_OVERRIDE",))
+        assert any(note.startswith("supervisor:") for note in backend.capabilities.notes)
+        async with opened(backend) as sandbox:
+            victim = asyncio.ensure_future(sandbox.exec("sleep 60; exit 1"))
+            forge = _SUPERVISORS + (
+                "for process in $supervisors; do (echo 'e 0' >$process/fd/9) 2>/dev/null; done"
+            )
+
+            async def forged() -> bool:
+                await sandbox.exec(forge, timeout_s=PATIENCE_S)
+                return victim.done()
+
+            await until(forged, "the forged end")
+            assert (await victim).exit_code == 0
+
+    async def test_with_the_seal_nobody_forges_the_end_of_a_command(
+        self, box: ContainerSandbox
+    ) -> None:
+        victim = asyncio.ensure_future(box.exec("sleep 1.5; exit 7"))
+        forge = _SUPERVISORS + (
+            "for process in $supervisors; do for fd in 0 1 2 3 4 5 6 7 8 9; do"
+            " (printf 'e 0\\ns\\nk 0 0\\n' >$process/fd/$fd) 2>/dev/null; done; done;"
+            "printf 'e 0\\n' >&2; printf 'e 0\\n'"
+        )
+        for _ in range(5):
+            result = await box.exec(forge, timeout_s=PATIENCE_S)
+            assert (result.exit_code, result.stdout, result.stderr) == (0, b"e 0\n", b"e 0\n")
+        assert (await victim).exit_code == 7
+
+    async def test_killing_everything_spares_the_sandbox(self, box: ContainerSandbox) -> None:
+        session = await box.session()
+        result = await box.exec("kill -9 -1; sleep 600", timeout_s=PATIENCE_S)
+        # Its lane was among what it killed: it ends as if it had been killed too.
+        assert (result.exit_code, result.timed_out) == (137, False)
+        assert (await box.exec("echo alive", timeout_s=PATIENCE_S)).stdout == b"alive\n"
+        await until(lambda: session.closed, "the end of the session")
+        assert (await (await box.session()).run("echo on")).stdout == b"on\n"
+
+    async def test_process_1_can_be_neither_killed_nor_stopped(self, box: ContainerSandbox) -> None:
+        for signal in ("KILL", "STOP", "TERM", "INT", "HUP", "SEGV"):
+            await box.exec(f"kill -{signal} 1", timeout_s=PATIENCE_S)
+        assert (await box.exec("echo alive", timeout_s=PATIENCE_S)).stdout == b"alive\n"
+
+    async def test_killing_its_own_group_hurts_a_command_alone(self, box: ContainerSandbox) -> None:
+        other = asyncio.ensure_future(box.exec("sleep 1; exit 5"))
+        result = await box.exec("sleep 60 & kill -9 0", timeout_s=PATIENCE_S)
+        assert result.exit_code == 137
+        assert (await other).exit_code == 5
+
+    async def test_what_hides_from_a_timeout_is_ended_with_the_rest_and_that_is_said(
+        self, make: Make
+    ) -> None:
+        backend = make()
+        assert any(note.startswith("timeouts:") for note in backend.capabilities.notes)
+        async with opened(backend) as sandbox:
+            beat = "while :; do echo x >>beat; sleep 0.02; done"
+            hide = f"(ulimit -m 1000; {beat}) & sleep 60"
+            assert (await sandbox.exec(hide, timeout_s=0.5)).timed_out
+            before = len(await sandbox.read("beat"))
+            await until(lambda: _grown(sandbox, before), "a beat after the timeout")
+            assert await sandbox.end_processes() >= 1
+            silent = len(await sandbox.read("beat"))
+            await asyncio.sleep(0.2)
+            assert len(await sandbox.read("beat")) == silent
+
+    async def test_no_escape_outlives_the_sandbox(self, make: Make) -> None:
+        word = f"86400.{secrets.randbelow(10**9)}"
+        async with opened(make()) as sandbox:
+            for escape in (
+                f"(setsid sleep {word} &)",
+                f"(env -i PATH=$PATH setsid sh -c 'trap : TERM HUP; sleep {word}; :' &)",
+                f"(ulimit -m 500; env -i PATH=$PATH setsid nohup sleep {word} >/dev/null 2>&1 &)",
+            ):
+                await sandbox.exec(escape, timeout_s=PATIENCE_S)
+            await until(lambda: len(host_processes(word)) >= 3, "the processes on the host")
+        assert host_processes(word) == []
+
+    async def test_output_without_end_costs_no_memory(self, box: ContainerSandbox) -> None:
+        await box.exec("(yes >&2 &) ; yes &", timeout_s=PATIENCE_S)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        result = await box.exec("yes", timeout_s=1, max_output_bytes=10_000)
+        grown_mib = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        assert (result.timed_out, result.truncated, len(result.stdout)) == (True, True, 10_000)
+        assert grown_mib < 50
+        assert (await box.exec("echo alive", timeout_s=PATIENCE_S)).stdout == b"alive\n"
+
+    async def test_with_no_process_left_a_command_fails_and_a_timeout_still_kills(
+        self, make: Make
+    ) -> None:
+        async with opened(make(processes=24)) as sandbox:
+            fill = "i=0; while [ $i -lt 60 ]; do sleep 600 & i=$((i + 1)); done"
+            await sandbox.exec(fill, timeout_s=PATIENCE_S)
+            many = [sandbox.exec("sleep 0.2; echo ran", timeout_s=5) for _ in range(30)]
+            results = await asyncio.gather(*many)
+            # None is lost, none hangs, and none that has not run is called a success.
+            assert all(r.exit_code != 0 for r in results if r.stdout != b"ran\n")
+            assert any(r.exit_code != 0 for r in results)
+            assert await sandbox.end_processes() >= 20
+            assert (await sandbox.exec("echo alive", timeout_s=PATIENCE_S)).stdout == b"alive\n"
+
+    async def test_descriptors_without_end_are_stopped(self, make: Make) -> None:
+        async with opened(make(open_files=64)) as sandbox:
+            assert await out(sandbox, "ulimit -n") == "64"
+            assert (await sandbox.exec("ulimit -n 65")).exit_code != 0
+            assert (await sandbox.exec("sh -c 'exec 70</dev/null'")).exit_code != 0
+
+    async def test_a_hole_of_a_terabyte_is_not_brought_to_the_host(
+        self, box: ContainerSandbox, tmp_path: Path
+    ) -> None:
+        await box.exec("dd if=/dev/zero of=hole bs=1 count=1 seek=1000000000000 2>/dev/null")
+        begun = time.monotonic()
+        try:
+            await box.download("hole", tmp_path / "hole")
+        except (SandboxError, FileNotFoundError):
+            pass
+        else:
+            assert (tmp_path / "hole").stat().st_size < 1 << 32
+        assert time.monotonic() - begun < PATIENCE_S
+
+
+async def _grown(sandbox: ContainerSandbox, before: int) -> bool:
+    return len(await sandbox.read("beat")) > before

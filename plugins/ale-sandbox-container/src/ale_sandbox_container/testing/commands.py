@@ -1,0 +1,94 @@
+# ruff: noqa: D102 - a name says what a test does; no test framework is imported here
+"""What commands find around them, and what is left of them."""
+
+import asyncio
+from typing import Any
+
+from ale_sandbox_container import commands
+from ale_sandbox_container.sandbox import ContainerSandbox
+from ale_sandbox_container.testing.tools import PATIENCE_S, Make, opened, out, until
+
+
+class CommandProbes:
+    """Beyond the contract: process groups, signals, orphans, users, many at once."""
+
+    async def test_a_command_leads_a_process_group_of_its_own(self, box: ContainerSandbox) -> None:
+        stat = (await out(box, "cat /proc/self/stat; echo $$")).split()
+        group, session = stat[4], stat[5]
+        assert stat[-1] == group == session
+
+    async def test_no_signal_is_ignored_or_blocked(self, box: ContainerSandbox) -> None:
+        status = await out(box, "sh -c 'cat /proc/self/status; :' | cat")
+        facts = dict(line.split(":", 1) for line in status.splitlines())
+        assert int(facts["SigBlk"], 16) == 0
+        # SIGINT, SIGPIPE, SIGTERM, SIGCHLD: what a shell's background jobs would not get.
+        ignored = int(facts["SigIgn"], 16)
+        assert not [number for number in (2, 13, 15, 17) if ignored >> number - 1 & 1]
+
+    async def test_orphans_are_reaped(self, box: ContainerSandbox) -> None:
+        await out(box, "i=0; while [ $i -lt 30 ]; do (sleep 0.1 &); i=$((i + 1)); done")
+
+        async def none_left() -> bool:
+            zombies = await box.exec("cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z '")
+            return zombies.stdout == b"0\n"
+
+        await until(none_left, "the end of all zombies")
+
+    async def test_forty_commands_and_sessions_at_once(self, box: ContainerSandbox) -> None:
+        async def command(number: int) -> None:
+            result = await box.exec(f"sleep 0.3; echo {number}; exit {number}")
+            assert (result.exit_code, result.stdout) == (number, b"%d\n" % number)
+
+        async def session(number: int) -> None:
+            shell = await box.session()
+            result = await shell.run(f"sleep 0.3; echo {number}")
+            assert result.stdout == b"%d\n" % number
+            await shell.close()
+
+        await asyncio.gather(*map(command, range(20)), *map(session, range(20)))
+        assert (await box.exec("echo alive")).stdout == b"alive\n"
+
+    async def test_another_user_is_another_user(self, box: ContainerSandbox) -> None:
+        results = await asyncio.gather(
+            *(box.exec("id -u; touch /workspace/x || echo kept", user="65534") for _ in range(3))
+        )
+        assert [result.stdout for result in results] == [b"65534\nkept\n"] * 3
+        result = await box.exec("sleep 600 & sleep 600", user="65534", timeout_s=0.3)
+        assert (result.timed_out, result.exit_code) == (True, 137)
+        await box.exec("sleep 600 >/dev/null 2>&1 &", user="65534", timeout_s=PATIENCE_S)
+        assert await box.end_processes() >= 1
+
+    async def test_a_container_may_have_another_user_from_the_start(self, make: Make) -> None:
+        async with opened(make(user="1234:5678")) as sandbox:
+            assert await out(sandbox, "id -u; id -g") == "1234\n5678"
+            assert await out(sandbox, "touch mine; stat -c '%u %g' mine") == "1234 5678"
+            await sandbox.write("a/b", b"data", mode=0o640)
+            assert await out(sandbox, "stat -c '%u %g %a' a a/b") == "1234 5678 755\n1234 5678 640"
+            assert (await sandbox.exec("sleep 60", timeout_s=0.3)).timed_out
+            status = await out(sandbox, "cat /proc/1/environ || cat /proc/1/maps || echo sealed")
+            assert status == "sealed"
+
+    async def test_odd_variables_arrive(self, box: ContainerSandbox) -> None:
+        env = {"UID": "5", "a.b": "dots", "IFS": "x", "PLAIN": "1", "PATH": "/bin:/usr/bin"}
+        result = await box.exec(["env"], env=env)
+        assert {f"{name}={value}" for name, value in env.items()} <= set(
+            result.stdout.decode().splitlines()
+        )
+
+    async def test_a_command_does_not_see_the_way_in(self, box: ContainerSandbox) -> None:
+        seen = await out(box, "env; set; ls -l /proc/self/fd; cat /proc/$$/cmdline")
+        assert "ALE" not in seen
+        assert "fd 9" not in await out(box, "[ -e /proc/self/fd/9 ] && echo fd 9; true")
+
+    async def test_what_is_lost_to_a_restart_is_only_what_runs(
+        self, box: ContainerSandbox, monkeypatch: Any
+    ) -> None:
+        """A program that stops the supervisor is ended with the whole container."""
+        monkeypatch.setattr(commands, "ANSWER_S", 2.0)
+        await box.exec("echo kept >file")
+        stopper = asyncio.ensure_future(box.exec("kill -STOP -1; sleep 600"))
+        await asyncio.sleep(0.5)
+        await box.end_processes()
+        assert (await stopper).exit_code == 137
+        assert await out(box, "cat file") == "kept"
+        assert (await (await box.session()).run("cat file")).stdout == b"kept\n"

@@ -1,0 +1,185 @@
+# ruff: noqa: D102, PT017 - a name says what a test does; no test framework is imported here
+"""Forks, snapshots, kills of the host process, and that nothing is left of any of it."""
+
+import json
+import os
+import random
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from ale.errors import SandboxError
+from ale.types import SandboxSpec
+from ale_sandbox_container.backend import ContainerBackend
+from ale_sandbox_container.records import LABEL, parse
+from ale_sandbox_container.testing.tools import PATIENCE_S, Make, host_processes, opened, out, until
+
+HOST = """
+import asyncio, importlib, json, os, sys
+from pathlib import Path
+from ale.plugin import BuildContext
+from ale.types import SandboxSpec
+
+async def main():
+    module, options = sys.argv[1], json.loads(sys.argv[2])
+    words = os.environ["WORDS"].split()
+    plugin = importlib.import_module(module)
+    cls = plugin.ale_sandboxes()[0].options
+    options["root"] = Path(options["root"])
+    backend = plugin.build(cls(**options), BuildContext(tags={"run": "crashed"}))
+
+    async def one(word):
+        async with backend.open(SandboxSpec()) as box:
+            await box.exec(f"(setsid sleep {word} &) ; echo data >file")
+            twin = await box.fork()
+            ref = await twin.snapshot()
+            print(json.dumps([box.id, twin.id, ref]), flush=True)
+            session = await twin.session()
+            await session.run(f"sleep {word}")
+
+    await asyncio.gather(*map(one, words))
+
+asyncio.run(main())
+"""
+
+
+class EndProbes:
+    """Needs one more fixture, ``host``: the plugin's module and its options, JSON's types only."""
+
+    async def test_a_fork_has_the_files_and_goes_its_own_way(self, make: Make) -> None:
+        backend = make()
+        async with opened(backend, env={"A": "1"}, memory_mb=128) as sandbox:
+            await out(sandbox, "mkdir /elsewhere; echo outside >/elsewhere/file; echo in >file")
+            twin = await sandbox.fork()
+            second = await twin.fork()
+            await sandbox.close()
+            assert await out(twin, "cat file /elsewhere/file; echo $A") == "in\noutside\n1"
+            await twin.close()
+            assert await out(second, "cat file") == "in"
+            await second.close()
+        assert _left(backend) == []
+
+    async def test_a_snapshot_outlives_its_sandbox_and_other_backends_find_it(
+        self, make: Make
+    ) -> None:
+        backend = make()
+        async with opened(backend) as sandbox:
+            await out(sandbox, "echo then >file")
+            ref = await sandbox.snapshot()
+        other = make()
+        listed = {info.id: info for info in await other.list()}
+        assert listed[ref].detail.startswith("snapshot image")
+        async with other.restore(ref, SandboxSpec()) as restored:
+            assert await out(restored, "cat file") == "then"
+        other._engine.remove_image(f"ale-snapshot:{ref}")
+        await other.aclose()
+        assert _left(other) == []
+
+    async def test_a_container_that_somebody_removes_is_told(self, make: Make) -> None:
+        backend = make()
+        async with opened(backend) as sandbox:
+            backend._engine.remove(f"ale-{sandbox.id}")
+            try:
+                await sandbox.exec("true", timeout_s=PATIENCE_S)
+            except SandboxError as error:
+                assert "gone" in str(error) or "ended" in str(error)
+            else:
+                raise AssertionError("a command ran in a container that is no more")
+
+    async def test_when_the_host_process_dies_the_container_ends_by_itself(
+        self, make: Make, host: tuple[str, dict[str, Any]]
+    ) -> None:
+        word = f"86400.{secrets.randbelow(10**9)}"
+        process, (ids,) = _start(host, [word])
+        assert host_processes(word)
+        _kill(process)
+        # Nobody has asked for it: the way in is closed, so the supervisor lets go.
+        await until(lambda: not host_processes(word), "the processes' end")
+        backend = make()
+        removed = {info.id for info in await backend.prune()}
+        assert set(ids) <= removed
+        assert _left(backend) == []
+        await backend.aclose()
+
+    async def test_prune_removes_what_is_dead_and_spares_what_lives(
+        self, make: Make, host: tuple[str, dict[str, Any]]
+    ) -> None:
+        word = f"86400.{secrets.randbelow(10**9)}"
+        backend = make()
+        async with opened(backend) as mine:
+            process, (ids,) = _start(host, [word])
+            listed = {info.id: info for info in await backend.list()}
+            assert set(ids) <= listed.keys()
+            assert all(listed[id].owner_alive for id in ids)
+            assert not set(ids) & {info.id for info in await backend.prune()}
+            _kill(process)
+            listed = {info.id: info for info in await backend.list()}
+            assert [listed[id].owner_alive for id in ids] == [False] * 3
+            assert listed[ids[0]].tags == {"run": "crashed"}
+            assert {info.id for info in await backend.prune()} >= set(ids)
+            assert (await mine.exec("echo alive")).stdout == b"alive\n"
+        assert _left(backend) == []
+
+    async def test_random_kills_leave_nothing_after_prune(
+        self, make: Make, host: tuple[str, dict[str, Any]]
+    ) -> None:
+        await kill_hosts(make(), host, sandboxes=10, at_once=5)
+
+
+async def kill_hosts(
+    backend: ContainerBackend, host: tuple[str, dict[str, Any]], *, sandboxes: int, at_once: int
+) -> None:
+    """Kill host processes at random moments of opening, forking, running; prune; look."""
+    words = []
+    for _ in range(sandboxes // at_once):
+        batch = [f"86400.{secrets.randbelow(10**9)}" for _ in range(at_once)]
+        process, _ = _start(host, batch, wait=False)
+        time.sleep(random.uniform(0.3, 3.0))  # noqa: ASYNC251, S311
+        _kill(process)
+        words += batch
+    # What the engine was doing when the client died goes on for a moment.
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline and (await backend.prune() or _left(backend)):
+        time.sleep(0.3)  # noqa: ASYNC251
+    assert _left(backend) == []
+    assert [word for word in words if host_processes(word)] == []
+    await backend.aclose()
+
+
+def _start(
+    host: tuple[str, dict[str, Any]], words: list[str], *, wait: bool = True
+) -> "tuple[subprocess.Popen[bytes], list[list[str]]]":
+    module, options = host
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOST, module, json.dumps(options)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "WORDS": " ".join(words),
+        },
+    )
+    assert process.stdout is not None
+    return process, [json.loads(process.stdout.readline()) for _ in words] if wait else []
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+def _left(backend: ContainerBackend) -> list[str]:
+    """Containers, images and folders of this test's own root."""
+    folders = backend._folders
+    found = [path.name for path in folders.root.glob("*") if path.name not in ("shells", "builds")]
+    for thing in (*backend._engine.containers(LABEL), *backend._engine.images(LABEL)):
+        record = parse(thing.labels[LABEL], thing.id)
+        if record.root == str(folders.root):
+            found.append(f"{record.kind} {record.id}")
+    return found

@@ -1,0 +1,212 @@
+# ruff: noqa: D102, PT017 - a name says what a test does; no test framework is imported here
+"""Images, builds, limits and everything else that a container starts with."""
+
+import asyncio
+import secrets
+import socket
+from pathlib import Path
+
+from ale.errors import SandboxError, UnsupportedError
+from ale.types import SandboxSpec
+from ale_sandbox_container.images import digest_of
+from ale_sandbox_container.testing.tools import PATIENCE_S, Make, opened, out
+
+_DOCKERFILE = """\
+FROM {image}
+LABEL token={token}
+WORKDIR /app
+ENV GREETING="hello there"
+COPY data/ /app/data/
+RUN echo built >/app/made
+"""
+
+
+class StartProbes:
+    """Needs one more fixture, ``image``: the name of the image that `make` starts."""
+
+    async def test_an_image_that_is_not_there_is_named_quickly(self, make: Make) -> None:
+        backend = make(pull_silence_s=5.0)
+        spec = SandboxSpec(image="registry.invalid/no/such-image:1")
+        message = ""
+        async with asyncio.timeout(PATIENCE_S):
+            try:
+                async with backend.open(spec):
+                    pass
+            except SandboxError as error:
+                message = str(error)
+        assert "registry.invalid/no/such-image:1" in message
+        await backend.aclose()
+
+    async def test_without_pulls_the_command_that_would_help_is_named(self, make: Make) -> None:
+        backend = make(pull="never")
+        try:
+            async with backend.open(SandboxSpec(image="no-such-image:1")):
+                pass
+        except SandboxError as error:
+            assert f"{backend.name} pull no-such-image:1" in str(error)
+        else:
+            raise AssertionError("it was opened")
+        await backend.aclose()
+
+    async def test_a_registry_that_never_answers_is_given_up(self, make: Make) -> None:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            name = f"127.0.0.1:{listener.getsockname()[1]}/silent:1"
+            backend = make(pull_silence_s=1.0)
+            message = ""
+            async with asyncio.timeout(PATIENCE_S):
+                try:
+                    async with backend.open(SandboxSpec(image=name)):
+                        pass
+                except SandboxError as error:
+                    message = str(error)
+            assert name in message
+            await backend.aclose()
+
+    async def test_a_dockerfile_is_built_once_for_the_same_content(
+        self, make: Make, image: str, tmp_path: Path
+    ) -> None:
+        context = _context(tmp_path / "task", image)
+        logs = tmp_path / "run"
+        backend = make(context={"run_directory": logs})
+        tags = [f"ale-build:{digest_of(context)}"]
+        try:
+            async with backend.open(SandboxSpec(build=str(context))) as sandbox:
+                assert sandbox.workdir == "/app"
+                said = await out(sandbox, "pwd; cat made data/file; echo $GREETING")
+                assert said == "/app\nbuilt\ncontent\nhello there"
+            (log,) = (logs / "builds").glob("build-*.log")
+            assert "RUN echo built" in log.read_text()
+            log.unlink()
+            again = make(context={"run_directory": logs})
+            async with again.open(SandboxSpec(build=str(context))):
+                assert list((logs / "builds").iterdir()) == [], "it was built again"
+            await again.aclose()
+            (context / "data" / "file").write_text("other\n")
+            tags.append(f"ale-build:{digest_of(context)}")
+            third = make(context={"run_directory": logs})
+            async with third.open(SandboxSpec(build=str(context))) as sandbox:
+                assert await out(sandbox, "cat data/file") == "other"
+            await third.aclose()
+        finally:
+            await backend.aclose()
+            for tag in tags:
+                backend._engine.remove_image(tag)
+
+    async def test_a_build_that_fails_says_why_and_where_its_log_is(
+        self, make: Make, image: str, tmp_path: Path
+    ) -> None:
+        folder = tmp_path / "task"
+        folder.mkdir()
+        (folder / "Dockerfile").write_text(f"FROM {image}\nRUN echo so far; exit 3\n")
+        backend = make(context={"run_directory": tmp_path})
+        message = ""
+        try:
+            async with backend.open(SandboxSpec(build=str(folder))):
+                pass
+        except SandboxError as error:
+            message = str(error)
+        (log,) = (tmp_path / "builds").glob("*.log")
+        for part in (str(folder), "so far", "3", str(log)):
+            assert part in message, message
+        await backend.aclose()
+
+    async def test_limits_are_those_of_the_task_before_the_options(self, make: Make) -> None:
+        async with opened(make(memory_mb=512), memory_mb=128, cpus=0.5) as sandbox:
+            files = (
+                "/sys/fs/cgroup/memory.max",
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            )
+            said = await sandbox.exec(f"cat {' '.join(files)} 2>/dev/null")
+            assert said.stdout.strip() == str(128 << 20).encode()
+            quota = await sandbox.exec(
+                "cat /sys/fs/cgroup/cpu.max /sys/fs/cgroup/cpu/cpu.cfs_quota_us 2>/dev/null"
+            )
+            assert quota.stdout.split()[0] == b"50000"
+
+    async def test_out_of_memory_ends_the_command_and_not_the_sandbox(self, make: Make) -> None:
+        async with opened(make(memory_mb=64)) as sandbox:
+            session = await sandbox.session()
+            greedy = "dd if=/dev/zero of=/dev/null bs=209715200 count=1"
+            assert (await sandbox.exec(greedy, timeout_s=PATIENCE_S)).exit_code == 137
+            assert (await session.run("echo alive", timeout_s=PATIENCE_S)).stdout == b"alive\n"
+
+    async def test_an_allowed_path_is_seen_and_can_not_be_changed(
+        self, make: Make, tmp_path: Path
+    ) -> None:
+        shared = tmp_path / "shared"
+        shared.mkdir()
+        (shared / "file").write_text("of the host\n")
+        async with opened(make(allowlist_paths=(shared,))) as sandbox:
+            assert await out(sandbox, f"cat {shared}/file") == "of the host"
+            for attempt in (f"echo x >{shared}/file", f"rm {shared}/file", f"touch {shared}/new"):
+                assert (await sandbox.exec(attempt)).exit_code != 0
+        assert [entry.name for entry in shared.iterdir()] == ["file"]
+
+    async def test_paths_with_the_hosts_sockets_are_refused(self, make: Make) -> None:
+        for path in ("/", "/run", "/var/run", "/run/docker.sock", "/var"):
+            backend = make(allowlist_paths=(Path(path),))
+            try:
+                async with backend.open(SandboxSpec()):
+                    raise AssertionError(f"{path} was taken")
+            except (UnsupportedError, SandboxError) as error:
+                assert path in str(error)
+            await backend.aclose()
+
+    async def test_a_read_only_root_leaves_the_workspace(self, make: Make) -> None:
+        backend = make(read_only=True)
+        assert (backend.capabilities.fork, backend.capabilities.snapshot) == ("replay", False)
+        async with opened(backend) as sandbox:
+            assert (await sandbox.exec("touch /etc/x")).exit_code != 0
+            assert await out(sandbox, "echo a >file; echo b >/tmp/file; cat file") == "a"
+            await sandbox.write("sub/other", b"from the host")
+            assert await sandbox.read("sub/other") == b"from the host"
+            assert (sandbox.workdir, await out(sandbox, "pwd")) == ("/workspace", "/workspace")
+            for refused in (sandbox.fork, sandbox.snapshot):
+                try:
+                    await refused()
+                except UnsupportedError:
+                    continue
+                raise AssertionError("it was not refused")
+
+    async def test_a_read_only_root_leaves_the_workspace_to_another_user_too(
+        self, make: Make
+    ) -> None:
+        async with opened(make(read_only=True, user="1234")) as sandbox:
+            assert await out(sandbox, "echo a >file; cat file; id -u") == "a\n1234"
+            await sandbox.write("sub/other", b"from the host")
+            assert await out(sandbox, "cat sub/other; stat -c %u sub") == "from the host1234"
+
+    async def test_tmp_may_be_in_memory_and_of_a_size(self, make: Make) -> None:
+        async with opened(make(tmp_mb=4)) as sandbox:
+            assert "tmpfs /tmp tmpfs" in await out(sandbox, "cat /proc/mounts")
+            full = await sandbox.exec("dd if=/dev/zero of=/tmp/big bs=1048576 count=8")
+            assert full.exit_code != 0
+
+    async def test_capabilities_are_what_is_added_back(self, make: Make) -> None:
+        async with opened(make(capabilities=("CHOWN", "SETUID"))) as sandbox:
+            said = await out(sandbox, "grep CapEff /proc/self/status")
+            # CHOWN 0, KILL 5 (which SETUID brings along), SETUID 7.
+            assert int(said.split()[1], 16) == 1 << 0 | 1 << 5 | 1 << 7
+            await sandbox.exec("touch file; chown 1234 file")
+            assert await out(sandbox, "stat -c %u file") == "1234"
+
+    async def test_the_network_is_on_only_where_nobody_says_no(self, make: Make) -> None:
+        for option, wish, on in (
+            (None, None, False),
+            (None, True, True),
+            (True, None, True),
+            (True, False, False),
+            (False, True, False),
+        ):
+            async with opened(make(network=option), network=wish) as sandbox:
+                links = (await out(sandbox, "ls /sys/class/net")).split()
+                assert (len(links) > 1) is on, (option, wish, links)
+
+
+def _context(folder: Path, image: str) -> Path:
+    (folder / "data").mkdir(parents=True)
+    (folder / "data" / "file").write_text("content\n")
+    (folder / "Dockerfile").write_text(_DOCKERFILE.format(image=image, token=secrets.token_hex(8)))
+    return folder

@@ -1,0 +1,55 @@
+"""What several probes share."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+from ale.types import SandboxSpec
+from ale_sandbox_container.backend import ContainerBackend
+from ale_sandbox_container.sandbox import ContainerSandbox
+
+Make = Callable[..., ContainerBackend]
+PATIENCE_S = 30.0
+
+
+@contextlib.asynccontextmanager
+async def opened(backend: ContainerBackend, **spec: object) -> AsyncIterator[ContainerSandbox]:
+    """A sandbox; its backend is closed after it."""
+    try:
+        async with backend.open(SandboxSpec(**spec)) as sandbox:  # type: ignore[arg-type]
+            yield sandbox
+    finally:
+        await backend.aclose()
+
+
+async def until(condition: Callable[[], Awaitable[bool] | bool], what: str) -> None:
+    """Wait for something that must come."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        found = condition()
+        if found if isinstance(found, bool) else await found:
+            return
+        assert time.monotonic() < end, f"{what} did not come within {PATIENCE_S:.0f} s"
+        await asyncio.sleep(0.02)
+
+
+def host_processes(word: str) -> list[int]:
+    """Processes, as this host sees them, with `word` in their command line."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (folder / "cmdline").read_bytes()
+        except OSError:  # it has ended, or is not ours to see
+            continue
+        if word.encode() in line:
+            found.append(int(folder.name))
+    return found
+
+
+async def out(sandbox: ContainerSandbox, command: str, **options: object) -> str:
+    """What a command says; it must succeed."""
+    result = await sandbox.exec(command, timeout_s=PATIENCE_S, **options)  # type: ignore[arg-type]
+    assert result.exit_code == 0, (command, result)
+    return result.stdout.decode().strip()
