@@ -160,3 +160,11 @@ def test_masking_leaves_keys_numbers_and_the_words_of_a_record_alone(tmp_path: P
 def test_the_password_in_a_url_is_a_secret() -> None:
     url = "postgres://user:hunter2hunter2@host/db"
     assert Redactor({"DATABASE_URL": url}).scrub(b"x hunter2hunter2 y") == b"x *** y"
+
+
+def test_an_outcome_that_is_no_outcome_is_named(tmp_path: Path) -> None:
+    create(tmp_path).close()
+    manifest = tmp_path / "run" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"schema": 1', '"outcome": "x", "schema": 1'))
+    with pytest.raises(InputError, match="outcome: Expected `object \\| null`, got `str`"):
+        RunReader(tmp_path / "run")

@@ -132,17 +132,3 @@ class Component(Generic[OptionsT, ProductT_co]):
         """The class of its options, or None for none."""
         given = self._options
         return given if given is None or isinstance(given, type) else given()
-
-
-__all__ = [
-    "BuildContext",
-    "Component",
-    "Probe",
-    "Secret",
-    "doc",
-    "ge",
-    "gt",
-    "hookimpl",
-    "le",
-    "lt",
-]

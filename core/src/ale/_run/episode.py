@@ -16,7 +16,7 @@ from ale._run.waiting import UNWIND_S, OverdueError, Waiting, opened
 from ale._store.codec import fault_of
 from ale.errors import AleError, GradingError, SetupError
 from ale.plugin import BuildContext
-from ale.protocols import LLM, AgentContext, Criterion, Sandbox
+from ale.protocols import AgentContext, Criterion, Sandbox
 from ale.types import (
     Completion,
     CompletionRequest,
@@ -220,9 +220,6 @@ class _Absent:
         raise AleError("the agent asked a model, but the config has no section 'llm'")
 
     async def aclose(self) -> None: ...
-
-
-_: type[LLM] = _Absent
 
 
 def sandbox_spec(task: Task, tags: Mapping[str, str]) -> SandboxSpec:

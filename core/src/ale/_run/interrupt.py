@@ -38,8 +38,14 @@ class Interrupt:
         try:
             yield
         finally:
+            # No moment in between may have the default handler: what follows is to say how it
+            # ended, and one Ctrl-C more must not take that away.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 loop.remove_signal_handler(number)
+            if self.signal is not None:
+                signal.signal(signal.SIGINT, lambda *_: None)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             self._target = None
 
     def on_interrupt(self) -> None:

@@ -216,12 +216,18 @@ class _Config(TypedDict):
     trainer: NotRequired[_Part]
 
 
+class _Outcome(TypedDict):
+    outcome: str
+    seconds: float
+
+
 class _Manifest(TypedDict):
     """What readers of a manifest rely on; it holds more."""
 
     run_id: str
     config: _Config
     n_tasks: int
+    outcome: NotRequired[_Outcome | None]
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
