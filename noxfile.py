@@ -127,8 +127,9 @@ def plugin(session: nox.Session, name: str) -> None:
     packages = [f"./plugins/{other}" for other in (*local, name)]
     session.install("./core", *packages, *test_needs(name))
     session.env.update(QUIET)
-    # Long tests too, but for those that install packages of their own: nothing else runs here.
-    session.run("pytest", "-c", "pyproject.toml", "--rootdir", ".", f"plugins/{name}")
+    # The long ones: nox -s "plugin(ale-observe-wandb)" -- -m long
+    marked = session.posargs or ["-m", "not long"]
+    session.run("pytest", "-c", "pyproject.toml", "--rootdir", ".", *marked, f"plugins/{name}")
 
 
 def _names(requirement: str) -> str:
