@@ -6,12 +6,14 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from attrs import evolve
+
 from ale.errors import NotUsableError, SandboxError, UnsupportedError
 from ale.plugin import BuildContext
 from ale.types import SandboxInfo, SandboxSpec
 from ale_sandbox_bubblewrap import facts, planning
 from ale_sandbox_bubblewrap.capabilities import capabilities_of
-from ale_sandbox_bubblewrap.cgroups import Group
+from ale_sandbox_bubblewrap.cgroups import Group, Wanted
 from ale_sandbox_bubblewrap.layering import Layering
 from ale_sandbox_bubblewrap.link import KeeperLink, Zygote
 from ale_sandbox_bubblewrap.plugin import BubblewrapOptions
@@ -73,7 +75,7 @@ class BubblewrapBackend:
     async def open(self, spec: SandboxSpec) -> AsyncIterator[BubblewrapSandbox]:
         """A fresh sandbox, removed on exit."""
         self._check(spec)
-        sandbox = await self._make(spec, self._claim("sandbox", spec.tags, [new_name()]))
+        sandbox = await self._make(spec, self._claim_sandbox(spec, [new_name()]))
         try:
             yield sandbox
         finally:
@@ -90,7 +92,7 @@ class BubblewrapBackend:
             frozen = kept[0].layers
             self._store.share(frozen)
             layers = [new_name(), *(frozen if self._layering.layered else ())]
-            record = self._claim("sandbox", spec.tags, layers)
+            record = self._claim_sandbox(spec, layers)
         fill = None if self._layering.layered else self._from_disk(frozen[0])
         sandbox = await self._make(spec, record, fill)
         try:
@@ -106,7 +108,19 @@ class BubblewrapBackend:
                 "programs. Use 'docker' or 'podman', or set sandbox.ignore_image: true"
             )
 
-    def _claim(self, kind: str, tags: Mapping[str, str], layers: Sequence[str]) -> Box:
+    def _claim_sandbox(self, spec: SandboxSpec, layers: Sequence[str]) -> Box:
+        return self._claim("sandbox", spec.tags, layers, self._wanted(spec))
+
+    def _wanted(self, spec: SandboxSpec) -> Wanted:
+        return planning.wanted(self._options, self._facts, spec)
+
+    def _claim(
+        self,
+        kind: str,
+        tags: Mapping[str, str],
+        layers: Sequence[str],
+        wanted: Wanted | None = None,
+    ) -> Box:
         """A record under an id that nobody else has. It comes first, so that a crash at any
         moment leaves nothing that `prune` does not know of."""
         for _ in range(_TRIES):
@@ -119,8 +133,9 @@ class BubblewrapBackend:
                 created=self._context.clock(),
                 tags={**self._context.tags, **tags},
                 layers=layers,
-                groups=self._facts.cgroups.paths(f"ale-{id}") if kind == "sandbox" else (),
             )
+            if wanted is not None:
+                record = evolve(record, groups=self._facts.cgroups.paths(f"ale-{id}", wanted))
             if self._store.records.add(record):
                 return record
         raise SandboxError(f"{_TRIES} ids in a row are taken in {self._store.records.folder}")
@@ -132,7 +147,7 @@ class BubblewrapBackend:
         link: KeeperLink | None = None
         try:
             zygote = await self._started()
-            group = self._facts.cgroups.make(record.groups, planning.wanted(self._options, spec))
+            group = self._facts.cgroups.make(record.groups, self._wanted(spec))
             self._store.make_control(record.id)
             sock = zygote.fork(self._request(spec, record))
             link = KeeperLink(sock, record.id, zygote.log)
@@ -149,14 +164,13 @@ class BubblewrapBackend:
         await self._store.release(record)
 
     def _request(self, spec: SandboxSpec, record: Box) -> dict[str, object]:
-        wanted = planning.wanted(self._options, spec)
         return {
             "do": "open",
             "layers": record.layers,
             "control": record.id,
             "network": self._network(spec),
             "mark": record.mark.values(0),
-            "limits": planning.rlimits(self._options, self._facts, wanted),
+            "limits": planning.rlimits(self._options, self._facts, spec),
         }
 
     def _network(self, spec: SandboxSpec) -> bool:
@@ -183,9 +197,9 @@ class BubblewrapBackend:
         async with sandbox.layering:
             frozen = await self._layering.freeze(sandbox)
             if frozen is not None:
-                record = self._claim("sandbox", spec.tags, [new_name(), *frozen])
+                record = self._claim_sandbox(spec, [new_name(), *frozen])
                 return await self._make(spec, record)
-            record = self._claim("sandbox", spec.tags, [new_name(), *sandbox.record.layers[1:]])
+            record = self._claim_sandbox(spec, [new_name(), *sandbox.record.layers[1:]])
             return await self._make(spec, record, lambda to: self._layering.copy(sandbox, to))
 
     async def _snapshot(self, sandbox: BubblewrapSandbox) -> str:

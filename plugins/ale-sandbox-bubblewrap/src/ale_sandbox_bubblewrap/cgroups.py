@@ -17,7 +17,7 @@ _PATIENCE_S = 5.0
 
 @frozen(kw_only=True)
 class Wanted:
-    """Limits of one sandbox; None is none."""
+    """Limits of one sandbox; None: there is none, or it is held in another way."""
 
     memory_bytes: int | None
     processes: int | None
@@ -61,9 +61,15 @@ class Cgroups:
                 places[name] = folder
         return cls(places, 1)
 
-    def paths(self, name: str) -> list[str]:
-        """The folders of a group of this name."""
-        return [str(folder / name) for folder in sorted(set(self.places.values()))]
+    def paths(self, name: str, wanted: Wanted) -> list[str]:
+        """The folders of a group of this name: only where there is something to limit."""
+        limits = {
+            "memory": wanted.memory_bytes,
+            "pids": wanted.processes,
+            "cpu": wanted.cpus,
+        }
+        places = {self.places[key] for key in limits.keys() & self.places if limits[key]}
+        return [str(folder / name) for folder in sorted(places)]
 
     def make(self, paths: Sequence[str], wanted: Wanted) -> "Group":
         """A group with these limits, as far as there is a place for each.

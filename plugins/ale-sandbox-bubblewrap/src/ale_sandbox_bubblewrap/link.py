@@ -28,11 +28,10 @@ class Refused:
 
 
 class Channel:
-    """Sends messages without blocking, and keeps their order."""
+    """Sends messages without blocking, and keeps their order. Outlives an event loop."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._loop = asyncio.get_running_loop()
         self._queue: deque[tuple[dict[str, Any], list[int]]] = deque()
         sock.setblocking(False)
 
@@ -46,7 +45,7 @@ class Channel:
             try:
                 wire.send(self._sock, message, descriptors)
             except BlockingIOError:
-                self._loop.add_writer(self._sock, self._flush)
+                asyncio.get_running_loop().add_writer(self._sock, self._flush)
             else:
                 return
         self._queue.append((message, [os.dup(one) for one in descriptors]))
@@ -63,7 +62,7 @@ class Channel:
                 break
             self._queue.popleft()
             _close_all(descriptors)
-        self._loop.remove_writer(self._sock)
+        asyncio.get_running_loop().remove_writer(self._sock)
 
     def _drop(self) -> None:
         for _, descriptors in self._queue:
@@ -73,19 +72,19 @@ class Channel:
     async def receive(self) -> tuple[dict[str, Any], list[int]] | None:
         """The next message, before `listen` is called; None at the end."""
         readable = asyncio.Event()
-        self._loop.add_reader(self._sock, readable.set)
+        asyncio.get_running_loop().add_reader(self._sock, readable.set)
         try:
             await readable.wait()
         finally:
-            self._loop.remove_reader(self._sock)
+            asyncio.get_running_loop().remove_reader(self._sock)
         return wire.receive(self._sock)
 
     def close(self) -> None:
         """Let go of the socket. May be called again."""
         if self._sock.fileno() >= 0:
             self._drop()
-            self._loop.remove_reader(self._sock)
-            self._loop.remove_writer(self._sock)
+            asyncio.get_running_loop().remove_reader(self._sock)
+            asyncio.get_running_loop().remove_writer(self._sock)
             self._sock.close()
 
 
@@ -156,21 +155,23 @@ class KeeperLink:
         """Wait until the sandbox stands.
 
         Args:
-            group: what the keeper is put into before it starts anything.
+            group: what the keeper is put into before it starts a command.
             fill: puts files into the new layer, whose open folder it gets.
 
         Raises:
             SandboxError: it could not be made.
         """
         answer, (upper,) = await self._step("made")
+        # The kernel takes its time for this, and the sandbox needs as long to be made.
+        grouping = asyncio.ensure_future(asyncio.to_thread(group.add, answer["made"]))
         try:
-            group.add(answer["made"])
             if fill is not None:
                 await fill(upper)
+            self._channel.send({"go": True})
+            await self._step("ready")
         finally:
             os.close(upper)
-        self._channel.send({"go": True})
-        await self._step("ready")
+            await asyncio.shield(grouping)
         self._loop.add_reader(self._sock, self._ready)
 
     async def _step(self, expected: str) -> tuple[dict[str, Any], list[int]]:

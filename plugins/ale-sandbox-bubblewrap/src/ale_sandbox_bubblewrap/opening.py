@@ -63,7 +63,7 @@ def make(plan: launch.Plan, request: Mapping[str, Any], sock: socket.socket) -> 
     top, *below = request["layers"]
     upper = _make_layer(plan, top)
     wire.send(sock, {"made": os.getpid()}, [upper])
-    # Now the host puts this process into its cgroups, and may copy files into the layer.
+    # Now the host may copy files into the layer.
     if wire.receive(sock) is None:
         raise Refusal("the host process has gone")
     if below:

@@ -15,8 +15,8 @@ from ale_sandbox_bubblewrap.plugin import BubblewrapOptions
 
 MIB = 1 << 20
 _PATH = "/usr/local/bin:/usr/bin:/bin"
-_HOLDERS = 3
-"""Processes of each sandbox that are not its commands: keeper, bubblewrap, the first one."""
+_HOLDERS = 2
+"""Processes of each sandbox that are not its commands: keeper and the first one."""
 _GRACE_S = 2
 """Between SIGXCPU and SIGKILL."""
 
@@ -48,28 +48,40 @@ def _mounts_below(system: Sequence[str]) -> list[str]:
     return sorted({path for line in lines if (path := line.split()[4]).startswith(tops)})
 
 
-def wanted(options: BubblewrapOptions, spec: SandboxSpec) -> Wanted:
-    """Limits of one sandbox, for control groups."""
+def _memory(options: BubblewrapOptions, spec: SandboxSpec) -> int | None:
     memory = spec.memory_mb or options.memory_mb
+    return None if memory is None else memory * MIB
+
+
+def _processes(options: BubblewrapOptions) -> int | None:
+    return None if options.processes is None else options.processes + _HOLDERS
+
+
+def wanted(options: BubblewrapOptions, facts: Facts, spec: SandboxSpec) -> Wanted:
+    """Limits of one sandbox, for control groups.
+
+    Processes only where the kernel does not count those of each sandbox without a group.
+    """
     return Wanted(
-        memory_bytes=None if memory is None else memory * MIB,
-        processes=None if options.processes is None else options.processes + _HOLDERS,
+        memory_bytes=_memory(options, spec),
+        processes=None if facts.counts_processes else _processes(options),
         cpus=spec.cpus or options.cpus,
     )
 
 
-def rlimits(options: BubblewrapOptions, facts: Facts, wanted: Wanted) -> dict[str, int]:
+def rlimits(options: BubblewrapOptions, facts: Facts, spec: SandboxSpec) -> dict[str, int]:
     """Limits that each process of a sandbox inherits, by name.
 
     Memory and processes only where no control group counts them for the whole sandbox.
     """
+    memory, processes = _memory(options, spec), _processes(options)
     limits = {"RLIMIT_CORE": 0}
     if options.file_size_mb is not None:
         limits["RLIMIT_FSIZE"] = options.file_size_mb * MIB
-    if "memory" not in facts.cgroups.places and wanted.memory_bytes is not None:
-        limits["RLIMIT_DATA"] = wanted.memory_bytes
-    if "pids" not in facts.cgroups.places and wanted.processes is not None:
-        limits["RLIMIT_NPROC"] = wanted.processes
+    if memory is not None and "memory" not in facts.cgroups.places:
+        limits["RLIMIT_DATA"] = memory
+    if processes is not None and (facts.counts_processes or "pids" not in facts.cgroups.places):
+        limits["RLIMIT_NPROC"] = processes
     return {name: _clamp(value, getattr(resource, name)) for name, value in limits.items()}
 
 

@@ -175,10 +175,14 @@ def _unlock(folder: str) -> None:
 
 
 async def remove_all(folders: Iterable[Path]) -> None:
-    """Remove trees, large ones in a thread."""
-    for folder in folders:
-        if not remove_small(folder):
-            await asyncio.to_thread(remove, folder)
+    """Remove trees."""
+
+    def work() -> None:
+        for folder in folders:
+            if not remove_small(folder):
+                remove(folder)
+
+    await asyncio.to_thread(work)
 
 
 def new_name() -> str:
