@@ -6,8 +6,6 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from attrs import evolve
-
 from ale.errors import NotUsableError, SandboxError, UnsupportedError
 from ale.plugin import BuildContext
 from ale.types import SandboxInfo, SandboxSpec
@@ -21,6 +19,7 @@ from ale_sandbox_bubblewrap.sandbox import BubblewrapSandbox, Setup, end
 from ale_sandbox_bubblewrap.shell import Control
 from ale_sandbox_bubblewrap.store import Box, Store, new_name
 from ale_sandbox_process import marks
+from ale_sandbox_process.records import state_folder
 from ale_sandbox_shell.owner import Owner
 
 _TRIES = 100
@@ -43,10 +42,7 @@ class BubblewrapBackend:
         self._context = context
         self._facts = found
         self.capabilities = capabilities_of(found, options)
-        runtime = environ.get("XDG_RUNTIME_DIR")
-        # A fixed place, whatever TMPDIR says: `prune` must find what another shell has started.
-        state = Path(runtime) / "ale" if runtime else Path(f"/tmp/ale-{os.geteuid()}")  # noqa: S108
-        self._store = Store(root, state, found.uid)
+        self._store = Store(root, state_folder(environ), found.uid)
         self._plan = planning.plan(options, found)
         self._layering = Layering(
             store=self._store,
@@ -121,11 +117,11 @@ class BubblewrapBackend:
         layers: Sequence[str],
         wanted: Wanted | None = None,
     ) -> Box:
-        """A record under an id that nobody else has. It comes first, so that a crash at any
-        moment leaves nothing that `prune` does not know of."""
-        for _ in range(_TRIES):
-            id = self._context.new_id()
-            record = Box(
+        """A record under an id that nobody else has."""
+
+        def make(id: str) -> Box:
+            groups = () if wanted is None else self._facts.cgroups.paths(f"ale-{id}", wanted)
+            return Box(
                 id=id,
                 kind=kind,
                 folder=str(self._store.control(id)),
@@ -133,12 +129,10 @@ class BubblewrapBackend:
                 created=self._context.clock(),
                 tags={**self._context.tags, **tags},
                 layers=layers,
+                groups=groups,
             )
-            if wanted is not None:
-                record = evolve(record, groups=self._facts.cgroups.paths(f"ale-{id}", wanted))
-            if self._store.records.add(record):
-                return record
-        raise SandboxError(f"{_TRIES} ids in a row are taken in {self._store.records.folder}")
+
+        return self._store.records.claim(self._context.new_id, make)
 
     async def _make(
         self, spec: SandboxSpec, record: Box, fill: Fill | None = None
@@ -253,14 +247,8 @@ class BubblewrapBackend:
         return removed
 
     def _info(self, record: Box) -> SandboxInfo:
-        return SandboxInfo(
-            id=record.id,
-            backend=self.name,
-            tags=record.tags,
-            owner_alive=record.owner.alive,
-            age_s=max(0.0, self._context.clock() - record.created),
-            detail=f"{record.kind}, {len(record.layers)} layers",
-        )
+        detail = f"{record.kind}, {len(record.layers)} layers"
+        return record.info(self.name, self._context.clock(), detail)
 
     async def aclose(self) -> None:
         """Let the zygote go. May be called again."""

@@ -12,13 +12,11 @@ from ale_sandbox_bubblewrap.cgroups import Wanted
 from ale_sandbox_bubblewrap.facts import Facts
 from ale_sandbox_bubblewrap.launch import Plan
 from ale_sandbox_bubblewrap.plugin import BubblewrapOptions
+from ale_sandbox_process.limits import MIB, clamp, commands
 
-MIB = 1 << 20
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _HOLDERS = 2
 """Processes of each sandbox that are not its commands: keeper and the first one."""
-_GRACE_S = 2
-"""Between SIGXCPU and SIGKILL."""
 
 
 def plan(options: BubblewrapOptions, facts: Facts) -> Plan:
@@ -82,21 +80,10 @@ def rlimits(options: BubblewrapOptions, facts: Facts, spec: SandboxSpec) -> dict
         limits["RLIMIT_DATA"] = memory
     if processes is not None and (facts.counts_processes or "pids" not in facts.cgroups.places):
         limits["RLIMIT_NPROC"] = processes
-    return {name: _clamp(value, getattr(resource, name)) for name, value in limits.items()}
+    return {name: clamp(value, getattr(resource, name)) for name, value in limits.items()}
 
 
 def ulimits(options: BubblewrapOptions) -> str:
     """Limits that the keeper must not have itself, as commands for a shell."""
-    commands = []
-    if options.open_files is not None:
-        commands.append(f"ulimit -n {_clamp(options.open_files, resource.RLIMIT_NOFILE)};")
-    if options.cpu_s is not None:
-        hard = _clamp(options.cpu_s + _GRACE_S, resource.RLIMIT_CPU)
-        soft = _clamp(options.cpu_s, resource.RLIMIT_CPU)
-        commands.append(f"ulimit -t {hard};ulimit -St {soft};")
-    return "".join(commands)
-
-
-def _clamp(wanted: int, which: int) -> int:
-    hard = resource.getrlimit(which)[1]
-    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    lines = commands(cpu_s=options.cpu_s, open_files=options.open_files)
+    return "".join(f"{line};" for line in lines)

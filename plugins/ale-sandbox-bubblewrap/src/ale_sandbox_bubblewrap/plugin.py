@@ -6,12 +6,9 @@ from typing import Any
 
 from attrs import field, frozen, validators
 
-from ale.plugin import BuildContext, Component, Probe, doc, ge, gt, hookimpl
+from ale.plugin import BuildContext, Component, Probe, doc, gt, hookimpl
 from ale.protocols import SandboxBackend
-
-
-def _at_least(bound: int) -> Any:
-    return validators.optional(ge(bound))
+from ale_sandbox_process.options import HostOptions, at_least
 
 
 def _not_the_root(_: Any, attribute: Any, value: tuple[Path, ...]) -> None:
@@ -21,13 +18,9 @@ def _not_the_root(_: Any, attribute: Any, value: tuple[Path, ...]) -> None:
 
 
 @frozen(kw_only=True)
-class BubblewrapOptions:
+class BubblewrapOptions(HostOptions):
     """Namespaces of its own, a read-only host below a writable layer, limits. No daemon."""
 
-    root: Path | None = field(
-        default=None,
-        metadata=doc("Where to keep what is written. Default: TMPDIR or /tmp."),
-    )
     network: bool | None = field(
         default=None,
         metadata=doc("Share the host's network. Default: when the task asks. false: never."),
@@ -43,12 +36,12 @@ class BubblewrapOptions:
     )
     memory_mb: int | None = field(
         default=4096,
-        validator=_at_least(64),
+        validator=at_least(64),
         metadata=doc("Memory of the sandbox, MiB; a task may ask for its own. null: no limit."),
     )
     processes: int | None = field(
         default=1024,
-        validator=_at_least(8),
+        validator=at_least(8),
         metadata=doc("Processes and threads in the sandbox."),
     )
     cpus: float | None = field(
@@ -56,29 +49,10 @@ class BubblewrapOptions:
         validator=validators.optional(gt(0)),
         metadata=doc("Processors that it may keep busy; a task may ask for its own."),
     )
-    cpu_s: int | None = field(
-        default=3600,
-        validator=_at_least(1),
-        metadata=doc("CPU time of each process, seconds."),
-    )
-    file_size_mb: int | None = field(
-        default=4096,
-        validator=_at_least(1),
-        metadata=doc("Size of each file that is written, MiB."),
-    )
-    open_files: int | None = field(
-        default=4096,
-        validator=_at_least(32),
-        metadata=doc("Open files of each process."),
-    )
     disk_mb: int | None = field(
         default=None,
-        validator=_at_least(1),
+        validator=at_least(1),
         metadata=doc("Keep what is written in memory, at most so much, MiB. null: on disk."),
-    )
-    ignore_image: bool = field(
-        default=False,
-        metadata=doc("Run tasks that name an image on the host's programs all the same."),
     )
 
 

@@ -20,9 +20,9 @@ from ale_sandbox_bubblewrap.store import Box
 from ale_sandbox_bubblewrap.transfer import Files, place
 from ale_sandbox_bubblewrap.wire import text_of
 from ale_sandbox_process import marks
-from ale_sandbox_process.spawn import input_of, pipe
-from ale_sandbox_shell.output import Capture, Pump
-from ale_sandbox_shell.text import LONGEST_ARGUMENT, NUL_REFUSED, as_bytes
+from ale_sandbox_process.spawn import command_line, input_of, pipe
+from ale_sandbox_shell.output import Capture, Drains, Pump, result_of
+from ale_sandbox_shell.text import NUL_REFUSED, as_bytes, has_nul, refused
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PATIENCE_S = 20.0
@@ -67,7 +67,7 @@ class BubblewrapSandbox:
         """Held while the layers change: no command is started."""
         self.layering = asyncio.Lock()
         """Held while a fork or snapshot is made of it."""
-        self._draining: set[Pump] = set()
+        self._drains = Drains()
         self._closing: asyncio.Task[None] | None = None
         self._env = {
             "PATH": PATH,
@@ -141,11 +141,12 @@ class BubblewrapSandbox:
         self._check_open()
         if user is not None:
             raise UnsupportedError("the bubblewrap sandbox has one user")
-        if "\0" in (command if isinstance(command, str) else "".join(command)) + (cwd or ""):
-            return ExecResult(exit_code=126, stdout=b"", stderr=NUL_REFUSED)
+        if has_nul(command, cwd):
+            return refused(NUL_REFUSED)
         await self._thaw()
         started = self._setup.monotonic()
-        with self._argv(command) as argv:
+        limits = as_bytes(self._setup.limits)
+        with command_line(command, limits=limits, file=self._file) as argv:
             number, message = self._message(base.SHELL, argv, env, cwd)
             job, pumps = self._start(message, stdin, max_output_bytes)
             self._running += 1
@@ -155,15 +156,9 @@ class BubblewrapSandbox:
                 self._running -= 1
         stdout, stderr = (self.finish(pump) for pump in pumps)
         if isinstance(outcome, Refused):
-            return ExecResult(exit_code=126, stdout=b"", stderr=_why(outcome, message["cwd"]))
-        return ExecResult(
-            exit_code=outcome,
-            stdout=stdout.value(),
-            stderr=stderr.value(),
-            timed_out=timed_out,
-            truncated=stdout.truncated or stderr.truncated,
-            duration_s=self._setup.monotonic() - started,
-        )
+            return refused(_why(outcome, message["cwd"]))
+        took = self._setup.monotonic() - started
+        return result_of(outcome, stdout, stderr, timed_out=timed_out, duration_s=took)
 
     def _start(
         self, message: dict[str, Any], stdin: bytes | None, limit: int
@@ -177,22 +172,11 @@ class BubblewrapSandbox:
         return job, (Pump(out_reader, limit), Pump(err_reader, limit))
 
     @contextlib.contextmanager
-    def _argv(self, command: str | Sequence[str]) -> Iterator[list[bytes]]:
-        """What to start: a shell that limits itself, then becomes or runs the command."""
-        limits = as_bytes(self._setup.limits)
-        if not isinstance(command, str):
-            if not command:
-                raise ValueError("an empty argument vector")
-            yield [b"sh", b"-c", limits + b'exec "$@"', b"sh", *map(as_bytes, command)]
-            return
-        text = as_bytes(command)
-        if len(text) <= LONGEST_ARGUMENT:
-            # On one line with the command, so that the shell's line numbers are the command's.
-            yield [b"sh", b"-c", limits + text]
-            return
+    def _file(self, text: bytes) -> Iterator[bytes]:
+        """A command in a file, for the shell to read."""
         name = self.control.file(text)
         try:
-            yield [b"sh", b"-c", limits + b". " + self.control.inside(name)]
+            yield self.control.inside(name)
         finally:
             self.control.drop(name)
 
@@ -215,12 +199,7 @@ class BubblewrapSandbox:
 
     def finish(self, pump: Pump) -> Capture:
         """End a pump; where a background process still holds its pipe, go on draining it."""
-        capture = pump.finish(self._draining.discard)
-        if self.closed:
-            pump.close()
-        elif pump.open:
-            self._draining.add(pump)
-        return capture
+        return self._drains.finish(pump)
 
     async def end_command(self, command: int) -> None:
         """Kill all that the n-th command started."""
@@ -310,8 +289,7 @@ class BubblewrapSandbox:
             try:
                 await end(self.link, self.id)
             finally:
-                for pump in list(self._draining):
-                    pump.close()
+                self._drains.close()
                 await self._setup.release(self)
 
 

@@ -10,14 +10,16 @@ from pathlib import Path
 from ale.errors import SandboxError, UnsupportedError
 from ale.plugin import BuildContext
 from ale.types import Capabilities, SandboxInfo, SandboxSpec
-from ale_sandbox_local import processes
-from ale_sandbox_local.files import copy, remove, remove_small
+from ale_sandbox_local.files import copy
+from ale_sandbox_local.folders import Folders, Workspace
 from ale_sandbox_local.limits import Facts, check, facts_of, rlimits, tasks_now
 from ale_sandbox_local.plugin import LocalOptions
-from ale_sandbox_local.records import Folders, Owner, Record, Records, private
 from ale_sandbox_local.sandbox import PATH, SHELL, LocalSandbox, Setup
+from ale_sandbox_process import marks
+from ale_sandbox_process.records import Records, private, state_folder
+from ale_sandbox_process.trees import remove, remove_small
+from ale_sandbox_shell.owner import Owner
 
-_TRIES = 100
 NOTES = (
     "network: commands reach whatever the host reaches, its loopback included; only the proxy "
     "variables are gone",
@@ -67,10 +69,7 @@ class LocalBackend:
         self.capabilities = capabilities_of(self._facts)
         uid = os.geteuid()
         environ = context.environ
-        runtime = environ.get("XDG_RUNTIME_DIR")
-        # A fixed place, whatever TMPDIR says: `prune` must find what another shell has started.
-        state = Path(runtime) / "ale" if runtime else Path(f"/tmp/ale-{uid}")  # noqa: S108
-        self._records = Records(state)
+        self._records = Records(state_folder(environ), "local", Workspace)
         root = options.root or Path(environ.get("TMPDIR") or "/tmp")  # noqa: S108
         self._root = root / f"ale-{uid}"
         self._bash = shutil.which("bash", path=PATH)
@@ -124,30 +123,21 @@ class LocalBackend:
         )
         return LocalSandbox(setup)
 
-    def _claim(self, kind: str, tags: Mapping[str, str]) -> Record:
-        """A folder and a record under an id that nobody else has; the record comes first, so
-        that a crash at any moment leaves nothing that `prune` does not know of."""
+    def _claim(self, kind: str, tags: Mapping[str, str]) -> Workspace:
+        """A folder and a record under an id that nobody else has."""
         private(self._root)
-        for _ in range(_TRIES):
-            id = self._context.new_id()
-            folders = Folders(top=self._root / id)
-            record = Record(
+
+        def make(id: str) -> Workspace:
+            return Workspace(
                 id=id,
                 kind=kind,
-                folder=str(folders.top),
+                folder=str(self._root / id),
                 owner=self._owner,
                 created=self._context.clock(),
                 tags=tags,
             )
-            if not self._records.add(record):
-                continue
-            try:
-                folders.make()
-            except FileExistsError:
-                self._records.drop(record)
-            else:
-                return record
-        raise SandboxError(f"{_TRIES} ids in a row are taken in {self._root}")
+
+        return self._records.claim(self._context.new_id, make, lambda made: made.folders.make())
 
     async def _fork(self, sandbox: LocalSandbox, spec: SandboxSpec) -> LocalSandbox:
         twin = self._make(spec)
@@ -167,7 +157,7 @@ class LocalBackend:
             raise
         return record.id
 
-    async def _release(self, record: Record) -> None:
+    async def _release(self, record: Workspace) -> None:
         if not remove_small(record.folders.top):
             await asyncio.to_thread(remove, record.folders.top)
         self._records.drop(record)
@@ -181,20 +171,14 @@ class LocalBackend:
         removed = []
         for record in await asyncio.to_thread(self._records.all):
             if not record.owner.alive:
-                await processes.end(record.mark)
+                await marks.end(record.mark)
                 await self._release(record)
                 removed.append(self._info(record))
         return removed
 
-    def _info(self, record: Record) -> SandboxInfo:
-        return SandboxInfo(
-            id=record.id,
-            backend=self.name,
-            tags=record.tags,
-            owner_alive=record.owner.alive,
-            age_s=max(0.0, self._context.clock() - record.created),
-            detail=f"{record.kind} {record.folder}",
-        )
+    def _info(self, record: Workspace) -> SandboxInfo:
+        detail = f"{record.kind} {record.folder}"
+        return record.info(self.name, self._context.clock(), detail)
 
     async def aclose(self) -> None:
         """Nothing is kept open between sandboxes."""

@@ -10,8 +10,7 @@ from attrs import frozen
 
 from ale.errors import SandboxError
 from ale_sandbox_local.plugin import LocalOptions
-
-MIB = 1 << 20
+from ale_sandbox_process.limits import MIB, clamp, commands
 
 
 @frozen(kw_only=True)
@@ -75,26 +74,16 @@ class Rlimits:
 
     def script(self, dialect: Dialect) -> str:
         """Shell commands, separated by ``;``, that set the limits; each ends in ``;``."""
-        lines = ["ulimit -c 0"]
-        if self.cpu_s is not None:
-            lines.append(f"ulimit -t {_clamp(self.cpu_s + 2, resource.RLIMIT_CPU)}")
-            lines.append(f"ulimit -St {_clamp(self.cpu_s, resource.RLIMIT_CPU)}")
+        lines = ["ulimit -c 0", *commands(cpu_s=self.cpu_s, open_files=self.open_files)]
         if self.data_bytes is not None:
-            lines.append(f"ulimit -d {_clamp(self.data_bytes, resource.RLIMIT_DATA) // 1024}")
+            lines.append(f"ulimit -d {clamp(self.data_bytes, resource.RLIMIT_DATA) // 1024}")
         if self.processes is not None:
-            count = _clamp(self.processes, resource.RLIMIT_NPROC)
+            count = clamp(self.processes, resource.RLIMIT_NPROC)
             lines.append(f"ulimit {dialect.processes} {count}")
         if self.file_bytes is not None:
-            size = _clamp(self.file_bytes, resource.RLIMIT_FSIZE)
+            size = clamp(self.file_bytes, resource.RLIMIT_FSIZE)
             lines.append(f"ulimit -f {size // dialect.block}")
-        if self.open_files is not None:
-            lines.append(f"ulimit -n {_clamp(self.open_files, resource.RLIMIT_NOFILE)}")
         return "".join(f"{line};" for line in lines)
-
-
-def _clamp(wanted: int, which: int) -> int:
-    hard = resource.getrlimit(which)[1]
-    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
 def rlimits(options: LocalOptions, *, memory_mb: int | None, processes: int) -> Rlimits:

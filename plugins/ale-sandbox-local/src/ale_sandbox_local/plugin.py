@@ -4,56 +4,27 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from attrs import field, frozen, validators
+from attrs import field, frozen
 
-from ale.plugin import BuildContext, Component, Probe, doc, ge, hookimpl
+from ale.plugin import BuildContext, Component, Probe, doc, hookimpl
 from ale.protocols import SandboxBackend
-
-
-def _at_least(bound: int) -> Any:
-    return validators.optional(ge(bound))
+from ale_sandbox_process.options import HostOptions, at_least
 
 
 @frozen(kw_only=True)
-class LocalOptions:
+class LocalOptions(HostOptions):
     """Commands on the host itself, in a workspace of their own. Does not isolate."""
 
-    root: Path | None = field(
-        default=None,
-        metadata=doc(
-            "Where to make ale-<uid>, which holds the workspaces. Default: TMPDIR or /tmp."
-        ),
-    )
-    cpu_s: int | None = field(
-        default=3600,
-        validator=_at_least(1),
-        metadata=doc("CPU time of each process, seconds. null: no limit."),
-    )
     memory_mb: int | None = field(
         default=8192,
-        validator=_at_least(16),
+        validator=at_least(16),
         metadata=doc("Private writable memory of each process, MiB; a task may ask for its own."),
     )
     processes: int | None = field(
         default=4096,
-        validator=_at_least(8),
+        validator=at_least(8),
         metadata=doc("Processes and threads beyond those that run when the backend starts."),
-    )
-    file_size_mb: int | None = field(
-        default=4096,
-        validator=_at_least(1),
-        metadata=doc("Size of each file that is written, MiB."),
-    )
-    open_files: int | None = field(
-        default=4096,
-        validator=_at_least(32),
-        metadata=doc("Open files of each process."),
-    )
-    ignore_image: bool = field(
-        default=False,
-        metadata=doc("Run tasks that name an image on the host all the same."),
     )
 
 

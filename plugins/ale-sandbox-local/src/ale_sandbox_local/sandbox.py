@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import os
+import secrets
 import shlex
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -14,13 +16,15 @@ from attrs import frozen
 from ale.errors import SandboxError, UnsupportedError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.types import Capabilities, ExecResult
-from ale_sandbox_local import processes
 from ale_sandbox_local.files import Area
+from ale_sandbox_local.folders import Folders, Workspace
 from ale_sandbox_local.limits import BASH, Dialect
-from ale_sandbox_local.output import Capture, Pump
-from ale_sandbox_local.records import Folders, Record
-from ale_sandbox_local.session import NUL_REFUSED, LocalSession
-from ale_sandbox_local.spawn import LONGEST_ARGUMENT, Child, as_bytes, refusal, start
+from ale_sandbox_local.shell import LocalShell
+from ale_sandbox_process import marks
+from ale_sandbox_process.spawn import Child, command_line, refusal, start
+from ale_sandbox_shell.output import Capture, Drains, Pump, result_of
+from ale_sandbox_shell.session import ShellSession
+from ale_sandbox_shell.text import NUL_REFUSED, as_bytes, has_nul, refused
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,7 +38,7 @@ _INLINE_BYTES = 1 << 18
 class Setup:
     """What a sandbox gets from its backend."""
 
-    record: Record
+    record: Workspace
     capabilities: Capabilities
     env: Mapping[str, str]
     limits: Callable[[Dialect], str]
@@ -46,7 +50,7 @@ class Setup:
     monotonic: Callable[[], float]
     fork: Callable[["LocalSandbox"], Awaitable["LocalSandbox"]]
     snapshot: Callable[["LocalSandbox"], Awaitable[str]]
-    release: Callable[[Record], Awaitable[None]]
+    release: Callable[[Workspace], Awaitable[None]]
     """Removes folder and record."""
 
 
@@ -63,7 +67,7 @@ class LocalSandbox:
         self._quiet = 0
         """Of the commands up to this one nothing runs any more."""
         self._children: set[Child] = set()
-        self._draining: set[Pump] = set()
+        self._drains = Drains()
         self._threads: set[asyncio.Future[Any]] = set()
         self._closing: asyncio.Task[None] | None = None
         self._env = {
@@ -90,7 +94,7 @@ class LocalSandbox:
         return self._folders
 
     @property
-    def record(self) -> Record:
+    def record(self) -> Workspace:
         """For the backend."""
         return self._setup.record
 
@@ -116,7 +120,7 @@ class LocalSandbox:
         return self._commands
 
     def _environment(self, number: int, env: Mapping[str, str] | None) -> dict[str, str]:
-        return {**self._env, **(env or {}), processes.VARIABLE: self._mark.variable(number)}
+        return {**self._env, **(env or {}), marks.VARIABLE: self._mark.variable(number)}
 
     def _watch(self, child: Child, number: int) -> None:
         self._mark.put(child.pid, number)
@@ -138,12 +142,13 @@ class LocalSandbox:
         self._check_open()
         if user is not None:
             raise UnsupportedError("the local sandbox can't switch users")
-        if "\0" in (command if isinstance(command, str) else "".join(command)) + (cwd or ""):
-            return ExecResult(exit_code=126, stdout=b"", stderr=NUL_REFUSED)
+        if has_nul(command, cwd):
+            return refused(NUL_REFUSED)
         started = self._setup.monotonic()
         number = self._next()
         folder = self._cwd(cwd)
-        with self._argv(number, command) as argv:
+        limits = as_bytes(self._limits + self._mark.script(number))
+        with command_line(command, limits=limits, file=partial(self._file, number)) as argv:
             try:
                 child, out, err = start(
                     argv,
@@ -153,41 +158,23 @@ class LocalSandbox:
                     stdin=stdin,
                 )
             except OSError as error:
-                said = refusal(error, folder).encode()
-                return ExecResult(exit_code=126, stdout=b"", stderr=said)
+                return refused(refusal(error, folder).encode())
             self._watch(child, number)
             pumps = Pump(out, max_output_bytes), Pump(err, max_output_bytes)
             code, timed_out = await self._outcome(number, child, pumps, timeout_s)
         stdout, stderr = (self.finish(pump) for pump in pumps)
         if self.closed:
             raise SandboxError(f"sandbox {self.id} was closed while the command ran")
-        return ExecResult(
-            exit_code=code,
-            stdout=stdout.value(),
-            stderr=stderr.value(),
-            timed_out=timed_out,
-            truncated=stdout.truncated or stderr.truncated,
-            duration_s=self._setup.monotonic() - started,
-        )
+        took = self._setup.monotonic() - started
+        return result_of(code, stdout, stderr, timed_out=timed_out, duration_s=took)
 
     @contextlib.contextmanager
-    def _argv(self, number: int, command: str | Sequence[str]) -> Iterator[list[bytes]]:
-        """What to start: a shell that limits itself, then becomes or runs the command."""
-        limits = as_bytes(self._limits + self._mark.script(number))
-        if not isinstance(command, str):
-            if not command:
-                raise ValueError("an empty argument vector")
-            yield [b"sh", b"-c", limits + b'exec "$@"', b"sh", *map(as_bytes, command)]
-            return
-        text = as_bytes(command)
-        if len(text) <= LONGEST_ARGUMENT:
-            # On one line with the command, so that the shell's line numbers are the command's.
-            yield [b"sh", b"-c", limits + text]
-            return
+    def _file(self, number: int, text: bytes) -> Iterator[bytes]:
+        """A command in a file, for the shell to read."""
         file = self._folders.script(number)
         file.write_bytes(text)
         try:
-            yield [b"sh", b"-c", limits + as_bytes(f". {shlex.quote(str(file))}")]
+            yield as_bytes(shlex.quote(str(file)))
         finally:
             file.unlink(missing_ok=True)
 
@@ -204,28 +191,23 @@ class LocalSandbox:
             for pump in pumps:
                 pump.close()
             child.kill()
-            processes.kill(self._mark, number)
+            marks.kill(self._mark, number)
             raise
 
     def finish(self, pump: Pump) -> Capture:
         """End a pump; where a background process still holds its pipe, go on draining it."""
-        capture = pump.finish(self._draining.discard)
-        if self.closed:
-            pump.close()
-        elif pump.open:
-            self._draining.add(pump)
-        return capture
+        return self._drains.finish(pump)
 
     async def end_command(self, command: int, child: Child) -> None:
         """Kill the n-th command, `child`, and all that it started."""
         if self._quiet < command - 1 or command < self._commands:
-            await processes.end(self._mark, command, children=[child])
+            await marks.end(self._mark, command, children=[child])
         else:  # it is alone: one look for it and for all
             await self._end_all()
 
     async def session(
         self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
-    ) -> LocalSession:
+    ) -> ShellSession:
         """Open a shell: bash where there is one, else ``/bin/sh``."""
         self._check_open()
         number = self._next()
@@ -247,17 +229,18 @@ class LocalSandbox:
         finally:
             os.close(reader)
         self._watch(child, number)
-        session = LocalSession(
-            self,
-            child,
-            number=number,
-            script=writer,
-            file=self._folders.script(number),
+        shell = LocalShell(
+            self, child, number=number, script=writer, file=self._folders.script(number)
+        )
+        session = ShellSession(
+            shell,
             resets_lines=bash is not None,
             monotonic=self._setup.monotonic,
+            token=lambda: secrets.token_hex(8),
         )
+        shell.on_line = session.heard
         dialect = self._setup.dialect if bash is None else BASH
-        session.start(f"{self._setup.limits(dialect)}{self._mark.script(number)}\n")
+        session.start(as_bytes(f"{self._setup.limits(dialect)}{self._mark.script(number)}\n"))
         return session
 
     async def _in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -296,7 +279,7 @@ class LocalSandbox:
     async def _end_all(self) -> int:
         if self._quiet == self._commands:
             return 0
-        killed = await processes.end(self._mark, children=self._children)
+        killed = await marks.end(self._mark, children=self._children)
         self._quiet = self._commands  # nothing was started since the last look, just now
         return killed
 
@@ -322,6 +305,5 @@ class LocalSandbox:
         try:
             await self._end_all()
         finally:
-            for pump in list(self._draining):
-                pump.close()
+            self._drains.close()
             await self._setup.release(self.record)

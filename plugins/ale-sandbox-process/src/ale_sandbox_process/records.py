@@ -3,15 +3,18 @@
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from attrs import asdict, field, frozen
 
 from ale.errors import SandboxError
+from ale.types import SandboxInfo
 from ale_sandbox_process.marks import Mark
 from ale_sandbox_shell.owner import Owner
+
+_TRIES = 100
 
 
 @frozen(kw_only=True)
@@ -31,6 +34,22 @@ class Record:
     def mark(self) -> Mark:
         """What its processes carry."""
         return Mark.of(self.folder, self.id)
+
+    def info(self, backend: str, now: float, detail: str) -> SandboxInfo:
+        """What ``ale sandbox list`` shows of it.
+
+        Args:
+            backend: its name.
+            now: seconds since the epoch.
+        """
+        return SandboxInfo(
+            id=self.id,
+            backend=backend,
+            tags=self.tags,
+            owner_alive=self.owner.alive,
+            age_s=max(0.0, now - self.created),
+            detail=detail,
+        )
 
 
 RecordT = TypeVar("RecordT", bound=Record)
@@ -64,6 +83,36 @@ class Records(Generic[RecordT]):
         with os.fdopen(descriptor, "wb", buffering=0) as file:
             file.write(_text(record))  # one write: whole or not at all
         return True
+
+    def claim(
+        self,
+        new_id: Callable[[], str],
+        make: Callable[[str], RecordT],
+        prepare: Callable[[RecordT], object] = lambda _: None,
+    ) -> RecordT:
+        """Write a record under an id that nobody else has.
+
+        It comes before all that it tells of, so that a crash at any moment leaves nothing that
+        `prune` does not know of.
+
+        Args:
+            make: the record for an id.
+            prepare: makes what it tells of; FileExistsError from it: another id is tried.
+
+        Raises:
+            SandboxError: no id is free.
+        """
+        for _ in range(_TRIES):
+            record = make(new_id())
+            if not self.add(record):
+                continue
+            try:
+                prepare(record)
+            except FileExistsError:
+                self.drop(record)
+            else:
+                return record
+        raise SandboxError(f"{_TRIES} ids in a row are taken in {self.folder}")
 
     def replace(self, record: RecordT) -> None:
         """Write a record anew, whole or not at all."""
@@ -102,6 +151,15 @@ class Records(Generic[RecordT]):
 
 def _text(record: Record) -> bytes:
     return json.dumps(asdict(record)).encode()
+
+
+def state_folder(environ: Mapping[str, str]) -> Path:
+    """Where this user's records are.
+
+    A fixed place, whatever TMPDIR says: `prune` must find what another shell has started.
+    """
+    runtime = environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime) / "ale" if runtime else Path(f"/tmp/ale-{os.geteuid()}")  # noqa: S108
 
 
 def private(folder: Path) -> None:

@@ -6,10 +6,11 @@ import errno
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 
 from ale.errors import SandboxError
+from ale_sandbox_shell.text import LONGEST_ARGUMENT, as_bytes
 
 
 class Child:
@@ -81,6 +82,37 @@ class Child:
                 return await asyncio.shield(self.ended)
         except TimeoutError:
             return None
+
+
+@contextlib.contextmanager
+def command_line(
+    command: str | Sequence[str],
+    *,
+    limits: bytes,
+    file: Callable[[bytes], AbstractContextManager[bytes]],
+) -> Iterator[list[bytes]]:
+    """Arguments for a shell that limits itself, then becomes or runs the command.
+
+    Args:
+        limits: commands that are run first; each ends in ``;``.
+        file: keeps a script for the shell to read, while the context lasts; its path as a word of
+            shell script.
+
+    Raises:
+        ValueError: an empty argument vector.
+    """
+    if not isinstance(command, str):
+        if not command:
+            raise ValueError("an empty argument vector")
+        yield [b"sh", b"-c", limits + b'exec "$@"', b"sh", *map(as_bytes, command)]
+        return
+    text = as_bytes(command)
+    if len(text) <= LONGEST_ARGUMENT:
+        # On one line with the command, so that the shell's line numbers are the command's.
+        yield [b"sh", b"-c", limits + text]
+        return
+    with file(text) as path:
+        yield [b"sh", b"-c", limits + b". " + path]
 
 
 def start(

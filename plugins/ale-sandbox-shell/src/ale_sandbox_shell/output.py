@@ -7,6 +7,8 @@ import os
 import termios
 from collections.abc import Callable
 
+from ale.types import ExecResult
+
 _CHUNK = 1 << 16
 _READS_PER_TURN = 16
 _DRAIN_PAUSE_S = 0.01
@@ -124,3 +126,40 @@ class Pump:
         os.close(self._descriptor)
         if self._on_end is not None:
             self._on_end(self)
+
+
+class Drains:
+    """Pumps whose pipes background processes still hold, looked after until the sandbox closes."""
+
+    def __init__(self) -> None:
+        self._pumps: set[Pump] = set()
+        self._open = True
+
+    def finish(self, pump: Pump) -> Capture:
+        """End a pump; where somebody still holds its pipe, go on draining it."""
+        capture = pump.finish(self._pumps.discard)
+        if not self._open:
+            pump.close()
+        elif pump.open:
+            self._pumps.add(pump)
+        return capture
+
+    def close(self) -> None:
+        """Let go of all of them, and of those that are still to come."""
+        self._open = False
+        for pump in list(self._pumps):
+            pump.close()
+
+
+def result_of(
+    code: int, stdout: Capture, stderr: Capture, *, timed_out: bool, duration_s: float
+) -> ExecResult:
+    """The result of a command that has ended with `code`."""
+    return ExecResult(
+        exit_code=code,
+        stdout=stdout.value(),
+        stderr=stderr.value(),
+        timed_out=timed_out,
+        truncated=stdout.truncated or stderr.truncated,
+        duration_s=duration_s,
+    )

@@ -25,8 +25,8 @@ from attrs import frozen
 from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.types import ExecResult
-from ale_sandbox_shell.output import Capture, Pump
-from ale_sandbox_shell.text import LONGEST_ARGUMENT, NUL_REFUSED, as_bytes, quoted
+from ale_sandbox_shell.output import Capture, Pump, result_of
+from ale_sandbox_shell.text import LONGEST_ARGUMENT, NUL_REFUSED, as_bytes, quoted, refused
 
 KILLED = 137
 _GREETING = b"ready"
@@ -153,7 +153,7 @@ class ShellSession:
             if self.closed:
                 raise SandboxError("the session is closed")
             if "\0" in command:
-                return ExecResult(exit_code=126, stdout=b"", stderr=NUL_REFUSED)
+                return refused(NUL_REFUSED)
             started = self._monotonic()
             with ExitStack() as releases, ExitStack() as pumps:
                 out = self._outlet(releases, pumps, max_output_bytes)
@@ -220,13 +220,8 @@ class ShellSession:
                     f"allowed to open {self._shell.report.decode(errors='replace')}"
                 )
         self._last = code
-        return ExecResult(
-            exit_code=code,
-            stdout=stdout.value(),
-            stderr=stderr.value(),
-            timed_out=timed_out,
-            truncated=stdout.truncated or stderr.truncated,
-            duration_s=self._monotonic() - started,
+        return result_of(
+            code, stdout, stderr, timed_out=timed_out, duration_s=self._monotonic() - started
         )
 
     async def close(self) -> None:

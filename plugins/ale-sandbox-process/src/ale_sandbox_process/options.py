@@ -1,0 +1,42 @@
+"""Options that sandboxes on the host's own kernel have in common."""
+
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen, validators
+
+from ale.plugin import doc, ge
+
+
+def at_least(bound: int) -> Any:
+    """A validator: a number of at least `bound`, or none at all."""
+    return validators.optional(ge(bound))
+
+
+@frozen(kw_only=True)
+class HostOptions:
+    """Where sandboxes are kept, and what each process in one may use. null: no limit."""
+
+    root: Path | None = field(
+        default=None,
+        metadata=doc("Folder to keep the files of sandboxes in. Default: TMPDIR or /tmp."),
+    )
+    cpu_s: int | None = field(
+        default=3600,
+        validator=at_least(1),
+        metadata=doc("CPU time of each process, seconds. null: no limit."),
+    )
+    file_size_mb: int | None = field(
+        default=4096,
+        validator=at_least(1),
+        metadata=doc("Size of each file that is written, MiB."),
+    )
+    open_files: int | None = field(
+        default=4096,
+        validator=at_least(32),
+        metadata=doc("Open files of each process."),
+    )
+    ignore_image: bool = field(
+        default=False,
+        metadata=doc("Run tasks that name an image on the host's programs all the same."),
+    )
