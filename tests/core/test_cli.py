@@ -1,5 +1,6 @@
 """The command line: what it prints, what it exits with, what it does not import."""
 
+import re
 import shlex
 import subprocess
 import sys
@@ -12,12 +13,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ale._cli.main import cli
-from ale._cli.text import rate_line, seconds, table, wilson
 from ale._registry import Registry
 from ale.errors import LLMError
 from ale.plugin import hookimpl
 from ale.protocols import AgentContext
 from ale.testing.fakes import FolderBackend
+from ale.text import rate_line, seconds, table, wilson
 from ale.types import SandboxInfo, Stop
 
 Ale = Callable[..., Result]
@@ -42,9 +43,18 @@ def only_run(tmp_path: Path) -> str:
     return str(run)
 
 
+class Inspects:
+    """A package with commands that look at stored runs."""
+
+    @hookimpl
+    def ale_commands(self) -> list[click.Command]:
+        return [click.Command("show"), click.Command("credit")]
+
+
 def test_a_run_ends_by_saying_what_happened_where_it_is_and_what_to_try(
-    ale: Ale, tmp_path: Path
+    ale: Ale, registry: Registry, tmp_path: Path
 ) -> None:
+    registry.add(Inspects(), "ale-inspects")
     done = ale("run", "c.yaml")
     assert done.exit_code == 0, done.output
     assert "completed: 3 episodes on disk" in done.output
@@ -53,7 +63,16 @@ def test_a_run_ends_by_saying_what_happened_where_it_is_and_what_to_try(
     assert f"ale show {path}" in done.output
 
 
-def test_what_to_try_can_be_pasted_into_a_shell(ale: Ale, tmp_path: Path) -> None:
+def test_no_command_is_suggested_that_no_package_offers(ale: Ale) -> None:
+    said = ale("run", "c.yaml").output
+    assert "stored in" in said
+    assert "next" not in said
+
+
+def test_what_to_try_can_be_pasted_into_a_shell(
+    ale: Ale, registry: Registry, tmp_path: Path
+) -> None:
+    registry.add(Inspects(), "ale-inspects")
     done = ale("run", "c.yaml", "--set", "run.name='it is; x'")
     path = str(Path(only_run(tmp_path)).relative_to(tmp_path))
     assert f"stored in\n  {path}\n" in done.output
@@ -102,42 +121,6 @@ def test_a_run_takes_a_config_or_a_directory_to_resume(ale: Ale, arguments: Any)
     assert ale("run", *arguments).exit_code == 2
 
 
-def test_a_stored_run_is_shown_by_task_and_by_episode(ale: Ale, tmp_path: Path) -> None:
-    ale("run", "c.yaml")
-    shown = ale("show", only_run(tmp_path))
-    assert "t0         1        1    1.00    1.0       0" in shown.output
-    one = ale("show", only_run(tmp_path), "t1")
-    assert "0-t1-0: reward 1.000; agent ended: finished" in one.output
-    assert "held    done  1.00 x 1  file" in one.output
-    assert "chunk 0  turn  reward +0.000  return +1.000  ipa weight +1.000" in one.output
-    assert '> shell {"command": "touch done"}' in one.output
-
-
-def test_an_episode_that_is_not_there_names_the_nearest(ale: Ale, tmp_path: Path) -> None:
-    ale("run", "c.yaml")
-    shown = ale("show", only_run(tmp_path), "0-t9-0")
-    assert shown.exit_code == 2
-    assert "no episode '0-t9-0' among 3" in shown.output
-    assert "did you mean '0-t" in shown.output
-
-
-def test_two_schemes_stand_side_by_side_chunk_by_chunk(ale: Ale, tmp_path: Path) -> None:
-    ale("run", "c.yaml")
-    done = ale("credit", only_run(tmp_path), "--scheme", "ipa", "--scheme", "ale-bench/ipa")
-    assert done.exit_code == 0, done.output
-    assert "chunk  kind      ipa  ale-bench/ipa  what it did" in done.output
-    assert "    0  turn  +1.0000        +1.0000  done shell" in done.output
-    (line,) = [line for line in done.output.splitlines() if line.startswith("ipa ")]
-    assert line.split() == ["ipa", "3", "3", "1.0000", "0.0%", "0"]
-
-
-def test_an_option_that_a_scheme_lacks_is_a_problem(ale: Ale, tmp_path: Path) -> None:
-    ale("run", "c.yaml")
-    done = ale("credit", only_run(tmp_path), "--scheme", "even:gamma=0.5")
-    assert done.exit_code == 2
-    assert "--scheme: credit.gamma: unknown option" in done.output
-
-
 def test_plugins_lists_kinds_names_and_options(ale: Ale) -> None:
     assert "agent      bench        ale-bench  A test's agent." in ale("plugins").output
     one = ale("plugins", "tasks", "list")
@@ -154,9 +137,26 @@ def test_a_command_that_a_package_adds_is_there(ale: Ale, registry: Registry) ->
             return [click.Command("hello", callback=lambda: click.echo("hi")), click.Command("run")]
 
     registry.add(Adds(), "ale-hello")
-    done = ale("hello")
-    assert "the command 'run' is offered by ale-core and by ale-hello" in done.output
-    assert done.output.endswith("hi\n")
+    listed = ale("--help").output
+    assert "the command 'run' is offered by ale-core and by ale-hello" in listed
+    names = re.findall(r"^  (\w+)", listed.partition("Commands:")[2], flags=re.M)
+    assert names[:5] == ["run", "check", "hello", "plugins", "sandbox"]
+    assert ale("hello").output == "hi\n"
+
+
+def test_a_command_that_a_package_adds_is_given_the_registry(ale: Ale, registry: Registry) -> None:
+    @click.command("kinds")
+    @click.pass_obj
+    def kinds(given: Registry) -> None:
+        click.echo(given is registry)
+
+    class Adds:
+        @hookimpl
+        def ale_commands(self) -> list[click.Command]:
+            return [kinds]
+
+    registry.add(Adds(), "ale-kinds")
+    assert ale("kinds").output == "True\n"
 
 
 def test_sandboxes_that_killed_runs_left_are_listed_and_removed(
@@ -180,12 +180,12 @@ def test_sandboxes_that_killed_runs_left_are_listed_and_removed(
 
 
 def test_an_unknown_command_names_the_nearest(ale: Ale) -> None:
-    done = ale("shwo")
+    done = ale("chekc")
     assert done.exit_code == 2
-    assert "no such command 'shwo'; did you mean 'show'?" in done.output
+    assert "no such command 'chekc'; did you mean 'check'?" in done.output
 
 
-@pytest.mark.parametrize("name", ["run", "check", "show", "credit", "plugins", "sandbox", "doctor"])
+@pytest.mark.parametrize("name", ["run", "check", "plugins", "sandbox", "doctor"])
 def test_every_command_has_help_with_an_example(ale: Ale, name: str) -> None:
     done = ale(name, "--help")
     assert done.exit_code == 0

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-COMMANDS = ("run", "check", "show", "credit", "plugins", "sandbox", "doctor", "new")
+COMMANDS = ("run", "check", "show", "credit", "new", "plugins", "sandbox", "doctor")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

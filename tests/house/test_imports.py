@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = [
     "_cli",
+    "runs",
     "_run",
     "_store",
     "_config",
@@ -70,7 +71,10 @@ def check(tmp_path: Path, *contracts: str) -> None:
 
 
 def test_the_cores_rooms_import_downwards_only(tmp_path: Path) -> None:
-    layers = [f"ale.{layer}" for layer in LAYERS] + ["ale.types | ale.strict", "ale.errors"]
+    layers = [f"ale.{layer}" for layer in LAYERS] + [
+        "ale.types | ale.strict | ale.text",
+        "ale.errors",
+    ]
     check(tmp_path, contract("layers", "layers", layers=layers))
 
 

@@ -87,8 +87,10 @@ def ale_observers() -> Sequence[Component[Any, object]]:  # type: ignore[empty-b
 def ale_commands() -> Sequence[click.Command]:  # type: ignore[empty-body]
     """Add commands to ``ale``. Asked once per start of the command line, for its help too.
 
-    Must be quick: no SDK is imported here, but inside the command's body. A name that `ale`
-    itself or another package has taken is an error that names both.
+    Must be quick: no SDK is imported here, but inside the command's body. In `ale --help` they
+    stand in the order in which a package gives them. A name that `ale` itself or another package
+    has taken is an error that names both. A command finds what is installed, a
+    `ale.runs.Registry`, as its context's ``obj``.
     """
 
 

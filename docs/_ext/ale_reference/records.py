@@ -18,7 +18,16 @@ from attrs import frozen
 from ale._registry import Registry
 from ale_reference.markup import indent, list_table, rest
 
-ROOMS = ("plugin", "protocols", "errors", "strict", "testing.builders", "testing.fakes")
+ROOMS = (
+    "plugin",
+    "protocols",
+    "errors",
+    "strict",
+    "runs",
+    "text",
+    "testing.builders",
+    "testing.fakes",
+)
 # In the order in which data passes through them.
 TYPES = (
     "task",

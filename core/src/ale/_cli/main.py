@@ -22,12 +22,12 @@ episodes broke; 130 interrupted; 143 terminated."""
 _BUILT_IN = {
     "run": "Run CONFIG: from tasks to graded and credited episodes on disk.",
     "check": "Check CONFIG and its tasks without running anything.",
-    "show": "Show a stored run, or one of its episodes turn by turn.",
-    "credit": "Compare credit schemes on the same stored episodes.",
     "plugins": "List what the installed packages offer.",
     "sandbox": "List sandboxes, or remove what killed runs have left.",
     "doctor": "Say what is usable on this machine, and what would make the rest so.",
 }
+_FIRST = 2
+"""How many of these stand before the plugins' commands: those that a run begins with."""
 
 
 class Commands(click.Group):
@@ -51,12 +51,13 @@ class Commands(click.Group):
         return self._added
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Built-in ones in the order of their use, then the plugins' by name."""
-        return [*_BUILT_IN, *sorted(self.added())]
+        """In the order of their use: to run, then what packages add, then what is installed."""
+        names = list(_BUILT_IN)
+        return [*names[:_FIRST], *self.added(), *names[_FIRST:]]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import a command."""
-        if name in _BUILT_IN and name != "plugins":
+        if name != "plugins":
             from ale._cli.logs import guard_logs
 
             guard_logs()  # before anything that could log is imported
@@ -84,7 +85,8 @@ class Commands(click.Group):
         """Help lines without importing the commands."""
         with formatter.section("Commands"):
             added = {name: command.get_short_help_str(90) for name, command in self.added().items()}
-            formatter.write_dl([*_BUILT_IN.items(), *sorted(added.items())])
+            said = {**_BUILT_IN, **added}
+            formatter.write_dl([(name, said[name]) for name in self.list_commands(ctx)])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Turn the project's errors into messages and exit codes."""
@@ -136,13 +138,16 @@ def _is_command(value: object) -> bool:
 
 @click.group(cls=Commands, epilog="\b\n" + EXIT_CODES)
 @click.version_option(package_name="ale-core", prog_name="ale")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Train agents: tasks, sandboxes, models, graders, chunks and credit, each a plugin.
 
     \b
     Example:
       ale run configs/quickstart.yaml
     """
+    assert isinstance(ctx.command, Commands)
+    ctx.obj = ctx.command.registry
 
 
 def main() -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 import attrs
 
-from ale._cli.text import shorten
 from ale._config import Selected
 from ale._run.start import Prepared
+from ale.text import shorten
 
 
 def describe_plan(ready: Prepared) -> str:

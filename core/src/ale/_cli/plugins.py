@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ale._cli.common import registry_of
-from ale._cli.text import shorten, table
+from ale.text import shorten, table
 
 if TYPE_CHECKING:
     from ale._registry import Offer, Registry

@@ -5,6 +5,7 @@ import os
 import shlex
 import signal
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,8 @@ def command(
     from ale._run.start import Surroundings, check_run, start
     from ale._run.start import resume as resume_run
 
-    registry = registry_of(ctx)
+    root, registry = ctx.find_root().command, registry_of(ctx)
+    assert isinstance(root, click.Group)
     interrupt = Interrupt(say=lambda text: click.echo(f"\n{text}", err=True))
     outside = Surroundings(registry=registry, interrupt=interrupt)
     if (config is None) == (resume is None):
@@ -80,7 +82,7 @@ def command(
         run = start(ready, outside)
     with asyncio.Runner() as runner:
         finished = runner.run(_go(run))
-        click.echo(summary(run, finished))
+        click.echo(summary(run, finished, root.list_commands(ctx)))
         code = interrupt.exit_code or (3 if finished.n_broken else 0)
         if any(not task.done() for task in run.waiting.abandoned):
             # A plugin goes on though it was cancelled; the loop would wait for it for ever.
@@ -114,9 +116,9 @@ async def _go(run: "Run") -> "RunFinished":
         return finished
 
 
-def summary(run: "Run", finished: "RunFinished") -> str:
-    """What happened, where it is stored and what to try next."""
-    from ale._cli.text import rate_line, seconds
+def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> str:
+    """What happened, where it is stored and what to try next, of the commands that are there."""
+    from ale.text import rate_line, seconds
 
     total = finished.n_graded + finished.n_broken
     path = os.path.relpath(finished.directory)
@@ -128,12 +130,15 @@ def summary(run: "Run", finished: "RunFinished") -> str:
     if finished.mean_reward is not None:
         lines.append(f"  mean reward  {finished.mean_reward:.3f}")
     if finished.n_broken:
-        lines.append(f"  broken       {finished.n_broken}  (no reward; `ale show` says why)")
-    lines += ["stored in", f"  {path}", "next"]
+        lines.append(f"  broken       {finished.n_broken}  (no reward; each episode says why)")
     quoted = shlex.quote(path)
-    if finished.outcome != "completed":
-        lines.append(f"  ale run --resume {quoted}")
-    lines.append(f"  ale show {quoted}")
-    if finished.n_graded:
-        lines.append(f"  ale credit {quoted} --scheme ipa --scheme grpo")
+    following = {
+        f"ale run --resume {quoted}": finished.outcome != "completed",
+        f"ale show {quoted}": "show" in commands,
+        f"ale credit {quoted} --scheme ipa --scheme grpo": "credit" in commands
+        and finished.n_graded > 0,
+    }
+    lines += ["stored in", f"  {path}"]
+    if any(following.values()):
+        lines += ["next", *(f"  {line}" for line, useful in following.items() if useful)]
     return "\n".join(lines)

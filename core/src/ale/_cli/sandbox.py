@@ -93,7 +93,7 @@ async def _ask_backend(registry: "Registry", offer: "Offer", ask: _Ask) -> "Sequ
 
 
 def _show(found: "list[SandboxInfo]", nothing: str) -> None:
-    from ale._cli.text import seconds, table
+    from ale.text import seconds, table
 
     if not found:
         click.echo(nothing)

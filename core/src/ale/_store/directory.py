@@ -36,9 +36,12 @@ class RunReader:
             InputError: it is not a run directory, or of a schema this version can't read.
         """
         self.path = path
+        """The directory."""
         self.manifest = _read_manifest(path)
+        """``manifest.json``: at least ``run_id``, ``config`` and ``n_tasks``."""
         self.tasks = Lines(path / "tasks.jsonl", Task)
         self.episodes = Lines(path / "episodes.jsonl", Episode)
+        """To be iterated over, as often as wanted, each time from disk; one is in memory."""
         self._heads = Lines(path / "episodes.jsonl", StoredEpisode)
 
     def index(self) -> Index:
@@ -55,6 +58,10 @@ class RunReader:
         """What was credited, step by step."""
         for path in sorted((self.path / "credits").glob("*.jsonl")):
             yield from Lines(path, CreditedEpisode)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """What happened beside the episodes: each has ``event``, ``at``, and what it says."""
+        yield from Lines(self.path / "events.jsonl", dict[str, Any])
 
 
 class RunDirectory:

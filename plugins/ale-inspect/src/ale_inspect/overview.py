@@ -1,56 +1,25 @@
-"""``ale show RUN [EPISODE]``."""
+"""``ale show``: what a run was and how it went; and one of its episodes, found by name."""
 
 import re
 from collections import Counter
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-import click
-
-if TYPE_CHECKING:
-    from ale._store import RunReader
-    from ale.types import Episode
+from ale.errors import InputError, Problem
+from ale.runs import SUCCESS, RunReader
+from ale.strict import nearest
+from ale.text import rate_line, seconds, shorten, table
+from ale.types import Episode
 
 _CAUSES, _CAUSE_WIDTH = 8, 200
 _VARYING = re.compile(r"\b[0-9a-f]{8,}\b|(?<=:)[0-9]{4,5}\b|\b[0-9]+\.[0-9]+\b")
 """Ids, ports and seconds: they differ where the cause is the same; a status does not."""
 
 
-@click.command("show")
-@click.argument("run", type=click.Path(path_type=Path))
-@click.argument("episode", required=False)
-@click.option("--full", is_flag=True, help="Show prompts and outputs whole.")
-def command(run: Path, episode: str | None, full: bool) -> None:
-    """Show a stored RUN, or one EPISODE of it turn by turn.
-
-    EPISODE is an id, the beginning of one, or a task's id.
-
-    \b
-    Examples:
-      ale show runs/20260101-120000-3f2a-quickstart
-      ale show runs/20260101-120000-3f2a-quickstart 0-basics-ls-0
-    """
-    from ale._cli.transcript import transcript
-    from ale._store import RunReader
-
-    reader = RunReader(run)
-    if episode is None:
-        click.echo(overview(reader))
-        return
-    found = find_episode(reader, episode)
-    credited = next((row for row in reader.credits() if row.episode_id == found.id), None)
-    click.echo(transcript(found, credited, full=full))
-
-
-def find_episode(reader: "RunReader", wanted: str) -> "Episode":
+def find_episode(reader: RunReader, wanted: str) -> Episode:
     """The episode that is meant.
 
     Raises:
         InputError: there is none.
     """
-    from ale.errors import InputError, Problem
-    from ale.strict import nearest
-
     ids: list[str] = []
     first: Episode | None = None
     for episode in reader.episodes:
@@ -66,11 +35,8 @@ def find_episode(reader: "RunReader", wanted: str) -> "Episode":
     return first
 
 
-def overview(reader: "RunReader") -> str:
+def overview(reader: RunReader) -> str:
     """What the run was, how it went, and a line per task."""
-    from ale._cli.text import rate_line, seconds, table
-    from ale._store.index import SUCCESS
-
     manifest, tasks = reader.manifest, _Tasks()
     for episode in reader.episodes:
         tasks.add(episode)
@@ -114,9 +80,7 @@ class _Tasks:
         self.causes: Counter[str] = Counter()
         self.examples: dict[str, str] = {}
 
-    def add(self, episode: "Episode") -> None:
-        from ale._cli.text import shorten
-
+    def add(self, episode: Episode) -> None:
         self.seen[episode.task_id] = None
         self.turns[episode.task_id] += len(episode.trajectory.turns)
         if episode.reward is not None:
@@ -129,8 +93,6 @@ class _Tasks:
             self.examples.setdefault(cause, said)
 
     def row(self, task_id: str) -> list[str]:
-        from ale._store.index import SUCCESS
-
         rewards = self.rewards.get(task_id, [])
         n = len(rewards) + self.broken[task_id]
         mean = f"{sum(rewards) / len(rewards):.2f}" if rewards else "-"

@@ -1,4 +1,4 @@
-"""Small ways to put numbers and tables into a terminal."""
+"""Small ways to put numbers and tables into a terminal: one voice for every command of `ale`."""
 
 import math
 from collections.abc import Sequence

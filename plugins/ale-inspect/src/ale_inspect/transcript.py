@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ale._cli.text import shorten
+from ale.text import shorten
 from ale.types import Chunk, CreditedEpisode, Episode, Observation, Span, ToolCall, Turn
 
 _SHORT_LINES = 12

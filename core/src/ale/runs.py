@@ -1,0 +1,122 @@
+"""Stored runs, for packages that work on what a run left: read it, cut and credit it again.
+
+Nothing is sampled and nothing is written. Whatever is iterated over comes from disk one record at a
+time (one group at a time where credit is given), so memory does not grow with the run.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ale._config.load import select
+from ale._registry import Registry
+from ale._run.crediting import Crediting
+from ale._run.parts import build
+from ale._store import RunReader
+from ale._store.index import SUCCESS, Index
+from ale._store.lines import Lines
+from ale.errors import InputError, Problem
+from ale.plugin import BuildContext
+from ale.strict import Node, from_plain, parse_yaml
+from ale.types import Credit, Rollout
+
+__all__ = [
+    "SUCCESS",
+    "Crediting",
+    "Index",
+    "Lines",
+    "Registry",
+    "RunReader",
+    "build_choice",
+    "creditings",
+    "parse_choice",
+    "recredited",
+]
+
+
+def parse_choice(text: str, *, option: str) -> Node:
+    """``ipa:gamma=0.9,failure_reward=-1`` as the mapping that a config would have.
+
+    Args:
+        text: a component's name; then, after a colon, options as in YAML, with commas between.
+        option: where the text comes from, for messages: ``--scheme``.
+
+    Raises:
+        InputError: an option is not ``name=value``.
+    """
+    name, _, rest = text.partition(":")
+    entries = {"type": Node(name, option)}
+    for pair in filter(None, rest.split(",")):
+        key, equals, value = pair.partition("=")
+        if not equals:
+            message = f"expected option=value, found '{pair}'"
+            raise InputError([Problem(message=message, file=option)])
+        entries[key] = Node(parse_yaml(value, file=option).value, option)
+    return Node(dict(entries), option)
+
+
+def build_choice(
+    choice: Node, kind: str, registry: Registry, context: BuildContext | None = None
+) -> tuple[str, Any]:
+    """The name and the product of the component that ``{type: ..., option: ...}`` picks.
+
+    Args:
+        kind: as ``ale plugins`` names it: ``chunker``, ``credit``, ...
+        context: default: one of no run, without secrets.
+
+    Raises:
+        InputError: no package offers it, an option is wrong, or it can't be built here.
+    """
+    picked = select(choice, kind, registry, path=kind)
+    return picked.name, build(picked, context or BuildContext())
+
+
+def creditings(
+    run: RunReader, schemes: Sequence[str], registry: Registry, *, chunker: str | None = None
+) -> list[Crediting]:
+    """One crediting per scheme, all over the same cut.
+
+    Args:
+        schemes: each as for `parse_choice`, and its name in the credits that it gives.
+        chunker: likewise; default: the run's own.
+
+    Raises:
+        InputError: as `parse_choice` and `build_choice`.
+    """
+    if chunker is None:
+        file = str(run.path / "manifest.json")
+        cut = from_plain(run.manifest["config"]["chunker"], file=file)
+    else:
+        cut = parse_choice(chunker, option="--chunker")
+    name, cutter = build_choice(cut, "chunker", registry)
+    made = []
+    for text in schemes:
+        _, scheme = build_choice(parse_choice(text, option="--scheme"), "credit", registry)
+        made.append(Crediting(chunker=cutter, chunker_name=name, scheme=scheme, scheme_name=text))
+    return made
+
+
+def recredited(
+    run: RunReader,
+    compared: Sequence[Crediting],
+    *,
+    step: int | None = None,
+    task_id: str | None = None,
+) -> Iterator[tuple[Rollout, list[Credit]]]:
+    """Each graded rollout of a stored run with its credit under every scheme.
+
+    Args:
+        compared: of `creditings`; the first one cuts for all.
+        step: of this step only.
+        task_id: of this task only.
+
+    Raises:
+        AleError: a trajectory lacks what the chunker needs, or a scheme broke its contract.
+    """
+    first, *others = compared
+    index = run.index()
+    for at in index.steps() if step is None else [step]:
+        for credited in first.groups(run, index, at, task_id):
+            columns = [credited.credits]
+            columns += [other.assign(credited.group).credits for other in others]
+            for i, rollout in enumerate(credited.group.rollouts):
+                yield rollout, [column[i] for column in columns]

@@ -1,0 +1,84 @@
+"""The commands as click sees them; what they do is imported when it is done.
+
+`ale --help` imports this module, so it must cost no more than click.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from ale.runs import Registry
+
+_run = click.argument("run", type=click.Path(path_type=Path))
+
+
+@click.command("show")
+@_run
+@click.argument("episode", required=False)
+@click.option("--full", is_flag=True, help="Show prompts and outputs whole.")
+def show(run: Path, episode: str | None, full: bool) -> None:
+    """Show a stored RUN, or one EPISODE of it turn by turn.
+
+    EPISODE is an id, the beginning of one, or a task's id.
+
+    \b
+    Examples:
+      ale show runs/20260101-120000-3f2a-quickstart
+      ale show runs/20260101-120000-3f2a-quickstart 0-basics-ls-0
+    """
+    from ale.runs import RunReader
+    from ale_inspect.overview import find_episode, overview
+    from ale_inspect.transcript import transcript
+
+    reader = RunReader(run)
+    if episode is None:
+        click.echo(overview(reader))
+        return
+    found = find_episode(reader, episode)
+    credited = next((row for row in reader.credits() if row.episode_id == found.id), None)
+    click.echo(transcript(found, credited, full=full))
+
+
+@click.command("credit")
+@_run
+@click.option(
+    "--scheme",
+    "schemes",
+    multiple=True,
+    required=True,
+    metavar="NAME[:OPTION=VALUE,...]",
+    help="A credit scheme; give it again to compare: --scheme ipa:gamma=0.9 --scheme grpo.",
+)
+@click.option("--chunker", metavar="NAME[:OPTION=VALUE,...]", help="Default: the run's own.")
+@click.option("--episode", help="Show this episode only: an id, its beginning, or a task's id.")
+@click.option("--limit", type=click.IntRange(0), default=3, show_default=True, help="Episodes.")
+@click.pass_obj
+def credit(
+    registry: "Registry",
+    run: Path,
+    schemes: tuple[str, ...],
+    chunker: str | None,
+    episode: str | None,
+    limit: int,
+) -> None:
+    """Compare credit schemes on the same stored episodes of RUN, chunk by chunk.
+
+    Nothing is sampled and nothing is written: the episodes are cut and credited again from disk.
+
+    \b
+    Examples:
+      ale credit runs/20260101-120000-3f2a-quickstart --scheme ipa --scheme grpo
+      ale credit RUN --scheme ipa:gamma=0.5 --scheme ipa:gamma=1 --episode basics-ls
+    """
+    from ale.runs import RunReader, creditings
+    from ale_inspect.compare import compare_all, compare_episode
+
+    reader = RunReader(run)
+    compared = creditings(reader, schemes, registry, chunker=chunker)
+    if episode is not None:
+        click.echo(compare_episode(reader, compared, episode))
+        return
+    for part in compare_all(reader, compared, limit):
+        click.echo(part)

@@ -1,0 +1,94 @@
+"""``ale credit``: what several schemes give to the same stored episodes, chunk by chunk."""
+
+from collections.abc import Iterator, Sequence
+
+from ale.runs import Crediting, RunReader, recredited
+from ale.text import shorten, table
+from ale.types import Credit, Rollout
+from ale_inspect.overview import find_episode
+
+
+def compare_episode(run: RunReader, compared: Sequence[Crediting], wanted: str) -> str:
+    """One episode, credited within its group.
+
+    Raises:
+        InputError: there is none.
+    """
+    found = find_episode(run, wanted)
+    group = recredited(run, compared, step=found.step, task_id=found.task_id)
+    for rollout, credits in group:
+        if rollout.episode.id == found.id:
+            return chunk_table(rollout, credits)
+    return f"{found.id} is broken: it has no reward, and so no credit"
+
+
+def compare_all(run: RunReader, compared: Sequence[Crediting], limit: int) -> Iterator[str]:
+    """The first `limit` episodes, then a line per scheme over all of them."""
+    sums = [_Sum(each.scheme_name) for each in compared]
+    for shown, (rollout, credits) in enumerate(recredited(run, compared)):
+        if shown < limit:
+            yield chunk_table(rollout, credits) + "\n"
+        for total, credit in zip(sums, credits, strict=True):
+            total.add(credit)
+    yield _sums_table(sums)
+
+
+def chunk_table(rollout: Rollout, credits: Sequence[Credit]) -> str:
+    """One episode: a line per chunk, a weight per scheme."""
+    rows = [
+        [
+            str(chunk.index),
+            chunk.kind,
+            *(f"{credit.weights[k]:+.4f}" for credit in credits),
+            shorten(_excerpt(rollout, k), 60),
+        ]
+        for k, chunk in enumerate(rollout.chunks)
+    ]
+    header = ["chunk", "kind", *(credit.scheme for credit in credits), "what it did"]
+    right = (0, *range(2, 2 + len(credits)))
+    reward = rollout.episode.reward
+    title = f"{rollout.episode.id}: reward {reward:.3f}, {len(rows)} chunks"
+    notes = [f"  {credit.scheme}: {credit.skipped}" for credit in credits if credit.skipped]
+    return "\n".join([title, *notes, table(header, rows, right)])
+
+
+def _excerpt(rollout: Rollout, k: int) -> str:
+    said: list[str] = []
+    for span in rollout.chunks[k].spans:
+        message = rollout.episode.trajectory.turns[span.turn].completion.message
+        said.append(message.content[slice(*span.text)])
+        calls = message.tool_calls[slice(*span.calls)]
+        said += [f"{call.name} {call.arguments}" for call in calls]
+    return " ".join(filter(None, said))
+
+
+class _Sum:
+    """What a scheme gave over all episodes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.episodes = self.chunks = self.zero = self.skipped = 0
+        self.absolute = 0.0
+
+    def add(self, credit: Credit) -> None:
+        self.episodes += 1
+        self.chunks += len(credit.weights)
+        self.zero += credit.weights.count(0.0)
+        self.skipped += credit.skipped is not None
+        self.absolute += sum(map(abs, credit.weights))
+
+
+def _sums_table(sums: Sequence[_Sum]) -> str:
+    rows = [
+        [
+            total.name,
+            str(total.episodes),
+            str(total.chunks),
+            f"{total.absolute / max(1, total.chunks):.4f}",
+            f"{100 * total.zero / max(1, total.chunks):.1f}%",
+            str(total.skipped),
+        ]
+        for total in sums
+    ]
+    header = ["scheme", "episodes", "chunks", "mean |weight|", "zero weights", "skipped episodes"]
+    return table(header, rows, right=tuple(range(1, 6)))

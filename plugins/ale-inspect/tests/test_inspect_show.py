@@ -1,0 +1,97 @@
+"""`ale show` and `ale credit` on stored runs."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+from click.testing import Result
+
+from ale.errors import InputError
+from ale.testing.builders import episode, turn
+from ale.types import Failure, Score
+
+Ale = Callable[..., Result]
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def run(write: Write, tmp_path: Path) -> str:
+    """Two tasks, two rollouts each; one episode failed, one broke."""
+    done = turn("I touch it.", calls=[("shell", '{"command": "touch done"}')])
+    held = Score(criterion="done", passed=True, value=1.0, detail="file")
+    first = evolve(episode(1.0, done, turn("Done."), task_id="a"), scores=(held,))
+    second = episode(0.0, done, task_id="a", rollout=1)
+    failure = Failure(stage="sandbox", kind="SandboxError", message="no space on port :40001")
+    broken = evolve(episode(None, task_id="b"), failure=failure)
+    same = Failure(stage="sandbox", kind="SandboxError", message="no space on port :40002")
+    again = evolve(episode(None, task_id="b", rollout=1), failure=same)
+    outcome = {"outcome": {"outcome": "completed", "seconds": 3.0}}
+    return str(write(tmp_path / "demo", [first, second, broken, again], manifest=outcome))
+
+
+def test_a_run_is_shown_by_task_with_what_broke(ale: Ale, run: str) -> None:
+    shown = ale("show", run)
+    assert shown.exit_code == 0, shown.output
+    assert "demo: completed after 3.0 s" in shown.output
+    assert "chunker turns, credit scaled" in shown.output
+    assert "success      1 of 2  50.0%" in shown.output
+    assert "a          2        1    0.50    1.5       0" in shown.output
+    assert "2 x  sandbox: no space on port :40001" in shown.output
+
+
+def test_an_episode_is_shown_turn_by_turn_with_its_credit(ale: Ale, run: str) -> None:
+    shown = ale("show", run, "a")
+    assert "0-a-0: reward 1.000; agent ended: finished" in shown.output
+    assert "held    done  1.00 x 1  file" in shown.output
+    assert "chunk 0  turn  reward +0.000  return +1.000  scaled weight +1.000" in shown.output
+    assert '> shell {"command": "touch done"}' in shown.output
+    assert "sandbox: SandboxError: no space" in ale("show", run, "0-b-0").output
+
+
+def test_an_episode_that_is_not_there_names_the_nearest(ale: Ale, run: str) -> None:
+    compared = ("credit", run, "--scheme", "scaled", "--episode", "0-c-0")
+    for arguments in (("show", run, "0-c-0"), compared):
+        error = ale(*arguments).exception
+        assert isinstance(error, InputError)
+        assert "no episode '0-c-0' among 4" in str(error)
+        assert "did you mean '0-" in str(error)
+
+
+def test_two_schemes_stand_side_by_side_chunk_by_chunk(ale: Ale, run: str) -> None:
+    done = ale("credit", run, "--scheme", "scaled", "--scheme", "scaled:scale=0.5")
+    assert done.exit_code == 0, done.output
+    assert "chunk  kind   scaled  scaled:scale=0.5  what it did" in done.output
+    assert "    0  turn  +1.0000           +0.5000  I touch it. shell" in done.output
+    one, half = done.output.splitlines()[-2:]
+    assert one.split() == ["scaled", "2", "3", "0.6667", "33.3%", "0"]
+    assert half.split() == ["scaled:scale=0.5", "2", "3", "0.3333", "33.3%", "0"]
+
+
+def test_one_episode_may_be_compared_and_a_broken_one_has_no_credit(ale: Ale, run: str) -> None:
+    one = ale("credit", run, "--scheme", "scaled", "--episode", "0-a-1", "--chunker", "turns")
+    assert one.output.startswith("0-a-1: reward 0.000, 1 chunks\n")
+    broken = ale("credit", run, "--scheme", "scaled", "--episode", "b")
+    assert broken.output == "0-b-0 is broken: it has no reward, and so no credit\n"
+
+
+def test_a_run_that_is_none_is_bad_input(ale: Ale, tmp_path: Path) -> None:
+    error = ale("show", str(tmp_path / "absent")).exception
+    assert isinstance(error, InputError)
+    assert "no such directory" in str(error)
+
+
+def test_the_help_of_ale_imports_nothing_of_what_the_commands_do() -> None:
+    code = (
+        "import sys, click\nbefore = {*sys.modules}\n"
+        "from ale_inspect.plugin import ale_commands\n"
+        "[command.get_short_help_str() for command in ale_commands()]\n"
+        "new = {*sys.modules} - before\n"
+        "print([m for m in new if m.startswith(('ale.types', 'ale.runs', 'ale.strict', 'msgspec',"
+        " 'yaml', 'cattrs', 'ale_inspect')) and m not in "
+        "('ale_inspect', 'ale_inspect.plugin', 'ale_inspect.commands')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
