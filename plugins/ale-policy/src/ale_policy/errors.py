@@ -1,0 +1,17 @@
+"""One wrong thing about a policy, as an `InputError`."""
+
+from ale.errors import InputError, Problem
+
+
+def wrong(
+    message: str, *, path: str, expected: str | None = None, hint: str | None = None
+) -> InputError:
+    """The error for one problem.
+
+    Args:
+        message: what is wrong.
+        path: of the option, such as ``llm.model``.
+        expected: what would be right.
+        hint: what to do.
+    """
+    return InputError([Problem(message=message, path=path, expected=expected, hint=hint)])
