@@ -27,7 +27,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     store.close()
     reader = RunReader(tmp_path / "run")
     assert list(reader.episodes) == written
-    assert (0, "demo", 1) in reader.index()
+    assert ("train", 0, "demo", "", 1) in reader.index()
 
 
 def test_a_half_line_is_cut_off_and_the_rest_is_kept(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from ale._registry import Registry
 from ale._run.run import Run
 from ale._run.start import resume
 from ale.plugin import Component, hookimpl
+from ale.protocols import LLM
 from ale.types import Batch, PolicySnapshot, StepReport
 
 Finish = Callable[[Run], Any]
@@ -27,6 +28,9 @@ class Counter:
         self.seen: list[tuple[int, list[str]]] = []
         self.total = 0
         Counter.made.append(self)
+
+    def attach(self, llm: LLM | None) -> None:
+        self.model = llm
 
     async def step(self, batch: Batch) -> StepReport:
         ids = [r.episode.id for credited in batch.groups for r in credited.group.rollouts]

@@ -117,7 +117,9 @@ def test_sigterm_cancels_at_once_and_cleans_up(workshop: Any, config: str, group
 
 
 def test_a_terminal_that_is_closed_cancels_and_cleans_up(workshop: Any, config: str) -> None:
-    terminal = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])"]
+    # Where the tests themselves run under nohup, the signal would be ignored by all that follows.
+    spawn = "import pty, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL)"
+    terminal = [sys.executable, "-c", f"{spawn}; pty.spawn(sys.argv[1:])"]
     with subprocess.Popen(
         [*terminal, Path(sys.executable).with_name("ale"), "run", config],
         cwd=workshop.folder,

@@ -28,6 +28,7 @@ KINDS: Mapping[str, str] = {
     "criterion": "ale_criteria",
     "chunker": "ale_chunkers",
     "credit": "ale_credit_schemes",
+    "starts": "ale_starts",
     "trainer": "ale_trainers",
     "observer": "ale_observers",
 }

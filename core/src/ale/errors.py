@@ -93,6 +93,10 @@ class ContextLengthError(LLMError):
     """The conversation is longer than the model's context. The agent decides what follows."""
 
 
+class ReplayError(AleError):
+    """A replayed beginning has led somewhere else than it once did. The episode is broken."""
+
+
 class SetupError(AleError):
     """A setup step of the task failed. The episode is broken, not lost."""
 

@@ -26,10 +26,18 @@ if TYPE_CHECKING:
         CreditScheme,
         Criterion,
         SandboxBackend,
+        StartScheme,
         TaskSource,
         Trainer,
     )
-    from ale.types import EpisodeFinished, EpisodeStage, RunFinished, RunStarted, StepFinished
+    from ale.types import (
+        EpisodeFinished,
+        EpisodeStage,
+        EvaluationFinished,
+        RunFinished,
+        RunStarted,
+        StepFinished,
+    )
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 
@@ -67,6 +75,11 @@ def ale_chunkers() -> Sequence[Component[Any, Chunker]]:  # type: ignore[empty-b
 @hookspec
 def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:  # type: ignore[empty-body]
     """Offer credit schemes, chosen by ``credit: {type: ...}``."""
+
+
+@hookspec
+def ale_starts() -> Sequence[Component[Any, StartScheme]]:  # type: ignore[empty-body]
+    """Offer ways to choose where rollouts begin, chosen by ``starts: {type: ...}``."""
 
 
 @hookspec
@@ -117,6 +130,11 @@ def ale_episode_finished(event: EpisodeFinished) -> None:
 @hookspec
 def ale_step_finished(event: StepFinished) -> None:
     """Called once per training step, after the trainer has reported. Never without a trainer."""
+
+
+@hookspec
+def ale_evaluation_finished(event: EvaluationFinished) -> None:
+    """Called after each round of evaluation. Never without a section ``evaluation``."""
 
 
 @hookspec

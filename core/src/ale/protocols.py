@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 if TYPE_CHECKING:
     # Only named in annotations: building the records would double the time of `ale --help`.
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
         CompletionRequest,
         Conversation,
         Credit,
+        Episode,
         ExecResult,
         Group,
         Limits,
         LLMCapabilities,
+        Message,
         PolicySnapshot,
         SandboxInfo,
         SandboxSpec,
@@ -253,6 +255,38 @@ class LLM(Protocol):
         ...
 
 
+@runtime_checkable
+class Policy(LLM, Protocol):
+    """A language model that can be trained: it is exact to the token, and its weights change."""
+
+    @property
+    def policy_version(self) -> int:
+        """Of the weights that the next token is sampled from."""
+        ...
+
+    async def load_policy(self, snapshot: PolicySnapshot) -> None:
+        """Sample from these weights: every token from now on carries their version.
+
+        Answers that are under way go on with the new weights; `TokenTrace.policy_versions` says
+        which token came from which.
+
+        Raises:
+            AleError: they don't fit this model, or it has no way to them.
+        """
+        ...
+
+    async def force(self, request: CompletionRequest, answer: Message) -> Completion:
+        """The completion that says `answer`, token by token as this model would write it.
+
+        Nothing is sampled. `forced` is set, and the log-probabilities are those that the model
+        gives these tokens now. For demonstrations, and for replaying an expert's beginning.
+
+        Raises:
+            ContextLengthError, LLMError: as `complete`.
+        """
+        ...
+
+
 class Recorder(Protocol):
     """Where an agent puts each turn as soon as it is over, so that a cut-off loses none."""
 
@@ -336,9 +370,70 @@ class CreditScheme(Protocol):
         ...
 
 
+class Expert(Protocol):
+    """Knows how a task is done, and says it in the model's place."""
+
+    def answer(self, request: CompletionRequest) -> Message | None:
+        """What the model is made to say here; None from where on it is on its own.
+
+        Raises:
+            ReplayError: what has been observed is not what the expert saw. The episode is broken.
+        """
+        ...
+
+
+@frozen(kw_only=True)
+class Start:
+    """Where some rollouts of a task begin."""
+
+    task_id: str
+    rollouts: int
+    """How many, side by side: a group."""
+    name: str = ""
+    """Empty for the task's own beginning; else one word, which stands in the episodes' ids."""
+    expert: Callable[[], Expert] | None = None
+    """Makes the one that speaks first, anew for each rollout."""
+
+
+@runtime_checkable
+class StartScheme(Protocol):
+    """Chooses where rollouts begin. Deterministic: a resumed run asks again and must hear the same.
+
+    Source: chunk-level initialised resampling (arXiv:2512.24873, 3.2.4.4).
+    """
+
+    def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
+        """The starts of one training step.
+
+        Args:
+            step: 0-based.
+            tasks: those drawn for this step; a start's task is one of them.
+            rollouts: episodes that the config wants of each.
+        """
+        ...
+
+    def learn(self, step: int, episodes: Iterable[Episode]) -> None:
+        """Look at the graded episodes of a step, after all of them are there.
+
+        Called for each step in order; after a resume for those on disk first.
+        """
+        ...
+
+
 @runtime_checkable
 class Trainer(Protocol):
     """Learns from credited episodes."""
+
+    def attach(self, llm: LLM | None) -> None:
+        """Learn which model the episodes come from. Called once, before all else.
+
+        A trainer in the model's process may take the model itself; the run hands every `snapshot`
+        to `Policy.load_policy` after a step.
+
+        Raises:
+            InputError: this model can't be trained here: it gives no token ids, say.
+        """
+        ...
 
     async def step(self, batch: Batch) -> StepReport:
         """Learn from one batch."""

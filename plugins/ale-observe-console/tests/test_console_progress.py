@@ -2,8 +2,8 @@
 
 import pytest
 
-from ale.testing.observer import ended, report, started
-from ale.types import EpisodeStage, Stage
+from ale.testing.observer import ended, evaluated, report, started
+from ale.types import EpisodeFinished, EpisodeStage, EvaluationFinished, Stage
 from ale_observe_console import layout
 from ale_observe_console.layout import Style, duration, shorten, speed
 from ale_observe_console.progress import Progress, Rate
@@ -134,6 +134,19 @@ def test_a_frame_at_80_columns() -> None:
         "     30s grading  0-demo-3",
         "     10s agent    0-demo-4",
     ]
+
+
+def test_evaluations_are_shown_apart_from_the_episodes_that_are_learned_from() -> None:
+    progress = half_way()
+    for told in (*evaluated(0, 1), *evaluated(5, 2), *evaluated(10, 4)):
+        if isinstance(told, EvaluationFinished):
+            progress.measure(told)
+        elif isinstance(told, EpisodeFinished):
+            progress.finish(told, 60.0)
+    lines = layout.frame(progress, 60.0, name_running=3, style=PLAIN_80)
+    assert lines[1].startswith("success 67% of 3  broken 2")
+    assert lines[2] == "evaluation  25% of 4 after 0 steps  100% of 4 after 10 steps"
+    assert "evaluation, 25% of 4 after 0 steps, 100% of 4" in layout.closing(progress, 60.0)
 
 
 @pytest.mark.parametrize("width", [20, 39, 79, 200])

@@ -14,6 +14,7 @@ from ale.testing.observer import (
     ObserverContract,
     ended,
     episodes,
+    evaluated,
     finished,
     register,
     report,
@@ -101,6 +102,19 @@ def test_every_episode_and_every_step_is_sent_in_order_and_the_sink_finished() -
         "train/policy_version": 1.0,
     }
     assert notebook.state == "finished"
+
+
+def test_an_evaluation_is_one_point_of_the_step_after_which_it_was_made() -> None:
+    notebook = Notebook()
+    manager = register(tracker(notebook))
+    tell(manager, [started(Path()), *evaluated(3, 1), finished(Path())])
+    (point,) = notebook.points
+    assert (point.axis, point.index) == ("step", 3)
+    assert point.values == {
+        "evaluation/episodes": 4.0,
+        "evaluation/success": 0.25,
+        "evaluation/reward": 0.25,
+    }
 
 
 def test_a_tracker_that_can_not_be_opened_is_raised_by_a_later_hook() -> None:

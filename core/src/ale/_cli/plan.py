@@ -6,6 +6,7 @@ from typing import Any
 import attrs
 
 from ale._config import Selected
+from ale._run.loop import planned_episodes
 from ale._run.start import Prepared
 from ale.text import shorten
 
@@ -20,19 +21,24 @@ def describe_plan(ready: Prepared) -> str:
         ("agent", config.agent),
         ("chunker", config.chunker),
         ("credit", config.credit),
+        ("starts", config.starts),
         ("trainer", config.trainer),
         *(("observer", observer) for observer in config.observers),
     ]
     lines = [_line(section, part) for section, part in picked]
-    run = config.run
-    drawn = len(ready.tasks) if run.tasks_per_step is None else run.tasks_per_step
-    total = run.steps * drawn * run.rollouts
+    run, evaluation, tasks = config.run, config.evaluation, ready.tasks["train"]
+    drawn = len(tasks) if run.tasks_per_step is None else run.tasks_per_step
+    planned = planned_episodes(config, ready.tasks)
+    total = "as many as its starts say" if planned is None else str(sum(planned.values()))
     lines += [
         "",
-        f"{len(ready.tasks)} tasks; {run.steps} step(s) of {drawn} task(s) x {run.rollouts} "
+        f"{len(tasks)} tasks; {run.steps} step(s) of {drawn} task(s) x {run.rollouts} "
         f"rollout(s): {total} episodes, {run.concurrency} at once, seed {run.seed}",
-        f"into {ready.path}",
     ]
+    if evaluation is not None:
+        n, options = len(ready.tasks["evaluation"]), evaluation.options
+        lines.append(f"evaluated every {options.every} step(s) on {n} task(s) x {options.rollouts}")
+    lines.append(f"into {ready.path}")
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from ale._config.model import RunConfig, RunOptions, Selected
+from ale._config.model import Evaluation, EvaluationOptions, RunConfig, RunOptions, Selected
 from ale._config.source import merge, read_source
 from ale._registry import Offer, Registry
 from ale.errors import InputError, PluginError, Problem
@@ -19,9 +19,9 @@ _DEFAULTS: dict[str, Any] = {
     "credit": {"type": "ipa"},
     "observers": [{"type": "console"}],
 }
-_OPTIONAL = ("llm", "trainer")
-_PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "trainer")
-_SECTIONS = (*_PARTS, "observers", "run")
+_OPTIONAL = ("llm", "starts", "trainer")
+_PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
+_SECTIONS = (*_PARTS, "evaluation", "observers", "run")
 
 
 def load_config(path: Path, registry: Registry, overrides: Sequence[str] = ()) -> RunConfig:
@@ -43,6 +43,7 @@ def structure_config(node: Node, registry: Registry) -> RunConfig:
         kind: problems.collect(partial(_part, node, kind, registry)) for kind in _PARTS
     }
     observers = problems.collect(lambda: _observers(node, registry)) or ()
+    evaluation = problems.collect(partial(_evaluation, node, registry))
     empty = Node({}, node.file, node.line)
     options = problems.collect(lambda: structure(node.get("run") or empty, RunOptions, path="run"))
     problems.found += _unmet_needs(node, picked)
@@ -51,8 +52,15 @@ def structure_config(node: Node, registry: Registry) -> RunConfig:
     parts = {kind: part for kind, part in picked.items() if part is not None}
     resolved: dict[str, Any] = {kind: _plain(part) for kind, part in parts.items()}
     resolved["observers"] = [_plain(part) for part in observers]
+    if evaluation is not None:
+        resolved["evaluation"] = {
+            "tasks": _plain(evaluation.tasks),
+            **_values(evaluation.options),
+        }
     resolved["run"] = _values(options)
-    return RunConfig(**picked, observers=observers, run=options, resolved=resolved)
+    return RunConfig(
+        **picked, evaluation=evaluation, observers=observers, run=options, resolved=resolved
+    )
 
 
 def _over_defaults(node: Node) -> Node:
@@ -108,6 +116,22 @@ def _part(root: Node, kind: str, registry: Registry) -> Selected | None:
         expected = f"{kind}: {{type: ...}}, one of {names or 'none installed'}"
         raise root.error(message, expected=expected)
     return select(node, kind, registry, path=kind)
+
+
+def _evaluation(root: Node, registry: Registry) -> Evaluation | None:
+    node = root.get("evaluation")
+    if node is None:
+        return None
+    if node.mapping is None:
+        raise node.error(f"expected a mapping, found {describe(node.value)}", path="evaluation")
+    tasks = node.get("tasks")
+    if tasks is None:
+        said, expected = "'tasks' is missing", "tasks: {type: ...}, those to measure it on"
+        raise node.error(said, path="evaluation.tasks", expected=expected)
+    rest = {key: child for key, child in node.mapping.items() if key != "tasks"}
+    options = structure(Node(rest, node.file, node.line), EvaluationOptions, path="evaluation")
+    selected = select(tasks, "tasks", registry, path="evaluation.tasks")
+    return Evaluation(tasks=selected, options=options)
 
 
 def _observers(root: Node, registry: Registry) -> tuple[Selected, ...]:

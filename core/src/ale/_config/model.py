@@ -79,6 +79,26 @@ class RunOptions:
 
 
 @frozen(kw_only=True)
+class EvaluationOptions:
+    """How the policy is measured while it is trained. Section ``evaluation``, beside its tasks."""
+
+    every: int = field(
+        default=10,
+        validator=ge(1),
+        metadata=doc("Training steps between two evaluations; the first comes before all steps."),
+    )
+    rollouts: int = field(default=1, validator=ge(1), metadata=doc("Episodes per task."))
+
+
+@frozen(kw_only=True)
+class Evaluation:
+    """Section ``evaluation``."""
+
+    tasks: Selected
+    options: EvaluationOptions
+
+
+@frozen(kw_only=True)
 class RunConfig:
     """Everything that one run is made of."""
 
@@ -88,7 +108,9 @@ class RunConfig:
     agent: Selected
     chunker: Selected
     credit: Selected
+    starts: Selected | None
     trainer: Selected | None
+    evaluation: Evaluation | None
     observers: tuple[Selected, ...]
     run: RunOptions
     resolved: dict[str, Any] = field(repr=False)

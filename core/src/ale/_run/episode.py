@@ -10,13 +10,14 @@ from typing import TypeVar
 from attrs import field, frozen
 
 from ale._config import RunOptions
+from ale._run.guided import Guided
 from ale._run.parts import Parts
 from ale._run.plan import Work
 from ale._run.waiting import UNWIND_S, OverdueError, Waiting, opened
 from ale._store.codec import fault_of
 from ale.errors import AleError, GradingError, SetupError
 from ale.plugin import BuildContext
-from ale.protocols import AgentContext, Criterion, Sandbox
+from ale.protocols import LLM, AgentContext, Criterion, Policy, Sandbox
 from ale.types import (
     Completion,
     CompletionRequest,
@@ -111,7 +112,9 @@ class _Attempt:
         return Episode(
             id=self._work.id,
             task_id=self._task.id,
+            split=self._work.split,
             step=self._work.step,
+            start=self._work.start.name,
             rollout=self._work.rollout,
             seed=self._work.seed,
             reward=None if failure else reward(self._scores),
@@ -160,12 +163,12 @@ class _Attempt:
             self._enter("teardown")
 
     async def _drive(self, sandbox: Sandbox) -> Stop:
-        agent, llm = self._runner.parts.agent, self._runner.parts.llm
+        agent = self._runner.parts.agent
         limits = self._limits()
         context = AgentContext(
             task=self._task,
             sandbox=sandbox,
-            llm=_Absent() if llm is None else llm,
+            llm=self._model(),
             limits=limits,
             conversation=Conversation(
                 episode_id=self._work.id,
@@ -184,6 +187,15 @@ class _Attempt:
         if not isinstance(stop, Stop):
             raise AleError(f"the agent returned {stop!r} instead of a Stop")
         return stop
+
+    def _model(self) -> LLM:
+        llm, expert = self._runner.parts.llm, self._work.start.expert
+        if llm is None:
+            return _Absent()
+        if expert is None:
+            return llm
+        assert isinstance(llm, Policy)  # the parts have been checked
+        return Guided(llm, expert())
 
     async def _grade(self, sandbox: Sandbox) -> tuple[Score, ...]:
         trajectory = Trajectory(turns=tuple(self.turns), stop=self._stop)

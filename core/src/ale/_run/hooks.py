@@ -17,6 +17,7 @@ _EVENTS = (
     "ale_episode_stage",
     "ale_episode_finished",
     "ale_step_finished",
+    "ale_evaluation_finished",
     "ale_run_finished",
 )
 

@@ -9,11 +9,11 @@ from typing import Any
 import ale
 from ale._config import RunConfig
 from ale._registry import Registry
-from ale._run.parts import Parts
+from ale._run.parts import Parts, Tasks
 
 
 def describe_run(
-    config: RunConfig, registry: Registry, parts: Parts, *, run_id: str, clock: float, n_tasks: int
+    config: RunConfig, registry: Registry, parts: Parts, *, run_id: str, clock: float, tasks: Tasks
 ) -> dict[str, Any]:
     """The manifest: config, versions, seed, sandbox and host facts. No secret is among them."""
     return {
@@ -21,7 +21,8 @@ def describe_run(
         "created": datetime.fromtimestamp(clock, UTC).isoformat(timespec="seconds"),
         "config": config.resolved,
         "seed": config.run.seed,
-        "n_tasks": n_tasks,
+        "n_tasks": len(tasks["train"]),
+        "n_evaluation_tasks": len(tasks["evaluation"]),
         "versions": versions(registry),
         "sandbox": {"type": config.sandbox.name, "capabilities": parts.backend.capabilities},
         "host": {

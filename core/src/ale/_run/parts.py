@@ -2,7 +2,7 @@
 
 import math
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -19,12 +19,14 @@ from ale.protocols import (
     Chunker,
     CreditScheme,
     Criterion,
+    Policy,
     SandboxBackend,
+    StartScheme,
     TaskSource,
     Trainer,
 )
 from ale.strict import from_plain
-from ale.types import CriterionSpec, Task
+from ale.types import CriterionSpec, Split, Task
 
 
 @frozen(kw_only=True)
@@ -32,11 +34,13 @@ class Parts:
     """What a run is made of, built."""
 
     source: TaskSource
+    evaluation: TaskSource | None
     backend: SandboxBackend
     llm: LLM | None
     agent: Agent
     chunker: Chunker
     credit: CreditScheme
+    starts: StartScheme | None
     trainer: Trainer | None
     observers: tuple[object, ...]
 
@@ -47,6 +51,9 @@ class TaskToRun:
 
     task: Task
     criteria: tuple[tuple[CriterionSpec, Criterion], ...]
+
+
+Tasks = Mapping[Split, Sequence[TaskToRun]]
 
 
 def build(selected: Selected, context: BuildContext) -> Any:
@@ -61,7 +68,7 @@ def build(selected: Selected, context: BuildContext) -> Any:
     except InputError:
         raise
     except (AleError, ImportError) as error:
-        found = None if component.probe is None else component.probe()
+        found = selected.offer.probe()
         hint = None if found is None else found.remedy
         raise InputError([Problem(message=f"{part} can't be used: {error}", hint=hint)]) from error
     except Exception as error:
@@ -97,21 +104,45 @@ def build_parts(config: RunConfig, context: BuildContext) -> Parts:
 
     made = {
         "source": make(config.tasks),
+        "evaluation": make(None if config.evaluation is None else config.evaluation.tasks),
         "backend": make(config.sandbox),
         "llm": make(config.llm),
         "agent": make(config.agent),
         "chunker": make(config.chunker),
         "credit": make(config.credit),
+        "starts": make(config.starts),
         "trainer": make(config.trainer),
     }
     observers = tuple(make(observer) for observer in config.observers)
     if problems:
         raise InputError(problems)
-    return Parts(**made, observers=observers)
+    parts = Parts(**made, observers=observers)
+    if parts.starts is not None and not isinstance(parts.llm, Policy):
+        message = "an expert's beginning can only be given to a model that can be made to say it"
+        expected = "a section 'llm' whose model is trained in this run, such as {type: policy}"
+        raise InputError([Problem(message=message, path="starts", expected=expected)])
+    if parts.trainer is not None:
+        parts.trainer.attach(parts.llm)
+    return parts
 
 
-def read_tasks(source: TaskSource, registry: Registry, context: BuildContext) -> list[TaskToRun]:
+def read_tasks(parts: Parts, registry: Registry, context: BuildContext) -> Tasks:
     """Load every task and build its criteria.
+
+    Raises:
+        InputError: with every problem of every task; none is run then.
+    """
+    held_out = parts.evaluation
+    return {
+        "train": _read_tasks(parts.source, registry, context),
+        "evaluation": [] if held_out is None else _read_tasks(held_out, registry, context),
+    }
+
+
+def _read_tasks(
+    source: TaskSource, registry: Registry, context: BuildContext
+) -> Sequence[TaskToRun]:
+    """Those of one source.
 
     Raises:
         InputError: with every problem of every task; none is run then.

@@ -3,7 +3,7 @@
 import os
 import sys
 import traceback
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from ale._config import RunConfig, structure_config
 from ale._registry import Registry
 from ale._run.interrupt import Interrupt
 from ale._run.manifest import describe_run, run_id_for
-from ale._run.parts import Parts, TaskToRun, build_parts, prepare, read_tasks
+from ale._run.parts import Parts, Tasks, build_parts, prepare, read_tasks
 from ale._run.run import Run
 from ale._run.waiting import UNWIND_S
 from ale._store import Redactor, RunDirectory, RunReader
@@ -22,6 +22,7 @@ from ale._store.codec import encode
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
 from ale.strict import from_plain
+from ale.types import Split, Task
 
 
 @frozen(kw_only=True)
@@ -69,7 +70,7 @@ class Prepared:
 
     config: RunConfig
     parts: Parts
-    tasks: Sequence[TaskToRun]
+    tasks: Tasks
     context: BuildContext
     path: Path
 
@@ -85,19 +86,21 @@ def check_run(config: RunConfig, name: str, outside: Surroundings) -> Prepared:
     path = (config.run.directory or Path.cwd() / "runs") / run_id
     context = outside.context(config, path, run_id)
     parts = build_parts(config, context)
-    tasks = read_tasks(parts.source, outside.registry, context)
+    tasks = read_tasks(parts, outside.registry, context)
     _refuse_secrets(config, tasks, outside.redactor(config))
     return Prepared(config=config, parts=parts, tasks=tasks, context=context, path=path)
 
 
-def _refuse_secrets(config: RunConfig, tasks: Sequence[TaskToRun], redactor: Redactor) -> None:
+def _refuse_secrets(config: RunConfig, tasks: Tasks, redactor: Redactor) -> None:
     """What a run is resumed from must be stored as it is, so it must hold nothing to be masked.
 
     Raises:
         InputError: the config or a task contains a secret of the environment.
     """
     stored: list[tuple[str, str | None, bytes]] = [("the config", None, encode(config.resolved))]
-    stored += [(f"task '{r.task.id}'", r.task.origin or None, encode(r.task)) for r in tasks]
+    for ready in (*tasks["train"], *tasks["evaluation"]):
+        task = ready.task
+        stored.append((f"task '{task.id}'", task.origin or None, encode(task)))
     problems = [
         Problem(
             message=f"{what} contains the value of the variable {name}, which is a secret",
@@ -123,11 +126,12 @@ def start(ready: Prepared, outside: Surroundings) -> Run:
         ready.parts,
         run_id=ready.context.run_id,
         clock=ready.context.clock(),
-        n_tasks=len(ready.tasks),
+        tasks=ready.tasks,
     )
     store = RunDirectory.create(ready.path, manifest, outside.redactor(ready.config))
-    for prepared in ready.tasks:
-        store.add_task(prepared.task)
+    for split, tasks in ready.tasks.items():
+        for prepared in tasks:
+            store.add_task(prepared.task, split)
     return _run(ready, store, outside)
 
 
@@ -159,21 +163,30 @@ def resume(path: Path, outside: Surroundings, concurrency: int | None = None) ->
 
 def _stored_tasks(
     store: RunDirectory, parts: Parts, outside: Surroundings, context: BuildContext
-) -> list[TaskToRun]:
+) -> Tasks:
     """The run's own tasks, whatever has become of their files; read again only if some lack."""
-    tasks = [prepare(task, outside.registry, context) for task in store.reader.tasks]
-    expected = store.reader.manifest.get("n_tasks")
-    if len(tasks) == expected:
-        return tasks
+    reader, manifest = store.reader, store.reader.manifest
+    stored: dict[Split, list[Task]] = {
+        "train": list(reader.tasks),
+        "evaluation": list(reader.evaluation_tasks),
+    }
+    expected = [manifest.get("n_tasks"), manifest.get("n_evaluation_tasks", 0)]
+    if [len(tasks) for tasks in stored.values()] == expected:
+        return {
+            split: [prepare(task, outside.registry, context) for task in tasks]
+            for split, tasks in stored.items()
+        }
     # It was killed while it wrote them down, before its first episode.
-    known = {ready.task.id for ready in tasks}
-    read = read_tasks(parts.source, outside.registry, context)
-    if len(read) != expected:
-        message = f"the run has {expected} tasks, but its source now gives {len(read)}"
+    read = read_tasks(parts, outside.registry, context)
+    found = [len(tasks) for tasks in read.values()]
+    if found != expected:
+        message = f"the run has {expected} tasks, but its sources now give {found}"
         raise InputError([Problem(message=message, file=str(store.path / "tasks.jsonl"))])
-    for ready in read:
-        if ready.task.id not in known:
-            store.add_task(ready.task)
+    for split, tasks in read.items():
+        known = {task.id for task in stored[split]}
+        for ready in tasks:
+            if ready.task.id not in known:
+                store.add_task(ready.task, split)
     return read
 
 

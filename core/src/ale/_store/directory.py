@@ -21,9 +21,10 @@ from ale._store.lines import Appender, Lines, writing
 from ale._store.redact import Redactor
 from ale.errors import InputError, Problem, StoreError
 from ale.strict import nearest
-from ale.types import CreditedEpisode, Episode, Task
+from ale.types import CreditedEpisode, Episode, Split, Task
 
 SCHEMA = 1
+_TASKS: Mapping[Split, str] = {"train": "tasks.jsonl", "evaluation": "evaluation_tasks.jsonl"}
 
 
 class RunReader:
@@ -39,7 +40,8 @@ class RunReader:
         """The directory."""
         self.manifest = _read_manifest(path)
         """``manifest.json``: at least ``run_id``, ``config`` and ``n_tasks``."""
-        self.tasks = Lines(path / "tasks.jsonl", Task)
+        self.tasks = Lines(path / _TASKS["train"], Task)
+        self.evaluation_tasks = Lines(path / _TASKS["evaluation"], Task)
         self.episodes = Lines(path / "episodes.jsonl", Episode)
         """To be iterated over, as often as wanted, each time from disk; one is in memory."""
         self._heads = Lines(path / "episodes.jsonl", StoredEpisode)
@@ -72,7 +74,7 @@ class RunDirectory:
         self.path = path
         self._redactor = redactor
         self._lock = _lock(path)
-        self._tasks = Appender(path / "tasks.jsonl", redactor)
+        self._tasks: dict[Split, Appender] = {}
         self._episodes = Appender(path / "episodes.jsonl", redactor)
         self._events = Appender(path / "events.jsonl", redactor)
         self.reader = RunReader(path)
@@ -103,9 +105,11 @@ class RunDirectory:
         _read_manifest(path)
         return cls(path, redactor)
 
-    def add_task(self, task: Task) -> None:
+    def add_task(self, task: Task, split: Split = "train") -> None:
         """Keep a task as it was read."""
-        self._tasks.append(task)
+        if split not in self._tasks:
+            self._tasks[split] = Appender(self.path / _TASKS[split], self._redactor)
+        self._tasks[split].append(task)
 
     def add_episode(self, episode: Episode) -> None:
         """Keep an episode. From here on it is done."""
@@ -116,6 +120,8 @@ class RunDirectory:
             step=episode.step,
             rollout=episode.rollout,
             reward=episode.reward,
+            split=episode.split,
+            start=episode.start,
         )
         self.index.add(head, offset)
 
@@ -165,7 +171,7 @@ class RunDirectory:
 
     def close(self) -> None:
         """Let go of files and lock. May be called again."""
-        for appender in (self._tasks, self._episodes, self._events):
+        for appender in (*self._tasks.values(), self._episodes, self._events):
             appender.close()
         if self._lock >= 0:
             os.close(self._lock)

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 
-from ale.types import BatchStatistics
+from ale.types import BatchStatistics, Split
 from ale.types._record import record
 
 SUCCESS = 1.0
 """A reward of 1: every criterion holds."""
 
-Key = tuple[int, str, int]
-"""Step, task id and rollout: what an episode is, whatever happens to it."""
+Key = tuple[Split, int, str, str, int]
+"""Split, step, task id, start and rollout: what an episode is, whatever happens to it."""
 
 
 @record
@@ -21,12 +21,14 @@ class StoredEpisode:
     step: int
     rollout: int
     reward: float | None
+    split: Split = "train"
+    start: str = ""
     schema: int = 1
 
     @property
     def key(self) -> Key:
         """What it is."""
-        return (self.step, self.task_id, self.rollout)
+        return (self.split, self.step, self.task_id, self.start, self.rollout)
 
 
 class Index:
@@ -45,28 +47,39 @@ class Index:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def rewards(self, step: int | None = None) -> Iterator[float]:
+    def rewards(self, step: int | None = None, split: Split = "train") -> Iterator[float]:
         """Of the graded episodes (of one step)."""
-        for (of, _, _), (_, reward) in self._rows.items():
-            if reward is not None and step in (None, of):
+        for (part, of, *_), (_, reward) in self._rows.items():
+            if reward is not None and step in (None, of) and part == split:
                 yield reward
 
+    def count(self, split: Split, step: int | None = None) -> int:
+        """Episodes (of one step), broken ones included."""
+        return sum(part == split and step in (None, of) for part, of, *_ in self._rows)
+
     def steps(self) -> list[int]:
-        """Those of which there are episodes."""
-        return sorted({step for step, _, _ in self._rows})
+        """Those of which there are episodes to learn from."""
+        return sorted({step for split, step, *_ in self._rows if split == "train"})
+
+    def offsets(self, step: int) -> list[int]:
+        """Where the graded training episodes of a step are, by task, start and rollout."""
+        return [offset for _, offsets in self.groups(step) for offset in offsets]
 
     def statistics(self, step: int) -> BatchStatistics:
         """Of the graded episodes of one step."""
         return batch_statistics(self.rewards(step))
 
     def groups(self, step: int) -> Iterator[tuple[str, list[int]]]:
-        """Each task of a step with the offsets of its graded episodes, by rollout."""
-        found: dict[str, list[tuple[int, int]]] = {}
-        for (of, task_id, rollout), (offset, reward) in self._rows.items():
-            if of == step and reward is not None:
-                found.setdefault(task_id, []).append((rollout, offset))
-        for task_id in sorted(found):
-            yield task_id, [offset for _, offset in sorted(found[task_id])]
+        """Each task of a step with the offsets of its graded episodes, by rollout.
+
+        Episodes from another start are another group: their returns don't compare.
+        """
+        found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        for (split, of, task_id, start, rollout), (offset, reward) in self._rows.items():
+            if of == step and reward is not None and split == "train":
+                found.setdefault((task_id, start), []).append((rollout, offset))
+        for task_id, start in sorted(found):
+            yield task_id, [offset for _, offset in sorted(found[task_id, start])]
 
 
 def batch_statistics(rewards: Iterable[float]) -> BatchStatistics:

@@ -28,6 +28,7 @@ from ale.types import (
     Episode,
     EpisodeFinished,
     EpisodeStage,
+    EvaluationFinished,
     Failure,
     RunFinished,
     RunStarted,
@@ -37,13 +38,16 @@ from ale.types import (
     Trajectory,
 )
 
-Event = RunStarted | EpisodeStage | EpisodeFinished | StepFinished | RunFinished
+Event = (
+    RunStarted | EpisodeStage | EpisodeFinished | StepFinished | EvaluationFinished | RunFinished
+)
 
 HOOKS = {
     RunStarted: "ale_run_started",
     EpisodeStage: "ale_episode_stage",
     EpisodeFinished: "ale_episode_finished",
     StepFinished: "ale_step_finished",
+    EvaluationFinished: "ale_evaluation_finished",
     RunFinished: "ale_run_finished",
 }
 STAGES: Sequence[Stage] = ("queued", "sandbox", "setup", "agent", "grading", "teardown")
@@ -137,6 +141,30 @@ def report(step: int) -> StepFinished:
     )
 
 
+def evaluated(step: int, n_succeeded: int) -> Sequence[Event]:
+    """An evaluation of four episodes."""
+    told: list[Event] = []
+    for number in range(4):
+        episode = Episode(
+            id=f"evaluation-{step}-demo-{number}",
+            task_id="demo",
+            split="evaluation",
+            step=step,
+            rollout=number,
+            reward=float(number < n_succeeded),
+        )
+        told.append(EpisodeFinished(episode=episode))
+    result = EvaluationFinished(
+        step=step,
+        policy_version=step,
+        n_graded=4,
+        n_broken=0,
+        n_succeeded=n_succeeded,
+        mean_reward=n_succeeded / 4,
+    )
+    return [*told, result]
+
+
 def stories(directory: Path) -> Mapping[str, Sequence[Event]]:
     """Runs that happen: each a sequence of events from start to end."""
     end = finished(directory)
@@ -151,6 +179,7 @@ def stories(directory: Path) -> Mapping[str, Sequence[Event]]:
         "total unknown": [started(directory, None), *episodes(range(4)), end],
         "more than planned": [started(directory, 1), *episodes(range(3)), end],
         "trained": [started(directory), *episodes(range(4)), report(0), report(1), end],
+        "measured": [started(directory), *evaluated(0, 1), report(0), *evaluated(1, 4), end],
         "written before teardown": [started(directory), ended(0, 1.0), *list(stages(0))[-1:], end],
         "cancelled": [
             started(directory),

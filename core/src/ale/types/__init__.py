@@ -3,10 +3,11 @@
 from ale.types._record import record, replace
 from ale.types.chunk import Chunk, Range, Span
 from ale.types.credit import BatchStatistics, Credit, CreditedEpisode, Group, Rollout
-from ale.types.episode import Episode, Failure, Limits, Score, Stage
+from ale.types.episode import Episode, Failure, Limits, Score, Split, Stage
 from ale.types.event import (
     EpisodeFinished,
     EpisodeStage,
+    EvaluationFinished,
     RunFinished,
     RunStarted,
     StepFinished,
@@ -56,6 +57,7 @@ __all__ = [
     "Episode",
     "EpisodeFinished",
     "EpisodeStage",
+    "EvaluationFinished",
     "ExecResult",
     "Failure",
     "FinishReason",
@@ -77,6 +79,7 @@ __all__ = [
     "SandboxSpec",
     "Score",
     "Span",
+    "Split",
     "Stage",
     "StepFinished",
     "StepReport",

@@ -8,6 +8,7 @@ from attrs import field
 from ale.types._record import record
 from ale.types.trajectory import Trajectory
 
+Split = Literal["train", "evaluation"]
 Stage = Literal["queued", "sandbox", "setup", "agent", "grading", "teardown"]
 
 
@@ -56,10 +57,15 @@ class Episode:
     schema: int = 1
     id: str
     task_id: str
+    split: Split = "train"
+    """Evaluation episodes are kept apart: no statistic, credit or trainer sees them."""
     step: int = 0
-    """Training step in which it was sampled; 0 where nothing is trained."""
+    """Training step in which it was sampled; 0 where nothing is trained. For an evaluation, the
+    number of steps that the policy had learned from."""
+    start: str = ""
+    """Where it began: empty for the task's own beginning, else the name of its `Start`."""
     rollout: int = 0
-    """Its number among the repeats of the task in this step."""
+    """Its number among the repeats of the task, from this start, in this step."""
     seed: int = 0
     reward: float | None
     """Weighted fraction of the criteria that hold, in [0, 1]; None when the episode broke."""

@@ -24,6 +24,8 @@ class RunStarted:
     """Of these, graded ones."""
     n_succeeded: int
     """Of these, episodes whose reward is 1."""
+    n_evaluated: int = 0
+    """Evaluation episodes among `n_done`; they are in neither of the two above."""
     concurrency: int
     config: Mapping[str, Any] = field(factory=dict)
     """The resolved config, without secrets."""
@@ -54,6 +56,21 @@ class StepFinished:
     """A trainer has finished a step."""
 
     report: StepReport
+    at: float = 0.0
+
+
+@record
+class EvaluationFinished:
+    """All evaluation episodes at one point of the training are on disk."""
+
+    step: int
+    """Training steps that the policy had learned from."""
+    policy_version: int | None
+    """None where the model is no `Policy`."""
+    n_graded: int
+    n_broken: int
+    n_succeeded: int
+    mean_reward: float | None
     at: float = 0.0
 
 

@@ -117,6 +117,9 @@ class Completion:
     model: str = ""
     tokens: TokenTrace | None = None
     """None where the provider can't give token ids; nothing is ever re-tokenised to fill it."""
+    forced: bool = False
+    """The answer was given to the model, not sampled from it: a demonstration, or the replayed
+    beginning of an expert's episode. Its chunks teach by imitation only."""
 
 
 @record

@@ -1,6 +1,7 @@
 """What a trainer is given and what it reports."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from attrs import field
 
@@ -40,4 +41,6 @@ class PolicySnapshot:
 
     version: int
     path: str | None = None
-    """Folder with its weights; None where the trainer keeps none (an export)."""
+    """Folder with its weights; None where they are in this process only, or nowhere (an export)."""
+    weights: Any = field(default=None, repr=False, eq=False)
+    """The weights in this process, in a form that trainer and model agree on. Never stored."""

@@ -159,6 +159,20 @@ def _step(progress: Progress, style: Style) -> list[Line]:
     return [_fit([[("step ", DIM), (f"{progress.step.step}", BOLD)], *metrics], style.width)]
 
 
+def _evaluations(progress: Progress) -> list[Line]:
+    """The first evaluation and the last: what has been learned."""
+    if not progress.evaluations:
+        return []
+    parts: list[Line] = [[("evaluation", DIM)]]
+    for event in progress.evaluations:
+        percent = "none graded"
+        if event.n_graded:
+            percent = f"{100 * event.n_succeeded / event.n_graded:.0f}%"
+        steps = f" of {event.n_graded} after {event.step} steps"
+        parts.append([(percent, BOLD), (steps, DIM)])
+    return parts
+
+
 def _running(progress: Progress, now: float, n: int, style: Style) -> list[Line]:
     lines: list[Line] = []
     for episode in progress.longest(n):
@@ -175,10 +189,12 @@ def frame(progress: Progress, now: float, *, name_running: int, style: Style) ->
         _broken(progress),
         [(f"{len(progress.running)}", ""), (" running", DIM)],
     ]
+    evaluated = _evaluations(progress)
     lines = [
         _head(progress, now, style),
         _fit(facts, style.width),
         *_step(progress, style),
+        *([_fit(evaluated, style.width)] if evaluated else []),
         *_running(progress, now, name_running, style),
     ]
     return [paint(line, style.colour) for line in lines]
@@ -214,5 +230,5 @@ def closing(progress: Progress, now: float) -> str:
     """The last line: what was done. The run's own summary follows it elsewhere."""
     outcome = "ended" if progress.finished is None else progress.finished.outcome
     spent = duration(now - progress.started_at)
-    facts = _sentence([_success(progress), _broken(progress)])
+    facts = _sentence([_success(progress), _broken(progress), *_evaluations(progress)])
     return f"{outcome} after {spent}: {_counts(progress)} episodes, {facts}"

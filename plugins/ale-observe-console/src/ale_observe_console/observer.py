@@ -6,7 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from ale.plugin import hookimpl
-from ale.types import EpisodeFinished, EpisodeStage, RunFinished, RunStarted, StepFinished
+from ale.types import (
+    EpisodeFinished,
+    EpisodeStage,
+    EvaluationFinished,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+)
 from ale_observe_console import layout
 from ale_observe_console.plugin import ConsoleOptions
 from ale_observe_console.progress import Progress
@@ -136,6 +143,11 @@ class Console:
     def ale_step_finished(self, event: StepFinished) -> None:
         """Keep the report for display."""
         self._change(lambda progress: progress.learn(event))
+
+    @hookimpl
+    def ale_evaluation_finished(self, event: EvaluationFinished) -> None:
+        """Keep the result for display."""
+        self._change(lambda progress: progress.measure(event))
 
     @hookimpl
     def ale_run_finished(self, event: RunFinished) -> None:

@@ -3,11 +3,12 @@
 from collections import deque
 from collections.abc import Sequence
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from ale.types import (
     EpisodeFinished,
     EpisodeStage,
+    EvaluationFinished,
     RunFinished,
     RunStarted,
     Stage,
@@ -73,6 +74,8 @@ class Progress:
     rate: Rate
     running: dict[str, Running]
     step: StepReport | None = None
+    evaluations: list[EvaluationFinished] = field(factory=list)
+    """The first and the last one."""
     finished: RunFinished | None = None
 
     @classmethod
@@ -84,7 +87,7 @@ class Progress:
             n_done=event.n_done,
             n_graded=event.n_graded,
             n_succeeded=event.n_succeeded,
-            n_broken=event.n_done - event.n_graded,
+            n_broken=event.n_done - event.n_evaluated - event.n_graded,
             rate=Rate(now, least=2 * event.concurrency),
             running={},
         )
@@ -107,6 +110,8 @@ class Progress:
         self.n_done += 1
         self.rate.add(now)
         reward = event.episode.reward
+        if event.episode.split == "evaluation":
+            return
         if reward is None:
             self.n_broken += 1
         else:
@@ -116,6 +121,10 @@ class Progress:
     def learn(self, event: StepFinished) -> None:
         """Keep the trainer's last report."""
         self.step = event.report
+
+    def measure(self, event: EvaluationFinished) -> None:
+        """Keep the result of an evaluation."""
+        self.evaluations = [*self.evaluations[:1], event]
 
     def longest(self, n: int) -> Sequence[Running]:
         """The `n` episodes that have been in work longest, oldest first."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from ale.plugin import hookimpl
-from ale.types import EpisodeFinished, RunFinished, RunStarted, StepFinished
+from ale.types import EpisodeFinished, EvaluationFinished, RunFinished, RunStarted, StepFinished
 from ale_tracking.metrics import Means, Point, episode_metrics
 from ale_tracking.worker import Worker, Write
 
@@ -45,6 +45,8 @@ class Tracker:
     def ale_episode_finished(self, event: EpisodeFinished) -> None:
         """Send what the episode was like."""
         self._n_done += 1
+        if event.episode.split == "evaluation":
+            return  # told all together, when the evaluation is over
         metrics = episode_metrics(event.episode)
         values = {**metrics, **self._means.add(metrics)}
         self._put(Point(axis="episode", index=self._n_done, values=values, at=event.at))
@@ -56,6 +58,16 @@ class Tracker:
         values = {f"train/{name}": value for name, value in report.metrics.items()}
         values["train/policy_version"] = float(report.policy_version)
         self._put(Point(axis="step", index=report.step, values=values, at=event.at))
+
+    @hookimpl
+    def ale_evaluation_finished(self, event: EvaluationFinished) -> None:
+        """Send the result, as ``evaluation/...``."""
+        values = {"evaluation/episodes": float(event.n_graded)}
+        if event.n_graded:
+            values["evaluation/success"] = event.n_succeeded / event.n_graded
+        if event.mean_reward is not None:
+            values["evaluation/reward"] = event.mean_reward
+        self._put(Point(axis="step", index=event.step, values=values, at=event.at))
 
     @hookimpl
     def ale_run_finished(self, event: RunFinished) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from ale.errors import StoreError
+from ale.protocols import LLM
 from ale.types import Batch, PolicySnapshot, StepReport
 from ale_trainer_export.rows import Row, rows_of
 from ale_trainer_export.store import RowFile
@@ -33,6 +34,9 @@ class ExportTrainer:
         self._run_id = run_id
         self._min_abs_weight = min_abs_weight
         self._last_step: int | None = None
+
+    def attach(self, llm: LLM | None) -> None:
+        """Any model will do, and none: what it said is written as it is stored."""
 
     async def step(self, batch: Batch) -> StepReport:
         """Write the rows of one batch.

@@ -1,0 +1,262 @@
+"""Step after step: episodes, their credit, the trainer, and its weights back to the model."""
+
+import asyncio
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from attrs import field, frozen
+
+from ale._config import RunConfig
+from ale._run.crediting import Crediting
+from ale._run.episode import EpisodeRunner
+from ale._run.hooks import Observers
+from ale._run.interrupt import Interrupt
+from ale._run.parts import Parts, Tasks
+from ale._run.plan import Work, evaluation_works, starts_of_step, works
+from ale._run.waiting import Waiting
+from ale._store import RunDirectory
+from ale._store.index import SUCCESS
+from ale.errors import AleError
+from ale.plugin import BuildContext
+from ale.protocols import Policy, Start, Trainer
+from ale.types import (
+    Batch,
+    CreditedGroup,
+    Episode,
+    EpisodeFinished,
+    EpisodeStage,
+    EvaluationFinished,
+    Split,
+    Stage,
+    StepFinished,
+    replace,
+)
+
+
+@frozen(kw_only=True)
+class Loop:
+    """What is done, and not done yet, is read from the run directory alone."""
+
+    config: RunConfig
+    parts: Parts
+    tasks: Tasks
+    store: RunDirectory
+    context: BuildContext
+    interrupt: Interrupt
+    waiting: Waiting
+    observers: Observers
+    note: Callable[..., None]
+    """Writes a line into the record of what happened when."""
+    spent: dict[str, float] = field(factory=lambda: defaultdict(float))
+    """Seconds of the step that is going on, by what they went into."""
+
+    async def go(self) -> str:
+        """Do what is missing; ``completed``, or ``drained`` after a Ctrl-C."""
+        await self._restore()
+        options = self.config.run
+        for step in range(options.steps):
+            if not await self._evaluate(step):
+                return "drained"
+            starts = starts_of_step(self.tasks["train"], options, step, self.parts.starts)
+            if not await self._complete(lambda: self._works(step, starts)):  # noqa: B023
+                return "drained"
+            await self._learn(step)
+            self._tell_starts(step)
+        return "completed" if await self._evaluate(options.steps) else "drained"
+
+    def _works(self, step: int, starts: Iterable[Start]) -> Iterator[Work]:
+        return works(self.tasks["train"], self.config.run, step, tuple(starts))
+
+    async def _evaluate(self, step: int) -> bool:
+        """Measure the policy after `step` steps, if it is time; False where it was interrupted."""
+        evaluation, options = self.config.evaluation, self.config.run
+        if evaluation is None or (step % evaluation.options.every and step != options.steps):
+            return True
+
+        def planned() -> Iterator[Work]:
+            rollouts = evaluation.options.rollouts
+            return evaluation_works(self.tasks["evaluation"], options.seed, rollouts, step)
+
+        if all(work.key in self.store.index for work in planned()):
+            return True
+        if not await self._complete(planned):
+            return False
+        event = self._evaluated(step)
+        facts = {"step": step, "policy_version": event.policy_version}
+        facts |= {"n_graded": event.n_graded, "n_succeeded": event.n_succeeded}
+        self.note("evaluation_finished", **facts, mean_reward=event.mean_reward)
+        self.observers.tell("ale_evaluation_finished", event)
+        return True
+
+    def _evaluated(self, step: int) -> EvaluationFinished:
+        rewards = list(self.store.index.rewards(step, "evaluation"))
+        llm = self.parts.llm
+        return EvaluationFinished(
+            step=step,
+            policy_version=llm.policy_version if isinstance(llm, Policy) else None,
+            n_graded=len(rewards),
+            n_broken=self.store.index.count("evaluation", step) - len(rewards),
+            n_succeeded=sum(reward == SUCCESS for reward in rewards),
+            mean_reward=sum(rewards) / len(rewards) if rewards else None,
+            at=self.context.clock(),
+        )
+
+    async def _complete(self, planned: Callable[[], Iterator[Work]]) -> bool:
+        """Run the episodes that are not on disk; False where some are missing for a Ctrl-C."""
+        started = self.context.monotonic()
+        await self._episodes(work for work in planned() if work.key not in self.store.index)
+        self.spent["rollouts"] += self.context.monotonic() - started
+        if self.interrupt.draining:
+            return False
+        absent = [work.id for work in planned() if work.key not in self.store.index]
+        if absent:
+            raise AleError(f"{len(absent)} episodes were never finished, {absent[0]} among them")
+        return True
+
+    async def _episodes(self, missing: Iterator[Work]) -> None:
+        """Run them, `concurrency` at once; each is on disk before another takes its place."""
+        runner = EpisodeRunner(
+            parts=self.parts,
+            options=self.config.run,
+            context=self.context,
+            entered=self._entered,
+            waiting=self.waiting,
+        )
+
+        async def worker() -> None:
+            while not self.interrupt.draining:
+                work = next(missing, None)
+                if work is None:
+                    return
+                episode = await runner.run(work)
+                self.store.add_episode(episode)
+                for stage, seconds in episode.seconds.items():
+                    self.spent[f"episodes.{stage}"] += seconds
+                event = EpisodeFinished(episode=episode, at=self.context.clock())
+                self.observers.tell("ale_episode_finished", event)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self.config.run.concurrency):
+                    group.create_task(worker())
+        except ExceptionGroup as group_error:
+            # One disk is full for all workers: the first says it.
+            raise group_error.exceptions[0] from None
+
+    def _entered(self, work: Work, stage: Stage) -> None:
+        event = EpisodeStage(
+            episode_id=work.id,
+            task_id=work.ready.task.id,
+            stage=stage,
+            at=self.context.clock(),
+        )
+        self.observers.tell("ale_episode_stage", event)
+
+    async def _learn(self, step: int) -> None:
+        """Credit a complete step and, where there is a trainer that has not had it yet, train."""
+        crediting = crediting_of(self.config, self.parts)
+        trainer = self.parts.trainer
+        trained = trainer is None or self._checkpoint(step).exists()
+        if trained and self.store.has_credits(step):
+            return
+        kept: list[CreditedGroup] = []
+        with self.store.writing_credits(step) as keep:
+            for credited in crediting.groups(self.store.reader, self.store.index, step):
+                if not trained:
+                    kept.append(credited)
+                for row in crediting.rows(credited):
+                    keep(row)
+                await asyncio.sleep(0)  # so that a Ctrl-C is heard
+        if trainer is not None and not trained:
+            await self._train(trainer, Batch(step=step, groups=tuple(kept)))
+
+    async def _train(self, trainer: Trainer, batch: Batch) -> None:
+        started = self.context.monotonic()
+        report = await trainer.step(batch)
+        await self._hand_over(trainer)
+        _save(trainer.save, self._checkpoint(batch.step))
+        self.spent["training"] += self.context.monotonic() - started
+        report = replace(
+            report, metrics={**self._facts(batch.step), **report.metrics, **self._times()}
+        )
+        self.note("step_finished", step=batch.step, metrics=report.metrics)
+        event = StepFinished(report=report, at=self.context.clock())
+        self.observers.tell("ale_step_finished", event)
+
+    def _facts(self, step: int) -> Mapping[str, float]:
+        """What every step of every trainer is told with."""
+        rewards = list(self.store.index.rewards(step))
+        facts: dict[str, float] = {}
+        if rewards:
+            facts["success"] = sum(reward == SUCCESS for reward in rewards) / len(rewards)
+            facts["mean_reward"] = sum(rewards) / len(rewards)
+        facts["episodes"] = len(rewards)
+        facts["broken"] = self.store.index.count("train", step) - len(rewards)
+        return facts
+
+    def _times(self) -> Mapping[str, float]:
+        """Seconds since the last step, by what they went into; those of episodes overlap."""
+        times = {f"seconds.{what}": seconds for what, seconds in sorted(self.spent.items())}
+        self.spent.clear()
+        return times
+
+    async def _hand_over(self, trainer: Trainer) -> None:
+        """The only arrow back: the trainer's weights to the model, under their new version."""
+        if isinstance(self.parts.llm, Policy):
+            await self.parts.llm.load_policy(trainer.snapshot())
+
+    async def _restore(self) -> None:
+        """Go on from the newest checkpoint, where a run is resumed."""
+        trainer = self.parts.trainer
+        checkpoints = sorted((self.store.path / "checkpoints").glob("[0-9]*"))
+        if trainer is not None and checkpoints:
+            trainer.load(checkpoints[-1])
+            await self._hand_over(trainer)
+
+    def _checkpoint(self, step: int) -> Path:
+        return self.store.path / "checkpoints" / f"{step:05d}"
+
+    def _tell_starts(self, step: int) -> None:
+        if self.parts.starts is not None:
+            self.parts.starts.learn(step, self._stored(step))
+
+    def _stored(self, step: int) -> Iterator[Episode]:
+        for offset in self.store.index.offsets(step):
+            yield self.store.reader.episodes.at(offset)
+
+
+def planned_episodes(config: RunConfig, tasks: Tasks) -> Mapping[Split, int] | None:
+    """How many there will be in all; None where it depends on what happens."""
+    if config.starts is not None:
+        return None
+    options, evaluation = config.run, config.evaluation
+    drawn = len(tasks["train"]) if options.tasks_per_step is None else options.tasks_per_step
+    rounds = 0
+    if evaluation is not None:
+        due = {*range(0, options.steps, evaluation.options.every), options.steps}
+        rounds = len(due) * evaluation.options.rollouts
+    return {
+        "train": options.steps * drawn * options.rollouts,
+        "evaluation": rounds * len(tasks["evaluation"]),
+    }
+
+
+def crediting_of(config: RunConfig, parts: Parts) -> Crediting:
+    """The config's chunker and scheme."""
+    return Crediting(
+        chunker=parts.chunker,
+        chunker_name=config.chunker.name,
+        scheme=parts.credit,
+        scheme_name=config.credit.name,
+    )
+
+
+def _save(save: Callable[[Path], None], target: Path) -> None:
+    """Write a checkpoint so that it is there whole or not at all."""
+    partial = target.with_name(f".{target.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    save(partial)
+    partial.replace(target)

@@ -1,0 +1,229 @@
+"""Held-out tasks are measured on the way, apart from what is learned from."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from ale._config import structure_config
+from ale._registry import Registry
+from ale._run.run import Run
+from ale._run.start import resume
+from ale.errors import InputError
+from ale.plugin import Component, hookimpl
+from ale.protocols import LLM, AgentContext
+from ale.strict import from_plain
+from ale.testing.builders import turn
+from ale.types import (
+    Batch,
+    Completion,
+    CompletionRequest,
+    CriterionSpec,
+    LLMCapabilities,
+    Message,
+    PolicySnapshot,
+    Sampling,
+    StepReport,
+    Stop,
+    Task,
+)
+
+Finish = Callable[[Run], Any]
+
+
+class Learner:
+    """A trainer whose policy knows how it is done after two steps."""
+
+    def __init__(self) -> None:
+        self.model: LLM | None = None
+        self.steps = 0
+        self.seen: list[str] = []
+
+    def attach(self, llm: LLM | None) -> None:
+        self.model = llm
+
+    async def step(self, batch: Batch) -> StepReport:
+        self.seen += [r.episode.id for group in batch.groups for r in group.group.rollouts]
+        self.steps += 1
+        return StepReport(step=batch.step, policy_version=self.steps, metrics={"loss": 0.5})
+
+    def snapshot(self) -> PolicySnapshot:
+        return PolicySnapshot(version=self.steps)
+
+    def save(self, directory: Path) -> None:
+        (directory / "steps").write_text(str(self.steps))
+
+    def load(self, directory: Path) -> None:
+        self.steps = int((directory / "steps").read_text())
+
+
+class Pupil:
+    """Says its version."""
+
+    made: ClassVar[list["Pupil"]] = []
+    capabilities = LLMCapabilities(tools=False)
+
+    def __init__(self) -> None:
+        self.policy_version = 0
+        self.loaded: list[int] = []
+        Pupil.made.append(self)
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        return Completion(message=Message(role="assistant", content=str(self.policy_version)))
+
+    async def load_policy(self, snapshot: PolicySnapshot) -> None:
+        self.loaded.append(snapshot.version)
+        self.policy_version = snapshot.version
+
+    async def force(self, request: CompletionRequest, answer: Message) -> Completion:
+        return Completion(message=answer, forced=True)
+
+    async def aclose(self) -> None: ...
+
+
+class School:
+    @hookimpl
+    def ale_trainers(self) -> Sequence[Component[Any, Any]]:
+        return [Component("learner", None, lambda o, c: Learner(), summary="Learns.")]
+
+    @hookimpl
+    def ale_llms(self) -> Sequence[Component[Any, Any]]:
+        return [Component("pupil", None, lambda o, c: Pupil(), summary="Is taught.")]
+
+    @hookimpl
+    def ale_task_sources(self) -> Sequence[Component[Any, Any]]:
+        class Exam:
+            def load(self) -> Iterable[Task]:
+                for i in range(3):
+                    spec = CriterionSpec(type="done")
+                    yield Task(id=f"exam{i}", goal="Leave a file.", criteria=(spec,))
+
+        return [Component("exam", None, lambda o, c: Exam(), summary="Held out.")]
+
+
+async def as_it_was_taught(context: AgentContext) -> Stop:
+    """Does the task once the policy is at version 2 or later."""
+    request = CompletionRequest(
+        messages=(Message(role="user", content=context.task.goal),),
+        sampling=Sampling(),
+        conversation=context.conversation,
+        turn=0,
+    )
+    answer = await context.llm.complete(request)
+    context.recorder.append(turn(answer.message.content))
+    if int(answer.message.content) >= 2:
+        await context.sandbox.write("done", b"")
+    return Stop(reason="finished")
+
+
+@pytest.fixture(autouse=True)
+def school(registry: Registry, bench: Any) -> None:
+    registry.add(School(), "ale-school")
+    bench.agent = as_it_was_taught
+    Pupil.made.clear()
+
+
+def config(workplace: Any, *, every: int = 2, **run: Any) -> Any:
+    plain = {
+        "tasks": {"type": "list", "n": 2},
+        "agent": {"type": "bench"},
+        "llm": {"type": "pupil"},
+        "trainer": {"type": "learner"},
+        "evaluation": {"tasks": {"type": "exam"}, "every": every, "rollouts": 2},
+        "run": {"directory": str(workplace.directory), "steps": 3, **run},
+    }
+    return structure_config(from_plain(plain), workplace.registry)
+
+
+def events(run: Run, name: str) -> list[dict[str, Any]]:
+    import json
+
+    lines = (run.store.path / "events.jsonl").read_text().splitlines()
+    return [found for line in lines if (found := json.loads(line))["event"] == name]
+
+
+async def test_it_is_measured_before_all_steps_on_the_way_and_at_the_end(
+    workplace: Any, finish: Finish
+) -> None:
+    run = workplace.prepared(config(workplace))
+    finished = await finish(run)
+    told = events(run, "evaluation_finished")
+    assert [(e["step"], e["policy_version"], e["n_succeeded"]) for e in told] == [
+        (0, 0, 0),
+        (2, 2, 6),
+        (3, 3, 6),
+    ]
+    assert all(e["n_graded"] == 6 for e in told)
+    assert finished.n_graded == 6, "evaluation episodes are counted apart"
+
+
+async def test_the_trainer_and_the_credits_see_no_evaluation(
+    workplace: Any, finish: Finish
+) -> None:
+    run = workplace.prepared(config(workplace))
+    await finish(run)
+    assert isinstance(run.parts.trainer, Learner)
+    assert run.parts.trainer.seen == [f"{s}-t{t}-0" for s in range(3) for t in range(2)]
+    assert not [row for row in run.store.reader.credits() if row.task_id.startswith("exam")]
+    ids = sorted(e.id for e in run.store.reader.episodes if e.split == "evaluation")
+    assert ids[:2] == ["evaluation-0-exam0-0", "evaluation-0-exam0-1"]
+    assert len(ids) == 18
+
+
+async def test_each_evaluation_has_the_same_seeds(workplace: Any, finish: Finish) -> None:
+    run = workplace.prepared(config(workplace))
+    await finish(run)
+    seeds: dict[int, set[int]] = {}
+    for episode in run.store.reader.episodes:
+        if episode.split == "evaluation":
+            seeds.setdefault(episode.step, set()).add(episode.seed)
+    assert seeds[0] == seeds[2] == seeds[3]
+    assert len(seeds[0]) == 6
+
+
+async def test_every_step_hands_its_weights_to_the_model(workplace: Any, finish: Finish) -> None:
+    run = workplace.prepared(config(workplace))
+    await finish(run)
+    assert Pupil.made[0].loaded == [1, 2, 3]
+    assert isinstance(run.parts.trainer, Learner)
+    assert run.parts.trainer.model is Pupil.made[0]
+    (first, *_) = events(run, "step_finished")
+    assert {"loss", "success", "mean_reward", "episodes", "broken"} <= set(first["metrics"])
+    assert "seconds.rollouts" in first["metrics"]
+
+
+async def test_a_resumed_run_samples_from_the_weights_of_its_checkpoint(
+    workplace: Any, finish: Finish
+) -> None:
+    run = workplace.prepared(config(workplace))
+    await finish(run)
+    path = run.store.path
+    # As if it had been killed in the last evaluation, after the last step.
+    lines = (path / "episodes.jsonl").read_text().splitlines(keepends=True)
+    (path / "episodes.jsonl").write_text("".join(lines[:-2]))
+    again = resume(path, workplace.outside())
+    await finish(again)
+    assert Pupil.made[1].loaded == [3]
+    (_, _, _, last) = events(again, "evaluation_finished")
+    assert (last["step"], last["n_graded"], last["n_succeeded"]) == (3, 6, 6)
+    ids = [episode.id for episode in again.store.reader.episodes]
+    assert len(ids) == len(set(ids)) == 24
+
+
+def test_what_is_wrong_with_the_section_is_said(workplace: Any) -> None:
+    plain = {
+        "tasks": {"type": "list"},
+        "agent": {"type": "bench"},
+        "evaluation": {"evry": 2, "tasks": {"type": "exm"}},
+    }
+    with pytest.raises(InputError) as caught:
+        structure_config(from_plain(plain), workplace.registry)
+    said = str(caught.value)
+    assert "evaluation.evry" in said
+    plain["evaluation"] = {"tasks": {"type": "exm"}}
+    with pytest.raises(InputError, match="did you mean 'exam'"):
+        structure_config(from_plain(plain), workplace.registry)
+    plain["evaluation"] = {"every": 2}
+    with pytest.raises(InputError, match="'tasks' is missing"):
+        structure_config(from_plain(plain), workplace.registry)
