@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent
 BOOTSTRAP = ROOT / ".nox" / "bootstrap"
 PLUGINS = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
 
-ENGINES = ["ale-sandbox-bubblewrap", "ale-sandbox-docker"]
+ENGINES = ["ale-sandbox-bubblewrap", "ale-sandbox-docker", "ale-sandbox-podman"]
 FINISHED = [name for name in PLUGINS if name not in ENGINES]
 
 
@@ -139,7 +139,8 @@ def alone(session: nox.Session, name: str) -> None:
     project = nox.project.load_toml(folder / "pyproject.toml")
     wanted = project["project"].get("dependencies", [])
     local = [other for other in PLUGINS if any(_names(line) == other for line in wanted)]
-    packages = [f"./plugins/{other}" for other in (*local, name)]
+    # The core's own library comes with it.
+    packages = [f"./plugins/{other}" for other in dict.fromkeys(("ale-strict", *local, name))]
     session.install("./core", *packages, *test_needs(name))
     session.env.update(QUIET)
     # The long ones: nox -s "plugin(ale-observe-wandb)" -- -m long

@@ -183,7 +183,9 @@ class Commands:
         """Kill a command's processes, or all commands'; how many."""
         for _ in range(_TRIES):
             if self.closed or pool.closed:
-                return 0
+                # Everything has ended, or will have when the container has been started again.
+                async with self._restarting:
+                    return 0
             lane = await pool.acquire(spare=True)
             job = lane.ask(script.kill(number))
             job.ended.add_done_callback(lambda _, lane=lane: pool.release(lane))  # type: ignore[misc]

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote, unquote
 
 from attrs import asdict, field, frozen
 
@@ -44,18 +45,18 @@ class Record:
 
     @property
     def text(self) -> str:
-        """As JSON."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        """As JSON, quoted as in a URL: engines differ in what a label makes of quotes."""
+        return quote(json.dumps(asdict(self), separators=(",", ":")), safe=",:{}[]/")
 
 
 def parse(text: str, where: str) -> Record:
-    """Read a record back.
+    """Read a record or label back.
 
     Raises:
         SandboxError: it is none; `where` is named, and left for a person to look at.
     """
     try:
-        data: dict[str, Any] = json.loads(text)
+        data: dict[str, Any] = json.loads(unquote(text))
         return Record(**{**data, "owner": Owner(**data["owner"])})
     except (ValueError, TypeError, KeyError) as error:
         raise SandboxError(f"{where} is not a record of a sandbox: {error}") from error

@@ -13,18 +13,19 @@ from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.types import Capabilities, ExecResult
 from ale_sandbox_container import script
-from ale_sandbox_container.commands import Commands, Outcome
+from ale_sandbox_container.commands import Commands
 from ale_sandbox_container.door import Door
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.pool import NoProcessError
 from ale_sandbox_container.shell import ContainerShell
-from ale_sandbox_shell.output import Capture, Pump
-from ale_sandbox_shell.session import ShellSession
+from ale_sandbox_shell.output import Drains, result_of
+from ale_sandbox_shell.session import Outlet, ShellSession
 from ale_sandbox_shell.text import LONGEST_ARGUMENT, NUL_REFUSED, as_bytes
 
 SHELL = b"/bin/sh"
 _DEV_NULL = b"/dev/null"
 _NO_PROCESS = 126
+_TOO_MANY = b"no process could be started: the sandbox has as many as it may\n"
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHELLS_OWN = frozenset(
     {"BASHOPTS", "BASH_VERSINFO", "EUID", "IFS", "LINENO", "OPTIND", "PPID", "SHELLOPTS", "UID"}
@@ -61,7 +62,7 @@ class ContainerSandbox:
         self._setup = setup
         self._door = setup.door
         self._commands = setup.commands
-        self._draining: set[Pump] = set()
+        self._drains = Drains()
         self._closing: asyncio.Task[None] | None = None
 
     @property
@@ -133,56 +134,49 @@ class ContainerSandbox:
         if "\0" in "".join((*words, cwd or "", *env, *env.values())):
             return ExecResult(exit_code=126, stdout=b"", stderr=NUL_REFUSED)
         started = self._setup.monotonic()
-        with ExitStack() as files, ExitStack() as pumps:
-            out, err = (self._door.outlet(max_output_bytes) for _ in range(2))
+        with ExitStack() as files, ExitStack() as pipes:
             source = None if stdin is None else self._door.file(stdin)
-            for made in (out, err, source):
-                if made is not None:
-                    files.callback(made.release)
-            for pump in (out.pump, err.pump):
-                pumps.callback(pump.close)
+            if source is not None:
+                files.callback(source.release)
             argv = self._argv(command, env, files)
-            outcome = await self._run(
-                user,
-                lambda number: script.start(
+            outlets: list[Outlet] = []
+
+            def frame(number: int) -> bytes:
+                # New pipes for each attempt: one that was cut short has used up the last.
+                pipes.close()
+                outlets[:] = [self._outlet(max_output_bytes, files, pipes) for _ in range(2)]
+                return script.start(
                     argv,
                     stdin=_DEV_NULL if source is None else source.path,
-                    stdout=out.path,
-                    stderr=err.path,
+                    stdout=outlets[0].path,
+                    stderr=outlets[1].path,
                     cwd=as_bytes(self._cwd(cwd)),
                     setup=self._script(number, env),
-                ),
-                timeout_s,
-            )
-            pumps.pop_all()
-        stdout, stderr = self.finish(out.pump), self.finish(err.pump)
-        said = stderr.value()
+                )
+
+            try:
+                running = await self._commands.start(user, frame)
+            except NoProcessError:
+                return ExecResult(exit_code=_NO_PROCESS, stdout=b"", stderr=_TOO_MANY)
+            outcome = await self._commands.outcome(running, timeout_s)
+            pipes.pop_all()
+        stdout, stderr = (self._drains.finish(outlet.pump) for outlet in outlets)
         if not outcome.begun:
-            said = _why_not_begun(said)
-        return ExecResult(
-            exit_code=outcome.code if outcome.begun else _NO_PROCESS,
-            stdout=stdout.value(),
-            stderr=said,
+            said = _why_not_begun(stderr.value())
+            return ExecResult(exit_code=_NO_PROCESS, stdout=b"", stderr=said)
+        return result_of(
+            outcome.code,
+            stdout,
+            stderr,
             timed_out=outcome.timed_out,
-            truncated=stdout.truncated or stderr.truncated,
             duration_s=self._setup.monotonic() - started,
         )
 
-    async def _run(
-        self, user: str | None, frame: Callable[[int], bytes], timeout_s: float | None
-    ) -> Outcome:
-        try:
-            running = await self._commands.start(user, frame)
-        except NoProcessError:
-            return Outcome(code=_NO_PROCESS, begun=False)
-        return await self._commands.outcome(running, timeout_s)
-
-    def finish(self, pump: Pump) -> Capture:
-        """End a pump; where a background process still holds its pipe, go on draining it."""
-        capture = pump.finish(self._draining.discard)
-        if pump.open:
-            self._draining.add(pump)
-        return capture
+    def _outlet(self, limit: int, files: ExitStack, pipes: ExitStack) -> Outlet:
+        made = self._door.outlet(limit)
+        files.callback(made.release)
+        pipes.callback(made.pump.close)
+        return made
 
     async def session(
         self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
@@ -191,7 +185,7 @@ class ContainerSandbox:
         self._check_open()
         env = env or {}
         bash = self._setup.bash
-        shell = ContainerShell(self._door, self.finish)
+        shell = ContainerShell(self._door, self._drains.finish)
         argv = [SHELL] if bash is None else [bash.encode(), b"--norc", b"--noprofile"]
         try:
             running = await self._commands.start(
@@ -270,8 +264,7 @@ class ContainerSandbox:
 
     async def _close(self) -> None:
         self._commands.close()
-        for pump in list(self._draining):
-            pump.close()
+        self._drains.close()
         await self._setup.release()
 
 
@@ -293,4 +286,4 @@ def _why_not_begun(said: bytes) -> bytes:
     """
     if said:
         raise SandboxError(f"a command could not be started: {said.decode(errors='replace')}")
-    return b"no process could be started: the sandbox has as many as it may\n"
+    return _TOO_MANY

@@ -61,6 +61,8 @@ def injected(shell: str, count: int) -> str:
     return f"base={INSIDE}/${KEY_VARIABLE}; unset {KEY_VARIABLE}; {lanes(shell, '$base', count)}"
 
 
+# When the host lets go of a lane, or dies, the lane ends, and with it all commands; so nothing
+# keeps process 1 from ending the container.
 # run STDIN STDOUT STDERR FOLDER SETUP ARGUMENT...
 # sweep HARD_LIMIT_IN_BYTES, or nothing for the processes of all commands
 PRELUDE = b"""\
@@ -69,7 +71,7 @@ setsid=$(command -v setsid)
 run() {
   (
     eval "$5" || exit 126
-    echo s >&9
+    echo s >&9 || exit 126
     exec 9>&-
     cd -- "$4" || exit 126
     unset OLDPWD
@@ -104,6 +106,7 @@ sweep() {
   done
   echo "k $killed $left" >&9
 }
+trap sweep EXIT
 limit_of self
 base=$hard
 while read -r a b c; do

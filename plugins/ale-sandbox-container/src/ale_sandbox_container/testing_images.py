@@ -2,79 +2,113 @@
 
     python -m ale_sandbox_container.testing_images docker podman
 
-``ale-test-busybox:1`` holds a static busybox and nothing else; ``ale-test-debian:1`` a small Debian
-with bash, git and python3. Each is made only where it is missing. Needs busybox-static and
-debootstrap.
+``ale-test-busybox:2`` holds a static busybox and nothing else; ``ale-test-debian:2`` a small Debian
+with bash, git and python3. Each is made only where an engine lacks it, once for all engines: the
+file systems are kept in ``XDG_CACHE_HOME/ale-test-images``. Needs busybox-static and debootstrap.
 """
 
+import contextlib
+import fcntl
+import os
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-BUSYBOX = "ale-test-busybox:1"
-DEBIAN = "ale-test-debian:1"
+BUSYBOX = "ale-test-busybox:2"
+DEBIAN = "ale-test-debian:2"
 _RELEASE = "bookworm"
-_PACKAGES = "python3-minimal,git,bash"
+_PACKAGES = "python3,git,bash"
 
 
-def has(engine: Sequence[str], image: str) -> bool:
-    """Is it there?"""
+class CannotMakeError(Exception):
+    """A tool is missing, or failed."""
+
+
+def provide(engine: Sequence[str], image: str) -> None:
+    """Make sure that an engine has an image.
+
+    Args:
+        engine: argument vector of its command-line client.
+
+    Raises:
+        CannotMakeError: why it can't be made here.
+    """
+    if _has(engine, image):
+        return
+    with _locked() as folder:
+        tar = folder / f"{image.replace(':', '-')}.tar"
+        if not tar.exists():
+            _make(image, tar)
+        if not _has(engine, image):
+            _run([*engine, "import", str(tar), image])
+
+
+def _has(engine: Sequence[str], image: str) -> bool:
     asked = subprocess.run([*engine, "image", "inspect", image], capture_output=True, check=False)
     return asked.returncode == 0
 
 
-def _import(engine: Sequence[str], image: str, tar: Path) -> None:
-    subprocess.run([*engine, "import", str(tar), image], check=True, stdout=subprocess.DEVNULL)
+@contextlib.contextmanager
+def _locked() -> Iterator[Path]:
+    cache = os.environ.get("XDG_CACHE_HOME")
+    folder = (Path(cache) if cache else Path.home() / ".cache") / "ale-test-images"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
 
 
-def _busybox(folder: Path) -> Path:
-    found = shutil.which("busybox")
+def _run(argv: Sequence[str]) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()[-3:]
+        raise CannotMakeError(f"{' '.join(argv)} ended with {done.returncode}: {' '.join(said)}")
+
+
+def _make(image: str, tar: Path) -> None:
+    draft = tar.with_suffix(".draft")
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name) / "root"
+        (_busybox if image == BUSYBOX else _debian)(root)
+        with tarfile.open(draft, "w") as file:
+            file.add(root, ".")
+    draft.rename(tar)
+
+
+def _tool(name: str, package: str) -> str:
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin")
     if found is None:
-        raise SystemExit("busybox is not installed: apt-get install busybox-static")
-    root = folder / "busybox"
-    for name in ("bin", "etc", "tmp"):
+        raise CannotMakeError(f"{name} is not installed: apt-get install {package}")
+    return found
+
+
+def _busybox(root: Path) -> None:
+    found = _tool("busybox", "busybox-static")
+    for name in ("bin", "etc", "root", "tmp"):
         (root / name).mkdir(parents=True)
     (root / "tmp").chmod(0o1777)
+    (root / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
     shutil.copy(found, root / "bin" / "busybox")
     listed = subprocess.run([found, "--list"], capture_output=True, text=True, check=True)
     for applet in listed.stdout.split():
         if applet != "busybox":
             (root / "bin" / applet).symlink_to("busybox")
-    return _packed(root)
 
 
-def _debian(folder: Path) -> Path:
-    tool = shutil.which("debootstrap") or shutil.which("debootstrap", path="/usr/sbin")
-    if tool is None:
-        raise SystemExit("debootstrap is not installed: apt-get install debootstrap")
-    root = folder / "debian"
-    options = ["--variant=minbase", f"--include={_PACKAGES}"]
-    subprocess.run([tool, *options, _RELEASE, str(root)], check=True, stdout=sys.stderr)
+def _debian(root: Path) -> None:
+    tool = _tool("debootstrap", "debootstrap")
+    _run([tool, "--variant=minbase", f"--include={_PACKAGES}", _RELEASE, str(root)])
     shutil.rmtree(root / "var" / "cache" / "apt")
-    return _packed(root)
-
-
-def _packed(root: Path) -> Path:
-    tar = root.with_suffix(".tar")
-    with tarfile.open(tar, "w") as file:
-        file.add(root, ".")
-    return tar
-
-
-def make(engines: Sequence[Sequence[str]]) -> None:
-    """Make what is missing in each engine; each argument vector is its command-line client."""
-    with tempfile.TemporaryDirectory() as name:
-        for image, build in ((BUSYBOX, _busybox), (DEBIAN, _debian)):
-            missing = [engine for engine in engines if not has(engine, image)]
-            if missing:
-                tar = build(Path(name))
-                for engine in missing:
-                    _import(engine, image, tar)
 
 
 if __name__ == "__main__":
-    make([argument.split() for argument in sys.argv[1:] or ["docker"]])
+    try:
+        for client in sys.argv[1:] or ["docker"]:
+            for wanted in (BUSYBOX, DEBIAN):
+                provide(client.split(), wanted)
+    except CannotMakeError as error:
+        sys.exit(str(error))

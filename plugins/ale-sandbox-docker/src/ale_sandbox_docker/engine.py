@@ -1,9 +1,7 @@
 """The Docker engine, through its SDK's low-level client: one request for each thing done."""
 
-import base64
 import contextlib
 import json
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from docker.errors import APIError, DockerException, create_api_error_from_http_
 from docker.utils import parse_repository_tag
 
 from ale.errors import SandboxError
+from ale_sandbox_container.archive import STAT_HEADER, parse_stat
 from ale_sandbox_container.engine import (
     ConflictError,
     Facts,
@@ -29,15 +28,6 @@ from ale_sandbox_container.engine import (
 _TIMEOUT_S = 120
 """For one answer of the engine. Pulls and builds have their own."""
 _PIECE = 1 << 16
-# What Go's os.FileMode says besides the permission bits.
-_GO_KINDS = (
-    (1 << 31, stat.S_IFDIR),
-    (1 << 27, stat.S_IFLNK),
-    (1 << 25, stat.S_IFIFO),
-    (1 << 24, stat.S_IFSOCK),
-    (1 << 21, stat.S_IFCHR),
-    (1 << 26, stat.S_IFBLK),
-)
 
 
 @contextlib.contextmanager
@@ -265,7 +255,7 @@ class DockerEngine:
         if response.status_code != 200:
             # A HEAD has no body to say why; a loop of links, or a file taken for a folder.
             raise SandboxError(f"{path!r} can't be looked at")
-        return _stat(response.headers["X-Docker-Container-Path-Stat"])
+        return parse_stat(response.headers[STAT_HEADER])
 
     @contextlib.contextmanager
     def get(self, container: str, path: str) -> Iterator[Iterator[bytes]]:
@@ -297,15 +287,6 @@ def _follow(line: Mapping[str, Any], progress: Callable[[str], object]) -> None:
         raise SandboxError(str(line["error"]))
     if "progressDetail" not in line or not line["progressDetail"]:
         progress(" ".join(str(line[key]) for key in ("id", "status") if key in line))
-
-
-def _stat(header: str) -> Stat:
-    found = json.loads(base64.b64decode(header))
-    mode = found["mode"]
-    kind = next((kind for bit, kind in _GO_KINDS if mode & bit), stat.S_IFREG)
-    return Stat(
-        name=found["name"], size=found["size"], mode=kind | mode & 0o777, link=found["linkTarget"]
-    )
 
 
 def _config(plan: Plan) -> dict[str, Any]:

@@ -92,3 +92,10 @@ class CommandProbes:
         assert (await stopper).exit_code == 137
         assert await out(box, "cat file") == "kept"
         assert (await (await box.session()).run("cat file")).stdout == b"kept\n"
+
+    async def test_a_name_that_is_a_pattern_is_only_a_name(self, box: ContainerSandbox) -> None:
+        for name in ("star*", "mark?", "set[ab]", "back\\slash", "per%20cent", "{a,b}"):
+            await box.write(f"{name}/{name}", name.encode())
+            await box.write("star-other", b"another")
+            assert await box.read(f"{name}/{name}") == name.encode()
+            assert (await box.exec(["cat", f"{name}/{name}"])).stdout == name.encode()

@@ -1,0 +1,28 @@
+"""What Docker's archive calls, which Podman has taken over, say about a path."""
+
+import base64
+import json
+import stat
+
+from ale_sandbox_container.engine import Stat
+
+STAT_HEADER = "X-Docker-Container-Path-Stat"
+# What Go's os.FileMode says besides the permission bits.
+_KINDS = (
+    (1 << 31, stat.S_IFDIR),
+    (1 << 27, stat.S_IFLNK),
+    (1 << 25, stat.S_IFIFO),
+    (1 << 24, stat.S_IFSOCK),
+    (1 << 21, stat.S_IFCHR),
+    (1 << 26, stat.S_IFBLK),
+)
+
+
+def parse_stat(header: str) -> Stat:
+    """The value of the header `STAT_HEADER`."""
+    found = json.loads(base64.b64decode(header))
+    mode = found["mode"]
+    kind = next((kind for bit, kind in _KINDS if mode & bit), stat.S_IFREG)
+    return Stat(
+        name=found["name"], size=found["size"], mode=kind | mode & 0o777, link=found["linkTarget"]
+    )

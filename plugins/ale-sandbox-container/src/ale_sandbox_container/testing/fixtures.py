@@ -1,0 +1,61 @@
+"""The fixtures that the probes need, for an adapter's ``conftest.py`` to register.
+
+They build on two of its own: ``plugin``, its module ``plugin``; and ``image``, an image's name.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ale.plugin import BuildContext
+from ale.types import SandboxSpec
+from ale_sandbox_container.backend import ContainerBackend
+from ale_sandbox_container.sandbox import ContainerSandbox
+from ale_sandbox_container.testing.tools import Make
+from ale_sandbox_container.testing_images import CannotMakeError, provide
+
+
+def why_not(plugin: ModuleType, image: str) -> str | None:
+    """Why there can be no tests on this engine with this image; None where there can."""
+    offered = plugin.ale_sandboxes()[0]
+    found = offered.probe()
+    if not found.usable:
+        return f"{offered.name}: {found.reason}"
+    try:
+        provide([offered.name], image)
+    except CannotMakeError as error:
+        return f"no {image} for {offered.name}: {error}"
+    return None
+
+
+def make(plugin: ModuleType, image: str, tmp_path: Path) -> Make:
+    """Builds a backend with these options, and with `context` for fields of the BuildContext."""
+
+    def make_backend(*, context: dict[str, Any] | None = None, **options: Any) -> ContainerBackend:
+        options = {"image": image, "root": tmp_path / "state", **options}
+        made = plugin.build(
+            plugin.ale_sandboxes()[0].options(**options), BuildContext(**(context or {}))
+        )
+        assert isinstance(made, ContainerBackend)
+        return made
+
+    return make_backend
+
+
+def host(plugin: ModuleType, image: str, tmp_path: Path) -> tuple[str, dict[str, Any]]:
+    """What a host process needs to build the same backend."""
+    return plugin.__name__, {"image": image, "root": str(tmp_path / "state")}
+
+
+async def backend(make: Make) -> AsyncIterator[ContainerBackend]:
+    """One with its usual options, closed at the end."""
+    made = make()
+    yield made
+    await made.aclose()
+
+
+async def box(backend: ContainerBackend) -> AsyncIterator[ContainerSandbox]:
+    """An open sandbox."""
+    async with backend.open(SandboxSpec()) as sandbox:
+        yield sandbox

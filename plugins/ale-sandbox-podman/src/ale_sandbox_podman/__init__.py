@@ -1,0 +1,1 @@
+"""Podman containers as sandboxes."""

@@ -1,0 +1,357 @@
+"""The Podman engine, through its SDK's client: one request for each thing done."""
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote
+
+import podman
+import requests
+from podman.api.client import APIResponse
+from podman.errors import APIError, BuildError, PodmanError
+
+from ale.errors import SandboxError
+from ale_sandbox_container.archive import STAT_HEADER, parse_stat
+from ale_sandbox_container.engine import (
+    ConflictError,
+    Facts,
+    Found,
+    Image,
+    NotFoundError,
+    Plan,
+    Stat,
+    State,
+)
+
+_TIMEOUT_S = 120
+"""For one answer of the engine. Pulls and builds have their own."""
+_API = "4.0.0"
+"""The oldest version of the interface that knows all that is used here."""
+_PIECE = 1 << 16
+_CPU_PERIOD_US = 100_000
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """The SDK's errors in the words of the protocol."""
+    try:
+        yield
+    except APIError as error:
+        said = str(error.explanation or error).strip()
+        if error.status_code == 404:
+            raise NotFoundError(said) from error
+        if error.status_code == 409:
+            raise ConflictError(said) from error
+        raise SandboxError(f"podman: {said}") from error
+    except requests.exceptions.ReadTimeout as error:
+        raise SandboxError("podman did not answer in time") from error
+    except (PodmanError, requests.exceptions.RequestException, OSError) as error:
+        raise SandboxError(f"podman does not answer: {error}") from error
+
+
+def _ok(response: APIResponse, *also: int) -> APIResponse:
+    if response.status_code not in also:
+        response.raise_for_status()
+    return response
+
+
+class PodmanEngine:
+    """See `ale_sandbox_container.engine.Engine`.
+
+    Args:
+        address: ``unix:///run/podman/podman.sock``, ``tcp://...`` or ``ssh://...``.
+    """
+
+    name = "podman"
+
+    def __init__(self, address: str) -> None:
+        with _told():
+            self._client = podman.PodmanClient(
+                base_url=address, version=_API, timeout=_TIMEOUT_S, max_pool_size=64
+            )
+        self._api = self._client.api
+        # A new connection to a local socket costs next to nothing, an open one a descriptor.
+        self._api.headers["Connection"] = "close"
+
+    def facts(self) -> Facts:
+        """What it is."""
+        with _told():
+            info = _ok(self._api.get("/info")).json()
+        host = info["host"]
+        controllers = set(host.get("cgroupControllers") or ())
+        return Facts(
+            version=info["version"]["Version"],
+            runtime=host["ociRuntime"]["name"],
+            cgroup=host["cgroupVersion"],
+            holds_memory="memory" in controllers,
+            holds_processes="pids" in controllers,
+            holds_cpu="cpu" in controllers,
+            root_is_root=not host["security"]["rootless"],
+            seccomp=host["security"]["seccompEnabled"],
+        )
+
+    def image(self, ref: str) -> Image:
+        """An image that is there already."""
+        with _told():
+            found = _ok(self._api.get(f"/images/{quote(ref, safe='')}/json")).json()
+        config = found.get("Config") or {}
+        return Image(
+            id=found["Id"],
+            workdir=config.get("WorkingDir") or "",
+            labels=found.get("Labels") or {},
+        )
+
+    def pull(self, ref: str, *, silence_s: float, progress: Callable[[str], object]) -> None:
+        """Fetch an image. Not through the SDK's `pull`, which waits for ever."""
+        try:
+            with _told():
+                response = self._api.post(
+                    "/images/pull", params={"reference": ref}, stream=True, timeout=silence_s
+                )
+                with contextlib.closing(response):
+                    _ok(response)
+                    for line in response.iter_lines():
+                        _follow(json.loads(line), progress)
+        except SandboxError as error:
+            raise SandboxError(
+                f"the image {ref!r} is not there and could not be pulled: {error}"
+            ) from error
+
+    def build(
+        self,
+        folder: Path,
+        *,
+        dockerfile: str,
+        tag: str,
+        labels: Mapping[str, str],
+        log: Callable[[str], object],
+    ) -> None:
+        """Build an image from a folder."""
+        failure: str | None = None
+        lines: Iterable[Any]
+        with _told():
+            try:
+                _, lines = self._client.images.build(
+                    path=str(folder),
+                    dockerfile=dockerfile,
+                    tag=tag,
+                    labels=dict(labels),
+                    rm=True,
+                    forcerm=True,
+                )
+            except BuildError as error:
+                failure, lines = error.msg, error.build_log
+            for line in lines:
+                for part in _text_of(line).splitlines():
+                    log(part)
+        if failure is not None:
+            raise SandboxError(failure)
+
+    def commit(self, container: str, *, tag: str, labels: Mapping[str, str]) -> None:
+        """Keep a container's files as an image; it stands still meanwhile."""
+        repository, _, version = tag.partition(":")
+        params = {
+            "container": container,
+            "repo": repository,
+            "tag": version,
+            "pause": True,
+            "format": "docker",
+            "changes": [f"LABEL {json.dumps(k)}={json.dumps(v)}" for k, v in labels.items()],
+        }
+        with _told():
+            _ok(self._api.post("/commit", params=params, timeout=_TIMEOUT_S))
+
+    def images(self, label: str) -> Sequence[Found]:
+        """Images with this label."""
+        params = {"filters": json.dumps({"label": [label]})}
+        with _told():
+            found = _ok(self._api.get("/images/json", params=params)).json()
+        return [Found(id=image["Id"], labels=image["Labels"] or {}) for image in found or ()]
+
+    def remove_image(self, ref: str) -> None:
+        """Remove an image. Never by force, which would remove its containers too."""
+        with _told():
+            _ok(self._api.delete(f"/images/{quote(ref, safe='')}"), 404)
+
+    def create(self, plan: Plan) -> str:
+        """Make a container."""
+        with _told():
+            response = self._api.post(
+                "/containers/create",
+                data=json.dumps(_spec(plan)),
+                headers={"Content-Type": "application/json"},
+            )
+            return str(_ok(response).json()["Id"])
+
+    def start(self, container: str) -> None:
+        """Start it."""
+        with _told():
+            _ok(self._api.post(f"/containers/{container}/start"))
+
+    def kill(self, container: str) -> None:
+        """End every process in it. The engine's own call does not wait for that; Docker's does."""
+        with _told():
+            response = self._api.post(f"/containers/{container}/kill", compatible=True)
+            # 404: it is gone; 409, and in words only in older versions: it does not run.
+            if "state improper" not in response.text:
+                _ok(response, 404, 409)
+
+    def remove(self, container: str) -> None:
+        """Kill and remove it with its volumes."""
+        params = {"force": True, "v": True, "timeout": 0}
+        with _told():
+            _ok(self._api.delete(f"/containers/{container}", params=params), 404)
+
+    def state(self, container: str) -> State:
+        """How it is."""
+        with _told():
+            found = _ok(self._api.get(f"/containers/{container}/json")).json()["State"]
+        return State(
+            running=found["Running"],
+            exit_code=found["ExitCode"],
+            out_of_memory=found["OOMKilled"],
+        )
+
+    def containers(self, label: str) -> Sequence[Found]:
+        """Containers with this label."""
+        params = {"all": True, "filters": json.dumps({"label": [label]})}
+        with _told():
+            found = _ok(self._api.get("/containers/json", params=params)).json()
+        return [
+            Found(id=box["Id"], labels=box["Labels"], running=box["State"] == "running")
+            for box in found
+        ]
+
+    def inject(
+        self, container: str, argv: Sequence[str], *, env: Mapping[str, str], user: str | None
+    ) -> None:
+        """Start one more process in it."""
+        process = {
+            "Cmd": list(argv),
+            "Env": [f"{name}={value}" for name, value in env.items()],
+            "User": user or "",
+        }
+        with _told():
+            made = _ok(
+                self._api.post(f"/containers/{container}/exec", data=json.dumps(process))
+            ).json()
+            start = json.dumps({"Detach": True})
+            _ok(self._api.post(f"/exec/{made['Id']}/start", data=start))
+
+    def stat(self, container: str, path: str) -> Stat:
+        """One path in it."""
+        with _told():
+            response = self._api.head(
+                f"/containers/{container}/archive", params={"path": _literal(path)}
+            )
+        if response.status_code == 404:
+            raise NotFoundError(path)
+        if response.status_code != 200:
+            # A HEAD has no body to say why; a loop of links, or a file taken for a folder.
+            raise SandboxError(f"{path!r} can't be looked at")
+        return parse_stat(response.headers[STAT_HEADER])
+
+    @contextlib.contextmanager
+    def get(self, container: str, path: str) -> Iterator[Iterator[bytes]]:
+        """A path and what is below it, as a tar stream."""
+        with _told():
+            response = self._api.get(
+                f"/containers/{container}/archive", params={"path": _literal(path)}, stream=True
+            )
+            with contextlib.closing(response):
+                _ok(response)
+                yield response.iter_content(_PIECE)
+
+    def put(self, container: str, folder: str, data: Iterable[bytes]) -> None:
+        """Unpack a tar stream in it."""
+        params = {"path": folder, "noOverwriteDirNonDir": True}
+        with _told():
+            response = self._api.put(
+                f"/containers/{container}/archive", params=params, data=cast(Any, data)
+            )
+            _ok(response)
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._client.close()  # type: ignore[no-untyped-call]
+
+
+def _literal(path: str) -> str:
+    """The engine takes a path for a pattern."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
+
+
+def _follow(line: Mapping[str, Any], progress: Callable[[str], object]) -> None:
+    """One line of a pull."""
+    if line.get("error"):
+        raise SandboxError(str(line["error"]))
+    if line.get("stream"):
+        progress(str(line["stream"]).strip())
+
+
+def _text_of(line: bytes | str) -> str:
+    """What a line of a build's log says."""
+    found = json.loads(line)
+    return str(found.get("stream") or found.get("error") or "")
+
+
+def _spec(plan: Plan) -> dict[str, Any]:
+    """The container as the engine's API takes it."""
+    mounts = [
+        {
+            "type": "bind",
+            "source": str(bind.source),
+            "destination": bind.target,
+            "options": ["ro", "rbind", "nosuid", "nodev"],
+        }
+        for bind in plan.binds
+    ]
+    mounts += [
+        {
+            "type": "tmpfs",
+            "source": "tmpfs",
+            "destination": path,
+            "options": ["nosuid", "nodev", "mode=1777", f"size={size}"],
+        }
+        for path, size in plan.tmpfs.items()
+    ]
+    return {
+        "name": plan.name,
+        "image": plan.image,
+        "entrypoint": list(plan.entrypoint),
+        "command": [],
+        "work_dir": plan.workdir,
+        "create_working_dir": True,
+        "env": dict(plan.env),
+        "httpproxy": False,
+        "user": plan.user or "",
+        "labels": dict(plan.labels),
+        "hostname": "sandbox",
+        "healthconfig": {"Test": ["NONE"]},
+        "systemd": "false",
+        "netns": {"nsmode": "bridge" if plan.network else "none"},
+        "cap_drop": ["all"],
+        "cap_add": [f"CAP_{name}" for name in plan.capabilities],
+        "no_new_privileges": True,
+        "privileged": False,
+        "read_only_filesystem": plan.read_only,
+        "mounts": mounts,
+        "volumes": [{"Dest": path} for path in plan.volumes],
+        "resource_limits": _limits(plan),
+        "oci_runtime": plan.runtime or "",
+        "log_configuration": {"driver": "none"},
+    }
+
+
+def _limits(plan: Plan) -> dict[str, Any]:
+    limits: dict[str, Any] = {}
+    if plan.memory_bytes is not None:
+        limits["memory"] = {"limit": plan.memory_bytes, "swap": plan.memory_bytes}
+    if plan.processes is not None:
+        limits["pids"] = {"limit": plan.processes}
+    if plan.cpus is not None:
+        limits["cpu"] = {"quota": round(plan.cpus * _CPU_PERIOD_US), "period": _CPU_PERIOD_US}
+    return limits
