@@ -64,7 +64,7 @@ class BubblewrapBackend:
                     "store": str(self._store.folder),
                     "plan": self._plan._asdict(),
                 }
-                self._zygote = await Zygote.start(settings)
+                self._zygote = await Zygote.start(settings, self._store.held)
             return self._zygote
 
     @contextlib.asynccontextmanager
@@ -239,6 +239,7 @@ class BubblewrapBackend:
         for record in await asyncio.to_thread(self._store.records.all):
             if not record.owner.alive:
                 await marks.end(record.mark)
+                await self._store.until_gone(record.owner)
                 await Group(record.groups).remove()
                 await self._store.release(record)
                 removed.append(self._info(record))

@@ -270,8 +270,11 @@ class Zygote:
         self._process = process
 
     @classmethod
-    async def start(cls, settings: dict[str, Any]) -> "Zygote":
+    async def start(cls, settings: dict[str, Any], held: int) -> "Zygote":
         """Start one.
+
+        Args:
+            held: a descriptor that it and all that it forks keep open.
 
         Raises:
             SandboxError: it could not prepare the lowest layers.
@@ -281,7 +284,7 @@ class Zygote:
         source = str(Path(__file__).parents[1])
         code = (
             f"import sys; sys.path.insert(0, {source!r});"
-            f"from ale_sandbox_bubblewrap.zygote import main; main({theirs.fileno()})"
+            f"from ale_sandbox_bubblewrap.zygote import main; main({theirs.fileno()}, {held})"
         )
         with theirs:
             process = subprocess.Popen(  # noqa: ASYNC220 - vfork; it returns at once
@@ -291,7 +294,7 @@ class Zygote:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 cwd="/",
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), held],
                 start_new_session=True,
             )
         zygote = cls(Channel(ours), log, process)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from attrs import evolve, field, frozen
 
+from ale_sandbox_bubblewrap import holding
 from ale_sandbox_bubblewrap.layers import CONTROL, LAYERS
 from ale_sandbox_process.records import Record, Records, private
 from ale_sandbox_process.trees import remove, remove_small
@@ -50,6 +51,7 @@ class Store:
         self._uid = uid
         self._owner = Owner.me()
         self._in_use: int | None = None
+        self._held: int | None = None
         self._shared: set[str] = set()
 
     def open(self) -> None:
@@ -71,9 +73,34 @@ class Store:
             folder = self.folder / name
             folder.mkdir(mode=0o700, exist_ok=True)
             self.give(folder)
+        self._owners.mkdir(mode=0o700, exist_ok=True)
+        if self._held is None:
+            self._held = holding.hold(self._owners, self._owner)
+
+    @property
+    def _owners(self) -> Path:
+        return self.folder / "owners"
+
+    @property
+    def held(self) -> int:
+        """A descriptor that tells, for as long as a process has it open, that one is left."""
+        assert self._held is not None, "the store is open"
+        return self._held
+
+    async def until_gone(self, owner: Owner) -> None:
+        """Wait until no process is left of those that a dead host process has started.
+
+        Raises:
+            SandboxError: they would not end.
+        """
+        await holding.until_dropped(self._owners, owner)
 
     def close(self) -> None:
         """Let go of the folders, and remove them if they are empty. May be called again."""
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+            holding.dropped(self._owners, self._owner)
         if self._in_use is not None:
             os.close(self._in_use)
             self._in_use = None

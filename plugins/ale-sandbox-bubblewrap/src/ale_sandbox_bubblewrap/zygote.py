@@ -4,7 +4,7 @@ It has the rights of an ordinary user: a host process that is root lets it becom
 In mount and user namespaces of its own it prepares the lowest layers, in memory, so that they go
 with it. It ends when the host process does, and with it every keeper and every sandbox.
 
-Standard library only. Run as ``python -I -S -c 'import ...; main(fd)'``.
+Standard library only. Run as ``python -I -S -c 'import ...; main(fd, held)'``.
 """
 
 import gc
@@ -20,10 +20,15 @@ from typing import Any
 from ale_sandbox_bubblewrap import base, keeper, kernel, launch, layers, opening, wire
 
 
-def main(descriptor: int) -> None:
-    """Serve the host process at the other end of a socket."""
+def main(descriptor: int, held: int) -> None:
+    """Serve the host process at the other end of a socket.
+
+    Args:
+        held: stays open in this process and its keepers, and goes nowhere else (`holding`).
+    """
     sock = socket.socket(fileno=descriptor)
-    sock.set_inheritable(False)
+    for one in (descriptor, held):
+        os.set_inheritable(one, False)
     received = wire.receive(sock)
     if received is None:
         return
