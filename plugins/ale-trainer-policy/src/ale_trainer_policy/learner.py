@@ -1,0 +1,248 @@
+"""The model and its optimiser: gradients are summed up, then applied. Knows nothing of batches."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from attrs import frozen
+from torch import Tensor
+
+from ale_trainer_policy.objective import Terms, Tokens, evaluate
+from ale_trainer_policy.options import LearnOptions, ObjectiveParts
+from ale_trainer_policy.samples import Floats, Sample
+from ale_trainer_policy.scoring import score
+from ale_trainer_policy.tree import Datum, pack
+
+
+@frozen(kw_only=True, eq=False)
+class Measured:
+    """What a pass over one datum found."""
+
+    terms: Terms
+    logp: Tensor
+    entropy: Tensor
+    computed: int
+    """Tokens that went through the model."""
+
+    @property
+    def finite(self) -> bool:
+        """Is the loss a number?"""
+        return math.isfinite(float(self.terms.loss.detach()))
+
+
+class Learner:
+    """Sums gradients over datums and applies them with AdamW.
+
+    Args:
+        model: a transformers causal model; its parameters that require a gradient are trained,
+            and changed in place.
+        options: of any trainer of this package.
+    """
+
+    def __init__(self, model: Any, options: LearnOptions) -> None:
+        self.model = model
+        self.options = options
+        self.updates = 0
+        """Updates that have been applied."""
+        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        self.names = [name for name, _ in named]
+        self.parameters: list[Tensor] = [parameter for _, parameter in named]
+        # Small updates are lost in half precision: there the optimiser has a copy in fp32.
+        self.masters = [_master(parameter) for parameter in self.parameters]
+        self.optimizer = torch.optim.AdamW(
+            self.masters,
+            lr=options.lr,
+            betas=options.betas,
+            eps=options.eps,
+            weight_decay=options.weight_decay,
+            fused=True,
+        )
+        self.zero_grad()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.parameters[0].device
+
+    def forward_backward(self, datum: Datum, parts: ObjectiveParts) -> Measured:
+        """Add the gradient of one datum to those since the last `optim_step`.
+
+        Where the loss is not finite nothing is added.
+        """
+        if datum.n_targets == 0:
+            raise ValueError("a datum without a token to be trained on has no gradient")
+        with self._mode(training=True), self._precision():
+            scored = score(
+                self.model,
+                datum,
+                packing=self.options.packing,
+                temperature=self.options.temperature,
+            )
+        terms = evaluate(parts, scored.logp, self._old(datum, scored.logp), self._tokens(datum))
+        measured = Measured(
+            terms=terms,
+            logp=scored.logp.detach(),
+            entropy=scored.entropy,
+            computed=scored.computed,
+        )
+        if measured.finite:
+            terms.loss.backward()  # type: ignore[no-untyped-call]
+            self._collect()
+        return measured
+
+    def logp(
+        self, samples: Sequence[Sample], weights: Mapping[str, Tensor] | None = None
+    ) -> Floats:
+        """log pi of the tokens of these samples, in their order, without a gradient.
+
+        Args:
+            weights: parameters to use in the place of the model's own, by name.
+        """
+        with self._mode(training=False), torch.no_grad(), self._precision():
+            scored = score(
+                self.model,
+                pack(samples),
+                packing=self.options.packing,
+                temperature=self.options.temperature,
+                weights=weights,
+            )
+        found: Floats = scored.logp.double().cpu().numpy()
+        return found
+
+    def optim_step(self) -> float | None:
+        """Apply the summed gradient, and forget it.
+
+        Returns:
+            Its norm before it was clipped; None where that is not finite, and nothing was applied.
+        """
+        grads = []
+        for master in self.masters:
+            if master.grad is None:
+                master.grad = torch.zeros_like(master)
+            grads.append(master.grad)
+        bound = self.options.max_grad_norm
+        norm = float(torch.nn.utils.get_total_norm(grads))
+        if not math.isfinite(norm):
+            self.zero_grad()
+            return None
+        if bound is not None and norm > bound:
+            for grad in grads:
+                grad.mul_(bound / norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate()
+        self.optimizer.step()
+        self._publish()
+        self.zero_grad()
+        self.updates += 1
+        return norm
+
+    def rate(self) -> float:
+        """The learning rate of the next update: it grows linearly over the first ones."""
+        warmup = self.options.warmup_updates
+        return self.options.lr * min(1.0, (self.updates + 1) / warmup if warmup else 1.0)
+
+    def zero_grad(self) -> None:
+        """Forget the gradients since the last update."""
+        self.optimizer.zero_grad(set_to_none=True)
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def weights(self) -> dict[str, Tensor]:
+        """A copy of the trained parameters, by name."""
+        named = zip(self.names, self.parameters, strict=True)
+        return {name: parameter.detach().clone() for name, parameter in named}
+
+    def state(self) -> dict[str, Tensor]:
+        """All tensors of a checkpoint: the trained parameters and the optimiser's, by name."""
+        found: dict[str, Tensor] = {}
+        for name, master in zip(self.names, self.masters, strict=True):
+            found[f"weight/{name}"] = master.detach().contiguous()
+            for key, value in self.optimizer.state.get(master, {}).items():
+                found[f"optimizer/{key}/{name}"] = value.contiguous()
+        return found
+
+    def load_state(self, tensors: Mapping[str, Tensor], updates: int) -> None:
+        """Take what `state` gave.
+
+        Raises:
+            KeyError, ValueError: a tensor is missing, or has another shape. Nothing is changed.
+        """
+        weights = [tensors[f"weight/{name}"] for name in self.names]
+        for name, master, weight in zip(self.names, self.masters, weights, strict=True):
+            if master.shape != weight.shape:
+                raise ValueError(f"{name} is {tuple(weight.shape)}, not {tuple(master.shape)}")
+        self.zero_grad()
+        self.optimizer.state.clear()
+        with torch.no_grad():
+            for name, master, weight in zip(self.names, self.masters, weights, strict=True):
+                master.copy_(weight)
+                moments = _moments(tensors, name, master)
+                if moments:
+                    self.optimizer.state[master] = moments
+        self._publish()
+        self.updates = updates
+
+    def _old(self, datum: Datum, logp: Tensor) -> Tensor | None:
+        return None if datum.old_logp is None else self._tensor(datum.old_logp).to(logp.dtype)
+
+    def _tokens(self, datum: Datum) -> Tokens:
+        dtype = torch.promote_types(self.parameters[0].dtype, torch.float32)
+        return Tokens(
+            weight=self._tensor(datum.weight).to(dtype),
+            imitation=self._tensor(datum.imitation).to(dtype),
+            behaviour_logp=self._tensor(datum.behaviour_logp).to(dtype),
+            sampled=self._tensor(datum.sampled),
+            positive=self._tensor(datum.positive),
+            chunk_id=self._tensor(datum.chunk_id),
+            trajectory_id=self._tensor(datum.trajectory_id),
+        )
+
+    def _tensor(self, array: "np.ndarray[Any, Any]") -> Tensor:
+        return torch.as_tensor(array, device=self.device)
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        if self.options.precision == "bf16":
+            return torch.autocast(self.device.type, torch.bfloat16)
+        return nullcontext()
+
+    @contextmanager
+    def _mode(self, *, training: bool) -> Iterator[None]:
+        before = self.model.training
+        self.model.train(training)
+        try:
+            yield
+        finally:
+            self.model.train(before)
+
+    def _collect(self) -> None:
+        """Move gradients to the optimiser's copies, where it has some."""
+        for parameter, master in zip(self.parameters, self.masters, strict=True):
+            if master is not parameter and parameter.grad is not None:
+                grad = parameter.grad.to(master.dtype)
+                master.grad = grad if master.grad is None else master.grad + grad
+                parameter.grad = None
+
+    def _publish(self) -> None:
+        with torch.no_grad():
+            for parameter, master in zip(self.parameters, self.masters, strict=True):
+                if master is not parameter:
+                    parameter.copy_(master)
+
+
+def _master(parameter: Tensor) -> Tensor:
+    if parameter.dtype in (torch.bfloat16, torch.float16):
+        return parameter.detach().float().clone().requires_grad_()
+    return parameter
+
+
+def _moments(tensors: Mapping[str, Tensor], name: str, master: Tensor) -> dict[str, Tensor]:
+    keys = [key for key in tensors if key.startswith("optimizer/") and key.endswith(f"/{name}")]
+    return {
+        key.split("/", 2)[1]: tensors[key].clone().to(master.device)
+        if tensors[key].dim()
+        else tensors[key].clone()
+        for key in keys
+    }

@@ -1,0 +1,81 @@
+"""What a step reports, under names that stay: see the README's table."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+from attrs import define, field
+
+from ale_trainer_policy.learner import Measured
+from ale_trainer_policy.samples import Bools, Floats
+from ale_trainer_policy.tree import Datum
+
+QUANTILES = {"min": 0.0, "p05": 0.05, "p50": 0.5, "p95": 0.95, "max": 1.0}
+
+
+@define
+class Tally:
+    """Sums up the passes of a step."""
+
+    counts: "Counter[str]" = field(factory=Counter)
+    _values: "defaultdict[str, list[Floats]]" = field(factory=lambda: defaultdict(list))
+    _losses: "Counter[str]" = field(factory=Counter)
+    _norms: list[float] = field(factory=list)
+
+    def add(self, datum: Datum, measured: Measured) -> None:
+        """Take in one pass whose loss was finite."""
+        terms = measured.terms
+        sampled = datum.sampled & (datum.weight != 0)
+        for name, value in (("ratio", terms.ratio), ("mismatch", terms.mismatch)):
+            self._values[name].append(value.double().cpu().numpy()[sampled])
+        self._values["entropy"].append(measured.entropy.double().cpu().numpy())
+        logp = measured.logp.double().cpu().numpy()
+        self._values["kl_rollout"].append(_k3(datum.behaviour_logp - logp)[datum.sampled])
+        kept: Bools = terms.kept.cpu().numpy()
+        dropped = terms.coefficient.cpu().numpy() == 0
+        self._values["masked_fraction"].append((~kept[sampled]).astype(np.float64))
+        self._values["clipped_fraction"].append(dropped[sampled].astype(np.float64))
+        self._losses["loss"] += float(terms.loss.detach())  # type: ignore[assignment]
+        self._losses["loss_rl"] += float(terms.reinforcement)  # type: ignore[assignment]
+        self._losses["loss_imitation"] += float(terms.imitation)  # type: ignore[assignment]
+        self.counts["tokens_trained"] += int(np.sum(sampled | (datum.imitation != 0)))
+        self.counts["tokens_computed"] += measured.computed
+        self.counts["tokens_in_rows"] += sum(sample.n_tokens for sample in datum.samples)
+
+    def add_update(self, norm: float, rate: float) -> None:
+        """Take in an update: the gradient's norm before it was clipped, and the learning rate."""
+        self._norms.append(norm)
+        self.counts["updates"] += 1
+        self._losses["lr"] = rate  # type: ignore[assignment]
+
+    def add_start(self, logp: Floats, start_logp: Floats, sampled: Bools) -> None:
+        """Take in log-probabilities now and at the start, of the same tokens."""
+        self._values["kl_start"].append(_k3(start_logp - logp)[sampled])
+
+    def metrics(self) -> dict[str, float]:
+        """All that is finite; what nothing was measured of is not in it."""
+        found: dict[str, float] = {name: float(value) for name, value in self.counts.items()}
+        if self._norms:
+            found["grad_norm"] = sum(self._norms) / len(self._norms)
+            found |= {name: float(value) for name, value in self._losses.items()}
+        for name, parts in self._values.items():
+            values = np.concatenate(parts)
+            if not len(values):
+                continue
+            if name in ("ratio", "mismatch"):
+                found |= _quantiles(name, values)
+            else:
+                found[name] = float(values.mean())
+        return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def _quantiles(name: str, values: Floats) -> Mapping[str, float]:
+    levels = np.quantile(values, list(QUANTILES.values()))
+    return {f"{name}_{key}": float(x) for key, x in zip(QUANTILES, levels, strict=True)}
+
+
+def _k3(log_ratio: Floats) -> Floats:
+    """exp(x) - 1 - x of x = log q - log p, whose mean under p is KL(p || q); never negative."""
+    found: Floats = np.expm1(log_ratio) - log_ratio
+    return found

@@ -1,0 +1,128 @@
+"""The model that is trained: the sampler's own or a copy, with adapters where asked for."""
+
+import copy
+import hashlib
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ale.errors import InputError, Problem
+from ale.protocols import LLM
+from ale_trainer_policy.options import LearnOptions, LoraOptions
+
+PATH = "trainer.type"
+
+
+class InProcess(Protocol):
+    """What a model component in this process has as its attribute `policy`."""
+
+    model: Any
+    """A causal model of transformers."""
+    version: int
+    fingerprint: str
+    """Of architecture and vocabulary, not of weights."""
+    lock: AbstractContextManager[Any]
+    """Held while the model runs or its weights change."""
+
+
+def policy_of(llm: LLM | None) -> InProcess:
+    """The policy inside a model component.
+
+    Raises:
+        InputError: there is none, so that nothing could be trained.
+    """
+    if llm is None:
+        raise _refused("this trainer needs section 'llm': it trains the model that samples")
+    if not llm.capabilities.token_ids:
+        raise _refused(
+            f"the model {type(llm).__name__} gives no token ids, and nothing is tokenised again "
+            "to replace them"
+        )
+    policy = getattr(llm, "policy", None)
+    if policy is None or not hasattr(policy, "model"):
+        raise _refused(f"the model {type(llm).__name__} does not run in this process")
+    found: InProcess = policy
+    return found
+
+
+def _refused(message: str) -> InputError:
+    return InputError(
+        [
+            Problem(
+                path=PATH,
+                message=message,
+                expected="a model in this process that records token ids and log-probabilities",
+                hint="llm: {type: policy, ...}, or trainer: {type: export}",
+            )
+        ]
+    )
+
+
+def prepare(policy: InProcess, options: LearnOptions) -> Any:
+    """The model to train, its parameters that are to change marked by `requires_grad`.
+
+    Raises:
+        InputError: its attention can't walk a forest, and `packing` asks for it.
+    """
+    model = policy.model if options.sync == "same" else copy.deepcopy(policy.model)
+    if options.packing == "tree" and not getattr(model, "_supports_attention_backend", False):
+        raise InputError(
+            [
+                Problem(
+                    path="trainer.packing",
+                    message=f"{type(model).__name__} does not take attention from outside",
+                    expected="packing: padded, for this model",
+                )
+            ]
+        )
+    if options.lora is None:
+        model.requires_grad_(True)
+    else:
+        _add_adapters(model, options.lora)
+    return model
+
+
+def _add_adapters(model: Any, options: LoraOptions) -> None:
+    from peft import LoraConfig, inject_adapter_in_model  # late: most runs need none
+
+    config = LoraConfig(
+        r=options.r,
+        lora_alpha=options.alpha,  # type: ignore[arg-type]  # it only divides by r
+        lora_dropout=options.dropout,
+        target_modules="all-linear" if options.target is None else list(options.target),
+    )
+    model.requires_grad_(False)
+    try:
+        inject_adapter_in_model(config, model)
+    except ValueError as error:
+        raise InputError([Problem(path="trainer.lora.target", message=str(error))]) from error
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("lora_" in name)
+
+
+def full_weights(model: Any) -> dict[str, Tensor]:
+    """A copy of all weights under the names of the plain model, adapters merged into them."""
+    deltas = {
+        name: module.get_delta_weight("default")
+        for name, module in model.named_modules()
+        if hasattr(module, "get_delta_weight")
+    }
+    found: dict[str, Tensor] = {}
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            if "lora_" in name:
+                continue
+            owner, _, leaf = name.rpartition(".base_layer.")
+            plain = f"{owner}.{leaf}" if owner else name
+            delta = deltas.get(owner) if leaf == "weight" else None
+            found[plain] = tensor.clone() if delta is None else tensor + delta
+    return found
+
+
+def fingerprint_of(policy: InProcess, options: LearnOptions) -> str:
+    """Of the model and of what of it is trained: a checkpoint fits only the same."""
+    lora = "" if options.lora is None else f"/{options.lora}"
+    tail = hashlib.sha256(lora.encode()).hexdigest()[:8] if lora else ""
+    return f"{policy.fingerprint}{'+lora-' + tail if tail else ''}"

@@ -1,0 +1,60 @@
+"""What the sum over tokens is divided by, baked into each token's weight before anything is split.
+
+Each function takes the trajectories of one update and gives one divisor per trajectory, so that
+the loss of any part of them is a plain sum: micro-batches can't change a gradient.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from attrs import frozen
+
+
+@frozen(kw_only=True)
+class Counted:
+    """What a normaliser may look at, of one trajectory; masks have not been applied."""
+
+    tokens: int
+    """Sampled tokens that have a chunk."""
+    skipped: bool
+    """The credit scheme said that it teaches nothing."""
+
+
+Normaliser = Callable[[Sequence[Counted], float], Sequence[float]]
+
+
+def by_trajectories(counted: Sequence[Counted], constant: float) -> Sequence[float]:
+    """Z = N, the number of trajectories: 1/N sum_i sum_t. IPA's, as we read arXiv:2512.24873."""
+    return [float(len(counted))] * len(counted)
+
+
+def by_constant(counted: Sequence[Counted], constant: float) -> Sequence[float]:
+    """Z = N * constant: no length plays a part. Dr. GRPO, arXiv:2503.20783 (generation budget)."""
+    return [len(counted) * constant] * len(counted)
+
+
+def by_tokens(counted: Sequence[Counted], constant: float) -> Sequence[float]:
+    """Z = sum_i |o_i|: the mean over all tokens. CISPO, arXiv:2506.13585."""
+    return [float(max(1, sum(each.tokens for each in counted)))] * len(counted)
+
+
+def by_kept_tokens(counted: Sequence[Counted], constant: float) -> Sequence[float]:
+    """Z = sum of |o_i| over the trajectories that were not skipped.
+
+    Source: DAPO, arXiv:2503.14476, whose dynamic sampling takes groups without variance out.
+    """
+    kept = sum(each.tokens for each in counted if not each.skipped)
+    return [float(max(1, kept))] * len(counted)
+
+
+def by_trajectory_tokens(counted: Sequence[Counted], constant: float) -> Sequence[float]:
+    """Z_i = N |o_i|: the mean over trajectories of the mean over tokens. GRPO, arXiv:2402.03300."""
+    return [float(len(counted) * max(1, each.tokens)) for each in counted]
+
+
+NORMALISERS: Mapping[str, Normaliser] = {
+    "trajectories": by_trajectories,
+    "constant": by_constant,
+    "tokens": by_tokens,
+    "kept-tokens": by_kept_tokens,
+    "trajectory-tokens": by_trajectory_tokens,
+}

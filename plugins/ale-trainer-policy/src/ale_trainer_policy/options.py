@@ -1,0 +1,269 @@
+"""Options of the trainers, and the presets: data, from which an `ObjectiveParts` is resolved."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from attrs import Attribute, asdict, evolve, field, frozen, validators
+
+from ale.plugin import doc, ge, gt, le, lt
+
+Preset = Literal[
+    "ipa",
+    "ipa-baseline",
+    "topr",
+    "grpo",
+    "dr-grpo",
+    "gspo",
+    "cispo",
+    "dapo",
+    "reinforce",
+]
+Level = Literal["token", "chunk", "trajectory"]
+UpdateName = Literal["none", "ratio", "clamp", "clip", "bound"]
+NormaliserName = Literal["trajectories", "constant", "tokens", "kept-tokens", "trajectory-tokens"]
+
+
+@frozen(kw_only=True)
+class ObjectiveParts:
+    """An objective: one name or number for each of its parts. The defaults are IPA's."""
+
+    ratio: Level = "chunk"
+    aggregation: Literal["geometric-mean", "product"] = "geometric-mean"
+    positive: UpdateName = "none"
+    negative: UpdateName = "clamp"
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    sign: Literal["weight", "trajectory"] = "weight"
+    mask: Literal["none", "token", "chunk", "trajectory"] = "chunk"
+    mask_threshold: float | None = 2.0
+    mask_floor: float | None = None
+    normaliser: NormaliserName = "trajectories"
+    normaliser_constant: float = 1.0
+
+
+_IPA = ObjectiveParts()
+_PPO = ObjectiveParts(ratio="token", positive="clip", negative="clip", mask="none")
+PRESETS: Mapping[str, ObjectiveParts] = {
+    "ipa": _IPA,
+    "ipa-baseline": evolve(_IPA, ratio="trajectory", mask="token"),
+    "topr": evolve(_IPA, ratio="token", mask="none"),
+    "reinforce": evolve(_IPA, negative="none", mask="none"),
+    "grpo": evolve(_PPO, normaliser="trajectory-tokens"),
+    "dr-grpo": evolve(_PPO, normaliser="constant", normaliser_constant=1024.0),
+    "dapo": evolve(_PPO, clip_high=0.28, normaliser="kept-tokens"),
+    "gspo": evolve(
+        _PPO,
+        ratio="trajectory",
+        clip_low=3e-4,
+        clip_high=4e-4,
+        normaliser="trajectory-tokens",
+    ),
+    # No lower bound, an upper one of 5: the values of arXiv:2510.13786; the paper tunes the upper.
+    "cispo": evolve(
+        _PPO,
+        positive="bound",
+        negative="bound",
+        clip_low=1.0,
+        clip_high=4.0,
+        normaliser="tokens",
+    ),
+}
+
+
+@frozen(kw_only=True)
+class ObjectiveOptions:
+    """A preset with some of its parts replaced; null keeps the preset's."""
+
+    preset: Preset = field(metadata=doc("Where the parts that are not given come from."))
+    ratio: Level | None = field(
+        default=None, metadata=doc("Over what pi_theta / pi_old is aggregated.")
+    )
+    aggregation: Literal["geometric-mean", "product"] | None = field(
+        default=None, metadata=doc("How it is aggregated over the tokens.")
+    )
+    positive: UpdateName | None = field(
+        default=None, metadata=doc("Coefficient where the sign is positive, from the ratio r.")
+    )
+    negative: UpdateName | None = field(
+        default=None, metadata=doc("Coefficient where the sign is not positive.")
+    )
+    clip_low: float | None = field(
+        default=None,
+        validator=validators.optional([ge(0.0), le(1.0)]),
+        metadata=doc("'clip' and 'bound' go down to 1 - clip_low."),
+    )
+    clip_high: float | None = field(
+        default=None,
+        validator=validators.optional(ge(0.0)),
+        metadata=doc("'clip' and 'bound' go up to 1 + clip_high."),
+    )
+    sign: Literal["weight", "trajectory"] | None = field(
+        default=None,
+        metadata=doc("Of the token's own weight, or of the sum of its trajectory's rewards."),
+    )
+    mask: Literal["none", "token", "chunk", "trajectory"] | None = field(
+        default=None, metadata=doc("What is dropped as one where pi_old and mu_old differ (Eq. 8).")
+    )
+    mask_threshold: float | None = field(
+        default=None,
+        validator=validators.optional(gt(0.0)),
+        metadata=doc("H: dropped where pi_old / mu_old is above it."),
+    )
+    mask_floor: float | None = field(
+        default=None,
+        validator=validators.optional(gt(0.0)),
+        metadata=doc("The other side: dropped where pi_old / mu_old is below it."),
+    )
+    normaliser: NormaliserName | None = field(
+        default=None, metadata=doc("What the sum over tokens is divided by.")
+    )
+    normaliser_constant: float | None = field(
+        default=None,
+        validator=validators.optional(gt(0.0)),
+        metadata=doc("Tokens per trajectory, for the normaliser 'constant'."),
+    )
+
+
+def resolve_objective(chosen: "str | ObjectiveOptions") -> ObjectiveParts:
+    """The parts of a preset's name, or of a preset with parts replaced."""
+    if isinstance(chosen, str):
+        return PRESETS[chosen]
+    given = {k: v for k, v in asdict(chosen).items() if k != "preset" and v is not None}
+    return evolve(PRESETS[chosen.preset], **given)
+
+
+@frozen(kw_only=True)
+class ImitationOptions:
+    """What forced completions teach (arXiv:2512.24873, Eq. 10)."""
+
+    when: Literal["off", "fallback", "always"] = field(
+        default="fallback",
+        metadata=doc("'fallback': only in groups none of whose sampled episodes succeeded."),
+    )
+    weight: float = field(default=0.1, validator=ge(0.0), metadata=doc("lambda_IL."))
+    gamma: float = field(
+        default=1.0,
+        validator=[gt(0.0), le(1.0)],
+        metadata=doc("Discount per chunk: gamma^(K* - k), K* the expert's number of chunks."),
+    )
+
+
+@frozen(kw_only=True)
+class LoraOptions:
+    """Low-rank adapters through PEFT instead of all weights."""
+
+    r: int = field(default=16, validator=ge(1), metadata=doc("Rank."))
+    alpha: float = field(
+        default=32.0, validator=gt(0.0), metadata=doc("The update is scaled by alpha / r.")
+    )
+    dropout: float = field(
+        default=0.0, validator=[ge(0.0), lt(1.0)], metadata=doc("On the adapters' input.")
+    )
+    target: tuple[str, ...] | None = field(
+        default=None,
+        metadata=doc("Names of the linear layers; all but the output layer if null."),
+    )
+
+
+@frozen(kw_only=True)
+class LearnOptions:
+    """What every trainer of this package has."""
+
+    lr: float = field(default=1e-5, validator=gt(0.0), metadata=doc("AdamW's learning rate."))
+    betas: tuple[float, float] = field(default=(0.9, 0.95), metadata=doc("AdamW's."))
+    eps: float = field(default=1e-8, validator=gt(0.0), metadata=doc("AdamW's."))
+    weight_decay: float = field(default=0.0, validator=ge(0.0), metadata=doc("AdamW's."))
+    warmup_updates: int = field(
+        default=0, validator=ge(0), metadata=doc("Updates over which the rate grows from 0.")
+    )
+    max_grad_norm: float | None = field(
+        default=1.0,
+        validator=validators.optional(gt(0.0)),  # type: ignore[arg-type]  # attrs infers float
+        metadata=doc("The gradient is scaled down to this norm; null leaves it."),
+    )
+    epochs: int = field(
+        default=1, validator=ge(1), metadata=doc("How often each batch is gone through.")
+    )
+    minibatches: int = field(
+        default=1, validator=ge(1), metadata=doc("Updates per epoch, over equal shares of a batch.")
+    )
+    max_tokens_per_microbatch: int = field(
+        default=16384,
+        validator=ge(1),
+        metadata=doc("Bounds memory, never changes a gradient; a longer trajectory goes alone."),
+    )
+    packing: Literal["tree", "padded"] = field(
+        default="tree",
+        metadata=doc("'tree' computes shared prefixes once; 'padded' is one row per context."),
+    )
+    precision: Literal["fp32", "bf16"] = field(
+        default="fp32",
+        metadata=doc("Of the matrix products; sums, weights and log-probabilities stay in fp32."),
+    )
+    sync: Literal["same", "copy"] = field(
+        default="same",
+        metadata=doc("Train the model that samples, or a 'copy', handing over its weights."),
+    )
+    lora: LoraOptions | None = field(
+        default=None, metadata=doc("Adapters {r, alpha, dropout, target}; all weights if null.")
+    )
+    temperature: float = field(
+        default=1.0,
+        validator=gt(0.0),
+        metadata=doc("Logits are divided by it: the sampler's own temperature."),
+    )
+    kl_to_start: Literal["off", "metric"] = field(
+        default="off",
+        metadata=doc("'metric' keeps the first weights and measures how far the policy has gone."),
+    )
+    bad_batches: Path | None = field(
+        default=None,
+        metadata=doc("Folder for batches whose loss is not finite; in the run directory if null."),
+    )
+
+    @betas.validator
+    def _check_betas(self, attribute: "Attribute[Any]", value: tuple[float, float]) -> None:
+        if not all(0.0 <= beta < 1.0 for beta in value):
+            raise ValueError(f"'betas' must be in [0, 1): {list(value)}")
+
+
+@frozen(kw_only=True)
+class PolicyOptions(LearnOptions):
+    """Reinforcement on credited episodes."""
+
+    objective: Preset | ObjectiveOptions = field(
+        default="ipa", metadata=doc("A preset's name, or {preset: ..., and parts to replace}.")
+    )
+    old_policy: Literal["recompute", "rollout_version", "rollout_engine"] = field(
+        default="recompute",
+        metadata=doc(
+            "pi_old: the weights before this step, those that sampled (kept by this trainer), or "
+            "the sampler's own log-probabilities."
+        ),
+    )
+    keep_versions: int = field(
+        default=4, validator=ge(1), metadata=doc("Versions kept for old_policy: rollout_version.")
+    )
+    imitation: ImitationOptions = field(
+        factory=ImitationOptions,
+        metadata=doc("What forced completions teach: {when, weight, gamma}."),
+    )
+
+
+@frozen(kw_only=True)
+class SftOptions(LearnOptions):
+    """Imitation of whole episodes."""
+
+    learn_from: Literal["successful", "forced", "both"] = field(
+        default="successful",
+        metadata=doc(
+            "Episodes with at least min_reward, the forced completions of any episode, or both."
+        ),
+    )
+    min_reward: float = field(
+        default=1.0, validator=[ge(0.0), le(1.0)], metadata=doc("What counts as successful.")
+    )
+    normaliser: Literal["trajectories", "tokens", "trajectory-tokens"] = field(
+        default="tokens", metadata=doc("What the sum over tokens is divided by.")
+    )

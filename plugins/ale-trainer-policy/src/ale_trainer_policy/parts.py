@@ -1,0 +1,107 @@
+"""The parts of an objective: small pure functions over one value per trained token.
+
+Every tensor has shape (T,), one entry per trained token of a micro-batch, in float32 or wider;
+`group` holds for each token the number of the chunk or trajectory that it is in. Nothing here
+carries a gradient: an objective is a coefficient per token in front of its log-probability.
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+
+def group_sum(value: Tensor, group: Tensor) -> Tensor:
+    """Sum over the tokens of each token's group, given back to each of them: (T,)."""
+    n = int(group.max()) + 1 if group.numel() else 0
+    total = torch.zeros(n, dtype=value.dtype, device=value.device).index_add_(0, group, value)
+    return total[group]
+
+
+def geometric_mean_ratio(log_ratio: Tensor, group: Tensor) -> Tensor:
+    """rho_g = exp(mean over the tokens t of g of log_ratio_t).
+
+    Args:
+        log_ratio: log p_t - log q_t, nats.
+        group: numbers of chunks (IPA) or trajectories (Eq. 4, GSPO); each its own for a token.
+
+    Source: arXiv:2512.24873, Eq. 4 and 8; the sequence's form is GSPO's s, arXiv:2507.18071.
+    """
+    return torch.exp(group_sum(log_ratio, group) / group_sum(torch.ones_like(log_ratio), group))
+
+
+def product_ratio(log_ratio: Tensor, group: Tensor) -> Tensor:
+    """rho_g = exp(sum over the tokens t of g of log_ratio_t): the ratio of the probabilities.
+
+    Source: importance sampling as TOPR writes it for whole sequences, arXiv:2503.14286.
+    """
+    return torch.exp(group_sum(log_ratio, group))
+
+
+def within(mismatch: Tensor, floor: float | None, threshold: float | None) -> Tensor:
+    """m = 1 where floor <= mismatch <= threshold, else 0; a side that is None is open.
+
+    Args:
+        mismatch: exp(mean(log pi_old - log mu_old)) over the token, chunk or trajectory.
+
+    Returns:
+        Booleans. What is not a number is not kept.
+
+    Source: arXiv:2512.24873, Eq. 8, with H as the threshold and no floor.
+    """
+    keep = ~torch.isnan(mismatch)
+    if threshold is not None:
+        keep = keep & (mismatch <= threshold)
+    if floor is not None:
+        keep = keep & (mismatch >= floor)
+    return keep
+
+
+Update = Callable[[Tensor, bool, float, float], Tensor]
+"""(ratio, positive, clip_low, clip_high) -> coefficient in front of weight * grad log pi."""
+
+
+def without_ratio(ratio: Tensor, positive: bool, low: float, high: float) -> Tensor:
+    """1: the likelihood's own gradient. IPA's and TOPR's positive side; REINFORCE's both."""
+    return torch.ones_like(ratio)
+
+
+def full_ratio(ratio: Tensor, positive: bool, low: float, high: float) -> Tensor:
+    """r: the gradient of r * A."""
+    return ratio
+
+
+def truncated(ratio: Tensor, positive: bool, low: float, high: float) -> Tensor:
+    """clamp(r, 0, 1). IPA's and TOPR's negative side: arXiv:2512.24873 Eq. 9, 2503.14286."""
+    return ratio.clamp(0.0, 1.0)
+
+
+def clipped(ratio: Tensor, positive: bool, low: float, high: float) -> Tensor:
+    """r where min(r A, clip(r, 1 - low, 1 + high) A) has a gradient, else 0.
+
+    For A > 0 that is r <= 1 + high; for A < 0, r >= 1 - low. The gradient of r A is r A times
+    grad log pi.
+
+    Source: PPO's surrogate as in GRPO (arXiv:2402.03300), DAPO (2503.14476: low and high apart)
+    and, with the sequence's ratio, GSPO (2507.18071).
+    """
+    inside = ratio <= 1.0 + high if positive else ratio >= 1.0 - low
+    return torch.where(inside, ratio, torch.zeros_like(ratio))
+
+
+def bounded(ratio: Tensor, positive: bool, low: float, high: float) -> Tensor:
+    """clip(r, 1 - low, 1 + high), a weight for every token. Source: CISPO, arXiv:2506.13585."""
+    return ratio.clamp(1.0 - low, 1.0 + high)
+
+
+RATIOS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "geometric-mean": geometric_mean_ratio,
+    "product": product_ratio,
+}
+UPDATES: Mapping[str, Update] = {
+    "none": without_ratio,
+    "ratio": full_ratio,
+    "clamp": truncated,
+    "clip": clipped,
+    "bound": bounded,
+}

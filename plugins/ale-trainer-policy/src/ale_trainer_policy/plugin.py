@@ -1,0 +1,61 @@
+"""Offers the trainers ``policy`` and ``sft``. Torch is imported when one of them is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ale.plugin import BuildContext, Component, Probe, hookimpl
+from ale.protocols import Trainer
+
+if TYPE_CHECKING:
+    from ale_trainer_policy.options import PolicyOptions, SftOptions
+
+
+def _options(name: str) -> Callable[[], type]:
+    def late() -> type:
+        from ale_trainer_policy import options
+
+        found: type = getattr(options, name)
+        return found
+
+    return late
+
+
+def _policy(options: PolicyOptions, context: BuildContext) -> Trainer:
+    from ale_trainer_policy.build import policy_trainer
+
+    return policy_trainer(options, context)
+
+
+def _sft(options: SftOptions, context: BuildContext) -> Trainer:
+    from ale_trainer_policy.build import sft_trainer
+
+    return sft_trainer(options, context)
+
+
+def _probe() -> Probe:
+    return Probe.of_package("torch", remedy="pip install 'ale-workspace[train]'")
+
+
+@hookimpl
+def ale_trainers() -> Sequence[Component[Any, Trainer]]:
+    """Training in this process."""
+    return [
+        Component(
+            "policy",
+            _options("PolicyOptions"),
+            _policy,
+            summary="Reinforcement of the model that samples: IPA, GRPO, GSPO, CISPO and more.",
+            probe=_probe,
+            needs=("llm",),
+        ),
+        Component(
+            "sft",
+            _options("SftOptions"),
+            _sft,
+            summary="Imitation of successful or given episodes.",
+            probe=_probe,
+            needs=("llm",),
+        ),
+    ]
