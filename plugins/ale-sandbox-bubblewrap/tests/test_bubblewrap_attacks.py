@@ -101,6 +101,7 @@ async def test_no_process_of_the_host_is_there_to_signal(box: Sandbox) -> None:
 
 async def test_a_command_that_kills_all_it_can_leaves_a_sandbox_that_works(box: Sandbox) -> None:
     session = await box.session()
+    assert (await session.run("true")).exit_code == 0
     running = asyncio.ensure_future(session.run("sleep 600"))
     assert (await box.exec("(sleep 600 &) ; kill -9 -1; echo here")).stdout == b"here\n"
     assert (await running).exit_code == 137

@@ -16,6 +16,7 @@ from ale.protocols import SandboxBackend
 from ale.testing.fakes import ManualClock
 from ale.testing.sandbox._probes import host_processes
 from ale.types import ExecResult, SandboxSpec
+from ale_sandbox_process.testing import killed_hosts
 
 Make = Callable[..., SandboxBackend]
 
@@ -80,6 +81,51 @@ async def test_what_a_killed_host_leaves_is_found_and_removed(
         assert not Path(two_folder).parent.exists()
         assert [info.id for info in await backend.list()] == [mine.id]
         assert (await mine.exec("echo alive")).stdout == b"alive\n"
+
+
+async def kill_and_prune(
+    backend: SandboxBackend, environ: dict[str, str], folder: Path, *, sandboxes: int, at_once: int
+) -> int:
+    """Kill host processes; prune now and then, and at the end; look. How many sandboxes it was."""
+    opened, words = 0, []
+    top = folder / f"ale-{os.geteuid()}"
+    async with backend.open(SandboxSpec()) as mine:
+        for number, host in enumerate(
+            killed_hosts(
+                "ale_sandbox_local.plugin",
+                folder,
+                environ,
+                sandboxes=sandboxes,
+                at_once=at_once,
+                longest_s=1.5,
+            )
+        ):
+            words.append(host.word)
+            opened += host.opened
+            if number % 2:
+                await backend.prune()
+                assert host_processes(host.word) == []
+        await backend.prune()
+        assert [info.id for info in await backend.list()] == [mine.id]
+        assert [path.name for path in top.iterdir()] == [mine.id]
+        assert (await mine.exec("echo alive")).stdout == b"alive\n"
+    assert [word for word in words if host_processes(word)] == []
+    assert list(top.iterdir()) == []
+    assert list(Path(environ["XDG_RUNTIME_DIR"]).rglob("*.json")) == []
+    return opened
+
+
+async def test_what_hosts_killed_at_random_leave_is_removed_by_prune(
+    backend: SandboxBackend, environ: dict[str, str], tmp_path: Path
+) -> None:
+    assert await kill_and_prune(backend, environ, tmp_path, sandboxes=20, at_once=4) >= 20
+
+
+@pytest.mark.long
+async def test_after_500_sandboxes_and_random_kills_prune_leaves_nothing(
+    backend: SandboxBackend, environ: dict[str, str], tmp_path: Path
+) -> None:
+    assert await kill_and_prune(backend, environ, tmp_path, sandboxes=500, at_once=10) >= 500
 
 
 async def test_a_record_of_another_process_with_the_same_id_is_dead(

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import resource
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,10 +32,17 @@ def run(script: str, command: int = 3, env: dict[str, str] | None = None) -> Non
     subprocess.run(["sh", "-c", line], env=given, check=True, stdout=subprocess.DEVNULL)
 
 
+def is_sleep(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep\0")
+    except FileNotFoundError:  # a shell on the way, which has ended
+        return False
+
+
 async def appeared() -> list[int]:
-    """Wait for a process with the mark."""
-    for _ in range(1000):
-        if found := marks.find(MARK):
+    """Wait until what has the mark is what the shells on the way have started."""
+    for _ in range(2000):
+        if (found := marks.find(MARK)) and all(map(is_sleep, found)):
             return found
         await asyncio.sleep(0.01)
     raise AssertionError("nobody with the mark came")
@@ -110,8 +118,20 @@ def test_a_root_that_may_not_ask_the_kernel_reads_the_limits(
         process.kill()
 
 
+async def test_what_is_not_marked_yet_is_found_among_orphans_alone(started: list[int]) -> None:
+    """A shell between its start and its first line, whose host process was killed just then."""
+    env = {marks.VARIABLE: MARK.variable(0)}
+    with subprocess.Popen(["sleep", "600"], env=env) as newborn:  # noqa: ASYNC220
+        started.append(newborn.pid)
+        assert marks.find(MARK) == []
+        assert await marks.end(MARK) == 0
+        waiting = asyncio.ensure_future(asyncio.to_thread(newborn.wait))
+        assert await marks.end_orphans(MARK) == 1
+        assert await waiting == -signal.SIGKILL
+
+
 async def test_who_will_not_end_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(marks, "find", lambda *_: [4711])
+    monkeypatch.setattr(marks, "find", lambda *_, **__: [4711])
     monkeypatch.setattr(marks, "_kill_one", lambda *_: None)
     monkeypatch.setattr(marks, "_PATIENCE_S", 0.05)
     with pytest.raises(SandboxError, match="4711"):

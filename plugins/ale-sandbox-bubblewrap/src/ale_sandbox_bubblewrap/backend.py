@@ -238,7 +238,7 @@ class BubblewrapBackend:
         removed = []
         for record in await asyncio.to_thread(self._store.records.all):
             if not record.owner.alive:
-                await marks.end(record.mark)
+                await marks.end_orphans(record.mark)
                 await self._store.until_gone(record.owner)
                 await Group(record.groups).remove()
                 await self._store.release(record)

@@ -171,7 +171,7 @@ class LocalBackend:
         removed = []
         for record in await asyncio.to_thread(self._records.all):
             if not record.owner.alive:
-                await marks.end(record.mark)
+                await marks.end_orphans(record.mark)
                 await self._release(record)
                 removed.append(self._info(record))
         return removed

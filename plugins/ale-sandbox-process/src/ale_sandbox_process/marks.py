@@ -103,19 +103,19 @@ class Mark:
         """The id alone would not do: another backend's sandbox may have the same."""
         return f"{self.id}-{self.token:08x}"
 
-    def on(self, pid: int, command: int | None = None) -> bool:
+    def on(self, pid: int, command: int | None = None, *, newborn: bool = False) -> bool:
         """Does this process carry the mark (of that command)? A zombie does not.
 
         Raises nothing: a process that is gone or another user's is not ours.
+
+        Args:
+            newborn: look more closely, for a shell that has not run its first line yet.
         """
         limits = _limits_of(pid)
-        if limits is None:
-            return False
-        soft, hard = limits
-        if hard == self.hard * 1024:
-            ours = command is None or soft == self.soft(command) * 1024
+        if limits is not None and limits[1] == self.hard * 1024:
+            ours = command is None or limits[0] == self.soft(command) * 1024
         else:
-            ours = self._in_environment(pid, command)
+            ours = (limits is not None or newborn) and self._in_environment(pid, command)
         return ours and not _is_zombie(pid)
 
     def _in_environment(self, pid: int, command: int | None) -> bool:
@@ -163,7 +163,7 @@ def _is_zombie(pid: int) -> bool:
     return stat[stat.rindex(b")") + 2 : stat.rindex(b")") + 3] in b"ZX"
 
 
-def find(mark: Mark, command: int | None = None) -> list[int]:
+def find(mark: Mark, command: int | None = None, *, newborn: bool = False) -> list[int]:
     """Process ids of the sandbox, or of one of its commands. A fraction of a millisecond.
 
     Listed again until nobody new is there, so that a process that hands itself on from fork to
@@ -172,15 +172,16 @@ def find(mark: Mark, command: int | None = None) -> list[int]:
     seen = {str(os.getpid())}
     found: list[int] = []
     while new := set(os.listdir("/proc")) - seen:  # noqa: PTH208
-        found += [int(name) for name in new if name.isdigit() and mark.on(int(name), command)]
+        pids = [int(name) for name in new if name.isdigit()]
+        found += [pid for pid in pids if mark.on(pid, command, newborn=newborn)]
         seen |= new
     return found
 
 
-def kill(mark: Mark, command: int | None = None) -> set[int]:
+def kill(mark: Mark, command: int | None = None, *, newborn: bool = False) -> set[int]:
     """SIGKILL them all, again and again until no new one appears; the process ids."""
     killed: set[int] = set()
-    while new := [pid for pid in find(mark, command) if pid not in killed]:
+    while new := [pid for pid in find(mark, command, newborn=newborn) if pid not in killed]:
         for pid in new:
             _kill_one(mark, pid)
         killed.update(new)
@@ -194,12 +195,24 @@ def _kill_one(mark: Mark, pid: int) -> None:
         return
     try:
         # Looked at again, now that the handle holds it: the id may have passed to a stranger.
-        if mark.on(pid):
+        if mark.on(pid, newborn=True):
             signal.pidfd_send_signal(handle, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         return  # who is still there after this is reported by `end`
     finally:
         os.close(handle)
+
+
+async def end_orphans(mark: Mark) -> int:
+    """Kill all that a dead host process has left, and wait; the number killed.
+
+    Also what it had started in its last moment, and not yet marked.
+
+    Raises:
+        SandboxError: some would not die.
+    """
+    killed = kill(mark, newborn=True)
+    return len(await _until_gone(mark, None, killed))
 
 
 async def end(mark: Mark, command: int | None = None, *, children: Iterable[Child] = ()) -> int:
@@ -222,6 +235,12 @@ async def end(mark: Mark, command: int | None = None, *, children: Iterable[Chil
     if own:
         await asyncio.wait([child.ended for child in own], timeout=_PATIENCE_S)
     killed = kill(mark, command)
+    killed = await _until_gone(mark, command, killed)
+    return len(killed.union(child.pid for child in own))
+
+
+async def _until_gone(mark: Mark, command: int | None, killed: set[int]) -> set[int]:
+    """Wait for them to end, and kill those that come in between."""
     loop = asyncio.get_running_loop()
     deadline, pause = loop.time() + _PATIENCE_S, 0.0005
     while killed and (left := find(mark, command)):
@@ -230,4 +249,4 @@ async def end(mark: Mark, command: int | None = None, *, children: Iterable[Chil
         await asyncio.sleep(pause)
         pause = min(2 * pause, 0.05)
         killed |= kill(mark, command)
-    return len(killed.union(child.pid for child in own))
+    return killed
