@@ -20,7 +20,8 @@ from ale_new.kinds import COMMAND, KINDS, Kind
 from ale_new.names import names
 from ale_new.writing import render, write
 
-CORE = Path(__file__).parents[3] / "core"
+ROOT = Path(__file__).parents[3]
+CORE = (ROOT / "core", ROOT / "plugins" / "ale-strict")
 OFFERS: Mapping[str, tuple[str, type, Mapping[str, Any]]] = {
     "tasks": ("ale_task_sources", protocols.TaskSource, {"path": Path("tasks.jsonl")}),
     "sandbox": ("ale_sandboxes", protocols.SandboxBackend, {}),
@@ -75,8 +76,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(uv, "venv", "-q", "--python", sys.executable, folder)
     install = (uv, "pip", "install", "-q", "--python", folder / "bin/python")
     # A copy, so that uv sees no workspace around it: a third party has none.
-    core = shutil.copytree(CORE, folder / "core", ignore=shutil.ignore_patterns("*.dist-info"))
-    run(*install, f"{core}[testing]", "mypy", "ruff")
+    ignored = shutil.ignore_patterns("*.dist-info")
+    core, strict = (shutil.copytree(p, folder / p.name, ignore=ignored) for p in CORE)
+    run(*install, "--no-sources", f"{core}[testing]", strict, "mypy", "ruff")
     return folder
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ale.strict import Node, describe, parse_yaml, read_yaml
-from ale.strict.reading import nearest_file
+from ale.strict import Node, describe, nearest_file, parse_yaml, read_yaml
 
 
 def read_source(path: Path, overrides: Sequence[str] = ()) -> Node:

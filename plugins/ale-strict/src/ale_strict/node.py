@@ -4,7 +4,7 @@ from typing import Any
 
 from attrs import frozen
 
-from ale.errors import InputError, Problem
+from ale_strict.problems import InputError, Problem
 
 Scalar = str | int | float | bool | None
 

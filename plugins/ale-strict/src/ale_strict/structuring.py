@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 
 import attrs
 
-from ale.errors import InputError, Problem, nearest
-from ale.strict.node import Node, describe
+from ale_strict.node import Node, describe
+from ale_strict.problems import InputError, Problem, nearest
 
 if TYPE_CHECKING:
     from cattrs import Converter

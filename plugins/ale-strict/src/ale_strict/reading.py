@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from ale.errors import InputError, Problem, nearest
-from ale.strict.node import Node, Scalar
+from ale_strict.node import Node, Scalar
+from ale_strict.problems import InputError, Problem, nearest
 
 # The C reader is some ten times faster where PyYAML was built with it; both give the same nodes.
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)

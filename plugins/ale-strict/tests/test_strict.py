@@ -117,7 +117,7 @@ def test_what_is_not_plain_yaml_is_refused_with_its_line(text: str) -> None:
 def test_an_indent_with_tabs_is_named_by_either_reader(
     text: str, reader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ale.strict.reading._Loader", getattr(yaml, reader))
+    monkeypatch.setattr("ale_strict.reading._Loader", getattr(yaml, reader))
     with pytest.raises(InputError) as caught:
         parse_yaml(text)
     assert caught.value.problems[0].hint == "indent with spaces"
