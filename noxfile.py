@@ -18,6 +18,14 @@ ENGINES = ["ale-sandbox-bubblewrap", "ale-sandbox-docker", "ale-sandbox-podman"]
 FINISHED = [name for name in PLUGINS if name not in ENGINES]
 
 
+# What the tests are run with, where what the packages allow is wider: see the file.
+os.environ.setdefault("UV_CONSTRAINT", str(ROOT / "tests" / "constraints.txt"))
+os.environ.setdefault("PIP_CONSTRAINT", str(ROOT / "tests" / "constraints.txt"))
+# uv reads no configuration of pip's: a folder of wheels that pip looks into is named to it too.
+if "PIP_FIND_LINKS" in os.environ:
+    os.environ.setdefault("UV_FIND_LINKS", os.environ["PIP_FIND_LINKS"])
+
+
 def bootstrap(arguments: list[str]) -> int:
     """Run nox in an environment of its own, made where it is not there yet."""
     scripts = BOOTSTRAP / ("Scripts" if os.name == "nt" else "bin")
@@ -55,7 +63,7 @@ QUIET = {
 }
 
 
-def workspace(session: nox.Session, extras: str = "dev") -> None:
+def workspace(session: nox.Session, extras: str = "dev,train") -> None:
     """Install the core and every plugin, editable, and what their tests need."""
     groups = {line for name in PLUGINS for line in test_needs(name)}
     session.install("-e", f".[{extras}]", *sorted(groups))
@@ -158,7 +166,7 @@ def _names(requirement: str) -> str:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation; a warning is an error."""
-    workspace(session, "docs")
+    workspace(session, "docs,train")
     session.run("sphinx-build", "-q", "-W", "--keep-going", "docs", "docs/_build/html")
 
 
