@@ -22,8 +22,12 @@ FINISHED = [name for name in PLUGINS if name not in ENGINES]
 os.environ.setdefault("UV_CONSTRAINT", str(ROOT / "tests" / "constraints.txt"))
 os.environ.setdefault("PIP_CONSTRAINT", str(ROOT / "tests" / "constraints.txt"))
 # uv reads no configuration of pip's: a folder of wheels that pip looks into is named to it too.
-if "PIP_FIND_LINKS" in os.environ:
-    os.environ.setdefault("UV_FIND_LINKS", os.environ["PIP_FIND_LINKS"])
+if "UV_FIND_LINKS" not in os.environ:
+    _asked = [sys.executable, "-m", "pip", "config", "get", "global.find-links"]
+    _found = subprocess.run(_asked, capture_output=True, text=True, check=False).stdout
+    _links = os.environ.get("PIP_FIND_LINKS") or _found
+    if _links.strip():
+        os.environ["UV_FIND_LINKS"] = ",".join(_links.split())
 
 
 def bootstrap(arguments: list[str]) -> int:
