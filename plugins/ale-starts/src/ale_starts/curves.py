@@ -1,0 +1,202 @@
+"""Success before and after each turn of an expert, and which turns are crucial forks.
+
+Chunk f is crucial if success from before it is significantly lower than from after it
+(arXiv:2512.24873, 3.2.4.4). The paper names no test; the one here is Fisher's exact test.
+"""
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from attrs import field, frozen
+
+from ale.runs import SUCCESS
+from ale.text import wilson
+from ale.types import Episode, Turn
+from ale_starts.names import place_named
+
+LEVEL = 0.05
+
+
+@frozen(kw_only=True)
+class Point:
+    """Rollouts that started after the first `p` turns of an expert."""
+
+    p: int
+    successes: int
+    trials: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95%, by Wilson: see `ale.text.wilson`."""
+        return wilson(self.successes, self.trials)
+
+
+@frozen(kw_only=True)
+class Fork:
+    """The turns between two neighbouring starts."""
+
+    before: Point
+    after: Point
+    p_value: float
+    """One-sided, of equal success before and after; not yet corrected."""
+    crucial: bool
+    """Significant after correction for all forks of the curve."""
+
+
+@frozen(kw_only=True)
+class Curve:
+    """Success from along one expert's episode."""
+
+    task_id: str
+    tag: str
+    """Which expert: see `Place.tag`."""
+    turns: int
+    """K, those of the expert's whole episode."""
+    points: tuple[Point, ...]
+    """By rising p. That of p = 0 is shared by all experts of a task."""
+    forks: tuple[Fork, ...]
+    """One between every two points."""
+    said: Mapping[int, str] = field(factory=dict)
+    """What the expert said in each turn that was replayed, from turn 0."""
+
+
+@frozen(kw_only=True)
+class Curves:
+    """What the episodes of a run say about their starts."""
+
+    curves: tuple[Curve, ...]
+    """By task, then by expert."""
+    beginnings: Mapping[str, Point]
+    """Of each task's own beginning, whether or not it has a curve."""
+    other: int
+    """Graded episodes left out, as their start is no place in an expert's episode."""
+
+
+def curves(episodes: Iterable[Episode], *, since: int = 0, level: float = LEVEL) -> Curves:
+    """Success from every start of a run. Pure; looks at each episode once.
+
+    Counts are pooled over steps, and so over versions of the policy. Broken episodes and those of
+    evaluations are not counted.
+
+    Args:
+        since: first training step that counts.
+        level: of the test, over all forks of one curve (Holm's correction), in (0, 1).
+    """
+    counts = _Counts()
+    for episode in episodes:
+        if episode.split == "train" and episode.reward is not None and episode.step >= since:
+            counts.add(episode)
+    return counts.curves(level)
+
+
+class _Counts:
+    """Sums; one episode in memory at a time."""
+
+    def __init__(self) -> None:
+        self._beginnings: dict[str, list[bool]] = defaultdict(list)
+        self._places: dict[tuple[str, str, int], dict[int, list[bool]]] = {}
+        self._said: dict[tuple[str, str, int], dict[int, str]] = defaultdict(dict)
+        self._other = 0
+
+    def add(self, episode: Episode) -> None:
+        won = episode.reward == SUCCESS
+        if episode.start == "":
+            self._beginnings[episode.task_id].append(won)
+            return
+        place = place_named(episode.start)
+        if place is None:
+            self._other += 1
+            return
+        key = (episode.task_id, place.tag, place.turns)
+        self._places.setdefault(key, defaultdict(list))[place.p].append(won)
+        for number, turn in enumerate(episode.trajectory.turns[: place.p]):
+            self._said[key].setdefault(number, _said(turn))
+
+    def curves(self, level: float) -> Curves:
+        first = {task_id: _point(0, all_) for task_id, all_ in sorted(self._beginnings.items())}
+        made = []
+        for key, places in sorted(self._places.items()):
+            task_id, tag, turns = key
+            points = [_point(p, won) for p, won in sorted(places.items())]
+            points = [*([first[task_id]] if task_id in first else []), *points]
+            forks = _forks(points, level)
+            curve = Curve(
+                task_id=task_id,
+                tag=tag,
+                turns=turns,
+                points=tuple(points),
+                forks=forks,
+                said=self._said[key],
+            )
+            made.append(curve)
+        return Curves(curves=tuple(made), beginnings=first, other=self._other)
+
+
+def _point(p: int, won: Sequence[bool]) -> Point:
+    return Point(p=p, successes=sum(won), trials=len(won))
+
+
+def _said(turn: Turn) -> str:
+    message = turn.completion.message
+    calls = [f"{call.name} {call.arguments}" for call in message.tool_calls]
+    return " ".join(part for part in (message.content, *calls) if part)
+
+
+def _forks(points: Sequence[Point], level: float) -> tuple[Fork, ...]:
+    pairs = list(itertools.pairwise(points))
+    found = [
+        fisher(before.successes, before.trials, after.successes, after.trials)
+        for before, after in pairs
+    ]
+    crucial = holm(found, level)
+    return tuple(
+        Fork(before=before, after=after, p_value=p_value, crucial=number in crucial)
+        for number, ((before, after), p_value) in enumerate(zip(pairs, found, strict=True))
+    )
+
+
+def fisher(won_before: int, n_before: int, won_after: int, n_after: int) -> float:
+    """How likely so few successes before are, were success before and after the same.
+
+    One-sided: P(X <= won_before) where X, given all successes, is hypergeometric.
+
+    Args:
+        won_before, won_after: successes.
+        n_before, n_after: trials, at least 1 each.
+
+    Returns:
+        In (0, 1].
+
+    Source: Fisher (1935), The Design of Experiments, chapter 2 (the exact test).
+    """
+    won, n = won_before + won_after, n_before + n_after
+    least = max(0, won - n_after)
+    whole = _log_choose(n, won)
+    terms = (
+        math.exp(_log_choose(n_before, x) + _log_choose(n_after, won - x) - whole)
+        for x in range(least, won_before + 1)
+    )
+    return min(1.0, math.fsum(terms))
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+def holm(p_values: Sequence[float], level: float) -> set[int]:
+    """Which of several tests are significant, so that any false one has probability `level`.
+
+    Source: Holm (1979), A simple sequentially rejective multiple test procedure, Scand. J. Stat. 6.
+    """
+    found: set[int] = set()
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    for rank, number in enumerate(order):
+        if p_values[number] > level / (len(order) - rank):
+            break
+        found.add(number)
+    return found
+
+
+__all__ = ["LEVEL", "Curve", "Curves", "Fork", "Point", "curves", "fisher", "holm"]

@@ -1,0 +1,170 @@
+"""Experts: they say in the model's place what a reference solution or an episode says."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from attrs import frozen
+
+from ale.errors import ReplayError
+from ale.types import CompletionRequest, Message, ToolCall, ToolSpec, Turn, replace
+
+Check = Literal["exact", "exit_code", "off"]
+
+CLOSING = "Done."
+"""What is said at the end of a reference solution."""
+_EXIT = re.compile(r"\[(?:exit code (-?[0-9]+)|(timed out))")
+_EXCERPT = 300
+
+
+@frozen(kw_only=True)
+class SolutionExpert:
+    """Says a reference solution, one command a turn, then that it is done; then falls silent.
+
+    What it says depends on the request's turn alone, so asking again gives the same answer. What
+    the commands give back is not looked at: a solution has no record to compare with.
+    """
+
+    commands: Sequence[str]
+    upto: int | None = None
+    """Turns that are said; None says all: one per command, and the closing one."""
+
+    def answer(self, request: CompletionRequest) -> Message | None:
+        """The next command, as a call of the agent's own tool.
+
+        Raises:
+            ReplayError: the agent offers no tool that takes a command.
+        """
+        turn, last = request.turn, len(self.commands)
+        if turn > last or (self.upto is not None and turn >= self.upto):
+            return None
+        if turn == last:
+            return _closing(request)
+        tool = _command_tool(request.tools)
+        return _call(turn, tool.name, {"command": self.commands[turn]})
+
+
+def _command_tool(tools: Sequence[ToolSpec]) -> ToolSpec:
+    for tool in tools:
+        known, required = tool.parameters.get("properties", {}), _required(tool)
+        if known.get("command", {}).get("type") == "string" and {*required} <= {"command"}:
+            return tool
+    names = ", ".join(tool.name for tool in tools) or "none at all"
+    raise ReplayError(
+        "a reference solution can't be said through this agent's tools: expected one that needs a "
+        f"text 'command' and nothing else, found {names}"
+    )
+
+
+def _closing(request: CompletionRequest) -> Message:
+    """A call of ``finish`` where there is such a tool, else a message without a call."""
+    tool = next((tool for tool in request.tools if tool.name == "finish"), None)
+    if tool is None:
+        return Message(role="assistant", content=CLOSING)
+    known = tool.parameters.get("properties", {})
+    texts = [name for name in _required(tool) if known.get(name, {}).get("type") == "string"]
+    return _call(request.turn, tool.name, dict.fromkeys(texts, CLOSING))
+
+
+def _required(tool: ToolSpec) -> Sequence[str]:
+    return tuple(tool.parameters.get("required", ()))
+
+
+def _call(turn: int, name: str, arguments: Mapping[str, Any]) -> Message:
+    text = json.dumps(arguments, ensure_ascii=False)
+    call = ToolCall(id=_call_id(turn, 0), name=name, arguments=text)
+    return Message(role="assistant", tool_calls=(call,))
+
+
+def _call_id(turn: int, number: int) -> str:
+    """By place alone: the same demonstration is then always the same text."""
+    return f"call_{turn}_{number}"
+
+
+@frozen(kw_only=True)
+class Exchange:
+    """One answer of an episode, and what its calls gave back, as the model was shown it."""
+
+    answer: Message
+    observed: tuple[str, ...]
+
+
+def exchanges(turns: Sequence[Turn]) -> tuple[Exchange, ...]:
+    """What repeating an episode takes; token traces are let go of, call ids are made anew."""
+    return tuple(_exchange(number, turn) for number, turn in enumerate(turns))
+
+
+def _exchange(number: int, turn: Turn) -> Exchange:
+    message = turn.completion.message
+    calls = tuple(
+        replace(call, id=_call_id(number, i)) for i, call in enumerate(message.tool_calls)
+    )
+    observed = tuple(observation.content for observation in turn.observations)
+    return Exchange(answer=replace(message, tool_calls=calls), observed=observed)
+
+
+@frozen(kw_only=True)
+class EpisodeExpert:
+    """Repeats the first answers of an episode, as long as what is observed is what was recorded."""
+
+    exchanges: Sequence[Exchange]
+    upto: int
+    """Turns that are repeated."""
+    check: Check
+
+    def answer(self, request: CompletionRequest) -> Message | None:
+        """The answer of this turn, once the observations of the one before have been checked.
+
+        Raises:
+            ReplayError: they are not those of the recording; names both.
+        """
+        turn = request.turn
+        if turn > self.upto:
+            return None
+        if turn > 0 and self.check != "off":
+            self._compare(turn - 1, request)
+        return self.exchanges[turn].answer if turn < self.upto else None
+
+    def _compare(self, turn: int, request: CompletionRequest) -> None:
+        recorded = self.exchanges[turn].observed
+        found = _since_last_answer(request.messages)
+        if found is None:
+            raise ReplayError(
+                f"turn {turn} of the replay can't be checked: the agent folded it away before it "
+                "was read; starts.check: off replays unchecked"
+            )
+        for number, text in enumerate(recorded):
+            shown = found[number] if number < len(found) else None
+            if shown is None or not self._same(text, shown):
+                raise ReplayError(_diverged(turn, text, shown, self.check))
+
+    def _same(self, recorded: str, shown: str) -> bool:
+        if self.check == "exact":
+            return recorded == shown
+        return _ended(recorded) == _ended(shown)
+
+
+def _since_last_answer(messages: Sequence[Message]) -> list[str] | None:
+    answers = [i for i, message in enumerate(messages) if message.role == "assistant"]
+    return [message.content for message in messages[answers[-1] + 1 :]] if answers else None
+
+
+def _ended(text: str) -> str | None:
+    """How a command ended, as far as its text says so: ``0``, ``timed out``; the last counts."""
+    found = [code or late for code, late in _EXIT.findall(text)]
+    return found[-1] if found else None
+
+
+def _diverged(turn: int, recorded: str, shown: str | None, check: Check) -> str:
+    what = "exit code" if check == "exit_code" else "observation"
+    told = "nothing" if shown is None else _excerpt(shown)
+    return (
+        f"the replay has led somewhere else: after turn {turn} another {what}\n"
+        f"recorded  {_excerpt(recorded)}\nfound     {told}"
+    )
+
+
+def _excerpt(text: str) -> str:
+    """The end: it says how a command ended."""
+    return repr(text if len(text) <= _EXCERPT else f"...{text[-_EXCERPT:]}")

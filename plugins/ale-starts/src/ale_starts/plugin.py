@@ -1,0 +1,75 @@
+"""What this package offers: the start schemes, and the command ``forks``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ale.plugin import BuildContext, Component, hookimpl
+from ale.protocols import StartScheme
+
+if TYPE_CHECKING:
+    import click
+
+    from ale_starts.options import InitialOptions, ParallelOptions, RollbackOptions
+
+
+def _options(name: str) -> Callable[[], type]:
+    def late() -> type:
+        from ale_starts import options
+
+        made: type = getattr(options, name)
+        return made
+
+    return late
+
+
+def _initial(options: InitialOptions, context: BuildContext) -> StartScheme:
+    from ale_starts.build import initial
+
+    return initial(options, context)
+
+
+def _rollback(options: RollbackOptions, context: BuildContext) -> StartScheme:
+    from ale_starts.build import rollback
+
+    return rollback(options, context)
+
+
+def _parallel(options: ParallelOptions, context: BuildContext) -> StartScheme:
+    from ale_starts.build import parallel
+
+    return parallel(options, context)
+
+
+@hookimpl
+def ale_starts() -> Sequence[Component[Any, StartScheme]]:
+    """The start schemes of this package."""
+    return [
+        Component(
+            "initial",
+            _options("InitialOptions"),
+            _initial,
+            summary="Every rollout starts at the task's own beginning.",
+        ),
+        Component(
+            "rollback",
+            _options("RollbackOptions"),
+            _rollback,
+            summary="Starts before an expert's last turn and moves back as success recovers.",
+        ),
+        Component(
+            "parallel",
+            _options("ParallelOptions"),
+            _parallel,
+            summary="Starts at several of an expert's turns at once, drawn for each step.",
+        ),
+    ]
+
+
+@hookimpl
+def ale_commands() -> Sequence[click.Command]:
+    """Add ``ale forks``."""
+    from ale_starts.commands import forks
+
+    return [forks]

@@ -1,0 +1,60 @@
+"""``ale forks``: curves as text."""
+
+from ale.text import shorten, table
+from ale_starts.curves import Curve, Curves
+
+_SAID = 60
+
+
+def shown(found: Curves, *, level: float, task_id: str | None = None) -> str:
+    """A table per expert, and what the numbers in it are."""
+    chosen = [curve for curve in found.curves if task_id in (None, curve.task_id)]
+    parts = [_curve(curve) for curve in chosen]
+    with_curve = {curve.task_id for curve in found.curves}
+    plain = [one for one in found.beginnings if one not in with_curve and task_id in (None, one)]
+    notes = []
+    if chosen:
+        notes += [
+            "after p: rollouts that started after the expert's first p turns; 0 is the task's own "
+            "beginning.",
+            f"crucial: success before is lower than after, by Fisher's exact test, one-sided, at "
+            f"{level:g} over all forks of a table (Holm).",
+            "Counts are pooled over training steps, so over versions of the policy.",
+        ]
+    if plain:
+        notes.append(f"{len(plain)} tasks were started at their own beginning only.")
+    if found.other:
+        notes.append(f"{found.other} episodes of other starts, demonstrations say, are left out.")
+    if not chosen:
+        notes.insert(0, "No rollout started inside an expert's episode.")
+    return "\n\n".join([*parts, "\n".join(notes)])
+
+
+def _curve(curve: Curve) -> str:
+    tag = f" {curve.tag}" if curve.tag else ""
+    rows = []
+    for number, point in enumerate(curve.points):
+        low, high = point.interval
+        fork = curve.forks[number] if number < len(curve.forks) else None
+        rows.append(
+            [
+                str(point.p),
+                f"{point.successes} of {point.trials}",
+                f"{100 * point.successes / point.trials:.0f}%",
+                f"{100 * low:.0f} to {100 * high:.0f}",
+                "" if fork is None else f"{fork.p_value:.2g}",
+                "crucial" if fork is not None and fork.crucial else "",
+                shorten(_next(curve, number), _SAID),
+            ]
+        )
+    header = ["after p", "success", "rate", "95%", "p-value", "fork", "the expert's next"]
+    title = f"{curve.task_id}, expert{tag} of {curve.turns} turns"
+    return f"{title}\n{table(header, rows, right=(0, 1, 2, 3, 4))}"
+
+
+def _next(curve: Curve, number: int) -> str:
+    """What the expert said from this point to the next one, as far as it was replayed."""
+    p = curve.points[number].p
+    last = number + 1 == len(curve.points)
+    until = p + 1 if last else curve.points[number + 1].p
+    return "; ".join(curve.said[turn] for turn in range(p, until) if turn in curve.said)
