@@ -14,6 +14,7 @@ from ale.errors import SandboxError
 from ale.protocols import Sandbox, SandboxBackend
 from ale.testing.sandbox._probes import host_processes
 from ale.types import SandboxSpec
+from ale_sandbox_local.plugin import probe
 
 
 def noted(backend: SandboxBackend, what: str) -> bool:
@@ -60,6 +61,40 @@ async def test_limits_count_for_each_process_and_that_is_noted(
     first, second = (await box.exec(two)).stdout.split()
     assert first == second
     assert noted(backend, "limits")
+
+
+async def test_files_together_fill_the_disk_and_that_is_noted(
+    make: Callable[..., SandboxBackend],
+) -> None:
+    backend = make(file_size_mb=1)
+    async with backend.open(SandboxSpec()) as sandbox:
+        fill = "for i in 1 2 3 4; do dd if=/dev/zero of=f$i bs=1M count=1; done; cat f* | wc -c"
+        assert (await sandbox.exec(fill)).stdout.strip() == b"%d" % (4 << 20)
+    assert backend.capabilities.limits["disk"] == "none"
+    assert noted(backend, "limits")
+
+
+async def test_a_session_may_lie_about_itself_and_that_is_noted(
+    backend: SandboxBackend, box: Sandbox
+) -> None:
+    session = await box.session()
+    await session.run('command() { [ "$1" = echo ] && set -- echo 0 "$3"; builtin command "$@"; }')
+    assert (await session.run("(exit 3)")).exit_code == 0
+    assert (await box.exec("(exit 3)")).exit_code == 3
+    assert noted(backend, "sessions")
+
+
+def test_doctor_says_all_that_is_noted(backend: SandboxBackend) -> None:
+    found = probe()
+    assert found.usable
+    said = {f"{key}: {text}" for key, text in found.facts.items()}
+    for note in backend.capabilities.notes:
+        subject, _, text = note.partition(": ")
+        assert f"not stopped ({subject}): {text}" in said
+    for name, kept in backend.capabilities.limits.items():
+        words = {"enforced": "limits enforced", "best-effort": "best effort", "none": "no limit on"}
+        assert name in found.facts[words[kept]].split(", ")
+    assert found.facts["rung"] == "process"
 
 
 async def test_a_path_inside_a_file_still_names_the_first_after_a_fork_and_that_is_noted(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from ale.types import Capabilities
 from ale_sandbox_bubblewrap.facts import Facts
 from ale_sandbox_bubblewrap.plugin import BubblewrapOptions
+from ale_sandbox_process import doctor
 
 NOTES = (
     "kernel: the host's own; a hole in it is a hole in the sandbox",
@@ -56,8 +57,6 @@ def capabilities_of(facts: Facts, options: BubblewrapOptions) -> Capabilities:
 
 def in_words(facts: Facts) -> Mapping[str, str]:
     """For ``ale doctor``."""
-    options = BubblewrapOptions()
-    found = capabilities_of(facts, options)
     layers = "overlayfs" if facts.overlay is None else f"none ({facts.overlay}): copies"
     places = facts.cgroups.places
     groups = f"version {facts.cgroups.version}: {', '.join(sorted(places))}" if places else "none"
@@ -65,5 +64,5 @@ def in_words(facts: Facts) -> Mapping[str, str]:
         "isolation": "network, files, processes, users; system calls filtered",
         "layers": layers,
         "control groups": groups,
-        "limits": ", ".join(f"{name} {kept}" for name, kept in found.limits.items()),
+        **doctor.in_words(capabilities_of(facts, BubblewrapOptions()), label="note"),
     }

@@ -7,6 +7,7 @@ import select
 import signal
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ale_sandbox_bubblewrap import kernel, launch, layers, seccomp, wire
@@ -136,7 +137,12 @@ def _join(pid: int, merged: int | None, submounts: list[str]) -> int:
         ("pid", kernel.CLONE_NEWPID),
     )
     last, mounts = (os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name in ("user", "mnt"))
-    others = [(os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY), kind) for name, kind in joined]
+    others = [
+        (os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY), kind)
+        for name, kind in joined
+        # One that is shared with the host belongs to somebody else, and is joined already.
+        if Path(f"/proc/{pid}/ns/{name}").readlink() != Path(f"/proc/self/ns/{name}").readlink()
+    ]
     # bubblewrap makes a second user namespace for its first process; the others are the first's.
     owner = kernel.owner_of(mounts)
     kernel.setns(owner, kernel.CLONE_NEWUSER)

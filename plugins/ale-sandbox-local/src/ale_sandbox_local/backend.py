@@ -9,52 +9,17 @@ from pathlib import Path
 
 from ale.errors import SandboxError, UnsupportedError
 from ale.plugin import BuildContext
-from ale.types import Capabilities, SandboxInfo, SandboxSpec
+from ale.types import SandboxInfo, SandboxSpec
+from ale_sandbox_local.capabilities import capabilities_of
 from ale_sandbox_local.files import copy
 from ale_sandbox_local.folders import Folders, Workspace
-from ale_sandbox_local.limits import Facts, check, facts_of, rlimits, tasks_now
+from ale_sandbox_local.limits import check, facts_of, rlimits, tasks_now
 from ale_sandbox_local.plugin import LocalOptions
 from ale_sandbox_local.sandbox import PATH, SHELL, LocalSandbox, Setup
 from ale_sandbox_process import marks
 from ale_sandbox_process.records import Records, private, state_folder
 from ale_sandbox_process.trees import remove, remove_small
 from ale_sandbox_shell.owner import Owner
-
-NOTES = (
-    "network: commands reach whatever the host reaches, its loopback included; only the proxy "
-    "variables are gone",
-    "files: commands read and write whatever this user may, outside the workspace too",
-    "processes: commands see the host's processes and may signal this user's",
-    "limits: each process has them for itself; together they may use more",
-    "cleaning up: a process that clears its environment and rewrites its own limits can hide",
-    "fork: the copy has another path; absolute paths written inside files still name the first",
-)
-RAISED_NOTE = "root: this user may raise every limit again; run as a normal user"
-UNCOUNTED_NOTE = "root: the kernel does not count this user's processes; run as a normal user"
-
-
-def capabilities_of(facts: Facts) -> Capabilities:
-    """What can be promised on this machine."""
-    extra: tuple[str, ...] = (RAISED_NOTE,) if facts.raises_limits else ()
-    if not facts.counts_processes:
-        extra += (UNCOUNTED_NOTE,)
-    return Capabilities(
-        rung="process",
-        network_isolation=False,
-        filesystem_isolation=False,
-        process_isolation=False,
-        fork="copy",
-        snapshot=True,
-        images=False,
-        limits={
-            "cpu": "best-effort",
-            "memory": "best-effort",
-            "processes": "best-effort" if facts.counts_processes else "none",
-            "file_size": "best-effort" if facts.raises_limits else "enforced",
-            "disk": "none",
-        },
-        notes=NOTES + extra,
-    )
 
 
 class LocalBackend:

@@ -47,10 +47,12 @@ def probe() -> Probe:
         return Probe(usable=False, reason=f"pidfd_open is refused: {error.strerror}")
     if not os.access("/bin/sh", os.X_OK):
         return Probe(usable=False, reason="there is no /bin/sh")
+    from ale_sandbox_local import capabilities, limits
+
     return Probe(
         usable=True,
         reason="best effort: no isolation of network, files or processes",
-        facts={"isolation": "none", "limits": "per process (rlimits)"},
+        facts=capabilities.in_words(limits.facts_of("/bin/sh")),
     )
 
 
