@@ -184,12 +184,15 @@ def rename_named(scene: Scene, type_: str) -> Mapping[str, object]:
 
 
 def write_named(scene: Scene, _: str) -> Mapping[str, object]:
-    """A word goes into the file whose name the file at hand holds."""
+    """A word goes into the file whose name the file at hand holds.
+
+    No step follows, since to speak of the file its goal would have to give the name away.
+    """
     pointer = scene.here
-    (scene.here,) = scene.lines(pointer)
+    (word,) = scene.lines(pointer)
     new = scene.partner(pointer)
-    scene.files[scene.here] = (new,)
-    return {"a": pointer, "w": scene.here, "b": new}
+    scene.files[word] = (new,)
+    return {"a": pointer, "w": word, "b": new}
 
 
 def copy_named_twice(scene: Scene, type_: str) -> Mapping[str, object]:

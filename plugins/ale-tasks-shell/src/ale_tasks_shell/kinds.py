@@ -170,7 +170,8 @@ KINDS: tuple[Kind, ...] = (
     ),
     _kind(
         "write_named", "Write the word {b} to the file that {a} names.",
-        ("cat {a}", "echo {b} > {w}"), _same("word"), effects.write_named, reads=True, spares=True,
+        ("cat {a}", "echo {b} > {w}"), {"word": ("",)}, effects.write_named,
+        reads=True, spares=True,
     ),
     _kind(
         "copy_named_twice", "The file that {a} names also names a file. Copy that one to {b}.",

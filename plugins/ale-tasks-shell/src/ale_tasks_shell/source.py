@@ -6,7 +6,7 @@ from random import Random
 from ale.errors import InputError, Problem
 from ale.types import CriterionSpec, Task
 from ale_tasks_shell import contents, script
-from ale_tasks_shell.kinds import BY_NAME, KINDS
+from ale_tasks_shell.kinds import KINDS
 from ale_tasks_shell.planner import Move, Planner
 from ale_tasks_shell.plugin import ShellTasksOptions
 from ale_tasks_shell.scene import ExhaustedError, Scene
@@ -32,7 +32,8 @@ class ShellTasks:
         self._options = options
         self._words = VOCABULARY[: options.words]
         compositions = options.split == "held_out_compositions"
-        kinds = [BY_NAME[name] for name in options.kinds] or KINDS
+        # In the table's order: the one in which they are named makes no other tasks.
+        kinds = [kind for kind in KINDS if not options.kinds or kind.name in options.kinds]
         self._planner = Planner(kinds, held_out=compositions)
         given = options.length
         low, high = given if isinstance(given, tuple) else (given, given)
