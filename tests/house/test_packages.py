@@ -20,6 +20,7 @@ KITS = {
     "ale_criteria": "CriterionContract",
     "ale_chunkers": "ChunkerContract",
     "ale_credit_schemes": "CreditContract",
+    "ale_starts": "StartSchemeContract",
     "ale_trainers": "TrainerContract",
     "ale_observers": "ObserverContract",
 }

@@ -17,6 +17,7 @@ TITLES = {
     "criterion": "Criteria",
     "chunker": "Chunkers",
     "credit": "Credit schemes",
+    "starts": "Start schemes",
     "trainer": "Trainers",
     "observer": "Observers",
 }

@@ -1,4 +1,4 @@
-"""Stand-ins for tests of other parts: a folder for a sandbox, a list for a model, a manual clock.
+"""Stand-ins for tests of other parts: a folder for a sandbox, models, a manual clock.
 
 `FolderSandbox` runs real commands in a real folder, so that what is tested against it also holds
 elsewhere; it contains nothing and promises nothing.
@@ -6,6 +6,7 @@ elsewhere; it contains nothing and promises nothing.
 
 import asyncio
 import contextlib
+import math
 import os
 import secrets
 import shlex
@@ -23,9 +24,13 @@ from ale.types import (
     CompletionRequest,
     ExecResult,
     LLMCapabilities,
+    Message,
+    PolicySnapshot,
     SandboxInfo,
     SandboxSpec,
+    TokenTrace,
     Turn,
+    Usage,
 )
 
 
@@ -81,6 +86,64 @@ class FakeLLM:
 
     async def aclose(self) -> None:
         """Nothing to let go of."""
+
+
+class FakePolicy:
+    """A model that can be trained, as far as a run can tell; its tokens are UTF-8 bytes.
+
+    Args:
+        answer: what it says to a request, as if it had sampled that.
+    """
+
+    capabilities = LLMCapabilities(tools=True, token_ids=True, logprobs=True, deterministic=True)
+
+    def __init__(self, answer: Callable[[CompletionRequest], Message]) -> None:
+        self.policy_version = 0
+        self.requests: list[CompletionRequest] = []
+        """Those that it answered itself."""
+        self.loaded: list[PolicySnapshot] = []
+        self._answer = answer
+
+    async def load_policy(self, snapshot: PolicySnapshot) -> None:
+        """Take the version; there are no weights."""
+        self.loaded.append(snapshot)
+        self.policy_version = snapshot.version
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """The answer of the function that it was made with."""
+        self.requests.append(request)
+        return self._said(request, self._answer(request), forced=False)
+
+    async def force(self, request: CompletionRequest, answer: Message) -> Completion:
+        """`answer`, marked as forced."""
+        return self._said(request, answer, forced=True)
+
+    def _said(self, request: CompletionRequest, answer: Message, *, forced: bool) -> Completion:
+        prompt = b"".join(map(_written, request.messages))
+        output = _written(answer)
+        n = len(output)
+        return Completion(
+            message=answer,
+            finish_reason="tool_calls" if answer.tool_calls else "stop",
+            usage=Usage(prompt_tokens=len(prompt), completion_tokens=n),
+            model="fake",
+            tokens=TokenTrace(
+                prompt_ids=tuple(prompt),
+                output_ids=tuple(output),
+                # As if every byte were as likely as any other.
+                logprobs=(-math.log(256),) * n,
+                policy_versions=(self.policy_version,) * n,
+            ),
+            forced=forced,
+        )
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
+def _written(message: Message) -> bytes:
+    calls = [f"<call {call.name} {call.arguments}>" for call in message.tool_calls]
+    return f"<{message.role}>{message.content}{''.join(calls)}\n".encode()
 
 
 def _keep(data: bytes, limit: int) -> tuple[bytes, bool]:
