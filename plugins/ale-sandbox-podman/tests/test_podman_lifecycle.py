@@ -1,13 +1,12 @@
 """What Podman's containers start with, and that nothing is left of them."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.testing.ends import EndProbes, kill_hosts
 from ale_sandbox_container.testing.starts import StartProbes
+from ale_sandbox_container.testing.tools import Make
 
 pytestmark = pytest.mark.engine
 
@@ -17,7 +16,7 @@ class TestStarts(StartProbes): ...
 
 class TestEnds(EndProbes):
     @pytest.mark.long
-    async def test_a_hundred_random_kills_leave_nothing_after_prune(
-        self, make: Callable[..., ContainerBackend], host: tuple[str, dict[str, Any]]
+    async def test_five_hundred_random_kills_leave_nothing_after_prune(
+        self, make: Make, host: tuple[str, dict[str, Any]]
     ) -> None:
-        await kill_hosts(make(), host, sandboxes=100, at_once=5)
+        print(await kill_hosts(make, host, sandboxes=500, at_once=5))

@@ -7,6 +7,8 @@ import stat
 from ale_sandbox_container.engine import Stat
 
 STAT_HEADER = "X-Docker-Container-Path-Stat"
+_ALPHABET = str.maketrans("-_", "+/")
+"""Podman's is the one for URLs."""
 # What Go's os.FileMode says besides the permission bits.
 _KINDS = (
     (1 << 31, stat.S_IFDIR),
@@ -19,10 +21,13 @@ _KINDS = (
 
 
 def parse_stat(header: str) -> Stat:
-    """The value of the header `STAT_HEADER`."""
-    found = json.loads(base64.b64decode(header))
+    """The value of the header `STAT_HEADER`: Base64, in either alphabet."""
+    found = json.loads(base64.b64decode(header.translate(_ALPHABET)))
     mode = found["mode"]
     kind = next((kind for bit, kind in _KINDS if mode & bit), stat.S_IFREG)
     return Stat(
-        name=found["name"], size=found["size"], mode=kind | mode & 0o777, link=found["linkTarget"]
+        name=found["name"],
+        size=found["size"],
+        mode=kind | mode & 0o777,
+        link=found["linkTarget"] if kind == stat.S_IFLNK else "",
     )

@@ -88,11 +88,25 @@ class Remains:
         return list(shown.values())
 
     def prune(self) -> Sequence[SandboxInfo]:
-        """Remove whatever belongs to host processes that are gone."""
+        """Remove whatever belongs to host processes that are gone.
+
+        Raises:
+            SandboxError: some of it could not be removed, and which; the rest has been.
+        """
         removed: dict[str, SandboxInfo] = {}
+        failed = []
         for trace in sorted(self._traces(), key=_order):
-            if not trace.record.owner.alive and self._remove(trace):
+            if trace.record.owner.alive:
+                continue
+            try:
+                gone = self._remove(trace)
+            except (SandboxError, OSError) as error:
+                failed.append(f"{trace.what} {trace.handle}: {error}")
+                continue
+            if gone:
                 removed.setdefault(trace.record.id, self._info(trace))
+        if failed:
+            raise SandboxError(f"{self._engine.name} could not remove:\n  " + "\n  ".join(failed))
         return list(removed.values())
 
     def _remove(self, trace: Trace) -> bool:

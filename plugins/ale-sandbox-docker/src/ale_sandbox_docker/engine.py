@@ -197,12 +197,17 @@ class DockerEngine:
             try:
                 self._api.kill(container)
             except APIError as error:
-                # 404: it is gone; 409: it does not run.
+                # 404: it is gone; 409: it does not run, or stands still.
                 if error.status_code not in (404, 409):
                     raise
 
     def remove(self, container: str) -> None:
-        """Kill and remove it with its volumes."""
+        """Kill and remove it with its volumes.
+
+        Killed first: a removal by force waits for a container's end behind the same lock that
+        keeps it from being killed again.
+        """
+        self.kill(container)
         with _told():
             try:
                 self._api.remove_container(container, v=True, force=True)

@@ -2,7 +2,11 @@
 
 import contextlib
 import json
+import os
+import posixpath
 import re
+import select
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -10,6 +14,7 @@ from urllib.parse import quote
 
 import podman
 import requests
+from attrs import evolve
 from podman.api.client import APIResponse
 from podman.errors import APIError, BuildError, PodmanError
 
@@ -32,6 +37,7 @@ _API = "4.0.0"
 """The oldest version of the interface that knows all that is used here."""
 _PIECE = 1 << 16
 _CPU_PERIOD_US = 100_000
+_LOOK_S = 0.01
 
 
 @contextlib.contextmanager
@@ -188,19 +194,40 @@ class PodmanEngine:
 
     def start(self, container: str) -> None:
         """Start it."""
+        deadline = time.monotonic() + _TIMEOUT_S
         with _told():
-            _ok(self._api.post(f"/containers/{container}/start"))
+            # 304: one that was killed just now; the engine has not noticed yet.
+            while self._start(container) == 304:
+                if time.monotonic() > deadline:
+                    raise SandboxError(f"podman still takes {container} for running")
+                time.sleep(_LOOK_S)
+
+    def _start(self, container: str) -> int:
+        return int(_ok(self._api.post(f"/containers/{container}/start")).status_code)
 
     def kill(self, container: str) -> None:
-        """End every process in it. The engine's own call does not wait for that; Docker's does."""
-        with _told():
-            response = self._api.post(f"/containers/{container}/kill", compatible=True)
+        """End every process in it.
+
+        The engine's own call does not wait for that, and the one that it has from Docker looks four
+        times a second. The first process of a container ends after all others.
+        """
+        with _told(), contextlib.ExitStack() as stack:
+            response = self._api.get(f"/containers/{container}/json")
+            if response.status_code == 404:
+                return
+            handle = _handle(_ok(response).json()["State"]["Pid"])
+            if handle is not None:
+                stack.callback(os.close, handle)
+            response = self._api.post(f"/containers/{container}/kill")
             # 404: it is gone; 409, and in words only in older versions: it does not run.
             if "state improper" not in response.text:
                 _ok(response, 404, 409)
+            if handle is not None and not select.select([handle], [], [], _TIMEOUT_S)[0]:
+                raise SandboxError(f"the processes of {container} did not end")
 
     def remove(self, container: str) -> None:
         """Kill and remove it with its volumes."""
+        self.kill(container)
         params = {"force": True, "v": True, "timeout": 0}
         with _told():
             _ok(self._api.delete(f"/containers/{container}", params=params), 404)
@@ -252,7 +279,10 @@ class PodmanEngine:
         if response.status_code != 200:
             # A HEAD has no body to say why; a loop of links, or a file taken for a folder.
             raise SandboxError(f"{path!r} can't be looked at")
-        return parse_stat(response.headers[STAT_HEADER])
+        found = parse_stat(response.headers[STAT_HEADER])
+        if found.link.endswith(_literal(path)) and _literal(path) != path:
+            raise SandboxError(f"podman can't follow {path!r}: a link with such a name")
+        return evolve(found, name=posixpath.basename(path))
 
     @contextlib.contextmanager
     def get(self, container: str, path: str) -> Iterator[Iterator[bytes]]:
@@ -279,9 +309,18 @@ class PodmanEngine:
         self._client.close()  # type: ignore[no-untyped-call]
 
 
+def _handle(pid: int) -> int | None:
+    """Of a process on this machine; None when there is none (any more)."""
+    try:
+        return os.pidfd_open(pid) if pid > 0 else None
+    except ProcessLookupError:
+        return None
+
+
 def _literal(path: str) -> str:
-    """The engine takes a path for a pattern."""
-    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
+    """The engine takes a path for a pattern, but refuses one with a star, which stands here as
+    what no other character is."""
+    return re.sub(r"([\\?\[\]{}])", r"\\\1", path).replace("*", "[^\x01-)+-\U0010ffff]")
 
 
 def _follow(line: Mapping[str, Any], progress: Callable[[str], object]) -> None:

@@ -27,7 +27,8 @@ from ale_sandbox_container.testing.tools import (
 _SUPERVISORS = """\
 supervisors=
 for process in /proc/[0-9]*; do
-  case $(tr '\\0' ' ' <$process/cmdline) in /.ale/sh*) supervisors="$supervisors $process" ;; esac
+  line=$( (tr '\\0' ' ' <$process/cmdline) 2>/dev/null)
+  case $line in /.ale/sh*) supervisors="$supervisors $process" ;; esac
 done
 [ -n "$supervisors" ] || exit 9
 """

@@ -9,13 +9,23 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.records import LABEL, parse
-from ale_sandbox_container.testing.tools import PATIENCE_S, Make, host_processes, opened, out, until
+from ale_sandbox_container.testing.tools import (
+    PATIENCE_S,
+    Make,
+    command_lines,
+    host_processes,
+    opened,
+    out,
+    until,
+)
 
 HOST = """
 import asyncio, importlib, json, os, sys
@@ -75,6 +85,7 @@ class EndProbes:
         assert listed[ref].detail.startswith("snapshot image")
         async with other.restore(ref, SandboxSpec()) as restored:
             assert await out(restored, "cat file") == "then"
+        await other.aclose()
         other._engine.remove_image(f"ale-snapshot:{ref}")
         await other.aclose()
         assert _left(other) == []
@@ -127,27 +138,54 @@ class EndProbes:
     async def test_random_kills_leave_nothing_after_prune(
         self, make: Make, host: tuple[str, dict[str, Any]]
     ) -> None:
-        await kill_hosts(make(), host, sandboxes=10, at_once=5)
+        await kill_hosts(make, host, sandboxes=10, at_once=5)
 
 
 async def kill_hosts(
-    backend: ContainerBackend, host: tuple[str, dict[str, Any]], *, sandboxes: int, at_once: int
-) -> None:
-    """Kill host processes at random moments of opening, forking, running; prune; look."""
-    words = []
+    make: Make, host: tuple[str, dict[str, Any]], *, sandboxes: int, at_once: int
+) -> str:
+    """Kill host processes at random moments of opening, forking, running; prune; look.
+
+    Returns:
+        How many of what `prune` has removed, in words.
+    """
+    backend = make()
+    mounts, groups = _mounts(), _control_groups()
+    words, containers = [], set()
     for _ in range(sandboxes // at_once):
         batch = [f"86400.{secrets.randbelow(10**9)}" for _ in range(at_once)]
         process, _ = _start(host, batch, wait=False)
         time.sleep(random.uniform(0.3, 3.0))  # noqa: ASYNC251, S311
         _kill(process)
         words += batch
+        containers |= {found.id for found in backend._engine.containers(LABEL)}
+    kinds = Counter(line.split()[0] for line in _left(backend))
+    begun = time.monotonic()
     # What the engine was doing when the client died goes on for a moment.
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = begun + max(PATIENCE_S, float(sandboxes))
     while time.monotonic() < deadline and (await backend.prune() or _left(backend)):
         time.sleep(0.3)  # noqa: ASYNC251
+    took = time.monotonic() - begun
     assert _left(backend) == []
-    assert [word for word in words if host_processes(word)] == []
+    await until(lambda: not _running([*words, *containers]), "the end of all processes")
+    await until(lambda: not _mounts() - mounts, "the end of all mounts")
+    await until(lambda: not _control_groups() - groups, "the end of all control groups")
     await backend.aclose()
+    left = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items()))
+    return f"{len(containers)} containers seen; left: {left}; pruned in {took:.1f} s"
+
+
+def _running(words: list[str]) -> list[str]:
+    lines = b"\n".join(command_lines().values())
+    return [word for word in words if word.encode() in lines]
+
+
+def _mounts() -> set[str]:
+    return {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+
+
+def _control_groups() -> set[str]:
+    return {folder for folder, _, _ in os.walk("/sys/fs/cgroup")}
 
 
 def _start(
@@ -178,7 +216,11 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
 def _left(backend: ContainerBackend) -> list[str]:
     """Containers, images and folders of this test's own root."""
     folders = backend._folders
-    found = [path.name for path in folders.root.glob("*") if path.name not in ("shells", "builds")]
+    found = [
+        f"folder {path.name}"
+        for path in folders.root.glob("*")
+        if path.name not in ("shells", "builds")
+    ]
     for thing in (*backend._engine.containers(LABEL), *backend._engine.images(LABEL)):
         record = parse(thing.labels[LABEL], thing.id)
         if record.root == str(folders.root):

@@ -35,17 +35,20 @@ async def until(condition: Callable[[], Awaitable[bool] | bool], what: str) -> N
         await asyncio.sleep(0.02)
 
 
-def host_processes(word: str) -> list[int]:
-    """Processes, as this host sees them, with `word` in their command line."""
-    found = []
+def command_lines() -> dict[int, bytes]:
+    """Of every process, as this host sees them."""
+    found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            line = (folder / "cmdline").read_bytes()
+            found[int(folder.name)] = (folder / "cmdline").read_bytes()
         except OSError:  # it has ended, or is not ours to see
             continue
-        if word.encode() in line:
-            found.append(int(folder.name))
     return found
+
+
+def host_processes(word: str) -> list[int]:
+    """Processes with `word` in their command line."""
+    return [pid for pid, line in command_lines().items() if word.encode() in line]
 
 
 async def out(sandbox: ContainerSandbox, command: str, **options: object) -> str:
