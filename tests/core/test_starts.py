@@ -1,0 +1,398 @@
+"""Rollouts that begin where an expert stopped, and held-out evaluation, in the run's real loop."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ale._config import structure_config
+from ale._registry import Registry
+from ale._run.run import Run
+from ale._run.start import resume
+from ale.errors import InputError, PluginError, ReplayError
+from ale.plugin import Component, hookimpl
+from ale.protocols import LLM, AgentContext, Start
+from ale.strict import from_plain
+from ale.testing.fakes import FakeLLM, FakePolicy
+from ale.types import (
+    Batch,
+    CompletionRequest,
+    Episode,
+    EvaluationFinished,
+    Message,
+    Observation,
+    PolicySnapshot,
+    StepReport,
+    Stop,
+    Task,
+    ToolCall,
+    Turn,
+)
+
+Finish = Callable[[Run], Any]
+TURNS = 3
+
+
+def said(turn: int, command: str) -> Message:
+    call = ToolCall(id=f"call_{turn}", name="shell", arguments=json.dumps({"command": command}))
+    return Message(role="assistant", tool_calls=(call,))
+
+
+async def converse(context: AgentContext) -> Stop:
+    """Ask the model three times and run what it says."""
+    messages: tuple[Message, ...] = (Message(role="user", content=context.task.goal),)
+    added = messages
+    for number in range(TURNS):
+        request = CompletionRequest(
+            messages=messages,
+            conversation=context.conversation,
+            turn=number,
+            fresh_context=number == 0,
+        )
+        completion = await context.llm.complete(request)
+        (call,) = completion.message.tool_calls
+        result = await context.sandbox.exec(json.loads(call.arguments)["command"])
+        seen = Observation(call_id=call.id, tool="shell", content=f"[exit {result.exit_code}]")
+        turn = Turn(
+            prompt=added,
+            fresh_context=number == 0,
+            completion=completion,
+            observations=(seen,),
+        )
+        context.recorder.append(turn)
+        added = ()
+        messages = (*messages, completion.message, seen.as_message())
+    return Stop(reason="finished")
+
+
+class Beginning:
+    """Says so many commands, then nothing."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def answer(self, request: CompletionRequest) -> Message | None:
+        return said(request.turn, f"touch e{request.turn}") if request.turn < self.n else None
+
+
+class Halfway:
+    """One rollout of each task from its beginning, two after a number of turns that grows."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, list[str]]] = []
+
+    def starts(self, task_id: str) -> list[Start]:
+        n = min(TURNS, 1 + len(self.told))
+        named = Start(task_id=task_id, rollouts=2, name=f"p{n}", expert=lambda: self.expert(n))
+        return [Start(task_id=task_id, rollouts=1), named]
+
+    def expert(self, n: int) -> Any:
+        return Beginning(n)
+
+    def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
+        return [start for task in tasks for start in self.starts(task.id)]
+
+    def learn(self, step: int, episodes: Iterable[Episode]) -> None:
+        self.told.append((step, [episode.id for episode in episodes]))
+
+
+class Learning:
+    """Keeps the groups that it was given; every step is a new version of nothing."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[list[str]]] = []
+        self.version = 0
+
+    def attach(self, llm: LLM | None) -> None:
+        assert isinstance(llm, FakePolicy)
+
+    async def step(self, batch: Batch) -> StepReport:
+        self.groups.append([[r.episode.id for r in g.group.rollouts] for g in batch.groups])
+        self.version += 1
+        return StepReport(step=batch.step, policy_version=self.version)
+
+    def snapshot(self) -> PolicySnapshot:
+        return PolicySnapshot(version=self.version)
+
+    def save(self, directory: Path) -> None:
+        (directory / "version").write_text(str(self.version))
+
+    def load(self, directory: Path) -> None:
+        self.version = int((directory / "version").read_text())
+
+
+class Practice:
+    """The parts beside the bench's: each build makes a new one, as a resumed run does."""
+
+    def __init__(self) -> None:
+        self.scheme: Callable[[], Any] = Halfway
+        self.model: Callable[[], LLM] = lambda: FakePolicy(lambda r: said(r.turn, "touch done"))
+        self.built: dict[str, list[Any]] = {"scheme": [], "model": [], "trainer": []}
+        self.evaluated: list[EvaluationFinished] = []
+
+    def keep(self, what: str, made: Any) -> Any:
+        self.built[what].append(made)
+        return made
+
+    @hookimpl
+    def ale_llms(self) -> Sequence[Component[Any, Any]]:
+        def build(options: None, context: Any) -> LLM:
+            model: LLM = self.keep("model", self.model())
+            return model
+
+        return [Component("fake", None, build, summary="A fake policy.")]
+
+    @hookimpl
+    def ale_starts(self) -> Sequence[Component[Any, Any]]:
+        return [
+            Component(
+                "halfway", None, lambda o, c: self.keep("scheme", self.scheme()), summary="Halfway."
+            )
+        ]
+
+    @hookimpl
+    def ale_trainers(self) -> Sequence[Component[Any, Any]]:
+        return [
+            Component(
+                "learning", None, lambda o, c: self.keep("trainer", Learning()), summary="Learns."
+            )
+        ]
+
+    @hookimpl
+    def ale_observers(self) -> Sequence[Component[Any, Any]]:
+        practice = self
+
+        class Listener:
+            @hookimpl
+            def ale_evaluation_finished(self, event: EvaluationFinished) -> None:
+                practice.evaluated.append(event)
+
+        return [Component("listening", None, lambda o, c: Listener(), summary="Listens.")]
+
+
+@pytest.fixture
+def practice(registry: Registry, bench: Any) -> Practice:
+    bench.agent = converse
+    made = Practice()
+    registry.add(made, "ale-practice")
+    return made
+
+
+def configured(workplace: Any, *leave_out: str, **run: Any) -> Any:
+    plain: dict[str, Any] = {
+        "tasks": {"type": "list", "n": 2},
+        "agent": {"type": "bench"},
+        "llm": {"type": "fake"},
+        "starts": {"type": "halfway"},
+        "trainer": {"type": "learning"},
+        "evaluation": {"tasks": {"type": "list", "n": 1}, "every": 2, "rollouts": 2},
+        "observers": [{"type": "listening"}],
+        "run": {"directory": str(workplace.directory), "steps": 3, **run},
+    }
+    kept = {key: value for key, value in plain.items() if key not in leave_out}
+    return structure_config(from_plain(kept), workplace.registry)
+
+
+def stored(run: Run) -> Mapping[str, Episode]:
+    """Every episode of a run by its id; none is on disk twice."""
+    episodes = list(run.store.reader.episodes)
+    found = {episode.id: episode for episode in episodes}
+    assert len(found) == len(episodes)
+    return found
+
+
+async def test_an_experts_turns_are_forced_and_the_models_are_not(
+    workplace: Any, finish: Finish, practice: Practice
+) -> None:
+    run = workplace.prepared(configured(workplace, "evaluation", steps=1))
+    await finish(run)
+    inside, beginning = stored(run)["0-t0@p1-1"], stored(run)["0-t0-0"]
+    assert (inside.start, inside.rollout) == ("p1", 1)
+    assert [turn.completion.forced for turn in inside.trajectory.turns] == [True, False, False]
+    assert inside.trajectory.turns[0].completion.message == said(0, "touch e0")
+    assert inside.trajectory.turns[0].completion.tokens is not None
+    assert [turn.completion.forced for turn in beginning.trajectory.turns] == [False] * 3
+    (model,) = practice.built["model"]
+    # 2 tasks: 1 rollout of 3 turns, and 2 rollouts of 2 turns each, were the model's own.
+    assert len(model.requests) == 2 * (3 + 2 * 2)
+
+
+async def test_the_model_goes_on_from_what_the_expert_has_said(
+    workplace: Any, finish: Finish, practice: Practice
+) -> None:
+    await finish(workplace.prepared(configured(workplace, "evaluation", steps=1)))
+    (model,) = practice.built["model"]
+    first = next(r for r in model.requests if r.conversation.episode_id == "0-t0@p1-0")
+    assert first.turn == 1
+    assert [m.role for m in first.messages] == ["user", "assistant", "tool"]
+    assert first.messages[1] == said(0, "touch e0")
+
+
+async def test_rollouts_of_one_start_are_a_group_with_seeds_of_their_own(
+    workplace: Any, finish: Finish, practice: Practice
+) -> None:
+    run = workplace.prepared(configured(workplace, "evaluation", steps=2))
+    await finish(run)
+    (trainer,) = practice.built["trainer"]
+    assert trainer.groups[1] == [
+        ["1-t0-0"],
+        ["1-t0@p2-0", "1-t0@p2-1"],
+        ["1-t1-0"],
+        ["1-t1@p2-0", "1-t1@p2-1"],
+    ]
+    seeds = [episode.seed for episode in stored(run).values()]
+    assert len(set(seeds)) == len(seeds) == 12
+
+
+async def test_the_scheme_is_told_of_each_step_once_it_is_complete(
+    workplace: Any, finish: Finish, practice: Practice
+) -> None:
+    await finish(workplace.prepared(configured(workplace)))
+    (scheme,) = practice.built["scheme"]
+    assert [step for step, _ in scheme.told] == [0, 1, 2]
+    assert scheme.told[2][1] == [f"2-t{i}{at}" for i in (0, 1) for at in ("-0", "@p3-0", "@p3-1")]
+
+
+async def test_tokens_after_a_step_carry_the_new_version(
+    workplace: Any, finish: Finish, practice: Practice
+) -> None:
+    run = workplace.prepared(configured(workplace))
+    await finish(run)
+    for episode in stored(run).values():
+        for turn in episode.trajectory.turns:
+            assert turn.completion.tokens is not None
+            assert {*turn.completion.tokens.policy_versions} == {episode.step}
+
+
+def cut_short(run: Run, keep: int) -> None:
+    """As if the run had been killed in step 1: its newest episodes and all that came of them."""
+    path = run.store.path
+    lines = (path / "episodes.jsonl").read_bytes().splitlines(keepends=True)
+    (path / "episodes.jsonl").write_bytes(b"".join(lines[:keep]))
+    for name in ("00001", "00002"):
+        (path / "credits" / f"{name}.jsonl").unlink()
+        (path / "checkpoints" / name / "version").unlink()
+        (path / "checkpoints" / name).rmdir()
+
+
+async def test_a_resumed_run_does_exactly_what_is_missing_from_the_same_starts(
+    workplace: Any, finish: Finish, practice: Practice
+) -> None:
+    run = workplace.prepared(configured(workplace, concurrency=1))
+    await finish(run)
+    before = stored(run)
+    # Evaluation at 0: 2 episodes; step 0: 6; of step 1 only two are left.
+    cut_short(run, keep=10)
+    kept = [*stored(run)]
+    again = resume(run.store.path, workplace.outside())
+    await finish(again)
+    after = stored(again)
+    assert {*after} == {*before}
+    for name, episode in after.items():
+        assert episode.trajectory == before[name].trajectory
+        assert episode.seed == before[name].seed
+    first, second = practice.built["scheme"]
+    assert second.told == first.told
+    model = practice.built["model"][1]
+    assert not {r.conversation.episode_id for r in model.requests} & {*kept}
+    trainer = practice.built["trainer"][1]
+    assert [groups[0] for groups in trainer.groups] == [["1-t0-0"], ["2-t0-0"]]
+
+
+async def test_a_replay_that_diverges_breaks_the_episode_after_its_retries(
+    workplace: Any, finish: Finish, practice: Practice
+) -> None:
+    class Astray(Halfway):
+        def expert(self, n: int) -> Any:
+            class Lost:
+                def answer(self, request: CompletionRequest) -> Message | None:
+                    raise ReplayError("the replay has led somewhere else")
+
+            return Lost()
+
+    practice.scheme = Astray
+    run = workplace.prepared(configured(workplace, "evaluation", steps=1, retries=1))
+    await finish(run)
+    lost = stored(run)["0-t1@p1-0"]
+    assert lost.reward is None
+    assert lost.failure is not None
+    assert (lost.failure.kind, lost.failure.stage) == ("ReplayError", "agent")
+    assert len(lost.earlier_failures) == 1
+    assert practice.built["scheme"][0].told == [(0, ["0-t0-0", "0-t1-0"])]
+    assert practice.built["trainer"][0].groups == [[["0-t0-0"], ["0-t1-0"]]]
+
+
+@pytest.mark.parametrize(
+    "starts",
+    [
+        [Start(task_id="other", rollouts=1)],
+        [Start(task_id="t0", rollouts=0)],
+        [Start(task_id="t0", rollouts=1), Start(task_id="t0", rollouts=1)],
+        [Start(task_id="t0", rollouts=1, name="a/b", expert=lambda: Beginning(1))],
+    ],
+)
+async def test_a_scheme_that_breaks_its_contract_is_named_before_anything_runs(
+    workplace: Any, finish: Finish, practice: Practice, starts: list[Start]
+) -> None:
+    class Wrong(Halfway):
+        def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
+            return starts
+
+    practice.scheme = Wrong
+    run = workplace.prepared(configured(workplace, "evaluation"))
+    with pytest.raises(PluginError, match="starts"):
+        await finish(run)
+    assert stored(run) == {}
+
+
+def test_a_model_that_can_not_be_made_to_say_things_is_refused(
+    workplace: Any, practice: Practice
+) -> None:
+    practice.model = lambda: FakeLLM([])
+    with pytest.raises(InputError, match="can be made to say it"):
+        workplace.prepared(configured(workplace, "trainer"))
+
+
+async def test_the_policy_is_measured_before_between_and_after_the_steps(
+    workplace: Any, finish: Finish, practice: Practice
+) -> None:
+    run = workplace.prepared(configured(workplace, concurrency=1))
+    await finish(run)
+    measured = [episode for episode in stored(run).values() if episode.split == "evaluation"]
+    assert [episode.id for episode in measured] == [
+        f"evaluation-{step}-t0-{rollout}" for step in (0, 2, 3) for rollout in (0, 1)
+    ]
+    events = [(e.step, e.policy_version, e.n_graded, e.n_succeeded) for e in practice.evaluated]
+    assert events == [(0, 0, 2, 2), (2, 2, 2, 2), (3, 3, 2, 2)]
+    # Each measurement with the same seeds, so that less differs.
+    assert len({episode.seed for episode in measured}) == 2
+
+
+async def test_nothing_learns_from_an_evaluation(
+    workplace: Any, finish: Finish, practice: Practice
+) -> None:
+    run = workplace.prepared(configured(workplace))
+    finished = await finish(run)
+    (scheme,), (trainer,) = practice.built["scheme"], practice.built["trainer"]
+    learned = [name for _, told in scheme.told for name in told]
+    learned += [name for step in trainer.groups for group in step for name in group]
+    assert not [name for name in learned if name.startswith("evaluation")]
+    assert all(not row.episode_id.startswith("evaluation") for row in run.store.reader.credits())
+    assert finished.n_graded == 18
+
+
+async def test_a_resumed_evaluation_asks_for_the_missing_episodes_only(
+    workplace: Any, finish: Finish, practice: Practice
+) -> None:
+    run = workplace.prepared(configured(workplace, concurrency=1))
+    await finish(run)
+    path = run.store.path / "episodes.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]))
+    again = resume(run.store.path, workplace.outside())
+    await finish(again)
+    asked = {r.conversation.episode_id for r in practice.built["model"][1].requests}
+    assert asked == {"evaluation-3-t0-1"}
+    assert len(stored(again)) == len(lines)
