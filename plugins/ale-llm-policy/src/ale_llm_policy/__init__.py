@@ -1,0 +1,1 @@
+"""A transformer sampled in this process, exact to the token."""

@@ -1,0 +1,131 @@
+"""Any causal model of transformers over the slab, through its own forward pass."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface
+from transformers.cache_utils import Cache
+
+from ale.errors import InputError, Problem
+from ale_llm_policy.attention import attend
+from ale_llm_policy.slab import Slab, Step, causal_bias
+
+_NAME = "ale_rows"
+_KINDS = {"full_attention", "sliding_attention"}
+
+
+class _Rows(Cache):
+    """A cache that writes one step into the slab."""
+
+    def __init__(self, slab: Slab, step: Step) -> None:
+        super().__init__(layers=[])
+        self._slab = slab
+        self._step = step
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Write ``[rows, heads, tokens, width]``; all of the rows' keys and values."""
+        keys, values = (
+            each.transpose(1, 2).flatten(0, 1) for each in (key_states, value_states)
+        )
+        return self._slab.write(layer_idx, self._step, keys, values)
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Positions are given to the model, so nothing is derived from this."""
+        return 0
+
+
+def _attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor,
+    scaling: float | None = None,
+    **extra: Any,
+) -> tuple[Tensor, None]:
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return attend(query, key, value, attention_mask, scale).transpose(1, 2).contiguous(), None
+
+
+class Modules:
+    """Forward passes through the model's own modules.
+
+    Args:
+        model: of transformers, every layer of which has full or sliding-window attention.
+
+    Raises:
+        InputError: it has layers of another kind, whose state is not keys and values per token.
+    """
+
+    def __init__(self, model: Any) -> None:
+        AttentionInterface.register(_NAME, _attention)
+        self._model = model
+        self._config = model.config.get_text_config()
+        self._kinds = set(getattr(self._config, "layer_types", None) or ())
+        self._window = getattr(self._config, "sliding_window", None)
+        if self._kinds - _KINDS or getattr(model, "_is_stateful", False):
+            other = ", ".join(sorted(self._kinds - _KINDS)) or "recurrent state"
+            message = f"{type(model).__name__} has layers with {other}"
+            expected = "full or sliding-window attention in every layer"
+            raise InputError([Problem(message=message, path="llm.model", expected=expected)])
+        # Soft caps and sinks change the scores; the model's own function knows them.
+        odd = getattr(self._config, "attn_logit_softcapping", None) is not None
+        self._implementation = "eager" if odd or self._config.model_type == "gpt_oss" else _NAME
+
+    def refresh(self) -> None:
+        """Nothing is kept: the modules' weights are used."""
+
+    def forward(self, ids: Tensor, starts: Tensor, slab: Slab, step: Step) -> Tensor:
+        """As `Packed.forward`."""
+        tokens = ids.shape[1]
+        positions = starts[:, None] + torch.arange(tokens, device=ids.device)
+        configs = {id(m.config): m.config for m in self._model.modules() if hasattr(m, "config")}
+        before = {key: config._attn_implementation for key, config in configs.items()}
+        for config in configs.values():
+            config._attn_implementation = self._implementation
+        training = self._model.training
+        self._model.eval()
+        try:
+            output = self._model.base_model(
+                input_ids=ids,
+                position_ids=positions,
+                attention_mask=self._masks(starts, tokens, step.columns),
+                past_key_values=_Rows(slab, step),
+                use_cache=True,
+            )
+        finally:
+            self._model.train(training)
+            for key, config in configs.items():
+                config._attn_implementation = before[key]
+        hidden: Tensor = output.last_hidden_state
+        return hidden
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """As `Packed.logits`."""
+        logits: Tensor = self._model.get_output_embeddings()(hidden).float()
+        for name, apply in (("logits_scaling", _divide), ("final_logit_softcapping", _soften)):
+            value = getattr(self._config, name, None)
+            if value is not None:
+                logits = apply(logits, value)
+        return logits
+
+    def _masks(self, starts: Tensor, tokens: int, columns: int) -> Any:
+        dtype = next(self._model.parameters()).dtype
+        full = causal_bias(starts, tokens, columns).to(dtype)
+        if self._window is None:
+            return full if len(self._kinds) < 2 else dict.fromkeys(self._kinds, full)
+        sliding = causal_bias(starts, tokens, columns, self._window).to(dtype)
+        if not self._kinds:
+            return sliding
+        return {"full_attention": full, "sliding_attention": sliding}
+
+
+def _divide(logits: Tensor, by: float) -> Tensor:
+    return logits / by
+
+
+def _soften(logits: Tensor, cap: float) -> Tensor:
+    return torch.tanh(logits / cap) * cap

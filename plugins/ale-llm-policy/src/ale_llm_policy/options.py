@@ -1,0 +1,97 @@
+"""Options of the model ``policy``."""
+
+from pathlib import Path
+from typing import Literal
+
+from attrs import field, frozen, validators
+
+from ale.plugin import doc, ge, gt, le
+
+_WHOLE = "Texts that are one token each, such as the beginning of a call."
+
+
+@frozen(kw_only=True)
+class TinyOptions:
+    """A tiny model, made from the run's seed. The defaults make about a million parameters."""
+
+    corpus: Path | None = field(
+        default=None, metadata=doc("UTF-8 text from which the vocabulary is learned.")
+    )
+    layers: int = field(default=4, validator=ge(1), metadata=doc("Blocks."))
+    width: int = field(default=128, validator=ge(8), metadata=doc("Of the residual stream."))
+    heads: int = field(default=4, validator=ge(1), metadata=doc("Query heads."))
+    kv_heads: int = field(
+        default=2, validator=ge(1), metadata=doc("Key and value heads; must divide heads.")
+    )
+    head_dim: int = field(default=32, validator=ge(2), metadata=doc("Width of a head; even."))
+    mlp: int = field(default=384, validator=ge(8), metadata=doc("Width inside the MLP."))
+    vocabulary: int = field(default=1024, validator=ge(300), metadata=doc("Most tokens."))
+    context: int = field(default=4096, validator=ge(64), metadata=doc("Most tokens at once."))
+    whole: tuple[str, ...] = field(default=(), metadata=doc(_WHOLE))
+
+    def __attrs_post_init__(self) -> None:
+        if self.heads % self.kv_heads:
+            raise ValueError("'kv_heads' must divide 'heads'")
+        if self.head_dim % 2:
+            raise ValueError("'head_dim' must be even")
+
+
+@frozen(kw_only=True)
+class PolicyOptions:
+    """A transformer in this process. Give `model` or `tiny`; `tiny` is meant where both lack."""
+
+    model: str | None = field(
+        default=None, metadata=doc("Folder of a causal model of transformers, or its name.")
+    )
+    tiny: TinyOptions | None = field(
+        default=None, metadata=doc("Make a small model from the run's seed instead.")
+    )
+    temperature: float = field(
+        default=1.0, validator=ge(0), metadata=doc("0 takes the likeliest token.")
+    )
+    top_p: float = field(
+        default=1.0, validator=[gt(0), le(1)], metadata=doc("Share of probability that is kept.")
+    )
+    max_tokens: int = field(default=512, validator=ge(1), metadata=doc("Of one answer."))
+    stop: tuple[str, ...] = field(default=(), metadata=doc("Texts that end an answer."))
+    context: int | None = field(
+        default=None,
+        validator=validators.optional(ge(16)),
+        metadata=doc("Most tokens of prompt and answer; the model's own limit where not given."),
+    )
+    max_batch: int = field(
+        default=64, validator=ge(1), metadata=doc("Answers that are sampled at once.")
+    )
+    prefix_cache_mb: int = field(
+        default=256, validator=ge(0), metadata=doc("Keys and values kept for later turns, MiB.")
+    )
+    decoder: Literal["auto", "packed", "modules"] = field(
+        default="auto",
+        metadata=doc(
+            "packed: a copy of the weights in few large matrices (Qwen2, Qwen3, Llama); modules: "
+            "the model's own forward pass; auto: packed where it can be."
+        ),
+    )
+    chat_template: str | None = field(
+        default=None, metadata=doc("chatml, or a Jinja file, in the place of the tokenizer's own.")
+    )
+    calls: Literal["hermes", "llama3", "mistral"] = field(
+        default="hermes", metadata=doc("How the model writes tool calls.")
+    )
+    device: Literal["auto", "cpu", "cuda"] = field(
+        default="auto", metadata=doc("auto takes CUDA where it is there.")
+    )
+    dtype: Literal["auto", "float32", "bfloat16"] = field(
+        default="auto", metadata=doc("auto: bfloat16 on CUDA, float32 elsewhere.")
+    )
+    threads: int | None = field(
+        default=1,
+        validator=validators.optional(ge(1)),
+        metadata=doc("Of torch on a CPU, for the process; null leaves them."),
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.model is not None and self.tiny is not None:
+            raise ValueError("give 'model' or 'tiny', not both")
+        if any(not stop for stop in self.stop):
+            raise ValueError("an empty text in 'stop' would end every answer at once")

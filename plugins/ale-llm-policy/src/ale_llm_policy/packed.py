@@ -1,0 +1,193 @@
+"""A decoder of the Llama family from packed weights: few, large products and no module calls.
+
+The weights are a copy. They are those of the model when `refresh` was last called, so a trainer
+may change the model while answers are sampled; the new weights count from the next `refresh` on.
+"""
+
+from typing import Any
+
+import torch
+from attrs import frozen
+from torch import Tensor
+from torch.nn.functional import linear, rms_norm, silu
+
+from ale_llm_policy.attention import attend
+from ale_llm_policy.slab import Slab, Step, causal_bias
+
+FAMILY = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
+_STATIC_ROPE = ("default", "linear", "llama3", "yarn")
+
+
+def fits(model: Any) -> bool:
+    """Can this model be packed? RoPE that depends on nothing but the position, SiLU, no window."""
+    if type(model).__name__ not in FAMILY:
+        return False
+    config = model.config
+    rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
+    types = set(getattr(config, "layer_types", None) or ["full_attention"])
+    return (
+        config.hidden_act in ("silu", "swish")
+        and rope in _STATIC_ROPE
+        and types == {"full_attention"}
+    )
+
+
+@frozen
+class _Layer:
+    """One block. Matrices are ``[out, in]``."""
+
+    before: Tensor
+    qkv: Tensor
+    qkv_bias: Tensor | None
+    norms: Tensor | None
+    """``[heads + kv_heads, width]`` of the query and key norms."""
+    out: Tensor
+    out_bias: Tensor | None
+    after: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+
+class Packed:
+    """Forward passes over a slab.
+
+    Args:
+        model: one that `fits`.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        config = model.config
+        self._heads: int = config.num_attention_heads
+        self._kv: int = config.num_key_value_heads
+        self._width: int = (
+            getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        )
+        self._eps: float = config.rms_norm_eps
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Copy the model's weights as they stand, adapters merged."""
+        decoder = self._model.model
+        with torch.no_grad():
+            self._embedding = _own(decoder.embed_tokens.weight)
+            self._final = _own(decoder.norm.weight)
+            head = weight_of(self._model.lm_head)
+            tied = head.data_ptr() == decoder.embed_tokens.weight.data_ptr()
+            self._head = self._embedding if tied else _own(head)
+            self._layers = [self._pack(layer) for layer in decoder.layers]
+            rotary = decoder.rotary_emb
+            self._frequencies = rotary.inv_freq.float()
+            self._rope_scale = float(rotary.attention_scaling)
+
+    def _pack(self, layer: Any) -> _Layer:
+        attention, mlp = layer.self_attn, layer.mlp
+        parts = (attention.q_proj, attention.k_proj, attention.v_proj)
+        biases = [bias_of(part) for part in parts]
+        norms = None
+        if hasattr(attention, "q_norm"):
+            q, k = attention.q_norm.weight, attention.k_norm.weight
+            norms = torch.cat([q.expand(self._heads, -1), k.expand(self._kv, -1)])
+        bias = bias_of(attention.o_proj)
+        return _Layer(
+            before=_own(layer.input_layernorm.weight),
+            qkv=torch.cat([weight_of(part) for part in parts]),
+            qkv_bias=None if biases[0] is None else torch.cat([b for b in biases if b is not None]),
+            norms=norms,
+            out=_own(weight_of(attention.o_proj)),
+            out_bias=None if bias is None else _own(bias),
+            after=_own(layer.post_attention_layernorm.weight),
+            gate_up=torch.cat([weight_of(mlp.gate_proj), weight_of(mlp.up_proj)]),
+            down=_own(weight_of(mlp.down_proj)),
+        )
+
+    def forward(self, ids: Tensor, starts: Tensor, slab: Slab, step: Step) -> Tensor:
+        """Run the new tokens of some rows.
+
+        Args:
+            ids: ``[rows, tokens]``.
+            starts: ``[rows]``, tokens that each row has already.
+
+        Returns:
+            The last hidden states, ``[rows, tokens, width]``; see `logits`.
+        """
+        rows, tokens = ids.shape
+        cos, sin = self._rope(starts, tokens)
+        bias = causal_bias(starts, tokens, step.columns).to(self._embedding.dtype)
+        x = self._embedding[ids.reshape(-1)]
+        for index, layer in enumerate(self._layers):
+            mixed = self._attention(index, layer, self._norm(x, layer.before), cos, sin, bias, slab, step)
+            x = torch.addmm(x, mixed, layer.out.t())
+            if layer.out_bias is not None:
+                x += layer.out_bias
+            gate, up = linear(self._norm(x, layer.after), layer.gate_up).chunk(2, -1)
+            x = torch.addmm(x, silu(gate).mul_(up), layer.down.t())
+        return x.view(rows, tokens, -1)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """``[n, width]`` -> ``[n, vocabulary]``, float32."""
+        return linear(self._norm(hidden, self._final), self._head).float()
+
+    def _attention(
+        self,
+        index: int,
+        layer: _Layer,
+        x: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        bias: Tensor,
+        slab: Slab,
+        step: Step,
+    ) -> Tensor:
+        n_rotated = self._heads + self._kv
+        qkv = linear(x, layer.qkv, layer.qkv_bias).view(-1, n_rotated + self._kv, self._width)
+        rotated = qkv[:, :n_rotated]
+        if layer.norms is not None:
+            rotated = rms_norm(rotated, (self._width,), None, self._eps) * layer.norms
+        rotated = _rotate(rotated, cos, sin)
+        keys, values = slab.write(index, step, rotated[:, self._heads :], qkv[:, n_rotated:])
+        query = rotated[:, : self._heads].view(step.rows, step.tokens, self._heads, self._width)
+        out = attend(query.transpose(1, 2), keys, values, bias, self._width**-0.5)
+        return out.transpose(1, 2).reshape(len(x), -1)
+
+    def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
+        return rms_norm(x, weight.shape, weight, self._eps)
+
+    def _rope(self, starts: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
+        """Cosine and sine, ``[rows * tokens, 1, width]``."""
+        positions = (starts[:, None] + torch.arange(tokens, device=starts.device)).reshape(-1, 1)
+        angle = positions.float() * self._frequencies
+        angle = torch.cat([angle, angle], -1)[:, None]
+        dtype = self._embedding.dtype
+        return (
+            (angle.cos() * self._rope_scale).to(dtype),
+            (angle.sin() * self._rope_scale).to(dtype),
+        )
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary position embedding, halves paired as transformers has them."""
+    first, second = x.chunk(2, -1)
+    return torch.addcmul(x * cos, torch.cat((-second, first), -1), sin)
+
+
+def _own(weight: Tensor) -> Tensor:
+    return weight.detach().clone()
+
+
+def weight_of(module: Any) -> Tensor:
+    """The matrix that a linear layer multiplies with, LoRA adapters of PEFT merged in."""
+    base = getattr(module, "base_layer", module)
+    weight: Tensor = base.weight.detach()
+    if base is module or module.disable_adapters or module.merged:
+        return weight
+    for name in module.active_adapters:
+        if name in module.lora_A:
+            weight = weight + module.get_delta_weight(name).detach().to(weight.dtype)
+    return weight
+
+
+def bias_of(module: Any) -> Tensor | None:
+    """The bias of a linear layer, None where it has none."""
+    bias = getattr(getattr(module, "base_layer", module), "bias", None)
+    return None if bias is None else bias.detach()
