@@ -11,6 +11,23 @@ from ale_trainer_policy.learner import Measured
 from ale_trainer_policy.samples import Bools, Floats
 from ale_trainer_policy.tree import Datum
 
+COUNTS = (
+    "chunks_empty",
+    "episodes_skipped",
+    "groups_empty",
+    "groups_equal_rewards",
+    "prefix_breaks",
+    "steps_skipped",
+    "tokens_computed",
+    "tokens_in_rows",
+    "tokens_trained",
+    "tokens_without_chunk",
+    "trajectories",
+    "trajectories_without_signal",
+    "turns_without_tokens",
+    "updates",
+)
+"""Reported by every step, 0 included."""
 QUANTILES = {"min": 0.0, "p05": 0.05, "p50": 0.5, "p95": 0.95, "max": 1.0}
 
 
@@ -55,7 +72,8 @@ class Tally:
 
     def metrics(self) -> dict[str, float]:
         """All that is finite; what nothing was measured of is not in it."""
-        found: dict[str, float] = {name: float(value) for name, value in self.counts.items()}
+        names = {*COUNTS, *self.counts}
+        found: dict[str, float] = {name: float(self.counts[name]) for name in sorted(names)}
         if self._norms:
             found["grad_norm"] = sum(self._norms) / len(self._norms)
             found |= {name: float(value) for name, value in self._losses.items()}

@@ -22,6 +22,7 @@ from ale_trainer_policy.metrics import Tally
 from ale_trainer_policy.models import fingerprint_of, full_weights, policy_of, prepare
 from ale_trainer_policy.old_policy import OldPolicy
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
+from ale_trainer_policy.randomness import Randomness
 from ale_trainer_policy.samples import Sample
 from ale_trainer_policy.tree import pack, split
 
@@ -56,10 +57,12 @@ class PolicyTrainer:
         self._parts = parts
         self._old_policy = old_policy
         self._bad_batches = bad_batches
+        self._seed = seed
         self._generator = np.random.Generator(np.random.PCG64(seed))
         self._lock = threading.Lock()
         self._model_lock: AbstractContextManager[Any] = nullcontext()
         self._learner: Learner | None = None
+        self._randomness: Randomness | None = None
         self._start: Any = None
         self._fingerprint = ""
         self._version = 0
@@ -78,7 +81,9 @@ class PolicyTrainer:
         self._version = int(policy.version)
         if self._options.kl_to_start == "metric":
             self._start = copy.deepcopy(policy.model)
-        self._learner = Learner(prepare(policy, self._options), self._options)
+        self._randomness = Randomness(self._seed, next(policy.model.parameters()).device)
+        with self._randomness.drawn():
+            self._learner = Learner(prepare(policy, self._options), self._options)
         self._old_policy.published(self._version, self._learner)
 
     async def step(self, batch: Batch) -> StepReport:
@@ -95,9 +100,9 @@ class PolicyTrainer:
         return await asyncio.to_thread(self._step, batch)
 
     def _step(self, batch: Batch) -> StepReport:
-        with self._lock, self._model_lock:
+        learner, randomness = self._attached()
+        with self._lock, self._model_lock, randomness.drawn():
             began = time.perf_counter()
-            learner = self._attached()
             tally = Tally()
             read = self._lesson.read(batch)
             tally.counts.update(read.counts)
@@ -167,8 +172,8 @@ class PolicyTrainer:
 
     def snapshot(self) -> PolicySnapshot:
         """The version as it stands; with ``sync: copy`` its weights, copied, by name."""
+        learner, _ = self._attached()
         with self._lock:
-            learner = self._attached()
             if self._snapshot is None:
                 copied = self._options.sync == "copy"
                 weights = full_weights(learner.model) if copied else None
@@ -177,8 +182,8 @@ class PolicyTrainer:
 
     def save(self, directory: Path) -> None:
         """Write weights, optimiser, random state and counters."""
+        learner, randomness = self._attached()
         with self._lock:
-            learner = self._attached()
             kept = self._old_policy.state()
             state = checkpoint.State(
                 trainer=self._name,
@@ -189,7 +194,8 @@ class PolicyTrainer:
                 generator=checkpoint.plain(self._generator.bit_generator.state),
                 kept_versions=sorted({int(name.split("/")[1]) for name in kept}),
             )
-            checkpoint.write(directory, state, {**learner.state(), **kept})
+            tensors = {**learner.state(), **randomness.state(), **kept}
+            checkpoint.write(directory, state, tensors)
 
     def load(self, directory: Path) -> None:
         """Go on from what `save` wrote, to the bit.
@@ -197,11 +203,12 @@ class PolicyTrainer:
         Raises:
             StoreError: it is not a checkpoint of this trainer, or it is one of another model.
         """
+        learner, randomness = self._attached()
         with self._lock, self._model_lock:
-            learner = self._attached()
             state, tensors = checkpoint.read(directory, self._name, self._fingerprint)
             try:
                 learner.load_state(tensors, state.updates)
+                randomness.load_state(tensors)
                 self._generator.bit_generator.state = state.generator
                 self._old_policy.load_state(tensors, state.kept_versions)
             except (KeyError, ValueError, TypeError) as error:
@@ -210,7 +217,7 @@ class PolicyTrainer:
             self._version = state.version
             self._snapshot = None
 
-    def _attached(self) -> Learner:
-        if self._learner is None:
+    def _attached(self) -> tuple[Learner, Randomness]:
+        if self._learner is None or self._randomness is None:
             raise AleError("the trainer has no model yet: attach one first")
-        return self._learner
+        return self._learner, self._randomness

@@ -1,0 +1,54 @@
+"""Torch's random state as the trainer's own: whatever else draws, a resumed run draws the same."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+
+class Randomness:
+    """The state of dropout and of the adapters' first weights.
+
+    Args:
+        seed: of the run.
+        device: where the model is; a GPU has a state of its own.
+    """
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self._devices = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(self._devices):
+            torch.manual_seed(seed)
+            self._keep()
+
+    def _keep(self) -> None:
+        self._cpu = torch.get_rng_state()
+        self._gpu = [torch.cuda.get_rng_state(device) for device in self._devices]
+
+    @contextmanager
+    def drawn(self) -> Iterator[None]:
+        """Draw from this state inside the block, and leave everybody else's as it was."""
+        with torch.random.fork_rng(self._devices):
+            torch.set_rng_state(self._cpu)
+            for device, state in zip(self._devices, self._gpu, strict=True):
+                torch.cuda.set_rng_state(state, device)
+            try:
+                yield
+            finally:
+                self._keep()
+
+    def state(self) -> dict[str, Tensor]:
+        """Tensors of a checkpoint, by name."""
+        return {"random/cpu": self._cpu} | {
+            f"random/gpu{i}": state for i, state in enumerate(self._gpu)
+        }
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take what `state` gave.
+
+        Raises:
+            KeyError: it is not there.
+        """
+        self._cpu = tensors["random/cpu"].clone()
+        # A checkpoint of a machine without this GPU has none: its generator starts from the seed.
+        self._gpu = [tensors.get(f"random/gpu{i}", old) for i, old in enumerate(self._gpu)]

@@ -1,0 +1,434 @@
+"""The trainers as a run uses them: steps, versions, checkpoints, and what goes wrong."""
+
+import asyncio
+import json
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ale.errors import AleError, InputError, StoreError
+from ale.plugin import BuildContext
+from ale.protocols import Trainer
+from ale.testing.trainer import TrainerContract, credited_batch
+from ale.types import Batch, LLMCapabilities
+from ale_trainer_policy.options import (
+    ImitationOptions,
+    LoraOptions,
+    ObjectiveOptions,
+    PolicyOptions,
+    SftOptions,
+)
+from ale_trainer_policy.plugin import ale_trainers
+
+COMPONENTS = {component.name: component for component in ale_trainers()}
+TIMINGS = ("seconds", "tokens_per_second")
+
+
+def build(name: str = "policy", *, folder: Path | None = None, seed: int = 0, **fields: Any) -> Any:
+    options = (PolicyOptions if name == "policy" else SftOptions)(**{"lr": 1e-3, **fields})
+    return COMPONENTS[name].build(options, BuildContext(run_directory=folder, seed=seed))
+
+
+def attached(llm: Any, name: str = "policy", **fields: Any) -> Any:
+    trainer = build(name, **fields)
+    trainer.attach(llm)
+    return trainer
+
+
+class _Contract(TrainerContract):
+    timings = TIMINGS
+    fields: dict[str, Any]
+    name = "policy"
+
+    @pytest.fixture
+    def make_trainer(self, make_llm: Callable[..., Any], tmp_path: Path) -> Callable[[], Trainer]:
+        return lambda: attached(make_llm(), self.name, folder=tmp_path, **self.fields)
+
+    @pytest.fixture
+    def make_unattached(self, tmp_path: Path) -> Callable[[], Trainer]:
+        return lambda: build(self.name, folder=tmp_path, **self.fields)
+
+
+class TestIpa(_Contract):
+    fields = {"kl_to_start": "metric"}  # noqa: RUF012
+
+
+class TestGrpoInMinibatches(_Contract):
+    fields = {"objective": "grpo", "epochs": 2, "minibatches": 2}  # noqa: RUF012
+
+
+class TestKeptVersions(_Contract):
+    fields = {"old_policy": "rollout_version", "objective": "topr"}  # noqa: RUF012
+
+
+class TestACopyWithAdapters(_Contract):
+    fields = {"sync": "copy", "lora": LoraOptions(r=2, dropout=0.1)}  # noqa: RUF012
+
+    @pytest.fixture(autouse=True)
+    def seeded(self) -> None:
+        torch.manual_seed(0)
+
+
+class TestSft(_Contract):
+    name = "sft"
+    fields = {"packing": "padded"}  # noqa: RUF012
+
+
+def parameters(model: Any) -> torch.Tensor:
+    return torch.cat([p.detach().flatten().clone() for p in model.parameters()])
+
+
+async def test_a_step_changes_the_model_that_samples(make_llm: Callable[..., Any]) -> None:
+    llm = make_llm()
+    trainer = attached(llm)
+    before = parameters(llm.policy.model)
+    report = await trainer.step(credited_batch(0))
+    assert (report.policy_version, trainer.snapshot().version) == (1, 1)
+    assert trainer.snapshot().weights is None
+    assert not torch.equal(parameters(llm.policy.model), before)
+    assert not llm.policy.model.training
+
+
+async def test_a_step_raises_what_was_good_and_lowers_what_was_bad(
+    make_llm: Callable[..., Any], lab: Any
+) -> None:
+    llm = make_llm()
+    trainer = attached(llm, objective=ObjectiveOptions(preset="ipa", mask="none"))
+    good = lab.Played(said=[lab.Said(prompt=[1, 2], output=[3, 4])], reward=1.0)
+    bad = lab.Played(said=[lab.Said(prompt=[1, 2], output=[5, 6])], reward=-1.0)
+
+    def logp(ids: list[int]) -> float:
+        with torch.no_grad():
+            scores = llm.policy.model(torch.tensor([ids])).logits.log_softmax(-1)[0]
+        return float(scores[1, ids[2]] + scores[2, ids[3]])
+
+    before = logp([1, 2, 3, 4]), logp([1, 2, 5, 6])
+    for step in range(3):
+        await trainer.step(lab.batch_of(lab.credited(good, bad), step=step))
+    assert logp([1, 2, 3, 4]) > before[0]
+    assert logp([1, 2, 5, 6]) < before[1]
+
+
+async def test_a_batch_without_signal_changes_neither_weights_nor_version(
+    make_llm: Callable[..., Any], lab: Any
+) -> None:
+    llm = make_llm()
+    trainer = attached(llm, weight_decay=0.1)
+    await trainer.step(credited_batch(0))
+    before = parameters(llm.policy.model)
+    played = lab.Played(said=[lab.Said(prompt=[1], output=[2])], reward=0.0, skipped="all equal")
+    report = await trainer.step(lab.batch_of(lab.credited(played, played), lab.credited()))
+    assert report.policy_version == 1
+    assert report.metrics["updates"] == 0.0
+    assert report.metrics["trajectories_without_signal"] == 2.0
+    assert report.metrics["groups_equal_rewards"] == 1.0
+    assert report.metrics["groups_empty"] == 1.0
+    assert report.metrics["episodes_skipped"] == 2.0
+    assert "loss" not in report.metrics
+    assert torch.equal(parameters(llm.policy.model), before)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"epochs": 2, "minibatches": 3, "warmup_updates": 5, "weight_decay": 0.1},
+        {"lora": LoraOptions(r=2)},
+        {"old_policy": "rollout_version", "sync": "copy"},
+    ],
+    ids=["plain", "minibatches", "lora", "versions"],
+)
+async def test_a_resumed_trainer_goes_on_to_the_bit(
+    make_llm: Callable[..., Any], lab: Any, tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    def batch(step: int) -> Batch:
+        return lab.batch_of(lab.random_group(step), lab.random_group(step + 9, task="u"), step=step)
+
+    torch.manual_seed(1)
+    first = attached(make_llm(), **fields)
+    for step in range(2):
+        await first.step(batch(step))
+    first.save(tmp_path)
+    expected = [(await first.step(batch(step))).metrics for step in (2, 3)]
+
+    second = attached(make_llm(), seed=0, **fields)
+    second.load(tmp_path)
+    again = [(await second.step(batch(step))).metrics for step in (2, 3)]
+    strip = [{k: v for k, v in m.items() if k not in TIMINGS} for m in (*expected, *again)]
+    assert strip[:2] == strip[2:]
+    mine, other = first._learner, second._learner
+    assert all(torch.equal(a, b) for a, b in zip(mine.parameters, other.parameters, strict=True))
+
+
+async def test_a_checkpoint_of_another_model_is_refused_by_both_names(
+    lab: Any, tmp_path: Path
+) -> None:
+    attached(lab.InProcessLLM(lab.tiny_model(), "aaa111")).save(tmp_path)
+    other = attached(lab.InProcessLLM(lab.tiny_model(), "bbb222"))
+    with pytest.raises(StoreError, match=r"aaa111.*bbb222"):
+        other.load(tmp_path)
+    adapters = attached(lab.InProcessLLM(lab.tiny_model(), "aaa111"), lora=LoraOptions())
+    with pytest.raises(StoreError, match=r"aaa111, and this model's is aaa111\+lora"):
+        adapters.load(tmp_path)
+    with pytest.raises(StoreError, match="of trainer policy"):
+        attached(lab.InProcessLLM(lab.tiny_model(), "aaa111"), "sft").load(tmp_path)
+
+
+async def test_a_copy_leaves_the_sampler_alone_and_hands_over_its_weights(
+    make_llm: Callable[..., Any],
+) -> None:
+    llm = make_llm()
+    trainer = attached(llm, sync="copy")
+    before = parameters(llm.policy.model)
+    await trainer.step(credited_batch(0))
+    assert torch.equal(parameters(llm.policy.model), before)
+    handed = trainer.snapshot().weights
+    kept = {name: tensor.clone() for name, tensor in handed.items()}
+    await trainer.step(credited_batch(1))
+    assert all(torch.equal(handed[name], kept[name]) for name in kept)
+    llm.policy.model.load_state_dict(handed)
+    assert not torch.equal(parameters(llm.policy.model), before)
+
+
+async def test_adapters_train_alone_and_are_merged_into_what_is_handed_over(
+    make_llm: Callable[..., Any],
+) -> None:
+    torch.manual_seed(3)
+    llm = make_llm()
+    trainer = attached(llm, sync="copy", lora=LoraOptions(r=2, alpha=4.0), lr=0.05)
+    for step in range(2):
+        await trainer.step(credited_batch(step))
+    ids = torch.tensor([[1, 2, 3, 10, 11]])
+    with torch.no_grad():
+        adapted = trainer._learner.model(ids).logits
+        plain = llm.policy.model(ids).logits
+        llm.policy.model.load_state_dict(trainer.snapshot().weights)
+        merged = llm.policy.model(ids).logits
+    assert (adapted - plain).abs().max() > 1e-3
+    torch.testing.assert_close(merged, adapted, rtol=1e-4, atol=1e-4)
+    assert all("lora_" in name for name in trainer._learner.names)
+
+
+def test_a_layer_that_is_not_there_is_said(make_llm: Callable[..., Any]) -> None:
+    with pytest.raises(InputError, match=r"trainer\.lora\.target"):
+        attached(make_llm(), lora=LoraOptions(target=("no_such_layer",)))
+
+
+class NoIds:
+    capabilities = LLMCapabilities()
+
+
+@pytest.mark.parametrize(
+    ("llm", "said"),
+    [(None, "needs section 'llm'"), (NoIds(), "NoIds gives no token ids")],
+    ids=["none", "no-ids"],
+)
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_a_model_that_can_not_be_trained_is_refused(name: str, llm: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        build(name).attach(llm)
+    [problem] = caught.value.problems
+    assert problem.path == "trainer.type"
+    assert problem.expected
+    assert problem.hint
+
+
+def test_a_model_elsewhere_is_refused() -> None:
+    class Served:
+        capabilities = LLMCapabilities(token_ids=True, logprobs=True)
+
+    with pytest.raises(InputError, match="does not run in this process"):
+        build().attach(Served())
+
+
+async def test_ids_of_another_model_are_refused(make_llm: Callable[..., Any], lab: Any) -> None:
+    played = lab.Played(said=[lab.Said(prompt=[1], output=[lab.VOCAB])])
+    with pytest.raises(AleError, match="token id 64 is outside the model's vocabulary of 64"):
+        await attached(make_llm()).step(lab.batch_of(lab.credited(played)))
+
+
+async def test_without_a_model_there_is_no_step() -> None:
+    with pytest.raises(AleError, match="attach one first"):
+        await build().step(credited_batch(0))
+
+
+async def test_three_losses_that_are_no_number_in_a_row_stop_with_the_batchs_path(
+    make_llm: Callable[..., Any], tmp_path: Path
+) -> None:
+    llm = make_llm()
+    trainer = attached(llm, folder=tmp_path)
+    await trainer.step(credited_batch(0))
+    before = parameters(llm.policy.model)
+    with torch.no_grad():
+        weight = llm.policy.model.model.norm.weight
+        kept = weight.clone()
+        weight.fill_(math.nan)
+    for step in (1, 2):
+        report = await trainer.step(credited_batch(step))
+        assert (report.metrics["steps_skipped"], report.metrics["updates"]) == (1.0, 0.0)
+        assert report.policy_version == 1
+        assert all(map(math.isfinite, report.metrics.values()))
+    with pytest.raises(AleError, match=r"3 steps in a row.*step-00003\.json"):
+        await trainer.step(credited_batch(3))
+    stored = json.loads((tmp_path / "bad_batches" / "step-00003.json").read_text())
+    assert stored["step"] == 3
+    assert len(stored["groups"]) == 2
+    with torch.no_grad():
+        weight.copy_(kept)
+    assert torch.equal(parameters(llm.policy.model), before)
+
+
+async def test_a_good_step_between_bad_ones_starts_the_count_anew(
+    make_llm: Callable[..., Any], tmp_path: Path
+) -> None:
+    llm = make_llm()
+    trainer = attached(llm, folder=tmp_path)
+    weight = llm.policy.model.model.norm.weight
+    for step in range(6):
+        with torch.no_grad():
+            kept = weight.clone()
+            if step % 3:
+                weight.fill_(math.nan)
+        report = await trainer.step(credited_batch(step))
+        assert report.metrics["steps_skipped"] == float(bool(step % 3))
+        if step % 3:
+            with torch.no_grad():
+                weight.copy_(kept)
+
+
+async def test_the_event_loop_goes_on_while_a_step_is_computed(
+    make_llm: Callable[..., Any], lab: Any
+) -> None:
+    trainer = attached(make_llm(num_hidden_layers=8, hidden_size=64))
+    groups = [lab.random_group(i, task=f"t{i}", rollouts=8) for i in range(20)]
+    step = asyncio.create_task(trainer.step(lab.batch_of(*groups)))
+    ticks, began = 0, time.perf_counter()
+    while not step.done():
+        await asyncio.sleep(0.001)
+        ticks += 1
+    assert ticks > 5, f"{ticks} in {time.perf_counter() - began:.2f} s"
+
+
+async def test_the_norm_is_logged_before_it_is_clipped(
+    make_llm: Callable[..., Any], lab: Any
+) -> None:
+    """AdamW hides the scale, so what is clipped is read from its first moment."""
+    batch = lab.batch_of(lab.random_group(1))
+    loose = attached(make_llm(), max_grad_norm=None)
+    tight = attached(make_llm(), max_grad_norm=0.01)
+    norms = [(await t.step(batch)).metrics["grad_norm"] for t in (loose, tight)]
+    assert norms[0] == pytest.approx(norms[1])
+    assert norms[0] > 0.1
+    moments = tight._learner.optimizer.state.values()
+    clipped = math.sqrt(sum(float((m["exp_avg"] / 0.1).square().sum()) for m in moments))
+    assert clipped == pytest.approx(0.01, rel=1e-4)
+
+
+async def test_the_rate_grows_over_the_first_updates(make_llm: Callable[..., Any]) -> None:
+    trainer = attached(make_llm(), lr=0.01, warmup_updates=4)
+    rates = [(await trainer.step(credited_batch(s))).metrics["lr"] for s in range(5)]
+    assert rates == pytest.approx([0.0025, 0.005, 0.0075, 0.01, 0.01])
+
+
+async def test_with_one_update_and_recompute_every_ratio_is_one(
+    make_llm: Callable[..., Any], lab: Any
+) -> None:
+    batch = lab.batch_of(lab.random_group(1))
+    once = await attached(make_llm(), lr=0.01).step(batch)
+    assert (once.metrics["ratio_min"], once.metrics["ratio_max"]) == (1.0, 1.0)
+    twice = await attached(make_llm(), lr=0.01, epochs=3).step(batch)
+    assert twice.metrics["updates"] == 3.0
+    assert twice.metrics["ratio_max"] > 1.0
+
+
+async def test_the_samplers_own_numbers_can_be_the_old_policy(
+    make_llm: Callable[..., Any], lab: Any
+) -> None:
+    batch = lab.batch_of(lab.random_group(1))
+    report = await attached(make_llm(), old_policy="rollout_engine").step(batch)
+    assert report.metrics["mismatch_max"] == 1.0
+    assert report.metrics["masked_fraction"] == 0.0
+    assert report.metrics["ratio_max"] != 1.0
+
+
+async def test_old_versions_are_those_that_were_sampled_from(
+    make_llm: Callable[..., Any], lab: Any
+) -> None:
+    """Tokens of version 0, trained on at version 2, have the ratio of the two."""
+    llm = make_llm()
+    fields = {"old_policy": "rollout_version", "objective": "topr", "lr": 0.01}
+    trainer = attached(llm, **fields, keep_versions=2)
+    played = [lab.Played(said=[lab.Said(prompt=[1, 2], output=[3, 4])], reward=r) for r in (1, -1)]
+
+    def logp() -> torch.Tensor:
+        with torch.no_grad():
+            scores = llm.policy.model(torch.tensor([[1, 2, 3, 4]])).logits.log_softmax(-1)[0]
+        return torch.stack([scores[1, 3], scores[2, 4]])
+
+    before = logp()
+    await trainer.step(lab.batch_of(lab.credited(played[0])))
+    ratios = torch.exp(logp() - before)
+    report = await trainer.step(lab.batch_of(lab.credited(played[1])))
+    assert report.metrics["ratio_min"] == pytest.approx(float(ratios.min()), rel=1e-4)
+    assert report.metrics["ratio_max"] == pytest.approx(float(ratios.max()), rel=1e-4)
+    with pytest.raises(AleError, match=r"version 0, and only 1, 2 are kept.*keep_versions"):
+        await trainer.step(lab.batch_of(lab.credited(played[1])))
+
+
+async def test_a_forced_beginning_is_imitated_and_the_rest_reinforced(
+    make_llm: Callable[..., Any], lab: Any
+) -> None:
+    said = [
+        lab.Said(prompt=[1], output=[2, 3], forced=True),
+        lab.Said(prompt=[1, 2, 3, 9], output=[4]),
+    ]
+    batch = lab.batch_of(lab.credited(lab.Played(said=said, reward=-1.0)))
+    options = ImitationOptions(when="always", weight=0.5)
+    metrics = (await attached(make_llm(), imitation=options).step(batch)).metrics
+    assert metrics["tokens_trained"] == 3.0
+    assert metrics["loss_imitation"] > 0
+    off = ImitationOptions(when="off")
+    metrics = (await attached(make_llm(), imitation=off).step(batch)).metrics
+    assert (metrics["tokens_trained"], metrics["loss_imitation"]) == (1.0, 0.0)
+
+
+async def test_imitation_learns_the_episode(make_llm: Callable[..., Any], lab: Any) -> None:
+    llm = make_llm()
+    trainer = attached(llm, "sft", lr=0.01)
+    played = lab.Played(said=[lab.Said(prompt=[1, 2], output=[7, 8, 9], forced=True)])
+    losses = []
+    for step in range(40):
+        report = await trainer.step(lab.batch_of(lab.credited(played), step=step))
+        losses.append(report.metrics["loss"])
+    assert losses[-1] < 0.05 < losses[0]
+    with torch.no_grad():
+        said = llm.policy.model(torch.tensor([[1, 2, 7, 8]])).logits[0, 1:].argmax(-1)
+    assert said.tolist() == [7, 8, 9]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+async def test_half_precision_learns_the_same(
+    make_llm: Callable[..., Any], lab: Any, dtype: torch.dtype
+) -> None:
+    """A model kept in bf16 is updated through fp32 copies: steps below its resolution add up."""
+    llm = make_llm()
+    llm.policy.model.to(dtype)
+    trainer = attached(llm, "sft", precision="bf16", lr=1e-3, packing="padded")
+    played = lab.Played(said=[lab.Said(prompt=[1, 2], output=[7, 8, 9])])
+    losses = [
+        (await trainer.step(lab.batch_of(lab.credited(played), step=s))).metrics["loss"]
+        for s in range(30)
+    ]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+async def test_metrics_have_the_names_of_the_readme(make_llm: Callable[..., Any], lab: Any) -> None:
+    fields = {"kl_to_start": "metric", "imitation": ImitationOptions(when="always")}
+    report = await attached(make_llm(), **fields).step(lab.batch_of(lab.random_group(1)))
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    assert {name for name in report.metrics if f"`{name}`" not in readme} == set()
