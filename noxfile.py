@@ -147,17 +147,22 @@ def plugin(session: nox.Session, name: str) -> None:
 
 def alone(session: nox.Session, name: str) -> None:
     """Install the core and one plugin, and run its tests."""
-    folder = ROOT / "plugins" / name
-    project = nox.project.load_toml(folder / "pyproject.toml")
-    wanted = project["project"].get("dependencies", [])
-    local = [other for other in PLUGINS if any(_names(line) == other for line in wanted)]
     # The core's own library comes with it.
-    packages = [f"./plugins/{other}" for other in dict.fromkeys(("ale-strict", *local, name))]
+    needed = dict.fromkeys(("ale-strict", *libraries(name), name))
+    packages = [f"./plugins/{other}" for other in needed]
     session.install("./core", *packages, *test_needs(name))
     session.env.update(QUIET)
     # The long ones: nox -s "plugin(ale-observe-wandb)" -- -m long
     marked = session.posargs or ["-m", "not long"]
     session.run("pytest", "-c", "pyproject.toml", "--rootdir", ".", *marked, f"plugins/{name}")
+
+
+def libraries(name: str) -> list[str]:
+    """The packages of this repository that a plugin needs, and what those need."""
+    project = nox.project.load_toml(ROOT / "plugins" / name / "pyproject.toml")
+    wanted = {_names(line) for line in project["project"].get("dependencies", [])}
+    found = [other for other in PLUGINS if other in wanted]
+    return sorted({*found, *(deeper for other in found for deeper in libraries(other))})
 
 
 def _names(requirement: str) -> str:

@@ -9,6 +9,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ale.plugin import Probe
+from ale_sandbox_container.capabilities import capabilities_of
+from ale_sandbox_container.engine import Facts
+from ale_sandbox_container.options import ContainerOptions
+from ale_sandbox_process import doctor
 
 _PATIENCE_S = 3.0
 
@@ -49,6 +53,25 @@ def ask(address: str, path: str = "/info") -> Any:
         connection.close()
 
 
+def facts_of(info: Mapping[str, Any]) -> Facts:
+    """From what Docker's ``/info`` says, which Podman's repeats."""
+    options = {
+        part.partition("=")[2]
+        for line in info.get("SecurityOptions") or ()
+        for part in line.split(",")
+    }
+    return Facts(
+        version=info["ServerVersion"],
+        runtime=info["DefaultRuntime"],
+        cgroup=f"v{info['CgroupVersion']}",
+        holds_memory=info["MemoryLimit"],
+        holds_processes=info["PidsLimit"],
+        holds_cpu=info["CpuCfsQuota"],
+        root_is_root=not options & {"userns", "rootless"},
+        seccomp="seccomp" in options,
+    )
+
+
 def probe_engine(name: str, address: str, remedies: Mapping[str, str]) -> Probe:
     """What ``ale doctor`` shows for an engine.
 
@@ -57,34 +80,28 @@ def probe_engine(name: str, address: str, remedies: Mapping[str, str]) -> Probe:
             ``refused`` (not allowed).
     """
     try:
-        info = ask(address)
+        facts = facts_of(ask(address))
     except PermissionError:
         reason, remedy = f"this user may not use {address}", "refused"
-    except (OSError, ValueError, http.client.HTTPException) as error:
+    except (OSError, ValueError, KeyError, http.client.HTTPException) as error:
         installed = shutil.which(name) is not None
         reason = f"no engine answers at {address}: {error}"
         remedy = "silent" if installed else "missing"
     else:
-        return Probe(usable=True, reason=_summary(name, info), facts=_facts(info))
+        reason = f"{name} {facts.version} answers; a container per sandbox"
+        return Probe(usable=True, reason=reason, facts=_in_words(facts))
     return Probe(usable=False, reason=reason, remedy=remedies[remedy])
 
 
-def _summary(name: str, info: Mapping[str, Any]) -> str:
-    return f"{name} {info.get('ServerVersion', '?')} answers; a container per sandbox"
-
-
-def _facts(info: Mapping[str, Any]) -> dict[str, str]:
-    held = {"memory": "MemoryLimit", "processes": "PidsLimit", "cpu": "CpuCfsQuota"}
-    limits = [name for name, key in held.items() if info.get(key)]
-    options = " ".join(info.get("SecurityOptions") or [])
+def _in_words(facts: Facts) -> dict[str, str]:
+    options = ContainerOptions()
+    # Whether the seal holds is found out when a backend is made.
+    capabilities = capabilities_of(facts, options, sealed=True)
+    mapped = "the host's" if facts.root_is_root else "mapped to another user"
     return {
-        "isolation": "container",
-        "runtime": str(info.get("DefaultRuntime", "?")),
-        "cgroup": f"v{info.get('CgroupVersion', '?')}",
-        "limits enforced": ", ".join([*limits, "file size"]),
-        "not enforced": ", ".join([*(name for name in held if name not in limits), "disk in all"]),
-        "seccomp": "yes" if "seccomp" in options else "no",
-        "root": "mapped to a user"
-        if "userns" in options or "rootless" in options
-        else "the host's",
+        "isolation": "network, files, processes",
+        "runtime": facts.runtime,
+        "control groups": f"version {facts.cgroup[1:]}",
+        "root": mapped,
+        **doctor.in_words(capabilities, label="note"),
     }

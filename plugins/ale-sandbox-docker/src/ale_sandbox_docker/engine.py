@@ -24,6 +24,7 @@ from ale_sandbox_container.engine import (
     Stat,
     State,
 )
+from ale_sandbox_container.probing import facts_of
 
 _TIMEOUT_S = 120
 """For one answer of the engine. Pulls and builds have their own."""
@@ -80,20 +81,7 @@ class DockerEngine:
     def facts(self) -> Facts:
         """What it is."""
         with _told():
-            info = self._api.info()
-        options = {
-            part.partition("=")[2] for line in info["SecurityOptions"] for part in line.split(",")
-        }
-        return Facts(
-            version=info["ServerVersion"],
-            runtime=info["DefaultRuntime"],
-            cgroup=f"v{info['CgroupVersion']}",
-            holds_memory=info["MemoryLimit"],
-            holds_processes=info["PidsLimit"],
-            holds_cpu=info["CpuCfsQuota"],
-            root_is_root=not options & {"userns", "rootless"},
-            seccomp="seccomp" in options,
-        )
+            return facts_of(self._api.info())
 
     def image(self, ref: str) -> Image:
         """An image that is there already."""

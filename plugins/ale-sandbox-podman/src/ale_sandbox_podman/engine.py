@@ -30,6 +30,7 @@ from ale_sandbox_container.engine import (
     Stat,
     State,
 )
+from ale_sandbox_container.probing import facts_of
 
 _TIMEOUT_S = 120
 """For one answer of the engine. Pulls and builds have their own."""
@@ -85,19 +86,7 @@ class PodmanEngine:
     def facts(self) -> Facts:
         """What it is."""
         with _told():
-            info = _ok(self._api.get("/info")).json()
-        host = info["host"]
-        controllers = set(host.get("cgroupControllers") or ())
-        return Facts(
-            version=info["version"]["Version"],
-            runtime=host["ociRuntime"]["name"],
-            cgroup=host["cgroupVersion"],
-            holds_memory="memory" in controllers,
-            holds_processes="pids" in controllers,
-            holds_cpu="cpu" in controllers,
-            root_is_root=not host["security"]["rootless"],
-            seccomp=host["security"]["seccompEnabled"],
-        )
+            return facts_of(_ok(self._api.get("/info", compatible=True)).json())
 
     def image(self, ref: str) -> Image:
         """An image that is there already."""
