@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ale.errors import StoreError
-from ale.protocols import Trainer
+from ale.errors import InputError, StoreError
+from ale.protocols import LLM, Trainer
 from ale.testing.trainer import TrainerContract, credited_batch
 from ale.types import Batch, PolicySnapshot, StepReport
 
@@ -25,6 +25,9 @@ class Momentum:
         target = self.folder / f"v{self.version}"
         target.mkdir(parents=True, exist_ok=True)
         (target / "weights.json").write_text(json.dumps(self.value))
+
+    def attach(self, llm: LLM | None) -> None:
+        pass
 
     def gradient(self, batch: Batch) -> float:
         weights = [w for g in batch.groups for c in g.credits for w in c.weights]
@@ -63,6 +66,15 @@ class TestMomentum(TrainerContract):
 
 
 kit = TrainerContract()
+
+
+def test_the_kit_finds_a_refusal_that_says_nothing(tmp_path: Path) -> None:
+    class Gruff(Momentum):
+        def attach(self, llm: LLM | None) -> None:
+            raise InputError([])
+
+    with pytest.raises(AssertionError):
+        kit.test_a_model_is_taken_or_refused_with_the_reason(lambda: Gruff(tmp_path), None)
 
 
 async def test_the_kit_finds_a_metric_that_is_no_number_on_zero_weights(tmp_path: Path) -> None:

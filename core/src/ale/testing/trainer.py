@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from ale.errors import StoreError
-from ale.protocols import Trainer
+from ale.errors import InputError, StoreError
+from ale.protocols import LLM, Trainer
 from ale.testing.builders import episode, group, turn
+from ale.testing.fakes import FakeLLM
 from ale.types import (
     Batch,
     Chunk,
@@ -142,8 +143,16 @@ class TrainerContract:
 
     @pytest.fixture
     def make_trainer(self) -> Callable[[], Trainer]:
-        """Builds a fresh trainer each time it is called, as a restarted run would."""
+        """Builds a fresh trainer each time it is called, as a restarted run would.
+
+        One that trains a model is attached to a fresh one, with the weights that it began with.
+        """
         raise NotImplementedError("override the fixture `make_trainer`")
+
+    @pytest.fixture
+    def make_unattached(self, make_trainer: Callable[[], Trainer]) -> Callable[[], Trainer]:
+        """As `make_trainer`, before `attach`; override it where that one attaches."""
+        return make_trainer
 
     @pytest.fixture
     def trainer(self, make_trainer: Callable[[], Trainer]) -> Trainer:
@@ -153,6 +162,19 @@ class TrainerContract:
     def batch(self) -> Callable[[int], Batch]:
         """Makes the batch of a step."""
         return credited_batch
+
+    @pytest.mark.parametrize("llm", [None, FakeLLM([])], ids=["no-model", "no-token-ids"])
+    def test_a_model_is_taken_or_refused_with_the_reason(
+        self, make_unattached: Callable[[], Trainer], llm: LLM | None
+    ) -> None:
+        try:
+            make_unattached().attach(llm)
+        except InputError as refused:
+            assert refused.problems
+            for problem in refused.problems:
+                assert problem.path, "a problem names its place in the config"
+                assert problem.message
+                assert problem.expected, "and says which model would do"
 
     @pytest.mark.asyncio
     async def test_a_step_reports_finite_metrics_under_its_own_number(
