@@ -77,7 +77,7 @@ async def test_whatever_is_typed_the_next_command_is_answered(box: Sandbox, seed
     session = await box.session()
     for _ in range(200):
         line = "".join(choose.choices([*WORDS, " "], k=choose.randint(1, 9)))
-        result = await session.run(line, timeout_s=10)
+        result = await session.run(line, timeout_s=30)
         assert not result.timed_out, line
         if session.closed:
             session = await box.session()

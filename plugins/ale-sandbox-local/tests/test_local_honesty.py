@@ -17,6 +17,10 @@ from ale.types import SandboxSpec
 from ale_sandbox_local.plugin import probe
 
 
+def is_sleep(pid: int) -> bool:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep\0")
+
+
 def noted(backend: SandboxBackend, what: str) -> bool:
     return any(note.startswith(f"{what}:") for note in backend.capabilities.notes)
 
@@ -135,7 +139,11 @@ async def test_a_process_that_covers_all_its_tracks_hides_and_that_is_noted(
     word = f"86400.{secrets.randbelow(10**9)}"
     async with backend.open(SandboxSpec()) as sandbox:
         await sandbox.exec(f"(ulimit -m 100000; env -i setsid sleep {word} &)")
-        await sandbox.exec("sleep 0.2")
+        # Until all the programs on the way have become the last one.
+        for _ in range(2000):
+            if any(map(is_sleep, host_processes(word))):
+                break
+            await asyncio.sleep(0.01)
     hidden = host_processes(word)
     for pid in hidden:
         os.kill(pid, signal.SIGKILL)
@@ -215,8 +223,9 @@ async def test_a_background_writer_survives_its_command(box: Sandbox) -> None:
     """It keeps writing to the output of a command that has ended, and does not die of it."""
     await box.exec("(sleep 0.1; for i in 1 2 3; do seq 30000; done; echo done > mark) &")
     for _ in range(500):
-        if (await box.exec("cat mark")).exit_code == 0:
+        if (await box.exec("cat mark")).stdout == b"done\n":
             break
+        await asyncio.sleep(0.02)
     assert await box.read("mark") == b"done\n"
 
 

@@ -12,11 +12,11 @@ from ale.types import SandboxInfo, SandboxSpec
 from ale_sandbox_bubblewrap import facts, planning
 from ale_sandbox_bubblewrap.capabilities import capabilities_of
 from ale_sandbox_bubblewrap.cgroups import Group, Wanted
+from ale_sandbox_bubblewrap.control import Control
 from ale_sandbox_bubblewrap.layering import Layering
 from ale_sandbox_bubblewrap.link import KeeperLink, Zygote
 from ale_sandbox_bubblewrap.plugin import BubblewrapOptions
 from ale_sandbox_bubblewrap.sandbox import BubblewrapSandbox, Setup, end
-from ale_sandbox_bubblewrap.shell import Control
 from ale_sandbox_bubblewrap.store import Box, Store, new_name
 from ale_sandbox_process import marks
 from ale_sandbox_process.records import state_folder
@@ -124,7 +124,7 @@ class BubblewrapBackend:
             return Box(
                 id=id,
                 kind=kind,
-                folder=str(self._store.control(id)),
+                folder=str(self._store.folder / id),
                 owner=self._owner,
                 created=self._context.clock(),
                 tags={**self._context.tags, **tags},
@@ -139,21 +139,24 @@ class BubblewrapBackend:
     ) -> BubblewrapSandbox:
         """Make what the record tells of. What was made of it is removed if that fails."""
         link: KeeperLink | None = None
+        control: Control | None = None
         try:
             zygote = await self._started()
             group = self._facts.cgroups.make(record.groups, self._wanted(spec))
-            self._store.make_control(record.id)
+            control = zygote.controls.make(record.id)
             sock = zygote.fork(self._request(spec, record))
             link = KeeperLink(sock, record.id, zygote.log)
             await link.opened(group, fill)
         except BaseException:
-            await asyncio.shield(asyncio.ensure_future(self._abandon(record, link)))
+            await asyncio.shield(asyncio.ensure_future(self._abandon(record, link, control)))
             raise
-        return BubblewrapSandbox(self._setup(spec, record, link, group), record)
+        return BubblewrapSandbox(self._setup(spec, link, control), record)
 
-    async def _abandon(self, record: Box, link: KeeperLink | None) -> None:
+    async def _abandon(self, record: Box, link: KeeperLink | None, control: Control | None) -> None:
         if link is not None:
             await end(link, record.id)
+        if control is not None:
+            control.close()
         await Group(record.groups).remove()
         await self._store.release(record)
 
@@ -171,8 +174,7 @@ class BubblewrapBackend:
         """Only where somebody asks for it and nobody says no."""
         return False not in (asked := (spec.network, self._options.network)) and True in asked
 
-    def _setup(self, spec: SandboxSpec, record: Box, link: KeeperLink, group: Group) -> Setup:
-        control = Control(Path(record.folder), self._store.give)
+    def _setup(self, spec: SandboxSpec, link: KeeperLink, control: Control) -> Setup:
         return Setup(
             capabilities=self.capabilities,
             env=spec.env,

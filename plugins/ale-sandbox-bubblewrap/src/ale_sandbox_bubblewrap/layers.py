@@ -22,7 +22,7 @@ from ale_sandbox_bubblewrap import kernel
 DESK = "/sys"
 """Where the zygote's namespaces have all that is needed: every host has it, no sandbox does."""
 LAYERS, CONTROL = "layers", "control"
-"""Folders of the store, bound there."""
+"""The folder of the store, bound there, and that of the host's pipes."""
 MERGED, PROGRAMS, ROOT = "merged", "programs", "root"
 IN_MEMORY = "disk"
 """Where a sandbox mounts a file system of its own, if its disk is limited."""

@@ -16,6 +16,7 @@ from attrs import frozen
 from ale.errors import SandboxError
 from ale_sandbox_bubblewrap import wire
 from ale_sandbox_bubblewrap.cgroups import Group
+from ale_sandbox_bubblewrap.control import Controls
 
 
 @frozen
@@ -266,6 +267,8 @@ class Zygote:
 
     def __init__(self, channel: Channel, log: int, process: "subprocess.Popen[bytes]") -> None:
         self._channel = channel
+        self.controls = Controls(-1, None)
+        """The folders of the pipes to its sandboxes, once it is ready."""
         self._log = log
         self._process = process
 
@@ -304,6 +307,8 @@ class Zygote:
             why = zygote.log() if answer is None else answer[0]["failed"]
             zygote.close()
             raise SandboxError(f"can't prepare bubblewrap sandboxes: {why}")
+        owner = None if settings["uid"] == os.geteuid() else settings["uid"]
+        zygote.controls = Controls(answer[1][0], owner)
         return zygote
 
     def log(self) -> str:
@@ -343,6 +348,7 @@ class Zygote:
 
     def close(self) -> None:
         """End it, and with it all that is left of its sandboxes. May be called again."""
+        self.controls.close()
         self._channel.close()
         self._process.wait()
         if self._log >= 0:

@@ -14,8 +14,9 @@ from ale.errors import SandboxError, UnsupportedError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.types import Capabilities, ExecResult
 from ale_sandbox_bubblewrap import base
+from ale_sandbox_bubblewrap.control import Control
 from ale_sandbox_bubblewrap.link import Job, KeeperLink, Refused
-from ale_sandbox_bubblewrap.shell import BoxSession, BoxShell, Control
+from ale_sandbox_bubblewrap.shell import BoxSession, BoxShell
 from ale_sandbox_bubblewrap.store import Box
 from ale_sandbox_bubblewrap.transfer import Files, place
 from ale_sandbox_bubblewrap.wire import text_of
@@ -290,6 +291,7 @@ class BubblewrapSandbox:
                 await end(self.link, self.id)
             finally:
                 self._drains.close()
+                self.control.close()
                 await self._setup.release(self)
 
 

@@ -10,51 +10,17 @@ import os
 import secrets
 import shlex
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol
 
 from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.types import ExecResult
-from ale_sandbox_bubblewrap import base
+from ale_sandbox_bubblewrap.control import Control
 from ale_sandbox_bubblewrap.link import Job, Refused
 from ale_sandbox_shell.channel import Lines, Writer
 from ale_sandbox_shell.output import Capture, Pump
 from ale_sandbox_shell.session import File, Outlet, ShellSession
 from ale_sandbox_shell.text import as_bytes
-
-
-class Control:
-    """The folder of the pipes, as both sides see it."""
-
-    def __init__(self, folder: Path, give: Callable[[Path], None]) -> None:
-        self._folder = folder
-        self._give = give
-
-    def pipe(self) -> tuple[str, int, int]:
-        """A named pipe: its name, and both ends for this process."""
-        name = secrets.token_hex(12)
-        path = self._folder / name
-        os.mkfifo(path, 0o600)
-        self._give(path)
-        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        return name, reader, os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-
-    def file(self, data: bytes) -> str:
-        """A file that can be read there; its name."""
-        name = secrets.token_hex(12)
-        path = self._folder / name
-        path.write_bytes(data)
-        self._give(path)
-        return name
-
-    def drop(self, name: str) -> None:
-        """Forget a pipe or file. What has it open may go on."""
-        (self._folder / name).unlink(missing_ok=True)
-
-    def inside(self, name: str) -> bytes:
-        """Its path in the sandbox."""
-        return f"{base.CONTROL}/{name}".encode()
 
 
 class Home(Protocol):

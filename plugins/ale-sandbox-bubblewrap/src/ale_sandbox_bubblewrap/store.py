@@ -12,7 +12,7 @@ from pathlib import Path
 from attrs import evolve, field, frozen
 
 from ale_sandbox_bubblewrap import holding
-from ale_sandbox_bubblewrap.layers import CONTROL, LAYERS
+from ale_sandbox_bubblewrap.layers import LAYERS
 from ale_sandbox_process.records import Record, Records, private
 from ale_sandbox_process.trees import remove, remove_small
 from ale_sandbox_shell.owner import Owner
@@ -24,7 +24,7 @@ def _texts(given: Iterable[str]) -> tuple[str, ...]:
 
 @frozen(kw_only=True)
 class Box(Record):
-    """The record of a sandbox or snapshot; `folder` is where the host's pipes to it are."""
+    """The record of a sandbox or snapshot; nothing stands at `folder`, which only names it."""
 
     layers: tuple[str, ...] = field(converter=_texts)
     """The topmost first. A sandbox writes to it; a snapshot's stay as they are."""
@@ -33,7 +33,7 @@ class Box(Record):
 
     def layer(self, name: str) -> Path:
         """The folder of a layer in its store."""
-        return Path(self.folder).parents[1] / LAYERS / name
+        return Path(self.folder).parent / LAYERS / name
 
 
 class Store:
@@ -69,10 +69,9 @@ class Store:
                     self._in_use = descriptor
                     break
             os.close(descriptor)
-        for name in (LAYERS, CONTROL):
-            folder = self.folder / name
-            folder.mkdir(mode=0o700, exist_ok=True)
-            self.give(folder)
+        layers = self.folder / LAYERS
+        layers.mkdir(mode=0o700, exist_ok=True)
+        self.give(layers)
         self._owners.mkdir(mode=0o700, exist_ok=True)
         if self._held is None:
             self._held = holding.hold(self._owners, self._owner)
@@ -112,7 +111,7 @@ class Store:
             descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if not any(any((self.folder / name).iterdir()) for name in (LAYERS, CONTROL)):
+                if not any((self.folder / LAYERS).iterdir()):
                     shutil.rmtree(self.folder)
             finally:
                 os.close(descriptor)
@@ -134,15 +133,6 @@ class Store:
             yield
         finally:
             os.close(descriptor)
-
-    def control(self, id: str) -> Path:
-        """Where the pipes of a sandbox are."""
-        return self.folder / CONTROL / id
-
-    def make_control(self, id: str) -> None:
-        """Make that folder: whoever does not know a name in it can't find it out."""
-        self.control(id).mkdir(mode=0o300)
-        self.give(self.control(id))
 
     def upper(self, layer: str) -> Path:
         """What is written to in a layer on disk."""
@@ -182,8 +172,7 @@ class Store:
             SandboxError: something would not go.
         """
         box, folders = self.shed(box, box.layers)
-        _unlock(box.folder)
-        await remove_all([*folders, Path(box.folder)])
+        await remove_all(folders)
         self.records.drop(box)
 
     async def forget(self, box: Box, layers: Iterable[str]) -> Box:
@@ -194,11 +183,6 @@ class Store:
         box = evolve(box, layers=[name for name in box.layers if name not in gone])
         self.records.replace(box)
         return box
-
-
-def _unlock(folder: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.chmod(folder, 0o700)  # noqa: PTH101 - it can't be listed so far
 
 
 async def remove_all(folders: Iterable[Path]) -> None:

@@ -39,7 +39,9 @@ def main(descriptor: int, held: int) -> None:
     except OSError as error:
         wire.send(sock, {"failed": str(error)})
         return
-    wire.send(sock, {"ready": True})
+    controls = os.open(layers.CONTROL, os.O_PATH | os.O_DIRECTORY)
+    wire.send(sock, {"ready": True}, [controls])
+    os.close(controls)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.freeze()
     while (received := wire.receive(sock)) is not None:
@@ -86,8 +88,7 @@ def _lay_out(store: str, *, uid: int) -> None:
     kernel.mount("tmpfs", layers.DESK, "tmpfs", flags, f"mode=755,uid={uid},gid={uid}")
     for name in (layers.MERGED, layers.IN_MEMORY, layers.LAYERS, layers.CONTROL):
         Path(layers.DESK, name).mkdir()
-    for name in (layers.LAYERS, layers.CONTROL):
-        kernel.mount(f"{store}/{name}", f"{layers.DESK}/{name}", flags=kernel.MS_BIND)
+    kernel.mount(f"{store}/{layers.LAYERS}", f"{layers.DESK}/{layers.LAYERS}", flags=kernel.MS_BIND)
 
 
 def _as_child(plan: launch.Plan, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:

@@ -1,0 +1,92 @@
+"""The host's pipes to each sandbox, in a file system in memory that goes with the zygote.
+
+On a disk, making a pipe would cost more than all the rest of a command in a session.
+"""
+
+import contextlib
+import os
+import secrets
+import shutil
+
+from ale_sandbox_bubblewrap import base
+
+
+class Controls:
+    """A folder for each sandbox.
+
+    Args:
+        folder: descriptor of the folder around them, as the zygote has it; closed by `close`.
+        owner: whom they belong to; None: this process's user.
+    """
+
+    def __init__(self, folder: int, owner: int | None) -> None:
+        self._folder = folder
+        self._owner = owner
+
+    def make(self, id: str) -> "Control":
+        """The folder of a new sandbox: whoever does not know a name in it can't find it out."""
+        os.mkdir(id, 0o300, dir_fd=self._folder)
+        self.give(id, self._folder)
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+        return Control(self, id, os.open(id, flags, dir_fd=self._folder))
+
+    def give(self, name: str, folder: int) -> None:
+        """Make an entry of a folder the sandboxes' user's."""
+        if self._owner is not None:
+            os.chown(name, self._owner, self._owner, dir_fd=folder, follow_symlinks=False)
+
+    def remove(self, id: str) -> None:
+        """Remove the folder of a sandbox that has ended."""
+        if self._folder >= 0:
+            os.chmod(id, 0o700, dir_fd=self._folder)  # it can't be listed so far
+            shutil.rmtree(id, dir_fd=self._folder)
+
+    def close(self) -> None:
+        """Let go of the folder. May be called again."""
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+
+
+class Control:
+    """The folder of the pipes to one sandbox, as both sides see it."""
+
+    def __init__(self, controls: Controls, id: str, folder: int) -> None:
+        self._controls = controls
+        self._id = id
+        self._folder = folder
+
+    def pipe(self) -> tuple[str, int, int]:
+        """A named pipe: its name, and both ends for this process."""
+        name = secrets.token_hex(12)
+        os.mkfifo(name, 0o600, dir_fd=self._folder)
+        self._controls.give(name, self._folder)
+        flags = os.O_NONBLOCK | os.O_CLOEXEC
+        reader = os.open(name, os.O_RDONLY | flags, dir_fd=self._folder)
+        return name, reader, os.open(name, os.O_WRONLY | flags, dir_fd=self._folder)
+
+    def file(self, data: bytes) -> str:
+        """A file that can be read there; its name."""
+        name = secrets.token_hex(12)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(name, flags, 0o600, dir_fd=self._folder), "wb") as file:
+            file.write(data)
+        self._controls.give(name, self._folder)
+        return name
+
+    def drop(self, name: str) -> None:
+        """Forget a pipe or file. What has it open may go on."""
+        if self._folder >= 0:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=self._folder)
+
+    def inside(self, name: str) -> bytes:
+        """Its path in the sandbox."""
+        return f"{base.CONTROL}/{name}".encode()
+
+    def close(self) -> None:
+        """Remove it all, when the sandbox has ended. May be called again."""
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+            self._controls.remove(self._id)
