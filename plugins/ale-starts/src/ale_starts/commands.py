@@ -32,7 +32,8 @@ def forks(run: Path, task: str | None, since: int, level: float) -> None:
     """
     from ale.runs import RunReader
     from ale_starts.curves import curves
-    from ale_starts.showing import shown
+    from ale_starts.showing import known, shown
 
     found = curves(RunReader(run).episodes, since=since, level=level)
-    click.echo(shown(found, level=level, task_id=task))
+    chosen = None if task is None else known(found, task)
+    click.echo(shown(found, level=level, task_id=chosen))

@@ -1,9 +1,24 @@
 """``ale forks``: curves as text."""
 
+from ale.errors import InputError, Problem, nearest
 from ale.text import shorten, table
 from ale_starts.curves import Curve, Curves
 
 _SAID = 60
+
+
+def known(found: Curves, task_id: str) -> str:
+    """The task's id, where there are episodes of it.
+
+    Raises:
+        InputError: there are none.
+    """
+    names = {*found.beginnings, *(curve.task_id for curve in found.curves)}
+    if task_id not in names:
+        message = f"no graded episode of a task '{task_id}' among those of {len(names)} tasks"
+        problem = Problem(message=message, path="--task", hint=nearest(task_id, sorted(names)))
+        raise InputError([problem])
+    return task_id
 
 
 def shown(found: Curves, *, level: float, task_id: str | None = None) -> str:
