@@ -15,6 +15,8 @@ CRITERION = KINDS["criterion"]
         ("criterion", "ale-criteria-more", "more"),
         ("credit", "ale-credit-flat", "flat"),
         ("credit", "ale-credit-scheme-flat", "flat"),
+        ("starts", "ale-starts-late", "late"),
+        ("starts", "ale-start-scheme-late", "late"),
         ("tasks", "ale-tasks-csv", "csv"),
         ("observer", "ale-observe-slack", "slack"),
         ("llm", "acme-models", "acme-models"),

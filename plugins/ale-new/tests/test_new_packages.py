@@ -30,6 +30,7 @@ OFFERS: Mapping[str, tuple[str, type, Mapping[str, Any]]] = {
     "criterion": ("ale_criteria", protocols.Criterion, {"path": "a.txt"}),
     "chunker": ("ale_chunkers", protocols.Chunker, {}),
     "credit": ("ale_credit_schemes", protocols.CreditScheme, {}),
+    "starts": ("ale_starts", protocols.StartScheme, {}),
     "trainer": ("ale_trainers", protocols.Trainer, {}),
     "observer": ("ale_observers", object, {}),
 }

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def command(kind: str, name: str, directory: Path) -> None:
     """Write a plugin package NAME that offers one KIND of component.
 
-    KIND is tasks, sandbox, llm, agent, criterion, chunker, credit, trainer, observer or command.
-    The package installs, is found by `ale plugins` and passes its contract kit as it is; replace
-    its body with yours and keep the tests passing.
+    KIND is tasks, sandbox, llm, agent, criterion, chunker, credit, starts, trainer, observer or
+    command. The package installs, is found by `ale plugins` and passes its contract kit as it is;
+    replace its body with yours and keep the tests passing.
 
     Example: ale new criterion ale-criterion-min-size
     """

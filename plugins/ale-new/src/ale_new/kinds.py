@@ -39,6 +39,7 @@ _ALL = (
     Kind(name="criterion", prefixes=("criterion", "criteria"), joiner="_"),
     Kind(name="chunker", prefixes=("chunker", "chunkers")),
     Kind(name="credit", noun="credit scheme", prefixes=("credit-scheme", "credit")),
+    Kind(name="starts", noun="start scheme", prefixes=("start-scheme", "starts", "start")),
     Kind(name="trainer", prefixes=("trainer", "train")),
     Kind(name="observer", prefixes=("observer", "observe")),
     Kind(name="command", prefixes=("command",)),
