@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-COMMANDS = ("run", "check", "show", "credit", "new", "plugins", "sandbox", "doctor")
+COMMANDS = ("run", "check", "show", "credit", "report", "new", "plugins", "sandbox", "doctor")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

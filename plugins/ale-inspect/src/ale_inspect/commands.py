@@ -82,3 +82,46 @@ def credit(
         return
     for part in compare_all(reader, compared, limit):
         click.echo(part)
+
+
+@click.command("report")
+@_run
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Default: report.html in the run's directory.",
+)
+@click.option(
+    "--episodes",
+    type=click.IntRange(0),
+    default=200,
+    show_default=True,
+    help="Hold at most this many whole, to be opened turn by turn.",
+)
+@click.option(
+    "--megabytes",
+    type=click.FloatRange(0),
+    default=8.0,
+    show_default=True,
+    help="Stop before these take more.",
+)
+def report(run: Path, output: Path | None, episodes: int, megabytes: float) -> None:
+    """Write RUN as one page: curves, tasks, and episodes turn by turn.
+
+    The file needs no network and no other file. A run that is going on may be written too.
+
+    \b
+    Example:
+      ale report runs/20260101-120000-3f2a-quickstart
+    """
+    from ale.errors import StoreError
+    from ale.runs import RunReader
+    from ale_inspect.report import NAME, write_report
+
+    target = output or run / NAME
+    try:
+        size = write_report(RunReader(run), target, episodes=episodes, megabytes=megabytes)
+    except OSError as error:
+        raise StoreError(f"{target} can't be written: {error.strerror}") from error
+    click.echo(f"{target}  {size / 1e6:.1f} MB")

@@ -1,17 +1,16 @@
 """``ale show``: what a run was and how it went; and one of its episodes, found by name."""
 
-import re
 from collections import Counter
+from collections.abc import Sequence
 
 from ale.errors import InputError, Problem
 from ale.runs import SUCCESS, RunReader
 from ale.strict import nearest
-from ale.text import rate_line, seconds, shorten, table
-from ale.types import Episode
+from ale.text import rate_line, seconds, table
+from ale.types import Episode, Split
+from ale_inspect.causes import Causes
 
-_CAUSES, _CAUSE_WIDTH = 8, 200
-_VARYING = re.compile(r"\b[0-9a-f]{8,}\b|(?<=:)[0-9]{4,5}\b|\b[0-9]+\.[0-9]+\b")
-"""Ids, ports and seconds: they differ where the cause is the same; a status does not."""
+_CAUSES = 8
 
 
 def find_episode(reader: RunReader, wanted: str) -> Episode:
@@ -47,55 +46,63 @@ def overview(reader: RunReader) -> str:
         if section in config
     )
     outcome = manifest.get("outcome") or {"outcome": "not ended", "seconds": 0.0}
-    rewards = [reward for row in tasks.rewards.values() for reward in row]
+    trained, held_out = tasks.rewards_of("train"), tasks.rewards_of("evaluation")
     lines = [
         f"{manifest['run_id']}: {outcome['outcome']} after {seconds(outcome['seconds'])}",
         picked,
-        f"success      {rate_line(sum(r == SUCCESS for r in rewards), len(rewards))}",
+        f"success      {_rate(trained)}",
+        *([f"held out     {_rate(held_out)}"] if held_out else []),
         f"broken       {sum(tasks.broken.values())}",
         "",
         table(
             ["task", "graded", "success", "reward", "turns", "broken"],
-            [tasks.row(task_id) for task_id in sorted(tasks.seen)],
+            [tasks.row(key) for key in sorted(tasks.seen)],
             right=(1, 2, 3, 4, 5),
         ),
     ]
-    if tasks.causes:
-        lines += ["", "broken because"]
-        common = tasks.causes.most_common(_CAUSES)
-        lines += [f"  {count} x  {tasks.examples[cause]}" for cause, count in common]
-        left = tasks.causes.total() - sum(count for _, count in common)
-        lines += [f"  {left} x  for other reasons"] if left else []
+    common = [f"  {n} x  {said}" for n, said, _ in tasks.causes.common(_CAUSES)]
+    if left := tasks.causes.others(_CAUSES):
+        common.append(f"  {left} x  for other reasons")
+    lines += ["", "broken because", *common] if common else []
     return "\n".join(lines)
+
+
+def _rate(rewards: Sequence[float]) -> str:
+    return rate_line(sum(reward == SUCCESS for reward in rewards), len(rewards))
+
+
+_Key = tuple[str, Split]
 
 
 class _Tasks:
     """Sums by task; one episode in memory at a time."""
 
     def __init__(self) -> None:
-        self.seen: dict[str, None] = {}
-        self.rewards: dict[str, list[float]] = {}
-        self.turns: Counter[str] = Counter()
-        self.broken: Counter[str] = Counter()
-        self.causes: Counter[str] = Counter()
-        self.examples: dict[str, str] = {}
+        self.seen: dict[_Key, None] = {}
+        self.rewards: dict[_Key, list[float]] = {}
+        self.turns: Counter[_Key] = Counter()
+        self.broken: Counter[_Key] = Counter()
+        self.causes = Causes()
 
     def add(self, episode: Episode) -> None:
-        self.seen[episode.task_id] = None
-        self.turns[episode.task_id] += len(episode.trajectory.turns)
+        key = (episode.task_id, episode.split)
+        self.seen[key] = None
+        self.turns[key] += len(episode.trajectory.turns)
         if episode.reward is not None:
-            self.rewards.setdefault(episode.task_id, []).append(episode.reward)
+            self.rewards.setdefault(key, []).append(episode.reward)
         if episode.failure is not None:
-            self.broken[episode.task_id] += 1
-            said = f"{episode.failure.stage}: {shorten(episode.failure.message, _CAUSE_WIDTH)}"
-            cause = _VARYING.sub("*", said)
-            self.causes[cause] += 1
-            self.examples.setdefault(cause, said)
+            self.broken[key] += 1
+        self.causes.add(episode)
 
-    def row(self, task_id: str) -> list[str]:
-        rewards = self.rewards.get(task_id, [])
-        n = len(rewards) + self.broken[task_id]
+    def rewards_of(self, split: Split) -> list[float]:
+        """Of all graded episodes of one kind."""
+        return [r for (_, of), row in self.rewards.items() if of == split for r in row]
+
+    def row(self, key: _Key) -> list[str]:
+        rewards = self.rewards.get(key, [])
+        n = len(rewards) + self.broken[key]
         mean = f"{sum(rewards) / len(rewards):.2f}" if rewards else "-"
         succeeded = str(sum(reward == SUCCESS for reward in rewards))
-        turns = f"{self.turns[task_id] / n:.1f}"
-        return [task_id, str(len(rewards)), succeeded, mean, turns, str(self.broken[task_id])]
+        turns = f"{self.turns[key] / n:.1f}"
+        name = key[0] if key[1] == "train" else f"{key[0]} (held out)"
+        return [name, str(len(rewards)), succeeded, mean, turns, str(self.broken[key])]

@@ -1,0 +1,85 @@
+"""Which episodes a report holds whole, where it can't hold all of them."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from ale.types import Split
+from ale_inspect.report.gathering import Head
+
+T = TypeVar("T")
+
+_TASKS = 30
+"""Of how many tasks the last success and failure come first."""
+
+
+def order(heads: Sequence[Head]) -> Iterator[Head]:
+    """All episodes, those that tell most first, so that any beginning of it is a fair choice.
+
+    First of each task the last success and the last failure; then, round by round, one episode of
+    every step, steps taken so that they lie evenly however early one stops: best, worst, broken,
+    and so on in turn.
+    """
+    chosen: set[int] = set()
+    for head in (*_ends(heads), *_rounds(heads)):
+        if head.offset not in chosen:
+            chosen.add(head.offset)
+            yield head
+
+
+def _ends(heads: Sequence[Head]) -> Iterator[Head]:
+    best: dict[tuple[Split, str], Head] = {}
+    worst: dict[tuple[Split, str], Head] = {}
+    for head in heads:
+        key, reward = (head.split, head.task_id), head.reward
+        if reward is None:
+            continue
+        if key not in best or reward >= (best[key].reward or 0.0):
+            best[key] = head
+        if key not in worst or reward <= (worst[key].reward or 0.0):
+            worst[key] = head
+    for key in spread(sorted(best))[:_TASKS]:
+        yield best[key]
+        yield worst[key]
+
+
+def _rounds(heads: Iterable[Head]) -> Iterator[Head]:
+    steps: dict[tuple[Split, int], list[Head]] = {}
+    for head in heads:
+        steps.setdefault((head.split, head.step), []).append(head)
+    queues = [_in_turn(steps[key]) for key in spread(sorted(steps))]
+    while queues:
+        taken = [(queue, next(queue, None)) for queue in queues]
+        yield from (head for _, head in taken if head is not None)
+        queues = [queue for queue, head in taken if head is not None]
+
+
+def _in_turn(heads: Sequence[Head]) -> Iterator[Head]:
+    """Best, worst, broken, second best, ..."""
+    graded = deque(sorted((h for h in heads if h.reward is not None), key=_by_reward))
+    broken = deque(h for h in heads if h.reward is None)
+    while graded or broken:
+        if graded:
+            yield graded.popleft()
+        if graded:
+            yield graded.pop()
+        if broken:
+            yield broken.popleft()
+
+
+def _by_reward(head: Head) -> float:
+    return -(head.reward or 0.0)
+
+
+def spread(values: Sequence[T]) -> list[T]:
+    """The same values, both ends first, then ever finer between: any beginning lies evenly."""
+    if len(values) < 3:
+        return list(values)
+    made, gaps = [0, len(values) - 1], deque([(0, len(values) - 1)])
+    while gaps:
+        low, high = gaps.popleft()
+        middle = (low + high) // 2
+        if low < middle < high:
+            made.append(middle)
+            gaps += [(low, middle), (middle, high)]
+    return [values[i] for i in made]

@@ -1,0 +1,241 @@
+"""Numbers over training steps, as charts that something else draws."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from attrs import evolve, field, frozen
+
+from ale.text import wilson
+from ale.types import Split
+from ale_inspect.report.gathering import Facts, Sums
+
+POINTS = 300
+"""A curve of more steps is drawn through the means of as many stretches of steps."""
+
+
+@frozen(kw_only=True)
+class Series:
+    """One curve: a value for each of `xs`, and where known the bounds of a band around it."""
+
+    name: str
+    xs: tuple[float, ...]
+    ys: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    colour: int = 0
+
+
+@frozen(kw_only=True)
+class Chart:
+    """Curves that share their axes."""
+
+    title: str
+    series: tuple[Series, ...]
+    note: str = ""
+    share: bool = False
+    """Values are shares of 1, shown in percent."""
+    whole: bool = False
+    """Values lie between 0 and 1."""
+    wide: bool = False
+
+
+_COUNTS: Mapping[str, Callable[[Sums], int]] = {
+    "Turns": lambda sums: sums.turns,
+    "Tokens generated": lambda sums: sums.tokens,
+}
+
+
+def episode_charts(facts: Facts) -> Iterator[Chart]:
+    """What the episodes say, training and held-out tasks apart."""
+    yield Chart(
+        title="Success",
+        series=_by_split(facts, _success),
+        note="share of episodes with a reward of 1; band: 95% interval (Wilson)",
+        share=True,
+        wide=True,
+    )
+    if any(_partial(sums) for sums in facts.by_step.values()):
+        yield Chart(
+            title="Mean reward",
+            series=_by_split(facts, Sums.mean_reward),
+            note="band: 95% interval (normal)",
+            whole=True,
+        )
+    for title, total in _COUNTS.items():
+        if any(total(sums) for sums in facts.by_step.values()):
+            series = _by_split(facts, _mean_of(total))
+            yield Chart(title=title, series=series, note="per graded episode")
+    if any(sums.broken for sums in facts.by_step.values()):
+        yield Chart(
+            title="Broken episodes",
+            series=_by_split(facts, lambda sums: (sums.broken / max(1, sums.tries),)),
+            note="share of all that were tried",
+            share=True,
+        )
+    yield Chart(title="Seconds per episode", series=tuple(_stages(facts)), note="mean, by stage")
+
+
+def _partial(sums: Sums) -> bool:
+    """Are there rewards between 0 and 1? Then the mean says more than the success."""
+    return abs(sums.reward - sums.succeeded) > 1e-9
+
+
+Value = tuple[float, ...] | None
+"""A value, or a value and its bounds."""
+
+
+def _success(sums: Sums) -> Value:
+    if not sums.n:
+        return None
+    return (sums.succeeded / sums.n, *wilson(sums.succeeded, sums.n))
+
+
+def _mean_of(total: Callable[[Sums], int]) -> Callable[[Sums], Value]:
+    return lambda sums: (total(sums) / sums.n,) if sums.n else None
+
+
+_NAMES: Mapping[Split, str] = {"train": "training tasks", "evaluation": "held-out tasks"}
+
+
+def _by_split(facts: Facts, value: Callable[[Sums], Value]) -> tuple[Series, ...]:
+    made = []
+    for colour, (split, name) in enumerate(_NAMES.items()):
+        rows = [(x, value(sums)) for x, sums in _stretches(facts, split)]
+        known = [(x, found) for x, found in rows if found is not None]
+        if known:
+            xs, values = zip(*known, strict=True)
+            columns = list(zip(*values, strict=True))
+            bounds = {"low": columns[1], "high": columns[2]} if len(columns) == 3 else {}
+            made.append(Series(name=name, xs=xs, ys=columns[0], colour=colour, **bounds))
+    return tuple(made)
+
+
+def _stretches(facts: Facts, split: Split) -> Iterator[tuple[float, Sums]]:
+    steps = facts.steps(split)
+    for part in _parts(steps):
+        yield sum(part) / len(part), Sums().merged(facts.by_step[split, step] for step in part)
+
+
+def _parts(steps: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Stretches of one step each; of more where there are too many steps to draw."""
+    size = -(-len(steps) // POINTS) or 1
+    for start in range(0, len(steps), size):
+        yield steps[start : start + size]
+
+
+def _stages(facts: Facts) -> Iterator[Series]:
+    rows = list(_stretches(facts, "train")) or list(_stretches(facts, "evaluation"))
+    stages = Sums().merged(sums for _, sums in rows).seconds
+    for colour, (stage, _) in enumerate(stages.most_common(8)):
+        ys = tuple(sums.seconds[stage] / max(1, sums.tries) for _, sums in rows)
+        yield Series(name=stage, xs=tuple(x for x, _ in rows), ys=ys, colour=colour)
+
+
+_SAID = {"success", "mean_reward", "episodes", "broken"}
+"""Metrics that every step has, and that the episodes tell better, with intervals."""
+_FIRST = (
+    "loss",
+    "return",
+    "reward",
+    "entropy",
+    "kl",
+    "grad",
+    "ratio",
+    "mask",
+    "clip",
+    "lr",
+    "learning_rate",
+    "tokens",
+    "mfu",
+    "lag",
+)
+_QUANTILE = re.compile(r"^(?P<stem>.+?)[._/](?P<which>p\d\d?|q\d\d?|min|max|mean|median)$")
+_SECONDS = re.compile(r"^(seconds|time|times)[._/]")
+
+
+@frozen(kw_only=True)
+class _Metric:
+    name: str
+    values: Mapping[int, float] = field(repr=False)
+
+    def series(self, colour: int = 0, name: str = "") -> Series:
+        parts = list(_parts(sorted(self.values)))
+        return Series(
+            name=name or self.name,
+            xs=tuple(sum(part) / len(part) for part in parts),
+            ys=tuple(sum(self.values[step] for step in part) / len(part) for part in parts),
+            colour=colour,
+        )
+
+
+def metric_charts(facts: Facts) -> Iterator[Chart]:
+    """What the trainer reported: known names first, and whatever else there is after them.
+
+    Quantiles and bounds of one thing (``ratio.p05``, ``ratio.p95``) share a chart, and so do
+    seconds (``seconds.training``).
+    """
+    groups: dict[str, list[_Metric]] = {}
+    for name in sorted(facts.metrics, key=_rank):
+        if name not in _SAID and facts.metrics[name]:
+            metric = _Metric(name=name, values=facts.metrics[name])
+            groups.setdefault(_group(name, facts.metrics), []).append(metric)
+    for title, metrics in groups.items():
+        lost = sum(facts.not_finite[metric.name] for metric in metrics)
+        note = f"{lost} number(s) that were not finite are left out" if lost else ""
+        yield Chart(title=title, series=tuple(_curves(title, metrics[:_MOST])), note=note)
+
+
+_MOST = 8
+"""Curves of one chart."""
+
+
+def _curves(title: str, metrics: Sequence[_Metric]) -> Iterator[Series]:
+    """One for each; quantiles around a middle one are its band."""
+    names = [_short(metric.name, title) for metric in metrics]
+    middle = next((i for i, name in enumerate(names) if name in _MIDDLE), None)
+    steps = {frozenset(metric.values) for metric in metrics}
+    if middle is None or len(metrics) != 3 or len(steps) > 1 or _stem(metrics[0].name) is None:
+        for i, (name, metric) in enumerate(zip(names, metrics, strict=True)):
+            yield metric.series(i, name)
+        return
+    low, high = (metrics[i].series().ys for i in range(3) if i != middle)
+    first, last = (names[i] for i in range(3) if i != middle)
+    said = f"{names[middle]}, band {first} to {last}"
+    yield evolve(metrics[middle].series(0, said), low=low, high=high)
+
+
+_MIDDLE = ("p50", "q50", "median", "mean")
+
+
+def _rank(name: str) -> tuple[int, str]:
+    lower = name.lower()
+    known = [i for i, word in enumerate(_FIRST) if word in re.split(r"[._/]", lower)]
+    known += [i for i, word in enumerate(_FIRST) if word in lower]
+    last = len(_FIRST) + bool(_SECONDS.match(lower))
+    return (known[0] if known and not _SECONDS.match(lower) else last, _in_order(name))
+
+
+def _in_order(name: str) -> str:
+    """Quantiles by their number, between the least and the greatest."""
+    return re.sub(r"([._/])min$", r"\1!", re.sub(r"([._/])max$", r"\1~", name))
+
+
+def _group(name: str, names: Mapping[str, object]) -> str:
+    if _SECONDS.match(name):
+        nested = len(re.split(r"[._/]", name)) > 2
+        return re.split(r"[._/]", name)[0] + (" " + re.split(r"[._/]", name)[1] if nested else "")
+    stem = _stem(name)
+    if stem is not None and [_stem(other) for other in names].count(stem) > 1:
+        return stem
+    return name
+
+
+def _stem(name: str) -> str | None:
+    found = _QUANTILE.match(name)
+    return None if found is None else found["stem"]
+
+
+def _short(name: str, title: str) -> str:
+    if name == title:
+        return name
+    return re.split(r"[._/]", name)[-1]

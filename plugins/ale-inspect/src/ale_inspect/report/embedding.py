@@ -1,0 +1,89 @@
+"""The episodes that a report holds whole: chosen, read, and bounded in number and size."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ale.errors import InputError, Problem
+from ale.runs import RunReader
+from ale.types import CreditedEpisode
+from ale_inspect.report.choosing import order
+from ale_inspect.report.gathering import Facts, Head
+from ale_inspect.report.reading import LogRatios, readable
+
+
+def embedded(
+    run: RunReader, facts: Facts, most: int, most_bytes: int
+) -> Iterator[tuple[Head, str]]:
+    """The chosen episodes as JSON that may stand in a page, in the order of training.
+
+    Args:
+        most: number of them.
+        most_bytes: of all together. One that is too large for what is left is passed over.
+    """
+    chosen = list(islice(order(facts.heads), most))
+    credited = _credited(run, {head.id for head in chosen})
+    ratios = _log_ratios(run.path, {(head.step, head.id) for head in chosen})
+    texts: list[tuple[Head, str]] = []
+    left = most_bytes
+    for head in chosen:
+        episode = run.episodes.at(head.offset)
+        text = harmless(readable(episode, credited.get(head.id), ratios.get(head.id)))
+        size = len(text.encode("utf-8", "replace"))
+        if size <= left:
+            left -= size
+            texts.append((head, text))
+    yield from sorted(texts, key=lambda pair: (pair[0].step, pair[0].split, pair[0].offset))
+
+
+def _credited(run: RunReader, ids: set[str]) -> dict[str, CreditedEpisode]:
+    return {row.episode_id: row for row in run.credits() if row.episode_id in ids}
+
+
+def _log_ratios(path: Path, chosen: set[tuple[int, str]]) -> dict[str, LogRatios]:
+    """What a trainer may leave in ``ratios/<step>.jsonl``, for these episodes.
+
+    Raises:
+        InputError: a line is not what it should be.
+    """
+    found: dict[str, LogRatios] = {}
+    for step in {step for step, _ in chosen}:
+        file = path / "ratios" / f"{step:05d}.jsonl"
+        if not file.exists():
+            continue
+        with file.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    row = json.loads(line)
+                    if (step, row["episode_id"]) in chosen:
+                        found[row["episode_id"]] = row["log_ratios"]
+                except (ValueError, KeyError, TypeError) as error:
+                    message = f"expected episode_id and log_ratios: {error!r}"
+                    raise InputError(
+                        [Problem(message=message, file=str(file), line=number)]
+                    ) from error
+    return found
+
+
+_ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&'\u2028\u2029"})
+
+
+def harmless(value: Any) -> str:
+    """JSON without a character that could end a script or an attribute, whatever texts it holds."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
+    return text.translate(_ESCAPES)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: a token that could not have been sampled has no number here."""
+    if isinstance(value, Mapping):
+        return {key: _finite(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [_finite(child) for child in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,185 @@
+"""One pass over a stored run: what the curves and tables need, and where each episode is."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from attrs import define, field
+
+from ale.runs import SUCCESS, RunReader
+from ale.types import Episode, Split
+from ale_inspect.causes import Causes
+
+_Z95 = 1.959964
+
+
+class Head(NamedTuple):
+    """What is kept of every episode."""
+
+    offset: int
+    id: str
+    task_id: str
+    split: Split
+    step: int
+    rollout: int
+    start: str
+    reward: float | None
+    turns: int
+    seconds: float
+
+
+@define
+class Sums:
+    """Adds up episodes."""
+
+    n: int = 0
+    """Graded ones; all else but `broken` and `tries` is of these."""
+    succeeded: int = 0
+    broken: int = 0
+    reward: float = 0.0
+    squares: float = 0.0
+    turns: int = 0
+    calls: int = 0
+    tokens: int = 0
+    seconds: Counter[str] = field(factory=Counter)
+    """By stage; of broken ones too."""
+
+    def add(self, episode: Episode) -> None:
+        """Count an episode."""
+        for stage, seconds in episode.seconds.items():
+            self.seconds[stage] += seconds  # type: ignore[assignment]
+        if episode.reward is None:
+            self.broken += 1
+            return
+        self.n += 1
+        self.succeeded += episode.reward == SUCCESS
+        self.reward += episode.reward
+        self.squares += episode.reward**2
+        turns = episode.trajectory.turns
+        self.turns += len(turns)
+        self.calls += sum(len(turn.observations) for turn in turns)
+        self.tokens += sum(map(_generated, turns))
+
+    @property
+    def tries(self) -> int:
+        """Graded and broken ones."""
+        return self.n + self.broken
+
+    def merged(self, others: "Iterable[Sums]") -> "Sums":
+        """Their sum, as a new one."""
+        made = Sums()
+        for each in (self, *others):
+            for name in ("n", "succeeded", "broken", "reward", "squares", "turns", "calls"):
+                setattr(made, name, getattr(made, name) + getattr(each, name))
+            made.tokens += each.tokens
+            made.seconds.update(each.seconds)
+        return made
+
+    def mean_reward(self) -> tuple[float, float, float] | None:
+        """Mean and its 95% interval by the normal approximation; None of none."""
+        if not self.n:
+            return None
+        mean = self.reward / self.n
+        variance = max(0.0, self.squares - self.n * mean**2) / max(1, self.n - 1)
+        spread = _Z95 * math.sqrt(variance / self.n)
+        return mean, mean - spread, mean + spread
+
+
+def _generated(turn: Any) -> int:
+    completion = turn.completion
+    if completion.tokens is not None:
+        return len(completion.tokens.output_ids)
+    return int(completion.usage.completion_tokens)
+
+
+@define
+class Facts:
+    """What the report tells of a run as a whole."""
+
+    manifest: Mapping[str, Any]
+    heads: list[Head] = field(factory=list)
+    by_step: dict[tuple[Split, int], Sums] = field(factory=dict)
+    by_task: dict[tuple[Split, str], Sums] = field(factory=dict)
+    task_steps: dict[tuple[Split, str], dict[int, tuple[int, int]]] = field(factory=dict)
+    """Successes and graded episodes of a task by step."""
+    stops: Counter[str] = field(factory=Counter)
+    causes: Causes = field(factory=Causes)
+    metrics: dict[str, dict[int, float]] = field(factory=dict)
+    """The trainer's, by name and step; a number that is not finite is left out."""
+    not_finite: Counter[str] = field(factory=Counter)
+    told: list[Mapping[str, Any]] = field(factory=list)
+    """Events that somebody may want to read: the last few."""
+    goals: dict[str, str] = field(factory=dict)
+
+    def total(self, split: Split) -> Sums:
+        """Over all steps."""
+        return Sums().merged(sums for (of, _), sums in self.by_step.items() if of == split)
+
+    def steps(self, split: Split) -> list[int]:
+        """Those of which there are episodes."""
+        return sorted(step for of, step in self.by_step if of == split)
+
+
+_TOLD = ("reported", "run_resumed", "pruned")
+_MOST_TOLD = 50
+_GOAL = 300
+
+
+def gather(run: RunReader) -> Facts:
+    """Read a run once, one episode in memory at a time.
+
+    Raises:
+        InputError: a stored line is damaged.
+    """
+    facts = Facts(manifest=run.manifest)
+    for offset, episode in run.episodes.with_offsets():
+        _add(facts, offset, episode)
+    for event in run.events():
+        if event.get("event") == "step_finished":
+            _add_metrics(facts, event)
+        elif event.get("event") in _TOLD:
+            facts.told = [*facts.told[1 - _MOST_TOLD :], event]
+    for task in _all_tasks(run):
+        facts.goals[task.id] = task.goal[:_GOAL]
+    return facts
+
+
+def _all_tasks(run: RunReader) -> Iterator[Any]:
+    yield from run.tasks
+    yield from run.evaluation_tasks
+
+
+def _add(facts: Facts, offset: int, episode: Episode) -> None:
+    facts.heads.append(
+        Head(
+            offset=offset,
+            id=episode.id,
+            task_id=episode.task_id,
+            split=episode.split,
+            step=episode.step,
+            rollout=episode.rollout,
+            start=episode.start,
+            reward=episode.reward,
+            turns=len(episode.trajectory.turns),
+            seconds=sum(episode.seconds.values()),
+        )
+    )
+    facts.by_step.setdefault((episode.split, episode.step), Sums()).add(episode)
+    facts.by_task.setdefault((episode.split, episode.task_id), Sums()).add(episode)
+    if episode.reward is not None:
+        steps = facts.task_steps.setdefault((episode.split, episode.task_id), {})
+        won, of = steps.get(episode.step, (0, 0))
+        steps[episode.step] = (won + (episode.reward == SUCCESS), of + 1)
+        facts.stops[episode.trajectory.stop.reason] += 1
+    facts.causes.add(episode)
+
+
+def _add_metrics(facts: Facts, event: Mapping[str, Any]) -> None:
+    step = int(event.get("step", 0))
+    for name, value in (event.get("metrics") or {}).items():
+        if isinstance(value, int | float) and math.isfinite(value):
+            facts.metrics.setdefault(name, {})[step] = float(value)
+        else:
+            facts.metrics.setdefault(name, {})
+            facts.not_finite[name] += 1

@@ -1,0 +1,220 @@
+"""One episode as the page reads it: lists and texts, cut at chunk boundaries, bounded in size."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ale.types import (
+    Chunk,
+    CreditedEpisode,
+    Episode,
+    Failure,
+    Message,
+    Observation,
+    Span,
+    ToolCall,
+    Turn,
+)
+from ale_inspect.transcript import whole_turn
+
+TEXT = 6000
+"""Characters of one text that are kept; the middle of a longer one is left out."""
+TOKENS = 4000
+"""Tokens of one turn that are drawn one by one; a longer turn is drawn as text."""
+
+LogRatios = Sequence[Sequence[float] | None]
+"""By turn, per generated token: log pi_theta - log pi_old."""
+
+_VISIBLE: Mapping[int, str] = {
+    **{code: chr(0x2400 + code) for code in range(32) if code not in (9, 10)},
+    127: "\u2421",
+    **{
+        code: f"\u27e8U+{code:04X}\u27e9"
+        for code in (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+    },
+}
+"""What a page would swallow, or turn text around by: control characters made visible."""
+
+
+def readable(
+    episode: Episode, credited: CreditedEpisode | None, log_ratios: LogRatios | None = None
+) -> dict[str, Any]:
+    """An episode as JSON.
+
+    Args:
+        credited: its chunks and their credit; None where there are none: it is cut by turns then.
+        log_ratios: of the trainer, where it keeps them.
+    """
+    turns = episode.trajectory.turns
+    chunks = _by_turn(turns) if credited is None else credited.chunks
+    stop = episode.trajectory.stop
+    return {
+        "id": episode.id,
+        "reward": episode.reward,
+        "start": episode.start,
+        "stop": stop.reason,
+        "detail": clipped(stop.detail),
+        "scores": [
+            [score.criterion, score.passed, score.value, score.weight, clipped(score.detail)]
+            for score in episode.scores
+        ],
+        "failures": [
+            *map(_failure, episode.earlier_failures),
+            *([_failure(episode.failure)] if episode.failure else []),
+        ],
+        "seconds": {stage: round(seconds, 3) for stage, seconds in episode.seconds.items()},
+        "sandbox": episode.sandbox,
+        "started": episode.started_at,
+        "chunker": None if credited is None else credited.chunker,
+        "scheme": None if credited is None else credited.credit.scheme,
+        "skipped": None if credited is None else credited.credit.skipped,
+        "chunks": [_chunk(chunk, credited, turns, log_ratios) for chunk in chunks],
+        "turns": [
+            _turn(turn, _spans(chunks, number), _of(log_ratios, number))
+            for number, turn in enumerate(turns)
+        ],
+    }
+
+
+def clipped(text: str, most: int = TEXT) -> str:
+    """At most that many characters, beginning and end, with control characters made visible."""
+    if len(text) > most:
+        half = most // 2
+        text = (
+            f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
+        )
+    return text.translate(_VISIBLE)
+
+
+def _by_turn(turns: Sequence[Turn]) -> tuple[Chunk, ...]:
+    return tuple(
+        Chunk(index=i, kind="turn", spans=(whole_turn(turn, i),)) for i, turn in enumerate(turns)
+    )
+
+
+def _failure(failure: Failure) -> list[str]:
+    return [failure.stage, failure.kind, clipped(failure.message), clipped(failure.traceback)]
+
+
+def _of(log_ratios: LogRatios | None, turn: int) -> Sequence[float] | None:
+    return log_ratios[turn] if log_ratios is not None and turn < len(log_ratios) else None
+
+
+def _spans(chunks: Sequence[Chunk], turn: int) -> list[tuple[int, Span]]:
+    return [(chunk.index, span) for chunk in chunks for span in chunk.spans if span.turn == turn]
+
+
+def _chunk(
+    chunk: Chunk,
+    credited: CreditedEpisode | None,
+    turns: Sequence[Turn],
+    log_ratios: LogRatios | None,
+) -> dict[str, Any]:
+    made: dict[str, Any] = {"kind": chunk.kind}
+    if credited is not None:
+        credit, k = credited.credit, chunk.index
+        numbers = (credit.rewards[k], credit.returns[k], credit.weights[k])
+        made |= dict(zip("rgw", (round(number, 6) for number in numbers), strict=True))
+    logps = list(_over(chunk, [_logprobs(turn) for turn in turns]))
+    if logps:
+        made |= {"n": len(logps), "p": round(sum(logps) / len(logps), 4)}
+    ratios = list(_over(chunk, log_ratios or ()))
+    if ratios:
+        # The geometric mean over its tokens: the ratio of a chunk (arXiv:2512.24873, Eq. 8).
+        made["rho"] = _exp(sum(ratios) / len(ratios))
+    return made
+
+
+def _exp(value: float) -> float:
+    return round(math.exp(max(-50.0, min(50.0, value))), 4)
+
+
+def _logprobs(turn: Turn) -> Sequence[float] | None:
+    tokens = turn.completion.tokens
+    return None if tokens is None else tokens.logprobs
+
+
+def _over(chunk: Chunk, by_turn: Sequence[Sequence[float] | None]) -> Iterator[float]:
+    """The numbers of a chunk's tokens."""
+    for span in chunk.spans:
+        numbers = by_turn[span.turn] if span.turn < len(by_turn) else None
+        if span.tokens is not None and numbers is not None:
+            yield from numbers[slice(*span.tokens)]
+
+
+def _turn(
+    turn: Turn, spans: Sequence[tuple[int, Span]], log_ratios: Sequence[float] | None
+) -> dict[str, Any]:
+    completion = turn.completion
+    tokens = completion.tokens
+    made: dict[str, Any] = {
+        "prompt": [_message(message) for message in turn.prompt],
+        "parts": [_part(turn, number, span, log_ratios) for number, span in spans],
+    }
+    facts = {
+        "fresh": turn.fresh_context,
+        "forced": completion.forced,
+        "reasoning": clipped(completion.message.reasoning or ""),
+        "tokens": 0 if tokens is None else len(tokens.output_ids),
+        "versions": [] if tokens is None else sorted(set(tokens.policy_versions)),
+        "finish": ""
+        if completion.finish_reason in ("stop", "tool_calls")
+        else completion.finish_reason,
+    }
+    return made | {name: value for name, value in facts.items() if value}
+
+
+def _message(message: Message) -> list[str]:
+    return [message.role, clipped(message.content)]
+
+
+def _part(
+    turn: Turn, number: int, span: Span, log_ratios: Sequence[float] | None
+) -> dict[str, Any]:
+    """What one chunk has of one turn."""
+    made: dict[str, Any] = {"k": number}
+    content = turn.completion.message.content[slice(*span.text)]
+    pieces = _tokens(turn, span, log_ratios)
+    if pieces is not None:
+        made |= pieces
+    elif content:
+        made["text"] = clipped(content)
+    if span.calls[0] < span.calls[1]:
+        made["calls"] = [
+            _call(turn.completion.message.tool_calls[i], _observation(turn, i))
+            for i in range(*span.calls)
+        ]
+    return made
+
+
+def _tokens(turn: Turn, span: Span, log_ratios: Sequence[float] | None) -> Mapping[str, Any] | None:
+    """A span's text token by token with log-probabilities, where it is known which is which."""
+    trace = turn.completion.tokens
+    if trace is None or trace.text_offsets is None or len(trace.output_ids) > TOKENS:
+        return None
+    start, stop = span.text
+    inside = [i for i, at in enumerate(trace.text_offsets) if start <= at < stop]
+    if not inside:
+        return None
+    content = turn.completion.message.content
+    starts = [start, *(trace.text_offsets[i] for i in inside[1:])]
+    texts = [
+        content[a:b].translate(_VISIBLE) for a, b in zip(starts, [*starts[1:], stop], strict=True)
+    ]
+    made: dict[str, Any] = {"tok": texts, "lp": [round(trace.logprobs[i], 2) for i in inside]}
+    if log_ratios is not None and len(log_ratios) == len(trace.output_ids):
+        made["lr"] = [round(log_ratios[i], 3) for i in inside]
+    return made
+
+
+def _observation(turn: Turn, i: int) -> Observation | None:
+    return turn.observations[i] if i < len(turn.observations) else None
+
+
+def _call(call: ToolCall, observation: Observation | None) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": clipped(call.name), "args": clipped(call.arguments)}
+    if observation is not None:
+        made |= {"seen": clipped(observation.content), "s": round(observation.duration_s, 3)}
+        if observation.error is not None:
+            made["error"] = clipped(observation.error)
+    return made

@@ -1,0 +1,304 @@
+"""`report.html`: it parses, holds what it should, loads nothing, and keeps hostile text inert."""
+
+import base64
+import hashlib
+import json
+import re
+import tracemalloc
+from collections.abc import Callable, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve
+from click.testing import Result
+
+from ale.errors import InputError, StoreError
+from ale.runs import RunReader
+from ale.testing.builders import episode, turn
+from ale.types import Episode, Failure, Score
+from ale_inspect.report import write_report
+
+Ale = Callable[..., Result]
+Write = Callable[..., Path]
+
+VOID = {"meta", "link", "br", "input", "img", "line"}
+LOADING = {"src", "href", "action", "data", "poster", "srcset", "background", "xlink:href"}
+
+
+class Page(HTMLParser):
+    """What a browser would make of the file: elements, attributes, and the texts of scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self.said: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == [], f"never closed: {self._open}"
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append((dict(attrs), ""))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open[-1:] == ["script"]:
+            attributes, text = self.scripts[-1]
+            self.scripts[-1] = (attributes, text + data)
+        elif self._open[-1:] != ["style"]:
+            self.said.append(data)
+
+    @property
+    def text(self) -> str:
+        """What is read without opening an episode."""
+        return " ".join(" ".join(self.said).split())
+
+    @property
+    def episodes(self) -> list[dict[str, Any]]:
+        """What is embedded to be opened."""
+        return [
+            json.loads(text)
+            for attributes, text in self.scripts
+            if attributes.get("type") == "application/json"
+        ]
+
+
+@pytest.fixture(scope="module")
+def trained(write_trained: Write, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 40 steps with its report."""
+    path = write_trained(tmp_path_factory.mktemp("runs") / "trained")
+    write_report(RunReader(path), path / "report.html", episodes=60, megabytes=8)
+    return path
+
+
+def page_of(path: Path, **limits: Any) -> Page:
+    """The report of a run, read again."""
+    target = path / "report.html"
+    write_report(RunReader(path), target, **{"episodes": 200, "megabytes": 8.0, **limits})
+    return Page(target.read_text())
+
+
+def test_a_report_says_what_the_run_was_and_how_it_went(trained: Path) -> None:
+    text = Page((trained / "report.html").read_text()).text
+    assert text.startswith("trained to the episodes trained completed after 5 min 12 s")
+    for said in ("llm policy", "credit ipa", "trainer policy", "held out, last", "40"):
+        assert said in text
+    rewards = [e.reward for e in RunReader(trained).episodes if e.split == "train"]
+    graded = [reward for reward in rewards if reward is not None]
+    assert f"{graded.count(1.0):,} of {len(graded):,}" in text
+    assert f"{rewards.count(None)} broken" in text
+
+
+def test_curves_are_drawn_of_episodes_and_of_every_metric(trained: Path) -> None:
+    page = Page((trained / "report.html").read_text())
+    plots = {
+        (a["aria-label"] or "").partition(" over steps")[0]: json.loads(a["data-curves"] or "")
+        for tag, a in page.tags
+        if a.get("class") == "plot"
+    }
+    assert [*plots][:2] == ["Success", "Mean reward"]
+    assert {"Entropy", "KL to start", "Gradient norm", "Ratio", "Masked"} < {*plots}
+    assert {"Learning rate", "Tokens per second", "Seconds", "Zeta of theta"} < {*plots}
+    assert len(plots["Entropy"]) == 40
+    assert len(plots["Gradient norm"]) == 39, "a step whose norm was NaN is left out"
+    assert "1 number(s) that were not finite are left out" in page.text
+    names = {name for _, _, rows in plots["Success"] for _, name, _ in rows}
+    assert names == {"training tasks", "held-out tasks"}
+    assert [step for _, step, rows in plots["Success"] if len(rows) == 2][:3] == ["0", "5", "10"]
+    assert re.fullmatch(r"[\d.]+% \([\d.]+% to [\d.]+%\)", plots["Success"][0][2][0][2])
+    assert plots["Ratio"][0][2][0][1] == ""
+    assert "p50, band p05 to p95" in page.text
+
+
+def test_tasks_and_causes_of_broken_episodes_are_in_tables(trained: Path) -> None:
+    page = Page((trained / "report.html").read_text())
+    rows = [a["data-task"] for tag, a in page.tags if tag == "tr" and "data-task" in a]
+    assert rows == [*(f"files-{i:02d}" for i in range(12)), *(f"held-{i:02d}" for i in range(4))]
+    broken = sum(e.reward is None for e in RunReader(trained).episodes)
+    assert f"{broken} sandbox: no answer on port" in page.text, "one cause, whatever the port"
+
+
+def test_the_file_loads_nothing_and_runs_one_script_only(trained: Path) -> None:
+    text = (trained / "report.html").read_text()
+    page = Page(text)
+    loaded = {value for _, a in page.tags for key, value in a.items() if key in LOADING}
+    assert all((value or "").startswith(("#", "data:")) for value in loaded), loaded
+    assert not any(key.startswith("on") for _, a in page.tags for key in a)
+    (style,) = re.findall(r"<style>(.*?)</style>", text, flags=re.S)
+    assert not re.search(r"@import|url\(|https?:", style)
+    (script,) = [text for a, text in page.scripts if a.get("type") != "application/json"]
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|https?:", script)
+    (policy,) = [a["content"] or "" for _, a in page.tags if a.get("http-equiv")]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert policy.startswith("default-src 'none'")
+    assert f"script-src 'sha256-{digest}'" in policy
+
+
+def test_an_episode_is_embedded_turn_by_turn_with_chunks_credit_and_tokens(trained: Path) -> None:
+    page = Page((trained / "report.html").read_text())
+    rows = {row.episode_id: row for row in RunReader(trained).credits()}
+    whole = {e.id: e for e in RunReader(trained).episodes}
+    assert len(page.episodes) == 60
+    compared = [made for made in page.episodes if made["id"] in rows]
+    assert len(compared) > 30
+    for made in compared:
+        row, source = rows[made["id"]], whole[made["id"]]
+        assert [chunk["w"] for chunk in made["chunks"]] == pytest.approx(
+            row.credit.weights, abs=1e-6
+        )
+        assert [chunk["n"] for chunk in made["chunks"]] == [
+            span.tokens[1] - span.tokens[0]
+            for chunk in row.chunks
+            for span in chunk.spans
+            if span.tokens
+        ]
+        for drawn, turn_ in zip(made["turns"], source.trajectory.turns, strict=True):
+            assert (
+                "".join(t for p in drawn["parts"] for t in p["tok"])
+                == turn_.completion.message.content
+            )
+        assert [part["k"] for part in made["turns"][0]["parts"]] == [0, 1], "cut in two"
+
+
+def test_ratios_that_a_trainer_keeps_are_drawn(write_trained: Write, tmp_path: Path) -> None:
+    path = write_trained(tmp_path / "run", steps=2)
+    source = next(
+        e for e in RunReader(path).episodes if e.split == "train" and e.reward is not None
+    )
+    sizes = [
+        len(t.completion.tokens.output_ids) for t in source.trajectory.turns if t.completion.tokens
+    ]
+    row = {"episode_id": source.id, "log_ratios": [[0.1] * size for size in sizes]}
+    (path / "ratios").mkdir()
+    (path / "ratios" / "00000.jsonl").write_text(json.dumps(row) + "\n")
+    (made,) = [e for e in page_of(path).episodes if e["id"] == source.id]
+    assert {chunk["rho"] for chunk in made["chunks"]} == {1.1052}
+    assert {value for t in made["turns"] for p in t["parts"] for value in p["lr"]} == {0.1}
+    (path / "ratios" / "00000.jsonl").write_text("[]\n")
+    with pytest.raises(InputError, match=r"00000\.jsonl:1"):
+        page_of(path)
+
+
+def test_hostile_text_is_inert_wherever_it_stands(
+    write: Write, hostile: str, tmp_path: Path
+) -> None:
+    said = turn(hostile, calls=[(hostile, hostile)], observations=[hostile], errors=[hostile])
+    score = Score(criterion=hostile, passed=False, value=0.0, detail=hostile)
+    made = evolve(episode(0.0, said, task_id=hostile), scores=(score,), start=hostile)
+    failure = Failure(stage="sandbox", kind=hostile, message=hostile, traceback=hostile)
+    broken = evolve(episode(None, task_id="b"), failure=failure)
+    later = [evolve(e, id=f"1{e.id}", step=1) for e in (made, broken)]
+    metrics = {hostile: 1.0, f"{hostile}.p05": 1.0, f"{hostile}.p95": 2.0}
+    path = write(
+        tmp_path / "run",
+        [made, broken, *later],
+        manifest={
+            "run_id": hostile,
+            "seed": hostile,
+            "created": hostile,
+            "versions": {hostile: hostile},
+        },
+        events=[
+            ("step_finished", {"step": 0, "metrics": metrics}),
+            ("step_finished", {"step": 1, "metrics": metrics}),
+            ("reported", {"message": hostile}),
+        ],
+    )
+    page = page_of(path)
+    assert "img" not in {tag for tag, _ in page.tags}
+    assert len(page.scripts) == 4 + 1
+    assert not any(key.startswith("on") for _, a in page.tags for key in a)
+    visible = hostile.replace("\u202e", "\u27e8U+202E\u27e9").replace("\x1b", "\u241b")
+    (first,) = [e for e in page.episodes if e["id"] == made.id and e["id"][0] != "1"]
+    (part,) = first["turns"][0]["parts"]
+    assert part["text"] == visible
+    assert part["calls"][0] == {
+        "name": visible, "args": visible, "seen": visible, "s": 0.0, "error": visible
+    }  # fmt: skip
+
+
+def test_what_is_embedded_is_bounded_and_said(write_trained: Write, tmp_path: Path) -> None:
+    path = write_trained(tmp_path / "run", steps=8)
+    few = page_of(path, episodes=10)
+    assert len(few.episodes) == 10
+    assert f"10 of {sum(1 for _ in RunReader(path).episodes):,} are here" in few.text
+    small = page_of(path, megabytes=0.05)
+    size = sum(len(text) for a, text in small.scripts if a.get("type"))
+    assert 0.5 * 50_000 < size <= 50_000
+    assert page_of(path, episodes=0).episodes == []
+
+
+def test_a_long_text_keeps_its_beginning_and_its_end(write: Write, tmp_path: Path) -> None:
+    long = "begin" + "x" * 50_000 + "end"
+    (made,) = page_of(write(tmp_path / "run", [episode(1.0, turn(long))])).episodes
+    text = made["turns"][0]["parts"][0]["text"]
+    assert text.startswith("begin")
+    assert text.endswith("end")
+    assert "characters left out" in text
+    assert len(text) < 6100
+
+
+@pytest.mark.parametrize(
+    "episodes",
+    [
+        [],
+        [evolve(episode(None), failure=Failure(stage="setup", kind="E", message="m"))],
+        [episode(0.25, turn("half a pair: \ud800"))],
+        [episode(1.0, turn("not credited", tokens=3))],
+    ],
+    ids=["no episode", "broken only", "half a surrogate pair", "one step"],
+)
+def test_any_run_has_a_report(write: Write, tmp_path: Path, episodes: list[Episode]) -> None:
+    page = page_of(write(tmp_path / "run", episodes, credited=False))
+    assert len(page.episodes) == len(episodes)
+    assert "not ended" in page.text
+    assert "Over training steps" not in page.text
+
+
+def test_memory_does_not_grow_with_the_run(write: Write, tmp_path: Path) -> None:
+    def peak(number: int) -> int:
+        rows = (episode(1.0, turn("x" * 50_000), task_id=f"t{i}") for i in range(number))
+        path = write(tmp_path / str(number), list(rows), credited=False)
+        run = RunReader(path)
+        tracemalloc.start()
+        write_report(run, path / "report.html", episodes=5, megabytes=1)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    assert peak(200) - peak(20) < 180 * 2000, "a few facts of each, not its 50,000 characters"
+
+
+def test_the_command_writes_the_file_and_says_where(
+    write_trained: Write, ale: Ale, tmp_path: Path
+) -> None:
+    path = write_trained(tmp_path / "run", steps=2)
+    said = ale("report", str(path), "--episodes", "3")
+    assert said.exit_code == 0, said.output
+    assert re.fullmatch(rf"{re.escape(str(path))}/report\.html  0\.\d MB\n", said.output)
+    assert len(Page((path / "report.html").read_text()).episodes) == 3
+    other = tmp_path / "elsewhere.html"
+    ale("report", str(path), "--output", str(other))
+    assert other.stat().st_size > 10_000
+    assert not list(path.glob(".*partial"))
+
+
+def test_a_place_that_cannot_be_written_is_named(
+    write_trained: Write, ale: Ale, tmp_path: Path
+) -> None:
+    path = write_trained(tmp_path / "run", steps=1)
+    error = ale("report", str(path), "--output", str(tmp_path / "absent" / "r.html")).exception
+    assert isinstance(error, StoreError)
+    assert "absent" in str(error)
