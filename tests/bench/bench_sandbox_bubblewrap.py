@@ -1,93 +1,33 @@
 """The bubblewrap sandbox against the bare operations of the same machine, in one run.
 
-Run with ``python tests/bench/bench_sandbox_bubblewrap.py``. Each pair is measured in turns, so that
-a busy machine slows down both; the medians are compared. Exit status 1 where an aim is missed.
+Run with ``python tests/bench/bench_sandbox_bubblewrap.py``. Exit status 1 where an aim is missed.
 """
 
 import asyncio
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
+
+from sandboxes import ENV, Row, bench_session_command, compare, many_at_once, report, spawn
 
 from ale.plugin import BuildContext
 from ale.protocols import Sandbox, SandboxBackend
 from ale.types import SandboxSpec
 from ale_sandbox_bubblewrap.plugin import BubblewrapOptions, build, probe
 
-Row = tuple[str, float, float, str, bool]
-ENV = {"PATH": "/usr/bin:/bin"}
-SHELL = ["bash", "--norc", "--noprofile"]
 BARE_BOX = (
     "bwrap --unshare-all --ro-bind /usr /usr --symlink usr/lib /lib --symlink usr/lib64 /lib64"
 )
 MIB = 1 << 20
 
 
-async def compare(
-    ours: Callable[[], Awaitable[object]], bare: Callable[[], object], rounds: int
-) -> tuple[float, float]:
-    """Median seconds of each, measured in turns."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for turn in range(rounds + rounds // 10):
-        begun = time.perf_counter()
-        await ours()
-        middle = time.perf_counter()
-        bare()
-        ended = time.perf_counter()
-        if turn >= rounds // 10:
-            times[0].append(middle - begun)
-            times[1].append(ended - middle)
-    return statistics.median(times[0]), statistics.median(times[1])
-
-
-def spawn() -> None:
-    """A bare ``sh -c true``."""
-    os.waitpid(os.posix_spawn("/bin/sh", ["sh", "-c", "true"], ENV), 0)
-
-
-class BareShell:
-    """Lines written to a bash, and one line read back for each."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            SHELL, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENV, bufsize=0
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
-
-    def run(self) -> None:
-        """One command."""
-        os.write(self._in, b"true;echo $?\n")
-        os.read(self._out, 10)
-
-    def close(self) -> None:
-        """Kill it."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
-
-
 async def bench_exec(sandbox: Sandbox) -> Row:
     """One command in a new shell."""
     ours, bare = await compare(lambda: sandbox.exec("true"), spawn, 300)
     return "exec", ours, bare, "bare + 5 ms", ours <= bare + 0.005
-
-
-async def bench_session_command(sandbox: Sandbox) -> Row:
-    """One command in a shell that is already running."""
-    session, shell = await sandbox.session(), BareShell()
-    ours, bare = await compare(lambda: session.run("true"), shell.run, 2000)
-    shell.close()
-    await session.close()
-    return "session command", ours, bare, "bare + 0.5 ms", ours <= bare + 0.0005
 
 
 async def bench_open_close(backend: SandboxBackend) -> Row:
@@ -132,26 +72,13 @@ async def bench_fork(backend: SandboxBackend) -> list[Row]:
     ]
 
 
-async def bench_many_at_once(backend: SandboxBackend) -> Row:
-    """64 sandboxes at once against 4 at once: seconds for each."""
-
-    async def episode(slots: asyncio.Semaphore) -> None:
-        async with slots, backend.open(SandboxSpec()) as sandbox:
-            session = await sandbox.session()
-            for _ in range(10):
-                await session.run("true")
-            await sandbox.exec("true")
-
-    async def all_of_them(at_once: int) -> float:
-        slots = asyncio.Semaphore(at_once)
-        begun = time.perf_counter()
-        await asyncio.gather(*(episode(slots) for _ in range(64)))
-        return (time.perf_counter() - begun) / 64
-
-    times = [(await all_of_them(64), await all_of_them(4)) for _ in range(3)]
-    together = statistics.median(one for one, _ in times)
-    few = statistics.median(one for _, one in times)
-    return "64 at once against 4", together, few, "1.2x", together <= 1.2 * few
+async def episode(backend: SandboxBackend) -> None:
+    """A sandbox, a session, ten commands, and one beside it."""
+    async with backend.open(SandboxSpec()) as sandbox:
+        session = await sandbox.session()
+        for _ in range(10):
+            await session.run("true")
+        await sandbox.exec("true")
 
 
 async def main() -> int:
@@ -169,14 +96,10 @@ async def main() -> int:
         rows += [
             await bench_open_close(backend),
             *await bench_fork(backend),
-            await bench_many_at_once(backend),
+            await many_at_once(lambda: episode(backend), 3),
         ]
         await backend.aclose()
-    print(f"{'bubblewrap sandbox':26}{'measured':>12}{'bare':>12}{'ratio':>8}  {'aim':16}")
-    for what, ours, bare, aim, met in rows:
-        numbers = f"{ours * 1e3:9.3f} ms{bare * 1e3:9.3f} ms{ours / bare:7.1f}x"
-        print(f"{what:26}{numbers}  {aim:16}{'ok' if met else 'MISSED'}")
-    return 0 if all(met for *_, met in rows) else 1
+    return report("bubblewrap sandbox", rows)
 
 
 if __name__ == "__main__":

@@ -125,7 +125,9 @@ async def test_a_limited_disk_is_full_when_it_is_full(shared: Build) -> None:
         assert await box.read("file") == b"again\n"
 
 
-async def test_shared_memory_is_limited(shared: Build) -> None:
+async def test_shared_memory_is_limited(shared: Build, found: facts.Facts) -> None:
+    if not found.sizes:
+        pytest.skip("this bubblewrap can't limit it")
     async with shared().open(SandboxSpec()) as box:
         result = await box.exec("dd if=/dev/zero of=/dev/shm/f bs=1M count=100")
         assert b"No space left" in result.stderr

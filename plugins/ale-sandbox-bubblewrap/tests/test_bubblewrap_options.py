@@ -88,6 +88,13 @@ async def test_an_image_is_ignored_where_it_is_to_be(shared: Build) -> None:
         assert (await box.exec("echo ran")).stdout == b"ran\n"
 
 
+async def test_an_older_bubblewrap_is_not_told_what_it_does_not_know(make: Build) -> None:
+    async with make(changed={"sizes": False}).open(SandboxSpec()) as box:
+        line = await box.exec("df -k /dev/shm | tail -n 1")
+        assert int(line.stdout.split()[1]) != 64 << 10
+        assert (await box.exec("touch /dev/shm/x; ls /dev/shm")).stdout == b"x\n"
+
+
 def test_doctor_says_what_holds_and_what_to_mind(found: facts.Facts) -> None:
     said = probe()
     assert said.usable

@@ -48,6 +48,8 @@ class Facts:
     """The user of the host that sandboxes have."""
     cgroups: Cgroups
     counts_processes: bool
+    sizes: bool
+    """Bubblewrap can be told the size of a file system in memory, which older versions can't."""
 
 
 def find(folder: Path | None = None) -> Facts:
@@ -77,6 +79,7 @@ def find(folder: Path | None = None) -> Facts:
         uid=uid,
         cgroups=Cgroups.find(),
         counts_processes=_release() >= _COUNTED_SINCE,
+        sizes=missing is None and b"--size" in _run([bwrap, "--help"]).stdout,
     )
 
 
@@ -133,7 +136,9 @@ def _try(uid: int, folder: Path | None) -> dict[str, str | None]:
 def _refused_by_bwrap(bwrap: str) -> str | None:
     """Why bubblewrap can't make a sandbox here."""
     walls = ["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc"]
-    done = _run([bwrap, *walls, "--dev", "/dev", "--", "/bin/sh", "-c", "exit 42"])
+    # What versions before 0.5 do not know.
+    walls += ["--dev", "/dev", "--clearenv", "--perms", "1777", "--tmpfs", "/dev/shm"]  # noqa: S108
+    done = _run([bwrap, *walls, "--", "/bin/sh", "-c", "exit 42"])
     if done.returncode == 42:
         return None
     return done.stderr.decode(errors="replace").strip() or f"bwrap ends with {done.returncode}"

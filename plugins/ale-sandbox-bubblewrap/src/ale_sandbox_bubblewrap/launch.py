@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from ale_sandbox_bubblewrap import base, layers
 
-SHM_BYTES = 64 << 20
 # The first process of the sandbox: it waits for ever, and the kernel buries for it the orphans
 # that it inherits, because it ignores their deaths. Nothing inside can signal it.
 FIRST = f"trap '' CHLD; echo ready; exec {base.SLEEP} 2147483647 >/dev/null 2>&1"
@@ -23,6 +22,8 @@ class Plan(NamedTuple):
     """Other paths of the host to bind read-only."""
     programs: Mapping[str, str]
     """Path by name: sh, bash, sleep."""
+    shm_bytes: int | None
+    """Size of /dev/shm, where bubblewrap can be told it."""
     disk_bytes: int | None
     """Keep what is written in memory, at most so much."""
 
@@ -59,7 +60,8 @@ def arguments(plan: Plan, control: str, *, network: bool, info: int, rules: int)
     for path in plan.bound:
         line += ["--ro-bind", path, path]
     line += ["--proc", "/proc", "--dev", "/dev"]
-    line += ["--perms", "1777", "--size", str(SHM_BYTES), "--tmpfs", "/dev/shm"]  # noqa: S108
+    sized = [] if plan.shm_bytes is None else ["--size", str(plan.shm_bytes)]
+    line += ["--perms", "1777", *sized, "--tmpfs", "/dev/shm"]  # noqa: S108
     line += ["--ro-bind", f"{layers.DESK}/{layers.CONTROL}/{control}", base.CONTROL]
     line += ["--ro-bind", f"{layers.DESK}/{layers.PROGRAMS}", base.PROGRAMS]
     line += ["--remount-ro", "/dev"]

@@ -15,6 +15,7 @@ from ale_sandbox_bubblewrap.plugin import BubblewrapOptions
 from ale_sandbox_process.limits import MIB, clamp, commands
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
+_SHM_BYTES = 64 << 20
 _HOLDERS = 2
 """Processes of each sandbox that are not its commands: keeper and the first one."""
 
@@ -35,6 +36,7 @@ def plan(options: BubblewrapOptions, facts: Facts) -> Plan:
         bound=[f"/{name}" for name in system if name not in writable] + _mounts_below(system),
         read_only=[str(path) for path in options.allowlist_paths],
         programs={name: path for name, path in found.items() if path is not None},
+        shm_bytes=_SHM_BYTES if facts.sizes else None,
         disk_bytes=None if options.disk_mb is None else options.disk_mb * MIB,
     )
 
