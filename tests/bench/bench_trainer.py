@@ -1,0 +1,318 @@
+"""What shared prefixes save: one training step as a forest, row by row, and in TRL's GRPO trainer.
+
+CPU seconds in one process and one run, the best of several steps, in single precision on the CPU.
+The part with TRL is left out, with a line that says so, where trl is not installed:
+
+    pip install "trl>=1.13,<2"
+    python tests/bench/bench_trainer.py
+
+Exit status 1 where an aim is missed.
+"""
+
+import asyncio
+import importlib.util
+import os
+import random
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from statistics import mean, stdev
+from types import SimpleNamespace
+from typing import Any
+
+from ale.plugin import BuildContext
+from ale.types import (
+    Batch,
+    BatchStatistics,
+    Chunk,
+    Completion,
+    Credit,
+    CreditedGroup,
+    Episode,
+    Group,
+    LLMCapabilities,
+    Message,
+    Rollout,
+    Span,
+    TokenTrace,
+    Trajectory,
+    Turn,
+)
+
+PROMPT = 1024
+ROLLOUTS = 16
+TURNS = 3
+VOCAB = 2048
+STEPS = 4
+LEAST_OVER_ROWS = 6.0
+LEAST_OVER_TRL = 4.0
+SAME = 1e-3
+"""How far the norms of the two gradients may be apart, relatively: it is the same work."""
+
+
+def episodes() -> list[Episode]:
+    """Rollouts of one task: its prompt, turns of 12 to 24 tokens, observations of 4 to 8."""
+    rng = random.Random(0)
+
+    def ids(low: int, high: int) -> tuple[int, ...]:
+        return tuple(rng.randrange(3, VOCAB) for _ in range(rng.randint(low, high)))
+
+    prompt = ids(PROMPT, PROMPT)
+    made = []
+    for number in range(ROLLOUTS):
+        seen, turns = prompt, []
+        for index in range(TURNS):
+            said = ids(12, 24)
+            trace = TokenTrace(
+                prompt_ids=seen,
+                output_ids=said,
+                logprobs=(-7.6,) * len(said),
+                policy_versions=(0,) * len(said),
+            )
+            message = Message(role="assistant", content="x")
+            turns.append(
+                Turn(completion=Completion(message=message, tokens=trace), fresh_context=index == 0)
+            )
+            seen = seen + said + ids(4, 8)
+        reward = float(number % 3 == 0)
+        trajectory = Trajectory(turns=tuple(turns))
+        made.append(
+            Episode(
+                id=f"0-t-{number}",
+                task_id="t",
+                rollout=number,
+                reward=reward,
+                trajectory=trajectory,
+            )
+        )
+    return made
+
+
+def batch_of(made: Sequence[Episode]) -> Batch:
+    """The group with TRL's advantages: (R - mean) / (std + 1e-4), the same for every token."""
+    rewards = [episode.reward or 0.0 for episode in made]
+    centre, spread = mean(rewards), stdev(rewards) + 1e-4
+    rollouts, credits = [], []
+    for episode, reward in zip(made, rewards, strict=True):
+        chunks = []
+        for index, turn in enumerate(episode.trajectory.turns):
+            assert turn.completion.tokens is not None
+            tokens = (0, len(turn.completion.tokens.output_ids))
+            span = Span(turn=index, text=(0, 1), calls=(0, 0), tokens=tokens)
+            chunks.append(Chunk(index=index, kind="message", spans=(span,)))
+        weights = ((reward - centre) / spread,) * TURNS
+        credits.append(
+            Credit(
+                episode_id=episode.id,
+                scheme="grpo",
+                rewards=(0.0, 0.0, reward),
+                returns=(reward,) * TURNS,
+                weights=weights,
+            )
+        )
+        rollouts.append(Rollout(episode=episode, chunks=tuple(chunks)))
+    statistics = BatchStatistics(n_episodes=len(made), mean_reward=centre)
+    group = Group(task_id="t", rollouts=tuple(rollouts), batch=statistics)
+    return Batch(step=0, groups=(CreditedGroup(group=group, credits=tuple(credits)),))
+
+
+def model() -> Any:
+    """Two million parameters, the same ones each time."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=VOCAB,
+        hidden_size=192,
+        intermediate_size=512,
+        num_hidden_layers=4,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+        initializer_range=0.1,
+    )
+    return Qwen3ForCausalLM(config)
+
+
+def ours(batch: Batch, packing: str) -> tuple[float, float]:
+    """CPU seconds of a step, records to weights; and the norm of the first gradient."""
+    from ale_trainer_policy.options import PolicyOptions
+    from ale_trainer_policy.plugin import ale_trainers
+
+    options = PolicyOptions(objective="grpo", lr=1e-6, packing=packing)  # type: ignore[arg-type]
+    component = next(one for one in ale_trainers() if one.name == "policy")
+    trainer = component.build(options, BuildContext())
+    policy = SimpleNamespace(model=model(), version=0, fingerprint="", lock=threading.RLock())
+    llm: Any = SimpleNamespace(capabilities=LLMCapabilities(token_ids=True), policy=policy)
+    trainer.attach(llm)
+    seconds, norms = [], []
+    for _ in range(STEPS):
+        start = time.process_time()
+        report = asyncio.run(trainer.step(batch))
+        seconds.append(time.process_time() - start)
+        norms.append(report.metrics["grad_norm"])
+    return min(seconds), norms[0]
+
+
+def trl(made: Sequence[Episode]) -> tuple[float, float]:
+    """The same of TRL's GRPO trainer, whose rollouts are handed to it; nothing is generated."""
+    from datasets import Dataset
+    from transformers import PrinterCallback, TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    class Clock(TrainerCallback):  # type: ignore[misc]
+        """CPU seconds of each step, and what it logs."""
+
+        def __init__(self) -> None:
+            self.seconds: list[float] = []
+            self.norms: list[float] = []
+
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            self.start = time.process_time()
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            self.seconds.append(time.process_time() - self.start)
+
+        def on_log(self, *_: Any, logs: dict[str, float], **__: Any) -> None:
+            if "grad_norm" in logs:
+                self.norms.append(float(logs["grad_norm"]))
+
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        config = GRPOConfig(
+            output_dir=folder,
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+            per_device_train_batch_size=ROLLOUTS,
+            gradient_accumulation_steps=1,
+            num_generations=ROLLOUTS,
+            max_completion_length=256,
+            loss_type="grpo",
+            beta=0.0,
+            learning_rate=1e-6,
+            lr_scheduler_type="constant",
+            max_steps=STEPS,
+            logging_steps=1,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+        )
+        trainer = GRPOTrainer(
+            model=model(),
+            reward_funcs=lambda completions, **_: [episode.reward for episode in made],
+            args=config,
+            train_dataset=Dataset.from_list([{"prompt": "t"}] * STEPS),
+            processing_class=tokenizer(),
+            rollout_func=lambda prompts, _: handed(made),
+            callbacks=[clock],
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    return min(clock.seconds), clock.norms[0]
+
+
+def handed(made: Sequence[Episode]) -> dict[str, Any]:
+    """The episodes as TRL takes them: a prompt and a completion, observations masked."""
+    prompts, completions, masks = [], [], []
+    for episode in made:
+        traces = [turn.completion.tokens for turn in episode.trajectory.turns]
+        first, last = traces[0], traces[-1]
+        assert first is not None
+        assert last is not None
+        start = len(first.prompt_ids)
+        completion = [*last.prompt_ids[start:], *last.output_ids]
+        mask = [0] * len(completion)
+        for trace in traces:
+            assert trace is not None
+            at = len(trace.prompt_ids) - start
+            mask[at : at + len(trace.output_ids)] = [1] * len(trace.output_ids)
+        prompts.append(list(first.prompt_ids))
+        completions.append(completion)
+        masks.append(mask)
+    logprobs = [[-7.6] * len(completion) for completion in completions]
+    return {
+        "prompt_ids": prompts,
+        "completion_ids": completions,
+        "logprobs": logprobs,
+        "env_mask": masks,
+    }
+
+
+def tokenizer() -> Any:
+    """A word per id: TRL decodes completions for its reward functions."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    words = {f"w{number}": number for number in range(VOCAB)}
+    inner = Tokenizer(models.WordLevel(words, unk_token="w0"))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner, unk_token="w0", pad_token="w1", eos_token="w2"
+    )
+
+
+def missing(*modules: str) -> list[str]:
+    """Which of them can't be imported."""
+    return [name for name in modules if importlib.util.find_spec(name) is None]
+
+
+def row(name: str, seconds: float, ratio: float | None, aim: float | None) -> bool:
+    """Print one row of the table; is the aim met?"""
+    met = ratio is None or aim is None or ratio >= aim
+    said = "" if ratio is None else f"{ratio:8.2f}"
+    wanted = "" if aim is None else f"  >= {aim:g}  {'ok' if met else 'MISSED'}"
+    print(f"{name:34}{seconds:12.3f}{said}{wanted}", flush=True)
+    return met
+
+
+def measure(name: str, least: float, tree: tuple[float, float], other: Callable[[], Any]) -> bool:
+    """Measure one other way, and compare; False where the aim is missed or the work differs."""
+    seconds, norm = other()
+    met = row(name, seconds, seconds / tree[0], least)
+    apart = abs(norm - tree[1]) / tree[1]
+    if apart > SAME:
+        print(f"    its gradient's norm is {norm:.6g}, the forest's {tree[1]:.6g}: NOT THE SAME")
+    return met and apart <= SAME
+
+
+def main() -> int:
+    """Measure and print; 1 where an aim is missed."""
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    warnings.simplefilter("ignore")
+    lacking = missing("torch", "transformers", "ale_trainer_policy")
+    if lacking:
+        print(f"skipped: {', '.join(lacking)} not installed (pip install -e .[train])")
+        return 0
+    import torch
+
+    torch.set_num_threads(1)
+    made = episodes()
+    batch = batch_of(made)
+    rows = [turns[-1].completion.tokens for turns in (e.trajectory.turns for e in made)]
+    lengths = [len(r.prompt_ids) + len(r.output_ids) for r in rows if r is not None]
+    shared = sum(lengths) / (sum(lengths) - (ROLLOUTS - 1) * PROMPT)
+    print(
+        f"{ROLLOUTS} rollouts of one task: a prompt of {PROMPT} tokens, then {TURNS} turns, "
+        f"{mean(lengths) - PROMPT:.0f} tokens on average;\n"
+        f"sharing the prompt leaves 1/{shared:.1f} of the tokens"
+    )
+    print(f"{'one step, GRPO, AdamW, fp32':34}{'cpu-seconds':>12}{'ratio':>8}")
+    tree = ours(batch, "tree")
+    row("forest of shared prefixes", tree[0], None, None)
+    kept = [measure("padded rows", LEAST_OVER_ROWS, tree, lambda: ours(batch, "padded"))]
+    lacking = missing("trl", "datasets")
+    if lacking:
+        print(f"skipped: TRL's GRPO trainer (not installed: {', '.join(lacking)})")
+    else:
+        kept.append(measure("TRL's GRPO trainer", LEAST_OVER_TRL, tree, lambda: trl(made)))
+    return 0 if all(kept) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
