@@ -170,7 +170,9 @@ def step(choose: random.Random) -> str:
     )
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 8))]
+)
 @pytest.mark.parametrize("most", [3, 32])
 async def test_however_deep_the_layers_every_fork_shows_the_same(
     backend: SandboxBackend, monkeypatch: pytest.MonkeyPatch, seed: int, most: int
