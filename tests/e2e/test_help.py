@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
-COMMANDS = ("run", "check", "show", "credit", "report", "new", "plugins", "sandbox", "doctor")
+COMMANDS = (
+    *("run", "check", "show", "credit", "report", "new", "forks"),
+    *("plugins", "sandbox", "doctor"),
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

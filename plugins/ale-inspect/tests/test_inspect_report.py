@@ -93,12 +93,19 @@ def page_of(path: Path, **limits: Any) -> Page:
 def test_a_report_says_what_the_run_was_and_how_it_went(trained: Path) -> None:
     text = Page((trained / "report.html").read_text()).text
     assert text.startswith("trained to the episodes trained completed after 5 min 12 s")
-    for said in ("llm policy", "credit ipa", "trainer policy", "held out, last", "40"):
+    for said in (
+        "llm policy",
+        "credit ipa",
+        "trainer policy",
+        "success held out, step 35",
+        "over 40 steps",
+    ):
         assert said in text
     rewards = [e.reward for e in RunReader(trained).episodes if e.split == "train"]
     graded = [reward for reward in rewards if reward is not None]
     assert f"{graded.count(1.0):,} of {len(graded):,}" in text
-    assert f"{rewards.count(None)} broken" in text
+    broken = sum(e.broken for e in RunReader(trained).episodes)
+    assert f"{broken} broken" in text
 
 
 def test_curves_are_drawn_of_episodes_and_of_every_metric(trained: Path) -> None:
@@ -120,6 +127,23 @@ def test_curves_are_drawn_of_episodes_and_of_every_metric(trained: Path) -> None
     assert re.fullmatch(r"[\d.]+% \([\d.]+% to [\d.]+%\)", plots["Success"][0][2][0][2])
     assert plots["Ratio"][0][2][0][1] == ""
     assert "p50, band p05 to p95" in page.text
+
+
+def test_success_of_experts_and_from_their_places_is_kept_apart(
+    write: Write, tmp_path: Path
+) -> None:
+    said = turn("said by the expert")
+    forced = evolve(said, completion=evolve(said.completion, forced=True))
+    own = [episode(0.0, turn("tried"), rollout=i) for i in range(3)]
+    later = episode(1.0, forced, turn("then tried"), episode_id="later")
+    demo = episode(1.0, forced, episode_id="demo")
+    rows = [*own, evolve(later, start="solution-2/4"), evolve(demo, start="demo")]
+    page = page_of(write(tmp_path / "run", [*rows, *(evolve(e, step=1) for e in rows)]))
+    assert "0 of 6" in page.text
+    kinds = [a["data-kind"] for _, a in page.tags if "data-kind" in a]
+    assert sorted({*kinds}) == ["demonstration", "from an expert's place", "training"]
+    assert "Where rollouts began" in page.text
+    assert "demo solution-2/4 100% 2 0" in page.text
 
 
 def test_tasks_and_causes_of_broken_episodes_are_in_tables(trained: Path) -> None:

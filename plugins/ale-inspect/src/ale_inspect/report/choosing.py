@@ -4,8 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from ale.types import Split
-from ale_inspect.report.gathering import Head
+from ale_inspect.report.gathering import Head, Kind
 
 T = TypeVar("T")
 
@@ -28,10 +27,10 @@ def order(heads: Sequence[Head]) -> Iterator[Head]:
 
 
 def _ends(heads: Sequence[Head]) -> Iterator[Head]:
-    best: dict[tuple[Split, str], Head] = {}
-    worst: dict[tuple[Split, str], Head] = {}
+    best: dict[tuple[Kind, str], Head] = {}
+    worst: dict[tuple[Kind, str], Head] = {}
     for head in heads:
-        key, reward = (head.split, head.task_id), head.reward
+        key, reward = (head.kind, head.task_id), head.reward
         if reward is None:
             continue
         if key not in best or reward >= (best[key].reward or 0.0):
@@ -44,9 +43,9 @@ def _ends(heads: Sequence[Head]) -> Iterator[Head]:
 
 
 def _rounds(heads: Iterable[Head]) -> Iterator[Head]:
-    steps: dict[tuple[Split, int], list[Head]] = {}
+    steps: dict[tuple[Kind, int], list[Head]] = {}
     for head in heads:
-        steps.setdefault((head.split, head.step), []).append(head)
+        steps.setdefault((head.kind, head.step), []).append(head)
     queues = [_in_turn(steps[key]) for key in spread(sorted(steps))]
     while queues:
         taken = [(queue, next(queue, None)) for queue in queues]

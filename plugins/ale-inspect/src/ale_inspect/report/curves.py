@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from attrs import evolve, field, frozen
 
 from ale.text import wilson
-from ale.types import Split
-from ale_inspect.report.gathering import Facts, Sums
+from ale_inspect.report.gathering import Facts, Kind, Sums
 
 POINTS = 300
 """A curve of more steps is drawn through the means of as many stretches of steps."""
@@ -49,7 +48,7 @@ def episode_charts(facts: Facts) -> Iterator[Chart]:
     """What the episodes say, training and held-out tasks apart."""
     yield Chart(
         title="Success",
-        series=_by_split(facts, _success),
+        series=_by_kind(facts, _success),
         note="share of episodes with a reward of 1; band: 95% interval (Wilson)",
         share=True,
         wide=True,
@@ -57,18 +56,18 @@ def episode_charts(facts: Facts) -> Iterator[Chart]:
     if any(_partial(sums) for sums in facts.by_step.values()):
         yield Chart(
             title="Mean reward",
-            series=_by_split(facts, Sums.mean_reward),
+            series=_by_kind(facts, Sums.mean_reward),
             note="band: 95% interval (normal)",
             whole=True,
         )
     for title, total in _COUNTS.items():
         if any(total(sums) for sums in facts.by_step.values()):
-            series = _by_split(facts, _mean_of(total))
+            series = _by_kind(facts, _mean_of(total))
             yield Chart(title=title, series=series, note="per graded episode")
     if any(sums.broken for sums in facts.by_step.values()):
         yield Chart(
             title="Broken episodes",
-            series=_by_split(facts, lambda sums: (sums.broken / max(1, sums.tries),)),
+            series=_by_kind(facts, lambda sums: (sums.broken / max(1, sums.tries),)),
             note="share of all that were tried",
             share=True,
         )
@@ -94,13 +93,18 @@ def _mean_of(total: Callable[[Sums], int]) -> Callable[[Sums], Value]:
     return lambda sums: (total(sums) / sums.n,) if sums.n else None
 
 
-_NAMES: Mapping[Split, str] = {"train": "training tasks", "evaluation": "held-out tasks"}
+_NAMES: Mapping[Kind, str] = {
+    "train": "training tasks",
+    "evaluation": "held-out tasks",
+    "started": "from an expert's place",
+    "shown": "demonstrations",
+}
 
 
-def _by_split(facts: Facts, value: Callable[[Sums], Value]) -> tuple[Series, ...]:
+def _by_kind(facts: Facts, value: Callable[[Sums], Value]) -> tuple[Series, ...]:
     made = []
-    for colour, (split, name) in enumerate(_NAMES.items()):
-        rows = [(x, value(sums)) for x, sums in _stretches(facts, split)]
+    for colour, (kind, name) in enumerate(_NAMES.items()):
+        rows = [(x, value(sums)) for x, sums in _stretches(facts, kind)]
         known = [(x, found) for x, found in rows if found is not None]
         if known:
             xs, values = zip(*known, strict=True)
@@ -110,10 +114,13 @@ def _by_split(facts: Facts, value: Callable[[Sums], Value]) -> tuple[Series, ...
     return tuple(made)
 
 
-def _stretches(facts: Facts, split: Split) -> Iterator[tuple[float, Sums]]:
-    steps = facts.steps(split)
-    for part in _parts(steps):
-        yield sum(part) / len(part), Sums().merged(facts.by_step[split, step] for step in part)
+def _stretches(facts: Facts, *kinds: Kind) -> Iterator[tuple[float, Sums]]:
+    by_step = {
+        step: [facts.by_step[kind, step] for kind in kinds if (kind, step) in facts.by_step]
+        for step in facts.steps(*kinds)
+    }
+    for part in _parts(sorted(by_step)):
+        yield sum(part) / len(part), Sums().merged(s for step in part for s in by_step[step])
 
 
 def _parts(steps: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -124,7 +131,7 @@ def _parts(steps: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def _stages(facts: Facts) -> Iterator[Series]:
-    rows = list(_stretches(facts, "train")) or list(_stretches(facts, "evaluation"))
+    rows = list(_stretches(facts, *_NAMES))
     stages = Sums().merged(sums for _, sums in rows).seconds
     for colour, (stage, _) in enumerate(stages.most_common(8)):
         ys = tuple(sums.seconds[stage] / max(1, sums.tries) for _, sums in rows)

@@ -19,11 +19,12 @@ def draw(chart: Chart) -> str:
     scale = _Scale(chart)
     last = "" if len(chart.series) != 1 else _number(chart.series[0].ys[-1], chart.share)
     wide = " wide" if chart.wide else ""
+    note = "; ".join(filter(None, [chart.note, "logarithmic" if scale.log else ""]))
     return "".join(
         [
             f'<figure class="chart{wide}"><figcaption><b>{escape(_title(chart.title))}</b>',
             f'<span class="last">{last}</span>' if last else "",
-            f"<small>{escape(chart.note)}</small>" if chart.note else "",
+            f"<small>{escape(note)}</small>" if note else "",
             *_key(chart),
             "</figcaption>",
             f'<div class="plot" tabindex="0" role="img" aria-label="{escape(_spoken(chart))}" '
@@ -67,19 +68,19 @@ class _Scale:
         self._left, self._right = min(xs), max(xs)
         self.steps = _steps(self._left, self._right)
         positive = [y for y in ys if y > 0]
-        self._log = (
+        self.log = (
             not chart.share and len(positive) == len(ys) and max(positive) > 1000 * min(positive)
         )
         if chart.share or chart.whole:
             self.ticks: Sequence[float] = _share_ticks(max(ys))
-        elif self._log:
+        elif self.log:
             self.ticks = _powers(min(positive), max(positive))
         else:
             self.ticks = _round_ticks(min(ys), max(ys))
         self._bottom, self._top = self._at(self.ticks[0]), self._at(self.ticks[-1])
 
     def _at(self, y: float) -> float:
-        return math.log10(y) if self._log else y
+        return math.log10(y) if self.log else y
 
     def across(self, x: float) -> float:
         """0 at the left, 1 at the right."""

@@ -36,7 +36,7 @@ def embedded(
         if size <= left:
             left -= size
             texts.append((head, text))
-    yield from sorted(texts, key=lambda pair: (pair[0].step, pair[0].split, pair[0].offset))
+    yield from sorted(texts, key=lambda pair: (pair[0].step, pair[0].kind, pair[0].offset))
 
 
 def _credited(run: RunReader, ids: set[str]) -> dict[str, CreditedEpisode]:

@@ -3,15 +3,30 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from attrs import define, field
 
 from ale.runs import SUCCESS, RunReader
-from ale.types import Episode, Split
+from ale.types import Episode
 from ale_inspect.causes import Causes
 
 _Z95 = 1.959964
+
+
+Kind = Literal["train", "evaluation", "started", "shown"]
+"""What an episode says of the policy: from a training task's own beginning; held out; begun further
+on, at a place where an expert had been; or a demonstration, of which nothing was sampled."""
+
+
+def kind_of(episode: Episode) -> Kind:
+    """Success from an expert's place, or of an expert, must not pass for the policy's own."""
+    if episode.split == "evaluation":
+        return "evaluation"
+    turns = episode.trajectory.turns
+    if turns and all(turn.completion.forced for turn in turns):
+        return "shown"
+    return "started" if episode.start else "train"
 
 
 class Head(NamedTuple):
@@ -20,10 +35,9 @@ class Head(NamedTuple):
     offset: int
     id: str
     task_id: str
-    split: Split
+    kind: Kind
     step: int
     rollout: int
-    start: str
     reward: float | None
     turns: int
     seconds: float
@@ -77,13 +91,13 @@ class Sums:
         return made
 
     def mean_reward(self) -> tuple[float, float, float] | None:
-        """Mean and its 95% interval by the normal approximation; None of none."""
+        """Mean and its 95% interval by the normal approximation, in [0, 1]; None of none."""
         if not self.n:
             return None
         mean = self.reward / self.n
         variance = max(0.0, self.squares - self.n * mean**2) / max(1, self.n - 1)
         spread = _Z95 * math.sqrt(variance / self.n)
-        return mean, mean - spread, mean + spread
+        return mean, max(0.0, mean - spread), min(1.0, mean + spread)
 
 
 def _generated(turn: Any) -> int:
@@ -99,9 +113,11 @@ class Facts:
 
     manifest: Mapping[str, Any]
     heads: list[Head] = field(factory=list)
-    by_step: dict[tuple[Split, int], Sums] = field(factory=dict)
-    by_task: dict[tuple[Split, str], Sums] = field(factory=dict)
-    task_steps: dict[tuple[Split, str], dict[int, tuple[int, int]]] = field(factory=dict)
+    by_step: dict[tuple[Kind, int], Sums] = field(factory=dict)
+    by_task: dict[tuple[Kind, str], Sums] = field(factory=dict)
+    by_start: dict[tuple[str, str], Sums] = field(factory=dict)
+    """By task and name of the start; training tasks only."""
+    task_steps: dict[tuple[Kind, str], dict[int, tuple[int, int]]] = field(factory=dict)
     """Successes and graded episodes of a task by step."""
     stops: Counter[str] = field(factory=Counter)
     causes: Causes = field(factory=Causes)
@@ -112,13 +128,15 @@ class Facts:
     """Events that somebody may want to read: the last few."""
     goals: dict[str, str] = field(factory=dict)
 
-    def total(self, split: Split) -> Sums:
-        """Over all steps."""
-        return Sums().merged(sums for (of, _), sums in self.by_step.items() if of == split)
+    def total(self, *kinds: Kind) -> Sums:
+        """Over all steps; of every kind where none is named."""
+        return Sums().merged(
+            sums for (of, _), sums in self.by_step.items() if not kinds or of in kinds
+        )
 
-    def steps(self, split: Split) -> list[int]:
-        """Those of which there are episodes."""
-        return sorted(step for of, step in self.by_step if of == split)
+    def steps(self, *kinds: Kind) -> list[int]:
+        """Those of which there are such episodes."""
+        return sorted({step for of, step in self.by_step if not kinds or of in kinds})
 
 
 _TOLD = ("reported", "run_resumed", "pruned")
@@ -151,24 +169,26 @@ def _all_tasks(run: RunReader) -> Iterator[Any]:
 
 
 def _add(facts: Facts, offset: int, episode: Episode) -> None:
+    kind = kind_of(episode)
     facts.heads.append(
         Head(
             offset=offset,
             id=episode.id,
             task_id=episode.task_id,
-            split=episode.split,
+            kind=kind,
             step=episode.step,
             rollout=episode.rollout,
-            start=episode.start,
             reward=episode.reward,
             turns=len(episode.trajectory.turns),
             seconds=sum(episode.seconds.values()),
         )
     )
-    facts.by_step.setdefault((episode.split, episode.step), Sums()).add(episode)
-    facts.by_task.setdefault((episode.split, episode.task_id), Sums()).add(episode)
+    facts.by_step.setdefault((kind, episode.step), Sums()).add(episode)
+    facts.by_task.setdefault((kind, episode.task_id), Sums()).add(episode)
+    if episode.split == "train":
+        facts.by_start.setdefault((episode.task_id, episode.start), Sums()).add(episode)
     if episode.reward is not None:
-        steps = facts.task_steps.setdefault((episode.split, episode.task_id), {})
+        steps = facts.task_steps.setdefault((kind, episode.task_id), {})
         won, of = steps.get(episode.step, (0, 0))
         steps[episode.step] = (won + (episode.reward == SUCCESS), of + 1)
         facts.stops[episode.trajectory.stop.reason] += 1

@@ -10,12 +10,11 @@ from typing import Any
 
 from ale.runs import RunReader
 from ale.text import seconds, wilson
-from ale.types import Split
 from ale_inspect.report.curves import Chart, episode_charts, metric_charts
 from ale_inspect.report.drawing import draw
 from ale_inspect.report.embedding import embedded
-from ale_inspect.report.gathering import Facts, Head
-from ale_inspect.report.tables import broken, tasks
+from ale_inspect.report.gathering import Facts, Head, Sums
+from ale_inspect.report.tables import KINDS, broken, starts, tasks
 
 _PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
 _ICON = "data:,"
@@ -42,6 +41,7 @@ def page(run: RunReader, facts: Facts, most: int, most_bytes: int) -> Iterator[s
     yield from _curves(facts)
     yield from _times(facts)
     yield from tasks(facts)
+    yield from starts(facts)
     yield from broken(facts)
     yield from _episodes(run, facts, most, most_bytes)
     yield from _about(facts)
@@ -81,21 +81,24 @@ def _tone(outcome: str) -> str:
 
 
 def _tiles(facts: Facts) -> Iterator[str]:
-    train = facts.total("train")
-    yield _rate_tile("success", train.succeeded, train.n)
-    for split, label in (("train", "last step"), ("evaluation", "held out, last")):
-        steps = facts.steps(split)  # type: ignore[arg-type]
-        if steps and (len(facts.steps("train")) > 1 or split == "evaluation"):
-            last = facts.by_step[split, steps[-1]]  # type: ignore[index]
-            yield _rate_tile(label, last.succeeded, last.n, f"step {steps[-1]}")
-    mean = train.mean_reward()
+    own, steps = facts.total("train"), facts.steps("train")
+    trained = len(facts.steps()) > 1
+    if held_out := facts.steps("evaluation"):
+        first, last = (facts.by_step["evaluation", step] for step in (held_out[0], held_out[-1]))
+        was = f"step {held_out[0]}: {_percent(first)}; " if len(held_out) > 1 else ""
+        yield _rate_tile(f"success held out, step {held_out[-1]}", last, was)
+    if trained and steps:
+        yield _rate_tile(f"success in step {steps[-1]}", facts.by_step["train", steps[-1]])
+    yield _rate_tile("success over all steps" if trained else "success", own)
+    mean = own.mean_reward()
     if mean is not None:
         yield _tile("mean reward", f"{mean[0]:.3f}", f"{mean[1]:.3f} to {mean[2]:.3f}")
-    yield _tile("episodes", f"{train.n:,}", f"{train.broken:,} broken" if train.broken else "")
-    if len(facts.steps("train")) > 1:
-        yield _tile("steps", f"{len(facts.steps('train')):,}", "")
-    if train.tokens:
-        yield _tile("tokens generated", _short(train.tokens), f"{train.turns:,} turns")
+    every = facts.total()
+    broken = f"{every.broken:,} broken" if every.broken else "none broken"
+    over = f"over {len(facts.steps()):,} steps; " if trained else ""
+    yield _tile("episodes", f"{every.tries:,}", over + broken)
+    if every.tokens:
+        yield _tile("tokens generated", _short(every.tokens), f"in {every.turns:,} turns")
 
 
 def _short(number: float) -> str:
@@ -105,12 +108,16 @@ def _short(number: float) -> str:
     return f"{number:,.0f}"
 
 
-def _rate_tile(label: str, succeeded: int, n: int, note: str = "") -> str:
-    if not n:
+def _rate_tile(label: str, sums: Sums, before: str = "") -> str:
+    if not sums.n:
         return _tile(label, "-", "none graded")
-    low, high = wilson(succeeded, n)
-    interval = f"{succeeded:,} of {n:,}; {100 * low:.1f} to {100 * high:.1f}"
-    return _tile(label, f"{100 * succeeded / n:.1f}%", f"{note}: {interval}" if note else interval)
+    low, high = wilson(sums.succeeded, sums.n)
+    interval = f"{sums.succeeded:,} of {sums.n:,}; {100 * low:.1f} to {100 * high:.1f}"
+    return _tile(label, _percent(sums), before + interval)
+
+
+def _percent(sums: Sums) -> str:
+    return f"{100 * sums.succeeded / sums.n:.1f}%" if sums.n else "-"
 
 
 def _tile(label: str, value: str, note: str) -> str:
@@ -138,7 +145,7 @@ def _drawable(charts: Iterator[Chart]) -> Iterator[Chart]:
 
 
 def _times(facts: Facts) -> Iterator[str]:
-    spent = facts.total("train").merged([facts.total("evaluation")]).seconds
+    spent = facts.total().seconds
     total = sum(spent.values())
     if total <= 0:
         return
@@ -165,7 +172,7 @@ def _episodes(run: RunReader, facts: Facts, most: int, most_bytes: int) -> Itera
     yield 'placeholder="task or episode" autocomplete="off"></label>'
     for name, label, options in (
         ("outcome", "Outcome", ("success", "failure", "broken")),
-        ("split", "Tasks", _splits(held)),
+        ("kind", "Kind", sorted({KINDS[head.kind] for head, _ in held})),
     ):
         if len(options) > 1:
             choices = "".join(f"<option>{option}</option>" for option in options)
@@ -178,23 +185,15 @@ def _episodes(run: RunReader, facts: Facts, most: int, most_bytes: int) -> Itera
     yield "</div></section>"
 
 
-def _splits(held: list[tuple[Head, str]]) -> list[str]:
-    return sorted({_split(head.split) for head, _ in held})
-
-
-def _split(split: Split) -> str:
-    return "training" if split == "train" else "held out"
-
-
 def _episode(number: int, head: Head, text: str) -> Iterator[str]:
     outcome = "broken" if head.reward is None else "success" if head.reward == 1 else "failure"
     tone = {"success": "good", "failure": "bad", "broken": "warn"}[outcome]
     reward = "broken" if head.reward is None else f"{head.reward:.2f}"
     yield f'<details class="episode" id="e{number}" data-outcome="{outcome}" '
-    yield f'data-split="{_split(head.split)}" data-task="{escape(head.task_id)}"><summary>'
+    yield f'data-kind="{KINDS[head.kind]}" data-task="{escape(head.task_id)}"><summary>'
     yield f'<span class="badge {tone}">{reward}</span> <b>{escape(head.id)}</b>'
     yield f" <small>step {head.step} · {head.turns} turns · {seconds(head.seconds)}"
-    yield f"{' · held out' if head.split == 'evaluation' else ''}</small></summary>"
+    yield f"{'' if head.kind == 'train' else f' · {KINDS[head.kind]}'}</small></summary>"
     yield f'<div class="body"></div><script type="application/json">{text}</script></details>'
 
 

@@ -1,13 +1,19 @@
 """The table of tasks, and that of why episodes broke."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
 
 from ale.text import wilson
-from ale.types import Split
 from ale_inspect.report.drawing import sparkline
-from ale_inspect.report.gathering import Facts, Sums
+from ale_inspect.report.gathering import Facts, Kind, Sums
 
+KINDS: Mapping[Kind, str] = {
+    "train": "training",
+    "evaluation": "held out",
+    "started": "from an expert's place",
+    "shown": "demonstration",
+}
+"""How a reader is told of them."""
 _ROWS = 1000
 _CAUSES = 20
 _STRETCHES = 8
@@ -16,7 +22,7 @@ _STRETCHES = 8
 
 def tasks(facts: Facts) -> Iterator[str]:
     """A row per task, to be sorted and filtered."""
-    keys = sorted(facts.by_task, key=lambda key: (key[0] == "evaluation", key[1]))
+    keys = sorted(facts.by_task, key=lambda key: (list(KINDS).index(key[0]), key[1]))
     trained = len({step for _, step in facts.by_step}) > 1
     yield '<section id="tasks"><h2>Tasks</h2><form class="filter" hidden><label>Filter <input '
     yield 'type="search" id="find-task" placeholder="task" autocomplete="off"></label></form>'
@@ -33,13 +39,13 @@ def tasks(facts: Facts) -> Iterator[str]:
     yield "</tbody></table></div></section>"
 
 
-def _row(facts: Facts, key: tuple[Split, str], trained: bool) -> Iterator[str]:
-    split, task_id = key
+def _row(facts: Facts, key: tuple[Kind, str], trained: bool) -> Iterator[str]:
+    kind, task_id = key
     sums = facts.by_task[key]
     goal = escape(facts.goals.get(task_id, ""))
-    held_out = ' <span class="badge">held out</span>' if split == "evaluation" else ""
+    badge = "" if kind == "train" else f' <span class="badge">{KINDS[kind]}</span>'
     yield f'<tr data-task="{escape(task_id)}"><td><a href="#episodes" class="pick" title="{goal}">'
-    yield f"{escape(task_id)}</a>{held_out}</td>{_rate(sums)}"
+    yield f"{escape(task_id)}</a>{badge}</td>{_rate(sums)}"
     if trained:
         yield f"<td>{sparkline(_over_steps(facts, key))}</td>"
     mean = sums.reward / sums.n if sums.n else None
@@ -67,7 +73,7 @@ def _rate(sums: Sums) -> str:
     )
 
 
-def _over_steps(facts: Facts, key: tuple[Split, str]) -> list[float]:
+def _over_steps(facts: Facts, key: tuple[Kind, str]) -> list[float]:
     steps = facts.task_steps.get(key, {})
     ordered = sorted(steps)
     size = -(-len(ordered) // _STRETCHES) or 1
@@ -76,6 +82,28 @@ def _over_steps(facts: Facts, key: tuple[Split, str]) -> list[float]:
         part = [steps[step] for step in ordered[start : start + size]]
         made.append(sum(won for won, _ in part) / sum(of for _, of in part))
     return made
+
+
+def starts(facts: Facts) -> Iterator[str]:
+    """Success by where rollouts began; nothing where all began at their task's own beginning."""
+    tasks_with = {task_id for task_id, start in facts.by_start if start}
+    keys = [key for key in sorted(facts.by_start) if key[0] in tasks_with]
+    if not keys:
+        return
+    yield '<section id="starts"><h2>Where rollouts began</h2><p class="note">Over all steps. '
+    yield "<code>ale forks RUN</code> tests which places decide, where its package is there.</p>"
+    if len(keys) > _ROWS:
+        yield f'<p class="note">{_ROWS:,} of {len(keys):,} are here, by task.</p>'
+    yield '<div class="scroll" tabindex="0"><table class="sortable"><thead><tr>'
+    yield '<th scope="col">task</th><th scope="col">start</th><th scope="col">success</th>'
+    yield '<th scope="col" class="num">graded</th><th scope="col" class="num">broken</th>'
+    yield "</tr></thead><tbody>"
+    for task_id, start in keys[:_ROWS]:
+        sums = facts.by_start[task_id, start]
+        yield f"<tr><td>{escape(task_id)}</td><td>{escape(start or 'its own beginning')}</td>"
+        yield f"{_rate(sums)}{_cell(sums.n, f'{sums.n:,}')}{_cell(sums.broken, str(sums.broken))}"
+        yield "</tr>"
+    yield "</tbody></table></div></section>"
 
 
 def broken(facts: Facts) -> Iterator[str]:

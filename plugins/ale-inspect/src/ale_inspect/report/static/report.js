@@ -84,17 +84,17 @@ const episodes = all(".episode");
 const filter = () => {
   const wanted = byId("find").value.toLowerCase();
   const outcome = byId("outcome") ? byId("outcome").value : "";
-  const split = byId("split") ? byId("split").value : "";
+  const kind = byId("kind") ? byId("kind").value : "";
   let shown = 0;
   for (const node of episodes) {
     const text = `${node.querySelector("b").textContent} ${node.dataset.task}`.toLowerCase();
-    const fits = text.includes(wanted) && (!outcome || node.dataset.outcome === outcome) && (!split || node.dataset.split === split);
+    const fits = text.includes(wanted) && (!outcome || node.dataset.outcome === outcome) && (!kind || node.dataset.kind === kind);
     node.hidden = !fits;
     shown += fits;
   }
   byId("count").textContent = `${shown} shown`;
 };
-["find", "outcome", "split"].map(byId).forEach((field) => field && field.addEventListener("input", filter));
+["find", "outcome", "kind"].map(byId).forEach((field) => field && field.addEventListener("input", filter));
 filter();
 all("a.pick").forEach((link) => link.addEventListener("click", () => {
   byId("find").value = link.textContent;
