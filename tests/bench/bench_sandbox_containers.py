@@ -74,7 +74,7 @@ async def bench_spawn(sandbox: Sandbox, what: str) -> Row:
     return Row(what, ours, bare, "bare + 5 ms", ours <= bare + SPAWN_AIM_S)
 
 
-def client(engine: str, address: str) -> Any:
+def sdk_of(engine: str, address: str) -> Any:
     """The engine's own SDK."""
     if engine == "docker":
         docker = importlib.import_module("docker")
@@ -84,7 +84,7 @@ def client(engine: str, address: str) -> Any:
 
 async def bench_exec(engine: str, address: str, sandbox: Sandbox, sandbox_id: str) -> Row:
     """One command, against the same through the SDK."""
-    sdk = client(engine, address)
+    sdk = sdk_of(engine, address)
     container = sdk.containers.get(f"ale-{sandbox_id}")
 
     def bare() -> None:
@@ -102,8 +102,12 @@ async def bench_exec(engine: str, address: str, sandbox: Sandbox, sandbox_id: st
     )
 
 
-async def bench_open_close(engine: str, backend: SandboxBackend) -> Row:
+async def bench_open_close(engine: str, address: str, backend: SandboxBackend) -> Row:
     """A sandbox opened, used once, closed and removed, against the engine's own client."""
+    # Podman's own client without its service would have other settings than the service.
+    client = [engine, "--host", address]
+    if engine == "podman":
+        client = [engine, "--remote", "--url", address]
 
     async def ours() -> None:
         async with backend.open(SandboxSpec()) as sandbox:
@@ -164,7 +168,7 @@ async def rows_of(engine: str, plugin: ModuleType) -> list[Row]:
                     await bench_spawn(sandbox, "exec, against a bare spawn"),
                     await bench_exec(engine, address, sandbox, sandbox.id),
                 ]
-            rows.append(await bench_open_close(engine, backend))
+            rows.append(await bench_open_close(engine, address, backend))
             rows.append(await bench_crowd(backend))
         finally:
             await backend.aclose()

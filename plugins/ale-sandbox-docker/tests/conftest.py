@@ -11,9 +11,8 @@ pytest.register_assert_rewrite("ale_sandbox_container.testing")
 
 from ale_sandbox_container.testing import fixtures  # noqa: E402
 
-make, host, backend, box = map(
-    pytest.fixture, (fixtures.make, fixtures.host, fixtures.backend, fixtures.box)
-)
+make, host, box = map(pytest.fixture, (fixtures.make, fixtures.host, fixtures.box))
+backend, small_limits = map(pytest.fixture, (fixtures.backend, fixtures.small_limits))
 
 
 @pytest.fixture(scope="session")

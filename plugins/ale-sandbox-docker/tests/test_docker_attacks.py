@@ -1,4 +1,4 @@
-"""An attacker in a container of Docker's, over busybox and over Debian with Python."""
+"""An attacker in a container of Docker's: Debian with Python, and in the long tests busybox alone."""
 
 import pytest
 
@@ -8,19 +8,14 @@ from ale_sandbox_container.testing.commands import CommandProbes
 pytestmark = pytest.mark.engine
 
 
-class TestAttacks(AttackProbes): ...
-
-
-class TestCommands(CommandProbes): ...
-
-
-class TestAttacksInDebian(AttackProbes):
+class TestInDebian(AttackProbes, CommandProbes):
     @pytest.fixture
     def image(self, debian: str) -> str:
         return debian
 
 
-class TestCommandsInDebian(CommandProbes):
+@pytest.mark.long
+class TestInBusybox(AttackProbes, CommandProbes):
     @pytest.fixture
-    def image(self, debian: str) -> str:
-        return debian
+    def image(self, busybox: str) -> str:
+        return busybox

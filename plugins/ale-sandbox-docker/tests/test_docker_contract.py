@@ -1,12 +1,9 @@
 """Docker keeps the contract of every sandbox; in the image there may be nothing but a shell."""
 
-from collections.abc import Callable
-
 import pytest
 
 from ale.protocols import SandboxBackend
 from ale.testing.sandbox import SandboxContract
-from ale_sandbox_container.backend import ContainerBackend
 
 pytestmark = pytest.mark.engine
 
@@ -16,12 +13,12 @@ class TestDockerWithBusybox(SandboxContract):
     at_once = 6
 
     @pytest.fixture
-    def backend(self, make: Callable[..., ContainerBackend]) -> SandboxBackend:
-        return make()
+    def backend(self, backend: SandboxBackend) -> SandboxBackend:
+        return backend
 
     @pytest.fixture
-    def small_limits(self, make: Callable[..., ContainerBackend]) -> SandboxBackend:
-        return make(memory_mb=256, processes=64, file_size_mb=8, cpu_s=1)
+    def small_limits(self, small_limits: SandboxBackend) -> SandboxBackend:
+        return small_limits
 
 
 class TestDockerWithDebian(TestDockerWithBusybox):

@@ -1,4 +1,4 @@
-"""An attacker in a container of Podman's, over busybox and over Debian with Python."""
+"""An attacker in a container of Podman's: busybox alone, and in the long tests Debian with Python."""
 
 import pytest
 
@@ -8,19 +8,14 @@ from ale_sandbox_container.testing.commands import CommandProbes
 pytestmark = pytest.mark.engine
 
 
-class TestAttacks(AttackProbes): ...
-
-
-class TestCommands(CommandProbes): ...
-
-
-class TestAttacksInDebian(AttackProbes):
+class TestInBusybox(AttackProbes, CommandProbes):
     @pytest.fixture
-    def image(self, debian: str) -> str:
-        return debian
+    def image(self, busybox: str) -> str:
+        return busybox
 
 
-class TestCommandsInDebian(CommandProbes):
+@pytest.mark.long
+class TestInDebian(AttackProbes, CommandProbes):
     @pytest.fixture
     def image(self, debian: str) -> str:
         return debian

@@ -168,7 +168,7 @@ class LanePool:
         await self._wait_for(made, None)
 
     async def _wait_for(self, made: list[Lane], parent: Job | None) -> None:
-        """Until one of the new lanes answers."""
+        """Until one of the new lanes answers, or it is known that none will."""
         waits: list[asyncio.Future[Hello] | asyncio.Future[tuple[int, ...] | None]]
         waits = [lane.hello for lane in made]
         if parent is not None:
@@ -179,6 +179,11 @@ class LanePool:
         _close(made)
         if not done:
             raise TimeoutError
+        if parent is not None:
+            # Its answer tells whether it could start none, or was killed before it could try.
+            async with asyncio.timeout(ANSWER_S):
+                if await asyncio.shield(parent.ended) is None:
+                    return
         raise NoProcessError("no process could be started in the container: it has too many")
 
     @property

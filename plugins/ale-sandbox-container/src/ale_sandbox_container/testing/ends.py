@@ -40,6 +40,7 @@ async def main():
     cls = plugin.ale_sandboxes()[0].options
     options["root"] = Path(options["root"])
     backend = plugin.build(cls(**options), BuildContext(tags={"run": "crashed"}))
+    print("[]", flush=True)
 
     async def one(word):
         async with backend.open(SandboxSpec()) as box:
@@ -150,15 +151,16 @@ async def kill_hosts(
         How many of what `prune` has removed, in words.
     """
     backend = make()
-    mounts, groups = _mounts(), _control_groups()
+    before, traces = _traces(), set()
     words, containers = [], set()
     for _ in range(sandboxes // at_once):
         batch = [f"86400.{secrets.randbelow(10**9)}" for _ in range(at_once)]
         process, _ = _start(host, batch, wait=False)
-        time.sleep(random.uniform(0.3, 3.0))  # noqa: ASYNC251, S311
+        time.sleep(random.uniform(0, 3))  # noqa: ASYNC251, S311
         _kill(process)
         words += batch
         containers |= {found.id for found in backend._engine.containers(LABEL)}
+        traces |= _traces() - before
     kinds = Counter(line.split()[0] for line in _left(backend))
     begun = time.monotonic()
     # What the engine was doing when the client died goes on for a moment.
@@ -168,11 +170,10 @@ async def kill_hosts(
     took = time.monotonic() - begun
     assert _left(backend) == []
     await until(lambda: not _running([*words, *containers]), "the end of all processes")
-    await until(lambda: not _mounts() - mounts, "the end of all mounts")
-    await until(lambda: not _control_groups() - groups, "the end of all control groups")
+    await until(lambda: not _traces() & traces, "the end of all mounts and control groups")
     await backend.aclose()
     left = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items()))
-    return f"{len(containers)} containers seen; left: {left}; pruned in {took:.1f} s"
+    return f"{len(containers)} containers, {len(traces)} mounts and groups; left: {left}; pruned in {took:.1f} s"
 
 
 def _running(words: list[str]) -> list[str]:
@@ -180,12 +181,10 @@ def _running(words: list[str]) -> list[str]:
     return [word for word in words if word.encode() in lines]
 
 
-def _mounts() -> set[str]:
-    return {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
-
-
-def _control_groups() -> set[str]:
-    return {folder for folder, _, _ in os.walk("/sys/fs/cgroup")}
+def _traces() -> set[str]:
+    """Mounts and control groups."""
+    mounts = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+    return mounts | {folder for folder, _, _ in os.walk("/sys/fs/cgroup")}
 
 
 def _start(
@@ -203,6 +202,7 @@ def _start(
         },
     )
     assert process.stdout is not None
+    assert process.stdout.readline() == b"[]\n", "the host process could not begin"
     return process, [json.loads(process.stdout.readline()) for _ in words] if wait else []
 
 

@@ -55,6 +55,13 @@ async def backend(make: Make) -> AsyncIterator[ContainerBackend]:
     await made.aclose()
 
 
+async def small_limits(make: Make) -> AsyncIterator[ContainerBackend]:
+    """One whose limits are soon reached."""
+    made = make(memory_mb=256, processes=64, file_size_mb=8, cpu_s=1)
+    yield made
+    await made.aclose()
+
+
 async def box(backend: ContainerBackend) -> AsyncIterator[ContainerSandbox]:
     """An open sandbox."""
     async with backend.open(SandboxSpec()) as sandbox:
