@@ -1,11 +1,22 @@
-"""Grouped-query attention over the slab."""
+"""Grouped-query attention over the slab.
+
+On a CPU the result of a row is the same to the last bit whatever else is in the batch, however far
+the columns reach and whether its tokens came one by one or together. Masked columns add exact
+zeros; what could differ is the order of the other sums. So, for MKL's products: at least four
+queries, columns in multiples of 16 (`slab.VECTOR`), and no product over 193 to 383 columns, which
+MKL would cut into halves; at 384 and above it always cuts at multiples of 192.
+"""
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 LEAST_QUERIES = 4
 """Rows of a product below which MKL takes another kernel, whose last bits differ."""
+_CUT = 192
+_WHOLE = 384
+_MOST_SCORES = 1 << 23
+"""Numbers in one table of scores, 32 MiB."""
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scale: float) -> Tensor:
@@ -14,9 +25,9 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scale: flo
     The query heads that share keys become more queries of one head: no key is repeated.
 
     Args:
-        query: ``[rows, heads, tokens, width]``.
+        query: ``[rows, heads, tokens, width]``; one token, or a multiple of four.
         keys, values: ``[rows, kv_heads, columns, width]``.
-        bias: ``[rows, 1, tokens, columns]``, added to the scores.
+        bias: ``[rows, 1, tokens, columns]``, added to the scores; the queries' type.
         scale: of the scores.
 
     Returns:
@@ -25,13 +36,33 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scale: flo
     rows, heads, tokens, width = query.shape
     groups = heads // keys.shape[1]
     folded = query.reshape(rows, keys.shape[1], groups * tokens, width)
-    if tokens > 1 and groups > 1:
+    if tokens > 1:
         bias = bias.repeat(1, 1, groups, 1)
-    lacking = LEAST_QUERIES - groups * tokens
-    if lacking > 0:
-        folded = torch.nn.functional.pad(folded, (0, 0, 0, lacking))
-        bias = bias[:, :, :1] if tokens == 1 else torch.nn.functional.pad(bias, (0, 0, 0, lacking))
-    out = scaled_dot_product_attention(
-        folded, keys, values, attn_mask=bias.to(query.dtype), scale=scale
-    )
+    if query.is_cuda:
+        out = scaled_dot_product_attention(folded, keys, values, attn_mask=bias, scale=scale)
+    else:
+        out = _on_cpu(folded * scale, keys, values, bias)
     return out[:, :, : groups * tokens].reshape(rows, heads, tokens, values.shape[-1])
+
+
+def _on_cpu(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
+    n = query.shape[2]
+    if n < LEAST_QUERIES:
+        query = pad(query, (0, 0, 0, LEAST_QUERIES - n))
+    per_query = query.shape[0] * query.shape[1] * keys.shape[2]
+    block = max(LEAST_QUERIES, _MOST_SCORES // per_query // LEAST_QUERIES * LEAST_QUERIES)
+    if n <= block:
+        return _products(query, keys, values, bias)
+    parts = [
+        _products(query[:, :, a : a + block], keys, values, bias[:, :, a : a + block])
+        for a in range(0, n, block)
+    ]
+    return torch.cat(parts, 2)
+
+
+def _products(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
+    weights = torch.matmul(query, keys.transpose(-1, -2)).add_(bias).softmax(-1)
+    if not _CUT < keys.shape[2] < _WHOLE:
+        return torch.matmul(weights, values)
+    near = torch.matmul(weights[..., :_CUT], values[:, :, :_CUT])
+    return near.add_(torch.matmul(weights[..., _CUT:], values[:, :, _CUT:]))

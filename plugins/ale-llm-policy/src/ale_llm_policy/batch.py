@@ -13,8 +13,8 @@ from ale_llm_policy.slab import Slab, Step
 
 CHUNK = 512
 """Most new tokens of a row in one pass."""
-PASS = 4096
-"""Most new tokens in one pass, padding included."""
+PASS = 1024
+"""Most new tokens in one pass, padding included: what is between two products stays in a cache."""
 
 
 class Forward(Protocol):

@@ -1,7 +1,7 @@
 """Keys and values of the rows that are being decoded, in memory that is reused.
 
-Layout of a layer: ``[rows, columns, heads, width]``, so that the keys of one token lie together
-and a step writes them with one copy. Column c of a row belongs to its token c.
+Layout of a layer: ``[rows, heads, columns, width]``: all rows and heads are one batch of products.
+Column c of a row belongs to its token c.
 """
 
 from typing import Any
@@ -10,8 +10,11 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
+VECTOR = 16
+"""Columns are looked at in multiples of this; see `attention`."""
+
 Kept = list[tuple[Tensor, Tensor]]
-"""Keys and values of one sequence, per layer: ``[length, heads, width]``."""
+"""Keys and values of one sequence, per layer: ``[heads, length, width]``."""
 
 
 @frozen
@@ -25,8 +28,8 @@ class Step:
     """New tokens per row, padding included."""
     columns: int
     """Columns that are looked at: the longest row after the pass."""
-    places: Tensor
-    """``[rows * tokens]``: where in the flattened slab each new token's keys go."""
+    places: tuple[Tensor, Tensor]
+    """``[rows * tokens]`` each: row and column of every new token."""
 
 
 class Slab:
@@ -46,7 +49,7 @@ class Slab:
         """Have room for at least so many rows, of so many tokens each."""
         if rows <= self.rows and columns <= self.columns:
             return
-        old = slice(self.rows), slice(self.columns)
+        old = slice(self.rows), slice(None), slice(self.columns)
         self.rows = max(self.rows, 1 << (rows - 1).bit_length())
         self.columns = max(self.columns, 256, 1 << (columns - 1).bit_length())
         for index, pair in enumerate(self._layers):
@@ -56,7 +59,7 @@ class Slab:
 
     def _new(self, like: Tensor) -> Tensor:
         # Zeros, not empty: what is masked must still be a number.
-        shape = (self.rows, self.columns, *like.shape[2:])
+        shape = (self.rows, like.shape[-3], self.columns, like.shape[-1])
         return torch.zeros(shape, dtype=like.dtype, device=self._device)
 
     def step(self, first: int, starts: Tensor, longest: int, tokens: int) -> Step:
@@ -68,12 +71,11 @@ class Slab:
             longest: the largest of them.
         """
         rows = len(starts)
-        columns = longest + tokens
+        columns = -(-(longest + tokens) // VECTOR) * VECTOR
         self.reserve(first + rows, columns)
-        row = torch.arange(first, first + rows, device=self._device)
-        new = torch.arange(tokens, device=self._device)
-        places = (row * self.columns + starts)[:, None] + new
-        return Step(first, rows, tokens, columns, places.reshape(-1))
+        row = torch.arange(first, first + rows, device=self._device).repeat_interleave(tokens)
+        column = starts[:, None] + torch.arange(tokens, device=self._device)
+        return Step(first, rows, tokens, columns, (row, column.reshape(-1)))
 
     def write(self, layer: int, step: Step, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Put the new tokens of a layer in.
@@ -85,33 +87,34 @@ class Slab:
             Keys and values of the step's rows, ``[rows, heads, columns, width]``, views.
         """
         while layer >= len(self._layers):
-            self._layers.append((self._new(keys[None]), self._new(values[None])))
+            new_layer = (self._new(each.transpose(0, 1)) for each in (keys, values))
+            self._layers.append((next(new_layer), next(new_layer)))
         rows = slice(step.first, step.first + step.rows)
         found = []
         for slab, new in zip(self._layers[layer], (keys, values), strict=True):
-            slab.flatten(0, 1).index_copy_(0, step.places, new)
-            found.append(slab[rows, : step.columns].transpose(1, 2))
+            slab[step.places[0], :, step.places[1]] = new
+            found.append(slab[rows, :, : step.columns])
         return found[0], found[1]
 
     def take(self, row: int, length: int) -> Kept:
         """A copy of a row's first `length` tokens."""
-        return [(k[row, :length].clone(), v[row, :length].clone()) for k, v in self._layers]
+        return [(k[row, :, :length].clone(), v[row, :, :length].clone()) for k, v in self._layers]
 
     def put(self, row: int, kept: Kept, length: int) -> None:
         """Begin a row with the first `length` tokens of what was taken."""
         self.reserve(row + 1, length)
         while len(self._layers) < len(kept):
-            like = kept[len(self._layers)]
-            self._layers.append((self._new(like[0][None]), self._new(like[1][None])))
+            keys, values = kept[len(self._layers)]
+            self._layers.append((self._new(keys), self._new(values)))
         for pair, old in zip(self._layers, kept, strict=True):
             for slab, tensor in zip(pair, old, strict=True):
-                slab[row, :length] = tensor[:length]
+                slab[row, :, :length] = tensor[:, :length]
 
     def move(self, source: int, target: int, length: int) -> None:
         """Copy a row's first `length` tokens over another row."""
         for pair in self._layers:
             for slab in pair:
-                slab[target, :length] = slab[source, :length]
+                slab[target, :, :length] = slab[source, :, :length]
 
 
 def size(kept: Kept) -> int:
