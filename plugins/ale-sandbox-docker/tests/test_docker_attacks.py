@@ -1,4 +1,4 @@
-"""An attacker in a container of Docker's: Debian with Python, and in the long tests busybox alone."""
+"""An attacker in a container of Docker's: Debian with Python; busybox in the long tests."""
 
 import pytest
 

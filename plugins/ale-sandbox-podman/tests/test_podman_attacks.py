@@ -1,4 +1,4 @@
-"""An attacker in a container of Podman's: busybox alone, and in the long tests Debian with Python."""
+"""An attacker in a container of Podman's: busybox; Debian with Python in the long tests."""
 
 import pytest
 

@@ -4,6 +4,7 @@
 import json
 import os
 import random
+import re
 import secrets
 import signal
 import subprocess
@@ -27,6 +28,7 @@ from ale_sandbox_container.testing.tools import (
     until,
 )
 
+_LONG_ID = re.compile("[0-9a-f]{64}")
 HOST = """
 import asyncio, importlib, json, os, sys
 from pathlib import Path
@@ -173,7 +175,8 @@ async def kill_hosts(
     await until(lambda: not _traces() & traces, "the end of all mounts and control groups")
     await backend.aclose()
     left = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items()))
-    return f"{len(containers)} containers, {len(traces)} mounts and groups; left: {left}; pruned in {took:.1f} s"
+    seen = f"{len(containers)} containers, {len(traces)} mounts and groups"
+    return f"seen: {seen}; left: {left}; pruned in {took:.1f} s"
 
 
 def _running(words: list[str]) -> list[str]:
@@ -182,9 +185,10 @@ def _running(words: list[str]) -> list[str]:
 
 
 def _traces() -> set[str]:
-    """Mounts and control groups."""
-    mounts = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
-    return mounts | {folder for folder, _, _ in os.walk("/sys/fs/cgroup")}
+    """Mounts and control groups of containers: engines name both by 64 digits."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    paths = {line.split()[4] for line in lines} | {path for path, _, _ in os.walk("/sys/fs/cgroup")}
+    return {path for path in paths if "netns" in path or _LONG_ID.search(path)}
 
 
 def _start(
