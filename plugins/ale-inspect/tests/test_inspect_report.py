@@ -116,8 +116,10 @@ def test_curves_are_drawn_of_episodes_and_of_every_metric(trained: Path) -> None
         if a.get("class") == "plot"
     }
     assert [*plots][:2] == ["Success", "Mean reward"]
-    assert {"Entropy", "KL to start", "Gradient norm", "Ratio", "Masked"} < {*plots}
-    assert {"Learning rate", "Tokens per second", "Seconds", "Zeta of theta"} < {*plots}
+    known = ("Loss", "Entropy", "KL start", "Gradient norm", "Ratio", "Ratio, least and greatest")
+    assert {*known, "Masked fraction", "Learning rate", "Tokens per second"} < {*plots}
+    assert {"Seconds", "Seconds episodes", "Zeta of theta"} < {*plots}
+    assert "The same in every step: chunks_empty 0 updates 4" in page.text
     assert len(plots["Entropy"]) == 40
     assert len(plots["Gradient norm"]) == 39, "a step whose norm was NaN is left out"
     assert "1 number(s) that were not finite are left out" in page.text

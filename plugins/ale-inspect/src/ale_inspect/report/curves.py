@@ -150,14 +150,17 @@ _FIRST = (
     "ratio",
     "mask",
     "clip",
+    "mismatch",
     "lr",
     "learning_rate",
-    "tokens",
+    "tokens_per",
     "mfu",
     "lag",
 )
 _QUANTILE = re.compile(r"^(?P<stem>.+?)[._/](?P<which>p\d\d?|q\d\d?|min|max|mean|median)$")
-_SECONDS = re.compile(r"^(seconds|time|times)[._/]")
+_ENDS = ("min", "max")
+_SECONDS = re.compile(r"^(seconds|time|times)([._/]|$)")
+_FRACTION = re.compile(r"[._/](fraction|share)$")
 
 
 @frozen(kw_only=True)
@@ -178,18 +181,45 @@ class _Metric:
 def metric_charts(facts: Facts) -> Iterator[Chart]:
     """What the trainer reported: known names first, and whatever else there is after them.
 
-    Quantiles and bounds of one thing (``ratio.p05``, ``ratio.p95``) share a chart, and so do
-    seconds (``seconds.training``).
+    Quantiles of one thing (``ratio_p05``, ``ratio_p95``) share a chart, and so do its least and
+    greatest, and seconds (``seconds.training``). One that never changes is in `constants`.
     """
     groups: dict[str, list[_Metric]] = {}
-    for name in sorted(facts.metrics, key=_rank):
-        if name not in _SAID and facts.metrics[name]:
-            metric = _Metric(name=name, values=facts.metrics[name])
-            groups.setdefault(_group(name, facts.metrics), []).append(metric)
+    for name in sorted(_varying(facts), key=_rank):
+        metric = _Metric(name=name, values=facts.metrics[name])
+        groups.setdefault(_group(name, facts.metrics), []).append(metric)
     for title, metrics in groups.items():
         lost = sum(facts.not_finite[metric.name] for metric in metrics)
         note = f"{lost} number(s) that were not finite are left out" if lost else ""
-        yield Chart(title=title, series=tuple(_curves(title, metrics[:_MOST])), note=note)
+        series = tuple(_curves(title, metrics[:_MOST]))
+        yield Chart(title=title, series=series, note=note, share=_is_share(metrics))
+
+
+def constants(facts: Facts) -> Iterator[tuple[str, float]]:
+    """Metrics that never changed, with their value."""
+    varying = {*_varying(facts), *_SAID}
+    for name in sorted(facts.metrics):
+        if name not in varying and facts.metrics[name]:
+            yield name, next(iter(facts.metrics[name].values()))
+
+
+def _varying(facts: Facts) -> Iterator[str]:
+    for name, values in facts.metrics.items():
+        siblings = (facts.metrics[other] for other in facts.metrics if _same(name, other))
+        if name not in _SAID and any(len({*each.values()}) > 1 for each in (values, *siblings)):
+            yield name
+
+
+def _same(name: str, other: str) -> bool:
+    """Are they quantiles of one thing? One that never changes is drawn beside one that does."""
+    return _stem(name) is not None and _stem(name) == _stem(other)
+
+
+def _is_share(metrics: Sequence["_Metric"]) -> bool:
+    return all(
+        _FRACTION.search(metric.name) and all(0 <= value <= 1 for value in metric.values.values())
+        for metric in metrics
+    )
 
 
 _MOST = 8
@@ -223,18 +253,20 @@ def _rank(name: str) -> tuple[int, str]:
 
 
 def _in_order(name: str) -> str:
-    """Quantiles by their number, between the least and the greatest."""
-    return re.sub(r"([._/])min$", r"\1!", re.sub(r"([._/])max$", r"\1~", name))
+    """Quantiles by their number, then the least, then the greatest."""
+    return re.sub(r"([._/])(min|max)$", lambda end: f"{end[1]}~{'nx'.index(end[2][-1])}", name)
 
 
 def _group(name: str, names: Mapping[str, object]) -> str:
+    parts = re.split(r"[._/]", name)
     if _SECONDS.match(name):
-        nested = len(re.split(r"[._/]", name)) > 2
-        return re.split(r"[._/]", name)[0] + (" " + re.split(r"[._/]", name)[1] if nested else "")
+        return " ".join(parts[: 2 if len(parts) > 2 else 1])
     stem = _stem(name)
-    if stem is not None and [_stem(other) for other in names].count(stem) > 1:
-        return stem
-    return name
+    if stem is None or [_stem(other) for other in names].count(stem) < 2:
+        return name
+    ends = {f"{stem}{name[len(stem)]}{end}" for end in _ENDS}
+    inner = {other for other in names if _stem(other) == stem} - ends
+    return f"{stem}, least and greatest" if name in ends and len(inner) > 1 else stem
 
 
 def _stem(name: str) -> str | None:
@@ -244,5 +276,5 @@ def _stem(name: str) -> str | None:
 
 def _short(name: str, title: str) -> str:
     if name == title:
-        return name
+        return "the trainer's step" if _SECONDS.match(name) else name
     return re.split(r"[._/]", name)[-1]

@@ -55,7 +55,7 @@ _WORDS = {"lr": "learning rate", "kl": "KL", "mfu": "MFU", "grad": "gradient", "
 def _title(name: str) -> str:
     parts = re.split(r"[./]", name)
     said = [" ".join(_WORDS.get(word, word) for word in part.split("_")) for part in parts]
-    words = " · ".join(said).replace(" per s", " per second")
+    words = re.sub(r" per s$", " per second", " · ".join(said))
     return words[:1].upper() + words[1:]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ale.runs import RunReader
 from ale.text import seconds, wilson
-from ale_inspect.report.curves import Chart, episode_charts, metric_charts
+from ale_inspect.report.curves import Chart, constants, episode_charts, metric_charts
 from ale_inspect.report.drawing import draw
 from ale_inspect.report.embedding import embedded
 from ale_inspect.report.gathering import Facts, Head, Sums
@@ -85,7 +85,7 @@ def _tiles(facts: Facts) -> Iterator[str]:
     trained = len(facts.steps()) > 1
     if held_out := facts.steps("evaluation"):
         first, last = (facts.by_step["evaluation", step] for step in (held_out[0], held_out[-1]))
-        was = f"step {held_out[0]}: {_percent(first)}; " if len(held_out) > 1 else ""
+        was = f"{_percent(first)} at step {held_out[0]}; now " if len(held_out) > 1 else ""
         yield _rate_tile(f"success held out, step {held_out[-1]}", last, was)
     if trained and steps:
         yield _rate_tile(f"success in step {steps[-1]}", facts.by_step["train", steps[-1]])
@@ -137,6 +137,9 @@ def _curves(facts: Facts) -> Iterator[str]:
         yield '<h3>What the trainer reported</h3><div class="charts">'
         yield from map(draw, _drawable(metric_charts(facts)))
         yield "</div>"
+        same = "".join(f"<span>{escape(name)} {value:g}</span>" for name, value in constants(facts))
+        if same:
+            yield f'<p class="key same"><b>The same in every step:</b>{same}</p>'
     yield "</section>"
 
 
