@@ -4,18 +4,15 @@ import pytest
 
 from ale_sandbox_container.testing.attacks import AttackProbes
 from ale_sandbox_container.testing.commands import CommandProbes
+from ale_sandbox_container.testing_images import BUSYBOX, DEBIAN
 
 pytestmark = pytest.mark.engine
 
 
 class TestInDebian(AttackProbes, CommandProbes):
-    @pytest.fixture
-    def image(self, debian: str) -> str:
-        return debian
+    container_image = DEBIAN
 
 
 @pytest.mark.long
 class TestInBusybox(AttackProbes, CommandProbes):
-    @pytest.fixture
-    def image(self, busybox: str) -> str:
-        return busybox
+    container_image = BUSYBOX

@@ -4,11 +4,13 @@ import pytest
 
 from ale.protocols import SandboxBackend
 from ale.testing.sandbox import SandboxContract
+from ale_sandbox_container.testing_images import BUSYBOX, DEBIAN
 
 pytestmark = pytest.mark.engine
 
 
 class TestDockerWithBusybox(SandboxContract):
+    container_image = BUSYBOX
     many = 12
     at_once = 6
 
@@ -24,6 +26,4 @@ class TestDockerWithBusybox(SandboxContract):
 class TestDockerWithDebian(TestDockerWithBusybox):
     """The shell is dash, sessions are bash."""
 
-    @pytest.fixture
-    def image(self, debian: str) -> str:
-        return debian
+    container_image = DEBIAN

@@ -7,14 +7,18 @@ import pytest
 from ale_sandbox_container.testing.ends import EndProbes, kill_hosts
 from ale_sandbox_container.testing.starts import StartProbes
 from ale_sandbox_container.testing.tools import Make
+from ale_sandbox_container.testing_images import BUSYBOX
 
 pytestmark = pytest.mark.engine
 
 
-class TestStarts(StartProbes): ...
+class TestStarts(StartProbes):
+    container_image = BUSYBOX
 
 
 class TestEnds(EndProbes):
+    container_image = BUSYBOX
+
     @pytest.mark.long
     async def test_five_hundred_random_kills_leave_nothing_after_prune(
         self, make: Make, host: tuple[str, dict[str, Any]]

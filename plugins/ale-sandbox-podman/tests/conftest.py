@@ -5,7 +5,6 @@ from types import ModuleType
 import pytest
 
 import ale_sandbox_podman.plugin
-from ale_sandbox_container.testing_images import BUSYBOX, DEBIAN
 
 pytest.register_assert_rewrite("ale_sandbox_container.testing")
 
@@ -20,23 +19,11 @@ def plugin() -> ModuleType:
     return ale_sandbox_podman.plugin
 
 
-def _there(plugin: ModuleType, image: str) -> str:
+@pytest.fixture
+def image(plugin: ModuleType, request: pytest.FixtureRequest) -> str:
+    """A class of tests says which."""
+    image: str = request.cls.container_image
     reason = fixtures.why_not(plugin, image)
     if reason is not None:
         pytest.skip(reason)
     return image
-
-
-@pytest.fixture(scope="session")
-def debian(plugin: ModuleType) -> str:
-    return _there(plugin, DEBIAN)
-
-
-@pytest.fixture(scope="session")
-def busybox(plugin: ModuleType) -> str:
-    return _there(plugin, BUSYBOX)
-
-
-@pytest.fixture
-def image(busybox: str) -> str:
-    return busybox

@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
 from attrs import evolve, frozen
 
-from ale.errors import SandboxError, UnsupportedError
+from ale.errors import NotUsableError, SandboxError, UnsupportedError
 from ale.plugin import BuildContext
 from ale.types import SandboxInfo, SandboxSpec
 from ale_sandbox_container import script
@@ -330,6 +330,24 @@ class ContainerBackend:
         await self._workers.drain()
         await self._workers.call(self._remains.retry)
         self._engine.close()
+
+
+def built(
+    name: str, engine: Callable[[], Engine], options: ContainerOptions, context: BuildContext
+) -> ContainerBackend:
+    """What an adapter's ``build`` returns.
+
+    Args:
+        name: of the engine, for the error.
+        engine: connects to it.
+
+    Raises:
+        NotUsableError: the engine does not answer.
+    """
+    try:
+        return ContainerBackend(engine(), options, context)
+    except SandboxError as error:
+        raise NotUsableError(f"{name}: {error}") from error
 
 
 def _root(options: ContainerOptions, context: BuildContext) -> Path:

@@ -36,14 +36,11 @@ def build(options: DockerOptions, context: BuildContext) -> SandboxBackend:
     Raises:
         NotUsableError: the engine does not answer.
     """
-    from ale.errors import NotUsableError, SandboxError
-    from ale_sandbox_container.backend import ContainerBackend
+    from ale_sandbox_container.backend import built
     from ale_sandbox_docker.engine import DockerEngine
 
-    try:
-        return ContainerBackend(DockerEngine(address(options, context.environ)), options, context)
-    except SandboxError as error:
-        raise NotUsableError(f"docker: {error}") from error
+    where = address(options, context.environ)
+    return built("docker", lambda: DockerEngine(where), options, context)
 
 
 def probe() -> Probe:

@@ -46,14 +46,11 @@ def build(options: PodmanOptions, context: BuildContext) -> SandboxBackend:
     Raises:
         NotUsableError: the engine does not answer.
     """
-    from ale.errors import NotUsableError, SandboxError
-    from ale_sandbox_container.backend import ContainerBackend
+    from ale_sandbox_container.backend import built
     from ale_sandbox_podman.engine import PodmanEngine
 
-    try:
-        return ContainerBackend(PodmanEngine(address(options, context.environ)), options, context)
-    except SandboxError as error:
-        raise NotUsableError(f"podman: {error}") from error
+    where = address(options, context.environ)
+    return built("podman", lambda: PodmanEngine(where), options, context)
 
 
 def probe() -> Probe:

@@ -28,7 +28,10 @@ from ale_sandbox_container.testing.tools import (
     until,
 )
 
-_LONG_ID = re.compile("[0-9a-f]{64}")
+_PLACES = {
+    "docker": re.compile("docker/netns|docker.*[0-9a-f]{64}"),
+    "podman": re.compile("(libpod|containers).*[0-9a-f]{64}"),
+}
 HOST = """
 import asyncio, importlib, json, os, sys
 from pathlib import Path
@@ -153,7 +156,7 @@ async def kill_hosts(
         How many of what `prune` has removed, in words.
     """
     backend = make()
-    before, traces = _traces(), set()
+    before, traces = _traces(backend.name), set()
     words, containers = [], set()
     for _ in range(sandboxes // at_once):
         batch = [f"86400.{secrets.randbelow(10**9)}" for _ in range(at_once)]
@@ -162,7 +165,7 @@ async def kill_hosts(
         _kill(process)
         words += batch
         containers |= {found.id for found in backend._engine.containers(LABEL)}
-        traces |= _traces() - before
+        traces |= _traces(backend.name) - before
     kinds = Counter(line.split()[0] for line in _left(backend))
     begun = time.monotonic()
     # What the engine was doing when the client died goes on for a moment.
@@ -172,7 +175,9 @@ async def kill_hosts(
     took = time.monotonic() - begun
     assert _left(backend) == []
     await until(lambda: not _running([*words, *containers]), "the end of all processes")
-    await until(lambda: not _traces() & traces, "the end of all mounts and control groups")
+    await until(
+        lambda: not _traces(backend.name) & traces, "the end of all mounts and control groups"
+    )
     await backend.aclose()
     left = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items()))
     seen = f"{len(containers)} containers, {len(traces)} mounts and groups"
@@ -184,11 +189,11 @@ def _running(words: list[str]) -> list[str]:
     return [word for word in words if word.encode() in lines]
 
 
-def _traces() -> set[str]:
-    """Mounts and control groups of containers: engines name both by 64 digits."""
+def _traces(engine: str) -> set[str]:
+    """Mounts and control groups of an engine's containers."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     paths = {line.split()[4] for line in lines} | {path for path, _, _ in os.walk("/sys/fs/cgroup")}
-    return {path for path in paths if "netns" in path or _LONG_ID.search(path)}
+    return {path for path in paths if _PLACES[engine].search(path)}
 
 
 def _start(

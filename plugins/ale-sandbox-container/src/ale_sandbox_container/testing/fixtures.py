@@ -3,6 +3,7 @@
 They build on two of its own: ``plugin``, its module ``plugin``; and ``image``, an image's name.
 """
 
+import functools
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +17,7 @@ from ale_sandbox_container.testing.tools import Make
 from ale_sandbox_container.testing_images import CannotMakeError, provide
 
 
+@functools.cache
 def why_not(plugin: ModuleType, image: str) -> str | None:
     """Why there can be no tests on this engine with this image; None where there can."""
     offered = plugin.ale_sandboxes()[0]
