@@ -333,18 +333,17 @@ async def test_a_replay_that_diverges_breaks_the_episode_after_its_retries(
         [Start(task_id="t0", rollouts=1, name="a/b", expert=lambda: Beginning(1))],
     ],
 )
-async def test_a_scheme_that_breaks_its_contract_is_named_before_anything_runs(
-    workplace: Any, finish: Finish, practice: Practice, starts: list[Start]
+def test_a_scheme_that_breaks_its_contract_is_named_before_anything_is_written(
+    workplace: Any, practice: Practice, starts: list[Start]
 ) -> None:
     class Wrong(Halfway):
         def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
             return starts
 
     practice.scheme = Wrong
-    run = workplace.prepared(configured(workplace, "evaluation"))
     with pytest.raises(PluginError, match="starts"):
-        await finish(run)
-    assert stored(run) == {}
+        workplace.prepared(configured(workplace, "evaluation"))
+    assert not workplace.directory.exists()
 
 
 def test_a_model_that_can_not_be_made_to_say_things_is_refused(
@@ -380,7 +379,7 @@ async def test_nothing_learns_from_an_evaluation(
     learned += [name for step in trainer.groups for group in step for name in group]
     assert not [name for name in learned if name.startswith("evaluation")]
     assert all(not row.episode_id.startswith("evaluation") for row in run.store.reader.credits())
-    assert finished.n_graded == 18
+    assert (finished.n_graded, finished.n_guided) == (6, 12)
 
 
 async def test_a_resumed_evaluation_asks_for_the_missing_episodes_only(

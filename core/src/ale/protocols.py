@@ -376,6 +376,8 @@ class Expert(Protocol):
     def answer(self, request: CompletionRequest) -> Message | None:
         """What the model is made to say here; None from where on it is on its own.
 
+        A turn may be asked again, as after an agent has shortened its context.
+
         Raises:
             ReplayError: what has been observed is not what the expert saw. The episode is broken.
         """
@@ -393,6 +395,11 @@ class Start:
     """Empty for the task's own beginning; else one word, which stands in the episodes' ids."""
     expert: Callable[[], Expert] | None = None
     """Makes the one that speaks first, anew for each rollout."""
+    demonstration: bool = False
+    """The expert speaks to the end: nothing is sampled."""
+    expert_chunks: int | None = None
+    """K*: chunks of the expert's whole episode, of which the first are replayed. A trainer finds
+    it in `Episode.metadata`."""
 
 
 @runtime_checkable

@@ -8,8 +8,9 @@ import pytest
 from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale.protocols import Start, StartScheme
-from ale.testing.builders import task
+from ale.testing.builders import episode, task
 from ale.testing.starts import replayed, rolled_out
+from ale.types import Episode, replace
 from ale_starts.build import initial, parallel
 from ale_starts.names import place_named
 from ale_starts.options import InitialOptions, ParallelOptions
@@ -110,6 +111,28 @@ def test_the_first_steps_demonstrate_whole_solutions_to_be_imitated() -> None:
         names = [turn.completion.message.tool_calls[0].name for turn in replayed(start)]
         assert names == ["shell"] * 7 + ["finish"]
     assert [start.rollouts for start in made.plan(2, tasks, 4)] == [4, 4]
+
+
+def test_demonstrations_end_when_the_policy_begins_to_succeed_by_itself() -> None:
+    def made() -> StartScheme:
+        return initial(InitialOptions(demonstrations=9, until=0.5, probes=2), BuildContext())
+
+    def own(reward: float, start: str = "") -> Episode:
+        return replace(episode(reward, task_id="eight"), start=start)
+
+    scheme = made()
+    probed = [(s.name, s.rollouts) for s in scheme.plan(0, [EIGHT], 4)]
+    assert probed == [("demo", 1), ("", 1)]
+    told = [[own(1.0, "demo"), own(0.0), own(0.0)], [own(1.0, "demo"), own(1.0), own(0.0)]]
+    scheme.learn(0, told[0])
+    assert [s.name for s in scheme.plan(1, [EIGHT], 4)] == ["demo", ""]
+    scheme.learn(1, told[1])
+    assert [(s.name, s.rollouts) for s in scheme.plan(2, [EIGHT], 4)] == [("", 4)]
+    resumed = made()
+    for step, episodes in enumerate(told):
+        resumed.learn(step, episodes)
+    assert [(s.name, s.rollouts) for s in resumed.plan(2, [EIGHT], 4)] == [("", 4)]
+    assert [s.name for s in resumed.plan(1, [EIGHT], 4)] == ["demo", ""]
 
 
 def test_nothing_to_demonstrate_is_an_error() -> None:

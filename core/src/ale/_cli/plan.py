@@ -7,6 +7,7 @@ import attrs
 
 from ale._config import Selected
 from ale._run.loop import planned_episodes
+from ale._run.plan import tasks_per_step
 from ale._run.start import Prepared
 from ale.text import shorten
 
@@ -27,7 +28,7 @@ def describe_plan(ready: Prepared) -> str:
     ]
     lines = [_line(section, part) for section, part in picked]
     run, evaluation, tasks = config.run, config.evaluation, ready.tasks["train"]
-    drawn = len(tasks) if run.tasks_per_step is None else run.tasks_per_step
+    drawn = tasks_per_step(tasks, run)
     planned = planned_episodes(config, ready.tasks)
     total = "as many as its starts say" if planned is None else str(sum(planned.values()))
     lines += [

@@ -118,23 +118,29 @@ async def _go(run: "Run") -> "RunFinished":
 
 def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> str:
     """What happened, where it is stored and what to try next, of the commands that are there."""
+    from ale._store.index import SUCCESS
     from ale.text import rate_line, seconds
 
-    total = finished.n_graded + finished.n_broken
+    index = run.store.index
     path = os.path.relpath(finished.directory)
     path = path if not path.startswith("..") else finished.directory
     lines = [
-        f"{finished.outcome}: {total} episodes on disk after {seconds(finished.seconds)}",
+        f"{finished.outcome}: {len(index)} episodes on disk after {seconds(finished.seconds)}",
         f"  success      {rate_line(finished.n_succeeded, finished.n_graded)}",
     ]
     if finished.mean_reward is not None:
         lines.append(f"  mean reward  {finished.mean_reward:.3f}")
+    for step in index.steps("evaluation"):
+        rewards = list(index.rewards(step, "evaluation"))
+        rate = rate_line(sum(reward == SUCCESS for reward in rewards), len(rewards))
+        lines.append(f"  after step {step:<3} {rate} on held-out tasks")
     if finished.n_broken:
         lines.append(f"  broken       {finished.n_broken}  (no reward; each episode says why)")
     quoted = shlex.quote(path)
     following = {
         f"ale run --resume {quoted}": finished.outcome != "completed",
         f"ale show {quoted}": "show" in commands,
+        f"ale report {quoted}": "report" in commands,
         f"ale credit {quoted} --scheme ipa --scheme grpo": "credit" in commands
         and finished.n_graded > 0,
     }

@@ -53,7 +53,7 @@ class RunOptions:
     tasks_per_step: int | None = field(
         default=None,
         validator=validators.optional(ge(1)),
-        metadata=doc("Tasks drawn for each step; default: all of them."),
+        metadata=doc("Tasks drawn for each step, no task twice; default: all of them."),
     )
     concurrency: int = field(default=8, validator=ge(1), metadata=doc("Episodes at once."))
     seed: int = field(default=0, validator=ge(0), metadata=doc("Every random choice follows it."))

@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from attrs import field, frozen
 
@@ -124,8 +124,16 @@ class _Attempt:
             sandbox=self._runner.parts.backend.name,
             started_at=started_at,
             seconds=self._seconds,
-            metadata={"teardown": self._left_behind} if self._left_behind else {},
+            metadata=self._metadata(),
         )
+
+    def _metadata(self) -> Mapping[str, Any]:
+        made: dict[str, Any] = {}
+        if self._left_behind:
+            made["teardown"] = self._left_behind
+        if self._work.start.expert_chunks is not None:
+            made["expert_chunks"] = self._work.start.expert_chunks
+        return made
 
     def _longest(self) -> float | None:
         """Seconds after which the attempt is given up, should every bound in it have failed."""

@@ -14,7 +14,7 @@ from ale._run.episode import EpisodeRunner
 from ale._run.hooks import Observers
 from ale._run.interrupt import Interrupt
 from ale._run.parts import Parts, Tasks
-from ale._run.plan import Work, evaluation_works, starts_of_step, works
+from ale._run.plan import Work, evaluation_works, starts_of_step, tasks_per_step, works
 from ale._run.waiting import Waiting
 from ale._store import RunDirectory
 from ale._store.index import SUCCESS
@@ -55,24 +55,29 @@ class Loop:
     async def go(self) -> str:
         """Do what is missing; ``completed``, or ``drained`` after a Ctrl-C."""
         await self._restore()
-        options = self.config.run
+        options, demonstrated = self.config.run, False
         for step in range(options.steps):
-            if not await self._evaluate(step):
-                return "drained"
             starts = starts_of_step(self.tasks["train"], options, step, self.parts.starts)
+            demonstrating = any(start.demonstration for start in starts)
+            if not await self._evaluate(step, due=demonstrated and not demonstrating):
+                return "drained"
+            demonstrated = demonstrating
             if not await self._complete(lambda: self._works(step, starts)):  # noqa: B023
                 return "drained"
             await self._learn(step)
             self._tell_starts(step)
-        return "completed" if await self._evaluate(options.steps) else "drained"
+        return "completed" if await self._evaluate(options.steps, due=True) else "drained"
 
     def _works(self, step: int, starts: Iterable[Start]) -> Iterator[Work]:
         return works(self.tasks["train"], self.config.run, step, tuple(starts))
 
-    async def _evaluate(self, step: int) -> bool:
-        """Measure the policy after `step` steps, if it is time; False where it was interrupted."""
+    async def _evaluate(self, step: int, *, due: bool) -> bool:
+        """Measure the policy after `step` steps, if it is time; False where it was interrupted.
+
+        Due in any case are the end, and the end of the demonstrations: what imitation has brought.
+        """
         evaluation, options = self.config.evaluation, self.config.run
-        if evaluation is None or (step % evaluation.options.every and step != options.steps):
+        if evaluation is None or not (due or step % evaluation.options.every == 0):
             return True
 
         def planned() -> Iterator[Work]:
@@ -97,7 +102,7 @@ class Loop:
             step=step,
             policy_version=llm.policy_version if isinstance(llm, Policy) else None,
             n_graded=len(rewards),
-            n_broken=self.store.index.count("evaluation", step) - len(rewards),
+            n_broken=self.store.index.broken(step, "evaluation"),
             n_succeeded=sum(reward == SUCCESS for reward in rewards),
             mean_reward=sum(rewards) / len(rewards) if rewards else None,
             at=self.context.clock(),
@@ -188,12 +193,15 @@ class Loop:
     def _facts(self, step: int) -> Mapping[str, float]:
         """What every step of every trainer is told with."""
         rewards = list(self.store.index.rewards(step))
+        elsewhere = list(self.store.index.rewards(step, elsewhere=True))
         facts: dict[str, float] = {}
         if rewards:
             facts["success"] = sum(reward == SUCCESS for reward in rewards) / len(rewards)
             facts["mean_reward"] = sum(rewards) / len(rewards)
-        facts["episodes"] = len(rewards)
-        facts["broken"] = self.store.index.count("train", step) - len(rewards)
+        if elsewhere:
+            facts["success_from_starts"] = sum(r == SUCCESS for r in elsewhere) / len(elsewhere)
+        facts["episodes"] = len(rewards) + len(elsewhere)
+        facts["broken"] = self.store.index.broken(step, "train")
         return facts
 
     def _times(self) -> Mapping[str, float]:
@@ -232,7 +240,7 @@ def planned_episodes(config: RunConfig, tasks: Tasks) -> Mapping[Split, int] | N
     if config.starts is not None:
         return None
     options, evaluation = config.run, config.evaluation
-    drawn = len(tasks["train"]) if options.tasks_per_step is None else options.tasks_per_step
+    drawn = tasks_per_step(tasks["train"], options)
     rounds = 0
     if evaluation is not None:
         due = {*range(0, options.steps, evaluation.options.every), options.steps}

@@ -95,19 +95,21 @@ def tasks_of_step(
 ) -> Sequence[TaskToRun]:
     """All tasks, or the next `tasks_per_step` of a shuffled round through all of them.
 
-    Every task is drawn once before any is drawn again; the order depends on the seed alone.
+    No task is drawn twice in a round, and so in a step; those left at a round's end, too few for
+    a step, are passed over. The order depends on the seed alone.
     """
-    size = options.tasks_per_step
-    if size is None:
+    size = tasks_per_step(tasks, options)
+    if size == len(tasks):
         return tasks
-    orders: dict[int, list[int]] = {}
-    drawn = []
-    for number in range(step * size, (step + 1) * size):
-        epoch, position = divmod(number, len(tasks))
-        if epoch not in orders:
-            orders[epoch] = _order(len(tasks), derive_seed(options.seed, epoch, "order"))
-        drawn.append(tasks[orders[epoch][position]])
-    return drawn
+    epoch, place = divmod(step, len(tasks) // size)
+    order = _order(len(tasks), derive_seed(options.seed, epoch, "order"))
+    return [tasks[number] for number in order[place * size : (place + 1) * size]]
+
+
+def tasks_per_step(tasks: Sequence[TaskToRun], options: RunOptions) -> int:
+    """How many tasks a step draws: what the config says, and never more than there are."""
+    wanted = options.tasks_per_step
+    return len(tasks) if wanted is None else min(wanted, len(tasks))
 
 
 def _order(n: int, seed: int) -> list[int]:

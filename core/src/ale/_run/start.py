@@ -15,6 +15,7 @@ from ale._registry import Registry
 from ale._run.interrupt import Interrupt
 from ale._run.manifest import describe_run, run_id_for
 from ale._run.parts import Parts, Tasks, build_parts, prepare, read_tasks
+from ale._run.plan import starts_of_step
 from ale._run.run import Run
 from ale._run.waiting import UNWIND_S
 from ale._store import Redactor, RunDirectory, RunReader
@@ -88,6 +89,8 @@ def check_run(config: RunConfig, name: str, outside: Surroundings) -> Prepared:
     parts = build_parts(config, context)
     tasks = read_tasks(parts, outside.registry, context)
     _refuse_secrets(config, tasks, outside.redactor(config))
+    if parts.starts is not None:  # what the scheme can't do with these tasks is said before all
+        starts_of_step(tasks["train"], config.run, 0, parts.starts)
     return Prepared(config=config, parts=parts, tasks=tasks, context=context, path=path)
 
 

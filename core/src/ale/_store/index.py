@@ -47,19 +47,34 @@ class Index:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def rewards(self, step: int | None = None, split: Split = "train") -> Iterator[float]:
-        """Of the graded episodes (of one step)."""
-        for (part, of, *_), (_, reward) in self._rows.items():
-            if reward is not None and step in (None, of) and part == split:
+    def rewards(
+        self, step: int | None = None, split: Split = "train", *, elsewhere: bool = False
+    ) -> Iterator[float]:
+        """Of the graded episodes (of one step).
+
+        Those that began elsewhere than at their task's beginning, led by an expert, are not the
+        policy's own: they are counted apart.
+        """
+        for (part, of, _, start, _), (_, reward) in self._rows.items():
+            if reward is None or step not in (None, of) or part != split:
+                continue
+            if bool(start) == elsewhere:
                 yield reward
 
-    def count(self, split: Split, step: int | None = None) -> int:
-        """Episodes (of one step), broken ones included."""
-        return sum(part == split and step in (None, of) for part, of, *_ in self._rows)
+    def count(self, split: Split) -> int:
+        """Episodes, broken ones included."""
+        return sum(part == split for part, *_ in self._rows)
 
-    def steps(self) -> list[int]:
-        """Those of which there are episodes to learn from."""
-        return sorted({step for split, step, *_ in self._rows if split == "train"})
+    def broken(self, step: int | None = None, split: Split | None = None) -> int:
+        """Episodes without a reward (of one step, of one split)."""
+        return sum(
+            reward is None and step in (None, of) and split in (None, part)
+            for (part, of, *_), (_, reward) in self._rows.items()
+        )
+
+    def steps(self, split: Split = "train") -> list[int]:
+        """Those of which there are episodes."""
+        return sorted({step for part, step, *_ in self._rows if part == split})
 
     def offsets(self, step: int) -> list[int]:
         """Where the graded training episodes of a step are, by task, start and rollout."""
@@ -67,7 +82,8 @@ class Index:
 
     def statistics(self, step: int) -> BatchStatistics:
         """Of the graded episodes of one step."""
-        return batch_statistics(self.rewards(step))
+        everything = (*self.rewards(step), *self.rewards(step, elsewhere=True))
+        return batch_statistics(everything)
 
     def groups(self, step: int) -> Iterator[tuple[str, list[int]]]:
         """Each task of a step with the offsets of its graded episodes, by rollout.

@@ -87,7 +87,7 @@ class Progress:
             n_done=event.n_done,
             n_graded=event.n_graded,
             n_succeeded=event.n_succeeded,
-            n_broken=event.n_done - event.n_evaluated - event.n_graded,
+            n_broken=event.n_done - event.n_evaluated - event.n_guided - event.n_graded,
             rate=Rate(now, least=2 * event.concurrency),
             running={},
         )
@@ -114,7 +114,7 @@ class Progress:
             return
         if reward is None:
             self.n_broken += 1
-        else:
+        elif not event.episode.start:  # what an expert began is not the policy's own success
             self.n_graded += 1
             self.n_succeeded += reward >= 1
 

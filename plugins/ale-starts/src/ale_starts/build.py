@@ -27,7 +27,7 @@ def parallel(options: ParallelOptions, context: BuildContext) -> StartScheme:
 
 
 def _demonstrating(scheme: StartScheme, options: InitialOptions) -> StartScheme:
-    return Demonstrating(scheme, options.demonstrations) if options.demonstrations else scheme
+    return Demonstrating(scheme, options) if options.demonstrations else scheme
 
 
 def experts_of(options: ExpertOptions) -> tuple[Experts, bool]:

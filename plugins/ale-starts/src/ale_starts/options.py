@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Literal
 
 from attrs import field, frozen
+from attrs.validators import optional
 
 from ale.plugin import doc, ge, gt, le
 
@@ -19,6 +20,19 @@ class InitialOptions:
             "So many first training steps say the tasks' reference solutions, one rollout per "
             "task, to be imitated."
         ),
+    )
+    until: float | None = field(
+        default=None,
+        validator=optional([gt(0.0), le(1.0)]),
+        metadata=doc(
+            "End the demonstrations after the first step in which the policy's own success in "
+            "`probes` reaches this; null demonstrates in all of the steps."
+        ),
+    )
+    probes: int = field(
+        default=16,
+        validator=ge(1),
+        metadata=doc("With `until`: episodes of its own in each step of demonstrations."),
     )
 
 

@@ -12,7 +12,7 @@ from ale.runs import SUCCESS
 from ale.types import Episode, Task
 from ale_starts.demonstrations import Demonstration, Experts, SolutionDemonstration
 from ale_starts.names import DEMONSTRATION, Place
-from ale_starts.options import ParallelOptions, RollbackOptions
+from ale_starts.options import InitialOptions, ParallelOptions, RollbackOptions
 
 Tally = tuple[int, int]
 """Successes and trials."""
@@ -32,6 +32,7 @@ def start_at(task: Task, rollouts: int, p: int, demonstration: Demonstration | N
         rollouts=rollouts,
         name=Place(p, demonstration.turns, demonstration.tag).name,
         expert=lambda: demonstration.expert(p),
+        expert_chunks=demonstration.turns,
     )
 
 
@@ -47,11 +48,18 @@ class Initial:
 
 
 class Demonstrating:
-    """Says the reference solutions in the first steps, then leaves the word to another scheme."""
+    """Says the reference solutions in the first steps, then leaves the word to another scheme.
 
-    def __init__(self, scheme: StartScheme, steps: int) -> None:
+    With `until`, the policy tries some tasks by itself beside them, and the demonstrations end
+    with the first step in which enough of these succeed: how long an imitation takes until it
+    bears fruit differs from seed to seed, and what comes after it costs time too.
+    """
+
+    def __init__(self, scheme: StartScheme, options: InitialOptions) -> None:
         self._scheme = scheme
-        self._steps = steps
+        self._steps = options.demonstrations
+        self._until = options.until
+        self._probes = 0 if options.until is None else options.probes
 
     def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
         """One rollout of each task that has a solution; afterwards the other scheme's plan.
@@ -68,16 +76,28 @@ class Demonstrating:
             raise InputError(
                 [Problem(message=message, path="starts.demonstrations", expected=expected)]
             )
-        return starts
+        return [*starts, *(start_at(task, 1, 0, None) for task in distinct(tasks)[: self._probes])]
 
     def learn(self, step: int, episodes: Iterable[Episode]) -> None:
-        """Told to the other scheme: it may count what it likes of them."""
-        self._scheme.learn(step, episodes)
+        """End the demonstrations if it is time; the other scheme is told of everything."""
+        seen = list(episodes)
+        if self._until is not None and step < self._steps:
+            probes = [episode.reward == SUCCESS for episode in seen if not episode.start]
+            if probes and sum(probes) / len(probes) >= self._until:
+                self._steps = step + 1
+        self._scheme.learn(step, seen)
 
 
 def _demonstrated(task: Task) -> Start:
     whole = SolutionDemonstration(commands=task.solution or ())
-    return Start(task_id=task.id, rollouts=1, name=DEMONSTRATION, expert=lambda: whole.expert(None))
+    return Start(
+        task_id=task.id,
+        rollouts=1,
+        name=DEMONSTRATION,
+        expert=lambda: whole.expert(None),
+        expert_chunks=whole.turns,
+        demonstration=True,
+    )
 
 
 def refuse_missing(tasks: Sequence[Task]) -> None:
