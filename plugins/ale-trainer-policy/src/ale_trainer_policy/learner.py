@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 from torch import Tensor
 
+from ale_trainer_policy.models import full_weights, whole
 from ale_trainer_policy.objective import Terms, Tokens, evaluate
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.samples import Floats, Sample
@@ -42,7 +43,12 @@ class Learner:
         options: of any trainer of this package.
     """
 
-    def __init__(self, model: Any, options: LearnOptions) -> None:
+    scale = 1.0
+    """What a loss is multiplied by before its backward pass."""
+    collective = False
+    """Other processes wait in the backward pass, so that it can't be left out."""
+
+    def __init__(self, model: Any, options: LearnOptions, *, fused: bool = True) -> None:
         self.model = model
         self.options = options
         self.updates = 0
@@ -58,7 +64,7 @@ class Learner:
             betas=options.betas,
             eps=options.eps,
             weight_decay=options.weight_decay,
-            fused=True,
+            fused=fused,
         )
         self.zero_grad()
 
@@ -83,15 +89,27 @@ class Learner:
             )
         terms = evaluate(parts, scored.logp, self._old(datum, scored.logp), self._tokens(datum))
         measured = Measured(
-            terms=terms,
+            terms=evolve(terms, loss=terms.loss.detach()),
             logp=scored.logp.detach(),
             entropy=scored.entropy,
             computed=scored.computed,
         )
-        if measured.finite:
-            terms.loss.backward()  # type: ignore[no-untyped-call]
+        if measured.finite or self.collective:
+            (self.scale * terms.loss).backward()  # type: ignore[no-untyped-call]
             self._collect()
         return measured
+
+    def forward_backward_each(
+        self, pieces: Sequence[Sequence[Sample]], parts: ObjectiveParts
+    ) -> Iterator[tuple[Datum, Measured]]:
+        """Add the gradients of these pieces; each piece as a datum with what was measured."""
+        for piece in pieces:
+            datum = pack(piece)
+            yield datum, self.forward_backward(datum, parts)
+
+    def logps(self, pieces: Sequence[Sequence[Sample]]) -> list[Floats]:
+        """log pi of each piece."""
+        return [self.logp(piece) for piece in pieces]
 
     def logp(
         self, samples: Sequence[Sample], weights: Mapping[str, Tensor] | None = None
@@ -124,7 +142,7 @@ class Learner:
                 master.grad = torch.zeros_like(master)
             grads.append(master.grad)
         bound = self.options.max_grad_norm
-        norm = float(torch.nn.utils.get_total_norm(grads))
+        norm = float(whole(torch.nn.utils.get_total_norm(grads)))
         if not math.isfinite(norm):
             self.zero_grad()
             return None
@@ -170,10 +188,8 @@ class Learner:
         Raises:
             KeyError, ValueError: a tensor is missing, or has another shape. Nothing is changed.
         """
+        self.check(tensors)
         weights = [tensors[f"weight/{name}"] for name in self.names]
-        for name, master, weight in zip(self.names, self.masters, weights, strict=True):
-            if master.shape != weight.shape:
-                raise ValueError(f"{name} is {tuple(weight.shape)}, not {tuple(master.shape)}")
         self.zero_grad()
         self.optimizer.state.clear()
         with torch.no_grad():
@@ -184,6 +200,17 @@ class Learner:
                     self.optimizer.state[master] = moments
         self._publish()
         self.updates = updates
+
+    def check(self, tensors: Mapping[str, Tensor]) -> None:
+        """Are these tensors what `load_state` needs? Raises as that."""
+        for name, master in zip(self.names, self.masters, strict=True):
+            weight = tensors[f"weight/{name}"]
+            if master.shape != weight.shape:
+                raise ValueError(f"{name} is {tuple(weight.shape)}, not {tuple(master.shape)}")
+
+    def full_weights(self) -> dict[str, Tensor]:
+        """All weights under the names of the plain model, adapters merged into them."""
+        return full_weights(self.model)
 
     def _old(self, datum: Datum, logp: Tensor) -> Tensor | None:
         return None if datum.old_logp is None else self._tensor(datum.old_logp).to(logp.dtype)

@@ -111,13 +111,21 @@ def full_weights(model: Any) -> dict[str, Tensor]:
     }
     found: dict[str, Tensor] = {}
     with torch.no_grad():
-        for name, tensor in model.state_dict().items():
+        for name, part in model.state_dict().items():
             if "lora_" in name:
                 continue
+            tensor = whole(part)
             owner, _, leaf = name.rpartition(".base_layer.")
             plain = f"{owner}.{leaf}" if owner else name
             delta = deltas.get(owner) if leaf == "weight" else None
-            found[plain] = tensor.clone() if delta is None else tensor + delta
+            found[plain] = tensor.clone() if delta is None else tensor + whole(delta)
+    return found
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor that may be sharded over processes; collective where it is."""
+    full = getattr(tensor, "full_tensor", None)
+    found: Tensor = tensor if full is None else full()
     return found
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from ale.errors import AleError
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.samples import Floats, Sample
+from ale_trainer_policy.sharded import Fleet
 from ale_trainer_policy.tree import with_old_logp
 
 Splitter = Callable[[Sequence[Sample]], Sequence[Sequence[Sample]]]
@@ -33,7 +34,7 @@ class OldPolicy:
         self._keep = keep
         self._kept: OrderedDict[int, Mapping[str, Tensor]] = OrderedDict()
 
-    def published(self, version: int, learner: Learner) -> None:
+    def published(self, version: int, learner: Learner | Fleet) -> None:
         """Tokens may be sampled from these weights from now on."""
         if self._choice == "rollout_version":
             self._kept[version] = learner.weights()
@@ -41,7 +42,12 @@ class OldPolicy:
                 self._kept.popitem(last=False)
 
     def scored(
-        self, learner: Learner, samples: Sequence[Sample], split: Splitter, *, n_updates: int
+        self,
+        learner: Learner | Fleet,
+        samples: Sequence[Sample],
+        split: Splitter,
+        *,
+        n_updates: int,
     ) -> list[Sample]:
         """The samples with their log pi_old, in the same order.
 
@@ -56,20 +62,26 @@ class OldPolicy:
             return list(samples)
         found = {id(each): each for each in samples}
         origin = {}
-        for micro in split([each for each in samples if each.teaches]):
-            for before, after in zip(micro, self._score(learner, micro), strict=True):
+        pieces = split([each for each in samples if each.teaches])
+        for micro, logp in zip(pieces, self._logps(learner, pieces), strict=True):
+            for before, after in zip(micro, with_old_logp(micro, logp), strict=True):
                 origin[id(before)] = after
         return [origin.get(key, each) for key, each in found.items()]
 
-    def _score(self, learner: Learner, micro: Sequence[Sample]) -> list[Sample]:
+    def _logps(self, learner: Learner | Fleet, pieces: Sequence[Sequence[Sample]]) -> list[Floats]:
         if self._choice == "recompute":
-            return with_old_logp(micro, learner.logp(micro))
+            return learner.logps(pieces)
+        # The options hold that old versions and several processes don't meet.
+        assert isinstance(learner, Learner)
+        return [self._by_version(learner, piece) for piece in pieces]
+
+    def _by_version(self, learner: Learner, micro: Sequence[Sample]) -> Floats:
         versions = np.concatenate([each.version for each in micro])
         logp: Floats = np.zeros(len(versions))
         for version in np.unique(versions):
             weights = self._weights(int(version))
             logp = np.where(versions == version, learner.logp(micro, weights), logp)
-        return with_old_logp(micro, logp)
+        return logp
 
     def _weights(self, version: int) -> Mapping[str, Tensor]:
         if version not in self._kept:

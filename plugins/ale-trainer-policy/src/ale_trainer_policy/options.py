@@ -217,6 +217,11 @@ class LearnOptions:
         default="off",
         metadata=doc("'metric' keeps the first weights and measures how far the policy has gone."),
     )
+    processes: int = field(
+        default=1,
+        validator=ge(1),
+        metadata=doc("Shard the copy that is trained over so many processes (FSDP2)."),
+    )
     bad_batches: Path | None = field(
         default=None,
         metadata=doc("Folder for batches whose loss is not finite; in the run directory if null."),
@@ -226,6 +231,11 @@ class LearnOptions:
     def _check_betas(self, attribute: "Attribute[Any]", value: tuple[float, float]) -> None:
         if not all(0.0 <= beta < 1.0 for beta in value):
             raise ValueError(f"'betas' must be in [0, 1): {list(value)}")
+
+    @processes.validator
+    def _check_processes(self, attribute: "Attribute[Any]", value: int) -> None:
+        if value > 1 and self.sync == "same":
+            raise ValueError("'processes' above 1 needs sync: copy")
 
 
 @frozen(kw_only=True)
@@ -245,6 +255,12 @@ class PolicyOptions(LearnOptions):
     keep_versions: int = field(
         default=4, validator=ge(1), metadata=doc("Versions kept for old_policy: rollout_version.")
     )
+
+    @keep_versions.validator
+    def _check_keep_versions(self, attribute: "Attribute[Any]", value: int) -> None:
+        if self.old_policy == "rollout_version" and self.processes > 1:
+            raise ValueError("old_policy: rollout_version needs processes: 1")
+
     imitation: ImitationOptions = field(
         factory=ImitationOptions,
         metadata=doc("What forced completions teach: {when, weight, gamma}."),

@@ -19,12 +19,13 @@ from ale_trainer_policy.bad_batches import BadBatches
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.lessons import Lesson
 from ale_trainer_policy.metrics import Tally
-from ale_trainer_policy.models import fingerprint_of, full_weights, policy_of, prepare
+from ale_trainer_policy.models import fingerprint_of, policy_of, prepare
 from ale_trainer_policy.old_policy import OldPolicy
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.randomness import Randomness
 from ale_trainer_policy.samples import Sample
-from ale_trainer_policy.tree import pack, split
+from ale_trainer_policy.sharded import Fleet
+from ale_trainer_policy.tree import split
 
 
 class PolicyTrainer:
@@ -61,7 +62,7 @@ class PolicyTrainer:
         self._generator = np.random.Generator(np.random.PCG64(seed))
         self._lock = threading.Lock()
         self._model_lock: AbstractContextManager[Any] = nullcontext()
-        self._learner: Learner | None = None
+        self._learner: Learner | Fleet | None = None
         self._randomness: Randomness | None = None
         self._start: Any = None
         self._fingerprint = ""
@@ -83,7 +84,9 @@ class PolicyTrainer:
             self._start = copy.deepcopy(policy.model)
         self._randomness = Randomness(self._seed, next(policy.model.parameters()).device)
         with self._randomness.drawn():
-            self._learner = Learner(prepare(policy, self._options), self._options)
+            model = prepare(policy, self._options)
+            several = self._options.processes > 1
+            self._learner = (Fleet if several else Learner)(model, self._options)
         self._old_policy.published(self._version, self._learner)
 
     async def step(self, batch: Batch) -> StepReport:
@@ -119,7 +122,7 @@ class PolicyTrainer:
             metrics["tokens_per_second"] = tally.counts["tokens_in_rows"] / seconds
             return StepReport(step=batch.step, policy_version=self._version, metrics=metrics)
 
-    def _learn(self, learner: Learner, samples: Sequence[Sample], tally: Tally) -> bool:
+    def _learn(self, learner: Learner | Fleet, samples: Sequence[Sample], tally: Tally) -> bool:
         """Go through the samples; True where a loss or a gradient was not finite."""
         tally.counts["trajectories"] = len(samples)
         tally.counts["trajectories_without_signal"] = sum(not each.teaches for each in samples)
@@ -139,14 +142,12 @@ class PolicyTrainer:
             for share in np.array_split(self._generator.permutation(len(samples)), n):
                 yield [samples[i] for i in sorted(share)]
 
-    def _update(self, learner: Learner, share: Sequence[Sample], tally: Tally) -> bool:
+    def _update(self, learner: Learner | Fleet, share: Sequence[Sample], tally: Tally) -> bool:
         """One update; False where its loss or gradient was not finite, and nothing was changed."""
         taught = [each for each in self._lesson.normalised(share) if each.teaches]
         if not taught:
             return True
-        for micro in self._split(taught):
-            datum = pack(micro)
-            measured = learner.forward_backward(datum, self._parts)
+        for datum, measured in learner.forward_backward_each(self._split(taught), self._parts):
             if not measured.finite:
                 learner.zero_grad()
                 return False
@@ -162,13 +163,16 @@ class PolicyTrainer:
         padded = self._options.packing == "padded"
         return split(samples, self._options.max_tokens_per_microbatch, padded=padded)
 
-    def _measure_start(self, learner: Learner, samples: Sequence[Sample], tally: Tally) -> None:
+    def _measure_start(
+        self, learner: Learner | Fleet, samples: Sequence[Sample], tally: Tally
+    ) -> None:
         if self._start is None:
             return
         start = Learner(self._start, self._options)
-        for micro in self._split([each for each in samples if each.teaches]):
+        pieces = self._split([each for each in samples if each.teaches])
+        for micro, logp in zip(pieces, learner.logps(pieces), strict=True):
             sampled = np.concatenate([each.sampled for each in micro])
-            tally.add_start(learner.logp(micro), start.logp(micro), sampled)
+            tally.add_start(logp, start.logp(micro), sampled)
 
     def snapshot(self) -> PolicySnapshot:
         """The version as it stands; with ``sync: copy`` its weights, copied, by name."""
@@ -176,7 +180,7 @@ class PolicyTrainer:
         with self._lock:
             if self._snapshot is None:
                 copied = self._options.sync == "copy"
-                weights = full_weights(learner.model) if copied else None
+                weights = learner.full_weights() if copied else None
                 self._snapshot = PolicySnapshot(version=self._version, weights=weights)
             return self._snapshot
 
@@ -217,7 +221,7 @@ class PolicyTrainer:
             self._version = state.version
             self._snapshot = None
 
-    def _attached(self) -> tuple[Learner, Randomness]:
+    def _attached(self) -> tuple[Learner | Fleet, Randomness]:
         if self._learner is None or self._randomness is None:
             raise AleError("the trainer has no model yet: attach one first")
         return self._learner, self._randomness
