@@ -67,7 +67,15 @@ def chart(*ys: float, xs: tuple[float, ...] = (), **fields: object) -> str:
 
 
 def test_axes_enclose_what_they_show() -> None:
-    for ys in ((0.0, 0.0), (-3.0, 5.0), (1e-9, 2e-9), (7.0,), (1e20, 1.0), (-2.0, -1.0)):
+    for ys in (
+        (0.0, 0.0),
+        (-3.0, 5.0),
+        (1e-9, 2e-9),
+        (7.0,),
+        (1e20, 1.0),
+        (-2.0, -1.0),
+        (1e-30, 1e-30),
+    ):
         drawn = chart(*ys)
         numbers = [float(n) for n in _points(drawn)]
         assert all(-1 <= n <= 1001 for n in numbers), (ys, numbers)
@@ -76,6 +84,14 @@ def test_axes_enclose_what_they_show() -> None:
 def _points(drawn: str) -> list[str]:
     (points,) = re.findall(r'class="line c0" points="([^"]*)"', drawn)
     return [number for pair in points.split() for number in pair.split(",")]
+
+
+def test_rounding_noise_is_a_flat_line_with_ticks_that_differ() -> None:
+    drawn = chart(1.0, 1.0000001, 1.0)
+    heights = [float(n) for n in _points(drawn)[1::2]]
+    assert max(heights) - min(heights) < 1
+    ticks = re.findall(r'class="y"[^>]*>([^<]*)<', drawn)
+    assert len({*ticks}) == len(ticks) >= 3
 
 
 def test_values_over_many_orders_of_magnitude_have_an_axis_of_powers() -> None:

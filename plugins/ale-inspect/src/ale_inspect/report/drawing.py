@@ -10,6 +10,8 @@ from ale_inspect.report.curves import Chart, Series
 
 _BOX = 1000
 _TICKS = 4
+_NOISE = 1e-3
+"""Values that differ by less than this share of their size are drawn as the flat line they are."""
 _DOTS = 25
 """A curve of fewer points shows each of them."""
 
@@ -49,7 +51,14 @@ def draw(chart: Chart) -> str:
     )
 
 
-_WORDS = {"lr": "learning rate", "kl": "KL", "mfu": "MFU", "grad": "gradient", "logp": "log p"}
+_WORDS = {
+    "lr": "learning rate",
+    "kl": "KL",
+    "rl": "RL",
+    "mfu": "MFU",
+    "grad": "gradient",
+    "logp": "log p",
+}
 
 
 def _title(name: str) -> str:
@@ -108,8 +117,11 @@ def _round_ticks(low: float, high: float) -> Sequence[float]:
     """Round numbers that enclose both; 0 among them where it is near."""
     if low > 0 and low < 0.6 * high:
         low = 0.0
-    if high - low < 1e-9 * max(1.0, abs(high)):
-        low, high = (low - abs(low) / 2, high + abs(high) / 2) if high else (0.0, 1.0)
+    if high - low < _NOISE * max(abs(low), abs(high)) or high == low:
+        middle = (low + high) / 2
+        low, high = middle - abs(middle) / 100, middle + abs(middle) / 100
+    if high == low:
+        low, high = 0.0, 1.0
     raw = (high - low) / _TICKS
     power = 10.0 ** math.floor(math.log10(raw))
     stride = next(power * n for n in (1, 2, 2.5, 5, 10) if power * n >= raw * 0.999)
