@@ -23,7 +23,7 @@ READMES = [
     *sorted(ROOT.glob("plugins/*/*.md")),
 ]
 PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
-SECTIONS = {*PARTS, "observers", "run", "extends"}
+SECTIONS = {*PARTS, "evaluation", "observers", "run", "extends"}
 
 _YAML = re.compile(r"^```(?:yaml|\{code-block\} yaml\n(?::[^\n]*\n)?)\n(.*?)^```$", re.M | re.S)
 
@@ -74,6 +74,9 @@ def test_an_example_of_a_config_is_one(page: Path, registry: Registry) -> None:
             part = config.get(kind)
             if part is not None and part.get("type") is not None:
                 select(part, kind, registry, path=kind)
+        evaluation = config.get("evaluation")
+        if evaluation is not None:
+            select(evaluation.get("tasks"), "tasks", registry, path="evaluation.tasks")
         observers = config.get("observers")
         for observer in (observers and observers.items) or []:
             select(observer, "observer", registry, path="observers")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ale._config.describe import describe_options
-from ale._config.model import RunOptions
+from ale._config.model import EvaluationOptions, RunOptions
 from ale._registry import KINDS, Offer, Registry
 from ale_reference.markup import code, markdown, table
 
@@ -28,6 +28,7 @@ def pages(registry: Registry, root: Path) -> Mapping[str, str]:
     made = {f"components/{kind}.md": _page(kind, registry) for kind in KINDS}
     made["components/index.md"] = _index(registry)
     made["parts/run-options.md"] = options_table(RunOptions)
+    made["parts/evaluation-options.md"] = options_table(EvaluationOptions)
     return made
 
 
