@@ -15,23 +15,26 @@ from ale_sandbox_container.options import ContainerOptions
 from ale_sandbox_process import doctor
 
 _PATIENCE_S = 3.0
+"""For an answer that needs no work."""
+_INFO_S = 20.0
+"""Podman asks the package manager who made its tools, which takes seconds on a busy machine."""
 
 
 class _Unix(http.client.HTTPConnection):
     """HTTP over a local socket."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=_PATIENCE_S)
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(_PATIENCE_S)
+        self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
 
 
-def ask(address: str, path: str = "/info") -> Any:
-    """What the engine at ``unix://`` or ``tcp://`` answers, as JSON.
+def ask(address: str, path: str, timeout_s: float) -> bytes:
+    """What the engine at ``unix://`` or ``tcp://`` answers.
 
     Raises:
         OSError, ValueError, http.client.HTTPException: it does not.
@@ -39,16 +42,16 @@ def ask(address: str, path: str = "/info") -> Any:
     place = urlsplit(address)
     connection: http.client.HTTPConnection
     if place.scheme == "unix":
-        connection = _Unix(place.path)
+        connection = _Unix(place.path, timeout_s)
     elif place.scheme in ("tcp", "http"):
         connection = http.client.HTTPConnection(
-            place.hostname or "localhost", place.port or 2375, timeout=_PATIENCE_S
+            place.hostname or "localhost", place.port or 2375, timeout=timeout_s
         )
     else:
         raise ValueError(f"{address!r} can't be asked; only unix:// and tcp:// can")
     try:
         connection.request("GET", path)
-        return json.loads(connection.getresponse().read())
+        return connection.getresponse().read()
     finally:
         connection.close()
 
@@ -80,7 +83,8 @@ def probe_engine(name: str, address: str, remedies: Mapping[str, str]) -> Probe:
             ``refused`` (not allowed).
     """
     try:
-        facts = facts_of(ask(address))
+        ask(address, "/_ping", _PATIENCE_S)
+        facts = facts_of(json.loads(ask(address, "/info", _INFO_S)))
     except PermissionError:
         reason, remedy = f"this user may not use {address}", "refused"
     except (OSError, ValueError, KeyError, http.client.HTTPException) as error:

@@ -1,6 +1,7 @@
 """The Podman engine, through its SDK's client: one request for each thing done."""
 
 import contextlib
+import functools
 import json
 import os
 import posixpath
@@ -47,6 +48,8 @@ def _told() -> Iterator[None]:
     try:
         yield
     except APIError as error:
+        if error.response is None:
+            raise SandboxError(f"podman does not answer: {error.__cause__ or error}") from error
         said = str(error.explanation or error).strip()
         if error.status_code == 404:
             raise NotFoundError(said) from error
@@ -75,6 +78,7 @@ class PodmanEngine:
     name = "podman"
 
     def __init__(self, address: str) -> None:
+        self._address = address
         with _told():
             self._client = podman.PodmanClient(
                 base_url=address, version=_API, timeout=_TIMEOUT_S, max_pool_size=64
@@ -86,7 +90,8 @@ class PodmanEngine:
     def facts(self) -> Facts:
         """What it is."""
         with _told():
-            return facts_of(_ok(self._api.get("/info", compatible=True)).json())
+            _ok(self._api.get("/_ping"))
+            return _facts_at(self._address)
 
     def image(self, ref: str) -> Image:
         """An image that is there already."""
@@ -296,6 +301,13 @@ class PodmanEngine:
     def close(self) -> None:
         """Let go of connections."""
         self._client.close()  # type: ignore[no-untyped-call]
+
+
+@functools.cache
+def _facts_at(address: str) -> Facts:
+    """Once per process: the engine asks the package manager about its tools each time."""
+    with podman.PodmanClient(base_url=address, version=_API, timeout=_TIMEOUT_S) as client:
+        return facts_of(_ok(client.api.get("/info", compatible=True)).json())
 
 
 def _handle(pid: int) -> int | None:
