@@ -1,10 +1,14 @@
 """Held-out tasks are measured on the way, apart from what is learned from."""
 
+import asyncio
+import json
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from attrs import evolve
 
 from ale._config import structure_config
 from ale._registry import Registry
@@ -137,8 +141,6 @@ def config(workplace: Any, *, every: int = 2, **run: Any) -> Any:
 
 
 def events(run: Run, name: str) -> list[dict[str, Any]]:
-    import json
-
     lines = (run.store.path / "events.jsonl").read_text().splitlines()
     return [found for line in lines if (found := json.loads(line))["event"] == name]
 
@@ -227,3 +229,70 @@ def test_what_is_wrong_with_the_section_is_said(workplace: Any) -> None:
     plain["evaluation"] = {"every": 2}
     with pytest.raises(InputError, match="'tasks' is missing"):
         structure_config(from_plain(plain), workplace.registry)
+
+
+async def test_with_staleness_the_next_episodes_run_while_the_trainer_learns(
+    workplace: Any, finish: Finish, bench: Any
+) -> None:
+    versions: list[tuple[int, int]] = []
+    learning, sampled_meanwhile = asyncio.Event(), asyncio.Event()
+
+    async def agent(context: AgentContext) -> Stop:
+        step = int(context.conversation.episode_id.split("-")[0])
+        versions.append((step, Pupil.made[0].policy_version))
+        if step == 1:
+            await learning.wait()
+            sampled_meanwhile.set()
+        context.recorder.append(turn("done"))
+        return Stop(reason="finished")
+
+    class Slow(Learner):
+        async def step(self, batch: Batch) -> StepReport:
+            learning.set()
+            if batch.step == 0:
+                await asyncio.wait_for(sampled_meanwhile.wait(), 20)
+            return await super().step(batch)
+
+    bench.agent = agent
+    plain = config(workplace, steps=4, staleness=1, concurrency=2)
+    run = workplace.prepared(evolve(plain, evaluation=None))
+    run = evolve(run, parts=evolve(run.parts, trainer=Slow()))
+    await finish(run)
+    assert sampled_meanwhile.is_set()
+    assert all(step - 1 <= version <= step for step, version in versions)
+    assert {step for step, version in versions if version < step} >= {1}
+
+
+async def test_without_staleness_no_episode_begins_before_the_step_before_it_is_learned(
+    workplace: Any, finish: Finish, bench: Any
+) -> None:
+    versions: list[tuple[str, int]] = []
+
+    async def agent(context: AgentContext) -> Stop:
+        versions.append((context.conversation.episode_id, Pupil.made[0].policy_version))
+        return await as_it_was_taught(context)
+
+    bench.agent = agent
+    run = workplace.prepared(config(workplace, every=1, concurrency=3))
+    await finish(run)
+    for episode_id, version in versions:
+        words = episode_id.split("-")
+        assert version == int(words[1] if words[0] == "evaluation" else words[0])
+
+
+async def test_a_run_ahead_is_resumed_where_it_was(workplace: Any, finish: Finish) -> None:
+    run = workplace.prepared(config(workplace, steps=4, staleness=2))
+    await finish(run)
+    path = run.store.path
+    for step in (1, 2, 3):  # killed while step 1 was learned, with step 2 complete
+        shutil.rmtree(path / "checkpoints" / f"{step:05d}")
+        (path / "credits" / f"{step:05d}.jsonl").unlink()
+    lines = (path / "episodes.jsonl").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if not line.startswith('{"schema":1,"id":"3-')]
+    (path / "episodes.jsonl").write_text("".join(kept))
+    again = resume(path, workplace.outside())
+    await finish(again)
+    assert isinstance(again.parts.trainer, Learner)
+    assert again.parts.trainer.seen == [f"{s}-t{t}-0" for s in (1, 2, 3) for t in range(2)]
+    ids = [episode.id for episode in again.store.reader.episodes]
+    assert len(ids) == len(set(ids)) == 8 + 18

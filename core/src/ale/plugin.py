@@ -80,6 +80,8 @@ class BuildContext:
     seed: int = 0
     run_id: str = ""
     run_directory: Path | None = None
+    staleness: int = 0
+    """``run.staleness``: above 0, the model samples while the trainer changes weights."""
     tags: Mapping[str, str] = field(factory=dict)
     """To be put on whatever could be left behind by a crash."""
     environ: Mapping[str, str] = field(factory=dict, repr=False)

@@ -55,6 +55,14 @@ class RunOptions:
         validator=validators.optional(ge(1)),
         metadata=doc("Tasks drawn for each step, no task twice; default: all of them."),
     )
+    staleness: int = field(
+        default=0,
+        validator=ge(0),
+        metadata=doc(
+            "Steps by which the weights that sample may be behind those that are trained: above "
+            "0 the next episodes run while the trainer learns from the last."
+        ),
+    )
     concurrency: int = field(default=8, validator=ge(1), metadata=doc("Episodes at once."))
     seed: int = field(default=0, validator=ge(0), metadata=doc("Every random choice follows it."))
     retries: int = field(

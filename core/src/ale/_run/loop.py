@@ -2,9 +2,10 @@
 
 import asyncio
 import shutil
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from attrs import field, frozen
 
@@ -34,6 +35,8 @@ from ale.types import (
     replace,
 )
 
+T = TypeVar("T")
+
 
 @frozen(kw_only=True)
 class Loop:
@@ -49,24 +52,76 @@ class Loop:
     observers: Observers
     note: Callable[..., None]
     """Writes a line into the record of what happened when."""
+    runner: EpisodeRunner = field(init=False)
+    slots: asyncio.Semaphore = field(init=False)
+    """One for each episode that may run."""
+    turn: asyncio.Lock = field(factory=asyncio.Lock)
+    """Held by whoever hands out episodes."""
     spent: dict[str, float] = field(factory=lambda: defaultdict(float))
     """Seconds of the step that is going on, by what they went into."""
 
+    @runner.default
+    def _runner(self) -> EpisodeRunner:
+        return EpisodeRunner(
+            parts=self.parts,
+            options=self.config.run,
+            context=self.context,
+            entered=self._entered,
+            waiting=self.waiting,
+        )
+
+    @slots.default
+    def _slots(self) -> asyncio.Semaphore:
+        return asyncio.Semaphore(self.config.run.concurrency)
+
     async def go(self) -> str:
-        """Do what is missing; ``completed``, or ``drained`` after a Ctrl-C."""
+        """Do what is missing; ``completed``, or ``drained`` after a Ctrl-C.
+
+        The episodes of a step may begin when the policy has learned from all but the last
+        `staleness` steps before it: admit while accepted + running < (eta + version + 1) * B
+        (AReaL, arXiv:2505.24298). With 0, every step waits for the one before.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                return await self._go(group)
+        except ExceptionGroup as errors:
+            # One disk is full for all episodes: the first says it.
+            raise first_of(errors) from None
+
+    async def _go(self, group: asyncio.TaskGroup) -> str:
         await self._restore()
-        options, demonstrated = self.config.run, False
-        for step in range(options.steps):
-            starts = starts_of_step(self.tasks["train"], options, step, self.parts.starts)
-            demonstrating = any(start.demonstration for start in starts)
-            if not await self._evaluate(step, due=demonstrated and not demonstrating):
-                return "drained"
-            demonstrated = demonstrating
-            if not await self._complete(lambda: self._works(step, starts)):  # noqa: B023
+        n_steps, staleness = self.config.run.steps, self.config.run.staleness
+        ahead: deque[tuple[bool, asyncio.Task[bool]]] = deque()
+        planned = [self._plan(step) for step in range(min(staleness + 1, n_steps))]
+        if not await self._evaluate(0, due=False):
+            return "drained"
+        for step, starts in enumerate(planned):
+            ahead.append(self._begin(group, step, starts))
+        for step in range(n_steps):
+            demonstrated, running = ahead.popleft()
+            if not await self._timed("rollouts", running):
                 return "drained"
             await self._learn(step)
             self._tell_starts(step)
-        return "completed" if await self._evaluate(options.steps, due=True) else "drained"
+            # Planned before it is measured: what a scheme says depends on the steps alone.
+            last, following = step + 1 == n_steps, step + 1 + staleness
+            starts = self._plan(following) if following < n_steps else ()
+            demonstrating = ahead[0][0] if ahead else any(start.demonstration for start in starts)
+            if not await self._evaluate(step + 1, due=last or (demonstrated and not demonstrating)):
+                return "drained"
+            if following < n_steps:
+                ahead.append(self._begin(group, following, starts))
+        return "completed"
+
+    def _plan(self, step: int) -> Sequence[Start]:
+        return starts_of_step(self.tasks["train"], self.config.run, step, self.parts.starts)
+
+    def _begin(
+        self, group: asyncio.TaskGroup, step: int, starts: Sequence[Start]
+    ) -> tuple[bool, asyncio.Task[bool]]:
+        """Let a step's episodes run; whether it demonstrates, and the task that ends with them."""
+        running = group.create_task(self._complete(lambda: self._works(step, starts)))
+        return any(start.demonstration for start in starts), running
 
     def _works(self, step: int, starts: Iterable[Start]) -> Iterator[Work]:
         return works(self.tasks["train"], self.config.run, step, tuple(starts))
@@ -110,45 +165,38 @@ class Loop:
 
     async def _complete(self, planned: Callable[[], Iterator[Work]]) -> bool:
         """Run the episodes that are not on disk; False where some are missing for a Ctrl-C."""
-        started = self.context.monotonic()
-        await self._episodes(work for work in planned() if work.key not in self.store.index)
-        self.spent["rollouts"] += self.context.monotonic() - started
-        if self.interrupt.draining:
-            return False
+        # In turns, one after the other: a later step takes only what an earlier one leaves free.
+        async with asyncio.TaskGroup() as group, self.turn:
+            for work in planned():
+                if work.key not in self.store.index:
+                    await self.slots.acquire()
+                    if self.interrupt.draining:
+                        self.slots.release()
+                        break
+                    group.create_task(self._episode(work))
         absent = [work.id for work in planned() if work.key not in self.store.index]
-        if absent:
+        if absent and not self.interrupt.draining:
             raise AleError(f"{len(absent)} episodes were never finished, {absent[0]} among them")
-        return True
+        return not absent and not self.interrupt.draining
 
-    async def _episodes(self, missing: Iterator[Work]) -> None:
-        """Run them, `concurrency` at once; each is on disk before another takes its place."""
-        runner = EpisodeRunner(
-            parts=self.parts,
-            options=self.config.run,
-            context=self.context,
-            entered=self._entered,
-            waiting=self.waiting,
-        )
-
-        async def worker() -> None:
-            while not self.interrupt.draining:
-                work = next(missing, None)
-                if work is None:
-                    return
-                episode = await runner.run(work)
-                self.store.add_episode(episode)
-                for stage, seconds in episode.seconds.items():
-                    self.spent[f"episodes.{stage}"] += seconds
-                event = EpisodeFinished(episode=episode, at=self.context.clock())
-                self.observers.tell("ale_episode_finished", event)
-
+    async def _episode(self, work: Work) -> None:
+        """Run one; it is on disk before another takes its place."""
         try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(self.config.run.concurrency):
-                    group.create_task(worker())
-        except ExceptionGroup as group_error:
-            # One disk is full for all workers: the first says it.
-            raise group_error.exceptions[0] from None
+            episode = await self.runner.run(work)
+            self.store.add_episode(episode)
+            for stage, seconds in episode.seconds.items():
+                self.spent[f"episodes.{stage}"] += seconds
+            event = EpisodeFinished(episode=episode, at=self.context.clock())
+            self.observers.tell("ale_episode_finished", event)
+        finally:
+            self.slots.release()
+
+    async def _timed(self, what: str, waiting: Awaitable[T]) -> T:
+        started = self.context.monotonic()
+        try:
+            return await waiting
+        finally:
+            self.spent[what] += self.context.monotonic() - started
 
     def _entered(self, work: Work, stage: Stage) -> None:
         event = EpisodeStage(
@@ -178,11 +226,9 @@ class Loop:
             await self._train(trainer, Batch(step=step, groups=tuple(kept)))
 
     async def _train(self, trainer: Trainer, batch: Batch) -> None:
-        started = self.context.monotonic()
-        report = await trainer.step(batch)
-        await self._hand_over(trainer)
+        report = await self._timed("training", trainer.step(batch))
+        await self._timed("hand_over", self._hand_over(trainer))
         _save(trainer.save, self._checkpoint(batch.step))
-        self.spent["training"] += self.context.monotonic() - started
         report = replace(
             report, metrics={**self._facts(batch.step), **report.metrics, **self._times()}
         )
@@ -233,6 +279,12 @@ class Loop:
     def _stored(self, step: int) -> Iterator[Episode]:
         for offset in self.store.index.offsets(step):
             yield self.store.reader.episodes.at(offset)
+
+
+def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error of a group, however deep it lies."""
+    first = errors.exceptions[0]
+    return first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def planned_episodes(config: RunConfig, tasks: Tasks) -> Mapping[Split, int] | None:

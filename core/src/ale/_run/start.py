@@ -43,6 +43,7 @@ class Surroundings:
             seed=config.run.seed,
             run_id=run_id,
             run_directory=path,
+            staleness=config.run.staleness,
             tags={"run": run_id},
             environ=self.environ,
             **self.clocks,
