@@ -116,7 +116,7 @@ async def kill_and_prune(
         assert (await mine.exec("echo alive")).stdout == b"alive\n"
     assert [word for word in words if host_processes(word)] == []
     assert list(top.iterdir()) == []
-    assert list(Path(environ["XDG_RUNTIME_DIR"]).rglob("*.json")) == []
+    assert list((Path(environ["XDG_RUNTIME_DIR"]) / "ale" / "local").iterdir()) == []
     return opened
 
 

@@ -1,6 +1,8 @@
 """Records are written whole, found again, and tell whose they are."""
 
+import fcntl
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -51,11 +53,47 @@ def test_a_record_is_replaced_and_dropped(tmp_path: Path) -> None:
     assert records.all() == []
 
 
-def test_an_empty_record_is_of_an_owner_that_was_killed_in_between(tmp_path: Path) -> None:
+def test_a_record_that_was_begun_by_a_killed_process_is_swept_away(tmp_path: Path) -> None:
+    records = Records(tmp_path / "ale", "mine", Own)
+    records.sweep()
+    records.add(record())
+    begun = records.folder / "00000000.json"
+    begun.write_text("")
+    assert records.all() == [record()]
+    with begun.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        records.sweep()
+        assert begun.exists()
+    records.sweep()
+    assert not begun.exists()
+    assert records.all() == [record()]
+
+
+def test_whoever_writes_while_others_sweep_has_a_record(tmp_path: Path) -> None:
+    records = Records(tmp_path / "ale", "mine", Own)
+    done = threading.Event()
+
+    def sweep() -> None:
+        while not done.is_set():
+            records.sweep()
+
+    sweeper = threading.Thread(target=sweep)
+    sweeper.start()
+    for number in range(500):
+        assert records.add(record(str(number)))
+    done.set()
+    sweeper.join()
+    assert len(records.all()) == 500
+
+
+def test_a_draft_goes_with_its_record(tmp_path: Path) -> None:
     records = Records(tmp_path / "ale", "mine", Own)
     records.add(record())
-    (records.folder / "00000000.json").write_text("")
+    (path,) = records.folder.glob("*.json")
+    path.with_suffix(".draft").write_text("{")
     assert records.all() == [record()]
+    records.drop(record())
+    assert list(records.folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("text", ["{", "{}", json.dumps({"owner": {"pid": 1}})])

@@ -238,6 +238,7 @@ class BubblewrapBackend:
     async def prune(self) -> Sequence[SandboxInfo]:
         """Remove what belongs to host processes that are gone."""
         removed = []
+        await asyncio.to_thread(self._store.records.sweep)
         for record in await asyncio.to_thread(self._store.records.all):
             if not record.owner.alive:
                 await marks.end_orphans(record.mark)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from attrs import frozen
 
+from ale_sandbox_bubblewrap import base
 from ale_sandbox_bubblewrap.cgroups import Cgroups
 from ale_sandbox_bubblewrap.seccomp import ARCHITECTURES
 
@@ -135,7 +136,14 @@ def _try(uid: int, folder: Path | None) -> dict[str, str | None]:
 
 def _refused_by_bwrap(bwrap: str) -> str | None:
     """Why bubblewrap can't make a sandbox here."""
-    walls = ["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc"]
+    walls = ["--unshare-all", "--die-with-parent", "--proc", "/proc"]
+    # No more of the host than a sandbox has: elsewhere mounts come and go.
+    for name in base.SYSTEM:
+        path = Path("/", name)
+        if path.is_symlink():
+            walls += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            walls += ["--ro-bind", str(path), str(path)]
     # What versions before 0.5 do not know.
     walls += ["--dev", "/dev", "--clearenv", "--perms", "1777", "--tmpfs", "/dev/shm"]  # noqa: S108
     done = _run([bwrap, *walls, "--", "/bin/sh", "-c", "exit 42"])

@@ -134,6 +134,7 @@ class LocalBackend:
     async def prune(self) -> Sequence[SandboxInfo]:
         """Remove what belongs to host processes that are gone."""
         removed = []
+        await asyncio.to_thread(self._records.sweep)
         for record in await asyncio.to_thread(self._records.all):
             if not record.owner.alive:
                 await marks.end_orphans(record.mark)

@@ -1,5 +1,7 @@
 """What is known on disk about every open sandbox, so that a killed run can be cleaned up."""
 
+import contextlib
+import fcntl
 import json
 import os
 import stat
@@ -15,6 +17,8 @@ from ale_sandbox_process.marks import Mark
 from ale_sandbox_shell.owner import Owner
 
 _TRIES = 100
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_DRAFT = ".draft"
 
 
 @frozen(kw_only=True)
@@ -76,13 +80,27 @@ class Records(Generic[RecordT]):
         """Write a record; False when its mark is taken."""
         private(self._base)
         private(self.folder)
-        try:
-            descriptor = os.open(self._path(record), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            return False
-        with os.fdopen(descriptor, "wb", buffering=0) as file:
-            file.write(_text(record))  # one write: whole or not at all
-        return True
+        while True:
+            try:
+                descriptor = os.open(self._path(record), _NEW, 0o600)
+            except FileExistsError:
+                return False
+            with os.fdopen(descriptor, "wb", buffering=0) as file:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)  # for `sweep`, which may have been quicker
+                if os.fstat(descriptor).st_nlink:
+                    file.write(_text(record))  # one write: whole or not at all
+                    return True
+
+    def sweep(self) -> None:
+        """Remove what a process has left that was killed while it wrote its record."""
+        for path in self.folder.glob("*.json"):
+            with contextlib.suppress(FileNotFoundError, BlockingIOError):
+                if path.stat().st_size:
+                    continue
+                with path.open("rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if not os.fstat(file.fileno()).st_size:
+                        path.unlink()
 
     def claim(
         self,
@@ -117,13 +135,16 @@ class Records(Generic[RecordT]):
     def replace(self, record: RecordT) -> None:
         """Write a record anew, whole or not at all."""
         path = self._path(record)
-        draft = path.with_suffix(".draft")
+        draft = path.with_suffix(_DRAFT)
         draft.write_bytes(_text(record))
         draft.replace(path)
 
     def drop(self, record: RecordT) -> None:
         """Forget it."""
-        self._path(record).unlink(missing_ok=True)
+        path = self._path(record)
+        path.unlink(missing_ok=True)
+        # Of one that was killed while it replaced its record.
+        path.with_suffix(_DRAFT).unlink(missing_ok=True)
 
     def all(self) -> list[RecordT]:
         """Every record, by id.
@@ -137,7 +158,7 @@ class Records(Generic[RecordT]):
         for path in self.folder.glob("*.json"):
             try:
                 text = path.read_text(encoding="utf-8")
-                if text:  # else its owner was killed, or is, between two system calls
+                if text:  # else it is being written, or its owner was killed before (`sweep`)
                     found.append(self._parse(json.loads(text)))
             except FileNotFoundError:
                 continue  # closed meanwhile

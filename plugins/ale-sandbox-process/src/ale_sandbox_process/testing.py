@@ -82,18 +82,18 @@ def killed_hosts(
             start_new_session=True,
         )
         assert process.stdout is not None
-        if random.random() < 0.1:  # noqa: S311 - while it starts
-            time.sleep(random.random() * 0.5)  # noqa: S311
+        with process.stdout as said:
             first = b""
-        else:
-            first = process.stdout.readline()
-            time.sleep(random.random() * longest_s)  # noqa: S311
-        assert process.poll() is None, "the host process ended by itself"
-        process.send_signal(signal.SIGKILL)
-        said = first + process.stdout.read()
-        process.wait()
-        process.stdout.close()
-        opened = said.count(b"\n")
+            if random.random() < 0.1:  # noqa: S311 - while it starts
+                time.sleep(random.random() * 0.5)  # noqa: S311
+            else:
+                first = said.readline()
+                time.sleep(random.random() * longest_s)  # noqa: S311
+            ended = process.poll()
+            process.send_signal(signal.SIGKILL)
+            opened = (first + said.read()).count(b"\n")
+            process.wait()
+        assert ended is None, f"the host process ended by itself, with {ended}"
         left -= opened
         yield Killed(word=word, opened=opened)
 
