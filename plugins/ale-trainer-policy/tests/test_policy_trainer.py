@@ -14,6 +14,7 @@ import torch
 from ale.errors import AleError, InputError, StoreError
 from ale.plugin import BuildContext
 from ale.protocols import Trainer
+from ale.strict import parse_yaml, structure
 from ale.testing.trainer import TrainerContract, credited_batch
 from ale.types import Batch, LLMCapabilities
 from ale_trainer_policy.options import (
@@ -217,6 +218,34 @@ async def test_adapters_train_alone_and_are_merged_into_what_is_handed_over(
 def test_a_layer_that_is_not_there_is_said(make_llm: Callable[..., Any]) -> None:
     with pytest.raises(InputError, match=r"trainer\.lora\.target"):
         attached(make_llm(), lora=LoraOptions(target=("no_such_layer",)))
+
+
+def structured(text: str) -> PolicyOptions:
+    return structure(parse_yaml(text), PolicyOptions, path="trainer")
+
+
+def test_an_objective_is_a_name_or_a_preset_with_parts_replaced() -> None:
+    assert structured("objective: grpo").objective == "grpo"
+    chosen = structured("objective: {preset: ipa, mask_threshold: 3}").objective
+    assert chosen == ObjectiveOptions(preset="ipa", mask_threshold=3.0)
+    assert structured("lora: {r: 4, target: [q_proj]}").lora == LoraOptions(r=4, target=("q_proj",))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("objective: gprpo", "did you mean 'grpo'"),
+        ("objective: {mask_threshold: 3}", "trainer.objective: expected one of ipa,"),
+        ("objective: {preset: ipa, treshold: 3}", "trainer.objective.treshold: unknown option"),
+        ("objective: {preset: ipa, mask_threshold: 0}", "trainer.objective.mask_threshold"),
+        ("{processes: 2}", "needs sync: copy"),
+        ("betas: [0.9, 1.0]", "trainer.betas"),
+    ],
+)
+def test_a_mistake_in_the_options_is_named(text: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        structured(text)
+    assert said in str(caught.value)
 
 
 class NoIds:

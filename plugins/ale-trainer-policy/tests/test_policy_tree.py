@@ -11,6 +11,7 @@ from attrs import evolve
 from ale_trainer_policy.attention import plan_of, seen_from
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.lessons import Reinforcement
+from ale_trainer_policy.models import prepare
 from ale_trainer_policy.options import PRESETS, ImitationOptions, LearnOptions
 from ale_trainer_policy.samples import Sample
 from ale_trainer_policy.scoring import score
@@ -208,6 +209,20 @@ def _a_row_per_turn(sample: Sample) -> Sample:
         row[chosen] = len(rows)
         rows.append(sample.rows[int(sample.row[chosen][0])][: last + 1])
     return evolve(sample, rows=tuple(rows), row=row)
+
+
+@pytest.mark.parametrize("packing", ["tree", "padded"])
+def test_recomputed_layers_give_the_same_gradient(lab: Any, packing: Any) -> None:
+    model = lab.tiny_model().double()
+    samples = read(lab, 10)
+    kept = gradient(model, [samples], packing=packing)
+    options = LearnOptions(activations="recompute")
+    recomputing = prepare(lab.InProcessLLM(model).policy, options)
+    calls: list[int] = []
+    recomputing.model.layers[0].mlp.register_forward_pre_hook(lambda *_: calls.append(1))
+    again = gradient(recomputing, [samples], packing=packing)
+    assert len(calls) == 2, "once forward, once more in the backward pass"
+    assert relative(again[1], kept[1]) < 1e-12
 
 
 def test_sharing_computes_as_many_tokens_as_there_are_prefixes(lab: Any) -> None:

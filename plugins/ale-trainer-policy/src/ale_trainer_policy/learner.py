@@ -10,6 +10,7 @@ import torch
 from attrs import evolve, frozen
 from torch import Tensor
 
+from ale_trainer_policy.attention import walking
 from ale_trainer_policy.models import full_weights, whole
 from ale_trainer_policy.objective import Terms, Tokens, evaluate
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
@@ -80,23 +81,25 @@ class Learner:
         """
         if datum.n_targets == 0:
             raise ValueError("a datum without a token to be trained on has no gradient")
-        with self._mode(training=True), self._precision():
-            scored = score(
-                self.model,
-                datum,
-                packing=self.options.packing,
-                temperature=self.options.temperature,
+        # The backward pass too: recomputed layers must attend as they did before.
+        with self._mode(training=True), self._attention():
+            with self._precision():
+                scored = score(
+                    self.model,
+                    datum,
+                    packing=self.options.packing,
+                    temperature=self.options.temperature,
+                )
+            terms = evaluate(parts, scored.logp, self._old(datum, scored.logp), self._tokens(datum))
+            measured = Measured(
+                terms=evolve(terms, loss=terms.loss.detach()),
+                logp=scored.logp.detach(),
+                entropy=scored.entropy,
+                computed=scored.computed,
             )
-        terms = evaluate(parts, scored.logp, self._old(datum, scored.logp), self._tokens(datum))
-        measured = Measured(
-            terms=evolve(terms, loss=terms.loss.detach()),
-            logp=scored.logp.detach(),
-            entropy=scored.entropy,
-            computed=scored.computed,
-        )
-        if measured.finite or self.collective:
-            (self.scale * terms.loss).backward()  # type: ignore[no-untyped-call]
-            self._collect()
+            if measured.finite or self.collective:
+                (self.scale * terms.loss).backward()  # type: ignore[no-untyped-call]
+                self._collect()
         return measured
 
     def forward_backward_each(
@@ -229,6 +232,9 @@ class Learner:
 
     def _tensor(self, array: "np.ndarray[Any, Any]") -> Tensor:
         return torch.as_tensor(array, device=self.device)
+
+    def _attention(self) -> AbstractContextManager[Any]:
+        return walking(self.model) if self.options.packing == "tree" else nullcontext()
 
     def _precision(self) -> AbstractContextManager[Any]:
         if self.options.precision == "bf16":

@@ -77,6 +77,10 @@ def prepare(policy: InProcess, options: LearnOptions) -> Any:
                 )
             ]
         )
+    if options.activations == "recompute":
+        # The first name is the newer one.
+        enable = getattr(model, "activation_checkpointing_enable", None)
+        (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})
     if options.lora is None:
         model.requires_grad_(True)
     else:

@@ -201,6 +201,10 @@ class LearnOptions:
         default="fp32",
         metadata=doc("Of the matrix products; sums, weights and log-probabilities stay in fp32."),
     )
+    activations: Literal["keep", "recompute"] = field(
+        default="keep",
+        metadata=doc("'recompute' each layer in the backward pass: less memory, more time."),
+    )
     sync: Literal["same", "copy"] = field(
         default="same",
         metadata=doc("Train the model that samples, or a 'copy', handing over its weights."),

@@ -64,7 +64,7 @@ class PolicyTrainer:
         self._model_lock: AbstractContextManager[Any] = nullcontext()
         self._learner: Learner | Fleet | None = None
         self._randomness: Randomness | None = None
-        self._start: Any = None
+        self._start: Learner | None = None
         self._fingerprint = ""
         self._version = 0
         self._snapshot: PolicySnapshot | None = None
@@ -81,7 +81,7 @@ class PolicyTrainer:
         self._fingerprint = fingerprint_of(policy, self._options)
         self._version = int(policy.version)
         if self._options.kl_to_start == "metric":
-            self._start = copy.deepcopy(policy.model)
+            self._start = Learner(copy.deepcopy(policy.model), self._options)
         self._randomness = Randomness(self._seed, next(policy.model.parameters()).device)
         with self._randomness.drawn():
             model = prepare(policy, self._options)
@@ -168,11 +168,10 @@ class PolicyTrainer:
     ) -> None:
         if self._start is None:
             return
-        start = Learner(self._start, self._options)
         pieces = self._split([each for each in samples if each.teaches])
         for micro, logp in zip(pieces, learner.logps(pieces), strict=True):
             sampled = np.concatenate([each.sampled for each in micro])
-            tally.add_start(logp, start.logp(micro), sampled)
+            tally.add_start(logp, self._start.logp(micro), sampled)
 
     def snapshot(self) -> PolicySnapshot:
         """The version as it stands; with ``sync: copy`` its weights, copied, by name."""
