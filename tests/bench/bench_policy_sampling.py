@@ -23,7 +23,6 @@ from transformers import ContinuousBatchingConfig, GenerationConfig
 from ale.testing.builders import conversation
 from ale.types import CompletionRequest, Message, Sampling
 from ale_llm_policy.build import over
-from ale_llm_policy.model import PolicyLLM
 from ale_llm_policy.options import PolicyOptions
 from ale_policy import TinyShape, tiny_policy
 

@@ -3,8 +3,8 @@
 On a CPU the result of a row is the same to the last bit whatever else is in the batch, however far
 the columns reach and whether its tokens came one by one or together. Masked columns add exact
 zeros; what could differ is the order of the other sums. So, for MKL's products: at least four
-queries, columns in multiples of 16 (`slab.VECTOR`), and no product over 193 to 383 columns, which
-MKL would cut into halves; at 384 and above it always cuts at multiples of 192.
+queries, columns in multiples of 16 (`slab.VECTOR`), and no sum over more than 192 columns at once,
+which MKL would cut in two, at a place that depends on how many there are.
 """
 
 import torch
@@ -14,7 +14,6 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 LEAST_QUERIES = 4
 """Rows of a product below which MKL takes another kernel, whose last bits differ."""
 _CUT = 192
-_WHOLE = 384
 _MOST_SCORES = 1 << 23
 """Numbers in one table of scores, 32 MiB."""
 
@@ -62,7 +61,8 @@ def _on_cpu(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor
 
 def _products(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
     weights = torch.matmul(query, keys.transpose(-1, -2)).add_(bias).softmax(-1)
-    if not _CUT < keys.shape[2] < _WHOLE:
-        return torch.matmul(weights, values)
-    near = torch.matmul(weights[..., :_CUT], values[:, :, :_CUT])
-    return near.add_(torch.matmul(weights[..., _CUT:], values[:, :, _CUT:]))
+    mixed = torch.matmul(weights[..., :_CUT], values[:, :, :_CUT])
+    for start in range(_CUT, keys.shape[2], _CUT):
+        part = slice(start, start + _CUT)
+        mixed += torch.matmul(weights[..., part], values[:, :, part])
+    return mixed

@@ -1,5 +1,7 @@
 """From options to a model, checked against the model's own forward pass."""
 
+from random import Random
+
 import torch
 from torch import Tensor
 
@@ -13,7 +15,6 @@ from ale_llm_policy.modules import Modules
 from ale_llm_policy.options import PolicyOptions, TinyOptions
 from ale_llm_policy.packed import Packed, fits
 from ale_policy import TinyShape, TorchPolicy, load_policy, tiny_policy
-from random import Random
 
 
 def build(options: PolicyOptions, *, seed: int) -> PolicyLLM:
@@ -55,9 +56,7 @@ def over(policy: TorchPolicy, options: PolicyOptions) -> PolicyLLM:
         max_tokens=options.max_tokens,
         stop=options.stop,
     )
-    return PolicyLLM(
-        policy, engine, defaults=defaults, context=options.context or policy.context
-    )
+    return PolicyLLM(policy, engine, defaults=defaults, context=options.context or policy.context)
 
 
 def _tiny(options: PolicyOptions, tiny: TinyOptions, seed: int) -> TorchPolicy:
@@ -92,7 +91,8 @@ def _forward(policy: TorchPolicy, options: PolicyOptions) -> Forward:
             hint="decoder: auto",
         )
         raise InputError([problem])
-    model: Forward = Modules(policy.base) if options.decoder == "modules" or not packs else Packed(policy.base)
+    packed = packs and options.decoder != "modules"
+    model: Forward = Packed(policy.base) if packed else Modules(policy.base)
     _check(policy, model)
     return model
 
@@ -107,8 +107,9 @@ def _check(policy: TorchPolicy, model: Forward) -> None:
     sequences = [[(7 * i + 3) % n_vocabulary for i in range(n)] for n in (9, 6)]
     rules = Rules(temperature=1.0, top_p=1.0, max_tokens=1, ends=frozenset())
     batch = Batch(model, policy.device)
+    nothing = Random(0)  # noqa: S311
     with policy.lock:
-        batch.enter([Job(tuple(s[:-1]), rules, Random(0), _ignore) for s in sequences])
+        batch.enter([Job(tuple(s[:-1]), rules, nothing, _ignore) for s in sequences])
         batch.prefill(0)
         for job, sequence in zip(batch.jobs, sequences, strict=True):
             job.ids = list(sequence)

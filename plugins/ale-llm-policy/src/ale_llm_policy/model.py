@@ -1,12 +1,11 @@
 """The language model: requests in, exact completions out."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from random import Random
 
-import torch
-
-from ale.errors import AleError, ContextLengthError, LLMError
+from ale.errors import ContextLengthError
 from ale.types import (
     Completion,
     CompletionRequest,
@@ -62,10 +61,10 @@ class PolicyLLM:
             LLMError: the model failed, or is closed.
         """
         prompt = self._prompt(request)
-        seed = f"{request.conversation.seed}/{request.turn}"
-        job, outcome = await self._run(
-            lambda done: Job(prompt, self._rules(request.sampling, len(prompt)), Random(seed), done)
-        )
+        rules = self._rules(request.sampling, len(prompt))
+        # By seed and turn alone: neither the time nor the other requests play a part.
+        numbers = Random(f"{request.conversation.seed}/{request.turn}")  # noqa: S311
+        job, outcome = await self._run(lambda done: Job(prompt, rules, numbers, done))
         return self._completion(request, job, outcome)
 
     async def force(self, request: CompletionRequest, answer: Message) -> Completion:
@@ -145,7 +144,11 @@ class PolicyLLM:
             else:
                 future.set_result(outcome)
 
-        job = make(lambda _, outcome: loop.call_soon_threadsafe(settle, outcome) and None)
+        def done(_: Job, outcome: Outcome | Exception) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(settle, outcome)
+
+        job = make(done)
         self.engine.submit(job)
         try:
             return job, await future
@@ -161,7 +164,7 @@ class PolicyLLM:
             output, turn=request.turn, tools=bool(request.tools), limit=outcome.stop_at
         )
         message = answer.message
-        self._sessions.answered(request, job.prompt, output, message)
+        self._sessions.answered(request, job.ids, message)
         forced = outcome.reason == "forced"
         reason: FinishReason = "length" if outcome.reason == "length" else "stop"
         if message.tool_calls and reason == "stop":
@@ -189,7 +192,7 @@ def _or(value: float | None, default: float | None) -> float:
 
 
 def _ends(policy: TorchPolicy) -> frozenset[int]:
-    """Ids that end an answer: the template's, the tokenizer's, and those of the generation config."""
+    """Ids that end an answer: the template's, the tokenizer's and the generation config's."""
     listed = getattr(policy.base.generation_config, "eos_token_id", None)
     several = listed if isinstance(listed, list) else [listed]
     ids = [policy.template.end_id, policy.tokenizer.eos_token_id, *several]

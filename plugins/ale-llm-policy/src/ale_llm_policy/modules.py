@@ -27,9 +27,7 @@ class _Rows(Cache):
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         """Write ``[rows, heads, tokens, width]``; all of the rows' keys and values."""
-        keys, values = (
-            each.transpose(1, 2).flatten(0, 1) for each in (key_states, value_states)
-        )
+        keys, values = (each.transpose(1, 2).flatten(0, 1) for each in (key_states, value_states))
         return self._slab.write(layer_idx, self._step, keys, values)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:

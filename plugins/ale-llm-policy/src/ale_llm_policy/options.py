@@ -1,12 +1,15 @@
 """Options of the model ``policy``."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from attrs import field, frozen, validators
 
 from ale.plugin import doc, ge, gt, le
 
+# mypy takes a field's type from its default, and would have None refused.
+_at_least_1: Any = validators.optional(ge(1))
+_at_least_16: Any = validators.optional(ge(16))
 _WHOLE = "Texts that are one token each, such as the beginning of a call."
 
 
@@ -56,7 +59,7 @@ class PolicyOptions:
     stop: tuple[str, ...] = field(default=(), metadata=doc("Texts that end an answer."))
     context: int | None = field(
         default=None,
-        validator=validators.optional(ge(16)),
+        validator=_at_least_16,
         metadata=doc("Most tokens of prompt and answer; the model's own limit where not given."),
     )
     max_batch: int = field(
@@ -86,7 +89,7 @@ class PolicyOptions:
     )
     threads: int | None = field(
         default=1,
-        validator=validators.optional(ge(1)),
+        validator=_at_least_1,
         metadata=doc("Of torch on a CPU, for the process; null leaves them."),
     )
 

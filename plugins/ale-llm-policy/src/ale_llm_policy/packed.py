@@ -4,6 +4,8 @@ The weights are a copy. They are those of the model when `refresh` was last call
 may change the model while answers are sampled; the new weights count from the next `refresh` on.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -116,7 +118,8 @@ class Packed:
         bias = causal_bias(starts, tokens, step.columns).to(self._embedding.dtype)
         x = self._embedding[ids.reshape(-1)]
         for index, layer in enumerate(self._layers):
-            mixed = self._attention(index, layer, self._norm(x, layer.before), cos, sin, bias, slab, step)
+            write = partial(slab.write, index, step)
+            mixed = self._attention(layer, self._norm(x, layer.before), (cos, sin), bias, write)
             x = torch.addmm(x, mixed, layer.out.t())
             if layer.out_bias is not None:
                 x += layer.out_bias
@@ -130,25 +133,23 @@ class Packed:
 
     def _attention(
         self,
-        index: int,
         layer: _Layer,
         x: Tensor,
-        cos: Tensor,
-        sin: Tensor,
+        rope: tuple[Tensor, Tensor],
         bias: Tensor,
-        slab: Slab,
-        step: Step,
+        write: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
     ) -> Tensor:
+        rows, _, tokens, _ = bias.shape
         n_rotated = self._heads + self._kv
         qkv = linear(x, layer.qkv, layer.qkv_bias).view(-1, n_rotated + self._kv, self._width)
         rotated = qkv[:, :n_rotated]
         if layer.norms is not None:
             rotated = rms_norm(rotated, (self._width,), None, self._eps) * layer.norms
-        rotated = _rotate(rotated, cos, sin)
-        keys, values = slab.write(index, step, rotated[:, self._heads :], qkv[:, n_rotated:])
-        query = rotated[:, : self._heads].view(step.rows, step.tokens, self._heads, self._width)
+        rotated = _rotate(rotated, *rope)
+        keys, values = write(rotated[:, self._heads :], qkv[:, n_rotated:])
+        query = rotated[:, : self._heads].view(rows, tokens, self._heads, self._width)
         out = attend(query.transpose(1, 2), keys, values, bias, self._width**-0.5)
-        return out.transpose(1, 2).reshape(len(x), -1)
+        return out.transpose(1, 2).reshape(rows * tokens, -1)
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         return rms_norm(x, weight.shape, weight, self._eps)

@@ -71,7 +71,7 @@ def nucleus(logits: Tensor, top_p: Sequence[float]) -> Tensor:
 
     Source: arXiv:1904.09751, Eq. 2.
     """
-    ordered, order = logits.sort(-1, descending=True, stable=True)
+    ordered, order = logits.sort(dim=-1, descending=True, stable=True)
     probability = ordered.softmax(-1)
     before = probability.cumsum(-1) - probability
     limit = torch.tensor(list(top_p), device=logits.device)[:, None]

@@ -45,21 +45,16 @@ class Sessions:
                 return self._template.extend(tuple(said.ids), added)
         return self._template.prompt(request.messages, request.tools)
 
-    def answered(
-        self, request: CompletionRequest, prompt: Sequence[int], output: Sequence[int], answer: Message
-    ) -> None:
-        """Remember the answer to a request."""
+    def answered(self, request: CompletionRequest, ids: Sequence[int], answer: Message) -> None:
+        """Remember the answer to a request; `ids` are those of prompt and answer."""
         key = request.conversation.episode_id
-        ids = array("I", [*prompt, *output])
-        self._said[key] = _Said(ids, (*request.messages, answer))
+        self._said[key] = _Said(array("I", ids), (*request.messages, answer))
         self._said.move_to_end(key)
         if len(self._said) > MOST:
             self._said.popitem(last=False)
 
 
-def _added(
-    said: tuple[Message, ...], messages: tuple[Message, ...]
-) -> tuple[Message, ...] | None:
+def _added(said: tuple[Message, ...], messages: tuple[Message, ...]) -> tuple[Message, ...] | None:
     """What `messages` adds to what was said; None where it says something else, or nothing new."""
     n = len(said)
     return messages[n:] if len(messages) > n and messages[:n] == said else None

@@ -16,8 +16,7 @@ VECTOR = 16
 """Columns are looked at in multiples of this; see `attention`."""
 
 Kept = list[tuple[Tensor, Tensor]]
-"""Keys and values of one sequence, per layer: ``[heads, width, length]``, ``[heads, length, width]``.
-"""
+"""Keys and values of a sequence, per layer: ``[heads, width, length], [heads, length, width]``."""
 
 
 @frozen

@@ -78,7 +78,7 @@ class Pieces:
             return b""
         if self._byte_level:
             return bytes(_BYTES[letter] for letter in token)
-        if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):  # noqa: PLR2004
+        if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
             return bytes([int(token[3:5], 16)])
         return str(token).replace("\u2581", " ").encode()
 

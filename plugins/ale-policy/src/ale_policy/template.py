@@ -270,5 +270,5 @@ def _probes() -> list[tuple[tuple[Message, ...], tuple[Message, ...]]]:
         first = (*start, act)
         second = (*first, _RESULT, says)
         third = (*second, _MORE, act)
-        found += [(start, first), (first + (_RESULT,), second), (second + (_MORE,), third)]
+        found += [(start, first), ((*first, _RESULT), second), ((*second, _MORE), third)]
     return found

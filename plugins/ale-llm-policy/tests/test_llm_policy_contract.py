@@ -1,0 +1,67 @@
+"""The contract kit, for both decoders, and what is offered."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from ale.errors import InputError
+from ale.plugin import BuildContext
+from ale.protocols import LLM, Policy
+from ale.testing.llm import LLMContract
+from ale_llm_policy.options import PolicyOptions, TinyOptions
+from ale_llm_policy.plugin import ale_llms, probe
+
+TINY = TinyOptions(layers=1, width=32, heads=2, kv_heads=1, head_dim=16, mlp=32, vocabulary=330)
+
+
+def build(**options: object) -> LLM:
+    return ale_llms()[0].build(PolicyOptions(tiny=TINY, **options), BuildContext(seed=1))
+
+
+class TestPacked(LLMContract):
+    @pytest_asyncio.fixture
+    async def llm(self) -> AsyncIterator[LLM]:
+        llm = build(max_tokens=32)
+        yield llm
+        await llm.aclose()
+
+
+class TestModules(LLMContract):
+    @pytest_asyncio.fixture
+    async def llm(self) -> AsyncIterator[LLM]:
+        llm = build(max_tokens=32, decoder="modules")
+        yield llm
+        await llm.aclose()
+
+
+def test_it_is_a_policy() -> None:
+    assert isinstance(build(), Policy)
+
+
+def test_torch_is_found_without_importing_it() -> None:
+    assert probe().usable
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"model": "x", "tiny": TINY}, "not both"),
+        ({"stop": ("",)}, "empty text"),
+        ({"top_p": 0.0}, "top_p"),
+        ({"temperature": -1.0}, "temperature"),
+        ({"max_tokens": 0}, "max_tokens"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PolicyOptions(**fields)
+
+
+def test_a_tiny_model_without_a_corpus_to_read_is_refused() -> None:
+    from pathlib import Path
+
+    component = ale_llms()[0]
+    options = PolicyOptions(tiny=TinyOptions(corpus=Path("no-such-file.txt")))
+    with pytest.raises(InputError, match="no-such-file"):
+        component.build(options, BuildContext())
