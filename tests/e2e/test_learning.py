@@ -1,0 +1,107 @@
+"""A policy learns: sampled, graded in real sandboxes, credited, trained, and sampled again."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+KINDS = ["write", "copy", "delete"]
+
+
+@pytest.fixture
+def config(workshop: Any) -> str:
+    from ale_tasks_shell import corpus
+
+    text = "".join(dict.fromkeys(corpus(0, 200, length=(1, 1), kinds=tuple(KINDS))))
+    workshop.write("corpus.txt", text)
+    tasks = {"type": "shell", "length": 1, "kinds": KINDS}
+    held_out = {**tasks, "seed": 2, "count": 4, "split": "held_out_parameters"}
+    workshop.config(
+        tasks={**tasks, "seed": 1, "count": 64},
+        llm={
+            "type": "policy",
+            "tiny": {"corpus": "corpus.txt", "layers": 2, "width": 64, "heads": 2, "mlp": 128},
+            "max_tokens": 24,
+        },
+        agent={"type": "iflow", "system_prompt": "", "max_turns": 2},
+        credit={"type": "ipa", "failure_reward": -0.2},
+        starts={"type": "initial", "demonstrations": 3, "until": 1.0, "probes": 2},
+        trainer={
+            "type": "policy",
+            "objective": "ipa",
+            "lr": 3e-3,
+            "imitation": {"when": "always", "weight": 1.0},
+        },
+        evaluation={"tasks": held_out, "every": 10},
+        run={"steps": 5, "tasks_per_step": 4, "rollouts": 2, "concurrency": 4},
+    )
+    return "run.yaml"
+
+
+def sampled(workshop: Any, run: Path) -> dict[str, Any]:
+    """What stands on every turn: ids, their log-probabilities and versions."""
+    return {
+        name: [turn["completion"]["tokens"] for turn in episode["trajectory"]["turns"]]
+        for name, episode in workshop.episodes(run).items()
+    }
+
+
+def steps(workshop: Any, run: Path, event: str = "step_finished") -> list[dict[str, Any]]:
+    return [line for line in workshop.lines("events.jsonl", run) if line["event"] == event]
+
+
+def test_a_policy_is_taught_and_then_learns_by_itself(workshop: Any, config: str) -> None:
+    done = workshop.ale("run", config, timeout_s=120)
+    assert done.code == 0, done.text
+    told = steps(workshop, workshop.run)
+    assert [line["step"] for line in told] == [0, 1, 2, 3, 4]
+    imitated = [line["metrics"]["loss_imitation"] for line in told]
+    assert imitated[2] < 0.95 * imitated[0], "two updates on whole solutions teach something"
+    assert imitated[3] == imitated[4] == 0.0, "nothing is forced after the demonstrations"
+    episodes = workshop.episodes()
+    forced = {
+        name: {turn["completion"]["forced"] for turn in episode["trajectory"]["turns"]}
+        for name, episode in episodes.items()
+    }
+    assert all(said == {True} for name, said in forced.items() if "@demo" in name)
+    assert all(said == {False} for name, said in forced.items() if "@demo" not in name)
+    assert all(e["reward"] == 1.0 for name, e in episodes.items() if "@demo" in name)
+    for name, turns in sampled(workshop, workshop.run).items():
+        step = int(name.removeprefix("evaluation-").split("-")[0])
+        assert {version for turn in turns for version in turn["policy_versions"]} == {step}
+        assert all(len(turn["output_ids"]) == len(turn["logprobs"]) for turn in turns)
+    measured = steps(workshop, workshop.run, "evaluation_finished")
+    assert [(line["step"], line["n_graded"]) for line in measured] == [(0, 4), (3, 4), (5, 4)]
+    assert "on held-out tasks" in done.out
+    assert workshop.left_behind() == []
+
+
+def test_a_run_that_was_killed_goes_on_to_the_same_policy(workshop: Any, config: str) -> None:
+    assert workshop.ale("run", config, timeout_s=120).code == 0
+    whole = workshop.run
+    running = workshop.start("run", config)
+    workshop.wait_for(lambda: len(workshop.runs) == 2)
+    killed = workshop.runs[-1]
+    workshop.wait_for(lambda: (killed / "checkpoints" / "00003").exists(), timeout_s=120)
+    running.signal(signal.SIGKILL)
+    running.process.wait(30)
+    again = workshop.ale("run", "--resume", str(killed), timeout_s=120)
+    assert again.code == 0, again.text
+    assert sampled(workshop, killed) == sampled(workshop, whole), "to the bit"
+    losses = [
+        {line["step"]: line["metrics"]["loss"] for line in steps(workshop, run)}
+        for run in (whole, killed)
+    ]
+    assert losses[0] == losses[1]
+
+
+def test_a_model_without_token_ids_is_refused_before_anything_starts(workshop: Any) -> None:
+    workshop.task("t")
+    workshop.scripted({"default": []}, trainer={"type": "policy"})
+    done = workshop.ale("check", "run.yaml")
+    assert done.code == 2
+    assert "token ids" in done.text
+    assert workshop.runs == []
