@@ -5,8 +5,7 @@ from typing import Any
 
 import torch
 
-from ale.testing.builders import conversation
-from ale.types import CompletionRequest, Message, Sampling, ToolSpec, replace
+from ale.types import CompletionRequest, Conversation, Message, Sampling, ToolSpec
 from ale_llm_policy.model import PolicyLLM
 from ale_policy import TinyShape, TorchPolicy, tiny_policy
 
@@ -32,7 +31,8 @@ def request(
     text: str, *, seed: int = 0, episode: str | None = None, n: int = 24, **fields: Any
 ) -> CompletionRequest:
     """A first turn of an episode of its own."""
-    who = replace(conversation(seed=seed), episode_id=episode or f"{text}/{seed}")
+    name = episode or f"{text}/{seed}"
+    who = Conversation(episode_id=name, task_id="demo", rollout=0, seed=seed)
     sampling = fields.pop("sampling", Sampling(max_tokens=n))
     messages = (Message(role="user", content=text),)
     return CompletionRequest(
