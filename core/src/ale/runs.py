@@ -4,14 +4,22 @@ Nothing is sampled and nothing is written. Whatever is iterated over comes from 
 time (one group at a time where credit is given), so memory does not grow with the run.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from attrs import frozen
+
+from ale._config import load_config
 from ale._config.load import select
 from ale._registry import Registry
 from ale._run.crediting import Crediting
+from ale._run.loop import planned_episodes
 from ale._run.parts import build
+from ale._run.start import Surroundings, check_run
 from ale._store import RunReader
+from ale._store.codec import encode
 from ale._store.index import SUCCESS, Index
 from ale._store.lines import Lines
 from ale.errors import InputError, Problem
@@ -21,16 +29,44 @@ from ale.types import Credit, Rollout
 
 __all__ = [
     "SUCCESS",
+    "Checked",
     "Crediting",
     "Index",
     "Lines",
     "Registry",
     "RunReader",
     "build_choice",
+    "check_config",
     "creditings",
     "parse_choice",
     "recredited",
 ]
+
+
+@frozen(kw_only=True)
+class Checked:
+    """What `ale run` would do with a config."""
+
+    config: Mapping[str, Any]
+    """The whole config as plain values, as a run's manifest keeps it: a config again."""
+    episodes: int | None
+    """Of training and evaluation; None where it depends on what happens."""
+
+
+def check_config(path: Path, registry: Registry, overrides: Sequence[str] = ()) -> Checked:
+    """Check a config and its tasks as `ale check` does; nothing is started.
+
+    Args:
+        overrides: as for `--set`: ``credit.type=grpo``.
+
+    Raises:
+        InputError: with every problem.
+    """
+    loaded = load_config(path, registry, overrides)
+    ready = check_run(loaded, path.stem, Surroundings(registry=registry))
+    planned = planned_episodes(loaded, ready.tasks)
+    episodes = None if planned is None else sum(planned.values())
+    return Checked(config=json.loads(encode(loaded.resolved)), episodes=episodes)
 
 
 def parse_choice(text: str, *, option: str) -> Node:

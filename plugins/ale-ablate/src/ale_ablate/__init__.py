@@ -1,0 +1,1 @@
+"""Compares configs over seeds."""

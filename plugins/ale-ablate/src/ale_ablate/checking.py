@@ -1,0 +1,64 @@
+"""Every combination is checked before anything is started."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, frozen
+
+from ale.errors import InputError, Problem
+from ale.runs import Checked, Registry, check_config
+from ale_ablate.grid import Cell
+
+_NAMED = 3
+"""Cells that a message names; of more it says how many."""
+
+
+@frozen(kw_only=True)
+class CheckedCell:
+    """A cell that can be run."""
+
+    cell: Cell
+    config: Mapping[str, Any]
+    episodes: int | None
+    """Per seed, of training and evaluation; None where it depends on what happens."""
+
+
+def check_cells(
+    path: Path, cells: Sequence[Cell], overrides: Sequence[str], registry: Registry
+) -> list[CheckedCell]:
+    """Check the config of every cell.
+
+    Args:
+        overrides: of all cells; a cell's own come after them.
+
+    Raises:
+        InputError: every problem of every cell, each once, with the cells that have it.
+    """
+    made: list[CheckedCell] = []
+    problems: dict[Problem, list[Cell]] = {}
+    for cell in cells:
+        try:
+            checked = check_config(path, registry, (*overrides, *cell.overrides))
+        except InputError as error:
+            for problem in dict.fromkeys(error.problems):
+                problems.setdefault(problem, []).append(cell)
+            continue
+        made.append(_cell(cell, checked))
+    if problems:
+        told = [_told(problem, of, len(cells)) for problem, of in problems.items()]
+        raise InputError(told)
+    return made
+
+
+def _cell(cell: Cell, checked: Checked) -> CheckedCell:
+    return CheckedCell(cell=cell, config=checked.config, episodes=checked.episodes)
+
+
+def _told(problem: Problem, cells: Sequence[Cell], n: int) -> Problem:
+    if len(cells) == n:
+        return problem
+    named = "; ".join(cell.name for cell in cells[:_NAMED])
+    more = f" and {len(cells) - _NAMED} more" if len(cells) > _NAMED else ""
+    plural = "cell" if len(cells) == 1 else "cells"
+    return evolve(problem, message=f"{problem.message} (in the {plural} {named}{more})")

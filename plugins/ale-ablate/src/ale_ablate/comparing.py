@@ -1,0 +1,171 @@
+"""Cells against each other: means over seeds, and differences to the first cell, seed by seed."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from attrs import field, frozen
+
+from ale_ablate.grid import Cell, Grid
+from ale_ablate.intervals import Estimate, area, estimate
+from ale_ablate.measuring import Curve, Measured
+
+_LAST = 0.1
+"""Share of the training steps, at the end, over which training success is taken as final."""
+
+
+@frozen(kw_only=True)
+class Measure:
+    """One number of a run that cells are compared by."""
+
+    key: str
+    title: str
+    said: str
+    """What it is, in words."""
+    value: Callable[[Measured], float | None] = field(repr=False)
+    share: bool = False
+    """Between 0 and 1, shown in percent; differences in percentage points."""
+    seconds: bool = False
+
+
+@frozen(kw_only=True)
+class Row:
+    """One cell."""
+
+    cell: Cell
+    number: int
+    """From 1."""
+    runs: tuple[Measured, ...]
+    """One per seed, in whatever state."""
+    values: Mapping[str, Mapping[int, float]]
+    """By measure and seed, of completed runs."""
+    means: Mapping[str, Estimate | None]
+    differences: Mapping[str, Estimate | None]
+    """To the first cell, over the seeds that both have."""
+
+    @property
+    def completed(self) -> int:
+        """Runs that count."""
+        return sum(run.state == "completed" for run in self.runs)
+
+
+@frozen(kw_only=True)
+class Comparison:
+    """A grid as far as it has been run."""
+
+    grid: Grid
+    measures: tuple[Measure, ...]
+    rows: tuple[Row, ...]
+    held_out: bool
+    """Is success that on held-out tasks? Else it is that on the training tasks."""
+
+    @property
+    def runs(self) -> list[Measured]:
+        """All of them, cell by cell."""
+        return [run for row in self.rows for run in row.runs]
+
+    def curve(self, run: Measured) -> Curve:
+        """Success over steps as it is compared."""
+        return run.held_out if self.held_out else run.train
+
+    @property
+    def completed(self) -> int:
+        """Runs that count."""
+        return sum(row.completed for row in self.rows)
+
+
+def compare(grid: Grid, runs: Sequence[Measured]) -> Comparison:
+    """Bring a grid's runs together.
+
+    Args:
+        runs: one for each slot of the grid.
+    """
+    counted = [run for run in runs if run.state == "completed"]
+    held_out = bool(counted) and all(run.held_out for run in counted)
+    measures = tuple(_measures(held_out))
+    rows: list[Row] = []
+    for number, cell in enumerate(grid.cells, 1):
+        own = tuple(run for run in runs if run.slot.cell == cell)
+        values = {measure.key: _values(measure, own) for measure in measures}
+        first = rows[0].values if rows else None
+        rows.append(
+            Row(
+                cell=cell,
+                number=number,
+                runs=own,
+                values=values,
+                means={m.key: _mean(m, values[m.key]) for m in measures},
+                differences={
+                    m.key: None if first is None else _difference(m, values[m.key], first[m.key])
+                    for m in measures
+                },
+            )
+        )
+    return Comparison(grid=grid, measures=measures, rows=tuple(rows), held_out=held_out)
+
+
+def _measures(held_out: bool) -> list[Measure]:
+    tasks = "held-out tasks" if held_out else "training tasks"
+    final = (
+        Measure(
+            key="final_success",
+            title="final success",
+            said="success on held-out tasks in the last evaluation",
+            value=lambda run: run.held_out[-1][1],
+            share=True,
+        )
+        if held_out
+        else Measure(
+            key="final_success",
+            title="final success",
+            said="success on training tasks over the last tenth of the steps; nothing is held out",
+            value=_last_train,
+            share=True,
+        )
+    )
+    return [
+        final,
+        Measure(
+            key="area",
+            title="mean success",
+            said=f"area under the curve of success on {tasks}, divided by the steps it covers",
+            value=lambda run: area(run.held_out if held_out else run.train),
+            share=True,
+        ),
+        Measure(
+            key="rollouts",
+            title="rollouts",
+            said="training episodes of all steps, wherever they began, broken ones among them",
+            value=lambda run: float(run.rollouts),
+        ),
+        Measure(
+            key="seconds",
+            title="wall time",
+            said="of a run, beside whatever else ran; not known of one that was once killed",
+            value=lambda run: run.seconds,
+            seconds=True,
+        ),
+    ]
+
+
+def _last_train(run: Measured) -> float | None:
+    steps = sorted(run.counts)
+    last = steps[-max(1, math.ceil(_LAST * len(steps))) :]
+    graded = sum(run.counts[step][0] for step in last)
+    return sum(run.counts[step][1] for step in last) / graded if graded else None
+
+
+def _values(measure: Measure, runs: Sequence[Measured]) -> dict[int, float]:
+    found = {run.slot.seed: measure.value(run) for run in runs if run.state == "completed"}
+    return {seed: value for seed, value in found.items() if value is not None}
+
+
+def _mean(measure: Measure, values: Mapping[int, float]) -> Estimate | None:
+    found = estimate(list(values.values()))
+    return found.within(0.0, 1.0) if found and measure.share else found
+
+
+def _difference(
+    measure: Measure, values: Mapping[int, float], first: Mapping[int, float]
+) -> Estimate | None:
+    found = estimate([value - first[seed] for seed, value in values.items() if seed in first])
+    return found.within(-1.0, 1.0) if found and measure.share else found

@@ -1,0 +1,30 @@
+"""What a grid says, as files."""
+
+from ale.errors import StoreError
+from ale_ablate.comparing import Comparison, compare
+from ale_ablate.grid import Grid, write_whole
+from ale_ablate.measuring import measure_grid
+from ale_ablate.page import page
+from ale_ablate.tables import comma_separated, markdown, runs_comma_separated
+
+
+def conclude(grid: Grid) -> Comparison:
+    """Read every run of a grid, and write the tables and the page into its folder.
+
+    Raises:
+        InputError: a stored run is damaged.
+        StoreError: the folder can't be written.
+    """
+    comparison = compare(grid, measure_grid(grid))
+    made = {
+        "table.md": markdown(comparison),
+        "table.csv": comma_separated(comparison),
+        "runs.csv": runs_comma_separated(comparison),
+        "report.html": "".join(page(comparison)),
+    }
+    try:
+        for name, text in made.items():
+            write_whole(grid.path / name, text)
+    except OSError as error:
+        raise StoreError(f"{grid.path} can't be written: {error.strerror}") from error
+    return comparison

@@ -1,0 +1,281 @@
+"""A grid: which configs are compared, over which seeds, and where its files are.
+
+``grid.json`` says what the grid is; ``cells/<cell>/config.yaml`` is a cell's whole config, so that
+later edits of the files it was made from change nothing; ``cells/<cell>/seed-<n>/`` holds the run
+of one seed and ``output.log``, what it said.
+"""
+
+import fcntl
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from attrs import field, frozen
+
+from ale.errors import InputError, Problem, StoreError
+
+SCHEMA = 1
+FILE = "grid.json"
+_SLUG = 60
+"""Characters of a cell's name in a folder's name."""
+_OPENING, _CLOSING, _QUOTES = "[{(", "]})", "'\""
+
+
+@frozen(kw_only=True)
+class Cell:
+    """One config of those that are compared."""
+
+    name: str
+    overrides: tuple[str, ...]
+    """What this cell lays over the config: ``credit.type=grpo``."""
+    folder: str
+
+    @classmethod
+    def of(cls, number: int, overrides: Sequence[str]) -> "Cell":
+        """The cell that stands at that place, from 1."""
+        name = ", ".join(overrides) or "as written"
+        slug = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:_SLUG]
+        return cls(name=name, overrides=tuple(overrides), folder=f"{number:02d}-{slug}")
+
+
+@frozen(kw_only=True)
+class Grid:
+    """Cells times seeds, in a folder."""
+
+    path: Path
+    name: str
+    created: str
+    source: str
+    """The config as it was named on the command line."""
+    overrides: tuple[str, ...]
+    """Laid over every cell's config."""
+    cells: tuple[Cell, ...]
+    seeds: tuple[int, ...]
+    versions: Mapping[str, str]
+
+    def config(self, cell: Cell) -> Path:
+        """The file with a cell's whole config."""
+        return self.path / "cells" / cell.folder / "config.yaml"
+
+    def folder(self, cell: Cell, seed: int) -> Path:
+        """Where the run of a seed is."""
+        return self.path / "cells" / cell.folder / f"seed-{seed}"
+
+    def slots(self) -> "Iterator[Slot]":
+        """Every run, the first seed of each cell first: what is compared early is paired."""
+        for seed, (number, cell) in itertools.product(self.seeds, enumerate(self.cells, 1)):
+            yield Slot(grid=self, cell=cell, number=number, seed=seed)
+
+
+@frozen(kw_only=True)
+class Slot:
+    """The place of one run in a grid."""
+
+    grid: Grid = field(repr=False)
+    cell: Cell
+    number: int
+    """The cell's, from 1."""
+    seed: int
+
+    @property
+    def folder(self) -> Path:
+        """Where it is."""
+        return self.grid.folder(self.cell, self.seed)
+
+    @property
+    def log(self) -> Path:
+        """What the process said."""
+        return self.folder / "output.log"
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.cell.name}, seed {self.seed}"
+
+    def run(self) -> Path | None:
+        """The run's directory, once it has been begun."""
+        # A run that was killed before its manifest was whole has nothing to go on with.
+        found = sorted(self.folder.glob("*/manifest.json"))
+        return found[-1].parent if found else None
+
+
+def split(text: str, separator: str = ",") -> list[str]:
+    """Parts between separators, of which those in brackets and quotes are none.
+
+    ``a,{type: b, c: 1}`` has two.
+    """
+    parts, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in _QUOTES:
+            quote = letter
+        elif letter == separator and depth == 0:
+            parts.append("")
+            continue
+        depth += 0 if quote else (letter in _OPENING) - (letter in _CLOSING)
+        parts[-1] += letter
+    return [part.strip() for part in parts]
+
+
+def cells_of(vary: Sequence[str], cells: Sequence[str]) -> tuple[Cell, ...]:
+    """Every combination of what varies, then the cells that were written out.
+
+    Args:
+        vary: ``credit.type=ipa,grpo``, each with values.
+        cells: ``credit.type=grpo; trainer.objective=grpo``, each a cell of its own.
+
+    Raises:
+        InputError: with every problem.
+    """
+    problems: list[Problem] = []
+    axes = [list(_axis(text, problems)) for text in vary]
+    problems += _repeated([text.partition("=")[0] for text in vary], "--vary", "key")
+    made = [list(each) for each in itertools.product(*axes)] if vary or not cells else []
+    for text in cells:
+        overrides = split(text, ";")
+        problems += [
+            Problem(message=f"expected KEY=VALUE, found '{each}'", file="--cell")
+            for each in overrides
+            if "=" not in each
+        ]
+        made.append(overrides)
+    problems += _repeated([", ".join(each) for each in made], "--vary, --cell", "cell")
+    if problems:
+        raise InputError(problems)
+    return tuple(Cell.of(number, overrides) for number, overrides in enumerate(made, 1))
+
+
+def _axis(text: str, problems: list[Problem]) -> Iterator[str]:
+    key, _, rest = text.partition("=")
+    values = split(rest)
+    if not key or not all(values):
+        hint = "for example --vary credit.type=ipa,grpo"
+        said = f"expected KEY=VALUE,VALUE,..., found '{text}'"
+        problems.append(Problem(message=said, file="--vary", hint=hint))
+    if key == "run.seed":
+        hint = "--seeds says how many there are"
+        problems.append(Problem(message="seeds are no cells", file="--vary", path=key, hint=hint))
+    for value in values:
+        yield f"{key}={value}"
+
+
+def _repeated(names: Sequence[str], file: str, what: str) -> list[Problem]:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    return [Problem(message=f"the {what} '{name}' is there twice", file=file) for name in twice]
+
+
+def create(grid: Grid, configs: Sequence[Mapping[str, Any]]) -> None:
+    """Make the grid's folder.
+
+    Args:
+        configs: the whole config of each cell.
+
+    Raises:
+        StoreError: it exists, or can't be made.
+    """
+    try:
+        grid.path.mkdir(parents=True)
+        for cell, config in zip(grid.cells, configs, strict=True):
+            target = grid.config(cell)
+            target.parent.mkdir(parents=True)
+            text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
+            target.write_text(f"# {cell.name}: the whole config\n{text}", encoding="utf-8")
+        # Last: a folder without it is no grid.
+        write_whole(grid.path / FILE, json.dumps(_plain(grid), indent=2, ensure_ascii=False))
+    except OSError as error:
+        raise StoreError(f"{grid.path} can't be made: {error.strerror}") from error
+
+
+def _plain(grid: Grid) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "name": grid.name,
+        "created": grid.created,
+        "config": grid.source,
+        "overrides": grid.overrides,
+        "cells": [
+            {"name": cell.name, "overrides": cell.overrides, "folder": cell.folder}
+            for cell in grid.cells
+        ],
+        "seeds": grid.seeds,
+        "versions": dict(grid.versions),
+    }
+
+
+def read(path: Path) -> Grid:
+    """The grid in a folder.
+
+    Raises:
+        InputError: there is none, or of a schema this version can't read.
+    """
+    file = path / FILE
+    try:
+        plain = json.loads(file.read_text(encoding="utf-8"))
+        if plain["schema"] != SCHEMA:
+            said = f"schema {plain['schema']}; this version of ale-ablate reads {SCHEMA}"
+            raise InputError([Problem(message=said, file=str(file), path="schema")])
+        return Grid(
+            path=path.resolve(),
+            name=plain["name"],
+            created=plain["created"],
+            source=plain["config"],
+            overrides=tuple(plain["overrides"]),
+            cells=tuple(
+                Cell(name=cell["name"], overrides=tuple(cell["overrides"]), folder=cell["folder"])
+                for cell in plain["cells"]
+            ),
+            seeds=tuple(plain["seeds"]),
+            versions=plain["versions"],
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        hint = None
+        if (path / "manifest.json").exists():
+            hint = f"it is a single run: ale run --resume {path}"
+        said = f"not a grid's folder (no {FILE})" if path.is_dir() else "no such directory"
+        raise InputError([Problem(message=said, file=str(path), hint=hint)]) from None
+    except (ValueError, KeyError, TypeError) as error:
+        said = f"can't be read: {type(error).__name__}: {error}"
+        raise InputError([Problem(message=said, file=str(file))]) from None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old one or the new one, never a part."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_bytes(text.encode("utf-8", "replace"))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Be the only one that runs this grid.
+
+    Raises:
+        StoreError: another process does, or the folder can't be written.
+    """
+    try:
+        descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise StoreError(f"{path} can't be written: {error.strerror}") from error
+    try:
+        _lock(descriptor, path)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    try:
+        # The kernel lets go of it when the process ends, however it ends.
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StoreError(f"{path} is being run by another process, which is alive") from None

@@ -1,0 +1,17 @@
+"""The command ``ablate``."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ale.plugin import hookimpl
+
+if TYPE_CHECKING:
+    import click
+
+
+@hookimpl
+def ale_commands() -> "Sequence[click.Command]":
+    """Add ``ale ablate``."""
+    from ale_ablate.commands import ablate
+
+    return [ablate]

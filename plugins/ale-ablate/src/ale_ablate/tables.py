@@ -1,0 +1,197 @@
+"""A comparison as a table: in a terminal, in Markdown and as values with commas between."""
+
+import csv
+import io
+import os
+from collections.abc import Iterator, Sequence
+
+from ale.text import seconds, table
+from ale_ablate.comparing import Comparison, Measure, Row
+from ale_ablate.intervals import Estimate
+
+_INTERVALS = (
+    "In brackets: 95% intervals over seeds (Student's t), each on its own, not corrected for "
+    "how many are looked at. A number without one is of a single seed, or the same for all of them."
+)
+
+
+def terminal(comparison: Comparison) -> str:
+    """Two tables and what they say."""
+    parts = [_aligned(*_means(comparison)), *captions(comparison)]
+    if len(comparison.rows) > 1:
+        parts += ["", f"{_difference_title(comparison)}", _aligned(*_differences(comparison))]
+    return "\n".join(parts)
+
+
+def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return table(header, rows, right=range(1, len(header)))
+
+
+def markdown(comparison: Comparison) -> str:
+    """The same as a document, with the runs behind it."""
+    parts = [f"# {_text(comparison.grid.name)}: {_progress(comparison)}", ""]
+    parts += [*_grid_of_text(*_means(comparison)), "", *captions(comparison)]
+    if len(comparison.rows) > 1:
+        parts += ["", f"## {_text(_difference_title(comparison))}", ""]
+        parts += _grid_of_text(*_differences(comparison))
+    parts += ["", "## Runs", ""]
+    parts += _grid_of_text(*runs(comparison))
+    return "\n".join(parts) + "\n"
+
+
+def _progress(comparison: Comparison) -> str:
+    return f"{comparison.completed} of {len(comparison.runs)} runs completed"
+
+
+def captions(comparison: Comparison) -> Iterator[str]:
+    """What the columns are."""
+    for measure in comparison.measures:
+        yield f"- {measure.title}: {measure.said}"
+    yield f"- {_INTERVALS}"
+
+
+def _difference_title(comparison: Comparison) -> str:
+    first = comparison.rows[0].cell.name
+    return f"Differences to {first}, seed by seed (success in percentage points)"
+
+
+def _means(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    header = ["cell", "runs", *(measure.title for measure in comparison.measures)]
+    rows = [
+        [
+            row.cell.name,
+            f"{row.completed} of {len(row.runs)}",
+            *(said(m, row.means[m.key], row.completed) for m in comparison.measures),
+        ]
+        for row in comparison.rows
+    ]
+    return header, rows
+
+
+def _differences(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    header = ["cell", "pairs", *(measure.title for measure in comparison.measures)]
+    rows = []
+    for row in comparison.rows[1:]:
+        n = pairs(comparison, row)
+        found = (said_change(m, row.differences[m.key], n) for m in comparison.measures)
+        rows.append([row.cell.name, str(n), *found])
+    return header, rows
+
+
+def pairs(comparison: Comparison, row: Row) -> int:
+    """Seeds that are completed in this cell and in the first."""
+    done = [
+        {run.slot.seed for run in each.runs if run.state == "completed"}
+        for each in (comparison.rows[0], row)
+    ]
+    return len(done[0] & done[1])
+
+
+def runs(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Every run with its numbers and its directory."""
+    header = ["cell", "seed", "state", *(m.title for m in comparison.measures), "broken", "run"]
+    rows = []
+    for row in comparison.rows:
+        for run in row.runs:
+            values = (row.values[m.key].get(run.slot.seed) for m in comparison.measures)
+            numbers = [
+                "-" if value is None else _number(measure, value)
+                for measure, value in zip(comparison.measures, values, strict=True)
+            ]
+            where = "-"
+            if run.path is not None:
+                where = os.path.relpath(run.path, comparison.grid.path)
+            rows.append(
+                [row.cell.name, str(run.slot.seed), run.state, *numbers, str(run.broken), where]
+            )
+    return header, rows
+
+
+def said(measure: Measure, found: Estimate | None, expected: int) -> str:
+    """``63.5% (53.6 to 72.4)``, and of how many seeds where some lack.
+
+    Args:
+        expected: seeds that there should be.
+    """
+    if found is None:
+        return "-"
+    text = _number(measure, found.mean)
+    if found.low is not None and found.high is not None and found.high > found.low:
+        bare = [_number(measure, bound).rstrip("%") for bound in (found.low, found.high)]
+        text += f" ({bare[0]} to {bare[1]})"
+    return text if found.n == expected else f"{text} n={found.n}"
+
+
+def said_change(measure: Measure, found: Estimate | None, expected: int) -> str:
+    """``+3.1 (-2.0 to +8.2)``."""
+    if found is None:
+        return "-"
+    text = _signed(measure, found.mean)
+    if found.low is not None and found.high is not None and found.high > found.low:
+        text += f" ({_signed(measure, found.low)} to {_signed(measure, found.high)})"
+    return text if found.n == expected else f"{text} n={found.n}"
+
+
+def _number(measure: Measure, value: float) -> str:
+    if measure.share:
+        return f"{100 * value:.1f}%"
+    if measure.seconds:
+        return seconds(value) if value >= 0 else f"-{seconds(-value)}"
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
+
+
+def _signed(measure: Measure, value: float) -> str:
+    if measure.share:
+        return f"{100 * value:+.1f}"
+    sign = "-" if value < 0 else "+"
+    return sign + _number(measure, abs(value))
+
+
+def _grid_of_text(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(map(_text, header))} |"
+    yield f"|{'---|' * len(header)}"
+    for row in rows:
+        yield f"| {' | '.join(map(_text, row))} |"
+
+
+def _text(value: str) -> str:
+    """No markup, and no new column, whatever a value holds."""
+    flat = " ".join(value.split())
+    return "".join(f"\\{letter}" if letter in "\\|`*_<>[]" else letter for letter in flat)
+
+
+def comma_separated(comparison: Comparison) -> str:
+    """A line per cell and measure, plain numbers: shares of 1, episodes, seconds."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    of_mean = ["n", "mean", "low", "high"]
+    of_change = ["pairs", "difference", "difference_low", "difference_high"]
+    writer.writerow(["cell", "measure", *of_mean, *of_change, "seeds"])
+    for row in comparison.rows:
+        for measure in comparison.measures:
+            of = row.values[measure.key]
+            seeds = " ".join(map(str, of))
+            mean, change = row.means[measure.key], row.differences[measure.key]
+            writer.writerow([row.cell.name, measure.key, *_plain(mean), *_plain(change), seeds])
+    return file.getvalue()
+
+
+def _plain(found: Estimate | None) -> list[object]:
+    """Number, mean and bounds; nothing stands for what isn't known."""
+    if found is None:
+        return [0, "", "", ""]
+    return [found.n, found.mean, *("" if b is None else b for b in (found.low, found.high))]
+
+
+def runs_comma_separated(comparison: Comparison) -> str:
+    """A line per run: what each number of the other table is made of."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    keys = [measure.key for measure in comparison.measures]
+    writer.writerow(["cell", "seed", "state", *keys, "broken", "run"])
+    for row in comparison.rows:
+        for run in row.runs:
+            where = "" if run.path is None else os.path.relpath(run.path, comparison.grid.path)
+            values = [row.values[key].get(run.slot.seed, "") for key in keys]
+            writer.writerow([row.cell.name, run.slot.seed, run.state, *values, run.broken, where])
+    return file.getvalue()
