@@ -12,6 +12,7 @@ from typing import Any
 from ale.plugin import BuildContext
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
+from ale_sandbox_container.records import LABEL, parse
 from ale_sandbox_container.sandbox import ContainerSandbox
 from ale_sandbox_container.testing.tools import Make
 from ale_sandbox_container.testing_images import CannotMakeError, provide
@@ -54,14 +55,22 @@ async def backend(make: Make) -> AsyncIterator[ContainerBackend]:
     """One with its usual options, closed at the end."""
     made = make()
     yield made
-    await made.aclose()
+    await _close(made)
 
 
 async def small_limits(make: Make) -> AsyncIterator[ContainerBackend]:
     """One whose limits are soon reached."""
     made = make(memory_mb=256, processes=64, file_size_mb=8, cpu_s=1)
     yield made
-    await made.aclose()
+    await _close(made)
+
+
+async def _close(backend: ContainerBackend) -> None:
+    """Its snapshots would stay for the next `prune`, since they may be wanted after a run."""
+    await backend.aclose()
+    for image in backend._engine.images(LABEL):
+        if parse(image.labels[LABEL], image.id).root == str(backend._folders.root):
+            backend._engine.remove_image(image.id)
 
 
 async def box(backend: ContainerBackend) -> AsyncIterator[ContainerSandbox]:
