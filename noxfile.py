@@ -14,9 +14,6 @@ ROOT = Path(__file__).resolve().parent
 BOOTSTRAP = ROOT / ".nox" / "bootstrap"
 PLUGINS = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
 
-ENGINES = ["ale-sandbox-bubblewrap", "ale-sandbox-docker", "ale-sandbox-podman"]
-FINISHED = [name for name in PLUGINS if name not in ENGINES]
-
 
 # What the tests are run with, where what the packages allow is wider: see the file.
 os.environ.setdefault("UV_CONSTRAINT", str(ROOT / "tests" / "constraints.txt"))
@@ -42,7 +39,7 @@ def bootstrap(arguments: list[str]) -> int:
     # Set on some machines; without compiled files every import is several times slower.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     named = [arg for arg in arguments if not arg.startswith("-")]
-    options = arguments if len(named) < len(arguments) else [a for n in named for a in ("-s", n)]
+    options = ["-s", *named] if named and len(named) == len(arguments) else arguments
     command = [str(scripts / "nox"), "-f", str(ROOT / "noxfile.py"), *options]
     return subprocess.run(command, env=environment, check=False).returncode
 
@@ -132,21 +129,9 @@ def house(session: nox.Session) -> None:
 
 
 @nox.session
-@nox.parametrize("name", ENGINES, ids=ENGINES)
-def engine(session: nox.Session, name: str) -> None:
-    """A sandbox that is not finished yet: its tests, which are not part of what has to pass."""
-    alone(session, name)
-
-
-@nox.session
-@nox.parametrize("name", FINISHED, ids=FINISHED)
+@nox.parametrize("name", PLUGINS, ids=PLUGINS)
 def plugin(session: nox.Session, name: str) -> None:
     """One plugin's tests with the core and that plugin alone."""
-    alone(session, name)
-
-
-def alone(session: nox.Session, name: str) -> None:
-    """Install the core and one plugin, and run its tests."""
     # The core's own library comes with it.
     needed = dict.fromkeys(("ale-strict", *libraries(name), name))
     packages = [f"./plugins/{other}" for other in needed]

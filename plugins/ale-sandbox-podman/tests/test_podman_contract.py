@@ -1,4 +1,7 @@
-"""Podman keeps the contract of every sandbox; in the image there may be nothing but a shell."""
+"""Podman keeps the contract of every sandbox; in the image there may be nothing but a shell.
+
+With a larger image it is a long test: Docker's tests show both, through the same library.
+"""
 
 import pytest
 
@@ -23,6 +26,7 @@ class TestPodmanWithBusybox(SandboxContract):
         return small_limits
 
 
+@pytest.mark.long
 class TestPodmanWithDebian(TestPodmanWithBusybox):
     """The shell is dash, sessions are bash."""
 
