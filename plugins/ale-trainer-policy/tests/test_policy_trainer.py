@@ -426,6 +426,19 @@ async def test_a_forced_beginning_is_imitated_and_the_rest_reinforced(
     assert (metrics["tokens_trained"], metrics["loss_imitation"]) == (1.0, 0.0)
 
 
+async def test_what_is_imitated_may_be_gone_through_more_often(
+    make_llm: Callable[..., Any], lab: Any
+) -> None:
+    options = ImitationOptions(when="always", epochs=3)
+    trainer = attached(make_llm(), imitation=options, epochs=2)
+    forced = lab.Played(said=[lab.Said(prompt=[1, 2], output=[7, 8, 9], forced=True)])
+    report = await trainer.step(lab.batch_of(lab.credited(forced)))
+    assert report.metrics["updates"] == 3.0
+    sampled = lab.Played(said=[lab.Said(prompt=[1, 2], output=[7, 8, 9])])
+    report = await trainer.step(lab.batch_of(lab.credited(sampled), step=1))
+    assert report.metrics["updates"] == 2.0
+
+
 async def test_imitation_learns_the_episode(make_llm: Callable[..., Any], lab: Any) -> None:
     llm = make_llm()
     trainer = attached(llm, "sft", lr=0.01)

@@ -32,6 +32,10 @@ class Lesson(Protocol):
         """The samples of one update, with the divisor in their weights. Counts all of them."""
         ...
 
+    def epochs(self, samples: Sequence[Sample]) -> int | None:
+        """How often this batch is gone through; None where it is like any other."""
+        ...
+
 
 @frozen(kw_only=True)
 class Reinforcement:
@@ -60,6 +64,11 @@ class Reinforcement:
         discount = self.imitation.gamma ** np.maximum(0, n_chunks - 1 - sample.chunk)
         wanted = np.where(sample.sampled, 0.0, self.imitation.weight * discount)
         return evolve(sample, imitation=wanted)
+
+    def epochs(self, samples: Sequence[Sample]) -> int | None:
+        """What is imitated may be gone through more often: it is never off-policy."""
+        imitated = any(sample.imitation.any() for sample in samples)
+        return self.imitation.epochs if imitated else None
 
     def normalised(self, samples: Sequence[Sample]) -> Sequence[Sample]:
         """Divide by the objective's Z; imitation by the number of episodes that are imitated.
@@ -114,6 +123,10 @@ class Imitation:
         if reward is not None and reward >= self.options.min_reward:
             return np.ones_like(forced)
         return forced if self.options.learn_from == "both" else np.zeros_like(forced)
+
+    def epochs(self, samples: Sequence[Sample]) -> int | None:
+        """Every batch is like any other."""
+        return None
 
     def normalised(self, samples: Sequence[Sample]) -> Sequence[Sample]:
         """Divide by Z, counted over the tokens and episodes that are imitated."""

@@ -147,6 +147,11 @@ class ImitationOptions:
         validator=[gt(0.0), le(1.0)],
         metadata=doc("Discount per chunk: gamma^(K* - k), K* the expert's number of chunks."),
     )
+    epochs: int | None = field(
+        default=None,
+        validator=validators.optional(ge(1)),
+        metadata=doc("Epochs over a batch in which something is imitated; as the others if null."),
+    )
 
 
 @frozen(kw_only=True)

@@ -127,15 +127,17 @@ class PolicyTrainer:
         tally.counts["trajectories"] = len(samples)
         tally.counts["trajectories_without_signal"] = sum(not each.teaches for each in samples)
         ordered = sorted(samples, key=lambda each: each.episode)
-        updates = self._options.epochs * self._options.minibatches
+        epochs = self._lesson.epochs(samples) or self._options.epochs
+        updates = epochs * self._options.minibatches
         ordered = self._old_policy.scored(learner, ordered, self._split, n_updates=updates)
         self._measure_start(learner, ordered, tally)
-        return not all(self._update(learner, share, tally) for share in self._shares(ordered))
+        shares = self._shares(ordered, epochs)
+        return not all(self._update(learner, share, tally) for share in shares)
 
-    def _shares(self, samples: Sequence[Sample]) -> Iterable[Sequence[Sample]]:
+    def _shares(self, samples: Sequence[Sample], epochs: int) -> Iterable[Sequence[Sample]]:
         """The samples of each update: equal shares of the batch, in a new order each epoch."""
         n = self._options.minibatches
-        for _ in range(self._options.epochs):
+        for _ in range(epochs):
             if n == 1:
                 yield samples
                 continue
