@@ -105,3 +105,22 @@ def test_a_model_without_token_ids_is_refused_before_anything_starts(workshop: A
     assert done.code == 2
     assert "token ids" in done.text
     assert workshop.runs == []
+
+
+def test_steps_that_run_ahead_are_sampled_from_older_weights_and_say_so(
+    workshop: Any, config: str
+) -> None:
+    refused = workshop.ale("check", config, "--set", "run.staleness=1")
+    assert refused.code == 2
+    assert "trainer.sync: copy" in refused.text
+    ahead = ("--set", "run.staleness=1", "--set", "trainer.sync=copy")
+    done = workshop.ale("run", config, *ahead, timeout_s=120)
+    assert done.code == 0, done.text
+    behind = set()
+    for name, turns in sampled(workshop, workshop.run).items():
+        if not name.startswith("evaluation-"):
+            step = int(name.split("-")[0])
+            behind |= {step - version for turn in turns for version in turn["policy_versions"]}
+    assert behind == {0, 1}, "never more than one step"
+    metrics = [line["metrics"] for line in steps(workshop, workshop.run)]
+    assert len(metrics) == 5

@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
 from ale_trainer_policy.bad_batches import BadBatches
 from ale_trainer_policy.lessons import Imitation, Reinforcement
@@ -21,6 +22,7 @@ from ale_trainer_policy.trainer import PolicyTrainer
 def policy_trainer(options: PolicyOptions, context: BuildContext) -> PolicyTrainer:
     """Reinforcement on credited episodes."""
     parts = resolve_objective(options.objective)
+    _refuse_training_under_the_sampler(options, context)
     return PolicyTrainer(
         "policy",
         options,
@@ -34,6 +36,7 @@ def policy_trainer(options: PolicyOptions, context: BuildContext) -> PolicyTrain
 
 def sft_trainer(options: SftOptions, context: BuildContext) -> PolicyTrainer:
     """Imitation of whole episodes; no token has a ratio."""
+    _refuse_training_under_the_sampler(options, context)
     return PolicyTrainer(
         "sft",
         options,
@@ -43,6 +46,18 @@ def sft_trainer(options: SftOptions, context: BuildContext) -> PolicyTrainer:
         bad_batches=BadBatches(_folder(options, context)),
         seed=context.seed,
     )
+
+
+def _refuse_training_under_the_sampler(options: LearnOptions, context: BuildContext) -> None:
+    """With steps ahead, episodes are sampled while the trainer changes weights.
+
+    Raises:
+        InputError: both would be the same model's.
+    """
+    if context.staleness > 0 and options.sync == "same":
+        message = f"run.staleness is {context.staleness}: the model samples while it is trained"
+        hint = "trainer.sync: copy, so that a step's weights are handed over when it is done"
+        raise InputError([Problem(message=message, path="trainer.sync", hint=hint)])
 
 
 def _folder(options: LearnOptions, context: BuildContext) -> Callable[[], Path]:
