@@ -161,7 +161,7 @@ def _values(measure: Measure, runs: Sequence[Measured]) -> dict[int, float]:
 
 def _mean(measure: Measure, values: Mapping[int, float]) -> Estimate | None:
     found = estimate(list(values.values()))
-    return found.within(0.0, 1.0) if found and measure.share else found
+    return found and found.within(0.0, 1.0 if measure.share else math.inf)
 
 
 def _difference(

@@ -28,7 +28,7 @@ def _chart(comparison: Comparison, title: str, curve: Callable[[Measured], Curve
     )
     if not any(len(each.xs) > 1 for each in series):
         return None
-    return Chart(title=title, series=series, note=_BAND, share=True, wide=True)
+    return Chart(title=title, series=series, note=_BAND, share=True)
 
 
 def _points(row: Row, curve: Callable[[Measured], Curve]) -> dict[str, tuple[float, ...]]:
@@ -64,7 +64,7 @@ def _by_rollouts(comparison: Comparison) -> Chart | None:
     if len({each.xs for each in moved}) < 2:
         return None
     title, note = "Success on held-out tasks over rollouts", f"{_BAND}; rollouts: their mean"
-    return Chart(title=title, series=tuple(moved), note=note, share=True, wide=True, x="rollout")
+    return Chart(title=title, series=tuple(moved), note=note, share=True, x="rollout")
 
 
 def _beside(rows: Sequence[Row], series: Sequence[Series]) -> Iterator[tuple[Row, Series]]:

@@ -186,7 +186,9 @@ def create(grid: Grid, configs: Sequence[Mapping[str, Any]]) -> None:
             target = grid.config(cell)
             target.parent.mkdir(parents=True)
             text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
-            target.write_text(f"# {cell.name}: the whole config\n{text}", encoding="utf-8")
+            target.write_text(
+                f"# {' '.join(cell.name.split())}: the whole config\n{text}", encoding="utf-8"
+            )
         # Last: a folder without it is no grid.
         write_whole(grid.path / FILE, json.dumps(_plain(grid), indent=2, ensure_ascii=False))
     except OSError as error:

@@ -13,12 +13,19 @@ from ale_ablate.tables import captions, pairs, said, said_change
 from ale_charts import document, draw
 
 _STYLE = """
-td.cell i { display: inline-block; width: .7em; height: .7em; border-radius: .2em; margin-right: .45em; background: currentColor; }
+.charts { grid-template-columns: repeat(auto-fill, minmax(min(30rem, 100%), 1fr)); }
+.plot { height: 14rem; }
+td.cell { min-width: 12rem; }
+.rate { width: 5rem; }
+td.cell i { display: inline-block; width: .7em; height: .7em; border-radius: .2em;
+  margin-right: .45em; background: currentColor; }
 td.cell span { color: var(--ink); }
+td .said { display: inline-block; min-width: 10rem; }
 .zero { position: absolute; top: -.25rem; bottom: -.25rem; width: 1px; background: var(--soft); }
 .captions { font-size: .875rem; color: var(--soft); max-width: 60rem; padding-left: 1.1rem; }
 .scroll.all { max-height: none; }
-"""  # noqa: E501
+@media (max-width: 34rem) { td.cell { min-width: 8rem; } .rate { display: none; } }
+"""
 _COLOURS = 8
 _TONES = {"completed": "good", "unfinished": "warn", "missing": "bad"}
 
@@ -63,7 +70,7 @@ def _results(comparison: Comparison) -> Iterator[str]:
             found = row.means[measure.key]
             bar = _bar(found, 0.0, 1.0) if measure.share else ""
             text = escape(said(measure, found, row.completed))
-            yield _cell(None if found is None else found.mean, f"{bar}{text}")
+            yield _cell(None if found is None else found.mean, _beside(bar, text))
         yield "</tr>"
     yield '</tbody></table></div><ul class="captions">'
     yield from (f"<li>{escape(line.removeprefix('- '))}</li>" for line in captions(comparison))
@@ -92,7 +99,12 @@ def _change(comparison: Comparison, measure: Measure, row: Row, n: int) -> str:
     if measure.share:
         reach = _reach([each.differences[measure.key] for each in comparison.rows[1:]])
         bar = _bar(found, -reach, reach, zero=True)
-    return _cell(None if found is None else found.mean, f"{bar}{text}")
+    return _cell(None if found is None else found.mean, _beside(bar, text))
+
+
+def _beside(bar: str, text: str) -> str:
+    """Bars of a column stand below each other, however long the words are."""
+    return f'{bar}<span class="said">{text}</span>' if bar else text
 
 
 def _reach(found: Sequence[Estimate | None]) -> float:

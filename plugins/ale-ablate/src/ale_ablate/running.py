@@ -138,12 +138,15 @@ class Runner:
                     signal.signal(number, signal.SIG_IGN)
 
     def _on_interrupt(self) -> None:
-        self.ended_by = self.ended_by or signal.SIGINT
         self._interrupts += 1
-        self._hand_on(signal.SIGINT)
-        if self._interrupts == 1:
+        if self.ended_by is None:
+            self.ended_by = signal.SIGINT
+            self._hand_on(signal.SIGINT)
             self.say("\nFinishing the episodes that are running; Ctrl-C again to cancel them.")
-        elif self._interrupts == 2:
+            return
+        # Two equal signals on each other's heels are one to the kernel.
+        self._hand_on(signal.SIGTERM)
+        if self._interrupts == 2:
             self.say("\nCancelling: what is running is thrown away and cleaned up.")
 
     def _on_terminate(self) -> None:

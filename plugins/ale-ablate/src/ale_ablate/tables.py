@@ -3,9 +3,10 @@
 import csv
 import io
 import os
+import textwrap
 from collections.abc import Iterator, Sequence
 
-from ale.text import seconds, table
+from ale.text import table
 from ale_ablate.comparing import Comparison, Measure, Row
 from ale_ablate.intervals import Estimate
 
@@ -17,7 +18,8 @@ _INTERVALS = (
 
 def terminal(comparison: Comparison) -> str:
     """Two tables and what they say."""
-    parts = [_aligned(*_means(comparison)), *captions(comparison)]
+    said = (textwrap.fill(line, 100, subsequent_indent="  ") for line in captions(comparison))
+    parts = [_aligned(*_means(comparison)), *said]
     if len(comparison.rows) > 1:
         parts += ["", f"{_difference_title(comparison)}", _aligned(*_differences(comparison))]
     return "\n".join(parts)
@@ -95,7 +97,7 @@ def runs(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
         for run in row.runs:
             values = (row.values[m.key].get(run.slot.seed) for m in comparison.measures)
             numbers = [
-                "-" if value is None else _number(measure, value)
+                "-" if value is None else said(measure, Estimate(n=1, mean=value), 1)
                 for measure, value in zip(comparison.measures, values, strict=True)
             ]
             where = "-"
@@ -115,36 +117,49 @@ def said(measure: Measure, found: Estimate | None, expected: int) -> str:
     """
     if found is None:
         return "-"
-    text = _number(measure, found.mean)
-    if found.low is not None and found.high is not None and found.high > found.low:
-        bare = [_number(measure, bound).rstrip("%") for bound in (found.low, found.high)]
-        text += f" ({bare[0]} to {bare[1]})"
-    return text if found.n == expected else f"{text} n={found.n}"
+    return _words(found, expected, _Scale(measure, found), "{:,.{}f}", "%")
 
 
 def said_change(measure: Measure, found: Estimate | None, expected: int) -> str:
-    """``+3.1 (-2.0 to +8.2)``."""
+    """``+3.1 (-2.0 to +8.2)``; of shares in percentage points."""
     if found is None:
         return "-"
-    text = _signed(measure, found.mean)
+    return _words(found, expected, _Scale(measure, found), "{:+,.{}f}", "")
+
+
+def _words(found: Estimate, expected: int, scale: "_Scale", form: str, percent: str) -> str:
+    def number(value: float) -> str:
+        text = form.format(value / scale.size, scale.digits)
+        # What rounds to nothing has no sign.
+        return text.replace("-", "+") if float(text.replace(",", "")) == 0 else text
+
+    text = number(found.mean) + (scale.unit or percent * scale.share)
     if found.low is not None and found.high is not None and found.high > found.low:
-        text += f" ({_signed(measure, found.low)} to {_signed(measure, found.high)})"
+        text += f" ({number(found.low)} to {number(found.high)})"
     return text if found.n == expected else f"{text} n={found.n}"
 
 
-def _number(measure: Measure, value: float) -> str:
-    if measure.share:
-        return f"{100 * value:.1f}%"
-    if measure.seconds:
-        return seconds(value) if value >= 0 else f"-{seconds(-value)}"
-    return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
+class _Scale:
+    """In which unit, and to how many places, a mean and its bounds are told."""
+
+    def __init__(self, measure: Measure, found: Estimate) -> None:
+        self.share, self.size, self.unit, self.digits = measure.share, 1.0, "", 1
+        if measure.share:
+            self.size = 0.01
+        elif measure.seconds:
+            far = max(abs(value) for value in (found.mean, found.low or 0.0, found.high or 0.0))
+            self.size, self.unit = next(
+                (each for each in _TIMES if far >= each[0] * _ENOUGH), _TIMES[-1]
+            )
+            self.digits = 1 if far / self.size >= _ROUND else 2
+        elif found.mean == round(found.mean):
+            self.digits = 0
 
 
-def _signed(measure: Measure, value: float) -> str:
-    if measure.share:
-        return f"{100 * value:+.1f}"
-    sign = "-" if value < 0 else "+"
-    return sign + _number(measure, abs(value))
+_TIMES = ((3600.0, " h"), (60.0, " min"), (1.0, " s"))
+_ENOUGH = 2
+"""Of a unit, for it to be used."""
+_ROUND = 10
 
 
 def _grid_of_text(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -1,0 +1,91 @@
+"""Cells from the command line, and the grid's own file."""
+
+from pathlib import Path
+
+import pytest
+
+from ale.errors import InputError, StoreError
+from ale_ablate.grid import Cell, Grid, cells_of, create, locked, read, split
+
+
+def names(vary: list[str], cells: list[str] | None = None) -> list[str]:
+    return [cell.name for cell in cells_of(vary, cells or [])]
+
+
+def test_every_combination_is_a_cell_the_first_values_first() -> None:
+    assert names(["a.x=1,2", "b=u,v"]) == ["a.x=1, b=u", "a.x=1, b=v", "a.x=2, b=u", "a.x=2, b=v"]
+
+
+def test_commas_in_brackets_and_quotes_part_nothing() -> None:
+    assert split("a,{type: b, c: [1, 2]},'d,e'") == ["a", "{type: b, c: [1, 2]}", "'d,e'"]
+    assert names(["credit={type: ipa, gamma: 1},{type: grpo}"]) == [
+        "credit={type: ipa, gamma: 1}",
+        "credit={type: grpo}",
+    ]
+
+
+def test_cells_may_be_written_out_beside_a_grid_or_without_one() -> None:
+    assert names([], ["a=1; b=2", "a=2"]) == ["a=1, b=2", "a=2"]
+    assert names(["a=1,2"], ["c=3"]) == ["a=1", "a=2", "c=3"]
+    assert names([]) == ["as written"]
+
+
+def test_what_is_wrong_with_the_command_line_is_told_at_once() -> None:
+    with pytest.raises(InputError) as caught:
+        cells_of(["a", "b=1,,2", "run.seed=1,2", "c=1,1"], ["d"])
+    told = str(caught.value)
+    for said in ("found 'a'", "found 'b=1,,2'", "seeds are no cells", "found 'd'", "there twice"):
+        assert said in told
+
+
+def test_one_key_given_twice_is_told() -> None:
+    with pytest.raises(InputError, match="the key 'a' is there twice"):
+        cells_of(["a=1", "a=2"], [])
+
+
+def grid(path: object, **changed: object) -> Grid:
+    plain = {
+        "path": path,
+        "name": "study",
+        "created": "now",
+        "source": "study.yaml",
+        "overrides": ("x=1",),
+        "cells": (Cell.of(1, ["a='ü'"]), Cell.of(2, ["b=/etc/passwd"])),
+        "seeds": (0, 1),
+        "versions": {"ale-core": "0.1.0"},
+    }
+    return Grid(**{**plain, **changed})
+
+
+def test_a_grid_is_read_as_it_was_written(tmp_path: Path) -> None:
+    made = grid(tmp_path / "g")
+    create(made, [{"a": "off", "n": 1e-6}, {"a": None}])
+    assert read(made.path) == made
+    assert [cell.folder for cell in made.cells] == ["01-a", "02-b-etc-passwd"]
+    text = made.config(made.cells[0]).read_text()
+    assert text == "# a='ü': the whole config\na: 'off'\nn: 1.0e-06\n"
+    with pytest.raises(StoreError, match="File exists"):
+        create(made, [{}, {}])
+
+
+def test_what_is_no_grid_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "g"
+    with pytest.raises(InputError, match="no such directory"):
+        read(path)
+    path.mkdir()
+    with pytest.raises(InputError, match="not a grid's folder"):
+        read(path)
+    (path / "manifest.json").write_text("{}")
+    with pytest.raises(InputError, match="it is a single run: ale run --resume"):
+        read(path)
+    for text in ("{", "[]", '{"schema": 1}', '{"schema": 2}'):
+        (path / "grid.json").write_text(text)
+        with pytest.raises(InputError, match=r"can't be read|schema 2"):
+            read(path)
+
+
+def test_a_grid_has_one_that_runs_it(tmp_path: Path) -> None:
+    with locked(tmp_path), pytest.raises(StoreError, match="another process"), locked(tmp_path):
+        pass
+    with locked(tmp_path):
+        pass

@@ -1,0 +1,57 @@
+"""Intervals and areas against numbers that can be looked up or worked out by hand."""
+
+import math
+
+import pytest
+
+from ale_ablate.intervals import Estimate, area, estimate, t_quantile
+
+
+@pytest.mark.parametrize(
+    ("df", "expected"),
+    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (5, 2.571), (9, 2.262), (29, 2.045)],
+)
+def test_t_is_that_of_the_printed_tables(df: int, expected: float) -> None:
+    assert t_quantile(df) == pytest.approx(expected, abs=5e-4)
+
+
+def test_t_comes_near_the_normal_point_and_refuses_no_freedom() -> None:
+    assert t_quantile(10_000) == pytest.approx(1.960, abs=5e-4)
+    with pytest.raises(ValueError, match="at least 1, not 0"):
+        t_quantile(0)
+
+
+def test_an_interval_by_hand() -> None:
+    """1, 2, 3, 4, 5: mean 3, s = sqrt(2.5), half width 2.776 * sqrt(2.5 / 5) = 1.963."""
+    found = estimate([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert found is not None
+    assert (found.n, found.mean) == (5, 3.0)
+    assert found.low == pytest.approx(3 - 1.963, abs=1e-3)
+    assert found.high == pytest.approx(3 + 1.963, abs=1e-3)
+
+
+def test_two_values_have_the_wide_interval_that_they_deserve() -> None:
+    """0 and 1: mean 0.5, s = sqrt(0.5), half width 12.706 * 0.5."""
+    found = estimate([0.0, 1.0])
+    assert found is not None
+    assert found.high == pytest.approx(0.5 + 6.353, abs=1e-3)
+    assert found.within(0.0, 1.0) == Estimate(n=2, mean=0.5, low=0.0, high=1.0)
+
+
+def test_one_value_has_no_interval_and_none_no_mean() -> None:
+    assert estimate([0.25]) == Estimate(n=1, mean=0.25)
+    assert estimate([0.25]).within(0.0, 1.0) == Estimate(n=1, mean=0.25)  # type: ignore[union-attr]
+    assert estimate([]) is None
+
+
+def test_values_that_agree_have_an_interval_of_width_0() -> None:
+    assert estimate([0.5, 0.5, 0.5]) == Estimate(n=3, mean=0.5, low=0.5, high=0.5)
+
+
+def test_an_area_is_the_mean_height_by_trapezoids() -> None:
+    """From 0 to 10 a triangle of height 1 (area 5), then to 20 a flat 1 (area 10): 15 / 20."""
+    assert area([(0, 0.0), (10, 1.0), (20, 1.0)]) == pytest.approx(0.75)
+    assert area([(0, 0.0), (1, 1.0)]) == 0.5
+    assert area([(7, 0.3)]) == 0.3
+    assert area([]) is None
+    assert not math.isnan(area([(3, 0.2), (3, 0.4)]) or 0.0)

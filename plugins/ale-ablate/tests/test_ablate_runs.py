@@ -1,0 +1,239 @@
+"""`ale ablate` for real: processes, kill -9, Ctrl-C, runs that fail, bad input."""
+
+import csv
+import json
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ale.runs import RunReader
+
+
+def runs(grid: Path) -> dict[tuple[str, str], dict[str, str]]:
+    with (grid / "runs.csv").open() as file:
+        return {(row["cell"], row["seed"]): row for row in csv.DictReader(file)}
+
+
+def directories(grid: Path) -> list[Path]:
+    return sorted(path.parent for path in grid.glob("cells/*/seed-*/*/manifest.json"))
+
+
+def episodes(grid: Path) -> list[list[str]]:
+    """The ids in every run, in the order of their writing."""
+    return [[episode.id for episode in RunReader(path).episodes] for path in directories(grid)]
+
+
+def holders(grid: Path) -> Sequence[int]:
+    """The processes that write the runs of this grid."""
+    found = [int(path.read_text() or 0) for path in grid.glob("cells/*/seed-*/*/.lock")]
+    return [pid for pid in found if pid and Path(f"/proc/{pid}").exists()]
+
+
+def test_every_cell_is_run_with_every_seed_and_compared(workshop: Any) -> None:
+    config = workshop.config(evaluation={"tasks": {"type": "few", "number": 3}, "every": 1})
+    ended = workshop.ablate(config, "--vary", "agent.skill=0.0,1.0", "--seeds", "2", "--jobs", "2")
+    assert ended.code == 0, ended.err
+    assert "done: 4 of 4 runs completed" in ended.out
+    assert "held-out tasks in the last evaluation" in ended.out
+    grid = workshop.folder / ended.grid
+    rows = runs(grid)
+    assert {*rows} == {(f"agent.skill={v}", s) for v in ("0.0", "1.0") for s in ("0", "1")}
+    for (cell, seed), row in rows.items():
+        run = RunReader(grid / row["run"])
+        assert run.manifest["seed"] == int(seed)
+        assert run.manifest["config"]["agent"]["skill"] == float(cell.rpartition("=")[2])
+        assert float(row["final_success"]) == float(cell.rpartition("=")[2])
+        assert (row["rollouts"], row["state"]) == ("4.0", "completed")
+    said = next(line for line in ended.out.splitlines() if line.startswith("agent.skill=1.0"))
+    assert said.split()[:5] == ["agent.skill=1.0", "2", "of", "2", "100.0%"]
+    assert (grid / "table.md").read_text().startswith("# study: 4 of 4 runs completed\n")
+
+
+def test_all_that_is_wrong_is_told_before_anything_starts(workshop: Any) -> None:
+    ended = workshop.ablate(
+        workshop.config(),
+        *("--vary", "agent.type=lucky,luky", "--vary", "agent.skil=1", "--set", "run.rollouts=0"),
+    )
+    assert ended.code == 2
+    assert "agent.type: no agent 'luky'" in ended.err
+    assert "(in the cell agent.type=luky, agent.skil=1)" in ended.err
+    assert "did you mean 'skill'?" in ended.err
+    assert ended.err.count("run.rollouts") == 1
+    assert "3 problems; nothing was started." in ended.err
+    assert not (workshop.folder / "runs").exists()
+    seeded = workshop.ablate(workshop.config(), "--set", "run.seed=1")
+    assert (seeded.code, "every run has a seed of its own" in seeded.err) == (2, True)
+
+
+def test_a_dry_run_says_what_would_be_and_starts_nothing(workshop: Any) -> None:
+    ended = workshop.ablate(workshop.config(), "--vary", "tasks.number=1,3", "--dry-run")
+    assert ended.code == 0
+    assert "2 cell(s) x 5 seed(s): 10 runs, 40 episodes" in ended.out
+    assert not (workshop.folder / "runs").exists()
+
+
+def test_a_failing_cell_is_told_and_the_others_go_on(workshop: Any) -> None:
+    config = workshop.config()
+    ended = workshop.ablate(config, "--vary", "credit.type=failing,same", "--seeds", "1")
+    assert ended.code == 1
+    said = "failed: credit.type=failing, seed 0 (status 1): AleError: no credit <today> & never"
+    assert said in ended.out
+    assert "not complete: 1 of 2 runs completed" in ended.out
+    assert f"next\n  ale ablate --resume {ended.grid}" in ended.out
+    grid = workshop.folder / ended.grid
+    states = {cell: row["state"] for (cell, _), row in runs(grid).items()}
+    assert states == {"credit.type=failing": "unfinished", "credit.type=same": "completed"}
+    again = workshop.ablate("--resume", grid)
+    assert (again.code, "1 of 2 runs are there already" in again.err) == (1, True)
+    assert len(directories(grid)) == 2
+
+
+def test_broken_episodes_make_the_status_3(workshop: Any) -> None:
+    config = workshop.config(tasks={"type": "few", "number": 4})
+    ended = workshop.ablate(config, "--vary", "agent.type=breaking", "--seeds", "1")
+    assert ended.code == 3
+    assert "done: 1 of 1 runs completed\n  broken episodes:" in ended.out
+    (row,) = runs(workshop.folder / ended.grid).values()
+    assert 0 < int(row["broken"]) < 8
+    assert row["rollouts"] == "8.0"
+
+
+def test_a_killed_grid_takes_its_runs_with_it_and_goes_on_exactly(workshop: Any) -> None:
+    config = workshop.config(
+        tasks={"type": "few", "number": 6}, agent={"type": "lucky", "seconds": 0.15}
+    )
+    running = workshop.start(config, "--vary", "agent.skill=1.0,0.5", "--seeds", "2")
+    # In the second run, so that one is complete.
+    running.says("[2/4]")
+    running.wait_for(lambda: len([ids for ids in episodes(workshop.grid()) if ids]) == 2)
+    running.process.kill()
+    running.process.wait()
+    grid = workshop.grid()
+    running.wait_for(lambda: not holders(grid), 20)
+    finished = directories(grid)[0]
+    before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
+    kept = episodes(grid)
+    assert sum(map(len, kept)) < 48
+
+    config.write_text("what it says now is no matter")
+    again = workshop.ablate("--resume", grid)
+    assert again.code == 0, again.err
+    assert "1 of 4 runs are there already" in again.err
+    assert " goes on" in again.err
+    assert {path: path.read_bytes() for path in before} == before
+    found = episodes(grid)
+    assert [len(ids) for ids in found] == [12] * 4
+    assert all(len({*ids}) == 12 for ids in found)
+    assert any(0 < len(ids) < 12 and ids in [new[: len(ids)] for new in found] for ids in kept)
+
+
+def test_a_run_that_is_killed_fails_alone_and_is_resumed(workshop: Any) -> None:
+    gate = workshop.folder / "gate"
+    config = workshop.config(agent={"type": "lucky", "wait_for": str(gate)})
+    running = workshop.start(config, "--vary", "agent.skill=1.0,0.5", "--seeds", "1")
+    grid = running.wait_for(workshop.grid)
+    (pid,) = running.wait_for(lambda: holders(grid))
+    os.kill(pid, signal.SIGKILL)
+    running.says("killed by signal 9")
+    gate.touch()
+    ended = running.ended()
+    assert ended.code == 1
+    assert "not complete: 1 of 2 runs completed" in ended.out
+    again = workshop.ablate("--resume", grid, "-n", "1", "--jobs", "2")
+    assert again.code == 0, again.err
+    rows = runs(grid)
+    assert [row["state"] for row in rows.values()] == ["completed"] * 2
+    # Nobody knows how long the killed one took.
+    assert [row["seconds"] == "" for row in rows.values()] == [True, False]
+
+
+def test_ctrl_c_finishes_what_runs_and_says_how_to_go_on(workshop: Any) -> None:
+    gate = workshop.folder / "gate"
+    config = workshop.config(
+        tasks={"type": "few", "number": 5}, agent={"type": "lucky", "wait_for": str(gate)}
+    )
+    running = workshop.start(config, "--vary", "agent.skill=1.0,0.5", "--seeds", "1")
+    grid = running.wait_for(workshop.grid)
+    running.wait_for(lambda: holders(grid))
+    running.wait_for(lambda: list((workshop.folder / "tmp").iterdir()))  # sandboxes are open
+    running.signal(signal.SIGINT)
+    running.says("Finishing the episodes that are running; Ctrl-C again to cancel them.")
+    gate.touch()
+    ended = running.ended()
+    assert ended.code == 130
+    assert "interrupted: 0 of 2 runs completed" in ended.out
+    assert f"ale ablate --resume runs/{grid.name}" in ended.out
+    (ids,) = episodes(grid)
+    assert 0 < len(ids) < 10
+    again = workshop.ablate("--resume", grid)
+    assert again.code == 0, again.err
+    assert [len(ids) for ids in episodes(grid)] == [10, 10]
+
+
+def test_a_second_ctrl_c_cancels(workshop: Any) -> None:
+    config = workshop.config(agent={"type": "lucky", "wait_for": str(workshop.folder / "never")})
+    running = workshop.start(config, "--seeds", "2", "--jobs", "2")
+    grid = running.wait_for(workshop.grid)
+    running.wait_for(lambda: len(holders(grid)) == 2)
+    running.wait_for(lambda: len(list((workshop.folder / "tmp").iterdir())) >= 2)
+    running.signal(signal.SIGINT)
+    running.says("Finishing")
+    running.signal(signal.SIGINT)
+    ended = running.ended()
+    assert ended.code == 130
+    assert "Cancelling" in ended.err
+    assert not holders(grid)
+    assert not list((workshop.folder / "tmp").iterdir())
+
+
+def test_a_terminated_grid_ends_its_runs(workshop: Any) -> None:
+    config = workshop.config(agent={"type": "lucky", "wait_for": str(workshop.folder / "never")})
+    running = workshop.start(config, "--seeds", "1")
+    grid = running.wait_for(workshop.grid)
+    running.wait_for(lambda: holders(grid))
+    running.wait_for(lambda: list((workshop.folder / "tmp").iterdir()))
+    running.process.terminate()
+    assert running.ended().code == 143
+    assert not holders(grid)
+
+
+def test_one_grid_is_run_by_one_process(workshop: Any) -> None:
+    config = workshop.config(agent={"type": "lucky", "wait_for": str(workshop.folder / "never")})
+    running = workshop.start(config, "--seeds", "1")
+    grid = running.wait_for(workshop.grid)
+    running.wait_for(lambda: holders(grid))
+    second = workshop.ablate("--resume", grid)
+    assert second.code == 1
+    assert "is being run by another process" in second.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "give either a CONFIG or --resume DIR"),
+        (["study.yaml", "--resume", "x"], "give either a CONFIG or --resume DIR"),
+        (["--resume", "x", "--seeds", "5"], "--resume goes by the grid's own config"),
+        (["--resume", "x"], "no such directory"),
+        (["study.yaml", "--vary", "a"], "expected KEY=VALUE,VALUE,..., found 'a'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(workshop: Any, arguments: Sequence[str], said: str) -> None:
+    workshop.config()
+    ended = workshop.ablate(*arguments)
+    assert ended.code == 2
+    assert said in ended.err
+
+
+def test_other_versions_are_told(workshop: Any) -> None:
+    ended = workshop.ablate(workshop.config(), "--seeds", "1")
+    file = workshop.folder / ended.grid / "grid.json"
+    plain = json.loads(file.read_text())
+    plain["versions"]["ablate-parts"] = "0.9"
+    file.write_text(json.dumps(plain))
+    again = workshop.ablate("--resume", ended.grid)
+    assert again.code == 0
+    assert "other versions than when the grid was begun: ablate-parts" in again.err
