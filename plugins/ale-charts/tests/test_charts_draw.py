@@ -70,12 +70,6 @@ def test_values_over_many_powers_are_drawn_by_their_logarithm() -> None:
     assert ys[0] - ys[1] == pytest.approx(ys[1] - ys[2], abs=0.2)
 
 
-def test_what_differs_by_rounding_alone_is_flat() -> None:
-    series = Series(name="a", xs=(0, 1), ys=(3.0, 3.0 + 1e-12))
-    left, right = (y for _, y in points(draw(Chart(title="a", series=(series,))))[0])
-    assert left == right
-
-
 @pytest.mark.parametrize(
     ("value", "share", "said"),
     [

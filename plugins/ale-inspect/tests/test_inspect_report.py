@@ -125,7 +125,11 @@ def test_curves_are_drawn_of_episodes_and_of_every_metric(trained: Path) -> None
     assert "1 number(s) that were not finite are left out" in page.text
     names = {name for _, _, rows in plots["Success"] for _, name, _ in rows}
     assert names == {"training tasks", "held-out tasks"}
-    assert [step for _, step, rows in plots["Success"] if len(rows) == 2][:3] == ["0", "5", "10"]
+    assert [step for _, step, rows in plots["Success"] if len(rows) == 2][:3] == [
+        "step 0",
+        "step 5",
+        "step 10",
+    ]
     assert re.fullmatch(r"[\d.]+% \([\d.]+% to [\d.]+%\)", plots["Success"][0][2][0][2])
     assert plots["Ratio"][0][2][0][1] == ""
     assert "p50, band p05 to p95" in page.text

@@ -10,9 +10,8 @@ const make = (tag, attributes = {}, ...children) => {
   return node;
 };
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
-const signed = (value) => (value === null ? "-" : (value >= 0 ? "+" : "\u2212") + Math.abs(value).toFixed(3));
 
-// Curves: the pointer or the arrow keys pick a step, and its numbers are shown.
+// Curves: the pointer or the arrow keys pick a place, and its numbers are shown.
 for (const plot of all(".plot")) {
   const points = JSON.parse(plot.dataset.curves);
   let at = -1;
@@ -48,7 +47,7 @@ for (const plot of all(".plot")) {
   });
 }
 
-// Tables: a button in each head sorts by it.
+// Tables: a button in each head sorts by it, but not in one that holds pictures.
 for (const table of all("table.sortable")) {
   const body = table.tBodies[0];
   const valueOf = (row, column) => {
@@ -56,7 +55,7 @@ for (const table of all("table.sortable")) {
     return cell.dataset.value === undefined ? cell.textContent.trim() : Number(cell.dataset.value);
   };
   all("th", table).forEach((head, column) => {
-    if (head.textContent === "over steps") return;
+    if ("plain" in head.dataset) return;
     const button = make("button", { type: "button" }, head.textContent);
     head.replaceChildren(button);
     button.addEventListener("click", () => {

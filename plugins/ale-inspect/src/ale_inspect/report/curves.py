@@ -6,36 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from attrs import evolve, field, frozen
 
 from ale.text import wilson
+from ale_charts import Chart, Series
 from ale_inspect.report.gathering import Facts, Kind, Sums
 
 POINTS = 300
 """A curve of more steps is drawn through the means of as many stretches of steps."""
-
-
-@frozen(kw_only=True)
-class Series:
-    """One curve: a value for each of `xs`, and where known the bounds of a band around it."""
-
-    name: str
-    xs: tuple[float, ...]
-    ys: tuple[float, ...]
-    low: tuple[float, ...] = ()
-    high: tuple[float, ...] = ()
-    colour: int = 0
-
-
-@frozen(kw_only=True)
-class Chart:
-    """Curves that share their axes."""
-
-    title: str
-    series: tuple[Series, ...]
-    note: str = ""
-    share: bool = False
-    """Values are shares of 1, shown in percent."""
-    whole: bool = False
-    """Values lie between 0 and 1."""
-    wide: bool = False
 
 
 _COUNTS: Mapping[str, Callable[[Sums], int]] = {

@@ -1,7 +1,5 @@
 """The file itself: sections in order, each made of what was gathered."""
 
-import base64
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from html import escape
@@ -10,32 +8,28 @@ from typing import Any
 
 from ale.runs import RunReader
 from ale.text import seconds, wilson
-from ale_inspect.report.curves import Chart, constants, episode_charts, metric_charts
-from ale_inspect.report.drawing import draw
+from ale_charts import Chart, document, draw
+from ale_inspect.report.curves import constants, episode_charts, metric_charts
 from ale_inspect.report.embedding import embedded
 from ale_inspect.report.gathering import Facts, Head, Sums
 from ale_inspect.report.tables import KINDS, broken, starts, tasks
 
 _PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
-_ICON = "data:,"
-"""No icon: a browser would ask for one."""
 
 
 def page(run: RunReader, facts: Facts, most: int, most_bytes: int) -> Iterator[str]:
     """The file, piece by piece."""
-    script, style = _static("report.js"), _static("report.css")
-    name = escape(str(facts.manifest["run_id"]))
-    # Nothing is loaded, and no script runs but this one: not even one that a model wrote.
-    loaded = f"style-src 'unsafe-inline'; script-src '{_hash(script)}'; img-src data:"
-    policy = f"default-src 'none'; {loaded}"
-    yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-    yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield '<meta name="color-scheme" content="light dark">'
-    yield '<meta name="referrer" content="no-referrer">'
-    yield f'<link rel="icon" href="{_ICON}"><title>{name}</title>'
-    yield f"<style>{style}</style></head><body>"
-    yield f'<a class="skip" href="#episodes">to the episodes</a><header><h1>{name}</h1>'
+    return document(
+        title=str(facts.manifest["run_id"]),
+        body=_body(run, facts, most, most_bytes),
+        skip=("episodes", "to the episodes"),
+        style=_static("report.css"),
+        script=_static("report.js"),
+    )
+
+
+def _body(run: RunReader, facts: Facts, most: int, most_bytes: int) -> Iterator[str]:
+    yield f"<header><h1>{escape(str(facts.manifest['run_id']))}</h1>"
     yield from _header(facts)
     yield "</header><main>"
     yield from _curves(facts)
@@ -45,16 +39,11 @@ def page(run: RunReader, facts: Facts, most: int, most_bytes: int) -> Iterator[s
     yield from broken(facts)
     yield from _episodes(run, facts, most, most_bytes)
     yield from _about(facts)
-    yield f"</main><script>{script}</script></body></html>\n"
+    yield "</main>"
 
 
 def _static(name: str) -> str:
     return (files("ale_inspect.report") / "static" / name).read_text(encoding="utf-8")
-
-
-def _hash(script: str) -> str:
-    digest = hashlib.sha256(script.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode()}"
 
 
 def _header(facts: Facts) -> Iterator[str]:

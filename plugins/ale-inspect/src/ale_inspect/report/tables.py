@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 
 from ale.text import wilson
-from ale_inspect.report.drawing import sparkline
+from ale_charts import sparkline
 from ale_inspect.report.gathering import Facts, Kind, Sums
 
 KINDS: Mapping[Kind, str] = {
@@ -29,8 +29,9 @@ def tasks(facts: Facts) -> Iterator[str]:
     if len(keys) > _ROWS:
         yield f'<p class="note">{_ROWS:,} of {len(keys):,} are here, by name.</p>'
     yield '<div class="scroll" tabindex="0"><table class="sortable"><thead><tr>'
-    for name in ("task", "success", *(["over steps"] if trained else [])):
-        yield f'<th scope="col">{name}</th>'
+    yield '<th scope="col">task</th><th scope="col">success</th>'
+    if trained:
+        yield '<th scope="col" data-plain>over steps</th>'
     for name in ("graded", "mean reward", "turns", "broken"):
         yield f'<th scope="col" class="num">{name}</th>'
     yield "</tr></thead><tbody>"
