@@ -1,6 +1,7 @@
 """The public door to stored runs: read, cut again, credit again."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,15 @@ import pytest
 
 from ale._store import Redactor, RunDirectory
 from ale.errors import InputError
-from ale.runs import Registry, RunReader, build_choice, creditings, parse_choice, recredited
+from ale.runs import (
+    Registry,
+    RunReader,
+    build_choice,
+    check_config,
+    creditings,
+    parse_choice,
+    recredited,
+)
 from ale.testing.builders import episode, turn
 
 
@@ -102,3 +111,19 @@ def test_no_more_than_a_group_is_in_memory(tmp_path: Path, registry: Registry) -
         return most
 
     assert peak(100) < 1.5 * peak(10)
+
+
+def test_a_config_is_checked_with_its_tasks_and_given_back_whole(
+    tmp_path: Path, workplace: Any, registry: Registry
+) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(json.dumps(workplace.config(3, rollouts=2).resolved))
+    checked = check_config(path, registry, ["run.steps=2"])
+    assert checked.episodes == 12
+    assert checked.config["run"]["steps"] == 2
+    assert checked.config["chunker"] == {"type": "ale-bench/interaction"}
+    again = tmp_path / "again.yaml"
+    again.write_text(json.dumps(checked.config))
+    assert check_config(again, registry) == checked
+    with pytest.raises(InputError, match=r"run\.steps"):
+        check_config(path, registry, ["run.steps=0"])
