@@ -201,6 +201,19 @@ def test_a_terminated_grid_ends_its_runs(workshop: Any) -> None:
     assert not holders(grid)
 
 
+def test_what_checking_has_loaded_is_let_go_of(workshop: Any) -> None:
+    gate = workshop.folder / "gate"
+    config = workshop.config(agent={"type": "lucky", "wait_for": str(gate)})
+    running = workshop.start(config, "--seeds", "1", "--jobs", "3", "-n", "1")
+    grid = running.wait_for(workshop.grid)
+    (pid,) = running.wait_for(lambda: holders(grid))
+    words = Path(f"/proc/{running.process.pid}/cmdline").read_text().split("\0")
+    assert words[3:-1] == ["ale", "ablate", "--resume", str(grid), "--jobs", "3", "-n", "1"]
+    assert "-n\x001" in Path(f"/proc/{pid}/cmdline").read_text()
+    gate.touch()
+    assert running.ended().code == 0
+
+
 def test_one_grid_is_run_by_one_process(workshop: Any) -> None:
     config = workshop.config(agent={"type": "lucky", "wait_for": str(workshop.folder / "never")})
     running = workshop.start(config, "--seeds", "1")
@@ -237,3 +250,17 @@ def test_other_versions_are_told(workshop: Any) -> None:
     again = workshop.ablate("--resume", ended.grid)
     assert again.code == 0
     assert "other versions than when the grid was begun: ablate-parts" in again.err
+
+
+def test_a_damaged_run_is_left_out_and_told(workshop: Any) -> None:
+    ended = workshop.ablate(workshop.config(), "--seeds", "3", "--jobs", "3")
+    grid = workshop.folder / ended.grid
+    first, second, _ = directories(grid)
+    (first / "episodes.jsonl").write_text("{}\n")
+    (second / "manifest.json").write_text("{")
+    again = workshop.ablate("--resume", grid)
+    assert again.code == 1
+    assert "damaged, and left out: as written, seed 0: " in again.out
+    assert "episodes.jsonl:1" in again.out
+    assert "failed: as written, seed 1 (status 2)" in again.out
+    assert [row["state"] for row in runs(grid).values()] == ["damaged", "damaged", "completed"]

@@ -81,7 +81,7 @@ def ablate(
       ale ablate --resume runs/20260101-120000-ablate-my
     """
     from ale_ablate.grid import read
-    from ale_ablate.session import begin, describe, go, plan
+    from ale_ablate.session import begin, describe, go, plan, start_afresh
 
     if (config is None) == (resume is None):
         raise click.UsageError("give either a CONFIG or --resume DIR")
@@ -97,7 +97,7 @@ def ablate(
         if dry_run:
             click.echo(describe(planned))
             return
-        grid = begin(planned)
+        start_afresh(begin(planned), jobs=jobs, concurrency=concurrency)
     ctx.exit(go(grid, registry, jobs=jobs, concurrency=concurrency))
 
 

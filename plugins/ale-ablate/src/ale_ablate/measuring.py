@@ -6,11 +6,12 @@ from typing import Literal
 
 from attrs import field, frozen
 
+from ale.errors import InputError
 from ale.runs import SUCCESS, Index, RunReader
 from ale.types import Split
 from ale_ablate.grid import Grid, Slot
 
-State = Literal["missing", "unfinished", "completed"]
+State = Literal["missing", "unfinished", "damaged", "completed"]
 Curve = Sequence[tuple[int, float]]
 """Training steps that the policy had learned from, and the share of its episodes that succeeded."""
 
@@ -22,6 +23,8 @@ class Measured:
     slot: Slot
     state: State
     path: Path | None = None
+    damage: str = ""
+    """Why it can't be read, where it can't."""
     held_out: Curve = field(factory=tuple, repr=False)
     train: Curve = field(factory=tuple, repr=False)
     counts: Mapping[int, tuple[int, int]] = field(factory=dict, repr=False)
@@ -41,7 +44,10 @@ class Measured:
 def is_completed(slot: Slot) -> bool:
     """Is there nothing left to do?"""
     path = slot.run()
-    return path is not None and _outcome(RunReader(path)) == "completed"
+    try:
+        return path is not None and _outcome(RunReader(path)) == "completed"
+    except InputError:
+        return False  # its manifest is damaged, as `ale run --resume` will say
 
 
 def _outcome(run: RunReader) -> str | None:
@@ -50,8 +56,15 @@ def _outcome(run: RunReader) -> str | None:
 
 
 def measure_grid(grid: Grid) -> list[Measured]:
-    """Every run of a grid, one after the other."""
-    return [measure(slot) for slot in grid.slots()]
+    """Every run of a grid, one after the other; what can't be read is `damaged`, and says why."""
+    return list(map(_measure_what_can_be, grid.slots()))
+
+
+def _measure_what_can_be(slot: Slot) -> Measured:
+    try:
+        return measure(slot)
+    except InputError as error:
+        return Measured(slot=slot, state="damaged", path=slot.run(), damage=str(error))
 
 
 def measure(slot: Slot) -> Measured:

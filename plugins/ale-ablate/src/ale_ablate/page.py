@@ -27,7 +27,7 @@ td .said { display: inline-block; min-width: 10rem; }
 @media (max-width: 34rem) { td.cell { min-width: 8rem; } .rate { display: none; } }
 """
 _COLOURS = 8
-_TONES = {"completed": "good", "unfinished": "warn", "missing": "bad"}
+_TONES = {"completed": "good", "unfinished": "warn", "missing": "bad", "damaged": "bad"}
 
 
 def page(comparison: Comparison) -> Iterator[str]:

@@ -3,9 +3,11 @@
 import asyncio
 import os
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NoReturn
 
 import click
 from attrs import frozen
@@ -106,6 +108,17 @@ def begin(planned: Planned) -> Grid:
     return read(planned.grid.path)
 
 
+def start_afresh(grid: Grid, *, jobs: int, concurrency: int | None) -> NoReturn:
+    """Become a process that runs this grid and has loaded nothing else.
+
+    Checking has built every part of every cell: a model, say, whose memory the runs need.
+    """
+    arguments = ["ablate", "--resume", str(grid.path), "--jobs", str(jobs)]
+    if concurrency is not None:
+        arguments += ["-n", str(concurrency)]
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "ale", *arguments])  # noqa: S606
+
+
 def go(grid: Grid, registry: Registry, *, jobs: int, concurrency: int | None) -> int:
     """Run what is missing, write and print what came of it.
 
@@ -126,6 +139,8 @@ def go(grid: Grid, registry: Registry, *, jobs: int, concurrency: int | None) ->
     )
     if changed:
         say(f"other versions than when the grid was begun: {', '.join(changed)}")
+    n = len(grid.cells) * len(grid.seeds)
+    say(f"{n} runs in {_shown(grid)}")
     runner = Runner(grid=grid, jobs=jobs, concurrency=concurrency, say=say)
     with locked(grid.path):
         asyncio.run(runner.go())
@@ -137,7 +152,7 @@ def go(grid: Grid, registry: Registry, *, jobs: int, concurrency: int | None) ->
 def _status(comparison: Comparison, runner: Runner) -> int:
     if runner.ended_by is not None:
         return 128 + runner.ended_by
-    if runner.failed:
+    if runner.failed or any(run.damage for run in comparison.runs):
         return 1
     return 3 if any(run.broken for run in comparison.runs) else 0
 
@@ -149,9 +164,11 @@ def ending(comparison: Comparison, runner: Runner) -> str:
         lines += [terminal(comparison), ""]
     for failed in runner.failed:
         lines.append(f"failed: {failed.slot.title} (status {failed.code}): {failed.reason}")
+    for run in comparison.runs:
+        if run.damage:
+            lines.append(f"damaged, and left out: {run.slot.title}: {run.damage}")
     n, done = len(comparison.runs), comparison.completed
-    path = os.path.relpath(comparison.grid.path)
-    path = path if not path.startswith("..") else str(comparison.grid.path)
+    path = _shown(comparison.grid)
     word = "interrupted" if runner.ended_by is not None else "done" if done == n else "not complete"
     broken = sum(run.broken for run in comparison.runs)
     lines += [f"{word}: {done} of {n} runs completed"]
@@ -161,3 +178,8 @@ def ending(comparison: Comparison, runner: Runner) -> str:
     if done < n:
         lines += ["next", f"  ale ablate --resume {shlex.quote(path)}"]
     return "\n".join(lines)
+
+
+def _shown(grid: Grid) -> str:
+    path = os.path.relpath(grid.path)
+    return path if not path.startswith("..") else str(grid.path)
