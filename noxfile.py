@@ -179,9 +179,18 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def learn(session: nox.Session) -> None:
+    """The whole arc: a policy made from a seed is taught, learns by itself, and is measured."""
+    session.install("-e", ".[train]")
+    session.env.update(QUIET)
+    session.run("ale", "run", "configs/quickstart.yaml", *session.posargs)
+    session.log(f"the command is {Path(session.bin).relative_to(ROOT) / 'ale'}")
+
+
+@nox.session
 def demo(session: nox.Session) -> None:
     """The main job: tasks, sandboxes, an agent, grades, chunks and credit."""
     session.install("-e", ".")
     session.env.update(QUIET)
-    session.run("ale", "run", "configs/quickstart.yaml", *session.posargs)
+    session.run("ale", "run", "configs/examples.yaml", *session.posargs)
     session.log(f"the command is {Path(session.bin).relative_to(ROOT) / 'ale'}")

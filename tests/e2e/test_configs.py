@@ -1,5 +1,6 @@
 """The configs that need no model, on every example task and with the real local sandbox."""
 
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,12 @@ def test_every_task_is_solved_by_its_solution_and_by_nothing_else(
     others = {name: episode["reward"] for name, episode in episodes.items()}
     assert {name for name, given in others.items() if given != reward} == set()
     assert workshop.left_behind() == []
+
+
+@pytest.mark.parametrize("made", ["examples_script", "quickstart_corpus"])
+def test_what_is_made_for_a_config_is_up_to_date(made: str) -> None:
+    module = runpy.run_path(str(ROOT / "tests" / "e2e" / f"{made}.py"))
+    assert module["TARGET"].read_text() == module["text"]()
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda p: p.stem)

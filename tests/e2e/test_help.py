@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 COMMANDS = (
-    *("run", "check", "show", "credit", "report", "new", "forks"),
+    *("run", "check", "ablate", "show", "credit", "report", "new", "forks"),
     *("plugins", "sandbox", "doctor"),
 )
 

@@ -59,7 +59,11 @@ def test_the_summary_says_what_happened_where_it_is_and_what_to_try_next(
     assert "1 of 4  25.0%  (95% interval 4.6 to 69.9)" in done.out
     assert f"stored in\n  {run}\n" in done.out
     following = [line.strip() for line in done.out.partition("next\n")[2].splitlines()]
-    assert following == [f"ale show {run}", f"ale credit {run} --scheme ipa --scheme grpo"]
+    assert following == [
+        f"ale show {run}",
+        f"ale report {run}",
+        f"ale credit {run} --scheme ipa --scheme grpo",
+    ]
     for line in following:
         assert workshop.ale(*line.split()[1:]).code == 0
 

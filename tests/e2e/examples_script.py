@@ -1,6 +1,6 @@
-"""Write configs/quickstart.script.yaml: what the scripted model of the quickstart says.
+"""Write configs/examples.script.yaml: what the scripted model of examples.yaml says.
 
-    python tests/e2e/quickstart_script.py
+    python tests/e2e/examples_script.py
 
 It is made from the tasks' reference solutions, so that the first run needs no model: of the four
 rollouts of a task one works step by step, one sends several calls at once, one slips and recovers,
@@ -18,10 +18,10 @@ from ale.types import Task
 from ale_tasks_tbp.plugin import ale_task_sources
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGET = ROOT / "configs" / "quickstart.script.yaml"
+TARGET = ROOT / "configs" / "examples.script.yaml"
 HEAD = """\
-# What the scripted model of quickstart.yaml says. Made from the tasks' reference solutions by
-# tests/e2e/quickstart_script.py; it knows the answers, and has never seen a question.
+# What the scripted model of examples.yaml says. Made from the tasks' reference solutions by
+# tests/e2e/examples_script.py; it knows the answers, and has never seen a question.
 """
 
 Turn = dict[str, Any]
