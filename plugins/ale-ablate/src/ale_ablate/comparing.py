@@ -140,7 +140,7 @@ def _measures(held_out: bool) -> list[Measure]:
         Measure(
             key="seconds",
             title="wall time",
-            said="of a run, beside whatever else ran; not known of one that was once killed",
+            said="of a run once its parts are built; not known of one that was killed on the way",
             value=lambda run: run.seconds,
             seconds=True,
         ),
