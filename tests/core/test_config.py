@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import field, frozen
 
 from ale._config import RunConfig, load_config
 from ale._registry import Registry
 from ale.errors import InputError
-from ale.plugin import Component, Probe, hookimpl
+from ale.plugin import Component, Probe, doc, hookimpl
 
 BASE = "tasks: {type: list, n: 3}\nagent: {type: bench}\n"
 
@@ -168,6 +169,28 @@ def test_auto_takes_the_next_sandbox_after_a_broken_one(tmp_path: Path, registry
 
     registry.add(Sick(), "ale-sick")
     assert load(tmp_path, registry, BASE).sandbox.name == "folder"
+
+
+def test_auto_takes_a_sandbox_only_with_what_it_needs(tmp_path: Path, registry: Registry) -> None:
+    @frozen(kw_only=True)
+    class Options:
+        image: str | None = field(default=None, metadata=doc("Where it starts."))
+
+    class Containers:
+        @hookimpl
+        def ale_sandboxes(self) -> list[Component[Any, Any]]:
+            made: Component[Any, Any] = Component(
+                "box", Options, print, summary="Boxes.", rank=9, auto_needs=("image",)
+            )
+            return [made]
+
+    registry.add(Containers(), "ale-box")
+    assert load(tmp_path, registry, BASE).sandbox.name == "folder"
+    assert load(tmp_path, registry, BASE, "sandbox.image=x").sandbox.name == "box"
+    alone = Registry()
+    alone.add(Containers(), "ale-box")
+    said = "no sandbox is usable here; box: sandbox.image is not given"
+    assert said in problems(tmp_path, alone, BASE)
 
 
 def test_a_problem_in_an_override_names_it(tmp_path: Path, registry: Registry) -> None:

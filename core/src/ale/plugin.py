@@ -116,6 +116,7 @@ class Component(Generic[OptionsT, ProductT_co]):
         summary: one line for ``ale plugins``.
         probe: is it usable here? Cheap; must not raise. None means always.
         rank: for sandboxes, its rung: ``type: auto`` takes the highest that is usable; 0 never.
+        auto_needs: options without which ``type: auto`` passes it over, such as ``image``.
         needs: sections of the config that must be there too, such as ``llm`` for an agent.
     """
 
@@ -127,6 +128,7 @@ class Component(Generic[OptionsT, ProductT_co]):
         default=None, kw_only=True, validator=validators.optional(validators.is_callable())
     )
     rank: int = field(default=0, kw_only=True)
+    auto_needs: tuple[str, ...] = field(default=(), kw_only=True)
     needs: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property

@@ -166,7 +166,8 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
         at = node if type_ is None else type_
         raise at.error(message, path=f"{path}.type", expected="one of " + ", ".join(names))
     try:
-        offer = _auto(registry) if _is_auto(kind, type_) else registry.find(kind, type_.value)
+        automatic = kind == "sandbox" and type_.value == "auto"
+        offer = _auto(node, registry) if automatic else registry.find(kind, type_.value)
     except PluginError as error:
         hint = nearest(type_.value, names)
         raise type_.error(str(error), path=f"{path}.type", hint=hint) from None
@@ -174,15 +175,15 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
     return Selected(offer=offer, options=_options(Node(rest, node.file, node.line), offer, path))
 
 
-def _is_auto(kind: str, type_: Node) -> bool:
-    return kind == "sandbox" and type_.value == "auto"
-
-
-def _auto(registry: Registry) -> Offer:
-    """The strongest sandbox that its probe finds usable here."""
+def _auto(node: Node, registry: Registry) -> Offer:
+    """The strongest sandbox that its probe finds usable here, and that has what it needs."""
     ranked = [offer for offer in registry.offers("sandbox") if offer.component.rank > 0]
     refused = []
     for offer in sorted(ranked, key=lambda offer: -offer.component.rank):
+        lacking = [name for name in offer.component.auto_needs if node.get(name) is None]
+        if lacking:
+            refused.append(f"{offer.component.name}: sandbox.{lacking[0]} is not given")
+            continue
         found = offer.probe()
         if found is None or found.usable:
             return offer

@@ -62,6 +62,7 @@ def ale_sandboxes() -> Sequence[Component[DockerOptions, SandboxBackend]]:
             build,
             probe=probe,
             rank=30,
+            auto_needs=("image",),
             summary="A Docker container per sandbox: its own files, processes and network.",
         )
     ]

@@ -72,6 +72,7 @@ def ale_sandboxes() -> Sequence[Component[PodmanOptions, SandboxBackend]]:
             build,
             probe=probe,
             rank=20,
+            auto_needs=("image",),
             summary="A Podman container per sandbox: its own files, processes and network.",
         )
     ]
