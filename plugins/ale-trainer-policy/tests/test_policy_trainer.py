@@ -364,6 +364,13 @@ async def test_the_rate_grows_over_the_first_updates(make_llm: Callable[..., Any
     assert rates == pytest.approx([0.0025, 0.005, 0.0075, 0.01, 0.01])
 
 
+async def test_the_rate_stays_and_falls_to_a_share_of_it(make_llm: Callable[..., Any]) -> None:
+    schedule = {"warmup_updates": 1, "stable_updates": 2, "decay_updates": 4, "decay_to": 0.2}
+    trainer = attached(make_llm(), lr=0.01, **schedule)
+    rates = [(await trainer.step(credited_batch(s))).metrics["lr"] for s in range(9)]
+    assert rates == pytest.approx([0.01, 0.01, 0.01, 0.008, 0.006, 0.004, 0.002, 0.002, 0.002])
+
+
 async def test_with_one_update_and_recompute_every_ratio_is_one(
     make_llm: Callable[..., Any], lab: Any
 ) -> None:

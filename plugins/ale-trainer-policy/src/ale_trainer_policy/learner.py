@@ -161,9 +161,18 @@ class Learner:
         return norm
 
     def rate(self) -> float:
-        """The learning rate of the next update: it grows linearly over the first ones."""
-        warmup = self.options.warmup_updates
-        return self.options.lr * min(1.0, (self.updates + 1) / warmup if warmup else 1.0)
+        """The learning rate of the next update: warm-up, a plateau, and a linear decay.
+
+        Source: the WSD schedule of MiniCPM (arXiv:2404.06395), with a linear end.
+        """
+        options = self.options
+        warmup = options.warmup_updates
+        grown = min(1.0, (self.updates + 1) / warmup if warmup else 1.0)
+        if options.decay_updates is None:
+            return options.lr * grown
+        past = self.updates + 1 - warmup - options.stable_updates
+        gone = min(1.0, max(0.0, past / options.decay_updates))
+        return options.lr * grown * (1.0 - gone * (1.0 - options.decay_to))
 
     def zero_grad(self) -> None:
         """Forget the gradients since the last update."""

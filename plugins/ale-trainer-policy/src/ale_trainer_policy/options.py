@@ -182,6 +182,21 @@ class LearnOptions:
     warmup_updates: int = field(
         default=0, validator=ge(0), metadata=doc("Updates over which the rate grows from 0.")
     )
+    decay_updates: int | None = field(
+        default=None,
+        validator=validators.optional(ge(1)),
+        metadata=doc("Updates over which the rate falls linearly; null never lets it fall."),
+    )
+    stable_updates: int = field(
+        default=0,
+        validator=ge(0),
+        metadata=doc("Updates between warm-up and decay in which the rate stays."),
+    )
+    decay_to: float = field(
+        default=0.1,
+        validator=[ge(0.0), le(1.0)],
+        metadata=doc("Share of the rate that is left after the decay."),
+    )
     max_grad_norm: float | None = field(
         default=1.0,
         validator=validators.optional(gt(0.0)),  # type: ignore[arg-type]  # attrs infers float
