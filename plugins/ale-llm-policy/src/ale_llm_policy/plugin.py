@@ -26,7 +26,8 @@ def _build(options: PolicyOptions, context: BuildContext) -> LLM:
 
 def probe() -> Probe:
     """Is torch there? It is not imported."""
-    return Probe.of_package("torch", remedy="pip install 'torch>=2.6'")
+    remedy = "pip install -e '.[train]' in the root of a clone; elsewhere: pip install ale-llm-policy"
+    return Probe.of_package("torch", remedy=remedy)
 
 
 @hookimpl

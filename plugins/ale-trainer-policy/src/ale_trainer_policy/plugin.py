@@ -35,7 +35,8 @@ def _sft(options: SftOptions, context: BuildContext) -> Trainer:
 
 
 def _probe() -> Probe:
-    return Probe.of_package("torch", remedy="pip install 'ale-workspace[train]'")
+    remedy = "pip install -e '.[train]' in the root of a clone; elsewhere: pip install ale-trainer-policy"
+    return Probe.of_package("torch", remedy=remedy)
 
 
 @hookimpl
