@@ -26,7 +26,7 @@ def _build(options: PolicyOptions, context: BuildContext) -> LLM:
 
 def probe() -> Probe:
     """Is torch there? It is not imported."""
-    remedy = "pip install -e '.[train]' in the root of a clone; elsewhere: pip install ale-llm-policy"
+    remedy = "pip install -e '.[train]' in a clone; else pip install ale-llm-policy"
     return Probe.of_package("torch", remedy=remedy)
 
 

@@ -35,7 +35,7 @@ def _sft(options: SftOptions, context: BuildContext) -> Trainer:
 
 
 def _probe() -> Probe:
-    remedy = "pip install -e '.[train]' in the root of a clone; elsewhere: pip install ale-trainer-policy"
+    remedy = "pip install -e '.[train]' in a clone; else pip install ale-trainer-policy"
     return Probe.of_package("torch", remedy=remedy)
 
 
