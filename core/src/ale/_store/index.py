@@ -32,20 +32,32 @@ class StoredEpisode:
 
 
 class Index:
-    """Which episodes are on disk, and where."""
+    """Which episodes are on disk, and where. What is asked of a step looks at that step alone."""
 
     def __init__(self) -> None:
-        self._rows: dict[Key, tuple[int, float | None]] = {}
+        self._rows: dict[tuple[Split, int], dict[Key, tuple[int, float | None]]] = {}
 
     def add(self, episode: StoredEpisode, offset: int) -> None:
         """Note one."""
-        self._rows[episode.key] = (offset, episode.reward)
+        rows = self._rows.setdefault((episode.split, episode.step), {})
+        rows[episode.key] = (offset, episode.reward)
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._rows
+        return key in self._rows.get(key[:2], {})
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return sum(map(len, self._rows.values()))
+
+    def _of(
+        self, step: int | None, split: Split | None
+    ) -> Iterator[tuple[Key, tuple[int, float | None]]]:
+        """The rows of one step, of one split, or of all."""
+        if step is not None and split is not None:
+            yield from self._rows.get((split, step), {}).items()
+            return
+        for (part, of), rows in self._rows.items():
+            if step in (None, of) and split in (None, part):
+                yield from rows.items()
 
     def rewards(
         self, step: int | None = None, split: Split = "train", *, elsewhere: bool = False
@@ -55,26 +67,21 @@ class Index:
         Those that began elsewhere than at their task's beginning, led by an expert, are not the
         policy's own: they are counted apart.
         """
-        for (part, of, _, start, _), (_, reward) in self._rows.items():
-            if reward is None or step not in (None, of) or part != split:
-                continue
-            if bool(start) == elsewhere:
+        for (_, _, _, start, _), (_, reward) in self._of(step, split):
+            if reward is not None and bool(start) == elsewhere:
                 yield reward
 
     def count(self, split: Split) -> int:
         """Episodes, broken ones included."""
-        return sum(part == split for part, *_ in self._rows)
+        return sum(1 for _ in self._of(None, split))
 
     def broken(self, step: int | None = None, split: Split | None = None) -> int:
         """Episodes without a reward (of one step, of one split)."""
-        return sum(
-            reward is None and step in (None, of) and split in (None, part)
-            for (part, of, *_), (_, reward) in self._rows.items()
-        )
+        return sum(reward is None for _, (_, reward) in self._of(step, split))
 
     def steps(self, split: Split = "train") -> list[int]:
         """Those of which there are episodes."""
-        return sorted({step for part, step, *_ in self._rows if part == split})
+        return sorted(step for part, step in self._rows if part == split)
 
     def offsets(self, step: int) -> list[int]:
         """Where the graded training episodes of a step are, by task, start and rollout."""
@@ -91,8 +98,8 @@ class Index:
         Episodes from another start are another group: their returns don't compare.
         """
         found: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        for (split, of, task_id, start, rollout), (offset, reward) in self._rows.items():
-            if of == step and reward is not None and split == "train":
+        for (_, _, task_id, start, rollout), (offset, reward) in self._of(step, "train"):
+            if reward is not None:
                 found.setdefault((task_id, start), []).append((rollout, offset))
         for task_id, start in sorted(found):
             yield task_id, [offset for _, offset in sorted(found[task_id, start])]
