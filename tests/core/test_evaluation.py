@@ -213,6 +213,21 @@ async def test_a_resumed_run_samples_from_the_weights_of_its_checkpoint(
     assert len(ids) == len(set(ids)) == 24
 
 
+async def test_an_evaluation_that_was_not_told_before_a_kill_is_told_once(
+    workplace: Any, finish: Finish
+) -> None:
+    run = workplace.prepared(config(workplace))
+    await finish(run)
+    path = run.store.path / "events.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(x for x in lines if not ("evaluation_f" in x and '"step":3' in x)))
+    for _ in range(2):
+        again = resume(run.store.path, workplace.outside())
+        await finish(again)
+        assert [event["step"] for event in events(again, "evaluation_finished")] == [0, 2, 3]
+    assert len(list(again.store.reader.episodes)) == 24
+
+
 def test_what_is_wrong_with_the_section_is_said(workplace: Any) -> None:
     plain = {
         "tasks": {"type": "list"},

@@ -57,6 +57,8 @@ class Loop:
     """One for each episode that may run."""
     turn: asyncio.Lock = field(factory=asyncio.Lock)
     """Held by whoever hands out episodes."""
+    told: set[int] = field(factory=set)
+    """Steps whose evaluation is in the record of events: a kill may fall before it."""
     spent: dict[str, float] = field(factory=lambda: defaultdict(float))
     """Seconds of the step that is going on, by what they went into."""
 
@@ -139,7 +141,7 @@ class Loop:
             rollouts = evaluation.options.rollouts
             return evaluation_works(self.tasks["evaluation"], options.seed, rollouts, step)
 
-        if all(work.key in self.store.index for work in planned()):
+        if step in self.told and all(work.key in self.store.index for work in planned()):
             return True
         if not await self._complete(planned):
             return False
@@ -147,6 +149,7 @@ class Loop:
         facts = {"step": step, "policy_version": event.policy_version}
         facts |= {"n_graded": event.n_graded, "n_succeeded": event.n_succeeded}
         self.note("evaluation_finished", **facts, mean_reward=event.mean_reward)
+        self.told.add(step)
         self.observers.tell("ale_evaluation_finished", event)
         return True
 
@@ -263,6 +266,9 @@ class Loop:
 
     async def _restore(self) -> None:
         """Go on from the newest checkpoint, where a run is resumed."""
+        for event in self.store.reader.events():
+            if event["event"] == "evaluation_finished":
+                self.told.add(event["step"])
         trainer = self.parts.trainer
         checkpoints = sorted((self.store.path / "checkpoints").glob("[0-9]*"))
         if trainer is not None and checkpoints:
