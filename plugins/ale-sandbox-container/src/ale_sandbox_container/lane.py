@@ -6,7 +6,7 @@ from attrs import frozen
 
 from ale.errors import SandboxError
 from ale_sandbox_container.door import Door
-from ale_sandbox_container.script import PRELUDE
+from ale_sandbox_container.script import LEAVE, PRELUDE
 from ale_sandbox_shell.channel import Lines, Writer
 
 
@@ -120,8 +120,17 @@ class Lane:
     def _on_end(self) -> None:
         self.close()
 
+    def dismiss(self) -> None:
+        """Let go of it, and of it alone: where the shell has started, it ends no command."""
+        if not self.gone.done():
+            self._control.send(LEAVE)
+        self.close()
+
     def close(self) -> None:
-        """Let go of it: the shell finds the end of its script. May be called again."""
+        """Let go of it: the shell finds the end of its script, and ends all commands.
+
+        May be called again.
+        """
         if self.gone.done():
             return
         self._door.forget(*self._names)

@@ -163,7 +163,7 @@ class LanePool:
         try:
             await self._inject(script.injected(self._shell, _MORE), base)
         except BaseException:
-            _close(made)
+            _dismiss(made)
             raise
         await self._wait_for(made, None)
 
@@ -176,7 +176,8 @@ class LanePool:
         done, _ = await asyncio.wait(waits, timeout=ANSWER_S, return_when=asyncio.FIRST_COMPLETED)
         if any(lane.ready for lane in made):
             return
-        _close(made)
+        # Some may have started before there was no process left.
+        _dismiss(made)
         if not done:
             raise TimeoutError
         if parent is not None:
@@ -198,7 +199,8 @@ class LanePool:
         self._closed = why
         if self._growing is not None:
             self._growing.cancel()
-        _close(list(self._made))
+        for lane in list(self._made):
+            lane.close()
         self._changed.set()
 
 
@@ -208,6 +210,6 @@ def _seen(task: "asyncio.Task[None]") -> None:
         task.exception()
 
 
-def _close(lanes: list[Lane]) -> None:
+def _dismiss(lanes: list[Lane]) -> None:
     for lane in lanes:
-        lane.close()
+        lane.dismiss()

@@ -62,7 +62,8 @@ def injected(shell: str, count: int) -> str:
 
 
 # When the host lets go of a lane, or dies, the lane ends, and with it all commands; so nothing
-# keeps process 1 from ending the container.
+# keeps process 1 from ending the container. The trap comes last: a lane that ends before it is
+# ready, because it could have no process for a substitution, must not end what others run.
 # run STDIN STDOUT STDERR FOLDER SETUP ARGUMENT...
 # sweep HARD_LIMIT_IN_BYTES, or nothing for the processes of all commands
 PRELUDE = b"""\
@@ -106,7 +107,6 @@ sweep() {
   done
   echo "k $killed $left" >&9
 }
-trap sweep EXIT
 limit_of self
 base=$hard
 while read -r a b c; do
@@ -114,7 +114,11 @@ while read -r a b c; do
 done </proc/self/status
 if (: </proc/1/environ); then seal=open; else seal=sealed; fi
 echo "hello $uid $gid $seal $base ${setsid:+setsid} $(command -v bash)" >&9
+trap sweep EXIT
 """
+
+LEAVE = b"trap - EXIT\n"
+"""For a lane that is not wanted: its end shall not be that of all commands."""
 
 
 def mark(number: int) -> int:

@@ -249,6 +249,16 @@ class AttackProbes:
             assert await sandbox.end_processes() >= 10
             assert (await sandbox.exec("echo alive", timeout_s=PATIENCE_S)).stdout == b"alive\n"
 
+    async def test_what_gets_no_process_ends_nothing_that_has_one(self, make: Make) -> None:
+        for filled in (15, 16, 17, 18, 19):
+            async with opened(make(processes=24)) as sandbox:
+                fill = f"i=0; while [ $i -lt {filled} ]; do sleep 600 & i=$((i + 1)); done"
+                assert (await sandbox.exec(fill, timeout_s=PATIENCE_S)).exit_code == 0
+                # Each wants a lane of its own, and the lanes want processes too.
+                many = [sandbox.exec("sleep 0.2", timeout_s=5) for _ in range(30)]
+                assert any(r.exit_code for r in await asyncio.gather(*many))
+                assert await sandbox.end_processes() >= filled
+
     async def test_descriptors_without_end_are_stopped(self, make: Make) -> None:
         async with opened(make(open_files=64)) as sandbox:
             assert await out(sandbox, "ulimit -n") == "64"
