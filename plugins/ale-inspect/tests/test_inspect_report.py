@@ -216,6 +216,12 @@ def test_ratios_that_a_trainer_keeps_are_drawn(write_trained: Write, tmp_path: P
     (made,) = [e for e in page_of(path).episodes if e["id"] == source.id]
     assert {chunk["rho"] for chunk in made["chunks"]} == {1.1052}
     assert {value for t in made["turns"] for p in t["parts"] for value in p["lr"]} == {0.1}
+    row["log_ratios"] = [None, *([None, *[0.3] * (size - 1)] for size in sizes[1:])]
+    (path / "ratios" / "00000.jsonl").write_text(json.dumps(row) + "\n")
+    (made,) = [e for e in page_of(path).episodes if e["id"] == source.id]
+    assert [chunk.get("rho") for chunk in made["chunks"]][::2] == [None, 1.3499]
+    assert all("lr" not in part for part in made["turns"][0]["parts"])
+    assert made["turns"][1]["parts"][0]["lr"][:2] == [None, 0.3]
     (path / "ratios" / "00000.jsonl").write_text("[]\n")
     with pytest.raises(InputError, match=r"00000\.jsonl:1"):
         page_of(path)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from ale.types import (
@@ -190,6 +190,7 @@ def lab() -> Any:
     from types import SimpleNamespace
 
     return SimpleNamespace(
+        evolve=evolve,
         Said=Said,
         Played=Played,
         credited=credited,

@@ -16,6 +16,7 @@ from ale_trainer_policy.options import (
     SftOptions,
     resolve_objective,
 )
+from ale_trainer_policy.ratios import RatioFiles
 from ale_trainer_policy.trainer import PolicyTrainer
 
 
@@ -30,6 +31,7 @@ def policy_trainer(options: PolicyOptions, context: BuildContext) -> PolicyTrain
         parts=parts,
         old_policy=OldPolicy(options.old_policy, options.keep_versions),
         bad_batches=BadBatches(_folder(options, context)),
+        ratios=_ratios(options, context),
         seed=context.seed,
     )
 
@@ -58,6 +60,12 @@ def _refuse_training_under_the_sampler(options: LearnOptions, context: BuildCont
         message = f"run.staleness is {context.staleness}: the model samples while it is trained"
         hint = "trainer.sync: copy, so that a step's weights are handed over when it is done"
         raise InputError([Problem(message=message, path="trainer.sync", hint=hint)])
+
+
+def _ratios(options: PolicyOptions, context: BuildContext) -> RatioFiles | None:
+    if not options.keep_ratios or context.run_directory is None:
+        return None
+    return RatioFiles(context.run_directory / "ratios")
 
 
 def _folder(options: LearnOptions, context: BuildContext) -> Callable[[], Path]:

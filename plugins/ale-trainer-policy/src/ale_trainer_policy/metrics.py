@@ -39,6 +39,9 @@ class Tally:
     _values: "defaultdict[str, list[Floats]]" = field(factory=lambda: defaultdict(list))
     _losses: "Counter[str]" = field(factory=Counter)
     _norms: list[float] = field(factory=list)
+    log_ratios: dict[str, Floats] = field(factory=dict)
+    """log pi_theta - log mu_old of each token of an episode, (T,), by the episode's id, in the last
+    pass over it; not a number where the token was forced."""
 
     def add(self, datum: Datum, measured: Measured) -> None:
         """Take in one pass whose loss was finite."""
@@ -48,7 +51,9 @@ class Tally:
             self._values[name].append(value.double().cpu().numpy()[sampled])
         self._values["entropy"].append(measured.entropy.double().cpu().numpy())
         logp = measured.logp.double().cpu().numpy()
-        self._values["kl_rollout"].append(_k3(datum.behaviour_logp - logp)[datum.sampled])
+        log_ratio = logp - datum.behaviour_logp
+        self._values["kl_rollout"].append(_k3(-log_ratio)[datum.sampled])
+        self._keep(datum, np.where(datum.sampled, log_ratio, np.nan))
         kept: Bools = terms.kept.cpu().numpy()
         dropped = terms.coefficient.cpu().numpy() == 0
         self._values["masked_fraction"].append((~kept[sampled]).astype(np.float64))
@@ -59,6 +64,11 @@ class Tally:
         self.counts["tokens_trained"] += int(np.sum(sampled | (datum.imitation != 0)))
         self.counts["tokens_computed"] += measured.computed
         self.counts["tokens_in_rows"] += sum(sample.n_tokens for sample in datum.samples)
+
+    def _keep(self, datum: Datum, log_ratio: Floats) -> None:
+        ends = np.cumsum([len(sample.at) for sample in datum.samples])
+        for sample, part in zip(datum.samples, np.split(log_ratio, ends[:-1]), strict=True):
+            self.log_ratios[sample.episode] = part
 
     def add_update(self, norm: float, rate: float) -> None:
         """Take in an update: the gradient's norm before it was clipped, and the learning rate."""

@@ -279,6 +279,10 @@ class PolicyOptions(LearnOptions):
     keep_versions: int = field(
         default=4, validator=ge(1), metadata=doc("Versions kept for old_policy: rollout_version.")
     )
+    keep_ratios: bool = field(
+        default=True,
+        metadata=doc("Write each step's importance ratios to ratios/ of the run directory."),
+    )
 
     @keep_versions.validator
     def _check_keep_versions(self, attribute: "Attribute[Any]", value: int) -> None:

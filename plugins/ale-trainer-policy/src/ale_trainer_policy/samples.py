@@ -36,6 +36,10 @@ class Sample:
     """Index into `rows`."""
     at: Ints
     """Index into that row; at least 1."""
+    turn: Ints
+    """Number of its turn in the trajectory."""
+    place: Ints
+    """Index among the tokens that its turn generated."""
     chunk: Ints
     """Number of its chunk in the trajectory."""
     weight: Floats
@@ -115,7 +119,8 @@ def _sample(rollout: Rollout, credit: Credit, counts: "Counter[str]") -> Sample:
         chunk = chunks_of[number]
         known = (chunk >= 0) & (np.arange(len(chunk)) + len(trace.prompt_ids) > 0)
         counts["tokens_without_chunk"] += int(len(chunk) - known.sum())
-        parts.append(_columns(trace, chunk, known, len(rows) - 1, turn.completion.forced))
+        own = {"turn": number, "row": len(rows) - 1}
+        parts.append(_columns(trace, chunk, known, own, turn.completion.forced))
     counts["episodes_skipped"] += credit.skipped is not None
     columns = {name: _joined(parts, name, dtype) for name, dtype in _COLUMNS.items()}
     weights = np.asarray(credit.weights, dtype=np.float64)
@@ -134,6 +139,8 @@ def _sample(rollout: Rollout, credit: Credit, counts: "Counter[str]") -> Sample:
 _COLUMNS: dict[str, Any] = {
     "row": np.int64,
     "at": np.int64,
+    "turn": np.int64,
+    "place": np.int64,
     "chunk": np.int64,
     "sampled": np.bool_,
     "behaviour_logp": np.float64,
@@ -146,12 +153,13 @@ def _joined(parts: Sequence[dict[str, Any]], name: str, dtype: Any) -> Any:
 
 
 def _columns(
-    trace: TokenTrace, chunk: Ints, known: Bools, row: int, forced: bool
+    trace: TokenTrace, chunk: Ints, known: Bools, own: dict[str, int], forced: bool
 ) -> dict[str, Any]:
     n = len(trace.output_ids)
     start = len(trace.prompt_ids)
     return {
-        "row": np.full(n, row, np.int64)[known],
+        **{name: np.full(n, number, np.int64)[known] for name, number in own.items()},
+        "place": np.arange(n, dtype=np.int64)[known],
         "at": np.arange(start, start + n, dtype=np.int64)[known],
         "chunk": chunk[known],
         "sampled": np.full(n, not forced)[known],

@@ -23,6 +23,7 @@ from ale_trainer_policy.models import fingerprint_of, policy_of, prepare
 from ale_trainer_policy.old_policy import OldPolicy
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.randomness import Randomness
+from ale_trainer_policy.ratios import RatioFiles
 from ale_trainer_policy.samples import Sample
 from ale_trainer_policy.sharded import Fleet
 from ale_trainer_policy.tree import split
@@ -38,6 +39,7 @@ class PolicyTrainer:
         parts: the objective.
         old_policy: where pi_old comes from.
         bad_batches: where batches go whose loss is not finite.
+        ratios: where each step's importance ratios go; None keeps none.
         seed: of the order of minibatches.
     """
 
@@ -50,6 +52,7 @@ class PolicyTrainer:
         parts: ObjectiveParts,
         old_policy: OldPolicy,
         bad_batches: BadBatches,
+        ratios: RatioFiles | None = None,
         seed: int,
     ) -> None:
         self._name = name
@@ -58,6 +61,7 @@ class PolicyTrainer:
         self._parts = parts
         self._old_policy = old_policy
         self._bad_batches = bad_batches
+        self._ratios = ratios
         self._seed = seed
         self._generator = np.random.Generator(np.random.PCG64(seed))
         self._lock = threading.Lock()
@@ -110,6 +114,8 @@ class PolicyTrainer:
             read = self._lesson.read(batch)
             tally.counts.update(read.counts)
             bad = self._learn(learner, read.samples, tally)
+            if self._ratios is not None:
+                self._ratios.write(batch, read.samples, tally.log_ratios)
             if tally.counts["updates"]:
                 self._version += 1
                 self._snapshot = None

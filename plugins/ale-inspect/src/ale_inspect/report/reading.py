@@ -22,8 +22,8 @@ TEXT = 6000
 TOKENS = 4000
 """Tokens of one turn that are drawn one by one; a longer turn is drawn as text."""
 
-LogRatios = Sequence[Sequence[float] | None]
-"""By turn, per generated token: log pi_theta - log pi_old."""
+LogRatios = Sequence[Sequence[float | None] | None]
+"""By turn, per generated token: log pi_theta - log mu_old, None where none is known."""
 
 _VISIBLE: Mapping[int, str] = {
     **{code: chr(0x2400 + code) for code in range(32) if code not in (9, 10)},
@@ -96,7 +96,7 @@ def _failure(failure: Failure) -> list[str]:
     return [failure.stage, failure.kind, clipped(failure.message), clipped(failure.traceback)]
 
 
-def _of(log_ratios: LogRatios | None, turn: int) -> Sequence[float] | None:
+def _of(log_ratios: LogRatios | None, turn: int) -> Sequence[float | None] | None:
     return log_ratios[turn] if log_ratios is not None and turn < len(log_ratios) else None
 
 
@@ -134,16 +134,16 @@ def _logprobs(turn: Turn) -> Sequence[float] | None:
     return None if tokens is None else tokens.logprobs
 
 
-def _over(chunk: Chunk, by_turn: Sequence[Sequence[float] | None]) -> Iterator[float]:
-    """The numbers of a chunk's tokens."""
+def _over(chunk: Chunk, by_turn: Sequence[Sequence[float | None] | None]) -> Iterator[float]:
+    """The numbers of a chunk's tokens, where they are known."""
     for span in chunk.spans:
         numbers = by_turn[span.turn] if span.turn < len(by_turn) else None
         if span.tokens is not None and numbers is not None:
-            yield from numbers[slice(*span.tokens)]
+            yield from (each for each in numbers[slice(*span.tokens)] if each is not None)
 
 
 def _turn(
-    turn: Turn, spans: Sequence[tuple[int, Span]], log_ratios: Sequence[float] | None
+    turn: Turn, spans: Sequence[tuple[int, Span]], log_ratios: Sequence[float | None] | None
 ) -> dict[str, Any]:
     completion = turn.completion
     tokens = completion.tokens
@@ -169,7 +169,7 @@ def _message(message: Message) -> list[str]:
 
 
 def _part(
-    turn: Turn, number: int, span: Span, log_ratios: Sequence[float] | None
+    turn: Turn, number: int, span: Span, log_ratios: Sequence[float | None] | None
 ) -> dict[str, Any]:
     """What one chunk has of one turn."""
     made: dict[str, Any] = {"k": number}
@@ -187,7 +187,9 @@ def _part(
     return made
 
 
-def _tokens(turn: Turn, span: Span, log_ratios: Sequence[float] | None) -> Mapping[str, Any] | None:
+def _tokens(
+    turn: Turn, span: Span, log_ratios: Sequence[float | None] | None
+) -> Mapping[str, Any] | None:
     """A span's text token by token with log-probabilities, where it is known which is which."""
     trace = turn.completion.tokens
     if trace is None or trace.text_offsets is None or len(trace.output_ids) > TOKENS:
@@ -203,7 +205,9 @@ def _tokens(turn: Turn, span: Span, log_ratios: Sequence[float] | None) -> Mappi
     ]
     made: dict[str, Any] = {"tok": texts, "lp": [round(trace.logprobs[i], 2) for i in inside]}
     if log_ratios is not None and len(log_ratios) == len(trace.output_ids):
-        made["lr"] = [round(log_ratios[i], 3) for i in inside]
+        known = [log_ratios[i] for i in inside]
+        if any(each is not None for each in known):
+            made["lr"] = [None if each is None else round(each, 3) for each in known]
     return made
 
 

@@ -100,7 +100,7 @@ const modes = (episode, body) => {
   if (pieces.some((piece) => piece.lp)) kinds.push("probability");
   if (pieces.some((piece) => piece.lr)) kinds.push("ratio");
   if (kinds.length === 1) return;
-  const said = { plain: "", probability: "the less probable a token was, the darker", ratio: "new policy over old: blue above 1, orange below" };
+  const said = { plain: "", probability: "the less probable a token was, the darker", ratio: "the trainer's policy over the sampler: blue above 1, orange below" };
   const legend = make("span");
   const buttons = kinds.map((kind) => make("button", { type: "button" }, kind));
   const paint = (kind) => {

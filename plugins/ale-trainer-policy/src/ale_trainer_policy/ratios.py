@@ -1,0 +1,86 @@
+"""``ratios/<step>.jsonl`` of a run directory: how far each token's probability has moved.
+
+The form is that of `ale report`, which draws it on the text. Nothing is computed for it: the
+numbers are those of the step's last pass over the episode.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from ale.errors import StoreError
+from ale.types import Batch, Turn
+from ale_trainer_policy.samples import Floats, Sample
+
+DIGITS = 4
+"""Decimals that are kept: an error of 5e-5 in a ratio, at a third of the size."""
+
+
+class RatioFiles:
+    """Writes one file a step.
+
+    Args:
+        folder: made when the first is written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def write(
+        self, batch: Batch, samples: Sequence[Sample], log_ratios: Mapping[str, Floats]
+    ) -> None:
+        """Write the file of a step, whole or not at all; one of an earlier try is replaced.
+
+        Args:
+            batch: of the step.
+            samples: of its episodes.
+            log_ratios: by episode, log pi_theta - log mu_old of each token of its sample, nats.
+                Episodes that are not in it have no line; what is not a number is null.
+
+        Raises:
+            StoreError: it can't be written.
+        """
+        by_episode = {sample.episode: sample for sample in samples}
+        lines = []
+        for group in batch.groups:
+            for rollout in group.group.rollouts:
+                name = rollout.episode.id
+                if name in log_ratios:
+                    turns = rollout.episode.trajectory.turns
+                    found = _by_turn(turns, by_episode[name], log_ratios[name])
+                    lines.append({"episode_id": name, "log_ratios": found})
+        path = self._folder / f"{batch.step:05d}.jsonl"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            _replace(path, msgspec.json.Encoder().encode_lines(lines))
+        except OSError as error:
+            hint = "trainer.keep_ratios: false leaves it out"
+            raise StoreError(f"{path} can't be written: {error.strerror}; {hint}") from error
+
+
+def _by_turn(turns: Sequence[Turn], sample: Sample, log_ratio: Floats) -> list[list[float] | None]:
+    rounded = np.round(log_ratio, DIGITS) + 0.0  # no -0.0
+    found: list[list[float] | None] = []
+    for number, turn in enumerate(turns):
+        trace = turn.completion.tokens
+        here = sample.turn == number
+        if trace is None or np.isnan(rounded[here]).all():
+            found.append(None)
+            continue
+        # JSON's null stands for what is not a number.
+        row = np.full(len(trace.output_ids), np.nan)
+        row[sample.place[here]] = rounded[here]
+        found.append(row.tolist())
+    return found
+
+
+def _replace(path: Path, data: bytes) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
