@@ -152,6 +152,42 @@ def test_success_of_experts_and_from_their_places_is_kept_apart(
     assert "demo solution-2/4 100% 2 0" in page.text
 
 
+def rollouts(start: str, *said: str, won: int, of: int) -> list[Episode]:
+    """Episodes that began after an expert's turns."""
+    made = []
+    for i in range(of):
+        turns = [turn(each) for each in said]
+        forced = [evolve(t, completion=evolve(t.completion, forced=True)) for t in turns]
+        name = f"0-t@{start}-{i}"
+        one = episode(float(i < won), *forced, turn("tried <b>"), episode_id=name, task_id="t")
+        made.append(evolve(one, start=start, rollout=i))
+    return made
+
+
+def test_crucial_forks_are_marked_in_a_table_and_on_the_turns_that_were_replayed(
+    write: Write, tmp_path: Path
+) -> None:
+    rows = [
+        *rollouts("", won=0, of=12),
+        *rollouts("p1of4", "make <i>", won=12, of=12),
+        *rollouts("p3of4", "make <i>", "cd", "test", won=11, of=12),
+    ]
+    page = page_of(write(tmp_path / "run", rows))
+    assert "1 of 2 turns of experts are crucial" in page.text
+    assert "t of 4 turns 0 0 of 12 12 of 12 3.7e-07 crucial make <i>" in page.text
+    assert "t of 4 turns 1 to 2 12 of 12 11 of 12 1 cd; test" in page.text
+    assert page.text.count("crucial make") == 1
+    chunks = {e["start"]: [chunk.get("forks") for chunk in e["chunks"]] for e in page.episodes}
+    first = [["0", 0, 12, 12, 12, 3.7e-07, True]]
+    second = [["1 to 2", 12, 12, 11, 12, 1.0, False]]
+    assert chunks == {"": [None], "p1of4": [first, None], "p3of4": [first, second, second, None]}
+
+
+def test_where_nothing_can_be_compared_there_are_no_forks(write: Write, tmp_path: Path) -> None:
+    page = page_of(write(tmp_path / "run", rollouts("p1of4", "make", won=1, of=2)))
+    assert "Crucial forks" not in page.text
+
+
 def test_tasks_and_causes_of_broken_episodes_are_in_tables(trained: Path) -> None:
     page = Page((trained / "report.html").read_text())
     rows = [a["data-task"] for tag, a in page.tags if tag == "tr" and "data-task" in a]

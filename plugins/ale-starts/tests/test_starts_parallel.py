@@ -11,8 +11,8 @@ from ale.protocols import Start, StartScheme
 from ale.testing.builders import episode, task
 from ale.testing.starts import replayed, rolled_out
 from ale.types import Episode, replace
+from ale_forks import place_named
 from ale_starts.build import initial, parallel
-from ale_starts.names import place_named
 from ale_starts.options import InitialOptions, ParallelOptions
 
 EIGHT = task("eight", solution=tuple("abcdefg"))

@@ -31,7 +31,7 @@ def forks(run: Path, task: str | None, since: int, level: float) -> None:
       ale forks RUN --task rename-files --since 20
     """
     from ale.runs import RunReader
-    from ale_starts.curves import curves
+    from ale_forks import curves
     from ale_starts.showing import known, shown
 
     found = curves(RunReader(run).episodes, since=since, level=level)

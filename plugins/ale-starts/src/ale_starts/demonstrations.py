@@ -26,7 +26,7 @@ class Demonstration(Protocol):
 
     @property
     def tag(self) -> str:
-        """See `Place.tag`."""
+        """See `ale_forks.Place.tag`."""
         ...
 
     def expert(self, upto: int | None) -> Expert:

@@ -10,8 +10,9 @@ from ale.errors import InputError, Problem
 from ale.protocols import Start, StartScheme
 from ale.runs import SUCCESS
 from ale.types import Episode, Task
+from ale_forks import Place
 from ale_starts.demonstrations import Demonstration, Experts, SolutionDemonstration
-from ale_starts.names import DEMONSTRATION, Place
+from ale_starts.names import DEMONSTRATION
 from ale_starts.options import InitialOptions, ParallelOptions, RollbackOptions
 
 Tally = tuple[int, int]

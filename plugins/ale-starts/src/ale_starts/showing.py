@@ -2,7 +2,7 @@
 
 from ale.errors import InputError, Problem, nearest
 from ale.text import shorten, table
-from ale_starts.curves import Curve, Curves
+from ale_forks import Curve, Curves
 
 _SAID = 60
 

@@ -31,7 +31,8 @@ def embedded(
     left = most_bytes
     for head in chosen:
         episode = run.episodes.at(head.offset)
-        text = harmless(readable(episode, credited.get(head.id), ratios.get(head.id)))
+        forks = facts.forks.replayed(episode.task_id, episode.start)
+        text = harmless(readable(episode, credited.get(head.id), ratios.get(head.id), forks))
         size = len(text.encode("utf-8", "replace"))
         if size <= left:
             left -= size

@@ -9,6 +9,7 @@ from attrs import define, field
 
 from ale.runs import SUCCESS, RunReader
 from ale.types import Episode
+from ale_forks import Counts, Curves
 from ale_inspect.causes import Causes
 
 _Z95 = 1.959964
@@ -127,6 +128,8 @@ class Facts:
     told: list[Mapping[str, Any]] = field(factory=list)
     """Events that somebody may want to read: the last few."""
     goals: dict[str, str] = field(factory=dict)
+    forks: Curves = field(factory=lambda: Counts().curves())
+    """Success before and after each turn of an expert."""
 
     def total(self, *kinds: Kind) -> Sums:
         """Over all steps; of every kind where none is named."""
@@ -150,9 +153,11 @@ def gather(run: RunReader) -> Facts:
     Raises:
         InputError: a stored line is damaged.
     """
-    facts = Facts(manifest=run.manifest)
+    facts, counts = Facts(manifest=run.manifest), Counts()
     for offset, episode in run.episodes.with_offsets():
         _add(facts, offset, episode)
+        counts.add(episode)
+    facts.forks = counts.curves()
     for event in run.events():
         if event.get("event") == "step_finished":
             _add_metrics(facts, event)

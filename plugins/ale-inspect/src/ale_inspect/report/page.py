@@ -11,6 +11,7 @@ from ale.text import seconds, wilson
 from ale_charts import Chart, document, draw
 from ale_inspect.report.curves import constants, episode_charts, metric_charts
 from ale_inspect.report.embedding import embedded
+from ale_inspect.report.forks import forks
 from ale_inspect.report.gathering import Facts, Head, Sums
 from ale_inspect.report.tables import KINDS, broken, starts, tasks
 
@@ -36,6 +37,7 @@ def _body(run: RunReader, facts: Facts, most: int, most_bytes: int) -> Iterator[
     yield from _times(facts)
     yield from tasks(facts)
     yield from starts(facts)
+    yield from forks(facts)
     yield from broken(facts)
     yield from _episodes(run, facts, most, most_bytes)
     yield from _about(facts)

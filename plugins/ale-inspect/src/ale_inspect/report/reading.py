@@ -15,6 +15,8 @@ from ale.types import (
     ToolCall,
     Turn,
 )
+from ale_forks import Fork
+from ale_inspect.report.forks import on_chunk
 from ale_inspect.transcript import whole_turn
 
 TEXT = 6000
@@ -37,13 +39,17 @@ _VISIBLE: Mapping[int, str] = {
 
 
 def readable(
-    episode: Episode, credited: CreditedEpisode | None, log_ratios: LogRatios | None = None
+    episode: Episode,
+    credited: CreditedEpisode | None,
+    log_ratios: LogRatios | None = None,
+    forks: Sequence[Fork] = (),
 ) -> dict[str, Any]:
     """An episode as JSON.
 
     Args:
         credited: its chunks and their credit; None where there are none: it is cut by turns then.
         log_ratios: of the trainer, where it keeps them.
+        forks: of the turns that it replayed.
     """
     turns = episode.trajectory.turns
     chunks = _by_turn(turns) if credited is None else credited.chunks
@@ -68,7 +74,9 @@ def readable(
         "chunker": None if credited is None else credited.chunker,
         "scheme": None if credited is None else credited.credit.scheme,
         "skipped": None if credited is None else credited.credit.skipped,
-        "chunks": [_chunk(chunk, credited, turns, log_ratios) for chunk in chunks],
+        "chunks": [
+            _chunk(chunk, credited, turns, log_ratios) | _forks_of(chunk, forks) for chunk in chunks
+        ],
         "turns": [
             _turn(turn, _spans(chunks, number), _of(log_ratios, number))
             for number, turn in enumerate(turns)
@@ -123,6 +131,13 @@ def _chunk(
         # The geometric mean over its tokens: the ratio of a chunk (arXiv:2512.24873, Eq. 8).
         made["rho"] = _exp(sum(ratios) / len(ratios))
     return made
+
+
+def _forks_of(chunk: Chunk, forks: Sequence[Fork]) -> dict[str, Any]:
+    """Success before and after the turns that a chunk is of."""
+    turns = {span.turn for span in chunk.spans}
+    found = [on_chunk(fork) for fork in forks if turns.intersection(fork.turns)]
+    return {"forks": found} if found else {}
 
 
 def _exp(value: float) -> float:

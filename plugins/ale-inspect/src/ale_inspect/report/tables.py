@@ -91,8 +91,7 @@ def starts(facts: Facts) -> Iterator[str]:
     keys = [key for key in sorted(facts.by_start) if key[0] in tasks_with]
     if not keys:
         return
-    yield '<section id="starts"><h2>Where rollouts began</h2><p class="note">Over all steps. '
-    yield "<code>ale forks RUN</code> tests which places decide, where its package is there.</p>"
+    yield '<section id="starts"><h2>Where rollouts began</h2><p class="note">Over all steps.</p>'
     if len(keys) > _ROWS:
         yield f'<p class="note">{_ROWS:,} of {len(keys):,} are here, by task.</p>'
     yield '<div class="scroll" tabindex="0"><table class="sortable"><thead><tr>'

@@ -53,6 +53,11 @@ const call = (each) => make("div", { class: "call" },
   make("pre", {}, each.seen === undefined ? "(no observation)" : each.seen),
   each.error ? make("pre", { class: "wrong" }, each.error) : null);
 
+const fork = ([turns, wonBefore, before, wonAfter, after, pValue, crucial]) => make("span",
+  { title: `turn ${turns} of the expert, p-value ${pValue}` },
+  `success before ${wonBefore} of ${before}, after ${wonAfter} of ${after} `,
+  crucial ? make("span", { class: "badge warn" }, "crucial fork") : null);
+
 const part = (episode, piece, again, most) => {
   const chunk = episode.chunks[piece.k];
   const facts = [`chunk ${piece.k}`, chunk.kind];
@@ -62,7 +67,9 @@ const part = (episode, piece, again, most) => {
   if (chunk.rho !== undefined) facts.push(`ratio ${chunk.rho}`);
   const header = make("header", {}, ...(again ? [make("span", { class: "joined" }, `chunk ${piece.k}, continued`)]
     : facts.map((fact) => make("span", {}, fact))));
-  const node = make("div", { class: "chunk" }, header);
+  if (!again) header.append(...(chunk.forks || []).map(fork));
+  const crucial = (chunk.forks || []).some((each) => each[6]);
+  const node = make("div", { class: crucial ? "chunk crucial" : "chunk" }, header);
   if (chunk.w !== undefined) {
     const strength = Math.abs(chunk.w) / (most || 1);
     node.style.borderLeftColor = chunk.w ? shade(chunk.w, 0.25 + 0.75 * strength, 1) : "";

@@ -14,7 +14,7 @@ from attrs import field, frozen
 from ale.runs import SUCCESS
 from ale.text import wilson
 from ale.types import Episode, Turn
-from ale_starts.names import place_named
+from ale_forks.places import place_named
 
 LEVEL = 0.05
 
@@ -43,6 +43,11 @@ class Fork:
     """One-sided, of equal success before and after; not yet corrected."""
     crucial: bool
     """Significant after correction for all forks of the curve."""
+
+    @property
+    def turns(self) -> range:
+        """Those of the expert, 0-based."""
+        return range(self.before.p, self.after.p)
 
 
 @frozen(kw_only=True)
@@ -73,26 +78,35 @@ class Curves:
     other: int
     """Graded episodes left out, as their start is no place in an expert's episode."""
 
+    def replayed(self, task_id: str, start: str) -> tuple[Fork, ...]:
+        """The forks of the turns that an episode with this start replayed, in order."""
+        place = place_named(start)
+        if place is None:
+            return ()
+        key = (task_id, place.tag, place.turns)
+        found = [curve for curve in self.curves if (curve.task_id, curve.tag, curve.turns) == key]
+        return tuple(f for curve in found for f in curve.forks if f.after.p <= place.p)
+
 
 def curves(episodes: Iterable[Episode], *, since: int = 0, level: float = LEVEL) -> Curves:
     """Success from every start of a run. Pure; looks at each episode once.
 
-    Counts are pooled over steps, and so over versions of the policy. Broken episodes and those of
-    evaluations are not counted.
-
     Args:
         since: first training step that counts.
-        level: of the test, over all forks of one curve (Holm's correction), in (0, 1).
+        level: as for `Counts.curves`.
     """
-    counts = _Counts()
+    counts = Counts()
     for episode in episodes:
-        if episode.split == "train" and episode.reward is not None and episode.step >= since:
+        if episode.step >= since:
             counts.add(episode)
     return counts.curves(level)
 
 
-class _Counts:
-    """Sums; one episode in memory at a time."""
+class Counts:
+    """Sums, for whoever goes through episodes anyhow; one episode in memory at a time.
+
+    Counts are pooled over steps, and so over versions of the policy.
+    """
 
     def __init__(self) -> None:
         self._beginnings: dict[str, list[bool]] = defaultdict(list)
@@ -101,6 +115,9 @@ class _Counts:
         self._other = 0
 
     def add(self, episode: Episode) -> None:
+        """Count an episode. Broken ones and those of evaluations are left out."""
+        if episode.split != "train" or episode.reward is None:
+            return
         won = episode.reward == SUCCESS
         if episode.start == "":
             self._beginnings[episode.task_id].append(won)
@@ -114,7 +131,12 @@ class _Counts:
         for number, turn in enumerate(episode.trajectory.turns[: place.p]):
             self._said[key].setdefault(number, _said(turn))
 
-    def curves(self, level: float) -> Curves:
+    def curves(self, level: float = LEVEL) -> Curves:
+        """What they say.
+
+        Args:
+            level: of the test, over all forks of one curve (Holm's correction), in (0, 1).
+        """
         first = {task_id: _point(0, all_) for task_id, all_ in sorted(self._beginnings.items())}
         made = []
         for key, places in sorted(self._places.items()):
@@ -197,6 +219,3 @@ def holm(p_values: Sequence[float], level: float) -> set[int]:
             break
         found.add(number)
     return found
-
-
-__all__ = ["LEVEL", "Curve", "Curves", "Fork", "Point", "curves", "fisher", "holm"]

@@ -1,0 +1,18 @@
+"""Success along an expert's episode, and its crucial forks; a library."""
+
+from ale_forks.curves import LEVEL, Counts, Curve, Curves, Fork, Point, curves, fisher, holm
+from ale_forks.places import Place, place_named
+
+__all__ = [
+    "LEVEL",
+    "Counts",
+    "Curve",
+    "Curves",
+    "Fork",
+    "Place",
+    "Point",
+    "curves",
+    "fisher",
+    "holm",
+    "place_named",
+]
