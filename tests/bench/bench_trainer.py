@@ -36,6 +36,7 @@ from ale.types import (
     LLMCapabilities,
     Message,
     Rollout,
+    Sampling,
     Span,
     TokenTrace,
     Trajectory,
@@ -149,7 +150,11 @@ def ours(batch: Batch, packing: str) -> tuple[float, float]:
     component = next(one for one in ale_trainers() if one.name == "policy")
     trainer = component.build(options, BuildContext())
     policy = SimpleNamespace(model=model(), version=0, fingerprint="", lock=threading.RLock())
-    llm: Any = SimpleNamespace(capabilities=LLMCapabilities(token_ids=True), policy=policy)
+    llm: Any = SimpleNamespace(
+        capabilities=LLMCapabilities(token_ids=True),
+        policy=policy,
+        sampling=Sampling(temperature=1.0, top_p=1.0),
+    )
     trainer.attach(llm)
     seconds, norms = [], []
     for _ in range(STEPS):

@@ -174,3 +174,9 @@ async def test_max_tokens_cuts_and_the_next_prompt_ends_the_turn(
     later = await llm.complete(following(asked, answer, GO_ON))
     assert later.tokens is not None
     assert later.tokens.prompt_ids[len(ids(answer))] == policy.template.end_id
+
+
+def test_what_is_sampled_with_is_said(make: Make) -> None:
+    """A trainer in this process takes it from here."""
+    sampling = make(temperature=0.5, top_p=0.3).sampling
+    assert (sampling.temperature, sampling.top_p) == (0.5, 0.3)

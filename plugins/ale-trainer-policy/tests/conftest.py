@@ -23,6 +23,7 @@ from ale.types import (
     LLMCapabilities,
     Message,
     Rollout,
+    Sampling,
     Span,
     TokenTrace,
     Trajectory,
@@ -66,8 +67,9 @@ class InProcessLLM:
 
     capabilities = LLMCapabilities(token_ids=True, logprobs=True)
 
-    def __init__(self, model: Any, fingerprint: str = "tiny") -> None:
+    def __init__(self, model: Any, fingerprint: str = "tiny", **sampling: float) -> None:
         self.policy = Policy(model, fingerprint)
+        self.sampling = Sampling(**{"temperature": 1.0, "top_p": 1.0, **sampling})
 
 
 @frozen(kw_only=True)

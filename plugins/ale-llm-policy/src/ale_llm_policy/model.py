@@ -49,6 +49,11 @@ class PolicyLLM:
         return LLMCapabilities(tools=True, token_ids=True, logprobs=True, deterministic=True)
 
     @property
+    def sampling(self) -> Sampling:
+        """What is sampled with where a request leaves it open. A trainer takes it from here."""
+        return self._defaults
+
+    @property
     def policy_version(self) -> int:
         """Of the weights that the next token is sampled from."""
         return self.policy.version

@@ -52,6 +52,7 @@ class Learner:
     def __init__(self, model: Any, options: LearnOptions, *, fused: bool = True) -> None:
         self.model = model
         self.options = options
+        self.temperature = 1.0 if options.temperature is None else options.temperature
         self.updates = 0
         """Updates that have been applied."""
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
@@ -88,7 +89,7 @@ class Learner:
                     self.model,
                     datum,
                     packing=self.options.packing,
-                    temperature=self.options.temperature,
+                    temperature=self.temperature,
                 )
             terms = evaluate(parts, scored.logp, self._old(datum, scored.logp), self._tokens(datum))
             measured = Measured(
@@ -127,7 +128,7 @@ class Learner:
                 self.model,
                 pack(samples),
                 packing=self.options.packing,
-                temperature=self.options.temperature,
+                temperature=self.temperature,
                 weights=weights,
             )
         found: Floats = scored.logp.double().cpu().numpy()

@@ -24,6 +24,11 @@ its beginning was replayed. Without it the episode itself is the expert's."""
 class Lesson(Protocol):
     """What a trainer learns from a batch."""
 
+    @property
+    def reinforces(self) -> bool:
+        """Is the probability of what was sampled weighed against the sampler's?"""
+        ...
+
     def read(self, batch: Batch) -> Read:
         """The samples of a batch, those that teach nothing included; weights as credited."""
         ...
@@ -43,6 +48,11 @@ class Reinforcement:
 
     parts: ObjectiveParts
     imitation: ImitationOptions
+
+    @property
+    def reinforces(self) -> bool:
+        """It is."""
+        return True
 
     def read(self, batch: Batch) -> Read:
         """The samples of a batch. Raises as `read_group`."""
@@ -103,6 +113,11 @@ class Imitation:
     """Maximum likelihood: -1/Z sum log pi over the tokens of the chosen episodes."""
 
     options: SftOptions
+
+    @property
+    def reinforces(self) -> bool:
+        """It is not."""
+        return False
 
     def read(self, batch: Batch) -> Read:
         """The samples of a batch. Raises as `read_group`."""

@@ -232,10 +232,10 @@ class LearnOptions:
     lora: LoraOptions | None = field(
         default=None, metadata=doc("Adapters {r, alpha, dropout, target}; all weights if null.")
     )
-    temperature: float = field(
-        default=1.0,
-        validator=gt(0.0),
-        metadata=doc("Logits are divided by it: the sampler's own temperature."),
+    temperature: float | None = field(
+        default=None,
+        validator=validators.optional(gt(0.0)),
+        metadata=doc("Logits are divided by it; the sampler's own temperature if null."),
     )
     kl_to_start: Literal["off", "metric"] = field(
         default="off",

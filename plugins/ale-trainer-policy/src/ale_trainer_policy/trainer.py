@@ -24,6 +24,7 @@ from ale_trainer_policy.old_policy import OldPolicy
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.randomness import Randomness
 from ale_trainer_policy.ratios import RatioFiles
+from ale_trainer_policy.sampler import with_temperature
 from ale_trainer_policy.samples import Sample
 from ale_trainer_policy.sharded import Fleet
 from ale_trainer_policy.tree import split
@@ -77,9 +78,12 @@ class PolicyTrainer:
         """Take the model that samples.
 
         Raises:
-            InputError: it gives no token ids, or does not run in this process.
+            InputError: it gives no token ids, does not run in this process, or samples from
+                another distribution than the one that is to be trained.
         """
         policy = policy_of(llm)
+        reinforces = self._lesson.reinforces
+        self._options = with_temperature(self._options, llm, reinforces=reinforces)
         # Attention is exchanged and weights change in place: nobody samples meanwhile.
         self._model_lock = policy.lock if self._options.sync == "same" else nullcontext()
         self._fingerprint = fingerprint_of(policy, self._options)
