@@ -7,7 +7,7 @@ import inspect
 import re
 import textwrap
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +20,6 @@ from ale_reference.markup import indent, list_table, rest
 
 ROOMS = (
     "plugin",
-    "protocols",
     "errors",
     "strict",
     "runs",
@@ -41,9 +40,13 @@ TYPES = (
     "event",
     "_record",
 )
+PROTOCOLS = ("task", "sandbox", "llm", "agent", "start", "training")
 TITLES = {
     "task": "Tasks",
     "sandbox": "Sandboxes",
+    "llm": "Models",
+    "agent": "Agents",
+    "start": "Starts",
     "message": "Messages and completions",
     "trajectory": "Trajectories",
     "episode": "Episodes",
@@ -93,7 +96,8 @@ def _default(value: ast.expr | None) -> str | None:
 
 def pages(registry: Registry, root: Path) -> Mapping[str, str]:
     """``parts/types.md``, and one for each of the other public rooms."""
-    made = {"parts/types.md": _types()}
+    made = {"parts/types.md": _house("types", TYPES)}
+    made["parts/protocols.md"] = _house("protocols", PROTOCOLS)
     for room in ROOMS:
         module = importlib.import_module(f"ale.{room}")
         text = "".join(document(module.__name__, name) for name in _names(module))
@@ -101,15 +105,15 @@ def pages(registry: Registry, root: Path) -> Mapping[str, str]:
     return made
 
 
-def _types() -> str:
-    import ale.types
-
-    left, parts = list(ale.types.__all__), []
-    for room in TYPES:
-        module = importlib.import_module(f"ale.types.{room}")
+def _house(name: str, rooms: Sequence[str]) -> str:
+    """A package whose names are public in itself, under a heading for each of its modules."""
+    house = f"ale.{name}"
+    left, parts = list(importlib.import_module(house).__all__), []
+    for room in rooms:
+        module = importlib.import_module(f"{house}.{room}")
         parts.append(f"## {TITLES[room]}\n\n")
         here = [name for name in vars(module) if name in left and _is_from(module, name)]
-        parts += [document("ale.types", name) for name in here]
+        parts += [document(house, name) for name in here]
         left = [name for name in left if name not in here]
     if left:
         raise RuntimeError(f"no page for {left}")
@@ -150,6 +154,8 @@ def document(module: str, name: str) -> str:
         return rest(
             f".. py:currentmodule:: {module}\n\n.. py:data:: {name}\n\n   One of {one_of}.\n"
         )
+    if isinstance(value, int):  # autodata would tell what an int is
+        return rest(f".. py:currentmodule:: {module}\n\n.. py:data:: {name}\n   :value: {value}\n")
     return rest(f".. autodata:: {full}\n   :no-value:\n")
 
 
@@ -188,7 +194,9 @@ def _type(annotation: str) -> str:
 @functools.cache
 def _public() -> Mapping[str, str]:
     """Every public record, alias and protocol, with its full name."""
-    rooms = {room: importlib.import_module(f"ale.{room}") for room in ("types", *ROOMS[:2])}
+    rooms = {
+        room: importlib.import_module(f"ale.{room}") for room in ("types", "protocols", "plugin")
+    }
     return {name: f"ale.{room}.{name}" for room, module in rooms.items() for name in _names(module)}
 
 

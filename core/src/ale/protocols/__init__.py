@@ -1,0 +1,33 @@
+"""What comes through a door: the protocols that every plugin's products keep.
+
+`ale.testing` has a contract kit for each; a product that passes it works with every other part.
+"""
+
+# In these modules records are only imported for annotations: building them would double the time
+# of `ale --help`.
+from ale.protocols.agent import Agent, AgentContext, Recorder
+from ale.protocols.llm import LLM, Policy
+from ale.protocols.sandbox import DEFAULT_OUTPUT_BYTES, Sandbox, SandboxBackend, Session
+from ale.protocols.start import Expert, Start, StartScheme
+from ale.protocols.task import Criterion, TaskSource
+from ale.protocols.training import Chunker, CreditScheme, Trainer
+
+__all__ = [
+    "DEFAULT_OUTPUT_BYTES",
+    "LLM",
+    "Agent",
+    "AgentContext",
+    "Chunker",
+    "CreditScheme",
+    "Criterion",
+    "Expert",
+    "Policy",
+    "Recorder",
+    "Sandbox",
+    "SandboxBackend",
+    "Session",
+    "Start",
+    "StartScheme",
+    "TaskSource",
+    "Trainer",
+]

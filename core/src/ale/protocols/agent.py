@@ -1,0 +1,58 @@
+"""Who lets a model act, and what it works with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from attrs import field, frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ale.protocols.llm import LLM
+    from ale.protocols.sandbox import Sandbox
+    from ale.types import Conversation, Limits, Stop, Task, Turn
+
+
+class Recorder(Protocol):
+    """Where an agent puts each turn as soon as it is over, so that a cut-off loses none."""
+
+    @property
+    def turns(self) -> Sequence[Turn]: ...
+
+    def append(self, turn: Turn) -> None: ...
+
+
+@frozen(kw_only=True)
+class AgentContext:
+    """All that an agent works with."""
+
+    task: Task
+    sandbox: Sandbox
+    llm: LLM
+    limits: Limits
+    """The agent's own limits, tightened by the task's constraints."""
+    conversation: Conversation
+    recorder: Recorder = field(repr=False)
+
+
+@runtime_checkable
+class Agent(Protocol):
+    """Lets a model act in a sandbox until the task is done or a limit is reached."""
+
+    @property
+    def limits(self) -> Limits:
+        """What its options allow."""
+        ...
+
+    async def run(self, context: AgentContext) -> Stop:
+        """Work on the task, appending each turn to the recorder.
+
+        Ends by itself at each limit. The run cancels it some seconds after `time_limit_s`; what was
+        recorded until then is kept and graded.
+
+        Raises:
+            LLMError, SandboxError: infrastructure; the episode is broken.
+            Exception: a bug of the agent; the episode is broken and the traceback is kept.
+        """
+        ...

@@ -1,0 +1,61 @@
+"""Language models, and those among them that learn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from ale.types import Completion, CompletionRequest, LLMCapabilities, Message, PolicySnapshot
+
+
+@runtime_checkable
+class LLM(Protocol):
+    """A language model."""
+
+    @property
+    def capabilities(self) -> LLMCapabilities: ...
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """One answer. Called by many episodes at once.
+
+        Raises:
+            ContextLengthError: the conversation is too long for the model.
+            LLMError: no answer could be had, after the retries that the options allow.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of connections. May be called again."""
+        ...
+
+
+@runtime_checkable
+class Policy(LLM, Protocol):
+    """A language model that can be trained: it is exact to the token, and its weights change."""
+
+    @property
+    def policy_version(self) -> int:
+        """Of the weights that the next token is sampled from."""
+        ...
+
+    async def load_policy(self, snapshot: PolicySnapshot) -> None:
+        """Sample from these weights: every token from now on carries their version.
+
+        Answers that are under way go on with the new weights; `TokenTrace.policy_versions` says
+        which token came from which.
+
+        Raises:
+            AleError: they don't fit this model, or it has no way to them.
+        """
+        ...
+
+    async def force(self, request: CompletionRequest, answer: Message) -> Completion:
+        """The completion that says `answer`, token by token as this model would write it.
+
+        Nothing is sampled. `forced` is set, and the log-probabilities are those that the model
+        gives these tokens now. For demonstrations, and for replaying an expert's beginning.
+
+        Raises:
+            ContextLengthError, LLMError: as `complete`.
+        """
+        ...

@@ -1,0 +1,192 @@
+"""Places to run commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from ale.types import Capabilities, ExecResult, SandboxInfo, SandboxSpec
+
+DEFAULT_OUTPUT_BYTES = 1 << 20
+
+
+@runtime_checkable
+class Session(Protocol):
+    """A persistent shell: ``cd``, variables and background jobs last from command to command."""
+
+    async def run(
+        self,
+        command: str,
+        *,
+        timeout_s: float | None = None,
+        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """Run one command and wait for its end, not for that of its background jobs.
+
+        A command that ends the shell (``exit 3``) gives its code and closes the session; one that
+        runs out of time is killed with all it started, the session is closed with it, and the
+        result has `timed_out` set. The next command needs a new session.
+
+        Args:
+            timeout_s: seconds; None waits for ever.
+            max_output_bytes: of stdout and of stderr each; head and tail are kept.
+
+        Raises:
+            SandboxError: the session is closed, or the sandbox is gone.
+        """
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """True once the shell has ended."""
+        ...
+
+    async def close(self) -> None:
+        """End the shell and what it started. May be called again."""
+        ...
+
+
+@runtime_checkable
+class Sandbox(Protocol):
+    """A place to run commands. Nothing that was started in it outlives `close`."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def workdir(self) -> str:
+        """Absolute path of the workspace, as a command sees it."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """Run one command in a process group of its own.
+
+        Args:
+            command: a line for ``/bin/sh -c``, or an argument vector.
+            timeout_s: seconds, after which the whole tree is killed; None waits for ever.
+            stdin: bytes to feed; None closes it.
+            env: added to the sandbox's environment.
+            cwd: relative to the workspace, or absolute.
+            user: name or number; only where the backend can.
+            max_output_bytes: of stdout and of stderr each; head and tail are kept.
+
+        Returns:
+            The true exit code (128 + n for signal n; 127 for a missing command) after any
+            duration. When a child keeps the output open, the result comes with the command's end.
+
+        Raises:
+            SandboxError: the sandbox is closed or gone.
+            UnsupportedError: `user` where the backend can't switch.
+        """
+        ...
+
+    async def session(
+        self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
+    ) -> Session:
+        """Open a persistent shell.
+
+        Raises:
+            SandboxError: the sandbox is closed or gone.
+        """
+        ...
+
+    async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
+        """A file's bytes. Relative paths are relative to the workspace.
+
+        Raises:
+            FileNotFoundError, IsADirectoryError, PermissionError: as their names say.
+            SandboxError: the path leads out of the sandbox, or the sandbox is gone.
+        """
+        ...
+
+    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        """Write a file whole, making parent folders. Raises as `read`."""
+        ...
+
+    async def upload(self, source: Path, target: str) -> None:
+        """Copy a host file or folder in, modes and links kept. Raises as `read`."""
+        ...
+
+    async def download(self, source: str, target: Path) -> None:
+        """Copy a file or folder out, modes kept; links that lead out are not followed."""
+        ...
+
+    async def end_processes(self) -> int:
+        """Kill every process in the sandbox, sessions included; the number killed.
+
+        The run calls it after the agent, before grading, unless the task asks for a server.
+        """
+        ...
+
+    async def fork(self) -> Sandbox:
+        """An independent copy of the files as they stand. Close it as any sandbox.
+
+        Raises:
+            UnsupportedError: `capabilities.fork` is ``replay``.
+        """
+        ...
+
+    async def snapshot(self) -> str:
+        """Keep the files as they stand; the reference is for `SandboxBackend.restore`.
+
+        Raises:
+            UnsupportedError: `capabilities.snapshot` is False.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Remove all of it. May be called again."""
+        ...
+
+
+@runtime_checkable
+class SandboxBackend(Protocol):
+    """Opens sandboxes of one kind."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
+        """A fresh sandbox, removed on exit, cancellation included.
+
+        Raises (on entry):
+            SandboxError: it could not be opened; the message says what would help.
+            UnsupportedError: the spec asks for what the backend can't give.
+        """
+        ...
+
+    def restore(self, ref: str, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
+        """A fresh sandbox with the files of a snapshot. Raises as `open`."""
+        ...
+
+    async def list(self) -> Sequence[SandboxInfo]:
+        """Every sandbox of this backend on this machine, of live runs and of dead ones."""
+        ...
+
+    async def prune(self) -> Sequence[SandboxInfo]:
+        """Remove what runs that are no longer alive have left; what was removed."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of connections and helpers. May be called again."""
+        ...

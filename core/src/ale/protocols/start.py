@@ -1,0 +1,69 @@
+"""Where rollouts begin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ale.types import CompletionRequest, Episode, Message, Task
+
+
+class Expert(Protocol):
+    """Knows how a task is done, and says it in the model's place."""
+
+    def answer(self, request: CompletionRequest) -> Message | None:
+        """What the model is made to say here; None from where on it is on its own.
+
+        A turn may be asked again, as after an agent has shortened its context.
+
+        Raises:
+            ReplayError: what has been observed is not what the expert saw. The episode is broken.
+        """
+        ...
+
+
+@frozen(kw_only=True)
+class Start:
+    """Where some rollouts of a task begin."""
+
+    task_id: str
+    rollouts: int
+    """How many, side by side: a group."""
+    name: str = ""
+    """Empty for the task's own beginning; else one word, which stands in the episodes' ids."""
+    expert: Callable[[], Expert] | None = None
+    """Makes the one that speaks first, anew for each rollout."""
+    demonstration: bool = False
+    """The expert speaks to the end: nothing is sampled."""
+    expert_chunks: int | None = None
+    """K*: chunks of the expert's whole episode, of which the first are replayed. A trainer finds
+    it in `Episode.metadata`."""
+
+
+@runtime_checkable
+class StartScheme(Protocol):
+    """Chooses where rollouts begin. Deterministic: a resumed run asks again and must hear the same.
+
+    Source: chunk-level initialised resampling (arXiv:2512.24873, 3.2.4.4).
+    """
+
+    def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
+        """The starts of one training step.
+
+        Args:
+            step: 0-based.
+            tasks: those drawn for this step; a start's task is one of them.
+            rollouts: episodes that the config wants of each.
+        """
+        ...
+
+    def learn(self, step: int, episodes: Iterable[Episode]) -> None:
+        """Look at the graded episodes of a step, after all of them are there.
+
+        Called for each step in order; after a resume for those on disk first.
+        """
+        ...
