@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from ale.errors import InputError
 from ale.plugin import doc, ge
-from ale.strict import parse_yaml, read_yaml, structure
+from ale.strict import Node, parse_yaml, read_yaml, structure
 
 
 @frozen(kw_only=True)
@@ -93,6 +93,39 @@ def test_a_missing_option_says_what_it_is_for() -> None:
     assert problems("{}", Needy) == [
         "c.yaml:1: 'path' is missing\n    expected  Where the tasks are."
     ]
+
+
+@frozen(kw_only=True)
+class Preset:
+    preset: Literal["ipa", "grpo"]
+    mask: str = "chunk"
+
+
+@frozen(kw_only=True)
+class Chosen:
+    objective: Literal["ipa", "grpo"] | Preset = "ipa"
+
+
+def laid(above: str, below: str) -> Any:
+    nodes = [parse_yaml(text, file=name) for text, name in ((above, "--set"), (below, "a.yaml"))]
+    return Node({"objective": nodes[0].laid_over(nodes[1])})
+
+
+def test_a_text_that_a_mapping_is_laid_over_is_its_one_required_option() -> None:
+    assert structure(laid("{mask: none}", "grpo"), Chosen).objective == Preset(
+        preset="grpo", mask="none"
+    )
+    given = structure(laid("{preset: ipa, mask: none}", "grpo"), Chosen)
+    assert given.objective == Preset(preset="ipa", mask="none")
+    with pytest.raises(InputError) as caught:
+        structure(laid("{mask: none}", "grop"), Chosen)
+    (problem,) = caught.value.problems
+    assert (problem.file, problem.path) == ("a.yaml", "objective.preset")
+
+
+def test_what_is_no_text_gives_nothing_to_the_mapping_over_it() -> None:
+    with pytest.raises(InputError, match="'preset' is missing"):
+        structure(laid("{mask: none}", "[grpo]"), Chosen)
 
 
 def test_a_key_that_stands_twice_is_a_problem() -> None:

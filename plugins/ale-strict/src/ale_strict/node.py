@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ale_strict.problems import InputError, Problem
 
@@ -19,6 +19,16 @@ class Node:
     value: "dict[str, Node] | list[Node] | Scalar"
     file: str | None = None
     line: int | None = None
+    over: "Node | None" = None
+    """The text that this mapping was laid over: see `laid_over`."""
+
+    def laid_over(self, below: "Node") -> "Node":
+        """This mapping, where something else stood before.
+
+        Where that was a text and the mapping becomes a class with one required field, the text is
+        the value of that field if the mapping gives none: a part laid over a bare name.
+        """
+        return evolve(self, over=below) if isinstance(below.value, str) else self
 
     @property
     def mapping(self) -> "dict[str, Node] | None":

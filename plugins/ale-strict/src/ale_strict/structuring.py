@@ -173,31 +173,37 @@ def _union_hook(type_: Any, converter: "Converter") -> Callable[[_At, Any], Any]
     def hook(at: _At, _: Any) -> Any:
         if optional and at.node.value is None:
             return None
-        refused: list[_Invalid] = []
+        refused: list[tuple[int, bool, _Invalid]] = []
         for member in members:
             try:
                 return converter.structure(at, member)
             except _Invalid as invalid:
-                refused.append(invalid)
-        # What fails deepest is what was meant: a bad item of a list, not "expected text".
-        raise max(refused, key=lambda invalid: len(invalid.problems[0].path or ""))
+                # What fails deepest is what was meant: a bad item of a list, not "expected text".
+                depth = len(invalid.problems[0].path or "")
+                alike = at.node.mapping is not None and attrs.has(member)
+                refused.append((depth, alike, invalid))
+        raise max(refused, key=lambda one: one[:2])[2]
 
     return hook
 
 
 def _attrs_hook(cls: Any, converter: "Converter") -> Callable[[_At, Any], Any]:
     fields = {field.name: field for field in attrs.fields(cls) if field.init}
+    required = [name for name, field in fields.items() if field.default is attrs.NOTHING]
     resolved = attrs.resolve_types(cls) and {f.name: f.type for f in attrs.fields(cls)}
 
     def hook(at: _At, _: Any) -> Any:
         entries = at.node.mapping if at.node.value is not None else {}
         if entries is None:
             raise at.expected("a mapping")
+        if at.node.over is not None and len(required) == 1 and required[0] not in entries:
+            entries = {required[0]: at.node.over, **entries}
+            at = attrs.evolve(at, node=attrs.evolve(at.node, value=entries))
         problems = [_unknown(at, key, fields) for key in entries if key not in fields]
         problems += [
             at.node.problem(f"'{name}' is missing", path=at.path, expected=_doc(field))
-            for name, field in fields.items()
-            if name not in entries and field.default is attrs.NOTHING
+            for name, field in ((name, fields[name]) for name in required)
+            if name not in entries
         ]
         values = {}
         for key in [name for name in fields if name in entries]:
