@@ -100,6 +100,14 @@ def _root_metadata() -> str:
     return _metadata(_project(ROOT), requirements())
 
 
+def _scripts() -> dict[str, str]:
+    """Console scripts of every package: pip makes those of the root's wheel alone."""
+    found: dict[str, str] = {}
+    for folder in members():
+        found |= _project(folder).get("scripts", {})
+    return found
+
+
 def _write_wheel(directory: str, files: dict[str, str]) -> str:
     project = _project(ROOT)
     info = _dist_info(project)
@@ -107,7 +115,7 @@ def _write_wheel(directory: str, files: dict[str, str]) -> str:
         **files,
         f"{info}/METADATA": _root_metadata(),
         f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {TAG}\n",
-        f"{info}/entry_points.txt": _entry_points({"scripts": _project(ROOT / "core")["scripts"]}),
+        f"{info}/entry_points.txt": _entry_points({"scripts": _scripts()}),
     }
     wheel = f"{project['name'].replace('-', '_')}-{project['version']}-{TAG}.whl"
     with zipfile.ZipFile(Path(directory) / wheel, "w", zipfile.ZIP_DEFLATED) as archive:

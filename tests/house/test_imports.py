@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 LAYERS = [
+    "commands",
     "_cli",
     "runs",
     "_run",

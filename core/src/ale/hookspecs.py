@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import click
 
-    from ale.plugin import Component
+    from ale.plugin import Component, ConfigFormat
     from ale.protocols import (
         LLM,
         Agent,
@@ -93,6 +93,15 @@ def ale_observers() -> Sequence[Component[Any, object]]:  # type: ignore[empty-b
 
     The product is an object with methods marked `hookimpl` that answer any of the event hooks
     below. It lives as long as the run.
+    """
+
+
+@hookspec
+def ale_config_formats() -> Sequence[ConfigFormat]:  # type: ignore[empty-body]
+    """Offer to read config files of another format, told by their keys or by ``--format NAME``.
+
+    Asked whenever a config is read. What a format gives is laid over and checked like any config,
+    so ``ale check``, ``ale run`` and ``--set`` work on such a file as on one of the project's own.
     """
 
 

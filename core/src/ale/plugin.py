@@ -8,10 +8,13 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pluggy
 from attrs import field, frozen, has, validators
+
+if TYPE_CHECKING:
+    from ale.strict import Node
 
 PROJECT = "ale"
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -136,3 +139,34 @@ class Component(Generic[OptionsT, ProductT_co]):
         """The class of its options, or None for none."""
         given = self._options
         return given if given is None or isinstance(given, type) else given()
+
+
+@frozen(kw_only=True)
+class Converted:
+    """A config of another format, in the project's own words."""
+
+    root: "Node"
+    """The tree. A node keeps the file and line that it was written on, for messages."""
+    environ: Mapping[str, Secret] = field(factory=dict, repr=False)
+    """Variables for this run alone, over those of the process. Where the format has a key written
+    in the file, the tree names such a variable (``api_key_env``), and the key is stored nowhere."""
+
+
+@frozen(kw_only=True)
+class ConfigFormat:
+    """Another format of config files.
+
+    Attributes:
+        name: for messages; one word.
+        reads: do the keys of this tree show that it is of the format? Never true of a tree that
+            could be in the project's own: such a file is of another format only where ``--format``
+            says so.
+        convert: the tree in the project's own words. Its second argument gives what the probe of
+            a component finds here, by kind and name. Raises `InputError` with every problem.
+    """
+
+    name: str
+    reads: Callable[["Node"], bool] = field(validator=validators.is_callable())
+    convert: "Callable[[Node, Callable[[str, str], Probe | None]], Converted]" = field(
+        validator=validators.is_callable()
+    )

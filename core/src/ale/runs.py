@@ -53,16 +53,19 @@ class Checked:
     """Of training and evaluation; None where it depends on what happens."""
 
 
-def check_config(path: Path, registry: Registry, overrides: Sequence[str] = ()) -> Checked:
+def check_config(
+    path: Path, registry: Registry, overrides: Sequence[str] = (), format: str | None = None
+) -> Checked:
     """Check a config and its tasks as `ale check` does; nothing is started.
 
     Args:
         overrides: as for `--set`: ``credit.type=grpo``.
+        format: as for `--format`: of a file that is not in the project's own.
 
     Raises:
         InputError: with every problem.
     """
-    loaded = load_config(path, registry, overrides)
+    loaded = load_config(path, registry, overrides, format)
     ready = check_run(loaded, path.stem, Surroundings(registry=registry))
     planned = planned_episodes(loaded, ready.tasks)
     episodes = None if planned is None else sum(planned.values())

@@ -17,7 +17,7 @@ def pages(registry: Registry, root: Path) -> Mapping[str, str]:
         [
             "## Components\n\n",
             *(_hook(name, registry) for name in doors),
-            "## Commands and events\n\n",
+            "## Commands, config formats and events\n\n",
             *(_hook(name, registry) for name in others),
         ]
     )
@@ -43,6 +43,11 @@ def _answers(name: str, registry: Registry) -> Iterator[str]:
     if name == "ale_commands":
         for package, commands in registry.answers(name):
             listed = ", ".join(f"`ale {command.name}`" for command in commands)
+            yield f"{_link(package.distribution)} ({listed})"
+        return
+    if name == "ale_config_formats":
+        for package, formats in registry.answers(name):
+            listed = ", ".join(f"`{format.name}`" for format in formats)
             yield f"{_link(package.distribution)} ({listed})"
         return
     yield "[observers](generated/components/observer.md)"

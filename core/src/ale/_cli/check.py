@@ -4,14 +4,17 @@ from pathlib import Path
 
 import click
 
-from ale._cli.common import overrides_option, registry_of
+from ale._cli.common import format_option, overrides_option, registry_of
 
 
 @click.command("check")
 @click.argument("config", type=click.Path(path_type=Path))
 @overrides_option
+@format_option
 @click.pass_context
-def command(ctx: click.Context, config: Path, overrides: tuple[str, ...]) -> None:
+def command(
+    ctx: click.Context, config: Path, overrides: tuple[str, ...], format: str | None
+) -> None:
     """Check CONFIG and its tasks without running anything.
 
     \b
@@ -23,7 +26,7 @@ def command(ctx: click.Context, config: Path, overrides: tuple[str, ...]) -> Non
     from ale._run.start import Surroundings, check_run
 
     registry = registry_of(ctx)
-    loaded = load_config(config, registry, overrides)
+    loaded = load_config(config, registry, overrides, format)
     ready = check_run(loaded, config.stem, Surroundings(registry=registry))
     click.echo(describe_plan(ready))
     click.echo("\nNothing is wrong with it.")

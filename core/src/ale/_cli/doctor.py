@@ -2,23 +2,26 @@
 
 import click
 
-from ale._cli.common import registry_of
+from ale._cli.common import check_kind, registry_of
 
 
 @click.command("doctor")
+@click.argument("kind", required=False)
 @click.pass_context
-def command(ctx: click.Context) -> None:
+def command(ctx: click.Context, kind: str | None) -> None:
     """Say what is usable on this machine, why, and what would make the rest so.
 
     \b
-    Example:
+    Examples:
       ale doctor
+      ale doctor sandbox
     """
     from ale._registry import KINDS
 
     registry = registry_of(ctx, commands=True)
-    for kind in KINDS:
-        for offer in registry.offers(kind):
+    check_kind(kind)
+    for each in [kind] if kind else KINDS:
+        for offer in registry.offers(each):
             found = offer.probe()
             if found is None:
                 continue

@@ -30,7 +30,32 @@ _FIRST = 2
 """How many of these stand before the plugins' commands: those that a run begins with."""
 
 
-class Commands(click.Group):
+class Telling(click.Group):
+    """Commands whose errors are messages and exit codes."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Turn the project's errors into messages and exit codes."""
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            number = len(error.problems)
+            plural = "problem" if number == 1 else "problems"
+            click.echo(f"{error}\n{number} {plural}; nothing was started.", err=True)
+            ctx.exit(2)
+        except AleError as error:
+            click.echo(f"{type(error).__name__}: {error}", err=True)
+            ctx.exit(1)
+        except KeyboardInterrupt:
+            click.echo("\nInterrupted.", err=True)
+            ctx.exit(128 + signal.SIGINT)
+        except BrokenPipeError:
+            # Somebody closed the pipe (`ale show ... | head`): nobody is there to be told. What is
+            # still buffered must not fail again when the interpreter ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
+
+
+class Commands(Telling):
     """Built-in commands by name, then the commands of plugins."""
 
     _added: dict[str, click.Command] | None = None
@@ -88,27 +113,6 @@ class Commands(click.Group):
             said = {**_BUILT_IN, **added}
             formatter.write_dl([(name, said[name]) for name in self.list_commands(ctx)])
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Turn the project's errors into messages and exit codes."""
-        try:
-            return super().invoke(ctx)
-        except InputError as error:
-            number = len(error.problems)
-            plural = "problem" if number == 1 else "problems"
-            click.echo(f"{error}\n{number} {plural}; nothing was started.", err=True)
-            ctx.exit(2)
-        except AleError as error:
-            click.echo(f"{type(error).__name__}: {error}", err=True)
-            ctx.exit(1)
-        except KeyboardInterrupt:
-            click.echo("\nInterrupted.", err=True)
-            ctx.exit(128 + signal.SIGINT)
-        except BrokenPipeError:
-            # Somebody closed the pipe (`ale show ... | head`): nobody is there to be told. What is
-            # still buffered must not fail again when the interpreter ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(0)
-
 
 def _plugin_commands(registry: "Registry") -> dict[str, click.Command]:
     commands: dict[str, click.Command] = {}
@@ -150,10 +154,14 @@ def cli(ctx: click.Context) -> None:
     ctx.obj = ctx.command.registry
 
 
-def main() -> None:
-    """The entry point of the ``ale`` command."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The entry point of the ``ale`` command; it ends the process.
+
+    Args:
+        arguments: default: the process's own.
+    """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # Nothing has been started: a Ctrl-C ends it here and now. As an exception it would be lost
         # where it comes at a bad moment of an import.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    cli(prog_name="ale")
+    cli(None if arguments is None else list(arguments), prog_name="ale")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ale._cli.common import registry_of
+from ale._cli.common import check_kind, registry_of
 from ale.text import shorten, table
 
 if TYPE_CHECKING:
@@ -25,14 +25,10 @@ def command(ctx: click.Context, kind: str | None, name: str | None) -> None:
       ale plugins credit ipa
     """
     from ale._registry import KINDS
-    from ale.errors import PluginError, nearest
+    from ale.errors import PluginError
 
     registry = registry_of(ctx, commands=True)
-    if kind is not None and kind not in KINDS:
-        hint = nearest(kind, KINDS)
-        raise click.UsageError(
-            f"no such kind '{kind}'; one of {', '.join(KINDS)}" + (f"; {hint}" if hint else "")
-        )
+    check_kind(kind)
     if kind is not None and name is not None:
         try:
             click.echo(_one(registry.find(kind, name)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ale._cli.common import overrides_option, registry_of
+from ale._cli.common import format_option, overrides_option, registry_of
 
 if TYPE_CHECKING:
     from ale._run.run import Run
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.command("run")
 @click.argument("config", type=click.Path(path_type=Path), required=False)
 @overrides_option
+@format_option
 @click.option(
     "--resume",
     type=click.Path(path_type=Path),
@@ -40,6 +41,7 @@ def command(
     ctx: click.Context,
     config: Path | None,
     overrides: tuple[str, ...],
+    format: str | None,
     resume: Path | None,
     replay: Path | None,
     dry_run: bool,
@@ -69,12 +71,13 @@ def command(
     if (config is None) == (resume is None):
         raise click.UsageError("give either a CONFIG or --resume DIR")
     if resume is not None:
-        if overrides or replay or dry_run:
+        if overrides or format or replay or dry_run:
             raise click.UsageError("--resume goes by the run's own config: only -n can be changed")
         run = resume_run(resume, outside, concurrency)
     else:
         assert config is not None
-        loaded = load_config(config, registry, _all_overrides(overrides, replay, concurrency))
+        laid_over = _all_overrides(overrides, replay, concurrency)
+        loaded = load_config(config, registry, laid_over, format)
         ready = check_run(loaded, config.stem, outside)
         if dry_run:
             click.echo(describe_plan(ready))

@@ -1,6 +1,6 @@
 """Structure a merged tree: pick each part's component and type its options."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,10 @@ from typing import Any
 import attrs
 
 from ale._config.model import Evaluation, EvaluationOptions, RunConfig, RunOptions, Selected
-from ale._config.source import merge, read_source
+from ale._config.source import lay_over, merge, read_source
 from ale._registry import Offer, Registry
 from ale.errors import InputError, PluginError, Problem
+from ale.plugin import ConfigFormat, Converted
 from ale.strict import Node, describe, from_plain, nearest, structure
 
 _DEFAULTS: dict[str, Any] = {
@@ -24,13 +25,42 @@ _PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "tr
 _SECTIONS = (*_PARTS, "evaluation", "observers", "run")
 
 
-def load_config(path: Path, registry: Registry, overrides: Sequence[str] = ()) -> RunConfig:
+def load_config(
+    path: Path, registry: Registry, overrides: Sequence[str] = (), format: str | None = None
+) -> RunConfig:
     """Read and check a config.
+
+    Args:
+        format: the name of another one that it is in; default: as its keys say.
 
     Raises:
         InputError: with every problem of every section.
     """
-    return structure_config(read_source(path, overrides), registry)
+    said = _in_own_words(read_source(path), registry, format)
+    config = structure_config(lay_over(said.root, overrides), registry)
+    return attrs.evolve(config, environ={name: key.value for name, key in said.environ.items()})
+
+
+def _in_own_words(root: Node, registry: Registry, format: str | None) -> Converted:
+    """The tree, converted where a package knows its format."""
+    known = list(_formats(registry))
+    found = [one for one in known if (one.name == format if format else one.reads(root))]
+    if not found and format is None:
+        return Converted(root=root)
+    if len(found) != 1:
+        names = " and as ".join(one.name for one in found)
+        said = f"can be read as {names}" if found else f"no package reads the format '{format}'"
+        raise root.error(said + registry.suspects(), path="--format")
+    return found[0].convert(root, lambda kind, name: registry.find(kind, name).probe())
+
+
+def _formats(registry: Registry) -> Iterator[ConfigFormat]:
+    for package, answer in registry.answers("ale_config_formats"):
+        if isinstance(answer, Sequence) and all(isinstance(one, ConfigFormat) for one in answer):
+            yield from answer
+        else:
+            error = PluginError(f"expected a list of ConfigFormat, got {answer!r}")
+            registry.set_aside(package, "ale_config_formats", error)
 
 
 def structure_config(node: Node, registry: Registry) -> RunConfig:

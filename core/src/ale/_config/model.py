@@ -1,5 +1,6 @@
 """A whole config, typed."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +124,5 @@ class RunConfig:
     run: RunOptions
     resolved: dict[str, Any] = field(repr=False)
     """The merged config as plain values, paths made absolute: what the manifest keeps."""
+    environ: Mapping[str, str] = field(factory=dict, repr=False)
+    """Variables over those of the process, from a format with keys written in it. Never kept."""

@@ -6,13 +6,21 @@ from pathlib import Path
 from ale.strict import Node, describe, nearest_file, parse_yaml, read_yaml
 
 
-def read_source(path: Path, overrides: Sequence[str] = ()) -> Node:
-    """The merged tree of `path`, of what it extends, and of overrides such as ``credit.type=grpo``.
+def read_source(path: Path) -> Node:
+    """The merged tree of `path` and of what it extends.
 
     Raises:
-        InputError: a file can't be read, extends itself, or an override is not ``key=value``.
+        InputError: a file can't be read, or extends itself.
     """
-    node = _read(path, ())
+    return _read(path, ())
+
+
+def lay_over(node: Node, overrides: Sequence[str]) -> Node:
+    """A tree with overrides such as ``credit.type=grpo`` laid over it.
+
+    Raises:
+        InputError: an override is not ``key=value``.
+    """
     # First laid over each other: whatever their order, a type and its options belong together.
     laid = Node({}, "--set", None)
     for override in overrides:
@@ -49,18 +57,21 @@ def _base_path(base: Node, path: Path, above: tuple[Path, ...]) -> Path:
 def merge(below: Node, above: Node) -> Node:
     """Lay one tree over another.
 
-    Mappings are merged key by key, everything else is replaced. Where the ``type`` of a section
-    changes, the options of the old type are dropped: they belong to another class.
+    Mappings are merged key by key, everything else is replaced; a mapping remembers a text that it
+    replaces (see `Node.laid_over`). Where the ``type`` of a section changes, the options of the old
+    type are dropped: they belong to another class.
     """
-    if below.mapping is None or above.mapping is None:
+    if above.mapping is None or above.over is not None:
         return above
+    if below.mapping is None:
+        return above.laid_over(below)
     kept = dict(below.mapping)
     old, new = kept.get("type"), above.mapping.get("type")
     if old is not None and new is not None and old.value != new.value:
         kept = {}
     for key, child in above.mapping.items():
         kept[key] = merge(kept[key], child) if key in kept else child
-    return Node(kept, above.file, above.line)
+    return Node(kept, above.file, above.line, below.over)
 
 
 def _parse_override(text: str) -> Node:

@@ -45,13 +45,14 @@ class Surroundings:
             run_directory=path,
             staleness=config.run.staleness,
             tags={"run": run_id},
-            environ=self.environ,
+            environ={**self.environ, **config.environ},
             **self.clocks,
         )
 
     def redactor(self, config: RunConfig) -> Redactor:
         """Knows every secret that the environment and the config name."""
-        return Redactor(self.environ, _secret_names(config.resolved))
+        environ = {**self.environ, **config.environ}
+        return Redactor(environ, _secret_names(config.resolved))
 
 
 def _secret_names(value: Any) -> Iterator[str]:

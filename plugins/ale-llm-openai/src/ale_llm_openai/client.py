@@ -41,10 +41,6 @@ from ale_openai_wire import (
 
 _log = logging.getLogger(__name__)
 
-_NO_KEY = "none"
-"""Sent to servers that check no key: the SDK wants one."""
-
-
 _DRAIN_S = 0.1
 
 
@@ -68,7 +64,7 @@ class OpenAILLM:
         self._redact = Redactor(None if key is None else key.value)
         self._client = openai.AsyncOpenAI(
             base_url=options.base_url,
-            api_key=_NO_KEY if key is None else key.value,
+            api_key=options.placeholder_key if key is None else key.value,
             max_retries=0,
             timeout=options.timeout_s,
         )

@@ -27,6 +27,11 @@ class OpenAIOptions(ChatOptions):
         default=None,
         metadata=doc("Environment variable with the key; none for a server that checks none."),
     )
+    placeholder_key: str = field(
+        default="none",
+        validator=validators.min_len(1),
+        metadata=doc("Sent where no key is named. It is written to the run: never a real one."),
+    )
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = field(
         default="max_tokens",
         metadata=doc("Its name in the request; OpenAI's reasoning models want the longer one."),

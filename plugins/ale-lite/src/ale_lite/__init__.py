@@ -1,0 +1,1 @@
+"""ALE-lite's four commands and its config file, over the parts and commands of `ale`."""

@@ -1,0 +1,31 @@
+"""What this package offers: the config format ``ale-lite``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ale.plugin import ConfigFormat, Converted, Probe, hookimpl
+
+if TYPE_CHECKING:
+    from ale.strict import Node
+
+FORMAT = "ale-lite"
+
+
+def _tells(root: Node) -> bool:
+    from ale_lite.reader import tells
+
+    return tells(root)
+
+
+def _convert(root: Node, probe: Callable[[str, str], Probe | None]) -> Converted:
+    from ale_lite.reader import convert
+
+    return convert(root, probe)
+
+
+@hookimpl
+def ale_config_formats() -> Sequence[ConfigFormat]:
+    """Read config files of ALE-lite: ``llm``, ``agent`` and ``sandbox``, without types."""
+    return [ConfigFormat(name=FORMAT, reads=_tells, convert=_convert)]

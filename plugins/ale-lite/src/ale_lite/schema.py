@@ -1,0 +1,78 @@
+"""What may stand in a config file of ALE-lite, and what holds where it does not."""
+
+from pathlib import Path
+from typing import Literal
+
+from attrs import field, frozen, validators
+
+from ale.plugin import doc, ge, gt
+
+NO_KEY = "lm-studio"
+"""The key that every example has. LM Studio checks none: it is no secret."""
+
+
+@frozen(kw_only=True)
+class LlmSection:
+    """A model behind an OpenAI-compatible server."""
+
+    base_url: str = field(
+        default="http://127.0.0.1:1234/v1",
+        validator=validators.matches_re(r"https?://[^\s]+"),
+        metadata=doc("Where the API is, up to and including /v1."),
+    )
+    api_key: str = field(
+        default=NO_KEY, validator=validators.min_len(1), metadata=doc("The bearer key.")
+    )
+    model: str = field(
+        default="local-model-name",
+        validator=validators.min_len(1),
+        metadata=doc("Name of the model, as the server lists it."),
+    )
+    temperature: float = field(default=0.2, validator=ge(0), metadata=doc("Of the sampling."))
+    max_tokens: int = field(default=1024, validator=ge(1), metadata=doc("Tokens of one answer."))
+    timeout_s: float = field(default=120.0, validator=gt(0), metadata=doc("Seconds of one answer."))
+
+
+@frozen(kw_only=True)
+class AgentSection:
+    """The limits of the agent."""
+
+    max_steps: int = field(default=40, validator=ge(1), metadata=doc("Tool calls."))
+    max_turns: int = field(default=80, validator=ge(1), metadata=doc("Answers of the model."))
+    tool_timeout_s: float = field(
+        default=60.0, validator=gt(0), metadata=doc("Seconds for one tool call.")
+    )
+    time_limit_s: float = field(
+        default=600.0, validator=gt(0), metadata=doc("Wall-clock seconds for the whole task.")
+    )
+    context_max_tokens: int = field(
+        default=8000, validator=ge(256), metadata=doc("Tokens of the conversation.")
+    )
+
+
+@frozen(kw_only=True)
+class SandboxSection:
+    """Where commands are run."""
+
+    backend: Literal["auto", "docker", "local"] = field(
+        default="auto", metadata=doc("auto is docker where its engine answers, else local.")
+    )
+    image: str = field(
+        default="python:3.11-slim",
+        validator=validators.min_len(1),
+        metadata=doc("Of the container; local has none."),
+    )
+    network: bool = field(default=False, metadata=doc("Of the container; local shares the host's."))
+    allowlist_paths: tuple[Path, ...] = field(
+        default=(),
+        metadata=doc("Host paths that the container sees, read-only; local sees the whole host."),
+    )
+
+
+@frozen(kw_only=True)
+class LiteConfig:
+    """A whole file. An empty one is all defaults."""
+
+    llm: LlmSection = field(default=LlmSection(), metadata=doc("The model."))
+    agent: AgentSection = field(default=AgentSection(), metadata=doc("The agent."))
+    sandbox: SandboxSection = field(default=SandboxSection(), metadata=doc("The sandbox."))

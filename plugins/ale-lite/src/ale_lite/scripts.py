@@ -1,0 +1,107 @@
+"""The console scripts ``iflow``, ``tbp`` and ``rock``: flags in, a command of `ale` out."""
+
+from pathlib import Path
+
+import click
+
+from ale.commands import Group, ale
+from ale_lite.plugin import FORMAT
+
+config_option = click.option(
+    "--config",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Config of ALE-lite: llm, agent, sandbox.",
+)
+
+
+def _run(config: Path, *settings: str) -> None:
+    flags = [part for setting in settings for part in ("--set", setting)]
+    ale(["run", "--format", FORMAT, *flags, "--", str(config)])
+
+
+def _setting(key: str, path: Path) -> str:
+    """A path as ``--set`` wants it: the value is read as YAML."""
+    return key + "='" + str(path).replace("'", "''") + "'"
+
+
+@click.group(cls=Group)
+@click.version_option(package_name="ale-lite")
+def iflow() -> None:
+    """An agent that works on one task in a terminal. Its whole command line is that of `ale`."""
+
+
+@iflow.command("run")
+@click.option(
+    "--task",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A task file.",
+)
+@config_option
+def iflow_run(task: Path, config: Path) -> None:
+    """Let the model of CONFIG work on one task; what happened is stored in runs/.
+
+    \b
+    Example:
+      iflow run --task tasks/tbp_examples/basics_ls.yaml --config configs/local_lmstudio.yaml
+    """
+    _run(config, "tasks.type=tbp", _setting("tasks.path", task))
+
+
+@click.group(cls=Group)
+@click.version_option(package_name="ale-lite")
+def tbp() -> None:
+    """Tasks in a terminal, and how a model does on them."""
+
+
+@tbp.command("run")
+@click.option(
+    "--tasks",
+    required=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="A folder with task files, searched through.",
+)
+@config_option
+@click.option(
+    "--out",
+    default=Path("runs"),
+    show_default=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Where the run's folder is made.",
+)
+def tbp_run(tasks: Path, config: Path, out: Path) -> None:
+    """Let the model of CONFIG work on every task of a folder, one after the other.
+
+    \b
+    Example:
+      tbp run --tasks tasks/tbp_examples --config configs/local_lmstudio.yaml --out runs/
+    """
+    _run(config, "tasks.type=tbp", _setting("tasks.path", tasks), _setting("run.directory", out))
+
+
+@click.group(cls=Group)
+@click.version_option(package_name="ale-lite")
+def rock() -> None:
+    """Sandboxes: which of them are usable on this machine."""
+
+
+@rock.command("doctor")
+def rock_doctor() -> None:
+    """Name each sandbox, its state and the reason, and what `backend: auto` means here.
+
+    \b
+    Example:
+      rock doctor
+    """
+    from ale.runs import Registry
+    from ale_lite.reader import chosen_backend
+
+    registry = Registry.installed()
+    auto = chosen_backend("auto", lambda kind, name: registry.find(kind, name).probe())
+    click.echo(f"sandbox.backend: auto is {auto} here\n")
+    ale(["doctor", "sandbox"])

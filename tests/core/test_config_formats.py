@@ -1,0 +1,122 @@
+"""Config files of another format: told by their keys or by name, converted, then read as any."""
+
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import frozen
+
+from ale._config import RunConfig, load_config
+from ale._registry import Registry
+from ale._run.start import Surroundings
+from ale.errors import InputError
+from ale.plugin import ConfigFormat, Converted, Probe, Secret, hookimpl
+from ale.strict import Node, from_plain
+
+KEY = "a-key-written-in-a-file"
+
+
+@frozen
+class Short:
+    """The format ``short``: ``n: 3`` is so many tasks, and ``key`` is a key."""
+
+    environ: Mapping[str, Secret]
+
+    def reads(self, root: Node) -> bool:
+        return root.get("n") is not None
+
+    def convert(self, root: Node, probe: Callable[[str, str], Probe | None]) -> Converted:
+        assert probe("agent", "bench") is None
+        plain = {"agent": {"type": "bench"}, "run": {"name": "short"}, "chunker": {}}
+        tree = from_plain(plain, file=root.file)
+        n = root.get("n") or Node(1)
+        assert tree.mapping is not None
+        tree.mapping["tasks"] = Node({"type": Node("list"), "n": n}, root.file, n.line)
+        del tree.mapping["chunker"]
+        return Converted(root=tree, environ=self.environ)
+
+
+def offer(registry: Registry, answer: Any, package: str = "ale-short") -> None:
+    hook = hookimpl(lambda: answer, specname="ale_config_formats")
+    registry.add(types.SimpleNamespace(ale_config_formats=hook), package)
+
+
+@pytest.fixture
+def formats(registry: Registry) -> Registry:
+    short = Short({"SHORT_KEY": Secret(KEY)})
+    offer(registry, [ConfigFormat(name="short", reads=short.reads, convert=short.convert)])
+    assert not registry.quarantined
+    return registry
+
+
+def load(
+    tmp_path: Path, registry: Registry, text: str, *overrides: str, format: str | None = None
+) -> RunConfig:
+    (tmp_path / "c.yaml").write_text(text)
+    return load_config(tmp_path / "c.yaml", registry, overrides, format)
+
+
+def refused(tmp_path: Path, registry: Registry, text: str, **more: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, registry, text, **more)
+    return str(caught.value).replace(f"{tmp_path}/", "")
+
+
+def test_a_file_is_converted_where_its_keys_say_so(tmp_path: Path, formats: Registry) -> None:
+    config = load(tmp_path, formats, "n: 3\n")
+    assert (config.tasks.options.n, config.run.name) == (3, "short")
+
+
+def test_a_file_of_our_own_is_left_as_it_is(tmp_path: Path, formats: Registry) -> None:
+    config = load(tmp_path, formats, "tasks: {type: list}\nagent: {type: bench}\n")
+    assert config.run.name is None
+
+
+def test_a_format_can_be_named_where_the_keys_do_not_say_it(
+    tmp_path: Path, formats: Registry
+) -> None:
+    assert "section 'tasks' is missing" in refused(tmp_path, formats, "")
+    assert load(tmp_path, formats, "", format="short").tasks.options.n == 1
+
+
+def test_overrides_are_laid_over_what_was_converted(tmp_path: Path, formats: Registry) -> None:
+    assert load(tmp_path, formats, "n: 3\n", "tasks.n=5", "run.seed=7").run.seed == 7
+
+
+def test_a_problem_keeps_its_line_in_the_file(tmp_path: Path, formats: Registry) -> None:
+    assert refused(tmp_path, formats, "\nn: 0\n").startswith("c.yaml:2: tasks.n: ")
+
+
+def test_an_unknown_format_is_refused(tmp_path: Path, formats: Registry) -> None:
+    assert "no package reads the format 'long'" in refused(tmp_path, formats, "n: 1", format="long")
+
+
+def test_two_formats_that_claim_one_file_are_both_named(tmp_path: Path, formats: Registry) -> None:
+    other = ConfigFormat(name="other", reads=lambda root: True, convert=Short({}).convert)
+    offer(formats, [other], "ale-other")
+    said = refused(tmp_path, formats, "n: 1")
+    assert said == "c.yaml:1: --format: can be read as short and as other"
+    assert load(tmp_path, formats, "n: 1", format="short").tasks.options.n == 1
+
+
+def test_an_answer_that_is_no_list_of_formats_is_set_aside(
+    tmp_path: Path, registry: Registry
+) -> None:
+    offer(registry, "short")
+    assert load(tmp_path, registry, "tasks: {type: list}\nagent: {type: bench}\n").tasks
+    (broken,) = registry.quarantined
+    assert "ale_config_formats" in broken.message
+
+
+def test_a_key_in_the_file_is_in_the_environment_of_the_run_and_stored_nowhere(
+    tmp_path: Path, formats: Registry
+) -> None:
+    config = load(tmp_path, formats, "n: 3\n")
+    outside = Surroundings(registry=formats, environ={"OTHER": "x"})
+    context = outside.context(config, tmp_path, "run")
+    assert context.secret("SHORT_KEY") == Secret(KEY)
+    assert context.environ["OTHER"] == "x"
+    assert outside.redactor(config).scrub(KEY.encode()) == b"***"
+    assert KEY not in repr(config) + str(config.resolved)
