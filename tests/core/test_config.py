@@ -14,6 +14,23 @@ from ale.plugin import Component, Probe, doc, hookimpl
 BASE = "tasks: {type: list, n: 3}\nagent: {type: bench}\n"
 
 
+@frozen(kw_only=True)
+class Parts:
+    preset: str
+    depth: int = 1
+
+
+@frozen(kw_only=True)
+class WithParts:
+    objective: str | Parts = "ipa"
+
+
+class Trainers:
+    @hookimpl
+    def ale_trainers(self) -> list[Component[Any, Any]]:
+        return [Component("parts", WithParts, print, summary="Parts.")]
+
+
 def load(tmp_path: Path, registry: Registry, text: str, *overrides: str) -> RunConfig:
     (tmp_path / "base.yaml").write_text(BASE)
     (tmp_path / "c.yaml").write_text(text)
@@ -50,6 +67,43 @@ def test_an_override_wins_over_the_file(tmp_path: Path, registry: Registry) -> N
 def test_another_type_drops_the_options_of_the_old_one(tmp_path: Path, registry: Registry) -> None:
     text = "extends: base.yaml\ntasks: {type: ale-bench/list}\n"
     assert load(tmp_path, registry, text).tasks.options.n == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "overrides", "preset", "depth"),
+    [
+        ("ipa", ["objective.depth=2"], "ipa", 2),
+        ("ipa", ["objective.depth=2", "objective.preset=grpo"], "grpo", 2),
+        ("ipa", ["objective=grpo", "objective.depth=2"], "grpo", 2),
+        ("{preset: ipa, depth: 3}", ["objective=grpo", "objective.depth=2"], "grpo", 2),
+        ("{preset: ipa, depth: 3}", ["objective=grpo"], "grpo", None),
+        ("{preset: ipa, depth: 3}", ["objective.depth=2"], "ipa", 2),
+    ],
+)
+def test_a_part_may_be_laid_over_a_bare_name(
+    tmp_path: Path, registry: Registry, written: str, overrides: list[str], preset: str, depth: int
+) -> None:
+    registry.add(Trainers(), "ale-parts")
+    base = f"{BASE}trainer: {{type: parts, objective: {written}}}\n"
+    for text in (base, "extends: other.yaml\n"):
+        (tmp_path / "other.yaml").write_text(base)
+        config = load(tmp_path, registry, text, *(f"trainer.{each}" for each in overrides))
+        assert config.trainer is not None
+        read = config.trainer.options.objective
+        found = (read, None) if isinstance(read, str) else (read.preset, read.depth)
+        assert found == (preset, depth)
+
+
+def test_an_extending_file_may_change_a_part_of_a_bare_name(
+    tmp_path: Path, registry: Registry
+) -> None:
+    registry.add(Trainers(), "ale-parts")
+    (tmp_path / "other.yaml").write_text(f"{BASE}trainer: {{type: parts, objective: ipa}}\n")
+    text = "extends: other.yaml\ntrainer: {objective: {depth: 2}}\n"
+    for overrides, depth in (([], 2), (["trainer.objective.depth=4"], 4)):
+        config = load(tmp_path, registry, text, *overrides)
+        assert config.trainer is not None
+        assert config.trainer.options.objective == Parts(preset="ipa", depth=depth)
 
 
 def test_problems_of_all_sections_are_reported_at_once(tmp_path: Path, registry: Registry) -> None:

@@ -235,7 +235,7 @@ def test_an_objective_is_a_name_or_a_preset_with_parts_replaced() -> None:
     ("text", "said"),
     [
         ("objective: gprpo", "did you mean 'grpo'"),
-        ("objective: {mask_threshold: 3}", "trainer.objective: expected one of ipa,"),
+        ("objective: {mask_threshold: 3}", "trainer.objective: 'preset' is missing"),
         ("objective: {preset: ipa, treshold: 3}", "trainer.objective.treshold: unknown option"),
         ("objective: {preset: ipa, mask_threshold: 0}", "trainer.objective.mask_threshold"),
         ("{processes: 2}", "needs sync: copy"),

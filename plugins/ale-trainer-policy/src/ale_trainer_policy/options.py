@@ -75,7 +75,7 @@ PRESETS: Mapping[str, ObjectiveParts] = {
 class ObjectiveOptions:
     """A preset with some of its parts replaced; null keeps the preset's."""
 
-    preset: Preset = field(metadata=doc("Where the parts that are not given come from."))
+    preset: Preset = field(metadata=doc("A preset's name, for the parts that are not given."))
     ratio: Level | None = field(
         default=None, metadata=doc("Over what pi_theta / pi_old is aggregated.")
     )
