@@ -126,9 +126,8 @@ def main() -> int:
     """Measure and print; 1 where an aim is missed."""
     torch.set_num_threads(1)
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    print(
-        f"{TASKS * ROLLOUTS} answers of up to {N_NEW} tokens, one update; median of {steps} steps"
-    )
+    answers = f"{TASKS * ROLLOUTS} answers of up to {N_NEW} tokens"
+    print(f"{answers}, one update; median of {steps} steps")
     print(f"{'':12}{'sampling':>10}{'training':>10}{'sync':>10}   share of the step")
     met = True
     for sync in ("same", "copy"):
