@@ -127,6 +127,12 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
+@pytest.fixture(scope="session")
+def new_desk() -> type[Desk]:
+    """For fixtures that last longer than a test."""
+    return Desk
+
+
 Serve = Callable[[Any], ScriptedServer]
 
 
