@@ -248,6 +248,7 @@ def sandbox_spec(task: Task, tags: Mapping[str, str]) -> SandboxSpec:
     return SandboxSpec(
         image=wants.image,
         build=wants.build,
+        workdir=wants.workdir,
         network=task.constraints.network,
         env=wants.env,
         cpus=wants.cpus,

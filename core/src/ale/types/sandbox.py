@@ -18,6 +18,8 @@ class SandboxSpec:
 
     image: str | None = None
     build: str | None = None
+    workdir: str | None = None
+    """Relative to the image's own working directory; None leaves it to the backend's options."""
     network: bool | None = None
     """What the task says; None leaves it to the backend's options. False always wins."""
     env: Mapping[str, str] = field(factory=dict)

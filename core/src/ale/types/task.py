@@ -43,6 +43,9 @@ class Environment:
     """Container image."""
     build: str | None = None
     """Host folder that holds a Dockerfile."""
+    workdir: str | None = None
+    """The workspace, relative to the image's own working directory. None leaves it to the config.
+    Only where there is an image."""
     env: Mapping[str, str] = field(factory=dict)
     """Environment of every command."""
     cpus: float | None = None

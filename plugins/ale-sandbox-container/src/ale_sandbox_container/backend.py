@@ -42,6 +42,8 @@ class Origin:
     image: Image
     shell: str
     """Id of the image whose shell the supervisor runs; the original, where this is a fork."""
+    workdir: str | None = None
+    """Of what this is a copy of; None where it is no copy."""
     owned: str | None = None
     """Tag of an image that was made for this sandbox alone, and goes with it."""
 
@@ -101,10 +103,12 @@ class ContainerBackend:
             image = await self._workers.call(lambda: self._engine.image(_tag("snapshot", ref)))
         except NotFoundError:
             raise SandboxError(f"there is no snapshot {ref!r} (any more)") from None
-        first = parse(image.labels[LABEL], f"image {image.id}").shell
+        kept = parse(image.labels[LABEL], f"image {image.id}")
         # The snapshot's own shell may not be what it was in the image that it began as.
-        shell = first if self._shells.has(first) else image.id
-        sandbox = await self._start(spec, Origin(image=image, shell=shell))
+        shell = kept.shell if self._shells.has(kept.shell) else image.id
+        # What the spec says is relative to the image that the snapshot began as.
+        workdir = None if spec.workdir is None else kept.workdir or None
+        sandbox = await self._start(spec, Origin(image=image, shell=shell, workdir=workdir))
         try:
             yield sandbox
         finally:
@@ -121,7 +125,7 @@ class ContainerBackend:
                 created=self._context.clock(),
                 tags={**self._context.tags, **spec.tags},
                 shell=origin.shell,
-                workdir=workdir_of(self._options, origin.image),
+                workdir=origin.workdir or workdir_of(self._options, spec, origin.image),
                 root=str(self._folders.root),
             )
             if self._folders.claim(record):
@@ -154,7 +158,7 @@ class ContainerBackend:
 
     async def _hand_over(self, box: Box, hello: Hello, sandbox: ContainerSandbox) -> None:
         """The engine makes the workspace; let the container's user write there."""
-        if hello.uid == 0:
+        if hello.uid == 0 or box.record.workdir == "/":
             return
         if box.plan.volumes:
             await sandbox.exec(["chmod", "1777", box.record.workdir], user="0")
@@ -295,7 +299,9 @@ class ContainerBackend:
         tag = _tag("fork", kept.id)
         try:
             image = await self._workers.call(lambda: self._engine.image(tag))
-            origin = Origin(image=image, shell=box.origin.shell, owned=tag)
+            origin = Origin(
+                image=image, shell=box.origin.shell, workdir=box.record.workdir, owned=tag
+            )
             return await self._start(box.spec, origin)
         except BaseException:
             self._workers.behind(lambda: self._engine.remove_image(tag))

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import logging
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -107,10 +108,36 @@ class Images:
                 )
             except SandboxError as error:
                 told = "\n".join(f"    {line}" for line in last)
+                why = self._why_not_built(folder / dockerfile)
                 raise SandboxError(
-                    f"the image in {folder} could not be built: {error}\n{told}\nwhole log: {path}"
+                    f"the image in {folder} could not be built{why}: {error}\n{told}\n"
+                    f"whole log: {path}"
                 ) from error
         return self._engine.image(tag)
+
+    def _why_not_built(self, dockerfile: Path) -> str:
+        """Names the base images that are not there, even after the engine has tried to get them."""
+        missing = []
+        for ref in bases_of(dockerfile.read_text(encoding="utf-8", errors="replace")):
+            try:
+                self._engine.image(ref)
+            except NotFoundError:
+                missing.append(repr(ref))
+        named = ", ".join(missing)
+        return f", because its base image {named} is not there and can't be had" if named else ""
+
+
+def bases_of(dockerfile: str) -> list[str]:
+    """Images that the stages of a Dockerfile begin with; not those named by an argument."""
+    stages: set[str] = {"scratch"}
+    bases: list[str] = []
+    for words in re.findall(r"^\s*FROM\s+(.*)", dockerfile, re.IGNORECASE | re.MULTILINE):
+        base, *rest = [word for word in words.split() if not word.startswith("--")] or [""]
+        if base and "$" not in base and base.lower() not in stages:
+            bases.append(base)
+        if len(rest) == 2 and rest[0].lower() == "as":
+            stages.add(rest[1].lower())
+    return bases
 
 
 def digest_of(folder: Path) -> str:

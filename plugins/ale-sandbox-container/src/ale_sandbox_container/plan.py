@@ -1,5 +1,6 @@
 """From options and a task's wishes to one container."""
 
+import posixpath
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,8 +19,10 @@ _RESERVED_PROCESSES = 12
 _SOCKETS = (Path("/run"), Path("/var/run"))
 
 
-def workdir_of(options: ContainerOptions, image: Image) -> str:
+def workdir_of(options: ContainerOptions, spec: SandboxSpec, image: Image) -> str:
     """Where the workspace is."""
+    if spec.workdir is not None:
+        return posixpath.normpath(posixpath.join("/", image.workdir, spec.workdir))
     if options.workdir is not None:
         return options.workdir
     return image.workdir if image.workdir.strip("/") else _DEFAULT_WORKDIR

@@ -112,6 +112,40 @@ class StartProbes:
             assert part in message, message
         await backend.aclose()
 
+    async def test_a_base_image_that_can_not_be_had_is_named(
+        self, make: Make, tmp_path: Path
+    ) -> None:
+        base = "registry.invalid/no/such-base:1"
+        (tmp_path / "Dockerfile").write_text(f"FROM {base} AS first\nFROM first\nRUN true\n")
+        backend = make(context={"run_directory": tmp_path / "run"})
+        message = ""
+        try:
+            async with backend.open(SandboxSpec(build=str(tmp_path))):
+                pass
+        except SandboxError as error:
+            message = str(error)
+        assert f"its base image '{base}' is not there and can't be had" in message, message
+        await backend.aclose()
+
+    async def test_a_workspace_is_relative_to_the_images_own(
+        self, make: Make, image: str, tmp_path: Path
+    ) -> None:
+        (tmp_path / "Dockerfile").write_text(f"FROM {image}\nWORKDIR /app\n")
+        backend = make(context={"run_directory": tmp_path / "run"}, workdir="/elsewhere")
+        for workdir, expected in ((".", "/app"), ("deep/er", "/app/deep/er"), ("/w", "/w")):
+            spec = SandboxSpec(build=str(tmp_path), workdir=workdir)
+            async with backend.open(spec) as sandbox:
+                assert (sandbox.workdir, await out(sandbox, "pwd")) == (expected, expected)
+                fork = await sandbox.fork()
+                assert await out(fork, "pwd") == expected
+                await fork.close()
+        await backend.aclose()
+
+    async def test_the_workspace_may_be_the_root(self, make: Make, image: str) -> None:
+        async with opened(make(), image=image, workdir=".") as sandbox:
+            await sandbox.write("made/here", b"text")
+            assert await out(sandbox, "pwd; cat made/here /made/here") == "/\ntexttext"
+
     async def test_limits_are_those_of_the_task_before_the_options(self, make: Make) -> None:
         async with opened(make(memory_mb=512), memory_mb=128, cpus=0.5) as sandbox:
             files = (
