@@ -38,10 +38,11 @@ class Crediting:
             if task_id not in (None, of):
                 continue
             episodes = [run.episodes.at(offset) for offset in offsets]
-            rollouts = tuple(self._cut(episode) for episode in episodes)
+            rollouts = tuple(self.cut(episode) for episode in episodes)
             yield self.assign(Group(task_id=of, rollouts=rollouts, batch=statistics))
 
-    def _cut(self, episode: Episode) -> Rollout:
+    def cut(self, episode: Episode) -> Rollout:
+        """One episode and its chunks."""
         with _named(f"chunker '{self.chunker_name}'", episode.id):
             return Rollout(episode=episode, chunks=tuple(self.chunker.split(episode.trajectory)))
 

@@ -1,0 +1,1 @@
+"""Data sets of stored runs, as commands of `ale`."""

@@ -1,0 +1,224 @@
+"""The commands as click sees them; what they do is imported when it is done.
+
+`ale --help` imports this module, so it must cost no more than click.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from ale.runs import Registry
+    from ale_rows import Report
+
+_path = click.Path(path_type=Path)
+_source = click.option(
+    "--in", "source", type=_path, required=True, metavar="FILE", help="Rows to read."
+)
+_out = click.option("--out", type=_path, required=True, metavar="FILE", help="Rows to write.")
+_table_out = click.option(
+    "--out",
+    type=_path,
+    required=True,
+    metavar="PATH",
+    help="A .jsonl or .parquet file, or (no suffix) a folder of Hugging Face datasets.",
+)
+
+
+def _tell(report: "Report") -> None:
+    for line in report.lines():
+        click.echo(line)
+
+
+@click.command("collect")
+@click.argument("runs", nargs=-1, required=True, type=_path)
+@_out
+@click.option(
+    "--split",
+    type=click.Choice(["train", "evaluation", "all"]),
+    default="train",
+    show_default=True,
+    help="Which episodes. Evaluations are never scored.",
+)
+@click.option("--broken", is_flag=True, help="Keep episodes without a reward too.")
+@click.option(
+    "--tools",
+    type=_path,
+    metavar="FILE",
+    help="JSON list of the tools that the model was offered; runs don't keep them.",
+)
+def collect(
+    runs: tuple[Path, ...], out: Path, split: str, broken: bool, tools: Path | None
+) -> None:
+    """Write the episodes of RUNS as one file of rows.
+
+    A run is a run directory, or a folder that holds some.
+
+    \b
+    Example:
+      ale collect runs/ --out datasets/raw.jsonl
+    """
+    from ale_rows import collect as collected
+    from ale_rows import read_tools
+
+    offered = None if tools is None else read_tools(tools)
+    _tell(collected(runs, out, split=split, broken=broken, tools=offered))  # type: ignore[arg-type]
+
+
+@click.command("score")
+@_source
+@_out
+@click.option(
+    "--chunker",
+    default="ale-lite",
+    show_default=True,
+    metavar="NAME[:OPTION=VALUE,...]",
+    help="What cuts a trajectory into chunks.",
+)
+@click.option(
+    "--scheme",
+    default="ipa-lite",
+    show_default=True,
+    metavar="NAME[:OPTION=VALUE,...]",
+    help="What gives each chunk its credit.",
+)
+@click.pass_obj
+def score(registry: "Registry", source: Path, out: Path, chunker: str, scheme: str) -> None:
+    """Cut collected episodes into chunks and give each its credit.
+
+    The baseline of a scheme that has one is the mean reward over the file.
+
+    \b
+    Examples:
+      ale score --in datasets/raw.jsonl --out datasets/scored.jsonl
+      ale score --in raw.jsonl --out scored.jsonl --chunker interaction --scheme ipa:gamma=0.9
+    """
+    from ale_rows import score as scored
+
+    _tell(scored(source, out, registry, chunker=chunker, scheme=scheme))
+
+
+@click.group("dataset")
+def dataset() -> None:
+    """Make data sets of collected or scored episodes, and read and write other formats."""
+
+
+@dataset.command("dpo")
+@_source
+@_table_out
+@click.option(
+    "--pairing",
+    type=click.Choice(["same-prompt", "same-trajectory"]),
+    default="same-prompt",
+    show_default=True,
+    help="Answers to one prompt, or the best and worst chunk of each trajectory.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(["episode", "reward", "return", "weight"]),
+    help="What is compared. Default: the episode's reward; with same-trajectory the chunk's.",
+)
+@click.option(
+    "--min-margin",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Leave out pairs that are less apart.",
+)
+def dpo(source: Path, out: Path, pairing: str, by: str | None, min_margin: float) -> None:
+    """Write preference pairs: a prompt, a better answer and a worse one.
+
+    \b
+    Examples:
+      ale dataset dpo --in datasets/scored.jsonl --out datasets/dpo.jsonl
+      ale dataset dpo --in scored.jsonl --out dpo.parquet --pairing same-trajectory
+    """
+    from ale_rows import make_dpo
+
+    _tell(make_dpo(source, out, pairing=pairing, by=by, min_margin=min_margin))  # type: ignore[arg-type]
+
+
+@dataset.command("sft")
+@_source
+@_table_out
+@click.option("--min-reward", type=float, help="Only episodes with at least this reward.")
+@click.option(
+    "--min-weight",
+    type=float,
+    help="Learn only from answers all of whose chunks have at least this weight.",
+)
+def sft(source: Path, out: Path, min_reward: float | None, min_weight: float | None) -> None:
+    """Write conversations to imitate, with the answers to learn from.
+
+    \b
+    Example:
+      ale dataset sft --in datasets/raw.jsonl --out datasets/sft.jsonl --min-reward 1
+    """
+    from ale_rows import make_sft
+
+    _tell(make_sft(source, out, min_reward=min_reward, min_weight=min_weight))
+
+
+@dataset.command("rl")
+@_source
+@_table_out
+@click.option(
+    "--min-abs-weight",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Leave out chunks whose weight is nearer to 0.",
+)
+def rl(source: Path, out: Path, min_abs_weight: float) -> None:
+    """Write a row per chunk: what came before it, what was done, and what that earned.
+
+    \b
+    Example:
+      ale dataset rl --in datasets/scored.jsonl --out datasets/rl.jsonl
+    """
+    from ale_rows import make_rl
+
+    _tell(make_rl(source, out, min_abs_weight=min_abs_weight))
+
+
+_FORMATS = click.Choice(["openai", "sharegpt", "trl", "atif"])
+
+
+@dataset.command("import")
+@click.argument("files", nargs=-1, required=True, type=_path)
+@_out
+@click.option("--format", "form", type=_FORMATS, required=True, help="What the files hold.")
+@click.option("--reward", type=float, help="Of every episode; such files have none.")
+def import_(files: tuple[Path, ...], out: Path, form: str, reward: float | None) -> None:
+    """Write rows of FILES of another format: episodes, or preferences where they hold these.
+
+    openai is the format of chat fine-tuning, atif that of Harbor's agent trajectories.
+
+    \b
+    Examples:
+      ale dataset import chats.jsonl --format openai --out raw.jsonl
+      ale dataset import jobs/ --format atif --out raw.jsonl --reward 1
+    """
+    from ale_rows import import_rows
+
+    _tell(import_rows(files, out, form=form, reward=reward))  # type: ignore[arg-type]
+
+
+@dataset.command("export")
+@_source
+@_out
+@click.option("--format", "form", type=_FORMATS, required=True, help="What to write.")
+def export(source: Path, out: Path, form: str) -> None:
+    """Write episodes, conversations or preferences in another format.
+
+    atif is a file per episode where --out has no suffix, else a line per episode.
+
+    \b
+    Examples:
+      ale dataset export --in sft.jsonl --out chats.jsonl --format openai
+      ale dataset export --in raw.jsonl --out trajectories --format atif
+    """
+    from ale_rows import export_rows
+
+    _tell(export_rows(source, out, form=form))  # type: ignore[arg-type]

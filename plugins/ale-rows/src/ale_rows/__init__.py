@@ -1,0 +1,62 @@
+"""Rows of data sets: collect, score, pair, import and export stored episodes, streaming."""
+
+from ale_rows.chat import chat, chats, chunk_answer, record
+from ale_rows.chattools import chat_tools, read_tools
+from ale_rows.chunkrows import make_rl
+from ale_rows.collecting import collect, found_runs
+from ale_rows.imitation import make_sft
+from ale_rows.pairs import make_dpo
+from ale_rows.reading import read_rows
+from ale_rows.report import Report, report_path
+from ale_rows.rows import (
+    ChatCall,
+    ChatFunction,
+    ChatMessage,
+    ChatTool,
+    ChatToolFunction,
+    ChunkTokens,
+    DpoRow,
+    EpisodeRow,
+    Origin,
+    RlRow,
+    ScoredRow,
+    SftRow,
+)
+from ale_rows.scoring import make_crediting, score
+from ale_rows.transfer import export_rows, import_rows
+from ale_rows.writing import form_of, write_rows
+
+__all__ = [
+    "ChatCall",
+    "ChatFunction",
+    "ChatMessage",
+    "ChatTool",
+    "ChatToolFunction",
+    "ChunkTokens",
+    "DpoRow",
+    "EpisodeRow",
+    "Origin",
+    "Report",
+    "RlRow",
+    "ScoredRow",
+    "SftRow",
+    "chat",
+    "chat_tools",
+    "chats",
+    "chunk_answer",
+    "collect",
+    "export_rows",
+    "form_of",
+    "found_runs",
+    "import_rows",
+    "make_crediting",
+    "make_dpo",
+    "make_rl",
+    "make_sft",
+    "read_rows",
+    "read_tools",
+    "record",
+    "report_path",
+    "score",
+    "write_rows",
+]

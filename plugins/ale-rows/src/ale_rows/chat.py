@@ -1,0 +1,86 @@
+"""Records as chat messages: conversations, and the part of one that a chunk is."""
+
+from collections.abc import Iterator, Sequence
+
+from ale.types import Chunk, Message, Span, ToolCall, Trajectory, Turn
+from ale_rows.rows import ChatCall, ChatFunction, ChatMessage, Messages
+
+
+def chat(message: Message) -> ChatMessage:
+    """A recorded message as a chat message."""
+    calls = tuple(
+        ChatCall(id=call.id, function=ChatFunction(name=call.name, arguments=call.arguments))
+        for call in message.tool_calls
+    )
+    return ChatMessage(
+        role=message.role,
+        content=message.content,
+        tool_calls=calls or None,
+        tool_call_id=message.tool_call_id,
+        reasoning_content=message.reasoning,
+    )
+
+
+def record(message: ChatMessage) -> Message:
+    """A chat message as a recorded one."""
+    calls = tuple(
+        ToolCall(id=call.id, name=call.function.name, arguments=call.function.arguments)
+        for call in message.tool_calls or ()
+    )
+    return Message(
+        role=message.role,
+        content=message.content,
+        reasoning=message.reasoning_content,
+        tool_calls=calls,
+        tool_call_id=message.tool_call_id,
+    )
+
+
+def chats(messages: Sequence[Message]) -> Messages:
+    """A conversation as chat messages."""
+    return tuple(map(chat, messages))
+
+
+def chunk_answer(trajectory: Trajectory, chunk: Chunk) -> Messages:
+    """What the model said and called in a chunk, as messages.
+
+    Between the parts of several turns stand the observations and prompts that came between them;
+    what follows the last part is left out, since the model did not write it.
+
+    Returns:
+        Empty where the model wrote nothing in this chunk (calls that an agent read out of the
+        text are in the chunk of the text).
+    """
+    said = list(_parts(trajectory, chunk.spans))
+    while said and said[-1].role != "assistant":
+        said.pop()
+    return tuple(said)
+
+
+def _parts(trajectory: Trajectory, spans: Sequence[Span]) -> Iterator[ChatMessage]:
+    for i, span in enumerate(spans):
+        turn = trajectory.turns[span.turn]
+        if i > 0 and spans[i - 1].turn != span.turn:
+            yield from map(chat, turn.prompt)
+        part = part_of(turn, span.text, span.calls)
+        if part is not None:
+            yield chat(part)
+        observed = turn.observations[span.calls[0] : span.calls[1]]
+        yield from (chat(observation.as_message()) for observation in observed)
+
+
+def part_of(turn: Turn, text: tuple[int, int], calls: tuple[int, int]) -> Message | None:
+    """The answer of a turn, cut to these characters and calls; None where nothing is left."""
+    message = turn.completion.message
+    content, made = message.content[slice(*text)], message.tool_calls[slice(*calls)]
+    if not content and not made:
+        return None
+    # Reasoning stands before the text, so it is of the part that has its beginning.
+    reasoning = message.reasoning if text[0] == 0 and calls[0] == 0 else None
+    return Message(role="assistant", content=content, reasoning=reasoning, tool_calls=made)
+
+
+def prefix_of(turn: Turn, span: Span) -> ChatMessage | None:
+    """What the turn's answer says before a span; None where the span begins it."""
+    before = part_of(turn, (0, span.text[0]), (0, span.calls[0]))
+    return None if before is None else chat(before)

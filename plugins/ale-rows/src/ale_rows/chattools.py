@@ -1,0 +1,54 @@
+"""Tools as the rows have them: read from a file, and in the shape of chat completions."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from ale.errors import InputError, Problem
+from ale.types import ToolSpec
+from ale_rows.reading import damaged
+from ale_rows.rows import ChatTool, ChatToolFunction, ChatTools
+
+
+def chat_tools(tools: Sequence[ToolSpec] | None) -> ChatTools:
+    """Recorded tools as those of chat completions."""
+    if tools is None:
+        return None
+    return tuple(
+        ChatTool(
+            function=ChatToolFunction(
+                name=tool.name, description=tool.description, parameters=tool.parameters
+            )
+        )
+        for tool in tools
+    )
+
+
+def recorded_tools(tools: ChatTools) -> tuple[ToolSpec, ...] | None:
+    """Tools of chat completions as records."""
+    if tools is None:
+        return None
+    return tuple(
+        ToolSpec(
+            name=tool.function.name,
+            description=tool.function.description,
+            parameters=tool.function.parameters,
+        )
+        for tool in tools
+    )
+
+
+def read_tools(path: Path) -> tuple[ToolSpec, ...]:
+    """The tools of a JSON file: a list as the ``tools`` of chat completions.
+
+    Raises:
+        InputError: it is not there, or is no such list.
+    """
+    try:
+        listed = msgspec.json.decode(path.read_bytes(), type=tuple[ChatTool, ...])
+    except OSError as error:
+        raise InputError([Problem(message=f"{error.strerror}", file=str(path))]) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise damaged(error, path, None) from None
+    return recorded_tools(listed) or ()

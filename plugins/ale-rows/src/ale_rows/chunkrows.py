@@ -1,0 +1,117 @@
+"""`ale dataset rl`: a row per chunk, with what it earned."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from ale.types import Chunk, TokenTrace, Trajectory
+from ale_rows.chat import chats, chunk_answer, prefix_of
+from ale_rows.chattools import chat_tools
+from ale_rows.report import Report, by_reason
+from ale_rows.rows import ChunkTokens, RlRow, ScoredRow
+from ale_rows.stored import stored_rows
+from ale_rows.writing import Form, refuse_overwriting, write_rows
+
+
+def make_rl(
+    source: Path, out: Path, *, min_abs_weight: float = 0.0, form: Form | None = None
+) -> Report:
+    """Write a row per chunk.
+
+    Each has the whole conversation before it, so the output of an episode grows with the square
+    of its length.
+
+    Args:
+        source: JSON Lines of `ScoredRow`.
+        out: of `RlRow`, in the form that `write_rows` picks.
+        min_abs_weight: leave out chunks whose weight is nearer to 0 than this.
+
+    Raises:
+        InputError: the source is damaged or of another kind.
+        StoreError, NotUsableError: as `write_rows`.
+    """
+    refuse_overwriting(out, source)
+    dropped: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
+    rows = _rows(source, min_abs_weight, dropped, seen)
+    written = write_rows(rows, out, RlRow, form=form)
+    report = Report(
+        stage="rl",
+        inputs=(str(source),),
+        output=str(out),
+        options={"min_abs_weight": min_abs_weight},
+        read=seen.pop("chunks", 0),
+        unit="chunks",
+        written=written,
+        dropped=by_reason(dropped),
+        notes=dict(seen),
+    )
+    report.write()
+    return report
+
+
+def _rows(
+    source: Path, min_abs_weight: float, dropped: "Counter[str]", seen: "Counter[str]"
+) -> Iterator[RlRow]:
+    for row in stored_rows(source, ScoredRow):
+        seen["episodes"] += 1
+        for chunk in row.chunks:
+            seen["chunks"] += 1
+            made = chunk_row(row, chunk)
+            if abs(row.credit.weights[chunk.index]) < min_abs_weight:
+                dropped["weight nearer to 0 than asked for"] += 1
+            elif isinstance(made, str):
+                dropped[made] += 1
+            else:
+                yield made
+
+
+def chunk_row(row: ScoredRow, chunk: Chunk) -> RlRow | str:
+    """The row of a chunk; or why there is none."""
+    trajectory, credit = row.episode.trajectory, row.credit
+    first = chunk.spans[0]
+    if any(trajectory.turns[span.turn].completion.forced for span in chunk.spans):
+        return "said by an expert, not sampled: teaches by imitation only"
+    completion = chunk_answer(trajectory, chunk)
+    if not completion or row.episode.reward is None:
+        return "the model wrote nothing in it"
+    return RlRow(
+        run=row.run,
+        episode=row.episode.id,
+        task=row.episode.task_id,
+        step=row.episode.step,
+        rollout=row.episode.rollout,
+        chunk=chunk.index,
+        chunk_kind=chunk.kind,
+        scheme=row.scheme,
+        episode_reward=row.episode.reward,
+        reward=credit.rewards[chunk.index],
+        return_=credit.returns[chunk.index],
+        weight=credit.weights[chunk.index],
+        prompt=chats(trajectory.messages(upto=first.turn)),
+        prefix=prefix_of(trajectory.turns[first.turn], first),
+        completion=completion,
+        tools=chat_tools(row.tools),
+        tokens=_tokens(trajectory, chunk),
+    )
+
+
+def _tokens(trajectory: Trajectory, chunk: Chunk) -> tuple[ChunkTokens, ...] | None:
+    """None where a turn has no tokens, or where the chunk begins or ends inside one."""
+    made = []
+    for span in chunk.spans:
+        trace = trajectory.turns[span.turn].completion.tokens
+        if trace is None or span.tokens is None:
+            return None
+        made.append(_part(trace, span.tokens))
+    return tuple(made)
+
+
+def _part(trace: TokenTrace, tokens: tuple[int, int]) -> ChunkTokens:
+    start, stop = tokens
+    return ChunkTokens(
+        prompt_ids=(*trace.prompt_ids, *trace.output_ids[:start]),
+        ids=trace.output_ids[start:stop],
+        logprobs=trace.logprobs[start:stop],
+        policy_versions=trace.policy_versions[start:stop],
+    )

@@ -1,0 +1,160 @@
+"""`ale collect`: the episodes of stored runs as one stream of rows."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ale.errors import InputError, Problem
+from ale.runs import Lines, RunReader
+from ale.types import Split, ToolSpec
+from ale_rows.report import Report, by_reason
+from ale_rows.rows import SCHEMA
+from ale_rows.writing import encode, refuse_overwriting, writing_lines
+
+Which = Literal["train", "evaluation", "all"]
+BROKEN = "broken: the infrastructure failed, so they have no reward"
+
+
+class _Head(msgspec.Struct):
+    """The part of a stored episode that says what it is."""
+
+    id: str
+    task_id: str
+    split: Split = "train"
+    step: int = 0
+    start: str = ""
+    rollout: int = 0
+    reward: float | None = None
+    schema: int = 1
+
+
+def collect(
+    runs: Sequence[Path],
+    out: Path,
+    *,
+    split: Which = "train",
+    broken: bool = False,
+    tools: Sequence[ToolSpec] | None = None,
+) -> Report:
+    """Write the episodes of runs as rows: run by run, then by step, task, start and rollout.
+
+    The lines are copied as they stand, one in memory at a time; what is kept is where each is. An
+    episode that a run has twice counts once, as the later line has it.
+
+    Args:
+        runs: run directories, and folders that hold some at any depth.
+        out: JSON Lines of `EpisodeRow`.
+        split: ``evaluation``: only those, which no score or data set takes; ``all``: both.
+        broken: keep those without a reward too.
+        tools: what the model was offered, where it is known; a run does not keep it.
+
+    Raises:
+        InputError: no run was found, two runs have one id, or a line is damaged.
+        StoreError: `out` can't be written.
+    """
+    readers = [RunReader(path) for path in found_runs(runs)]
+    _refuse_twins(readers)
+    refuse_overwriting(out, *(reader.episodes.path for reader in readers))
+    dropped: Counter[str] = Counter()
+    read = written = 0
+    with writing_lines(out) as write:
+        for reader in readers:
+            opening = _opening(str(reader.manifest["run_id"]), tools)
+            heads = _heads(reader)
+            read += len(heads)
+            kept = [(h, at) for h, at in heads if _wanted(h, split, broken, dropped)]
+            for line in _lines(reader.episodes.path, [at for _, at in kept]):
+                write(opening + line.rstrip(b"\r\n") + b"}\n")
+                written += 1
+    report = Report(
+        stage="collect",
+        inputs=tuple(str(reader.path) for reader in readers),
+        output=str(out),
+        options={"split": split, "broken": broken},
+        read=read,
+        unit="episodes",
+        written=written,
+        dropped=by_reason(dropped),
+        notes={"runs": len(readers)},
+    )
+    report.write()
+    return report
+
+
+def found_runs(paths: Sequence[Path]) -> list[Path]:
+    """The run directories among and below `paths`, each once, sorted below each path.
+
+    Raises:
+        InputError: one holds none.
+    """
+    found: dict[Path, Path] = {}
+    for path in paths:
+        below = sorted(_below(path))
+        if not below:
+            RunReader(path)  # says what is wrong, and what is near
+        for run in below:
+            found.setdefault(run.resolve(), run)
+    return list(found.values())
+
+
+def _below(path: Path) -> Iterator[Path]:
+    for folder, inner, files in os.walk(path):
+        if "manifest.json" in files:
+            yield Path(folder)
+            inner.clear()
+
+
+def _refuse_twins(readers: Sequence[RunReader]) -> None:
+    """Two runs of one id: their episodes could not be told apart."""
+    seen: dict[str, Path] = {}
+    for reader in readers:
+        name = str(reader.manifest["run_id"])
+        if name in seen:
+            message = f"{seen[name]} and {reader.path} are both the run '{name}'"
+            raise InputError([Problem(message=message, hint="give one of them")])
+        seen[name] = reader.path
+
+
+def _heads(reader: RunReader) -> list[tuple[_Head, int]]:
+    """What the run has, and the offset of each, in the order in which it is written."""
+    path = reader.episodes.path
+    known: dict[tuple[Split, int, str, str, int], tuple[_Head, int]] = {}
+    for offset, head in Lines(path, _Head).with_offsets():
+        if head.schema != 1:
+            message = f"episode of schema {head.schema}; this version of ale-rows reads 1"
+            raise InputError([Problem(message=message, file=str(path), path="schema")])
+        key = (head.split, head.step, head.task_id, head.start, head.rollout)
+        known[key] = (head, offset)
+    return [known[key] for key in sorted(known)]
+
+
+def _wanted(head: _Head, split: Which, broken: bool, dropped: "Counter[str]") -> bool:
+    if split not in ("all", head.split):
+        dropped[f"of the split '{head.split}'"] += 1
+        return False
+    if head.reward is None and not broken:
+        dropped[BROKEN] += 1
+        return False
+    return True
+
+
+def _opening(run: str, tools: Sequence[ToolSpec] | None) -> bytes:
+    head = {"schema": SCHEMA, "kind": "episode", "run": run, "tools": tools}
+    return encode(head)[:-1] + b',"episode":'
+
+
+def _lines(path: Path, offsets: Sequence[int]) -> Iterator[bytes]:
+    if not offsets:
+        return
+    with path.open("rb", buffering=1 << 20) as file:
+        at = 0
+        for offset in offsets:
+            if offset != at:  # a seek would empty the buffer
+                file.seek(offset)
+            line = file.readline()
+            at = offset + len(line)
+            yield line

@@ -1,0 +1,67 @@
+"""Which answers were given to the same prompt: the conversation before each turn, as a digest.
+
+Two turns have one prompt when the model saw the same tools and messages, text for text. The ids of
+calls don't count: providers draw them at random; nor does the folder that a rollout worked in.
+"""
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+
+import msgspec
+from attrs import frozen
+
+from ale.types import Message, ToolSpec, Trajectory
+from ale_rows.places import hidden
+
+_SIZE = 16
+"""Bytes of a digest; that two of 10^9 prompts share one by chance has a probability of 10^-21."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+@frozen
+class Answer:
+    """What was said at one turn, and to what."""
+
+    turn: int
+    prompt: bytes
+    """Digest of the conversation before it."""
+    said: bytes
+    """Digest of the answer."""
+    empty: bool
+    """Neither text nor a call: nothing that could be learned or unlearned."""
+
+
+def answers(
+    trajectory: Trajectory, tools: Sequence[ToolSpec] | None = None, place: str | None = None
+) -> Iterator[Answer]:
+    """Every turn's answer, in order.
+
+    Args:
+        place: a path that is the rollout's own, and counts the same as that of another.
+    """
+    beginning = _digest(b"", _encode(tools))
+    before = beginning
+    for number, turn in enumerate(trajectory.turns):
+        if turn.fresh_context:
+            before = beginning
+        for message in turn.prompt:
+            before = _digest(before, _content(message, place))
+        message = turn.completion.message
+        said = _content(message, place)
+        answer = _digest(b"", said)
+        yield Answer(number, before, answer, not (message.content or message.tool_calls))
+        before = _digest(before, said)
+        for observation in turn.observations:
+            shown = (observation.role, hidden(observation.content, place))
+            before = _digest(before, _encode(shown))
+
+
+def _content(message: Message, place: str | None) -> bytes:
+    calls = [(call.name, hidden(call.arguments, place)) for call in message.tool_calls]
+    reasoning = None if message.reasoning is None else hidden(message.reasoning, place)
+    return _encode((message.role, hidden(message.content, place), reasoning, calls))
+
+
+def _digest(before: bytes, more: bytes) -> bytes:
+    return blake2b(before + more, digest_size=_SIZE).digest()

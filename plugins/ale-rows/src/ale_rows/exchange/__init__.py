@@ -1,0 +1,1 @@
+"""Formats that others read and write: in and out of rows."""

@@ -1,0 +1,106 @@
+"""A conversation in messages as an episode."""
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+
+import msgspec
+from attrs import define, field
+
+from ale.types import Completion, Episode, Message, Observation, Trajectory, Turn
+from ale_rows.chat import record
+from ale_rows.exchange.items import LeftOutError
+from ale_rows.rows import ChatMessage, ChatTool, ChatTools
+
+
+@define
+class Read:
+    """One foreign item: a conversation, and which of its answers are to be learned from."""
+
+    messages: list[ChatMessage] = field(factory=list)
+    learn: list[bool] = field(factory=list)
+    tools: ChatTools = None
+
+    def add(self, message: ChatMessage, *, learn: bool = True) -> None:
+        """Add a message; `learn` counts for answers."""
+        self.messages.append(message)
+        self.learn.append(learn and message.role == "assistant")
+
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns: answers to learn from. Others stand in their prompts."""
+        return tuple(self._turns())
+
+    def _turns(self) -> Iterator[Turn]:
+        prompt: list[Message] = []
+        position, first = 0, True
+        while position < len(self.messages):
+            message = record(self.messages[position])
+            learn = self.learn[position]
+            position += 1
+            if not learn:
+                prompt.append(message)
+                continue
+            observed = self._observed(message, position)
+            position += len(observed)
+            yield Turn(
+                prompt=tuple(prompt),
+                fresh_context=first,
+                completion=Completion(
+                    message=message,
+                    finish_reason="tool_calls" if message.tool_calls else "stop",
+                    forced=True,
+                ),
+                observations=tuple(observed),
+            )
+            prompt, first = [], False
+
+    def _observed(self, message: Message, position: int) -> list[Observation]:
+        """What the calls of an answer gave, as far as the messages have it in their order."""
+        found: list[Observation] = []
+        for call, shown in zip(message.tool_calls, self.messages[position:], strict=False):
+            if shown.role != "tool" or shown.tool_call_id not in (None, call.id):
+                break
+            found.append(Observation(call_id=call.id, tool=call.name, content=shown.content))
+        return found
+
+
+def episode_of(read: Read, episode_id: str, reward: float | None) -> Episode:
+    """The conversation as an episode whose answers were given, not sampled.
+
+    Its task is named by its first prompt, so that conversations from one prompt are one task.
+
+    Raises:
+        LeftOutError: there is no answer to learn from.
+    """
+    turns = read.turns()
+    if not turns:
+        raise LeftOutError("no answer of an assistant to learn from")
+    return Episode(
+        id=episode_id,
+        task_id=task_of(turns[0].prompt),
+        reward=reward,
+        trajectory=Trajectory(turns=turns),
+    )
+
+
+def task_of(prompt: Sequence[Message]) -> str:
+    """A name that two equal prompts share."""
+    said = msgspec.json.encode([(message.role, message.content) for message in prompt])
+    return f"imported-{blake2b(said, digest_size=8).hexdigest()}"
+
+
+def chat_tools_of(listed: object) -> ChatTools:
+    """Tools of a foreign item: a list, or JSON text of one.
+
+    Raises:
+        LeftOutError: they are neither.
+    """
+    try:
+        if isinstance(listed, str):
+            listed = msgspec.json.decode(listed) if listed.strip() else None
+        if not listed:
+            return None
+        assert isinstance(listed, list)
+        whole = [each if "function" in each else {"function": each} for each in listed]
+        return msgspec.convert(tuple(whole), tuple[ChatTool, ...])
+    except (msgspec.MsgspecError, TypeError, AssertionError) as error:
+        raise LeftOutError("tools that are no list of functions") from error

@@ -1,0 +1,87 @@
+"""What a foreign file holds, item by item, and what can't be taken over."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ale.errors import InputError, Problem
+from ale_rows.reading import damaged, opened
+
+Item = Mapping[str, Any]
+
+
+class LeftOutError(Exception):
+    """One item can't become a row; its text is the reason under which it is counted."""
+
+
+def items(path: Path) -> Iterator[tuple[int, Item]]:
+    """The objects of a file, with the number of their line, or in an array their place.
+
+    Lines are read one at a time; a file with one array or one object is read whole.
+
+    Raises:
+        InputError: it is not there, is no JSON, or holds something else than objects.
+    """
+    if path.suffix == ".jsonl":
+        yield from _lines(path)
+        return
+    with opened(path) as file:
+        try:
+            whole = msgspec.json.decode(file.read())
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            message = f"{error}; a file of JSON lines is named .jsonl"
+            raise InputError([Problem(message=message, file=str(path))]) from None
+    for number, item in enumerate(whole if isinstance(whole, list) else [whole], 1):
+        yield number, _object(item, path, number)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, Item]]:
+    with opened(path) as file:
+        for number, line in enumerate(file, 1):
+            if line.isspace():
+                continue
+            try:
+                item = msgspec.json.decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise damaged(error, path, number) from None
+            yield number, _object(item, path, number)
+
+
+def _object(item: Any, path: Path, number: int) -> Item:
+    if isinstance(item, dict):
+        return item
+    problem = Problem(message="expected an object", file=str(path), line=number)
+    raise InputError([problem])
+
+
+def plain_text(content: Any) -> str:
+    """The text of a message's content: text, nothing, or parts that are all text.
+
+    Raises:
+        LeftOutError: it has images, audio or files.
+    """
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Sequence) and all(_is_text(part) for part in content):
+        return "".join(part["text"] for part in content)
+    raise LeftOutError("images, audio or files in it, which rows don't hold")
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, Mapping) and isinstance(part.get("text"), str)
+
+
+def listed(item: Item, key: str) -> Sequence[Any]:
+    """The list under a key.
+
+    Raises:
+        LeftOutError: there is none.
+    """
+    found = item.get(key)
+    if not isinstance(found, list):
+        raise LeftOutError(f"no list '{key}' in it")
+    return found

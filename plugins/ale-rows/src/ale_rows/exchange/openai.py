@@ -1,0 +1,116 @@
+"""OpenAI's formats for fine-tuning: chats, and preferences.
+
+Source: OpenAI's guides "Supervised fine-tuning" and "Direct preference optimization".
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ale_rows.exchange.conversations import Read, chat_tools_of
+from ale_rows.exchange.items import Item, LeftOutError, listed, plain_text
+from ale_rows.rows import ChatCall, ChatFunction, ChatMessage, DpoRow, SftRow
+
+_ROLES = {"developer": "system", "function": "tool"}
+"""What older and newer models call what a record calls otherwise."""
+
+
+def read_chat(item: Item) -> Read:
+    """An item with ``messages``; an answer of ``weight`` 0 is not learned from."""
+    read = Read(tools=chat_tools_of(item.get("tools") or item.get("functions")))
+    for message in listed(item, "messages"):
+        read.add(message_of(message), learn=message.get("weight", 1) != 0)
+    return read
+
+
+def read_preference(item: Item) -> tuple[Read, Sequence[ChatMessage], Sequence[ChatMessage]]:
+    """The prompt, the preferred answer and the other one."""
+    given = item.get("input")
+    if not isinstance(given, Mapping):
+        raise LeftOutError("no object 'input' in it")
+    read = Read(tools=chat_tools_of(given.get("tools")))
+    for message in listed(given, "messages"):
+        read.add(message_of(message))
+    better, worse = listed(item, "preferred_output"), listed(item, "non_preferred_output")
+    return read, [message_of(each) for each in better], [message_of(each) for each in worse]
+
+
+def message_of(message: Any) -> ChatMessage:
+    """A message of chat completions, old fields and objects as arguments included.
+
+    Raises:
+        LeftOutError: it is none, or holds more than text.
+    """
+    if not isinstance(message, Mapping):
+        raise LeftOutError("a message that is no object")
+    calls = message.get("tool_calls") or []
+    if message.get("function_call"):
+        calls = [{"id": message["function_call"].get("name"), "function": message["function_call"]}]
+    whole = {
+        "role": _ROLES.get(message.get("role", ""), message.get("role")),
+        "content": plain_text(message.get("content")),
+        "tool_calls": [call_of(call, number) for number, call in enumerate(calls)] or None,
+        "tool_call_id": message.get("tool_call_id") or _of_function(message),
+        "reasoning_content": message.get("reasoning_content") or message.get("reasoning"),
+    }
+    try:
+        return msgspec.convert(whole, ChatMessage)
+    except msgspec.MsgspecError as error:
+        raise LeftOutError(f"a message that is none of a chat: {error}") from error
+
+
+def _of_function(message: Mapping[str, Any]) -> Any:
+    return message.get("name") if message.get("role") == "function" else None
+
+
+def call_of(call: Any, number: int) -> ChatCall:
+    """A call; its arguments may be an object."""
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise LeftOutError("a tool call that names no function")
+    arguments = function.get("arguments")
+    if not isinstance(arguments, str):
+        arguments = msgspec.json.encode(arguments or {}).decode()
+    return ChatCall(
+        id=call.get("id") or f"call_{number}",
+        function=ChatFunction(name=function["name"], arguments=arguments),
+    )
+
+
+def write_chat(row: SftRow) -> dict[str, Any]:
+    """A conversation; answers that are not learned from have ``weight`` 0.
+
+    Reasoning is left out: the format has no place for it.
+    """
+    messages = []
+    for message, weight in zip(row.messages, row.loss_weights, strict=True):
+        wire = wire_message(message)
+        if message.role == "assistant" and not weight:
+            wire["weight"] = 0
+        messages.append(wire)
+    made: dict[str, Any] = {"messages": messages}
+    if row.tools:
+        made["tools"] = msgspec.to_builtins(row.tools)
+    return made
+
+
+def write_preference(row: DpoRow) -> dict[str, Any]:
+    """A preference."""
+    given: dict[str, Any] = {"messages": [wire_message(each) for each in row.prompt]}
+    if row.tools:
+        given["tools"] = msgspec.to_builtins(row.tools)
+    return {
+        "input": given,
+        "preferred_output": [wire_message(each) for each in row.chosen],
+        "non_preferred_output": [wire_message(each) for each in row.rejected],
+    }
+
+
+def wire_message(message: ChatMessage) -> dict[str, Any]:
+    """A message as the API takes it: null, not empty, beside calls."""
+    made: dict[str, Any] = msgspec.to_builtins(message)
+    made.pop("reasoning_content", None)
+    if message.tool_calls and not message.content:
+        made["content"] = None
+    return made

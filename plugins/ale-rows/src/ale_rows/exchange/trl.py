@@ -1,0 +1,113 @@
+"""TRL's conversational formats: ``messages``, ``prompt`` with ``completion``, and preferences.
+
+Arguments of calls are objects, since chat templates print them with ``tojson``.
+
+Source: TRL's documentation, "Dataset formats and types".
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ale_rows.exchange.conversations import Read, chat_tools_of
+from ale_rows.exchange.items import Item, LeftOutError
+from ale_rows.exchange.openai import message_of
+from ale_rows.rows import ChatMessage, DpoRow, SftRow
+
+
+def read_conversation(item: Item) -> Read:
+    """An item with ``messages``, or with ``prompt`` and ``completion``, also as plain text."""
+    read = Read(tools=chat_tools_of(item.get("tools")))
+    if "messages" in item:
+        for message in messages_of(item, "messages", "user"):
+            read.add(message)
+        return read
+    for message in messages_of(item, "prompt", "user"):
+        read.add(message, learn=False)
+    for message in messages_of(item, "completion", "assistant"):
+        read.add(message)
+    return read
+
+
+def read_preference(item: Item) -> tuple[Read, Sequence[ChatMessage], Sequence[ChatMessage]]:
+    """The prompt, the chosen answer and the rejected one.
+
+    Where there is no prompt, it is the longest common beginning of the two, as TRL takes it.
+    """
+    better = messages_of(item, "chosen", "assistant")
+    worse = messages_of(item, "rejected", "assistant")
+    read = Read(tools=chat_tools_of(item.get("tools")))
+    if "prompt" in item:
+        shared = messages_of(item, "prompt", "user")
+    else:
+        shared = _common(better, worse)
+        better, worse = better[len(shared) :], worse[len(shared) :]
+    for message in shared:
+        read.add(message)
+    return read, better, worse
+
+
+def _common(one: Sequence[ChatMessage], other: Sequence[ChatMessage]) -> list[ChatMessage]:
+    shared: list[ChatMessage] = []
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        shared.append(a)
+    return shared
+
+
+def messages_of(item: Item, key: str, role: str) -> list[ChatMessage]:
+    """The messages under a key; plain text is one of this role."""
+    found = item.get(key)
+    if isinstance(found, str):
+        return [message_of({"role": role, "content": found})]
+    if not isinstance(found, list):
+        raise LeftOutError(f"no messages '{key}' in it")
+    return [message_of(message) for message in found]
+
+
+def write_conversation(row: SftRow) -> dict[str, Any]:
+    """A conversation.
+
+    Raises:
+        LeftOutError: some of its answers are not to be learned from, which TRL can't be told.
+    """
+    answers = [
+        weight
+        for message, weight in zip(row.messages, row.loss_weights, strict=True)
+        if message.role == "assistant"
+    ]
+    if not all(answers):
+        raise LeftOutError("answers in it that are not to be learned from, which TRL can't be told")
+    return _with_tools({"messages": templated(row.messages)}, row)
+
+
+def write_preference(row: DpoRow) -> dict[str, Any]:
+    """A preference with an explicit prompt."""
+    made = {name: templated(getattr(row, name)) for name in ("prompt", "chosen", "rejected")}
+    return _with_tools(made, row)
+
+
+def _with_tools(made: dict[str, Any], row: SftRow | DpoRow) -> dict[str, Any]:
+    if row.tools:
+        made["tools"] = msgspec.to_builtins(row.tools)
+    return made
+
+
+def templated(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+    """Messages for a chat template: what is JSON of an object in arguments becomes the object."""
+    made: list[dict[str, Any]] = [msgspec.to_builtins(message) for message in messages]
+    for message in made:
+        for call in message.get("tool_calls", ()):
+            call["function"]["arguments"] = object_or_text(call["function"]["arguments"])
+    return made
+
+
+def object_or_text(arguments: str) -> Any:
+    """The object that JSON text holds; the text itself where it holds none."""
+    try:
+        found = msgspec.json.decode(arguments)
+    except msgspec.MsgspecError:
+        return arguments
+    return found if isinstance(found, dict) else arguments

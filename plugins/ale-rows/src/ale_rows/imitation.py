@@ -1,0 +1,141 @@
+"""`ale dataset sft`: conversations to imitate."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ale.errors import InputError, Problem
+from ale.types import Turn
+from ale_rows.chat import chat
+from ale_rows.chattools import chat_tools
+from ale_rows.report import Report, by_reason
+from ale_rows.rows import ChatMessage, EpisodeRow, ScoredRow, SftRow
+from ale_rows.stored import stored_kind, stored_rows
+from ale_rows.writing import Form, refuse_overwriting, write_rows
+
+
+def make_sft(
+    source: Path,
+    out: Path,
+    *,
+    min_reward: float | None = None,
+    min_weight: float | None = None,
+    form: Form | None = None,
+) -> Report:
+    """Write conversations with the answers to learn from.
+
+    An episode is one conversation; where its agent began a new context it is several. Answers that
+    stand in a prompt (examples, a copied history) are not learned from.
+
+    Args:
+        source: JSON Lines of `EpisodeRow` or `ScoredRow`.
+        out: of `SftRow`, in the form that `write_rows` picks.
+        min_reward: only episodes with at least this reward: 1 is rejection sampling.
+        min_weight: learn only from answers all of whose chunks have at least this weight.
+
+    Raises:
+        InputError: weights are asked for and the source has none, or it is damaged.
+        StoreError, NotUsableError: as `write_rows`.
+    """
+    refuse_overwriting(out, source)
+    kind = stored_kind(source)
+    if min_weight is not None and kind is EpisodeRow:
+        message = "these episodes have no weights"
+        raise InputError([Problem(message=message, file=str(source), hint="ale score them first")])
+    dropped: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
+    rows = _rows(stored_rows(source, kind), min_reward, min_weight, dropped, seen)
+    written = write_rows(rows, out, SftRow, form=form)
+    report = Report(
+        stage="sft",
+        inputs=(str(source),),
+        output=str(out),
+        options={"min_reward": min_reward, "min_weight": min_weight},
+        read=seen.pop("episodes", 0),
+        unit="episodes",
+        written=written,
+        dropped=by_reason(dropped),
+        notes=dict(seen),
+    )
+    report.write()
+    return report
+
+
+def _rows(
+    rows: Iterator[EpisodeRow | ScoredRow],
+    min_reward: float | None,
+    min_weight: float | None,
+    dropped: "Counter[str]",
+    seen: "Counter[str]",
+) -> Iterator[SftRow]:
+    for row in rows:
+        seen["episodes"] += 1
+        reason = _unwanted(row, min_reward)
+        if reason is not None:
+            dropped[reason] += 1
+            continue
+        made = list(conversations(row, min_weight))
+        seen["answers to learn from"] += sum(int(sum(each.loss_weights)) for each in made)
+        if not made:
+            dropped["no answer to learn from"] += 1
+        yield from made
+
+
+def _unwanted(row: EpisodeRow | ScoredRow, min_reward: float | None) -> str | None:
+    episode = row.episode
+    if episode.split != "train":
+        return "of an evaluation: held out"
+    if episode.failure is not None:
+        return "broken: the infrastructure failed"
+    if min_reward is None:
+        return None
+    if episode.reward is None:
+        return "without a reward"
+    return None if episode.reward >= min_reward else "reward below the one asked for"
+
+
+def conversations(row: EpisodeRow | ScoredRow, min_weight: float | None) -> Iterator[SftRow]:
+    """The conversations of an episode in which there is an answer to learn from."""
+    turns = row.episode.trajectory.turns
+    learned = _learned(row, min_weight)
+    begins = [i for i, turn in enumerate(turns) if turn.fresh_context or i == 0]
+    for start, stop in zip(begins, [*begins[1:], len(turns)], strict=True):
+        messages, weights = _conversation(turns[start:stop], learned[start:stop])
+        if any(weights):
+            yield SftRow(
+                messages=messages,
+                loss_weights=weights,
+                tools=chat_tools(row.tools),
+                run=row.run,
+                episode=row.episode.id,
+                task=row.episode.task_id,
+                reward=row.episode.reward,
+            )
+
+
+def _learned(row: EpisodeRow | ScoredRow, min_weight: float | None) -> list[bool]:
+    """For each turn: is its answer to be learned from?"""
+    turns = row.episode.trajectory.turns
+    said = [turn.completion.message for turn in turns]
+    learned = [bool(message.content or message.tool_calls) for message in said]
+    if min_weight is not None and isinstance(row, ScoredRow):
+        for chunk, weight in zip(row.chunks, row.credit.weights, strict=True):
+            for span in chunk.spans:
+                learned[span.turn] = learned[span.turn] and weight >= min_weight
+    return learned
+
+
+def _conversation(
+    turns: Sequence[Turn], learned: Sequence[bool]
+) -> tuple[tuple[ChatMessage, ...], tuple[float, ...]]:
+    """The messages up to the last answer that is learned from, and the weight of each."""
+    messages: list[ChatMessage] = []
+    weights: list[float] = []
+    for turn, learn in zip(turns, learned, strict=True):
+        messages += map(chat, turn.prompt)
+        messages.append(chat(turn.completion.message))
+        weights += [0.0] * (len(messages) - 1 - len(weights))
+        weights.append(float(learn))
+        messages += (chat(observation.as_message()) for observation in turn.observations)
+    used = max((i + 1 for i, weight in enumerate(weights) if weight), default=0)
+    return tuple(messages[:used]), tuple(weights[:used])

@@ -1,0 +1,148 @@
+"""`ale dataset dpo`: what to compare, and by what."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from ale.errors import InputError, Problem
+from ale.types import Chunk, Trajectory
+from ale_rows.chat import chats, chunk_answer
+from ale_rows.chattools import chat_tools
+from ale_rows.prompts import same_prompt_pairs
+from ale_rows.report import Report, by_reason
+from ale_rows.rows import DpoRow, Origin, Pairing, ScoredRow
+from ale_rows.stored import By, chunk_values, stored_rows
+from ale_rows.writing import Form, refuse_overwriting, write_rows
+
+
+def make_dpo(
+    source: Path,
+    out: Path,
+    *,
+    pairing: Pairing,
+    by: By | None = None,
+    min_margin: float = 0.0,
+    form: Form | None = None,
+) -> Report:
+    """Write preference pairs.
+
+    ``same-prompt`` compares answers to one prompt, text for text: at every conversation that
+    several rollouts of a task have led to (its beginning, or a fork) it takes the answer after
+    which things went best on average, and the one after which they went worst. This is what DPO
+    means by a preference.
+
+    ``same-trajectory`` compares the chunk of each trajectory that earned most with the one that
+    earned least. The two follow different contexts; their prompt is the trajectory's beginning.
+    It is ALE-lite's scheme, and not a preference between answers to one prompt.
+
+    Args:
+        source: JSON Lines of `ScoredRow`; for ``same-prompt`` by ``episode`` also `EpisodeRow`.
+        out: of `DpoRow`, in the form that `write_rows` picks.
+        by: what is compared. ``episode``: the reward of the whole episode, the default of
+            ``same-prompt``. Of the chunk (with ``same-prompt`` that in which the answer begins):
+            its ``reward``, the default of ``same-trajectory``, its ``return`` or its ``weight``.
+        min_margin: leave out pairs whose values are less than this apart, at least 0.
+
+    Raises:
+        InputError: the scheme can't compare by that, or the source is damaged or of another kind.
+        StoreError, NotUsableError: as `write_rows`.
+    """
+    refuse_overwriting(out, source)
+    by = by or ("episode" if pairing == "same-prompt" else "reward")
+    if pairing == "same-trajectory" and by == "episode":
+        message = "the chunks of one trajectory share the episode's reward: nothing to compare by"
+        raise InputError([Problem(message=message, path="by", expected="reward, return or weight")])
+    dropped: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
+    if pairing == "same-prompt":
+        rows = same_prompt_pairs(source, by, min_margin, dropped, seen)
+    else:
+        rows = _same_trajectory_pairs(source, by, min_margin, dropped, seen)
+    written = write_rows(rows, out, DpoRow, form=form)
+    unit = "prompts" if pairing == "same-prompt" else "trajectories"
+    report = Report(
+        stage="dpo",
+        inputs=(str(source),),
+        output=str(out),
+        options={"pairing": pairing, "by": by, "min_margin": min_margin},
+        read=seen.pop(unit, 0),
+        unit=unit,
+        written=written,
+        dropped=by_reason(dropped),
+        notes=dict(seen),
+    )
+    report.write()
+    return report
+
+
+def _same_trajectory_pairs(
+    source: Path, by: By, margin: float, dropped: "Counter[str]", seen: "Counter[str]"
+) -> Iterator[DpoRow]:
+    for row in stored_rows(source, ScoredRow):
+        seen["trajectories"] += 1
+        pair = _extremes(row, by)
+        if isinstance(pair, str):
+            dropped[pair] += 1
+            continue
+        (low, worst), (high, best) = pair
+        chosen, rejected = (
+            chunk_answer(row.episode.trajectory, row.chunks[k]) for k in (best, worst)
+        )
+        if high - low < margin:
+            dropped["less apart than the margin asked for"] += 1
+        elif chosen == rejected:
+            dropped["best and worst chunk say the same"] += 1
+        else:
+            yield DpoRow(
+                prompt=chats(row.episode.trajectory.messages(upto=0)),
+                chosen=chosen,
+                rejected=rejected,
+                tools=chat_tools(row.tools),
+                pairing="same-trajectory",
+                task=row.episode.task_id,
+                chosen_from=_origin(row, best, high),
+                rejected_from=_origin(row, worst, low),
+            )
+
+
+Extreme = tuple[float, int]
+"""A value and the chunk that has it."""
+
+
+def _extremes(row: ScoredRow, by: By) -> tuple[Extreme, Extreme] | str:
+    """The lowest (of equals the first) and the highest (of equals the last), or why there are none.
+
+    Chunks in which the model wrote nothing, or was made to say what it said, don't take part.
+    """
+    values = chunk_values(row, by)
+    trajectory = row.episode.trajectory
+    own = [(values[c.index], c.index) for c in row.chunks if _is_own(trajectory, c)]
+    if len(own) < 2:
+        return "fewer than two chunks with an answer of the model"
+    worst = min(own)
+    best = max(own)
+    if worst[0] == best[0]:
+        return "tie: all chunks earned the same"
+    return worst, best
+
+
+def _is_own(trajectory: Trajectory, chunk: Chunk) -> bool:
+    """Did the model itself write anything in it?"""
+    wrote = False
+    for span in chunk.spans:
+        completion = trajectory.turns[span.turn].completion
+        if completion.forced:
+            return False
+        calls = completion.message.tool_calls[slice(*span.calls)]
+        wrote = wrote or bool(calls) or span.text[0] < span.text[1]
+    return wrote
+
+
+def _origin(row: ScoredRow, chunk: int, value: float) -> Origin:
+    return Origin(
+        run=row.run,
+        episode=row.episode.id,
+        turn=row.chunks[chunk].spans[0].turn,
+        chunk=chunk,
+        value=value,
+    )

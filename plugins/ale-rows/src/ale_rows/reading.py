@@ -1,0 +1,193 @@
+"""Reading rows: one at a time, by offset, and with a reason where a line is refused."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Generic, TypeVar, get_args
+
+import msgspec
+
+from ale.errors import InputError, Problem
+from ale.types import Episode
+from ale_rows.rows import KINDS, MADE_BY, SCHEMA, RowT
+
+T = TypeVar("T")
+
+
+def read_rows(path: Path, kind: type[RowT]) -> Iterator[RowT]:
+    """The rows of a file, one in memory at a time.
+
+    Args:
+        path: JSON Lines; for DPO, SFT and RL rows also a ``.parquet`` file or the folder of a
+            Hugging Face data set.
+
+    Raises:
+        InputError: with file, line and path: it is not there, a line is damaged, is a row of
+            another kind, or of a version that this one does not read.
+        NotUsableError: pyarrow or datasets is needed and not installed.
+    """
+    if path.is_dir() or path.suffix == ".parquet":
+        from ale_rows.tables import read_table
+
+        yield from read_table(path, kind)
+        return
+    with RowFile(path, kind) as file:
+        for _, row in file:
+            yield row
+
+
+class RowFile(Generic[T], AbstractContextManager["RowFile[T]"]):
+    """A file of JSON lines that is open, to be iterated over and read at offsets."""
+
+    def __init__(self, path: Path, cls: type[T]) -> None:
+        """Open it.
+
+        Args:
+            cls: what a line is decoded to: a row, or a class with the few fields that are wanted.
+
+        Raises:
+            InputError: it is not there, or is no file.
+        """
+        self.path = path
+        self._decoder = msgspec.json.Decoder(cls)
+        self._file = opened(path)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def __iter__(self) -> Iterator[tuple[int, T]]:
+        """Every row with the offset of its line."""
+        decode = self._decoder.decode
+        self._file.seek(0)
+        offset = 0
+        for number, line in enumerate(self._file, 1):
+            try:
+                row = decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise refused(line, self._decoder.type, error, self.path, number) from None
+            yield offset, row
+            offset += len(line)
+
+    def at(self, offset: int) -> T:
+        """The row whose line starts at `offset`."""
+        self._file.seek(offset)
+        line = self._file.readline()
+        try:
+            return self._decoder.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            number = self.number(offset)
+            raise refused(line, self._decoder.type, error, self.path, number) from None
+
+    def number(self, offset: int) -> int:
+        """The 1-based number of the line at `offset`, for messages."""
+        self._file.seek(0)
+        return 1 + sum(1 for _ in _until(self._file, offset))
+
+
+def opened(path: Path) -> BinaryIO:
+    """A file of lines, open for reading.
+
+    Raises:
+        InputError: it is not there, or can't be read.
+    """
+    try:
+        return path.open("rb", buffering=1 << 20)
+    except OSError as error:
+        raise InputError([Problem(message=_no_file(path, error), file=str(path))]) from None
+
+
+def _no_file(path: Path, error: OSError) -> str:
+    return "no such file" if not path.exists() else f"can't be read: {error.strerror}"
+
+
+def _until(file: BinaryIO, offset: int) -> Iterator[bytes]:
+    while file.tell() < offset:
+        yield file.readline()
+
+
+class _Head(msgspec.Struct):
+    schema: Any = None
+    kind: Any = None
+    trajectory: Any = None
+
+
+def refused(
+    line: bytes, cls: type[Any], error: Exception, path: Path, number: int | None
+) -> InputError:
+    """Why a line is not one of `cls`, in words that help."""
+    reason = _reason(line, cls)
+    if reason is None:
+        return damaged(error, path, number)
+    message, where, hint = reason
+    problem = Problem(message=message, file=str(path), line=number, path=where, hint=hint)
+    return InputError([problem])
+
+
+def damaged(error: Exception, path: Path, number: int | None, *, below: str = "") -> InputError:
+    """What is said of a line whose `error` says where it is wrong, counted from `below`."""
+    said, _, where = str(error).partition(" - at `$")
+    at = (below + where.rstrip("`")).lstrip(".") or None
+    hint = f"the {'file' if number is None else 'line'} is damaged, or was changed by hand"
+    return InputError([Problem(message=said, file=str(path), line=number, path=at, hint=hint)])
+
+
+def refuse_schema(episode: Episode, path: Path) -> None:
+    """An episode of a version that this one does not read.
+
+    Raises:
+        InputError: it is one.
+    """
+    if episode.schema != 1:
+        message = f"episode of schema {episode.schema}; this version of ale-rows reads 1"
+        raise InputError([Problem(message=message, file=str(path), path="episode.schema")])
+
+
+def kind_of(cls: type[Any]) -> str | None:
+    """The `kind` of a row class; of a class that reads part of a row, that of the rows."""
+    arguments = get_args(cls.__annotations__.get("kind"))
+    return str(arguments[0]) if len(arguments) == 1 else None
+
+
+def _reason(line: bytes, cls: type[Any]) -> tuple[str, str | None, str | None] | None:
+    try:
+        head = msgspec.json.decode(line, type=_Head)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    wanted = kind_of(cls)
+    if head.kind is None and head.trajectory is not None:
+        return (
+            "an episode as a run directory keeps it, not a row of a data set",
+            None,
+            "collect it first: ale collect RUN --out raw.jsonl",
+        )
+    if head.kind not in KINDS or (wanted is not None and head.kind != wanted):
+        hint = f"{MADE_BY[wanted]} writes such rows" if wanted in MADE_BY else None
+        expected = f"'{wanted}'" if wanted else f"one of {', '.join(KINDS)}"
+        return f"a row of kind {_shown(head.kind)}, expected {expected}", "kind", hint
+    if head.schema != SCHEMA:
+        return _version(head.schema)
+    return None
+
+
+def _shown(kind: object) -> str:
+    return "none" if kind is None else f"'{kind}'"
+
+
+def _version(schema: object) -> tuple[str, str, str]:
+    if isinstance(schema, int) and schema > SCHEMA:
+        return (
+            f"schema {schema}; this version of ale-rows reads {SCHEMA}",
+            "schema",
+            "it was written by a newer version: pip install --upgrade ale-rows",
+        )
+    return (
+        f"schema {'is missing' if schema is None else schema}; there is none before {SCHEMA}",
+        "schema",
+        f"rows of data sets begin at schema {SCHEMA}: make the file again",
+    )

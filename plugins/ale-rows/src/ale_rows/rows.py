@@ -1,0 +1,214 @@
+"""What a line of each file holds. The published JSON Schemas are made from these classes."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from ale.types import BatchStatistics, Chunk, Credit, Episode, ToolSpec
+
+SCHEMA = 1
+"""The version that is written; each kind of row has its own history, and all are at their first."""
+
+Pairing = Literal["same-prompt", "same-trajectory"]
+Schema = Annotated[Literal[1], Meta(description="Version of the row.")]
+Tools = Annotated[
+    tuple[ToolSpec, ...] | None,
+    Meta(description="Tools that the model was offered; null where that is not known."),
+]
+Run = Annotated[str, Meta(description="`run_id` of the run, or the file it was imported from.")]
+Task = Annotated[str, Meta(description="Id of the task.")]
+EpisodeId = Annotated[str, Meta(description="Id of the episode within its run.")]
+
+
+class ChatFunction(msgspec.Struct, frozen=True, kw_only=True):
+    """What is called."""
+
+    name: str
+    arguments: Annotated[
+        str, Meta(description="JSON, as the model wrote it; it need not be valid.")
+    ]
+
+
+class ChatCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call of a message."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: ChatFunction
+
+
+class ChatMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A message as chat completions, TRL and chat templates have it; what is empty is left out."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+    tool_calls: tuple[ChatCall, ...] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+
+
+Messages = tuple[ChatMessage, ...]
+
+
+class ChatToolFunction(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool is."""
+
+    name: str
+    description: str = ""
+    parameters: Annotated[Mapping[str, Any], Meta(description="A JSON Schema of an object.")] = (
+        msgspec.field(default_factory=dict)
+    )
+
+
+class ChatTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool as chat completions and chat templates have it."""
+
+    type: Literal["function"] = "function"
+    function: ChatToolFunction
+
+
+ChatTools = Annotated[
+    tuple[ChatTool, ...] | None,
+    Meta(description="Tools that the model was offered; null where that is not known."),
+]
+
+
+class EpisodeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of ``raw.jsonl``: an episode and the run that it is of."""
+
+    schema: Schema = 1
+    kind: Literal["episode"] = "episode"
+    run: Run
+    tools: Tools = None
+    episode: Episode
+
+
+class ScoredRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of ``scored.jsonl``: an episode, its chunks and their credit."""
+
+    schema: Schema = 1
+    kind: Literal["scored"] = "scored"
+    run: Run
+    tools: Tools = None
+    chunker: Annotated[str, Meta(description="Component that cut it.")]
+    scheme: Annotated[str, Meta(description="Component that gave the credit.")]
+    batch: Annotated[
+        BatchStatistics, Meta(description="Of all graded episodes of the file: the baseline.")
+    ]
+    chunks: tuple[Chunk, ...]
+    credit: Credit
+    episode: Episode
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one side of a pair comes from."""
+
+    run: Run
+    episode: EpisodeId
+    turn: Annotated[int, Meta(description="0-based turn in which the answer begins.")]
+    chunk: Annotated[
+        int | None, Meta(description="Index of the chunk; null where the answer is a whole turn.")
+    ] = None
+    value: Annotated[
+        float | None,
+        Meta(description="What the two sides were compared by; null for imported preferences."),
+    ] = None
+
+
+class DpoRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A preference: TRL's conversational format with an explicit prompt, and where it is from."""
+
+    schema: Schema = 1
+    kind: Literal["dpo"] = "dpo"
+    prompt: Messages
+    chosen: Messages
+    rejected: Messages
+    tools: ChatTools = None
+    pairing: Pairing
+    task: Task
+    chosen_from: Origin
+    rejected_from: Origin
+
+
+class SftRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation to imitate."""
+
+    schema: Schema = 1
+    kind: Literal["sft"] = "sft"
+    messages: Messages
+    loss_weights: Annotated[
+        tuple[float, ...],
+        Meta(description="One per message: 1 for an answer to learn from, else 0."),
+    ]
+    tools: ChatTools = None
+    run: Run
+    episode: EpisodeId
+    task: Task
+    reward: Annotated[float | None, Meta(description="Of the episode; null if not graded.")]
+
+
+class ChunkTokens(msgspec.Struct, frozen=True, kw_only=True):
+    """The tokens of a chunk within one turn, exactly as they were sampled."""
+
+    prompt_ids: Annotated[
+        tuple[int, ...], Meta(description="All that the model had before it, up to the chunk.")
+    ]
+    ids: tuple[int, ...]
+    logprobs: Annotated[
+        tuple[float, ...], Meta(description="Natural, of the sampler, one per token.")
+    ]
+    policy_versions: tuple[int, ...]
+
+
+class RlRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One chunk: the conversation before it, what was done, and what that earned."""
+
+    schema: Schema = 1
+    kind: Literal["rl"] = "rl"
+    run: Run
+    episode: EpisodeId
+    task: Task
+    step: Annotated[int, Meta(description="Training step in which it was sampled.")]
+    rollout: int
+    chunk: Annotated[int, Meta(description="0-based, in its trajectory.")]
+    chunk_kind: str
+    scheme: str
+    episode_reward: float
+    reward: Annotated[float, Meta(description="r_k, of the chunk itself.")]
+    return_: Annotated[float, Meta(description="G_k, discounted.")] = msgspec.field(name="return")
+    weight: Annotated[float, Meta(description="What multiplies grad log pi of its tokens.")]
+    prompt: Messages
+    prefix: Annotated[
+        ChatMessage | None,
+        Meta(description="What the same answer said before the chunk; null at its beginning."),
+    ] = None
+    completion: Messages
+    tools: ChatTools = None
+    tokens: Annotated[
+        tuple[ChunkTokens, ...] | None,
+        Meta(description="One entry per turn that the chunk has a part in; null if not recorded."),
+    ] = None
+
+
+Row = EpisodeRow | ScoredRow | DpoRow | SftRow | RlRow
+RowT = TypeVar("RowT", EpisodeRow, ScoredRow, DpoRow, SftRow, RlRow)
+
+KINDS: dict[str, type[Any]] = {
+    "episode": EpisodeRow,
+    "scored": ScoredRow,
+    "dpo": DpoRow,
+    "sft": SftRow,
+    "rl": RlRow,
+}
+"""By `kind`."""
+
+MADE_BY = {
+    "episode": "ale collect",
+    "scored": "ale score",
+    "dpo": "ale dataset dpo",
+    "sft": "ale dataset sft",
+    "rl": "ale dataset rl",
+}
+"""The command that writes each kind."""

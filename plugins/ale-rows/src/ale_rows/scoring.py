@@ -1,0 +1,245 @@
+"""`ale score`: cut the episodes of a file into chunks and give each its credit."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ale.errors import InputError, PluginError, Problem
+from ale.runs import Crediting, Registry, build_choice, parse_choice
+from ale.strict import Node, from_plain
+from ale.types import BatchStatistics, Chunk, Credit, Episode, Group, Rollout, Split
+from ale_rows.collecting import BROKEN
+from ale_rows.reading import RowFile, damaged, refuse_schema
+from ale_rows.report import Report, by_reason
+from ale_rows.rows import SCHEMA
+from ale_rows.writing import encode, refuse_overwriting, writing_lines
+
+Choice = str | Mapping[str, Any]
+GroupKey = tuple[str, int, str, str]
+"""Run, step, task and start: rollouts of the same beginning by the same policy."""
+
+
+class _EpisodeHead(msgspec.Struct):
+    id: str
+    task_id: str
+    split: Split = "train"
+    step: int = 0
+    start: str = ""
+    reward: float | None = None
+
+
+class _RowHead(msgspec.Struct):
+    """What the first pass needs; the rest of the line is skipped, not built."""
+
+    schema: Literal[1]
+    kind: Literal["episode"]
+    run: str
+    episode: _EpisodeHead
+
+
+class _Row(msgspec.Struct):
+    """A row whose episode is kept as it is written, to be copied."""
+
+    schema: Literal[1]
+    kind: Literal["episode"]
+    run: str
+    episode: msgspec.Raw
+    tools: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Scored(msgspec.Struct):
+    """A `ScoredRow` with what is copied left as it is."""
+
+    schema: int
+    kind: str
+    run: str
+    tools: msgspec.Raw
+    chunker: str
+    scheme: str
+    batch: BatchStatistics
+    chunks: tuple[Chunk, ...]
+    credit: Credit
+    episode: msgspec.Raw
+
+
+class _Given(msgspec.Struct):
+    """What a chunker and a scheme gave: plugins may give anything."""
+
+    chunks: tuple[Chunk, ...]
+    credit: Credit
+
+
+_episodes = msgspec.json.Decoder(Episode)
+_given = msgspec.json.Decoder(_Given)
+
+
+def score(
+    source: Path,
+    out: Path,
+    registry: Registry,
+    *,
+    chunker: Choice = "ale-lite",
+    scheme: Choice = "ipa-lite",
+) -> Report:
+    """Write each episode with its chunks and their credit.
+
+    The file is read twice: for the mean reward of all its graded episodes, which is the baseline of
+    schemes that have one, and for the credit. One group is in memory at a time, and of the others
+    where they stand. A group is the rollouts of one task from one start in one step of one run.
+
+    Args:
+        source: JSON Lines of `EpisodeRow`.
+        out: JSON Lines of `ScoredRow`, group by group, in the order in which groups begin.
+        registry: the packages that are installed.
+        chunker: a component as after ``--chunker``: ``interaction:turns_without_calls=own``; or a
+            mapping as in a config.
+        scheme: likewise a credit scheme.
+
+    Raises:
+        InputError: there is no such component, or a line is damaged.
+        AleError: a trajectory lacks what the chunker needs, or a part broke its contract.
+        StoreError: `out` can't be written.
+    """
+    refuse_overwriting(out, source)
+    crediting = make_crediting(registry, chunker, scheme)
+    dropped: Counter[str] = Counter()
+    idle: Counter[str] = Counter()
+    groups, batch, read = _survey(source, dropped)
+    written = chunks = 0
+    with RowFile(source, _Row) as rows, writing_lines(out) as write:
+        for key, offsets in groups.items():
+            for row, rollout, credit in _credited(rows, crediting, key, offsets, batch):
+                write(_line(row, rollout, credit, batch, crediting))
+                written += 1
+                chunks += len(rollout.chunks)
+                if credit.skipped:
+                    idle[f"teach nothing ({credit.skipped})"] += 1
+    report = Report(
+        stage="score",
+        inputs=(str(source),),
+        output=str(out),
+        options={"chunker": crediting.chunker_name, "scheme": crediting.scheme_name},
+        read=read,
+        unit="episodes",
+        written=written,
+        dropped=by_reason(dropped),
+        notes={
+            "groups": len(groups),
+            "chunks": chunks,
+            "mean reward": batch.mean_reward,
+            **by_reason(idle),
+        },
+    )
+    report.write()
+    return report
+
+
+def make_crediting(registry: Registry, chunker: Choice, scheme: Choice) -> Crediting:
+    """Chunker and scheme, built.
+
+    Raises:
+        InputError: no package offers one, or an option of it is wrong.
+    """
+    chunker_name, cutter = _built(chunker, "chunker", registry)
+    scheme_name, made = _built(scheme, "credit", registry)
+    return Crediting(
+        chunker=cutter, chunker_name=chunker_name, scheme=made, scheme_name=scheme_name
+    )
+
+
+def _built(choice: Choice, kind: str, registry: Registry) -> tuple[str, Any]:
+    """The component under the name that was asked for, its options included."""
+    if isinstance(choice, str):
+        option = "--chunker" if kind == "chunker" else "--scheme"
+        return choice, build_choice(parse_choice(choice, option=option), kind, registry)[1]
+    node: Node = from_plain(dict(choice), file=kind)
+    return build_choice(node, kind, registry)
+
+
+def _survey(
+    source: Path, dropped: "Counter[str]"
+) -> tuple[dict[GroupKey, list[int]], BatchStatistics, int]:
+    """The first pass: where the rows of each group are, and the mean of all their rewards."""
+    groups: dict[GroupKey, list[int]] = {}
+    read = count = 0
+    total = 0.0
+    with RowFile(source, _RowHead) as file:
+        for offset, row in file:
+            read += 1
+            head = row.episode
+            if head.split != "train":
+                dropped["of an evaluation: held out"] += 1
+            elif head.reward is None:
+                dropped[BROKEN] += 1
+            else:
+                count, total = count + 1, total + head.reward
+                key = (row.run, head.step, head.task_id, head.start)
+                groups.setdefault(key, []).append(offset)
+    mean = total / count if count else 0.0
+    return groups, BatchStatistics(n_episodes=count, mean_reward=mean), read
+
+
+def _credited(
+    rows: RowFile[_Row],
+    crediting: Crediting,
+    key: GroupKey,
+    offsets: list[int],
+    batch: BatchStatistics,
+) -> Iterator[tuple[_Row, Rollout, Credit]]:
+    """One group, cut and credited."""
+    read = [rows.at(offset) for offset in offsets]
+    episodes = [_episode(rows, row, at) for row, at in zip(read, offsets, strict=True)]
+    _refuse_twice(key, episodes, rows.path)
+    rollouts = tuple(crediting.cut(episode) for episode in episodes)
+    group = Group(task_id=key[2], rollouts=rollouts, batch=batch)
+    yield from zip(read, rollouts, crediting.assign(group).credits, strict=True)
+
+
+def _refuse_twice(key: GroupKey, episodes: list[Episode], path: Path) -> None:
+    twice = [name for name, n in Counter(each.id for each in episodes).items() if n > 1]
+    if twice:
+        message = f"episode {twice[0]} of run '{key[0]}' is there twice"
+        raise InputError([Problem(message=message, file=str(path), hint="collect the runs again")])
+
+
+def _episode(rows: RowFile[_Row], row: _Row, offset: int) -> Episode:
+    try:
+        episode = _episodes.decode(row.episode)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise damaged(error, rows.path, rows.number(offset), below="episode") from None
+    refuse_schema(episode, rows.path)
+    return episode
+
+
+def _line(
+    row: _Row, rollout: Rollout, credit: Credit, batch: BatchStatistics, crediting: Crediting
+) -> bytes:
+    """A line of the output.
+
+    Raises:
+        PluginError: a chunk or a credit could not be read again.
+    """
+    given = _Given(chunks=rollout.chunks, credit=credit)
+    try:
+        _given.decode(encode(given))
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise PluginError(
+            f"chunker '{crediting.chunker_name}' or credit scheme '{crediting.scheme_name}' gave "
+            f"what can't be stored for {rollout.episode.id}: {error}"
+        ) from error
+    made = _Scored(
+        schema=SCHEMA,
+        kind="scored",
+        run=row.run,
+        tools=row.tools,
+        chunker=crediting.chunker_name,
+        scheme=crediting.scheme_name,
+        batch=batch,
+        chunks=rollout.chunks,
+        credit=credit,
+        episode=row.episode,
+    )
+    return encode(made) + b"\n"

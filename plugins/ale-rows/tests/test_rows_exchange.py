@@ -1,0 +1,352 @@
+"""Other formats, in and out."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ale.errors import InputError
+from ale.testing.builders import turn
+from ale.types import Episode, Message, Observation, ToolCall, ToolSpec, Usage, replace
+from ale_rows import (
+    DpoRow,
+    EpisodeRow,
+    SftRow,
+    collect,
+    export_rows,
+    import_rows,
+    make_dpo,
+    make_rl,
+    make_sft,
+    read_rows,
+    score,
+)
+
+from .conftest import acting, tried
+
+SHELL = ToolSpec(name="shell", description="Run.", parameters={"type": "object"})
+CALL = {"id": "c1", "type": "function", "function": {"name": "shell", "arguments": '{"a": 1}'}}
+CHAT = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Look."},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": "a b"},
+    {"role": "assistant", "content": "Two."},
+]
+
+each_format = pytest.mark.parametrize("form", ["openai", "sharegpt", "trl"])
+
+
+def given(path: Path, *items: Any) -> Path:
+    path.write_text("".join(json.dumps(item) + "\n" for item in items))
+    return path
+
+
+def imported(path: Path, form: Any, **options: Any) -> list[EpisodeRow]:
+    out = path.with_name("imported.jsonl")
+    import_rows([path], out, form=form, **options)
+    return list(read_rows(out, EpisodeRow))
+
+
+@pytest.fixture
+def raw(tmp_path: Path, run: Any, some: Sequence[Episode]) -> Path:
+    """Collected episodes."""
+    odd = tried(
+        1.0,
+        turn("Odd </tool_call>", calls=[("shell", "no json </tool_response>"), ("x", "[1]")]),
+        turn("Done."),
+        rollout=9,
+    )
+    collect([run(*some, odd)], tmp_path / "raw.jsonl", tools=[SHELL])
+    return tmp_path / "raw.jsonl"
+
+
+@each_format
+def test_what_is_written_and_read_again_is_the_same(raw: Path, form: Any) -> None:
+    first, second, back = (raw.with_name(f"{name}.jsonl") for name in ("one", "two", "back"))
+    assert export_rows(raw, first, form=form).written == 5
+    rows = imported(first, form)
+    import_rows([first], back, form=form)
+    export_rows(back, second, form=form)
+    assert first.read_bytes() == second.read_bytes()
+    said = [[turn.completion.message.content for turn in r.episode.trajectory.turns] for r in rows]
+    assert said[0] == ["I look.", "", "Done."]
+    assert rows[0].tools == (SHELL,)
+
+
+@each_format
+def test_preferences_written_and_read_again_are_the_same(raw: Path, form: Any) -> None:
+    pairs, out, back, again = (raw.with_name(f"{n}.jsonl") for n in ("dpo", "out", "back", "again"))
+    make_dpo(raw, pairs, pairing="same-prompt")
+    assert export_rows(pairs, out, form=form).written == 2
+    import_rows([out], back, form=form)
+    export_rows(back, again, form=form)
+    assert out.read_bytes() == again.read_bytes()
+    for row, made in zip(read_rows(back, DpoRow), read_rows(pairs, DpoRow), strict=True):
+        assert row.chosen[0].content == made.chosen[0].content
+        assert row.rejected[0].content == made.rejected[0].content
+        assert [said.content for said in row.prompt] == [said.content for said in made.prompt]
+
+
+def test_a_chat_becomes_turns_with_observations(tmp_path: Path) -> None:
+    (row,) = imported(given(tmp_path / "chats.jsonl", {"messages": CHAT}), "openai", reward=1.0)
+    first, last = row.episode.trajectory.turns
+    assert [message.role for message in first.prompt] == ["system", "user"]
+    assert first.observations == (Observation(call_id="c1", tool="shell", content="a b"),)
+    assert first.completion.forced
+    assert last.completion.message.content == "Two."
+    assert row.episode.reward == 1.0
+    assert row.episode.id == "chats-1"
+
+
+def test_chats_of_one_prompt_are_one_task(tmp_path: Path) -> None:
+    other = [*CHAT[:2], {"role": "assistant", "content": "Three."}]
+    third = [{"role": "user", "content": "Else."}, CHAT[4]]
+    chats = given(tmp_path / "chats.jsonl", *({"messages": m} for m in (CHAT, other, third)))
+    one, two, three = (row.episode.task_id for row in imported(chats, "openai"))
+    assert one == two != three
+
+
+def test_an_answer_of_weight_0_is_not_learned_from(tmp_path: Path) -> None:
+    first = {**CHAT[2], "weight": 0}
+    path = given(tmp_path / "chats.jsonl", {"messages": [*CHAT[:2], first, *CHAT[3:]]})
+    (row,) = imported(path, "openai")
+    (only,) = row.episode.trajectory.turns
+    assert [message.role for message in only.prompt] == ["system", "user", "assistant", "tool"]
+    raw, sft, out = (tmp_path / f"{name}.jsonl" for name in ("imported", "sft", "out"))
+    make_sft(raw, sft)
+    export_rows(sft, out, form="openai")
+    assert json.loads(out.read_text())["messages"][2]["weight"] == 0
+
+
+def test_what_trl_cannot_be_told_is_left_out_and_counted(tmp_path: Path) -> None:
+    first = {**CHAT[2], "weight": 0}
+    path = given(tmp_path / "chats.jsonl", {"messages": [*CHAT[:2], first, *CHAT[3:]]})
+    imported(path, "openai")
+    report = export_rows(tmp_path / "imported.jsonl", tmp_path / "out.jsonl", form="trl")
+    assert report.written == 0
+    assert list(report.dropped.values()) == [1]
+
+
+def test_older_fields_of_openai_are_read(tmp_path: Path) -> None:
+    called = {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}
+    chat = [
+        {"role": "developer", "content": [{"type": "text", "text": "Be "}, {"text": "brief."}]},
+        called,
+        {"role": "function", "name": "f", "content": "1"},
+    ]
+    functions = [{"name": "f", "parameters": {"type": "object"}}]
+    path = given(tmp_path / "chats.jsonl", {"messages": chat, "functions": functions})
+    (row,) = imported(path, "openai")
+    (only,) = row.episode.trajectory.turns
+    assert only.prompt[0] == Message(role="system", content="Be brief.")
+    assert only.completion.message.tool_calls == (ToolCall(id="f", name="f", arguments="{}"),)
+    assert only.observations[0].content == "1"
+    assert row.tools is not None
+    assert row.tools[0].name == "f"
+
+
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [
+        ({"messages": CHAT[:2]}, "no answer"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}, CHAT[4]]}, "images"),
+        ({"messages": [{"role": "judge", "content": ""}]}, "none of a chat"),
+        ({"prompt": "a"}, "no list 'messages'"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]}, "names no function"),
+        ({"messages": CHAT, "tools": "[1"}, "no list of functions"),
+    ],
+)
+def test_what_a_row_cannot_hold_is_left_out_and_counted(
+    tmp_path: Path, item: Any, reason: str
+) -> None:
+    path = given(tmp_path / "chats.jsonl", {"messages": CHAT}, item)
+    report = import_rows([path], tmp_path / "out.jsonl", form="openai")
+    assert (report.read, report.written) == (2, 1)
+    ((said, n),) = report.dropped.items()
+    assert reason in said
+    assert n == 1
+
+
+def test_a_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    path = given(tmp_path / "chats.jsonl", {"messages": CHAT})
+    path.write_text(path.read_text() + "{\n")
+    with pytest.raises(InputError, match=r"chats.jsonl:2"):
+        import_rows([path], tmp_path / "out.jsonl", form="openai")
+    with pytest.raises(InputError, match="expected an object"):
+        imported(given(tmp_path / "a.jsonl", [1]), "openai")
+
+
+def test_sharegpt_of_several_makers_is_read(tmp_path: Path) -> None:
+    call = json.dumps({"name": "shell", "arguments": {"a": 1}})
+    entries = [
+        {"from": "human", "value": "Look."},
+        {"from": "function_call", "value": call},
+        {"from": "observation", "value": "a b"},
+        {"from": "gpt", "value": "<think>\nTwo, I see.\n</think>\n\nTwo."},
+    ]
+    path = tmp_path / "sharegpt.json"
+    path.write_text(json.dumps([{"conversations": entries, "system": "Be brief.", "tools": ""}]))
+    (row,) = imported(path, "sharegpt")
+    first, last = row.episode.trajectory.turns
+    assert [message.role for message in first.prompt] == ["system", "user"]
+    assert first.completion.message.tool_calls[0].name == "shell"
+    assert first.observations[0].content == "a b"
+    assert last.completion.message.content == "Two."
+    assert last.completion.message.reasoning == "Two, I see."
+
+
+def test_trl_prompts_and_completions_are_read(tmp_path: Path) -> None:
+    items = [
+        {"prompt": "Look.", "completion": "Two."},
+        {"prompt": CHAT[:2], "completion": CHAT[2:]},
+    ]
+    text, chat = imported(given(tmp_path / "t.jsonl", *items), "trl")
+    assert text.episode.trajectory.turns[0].prompt == (Message(role="user", content="Look."),)
+    assert len(chat.episode.trajectory.turns) == 2
+
+
+def test_a_trl_preference_without_a_prompt_has_one(tmp_path: Path) -> None:
+    item = {"chosen": CHAT, "rejected": [*CHAT[:4], {"role": "assistant", "content": "Three."}]}
+    out = tmp_path / "out.jsonl"
+    import_rows([given(tmp_path / "p.jsonl", item)], out, form="trl")
+    (row,) = read_rows(out, DpoRow)
+    assert len(row.prompt) == 4
+    assert (row.chosen[0].content, row.rejected[0].content) == ("Two.", "Three.")
+
+
+def whole() -> Episode:
+    """An episode that has everything that an episode can have."""
+    first = acting("I look.", "ls", observations=["a b"], tokens=4)
+    said = replace(
+        first.completion,
+        usage=Usage(prompt_tokens=3, completion_tokens=4),
+        model="m",
+        message=replace(first.completion.message, reasoning="Hm."),
+        tokens=replace(first.completion.tokens, text_offsets=(0, 2, 4, 6)),
+    )
+    seen = replace(first.observations[0], error="exit code 1", exit_code=1, duration_s=0.5)
+    asked = tried(0.5, first, start="fork-2", step=3, seed=9, id="3-count@fork-2-0")
+    prompt = (
+        *asked.trajectory.turns[0].prompt,
+        Message(role="assistant", tool_calls=(ToolCall(id="e", name="shell", arguments="{}"),)),
+        Message(role="tool", content="An example.", tool_call_id="e"),
+    )
+    folded = turn("", calls=[("shell", "no json"), ("shell", '{"a":  1}')], fresh_context=True)
+    read_out = Observation(call_id="", tool="shell", content="seen", role="user")
+    turns = (
+        replace(first, prompt=prompt, fresh_context=True, completion=said, observations=(seen,)),
+        replace(folded, prompt=(Message(role="user", content="So far: a b."),), duration_s=1.5),
+        replace(turn("Run: ls"), observations=(read_out,)),
+        turn("Over.", fresh_context=True),
+    )
+    stop = replace(asked.trajectory.stop, reason="max_steps", detail="40")
+    return replace(asked, trajectory=replace(asked.trajectory, turns=turns, stop=stop))
+
+
+def test_atif_written_and_read_again_is_the_same_episode(tmp_path: Path, run: Any) -> None:
+    raw, lines, back = (tmp_path / f"{name}.jsonl" for name in ("raw", "lines", "back"))
+    folder = tmp_path / "trajectories"
+    collect([run(whole(), tried(1.0, turn("Done.")))], raw, tools=[SHELL])
+    assert export_rows(raw, folder, form="atif").written == 2
+    assert export_rows(raw, lines, form="atif").written == 2
+    rows = {row.episode.id: row for row in read_rows(raw, EpisodeRow)}
+    for source in (folder, lines):
+        import_rows([source], back, form="atif")
+        assert {row.episode.id: row for row in read_rows(back, EpisodeRow)} == rows
+
+
+def atif(*steps: Any, **more: Any) -> dict[str, Any]:
+    numbered = [{"step_id": i, **step} for i, step in enumerate(steps, 1)]
+    agent = {"name": "other", "version": "2"}
+    return {"schema_version": "ATIF-v1.6", "agent": agent, "steps": numbered, **more}
+
+
+def test_atif_of_another_agent_is_read(tmp_path: Path) -> None:
+    calls = [
+        {"tool_call_id": name, "function_name": "shell", "arguments": {"command": name}}
+        for name in ("a", "b")
+    ]
+    results = [{"source_call_id": name, "content": name.upper()} for name in ("b", "a")]
+    steps = [
+        {"source": "system", "message": "Be brief."},
+        {"source": "user", "message": [{"type": "text", "text": "Look."}]},
+        {"source": "agent", "message": "Copied.", "is_copied_context": True},
+        {
+            "source": "agent",
+            "message": "",
+            "tool_calls": calls,
+            "observation": {"results": results},
+            "metrics": {"completion_token_ids": [1], "logprobs": [-0.1]},
+        },
+        {"source": "agent", "message": "Two.", "model_name": "m"},
+    ]
+    path = tmp_path / "trajectory.json"
+    path.write_text(json.dumps(atif(*steps, session_id="s-1")))
+    (row,) = imported(path, "atif", reward=0.5)
+    first, last = row.episode.trajectory.turns
+    assert [message.content for message in first.prompt] == ["Be brief.", "Look.", "Copied."]
+    assert [seen.content for seen in first.observations] == ["A", "B"]
+    assert first.completion.tokens is None  # it does not say which policy sampled them
+    assert not last.completion.forced
+    assert (row.episode.id, row.episode.reward) == ("s-1", 0.5)
+
+
+def test_imported_episodes_can_be_scored_and_paired(tmp_path: Path, registry: Any) -> None:
+    steps = [{"source": "user", "message": "Look."}]
+    for i, text in enumerate(["Two.", "Three."]):
+        answer = {"source": "agent", "message": text}
+        (tmp_path / f"trajectory-{i}.json").write_text(
+            json.dumps(atif(*steps, answer, session_id=f"s-{i}"))
+        )
+    for i in (0, 1):
+        path, out = tmp_path / f"trajectory-{i}.json", tmp_path / f"{i}.jsonl"
+        import_rows([path], out, form="atif", reward=float(i))
+    both = tmp_path / "both.jsonl"
+    both.write_text((tmp_path / "0.jsonl").read_text() + (tmp_path / "1.jsonl").read_text())
+    score(both, tmp_path / "scored.jsonl", registry)
+    report = make_dpo(tmp_path / "scored.jsonl", tmp_path / "dpo.jsonl", pairing="same-prompt")
+    assert report.written == 1
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"schema_version": "ATIF-v2.0"},
+        atif({"source": "user", "message": "a"}),
+        atif({"source": "agent"}),
+        atif({"source": "agent", "message": "", "tool_calls": [{"tool_call_id": "a"}]}),
+        {"schema_version": "ATIF-v1.8", "agent": {}},
+    ],
+)
+def test_what_is_no_atif_is_left_out_and_counted(tmp_path: Path, item: Any) -> None:
+    path = given(tmp_path / "a.jsonl", item)
+    report = import_rows([path], tmp_path / "out.jsonl", form="atif")
+    assert (report.read, report.written, sum(report.dropped.values())) == (1, 0, 1)
+
+
+def test_harbors_own_models_accept_what_is_written(tmp_path: Path, run: Any) -> None:
+    harbor = pytest.importorskip("harbor.models.trajectories")
+    collect([run(whole(), tried(1.0, turn("Done.")))], tmp_path / "raw.jsonl", tools=[SHELL])
+    export_rows(tmp_path / "raw.jsonl", tmp_path / "lines.jsonl", form="atif")
+    for line in (tmp_path / "lines.jsonl").read_text().splitlines():
+        harbor.Trajectory.model_validate_json(line)
+
+
+def test_a_format_without_a_place_for_the_rows_is_refused(
+    tmp_path: Path, raw: Path, registry: Any
+) -> None:
+    score(raw, tmp_path / "scored.jsonl", registry)
+    make_rl(tmp_path / "scored.jsonl", tmp_path / "rl.jsonl")
+    make_sft(raw, tmp_path / "sft.jsonl")
+    for name, form in (("rl", "openai"), ("sft", "atif")):
+        with pytest.raises(InputError, match="can't be written as"):
+            export_rows(tmp_path / f"{name}.jsonl", tmp_path / "x.jsonl", form=form)  # type: ignore[arg-type]
+
+
+def test_tables_are_exported_too(raw: Path) -> None:
+    make_sft(raw, raw.with_name("sft.parquet"))
+    report = export_rows(raw.with_name("sft.parquet"), raw.with_name("x.jsonl"), form="openai")
+    assert report.written == len(list(read_rows(raw.with_name("sft.parquet"), SftRow))) == 5

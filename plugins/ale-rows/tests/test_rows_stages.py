@@ -1,0 +1,225 @@
+"""Collecting and scoring."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ale.errors import InputError, PluginError
+from ale.runs import Registry
+from ale.types import Episode
+from ale_rows import (
+    EpisodeRow,
+    RlRow,
+    ScoredRow,
+    collect,
+    found_runs,
+    read_rows,
+    report_path,
+    score,
+)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_collect_copies_the_graded_training_episodes(
+    tmp_path: Path, run: Any, some: Sequence[Episode]
+) -> None:
+    report = collect([run(*some)], tmp_path / "raw.jsonl")
+    rows = list(read_rows(tmp_path / "raw.jsonl", EpisodeRow))
+    assert {row.run for row in rows} == {"a"}
+    assert [row.episode for row in rows] == some[:4]
+    assert report.read == 6
+    assert report.written == 4
+    assert dict(report.dropped) == {
+        "broken: the infrastructure failed, so they have no reward": 1,
+        "of the split 'evaluation'": 1,
+    }
+
+
+def test_collect_can_keep_all(tmp_path: Path, run: Any, some: Sequence[Episode]) -> None:
+    report = collect([run(*some)], tmp_path / "raw.jsonl", split="all", broken=True)
+    assert report.written == 6
+    report = collect([tmp_path / "runs"], tmp_path / "raw.jsonl", split="evaluation")
+    assert [row.episode for row in read_rows(tmp_path / "raw.jsonl", EpisodeRow)] == [some[5]]
+
+
+def test_rows_stand_by_step_task_and_rollout_whatever_the_order_of_their_ends(
+    tmp_path: Path, run: Any, some: Sequence[Episode]
+) -> None:
+    collect([run(*reversed(some))], tmp_path / "raw.jsonl")
+    rows = read_rows(tmp_path / "raw.jsonl", EpisodeRow)
+    assert [row.episode for row in rows] == some[:4]
+
+
+def test_a_folder_of_runs_is_searched_and_no_run_counts_twice(tmp_path: Path, run: Any) -> None:
+    paths = [run(name="b", folder="runs/x"), run(name="a"), run(name="c", folder="runs/x/y")]
+    found = found_runs([tmp_path / "runs", paths[0]])
+    assert found == [paths[1], paths[0], paths[2]]
+
+
+def test_two_runs_of_one_id_are_refused(tmp_path: Path, run: Any, some: Sequence[Episode]) -> None:
+    one, other = run(*some), run(*some, folder="copied")
+    with pytest.raises(InputError, match="both the run 'a'"):
+        collect([one, other], tmp_path / "raw.jsonl")
+    assert not (tmp_path / "raw.jsonl").exists()
+
+
+def test_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such directory"):
+        collect([tmp_path / "nope"], tmp_path / "raw.jsonl")
+
+
+def test_an_episode_of_a_newer_schema_is_refused(
+    tmp_path: Path, run: Any, some: Sequence[Episode]
+) -> None:
+    path = run(*some) / "episodes.jsonl"
+    path.write_text(path.read_text().replace('"schema":1', '"schema":7', 1))
+    with pytest.raises(InputError, match="schema 7"):
+        collect([path.parent], tmp_path / "raw.jsonl")
+
+
+@pytest.fixture
+def raw(tmp_path: Path, run: Any, some: Sequence[Episode]) -> Path:
+    collect([run(*some)], tmp_path / "raw.jsonl", split="all", broken=True)
+    return tmp_path / "raw.jsonl"
+
+
+def test_the_baseline_is_the_mean_reward_of_the_file(
+    tmp_path: Path, raw: Path, registry: Registry
+) -> None:
+    report = score(raw, tmp_path / "scored.jsonl", registry)
+    rows = list(read_rows(tmp_path / "scored.jsonl", ScoredRow))
+    assert report.notes["mean reward"] == 2.5 / 4
+    assert {row.batch.mean_reward for row in rows} == {2.5 / 4}
+    for row in rows:
+        given = zip(row.credit.weights, row.credit.rewards, strict=True)
+        assert all(weight == reward - 2.5 / 4 for weight, reward in given)
+
+
+def test_what_has_no_reward_or_is_held_out_is_not_scored_but_counted(
+    tmp_path: Path, raw: Path, registry: Registry
+) -> None:
+    report = score(raw, tmp_path / "scored.jsonl", registry)
+    assert report.read == 6
+    assert report.written == 4
+    assert sorted(report.dropped) == [
+        "broken: the infrastructure failed, so they have no reward",
+        "of an evaluation: held out",
+    ]
+    assert json.loads(report_path(tmp_path / "scored.jsonl").read_text())["dropped"] == dict(
+        report.dropped
+    )
+
+
+def test_a_scored_row_is_the_episode_with_chunks_and_credit(
+    tmp_path: Path, raw: Path, registry: Registry, some: Sequence[Episode]
+) -> None:
+    score(raw, tmp_path / "scored.jsonl", registry, scheme="ipa-lite:scale=2")
+    first = next(read_rows(tmp_path / "scored.jsonl", ScoredRow))
+    assert first.episode == some[0]
+    assert (first.chunker, first.scheme) == ("ale-lite", "ipa-lite:scale=2")
+    assert first.credit.scheme == "ipa-lite:scale=2"
+    assert first.credit.rewards == (2 / 5, 4 / 5, 6 / 5, 8 / 5, 2.0)
+    assert [chunk.index for chunk in first.chunks] == [0, 1, 2, 3, 4]
+
+
+def test_chunker_and_scheme_may_come_from_a_config(
+    tmp_path: Path, raw: Path, registry: Registry
+) -> None:
+    chosen = {"type": "ipa-lite", "scale": 3.0}
+    score(raw, tmp_path / "scored.jsonl", registry, chunker={"type": "turns"}, scheme=chosen)
+    first = next(read_rows(tmp_path / "scored.jsonl", ScoredRow))
+    assert first.chunker == "turns"
+    assert first.credit.rewards == (1.0, 2.0, 3.0)
+
+
+def test_a_group_need_not_stand_together(tmp_path: Path, raw: Path, registry: Registry) -> None:
+    score(raw, tmp_path / "one.jsonl", registry)
+    mixed = raw.read_text().splitlines()
+    raw.write_text("\n".join(mixed[i] for i in (3, 5, 1, 2)) + "\n")
+    score(raw, tmp_path / "other.jsonl", registry)
+    one, other = (
+        {row.episode.id: row.credit.rewards for row in read_rows(tmp_path / name, ScoredRow)}
+        for name in ("one.jsonl", "other.jsonl")
+    )
+    assert one == other
+
+
+def test_an_episode_that_is_there_twice_is_refused(
+    tmp_path: Path, raw: Path, registry: Registry
+) -> None:
+    raw.write_text(raw.read_text() * 2)
+    with pytest.raises(InputError, match="is there twice"):
+        score(raw, tmp_path / "scored.jsonl", registry)
+
+
+def test_a_scheme_that_gives_no_numbers_is_named(
+    tmp_path: Path, raw: Path, registry: Registry
+) -> None:
+    with pytest.raises(PluginError, match="credit scheme 'wrong'"):
+        score(raw, tmp_path / "scored.jsonl", registry, scheme="wrong")
+    assert [path.name for path in tmp_path.iterdir() if "scored" in path.name] == []
+
+
+def test_an_output_that_is_the_input_is_refused(raw: Path, registry: Registry) -> None:
+    before = raw.read_bytes()
+    with pytest.raises(InputError, match="can't be written at the same time"):
+        score(raw, raw, registry)
+    assert raw.read_bytes() == before
+
+
+def test_a_file_of_nothing_gives_a_file_of_nothing(tmp_path: Path, registry: Registry) -> None:
+    (tmp_path / "raw.jsonl").write_text("")
+    assert score(tmp_path / "raw.jsonl", tmp_path / "scored.jsonl", registry).written == 0
+    assert list(read_rows(tmp_path / "scored.jsonl", ScoredRow)) == []
+
+
+def refusal(path: Path, kind: type[Any]) -> str:
+    with pytest.raises(InputError) as caught:
+        list(read_rows(path, kind))
+    return str(caught.value)
+
+
+def test_a_row_of_another_kind_is_refused_with_the_command_that_makes_the_right_one(
+    raw: Path,
+) -> None:
+    said = refusal(raw, ScoredRow)
+    assert f"{raw}:1" in said
+    assert "a row of kind 'episode', expected 'scored'" in said
+    assert "ale score" in said
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [("2", "written by a newer version"), ("0", "none before 1"), ('"1"', "none before 1")],
+)
+def test_a_row_of_another_version_is_refused_with_the_reason(
+    raw: Path, schema: str, reason: str, registry: Registry
+) -> None:
+    raw.write_text(raw.read_text().replace('"schema":1', f'"schema":{schema}', 1))
+    assert reason in refusal(raw, EpisodeRow)
+    with pytest.raises(InputError, match=reason):
+        score(raw, raw.with_name("scored.jsonl"), registry)
+
+
+def test_a_line_of_a_run_directory_is_told_apart(run: Any, some: Sequence[Episode]) -> None:
+    assert "collect it first" in refusal(run(*some) / "episodes.jsonl", EpisodeRow)
+
+
+def test_a_damaged_line_is_named(raw: Path, registry: Registry) -> None:
+    text = raw.read_text().splitlines(keepends=True)
+    raw.write_text("".join([*text[:2], text[2].replace('"turns":[', '"turns":7,"x":['), *text[3:]]))
+    assert f"{raw}:3: episode.trajectory.turns" in refusal(raw, EpisodeRow)
+    with pytest.raises(InputError, match=r"raw.jsonl:3: episode.trajectory.turns"):
+        score(raw, raw.with_name("scored.jsonl"), registry)
+    raw.write_text("".join([*text[:4], text[4][:50]]))
+    assert f"{raw}:5" in refusal(raw, EpisodeRow)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert "no such file" in refusal(tmp_path / "nope.jsonl", RlRow)
