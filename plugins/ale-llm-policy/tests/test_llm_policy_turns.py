@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from ale.errors import ContextLengthError
+from ale.errors import ContextLengthError, LLMError
 from ale.types import Completion, CompletionRequest, Message, Sampling, ToolCall, replace
 from ale_llm_policy.testing import CORPUS, SHELL, Make, forward_logits, request
 from ale_policy import TorchPolicy
@@ -110,6 +110,35 @@ async def test_a_demonstration_has_the_ids_and_log_probabilities_of_the_model(
     assert later.tokens is not None
     assert not later.forced
     assert later.tokens.prompt_ids == policy.template.extend(ids(answer), (seen,))
+
+
+async def test_a_demonstration_ends_where_a_sample_would(policy: TorchPolicy, make: Make) -> None:
+    call = ToolCall(id="call_0_0", name="shell", arguments='{"command": "ls"}')
+    says = Message(role="assistant", content="", tool_calls=(call,))
+    asked = request(CORPUS[0], episode="e", tools=(SHELL,))
+    answer = await make(stop=("never there", "</tool_call>")).force(asked, says)
+    assert answer.message == says
+    assert answer.finish_reason == "tool_calls"
+    assert answer.tokens is not None
+    found = answer.tokens.output_ids
+    whole = policy.template.answer(says)
+    assert found == whole[: len(found)]
+    assert len(found) < len(whole)
+    text = policy.template.pieces.text
+    assert "</tool_call>" in text(found).text
+    assert "</tool_call>" not in text(found[:-1]).text
+    free = await make(stop=("never there",)).force(asked, says)
+    assert free.tokens is not None
+    assert free.tokens.output_ids == whole
+
+
+async def test_a_demonstration_that_goes_on_behind_a_stop_text_is_refused(make: Make) -> None:
+    says = Message(role="assistant", content="one STOP two")
+    with pytest.raises(LLMError, match="'STOP' with 'two'"):
+        await make(stop=("STOP",)).force(request("a"), says)
+    said = Message(role="assistant", content="one STOP ")
+    answer = await make(stop=("STOP",)).force(request("a"), said)
+    assert answer.message.content == "one "
 
 
 async def test_demonstrations_and_samples_share_a_batch(make: Make) -> None:

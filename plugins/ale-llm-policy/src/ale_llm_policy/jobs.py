@@ -1,6 +1,7 @@
 """One request, from admission to its last token."""
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from random import Random
 
 from attrs import Factory, define, field, frozen
@@ -94,6 +95,21 @@ class Job:
         recent = text(self.ids[begin:])
         if not any(stop in recent for stop in self.rules.stop):
             return None
-        whole = text(self.ids[len(self.prompt) :])
-        found = [at for stop in self.rules.stop if (at := whole.find(stop)) >= 0]
-        return min(found) if found else None
+        return _first(self.rules.stop, text(self.ids[len(self.prompt) :]))
+
+
+def up_to_stop(
+    ids: Sequence[int], stop: tuple[str, ...], text: Callable[[Sequence[int]], str]
+) -> tuple[tuple[int, ...], int | None]:
+    """As much of an answer as the sampler would come to: it ends with the token that completes a
+    stop string. With it, where in the text that string starts.
+    """
+    if _first(stop, text(ids)) is None:
+        return tuple(ids), None
+    n = bisect_left(range(len(ids)), True, key=lambda n: _first(stop, text(ids[:n])) is not None)
+    return tuple(ids[:n]), _first(stop, text(ids[:n]))
+
+
+def _first(stop: tuple[str, ...], text: str) -> int | None:
+    found = [at for each in stop if (at := text.find(each)) >= 0]
+    return min(found) if found else None

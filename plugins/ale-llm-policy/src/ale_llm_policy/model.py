@@ -5,7 +5,9 @@ import contextlib
 from collections.abc import Callable
 from random import Random
 
-from ale.errors import ContextLengthError
+from attrs import evolve
+
+from ale.errors import ContextLengthError, LLMError
 from ale.types import (
     Completion,
     CompletionRequest,
@@ -18,7 +20,7 @@ from ale.types import (
     Usage,
 )
 from ale_llm_policy.engine import Engine
-from ale_llm_policy.jobs import Job, Outcome, Rules
+from ale_llm_policy.jobs import Job, Outcome, Rules, up_to_stop
 from ale_llm_policy.sessions import Sessions
 from ale_policy import TorchPolicy
 
@@ -76,21 +78,39 @@ class PolicyLLM:
         """The completion that says `answer`, with the log-probabilities of a forward pass.
 
         Those are of the model itself, at temperature 1 and over all tokens: under a narrower
-        sampler a demonstration may be impossible.
+        sampler a demonstration may be impossible. It ends where a sampled answer would: with the
+        token that completes a stop string. What no sampled answer holds is not to be imitated.
 
         Raises:
             ContextLengthError: prompt and answer together don't fit.
-            LLMError: as `complete`.
+            LLMError: as `complete`; or the answer goes on behind a stop string.
         """
         prompt = self._prompt(request)
-        ids = self.policy.template.answer(answer)
+        rules = self._rules(request.sampling, len(prompt))
+        ids, stop_at = self._as_sampled(answer, rules.stop)
         if len(prompt) + len(ids) > self._context:
             raise self._too_long(len(prompt) + len(ids))
-        rules = self._rules(request.sampling, len(prompt))
         job, outcome = await self._run(
             lambda done: Job(prompt, rules, Random(0), done, forced=ids)  # noqa: S311
         )
-        return self._completion(request, job, outcome, said=answer)
+        return self._completion(request, job, evolve(outcome, stop_at=stop_at))
+
+    def _as_sampled(
+        self, answer: Message, stop: tuple[str, ...]
+    ) -> tuple[tuple[int, ...], int | None]:
+        template = self.policy.template
+        whole = template.answer(answer)
+        ids, stop_at = up_to_stop(whole, stop, lambda part: template.pieces.text(part).text)
+        if stop_at is not None:
+            text = template.pieces.text(tuple(i for i in whole if i not in self._ends)).text
+            found = max((each for each in stop if text.startswith(each, stop_at)), key=len)
+            rest = text[stop_at + len(found) :].strip()
+            if rest:
+                raise LLMError(
+                    f"an answer to be demonstrated goes on behind the stop string {found!r} with "
+                    f"{rest[:80]!r}, which the sampler could never say"
+                )
+        return ids, stop_at
 
     async def load_policy(self, snapshot: PolicySnapshot) -> None:
         """Sample from these weights from the next step on.
@@ -161,9 +181,7 @@ class PolicyLLM:
             self.engine.cancel(job)
             raise
 
-    def _completion(
-        self, request: CompletionRequest, job: Job, outcome: Outcome, said: Message | None = None
-    ) -> Completion:
+    def _completion(self, request: CompletionRequest, job: Job, outcome: Outcome) -> Completion:
         output = job.output
         answer = self.policy.template.read(
             output, turn=request.turn, tools=bool(request.tools), limit=outcome.stop_at
