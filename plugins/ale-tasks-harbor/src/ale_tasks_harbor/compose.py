@@ -1,0 +1,168 @@
+"""Terminal-Bench's ``docker-compose.yaml``: one service that a sandbox can be, or a refusal."""
+
+import platform
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import yaml
+from attrs import field, frozen
+
+from ale_tasks_harbor.checks import mebibytes
+
+_GIVEN = {
+    "T_BENCH_TEST_DIR": "/tests",
+    "T_BENCH_CONTAINER_LOGS_PATH": "/logs",
+    "T_BENCH_CONTAINER_AGENT_LOGS_PATH": "/agent-logs",
+    "T_BENCH_TASK_DOCKER_CLIENT_CONTAINER_NAME": "client",
+    "T_BENCH_TASK_DOCKER_CLIENT_IMAGE_NAME": "",
+    "T_BENCH_TASK_DOCKER_NAME_PREFIX": "",
+    "T_BENCH_TASK_LOGS_PATH": "",
+    "T_BENCH_TASK_AGENT_LOGS_PATH": "",
+}
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::?-([^}]*))?\}")
+_NOTHING = frozenset(
+    [
+        "image",
+        "container_name",
+        "tty",
+        "stdin_open",
+        "init",
+        "restart",
+        "pull_policy",
+        "hostname",
+        "logging",
+        "stop_grace_period",
+    ]
+)
+"""Keys that change nothing in what a task means."""
+_HANDLED = frozenset(
+    [
+        "build",
+        "command",
+        "environment",
+        "volumes",
+        "platform",
+        "mem_limit",
+        "cpus",
+        "deploy",
+    ]
+)
+_IDLE = re.compile(r"(?:(?:/bin/)?(?:ba)?sh\s+-c\s+)?\s*['\"]?\s*(?:sleep\s+infinity|tail\s+-f.*)")
+
+
+@frozen(kw_only=True)
+class Client:
+    """The container that the agent works in."""
+
+    env: Mapping[str, str] = field(factory=dict)
+    image: str | None = None
+    """Where nothing is built."""
+    cpus: float | None = None
+    memory_mb: int | None = None
+    refused: tuple[tuple[str, str], ...] = ()
+    """Key and reason of what can't be given."""
+
+
+@lru_cache(maxsize=256)
+def client_of(text: str) -> Client:
+    """Read the file. Most tasks have the same one, letter by letter.
+
+    Raises:
+        yaml.YAMLError: it is no YAML.
+    """
+    document = yaml.load(text, yaml.CSafeLoader)
+    services = document.get("services") if isinstance(document, dict) else None
+    if not isinstance(services, dict) or not services:
+        return _refuse("services", "expected a table with the service 'client'")
+    if len(services) > 1:
+        names = ", ".join(map(str, services))
+        return _refuse("services", f"it needs several containers ({names}): not supported yet")
+    (name, service) = next(iter(services.items()))
+    if not isinstance(service, dict):
+        return _refuse(f"services.{name}", "expected a table")
+    others = [key for key in document if key not in ("services", "version", "name", "volumes")]
+    return _client(f"services.{name}", service, others)
+
+
+def _refuse(key: str, why: str) -> Client:
+    return Client(refused=((key, why),))
+
+
+def _client(path: str, service: dict[str, Any], others: list[str]) -> Client:
+    refused = [(str(key), "not supported yet") for key in others]
+    for key in service:
+        if key not in _NOTHING | _HANDLED:
+            refused.append((f"{path}.{key}", "not supported yet"))
+    checks = {
+        "build": _build_fault,
+        "command": _command_fault,
+        "volumes": _volumes_fault,
+        "platform": _platform_fault,
+    }
+    for key, fault_of in checks.items():
+        fault = fault_of(service[key]) if key in service else None
+        if fault is not None:
+            refused.append((f"{path}.{key}", fault))
+    limits = _limits(service)
+    return Client(
+        env=_environment(service.get("environment")),
+        image=None if "build" in service else _filled(str(service.get("image", ""))) or None,
+        cpus=limits[0],
+        memory_mb=limits[1],
+        refused=tuple(refused),
+    )
+
+
+def _build_fault(build: Any) -> str | None:
+    wanted = build if isinstance(build, dict) else {"context": build}
+    context, file = wanted.get("context", "."), wanted.get("dockerfile", "Dockerfile")
+    if str(context).rstrip("/") not in (".", "") or str(file).removeprefix("./") != "Dockerfile":
+        return f"only the Dockerfile of the task's folder can be built, not {build!r}"
+    more = sorted(set(wanted) - {"context", "dockerfile"})
+    return f"{', '.join(more)}: not supported yet" if more else None
+
+
+def _command_fault(command: Any) -> str | None:
+    text = " ".join(map(str, command)) if isinstance(command, list) else str(command)
+    if _IDLE.match(text.strip()) and "&" not in text and ";" not in text:
+        return None
+    return f"a program that starts with the container is not supported yet ({text})"
+
+
+def _volumes_fault(volumes: Any) -> str | None:
+    for volume in volumes if isinstance(volumes, list) else [volumes]:
+        if not str(volume).startswith(("${T_BENCH_TASK_LOGS_PATH", "${T_BENCH_TASK_AGENT_LOGS")):
+            return f"a volume is not supported yet ({volume})"
+    return None
+
+
+def _platform_fault(wanted: Any) -> str | None:
+    own = {"x86_64": "linux/amd64", "AMD64": "linux/amd64", "aarch64": "linux/arm64"}
+    here = own.get(platform.machine(), platform.machine())
+    return None if wanted == here else f"this machine is {here}, the task wants {wanted}"
+
+
+def _limits(service: dict[str, Any]) -> tuple[float | None, int | None]:
+    deploy = service.get("deploy")
+    resources = deploy.get("resources", {}) if isinstance(deploy, dict) else {}
+    limits = resources.get("limits", {}) if isinstance(resources, dict) else {}
+    cpus = service.get("cpus", limits.get("cpus"))
+    memory = service.get("mem_limit", limits.get("memory"))
+    return (
+        None if cpus is None else float(cpus),
+        None if memory is None else mebibytes(str(memory)),
+    )
+
+
+def _environment(written: Any) -> dict[str, str]:
+    if isinstance(written, dict):
+        pairs = [(str(key), "" if value is None else str(value)) for key, value in written.items()]
+    else:
+        pairs = [tuple(str(item).partition("=")[::2]) for item in written or []]  # type: ignore[misc]
+    return {name: _filled(value) for name, value in pairs}
+
+
+def _filled(text: str) -> str:
+    return _VARIABLE.sub(lambda match: _GIVEN.get(match[1], match[2] or ""), text)

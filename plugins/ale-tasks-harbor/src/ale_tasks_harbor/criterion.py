@@ -1,0 +1,205 @@
+"""The criterion ``task_tests``: a task's own tests, run after the agent."""
+
+import asyncio
+import posixpath
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from ale.errors import GradingError
+from ale.protocols import Sandbox
+from ale.types import ExecResult, Score, Task, Trajectory
+from ale_tasks_harbor import keep, parsers, reward
+from ale_tasks_harbor.places import USUAL, Places
+from ale_tasks_harbor.plugin import TaskTestsOptions
+from ale_tasks_harbor.stage import Stage, Stagehand
+from ale_tasks_harbor.variables import resolved
+
+NAME = "task_tests"
+_OUTPUT = 4 << 20
+"""Bytes of output that a parser sees: head and tail."""
+_REWARD = 1 << 16
+_EXCERPT = 800
+_SCANNED = 1 << 20
+
+# $1 the script, $2 a user's name or "", then variables. The shell reads no profile.
+_RUN = """
+script=$1 user=$2 && shift 2
+case $user in
+'') ;;
+*[!a-z0-9_-]* | [!a-z_]*) ;;
+*) eval "home=~$user" && set -- "$@" "HOME=$home" ;;
+esac
+IFS= read -r first <"$script"
+case $first in
+'#!'*) command -p env -i "$@" "$script" 2>&1 ;;
+*) command -p env -i "$@" bash "$script" 2>&1 ;;
+esac
+"""
+
+
+class TaskTests:
+    """Puts the tests in place, runs them, and reads what they say.
+
+    Value 0 and the cause in the detail: the tests failed, or did not end in their time. Raises
+    `GradingError`, so that the episode is broken and has no reward: they gave no verdict at all.
+
+    Args:
+        environ: the host's variables, for ``${NAME}``.
+        run_directory: where the tests' output and artifacts are kept; None keeps none.
+    """
+
+    def __init__(
+        self,
+        options: TaskTestsOptions,
+        *,
+        environ: Mapping[str, str],
+        run_directory: Path | None,
+        places: Places = USUAL,
+    ) -> None:
+        self.options = options
+        self._environ = environ
+        self._kept = None if run_directory is None else run_directory / "verifier"
+        self._places = places
+
+    async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
+        """Run the tests once. Raises as `Criterion.grade`."""
+        options = self.options
+        if posixpath.isabs(self._places.tests) and not sandbox.capabilities.filesystem_isolation:
+            raise GradingError(
+                f"the tests would be put in {self._places.tests} of this machine; "
+                "use a sandbox with files of its own, such as 'docker'"
+            )
+        variables = self._variables()
+        places = self._inside(sandbox)
+        hand = Stagehand(sandbox, places, options.key)
+        stage = await hand.ready()
+        await hand.put(options.tests, options.script)
+        result = await self._run(sandbox, task, stage, variables, places)
+        if not task.keep_processes:
+            # What the code under test has started must not write a verdict either.
+            await sandbox.end_processes()
+        folder = None if self._kept is None else self._kept / f"{task.id}-{sandbox.id}"
+        try:
+            return await self._score(sandbox, result, stage, places)
+        finally:
+            if folder is not None:
+                await keep.keep(sandbox, result, folder, options.artifacts, places.logs)
+
+    def _variables(self) -> Mapping[str, str]:
+        missing: list[str] = []
+        made = resolved(self.options.env, self._environ, lambda _, why: missing.append(why))
+        if missing:
+            raise GradingError("; ".join(missing))
+        return made
+
+    def _inside(self, sandbox: Sandbox) -> Places:
+        def path(place: str) -> str:
+            return posixpath.normpath(posixpath.join(sandbox.workdir, place))
+
+        return Places(
+            tests=path(self._places.tests),
+            logs=path(self._places.logs),
+            records=tuple(map(path, self._places.records)),
+        )
+
+    async def _run(
+        self,
+        sandbox: Sandbox,
+        task: Task,
+        stage: Stage,
+        variables: Mapping[str, str],
+        places: Places,
+    ) -> ExecResult:
+        options = self.options
+        merged = {**stage.environment, **task.environment.env, **variables}
+        if "PATH" not in variables:
+            merged["PATH"] = stage.environment.get("PATH", "")
+        pairs = [f"{name}={value}" for name, value in merged.items()]
+        script = posixpath.join(places.tests, options.script)
+        return await sandbox.exec(
+            ["/bin/sh", "-c", _RUN, "ale", script, options.user or "", *pairs],
+            env={"PATH": stage.environment.get("PATH", ""), "BASH_ENV": "", "ENV": ""},
+            user=options.user,
+            timeout_s=options.timeout_s,
+            max_output_bytes=_OUTPUT,
+        )
+
+    async def _score(
+        self, sandbox: Sandbox, result: ExecResult, stage: Stage, places: Places
+    ) -> Score:
+        told = "".join(f"\n[{note}]" for note in stage.notes)
+        if result.timed_out:
+            limit = f"the tests did not end within {self.options.timeout_s:g} s and were ended"
+            return _made(0.0, limit + told + _tail(result))
+        if self.options.result == "reward":
+            value, said = await self._reward(sandbox, result, places)
+        else:
+            value, said = self._parsed(result)
+        return _made(value, said + told + ("" if value == 1.0 else _tail(result)))
+
+    async def _reward(
+        self, sandbox: Sandbox, result: ExecResult, places: Places
+    ) -> tuple[float, str]:
+        folder = f"{places.logs}/verifier"
+        as_json = await _read(sandbox, f"{folder}/reward.json")
+        as_text = await _read(sandbox, f"{folder}/reward.txt")
+        said = ""
+        if as_json is not None and not await asyncio.to_thread(self._writes_json):
+            # Then nobody but the code under test can have written it.
+            said, as_json = "; reward.json was passed over: no test speaks of it", None
+        try:
+            rewards = reward.of_files(as_json, as_text, folder + said)
+        except reward.RewardError as error:
+            raise GradingError(
+                f"{error} (the tests ended with {result.exit_code}){_tail(result)}"
+            ) from None
+        listed = ", ".join(f"{name} {value:g}" for name, value in rewards.items())
+        return reward.single(rewards), f"rewards: {listed}{said}"
+
+    def _writes_json(self) -> bool:
+        """Does any file of the tests name reward.json, or is one too long to tell?"""
+        for source in self.options.tests:
+            for path in source.rglob("*") if source.is_dir() else [source]:
+                if path.is_file() and _may_name(path):
+                    return True
+        return False
+
+    def _parsed(self, result: ExecResult) -> tuple[float, str]:
+        output = result.stdout.decode("utf-8", "replace")
+        try:
+            results = parsers.PARSERS[self.options.result](output)
+        except parsers.UnparsableError as error:
+            raise GradingError(
+                f"{error} (the tests ended with {result.exit_code}){_tail(result)}"
+            ) from None
+        failed = [name for name, passed in results.items() if not passed]
+        if failed:
+            return 0.0, f"{len(failed)} of {len(results)} tests failed: {', '.join(failed[:10])}"
+        return 1.0, f"{len(results)} tests passed"
+
+
+def _may_name(path: Path) -> bool:
+    """By the two words, as a name may be put together."""
+    with path.open("rb") as file:
+        data = file.read(_SCANNED + 1)
+    return len(data) > _SCANNED or re.search(rb"reward.{0,40}json", data, re.S) is not None
+
+
+async def _read(sandbox: Sandbox, path: str) -> bytes | None:
+    try:
+        return await sandbox.read(path, max_bytes=_REWARD)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise GradingError(f"{path} can't be read: {error}") from error
+
+
+def _tail(result: ExecResult) -> str:
+    text = result.stdout[-4 * _EXCERPT :].decode("utf-8", "replace")
+    plain = "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text).strip()
+    return f"\n{plain[-_EXCERPT:] or '(the tests printed nothing)'}"
+
+
+def _made(value: float, detail: str) -> Score:
+    return Score(criterion=NAME, passed=value == 1.0, value=value, detail=detail)

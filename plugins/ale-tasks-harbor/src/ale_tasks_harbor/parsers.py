@@ -1,0 +1,83 @@
+"""Terminal-Bench 1's parsers: from what its tests print to which of them passed."""
+
+import re
+from collections.abc import Callable, Mapping
+
+Results = Mapping[str, bool]
+Parser = Callable[[str], Results]
+
+_SUMMARY = re.compile(r"=+\s*short test summary info\s*=+", re.IGNORECASE)
+_GOOD = {"PASSED", "XFAIL", "SKIPPED"}
+_BAD = {"FAILED", "XPASS", "ERROR"}
+
+
+class UnparsableError(Exception):
+    """The output holds no results; says what was looked for."""
+
+
+def pytest_results(output: str) -> Results:
+    """Every line of every ``short test summary info``.
+
+    A test that failed anywhere has failed, whatever is printed of it elsewhere: code under test
+    may print as well.
+
+    Raises:
+        UnparsableError: there is no summary, or no test in it.
+    """
+    _, found, summary = _cut(output)
+    if not found:
+        raise UnparsableError("the tests printed no 'short test summary info'")
+    results: dict[str, bool] = {}
+    for line in summary.splitlines():
+        status, _, rest = line.partition(" ")
+        status = status.strip().strip(":")
+        name = _name(status, rest)
+        if name and status in _GOOD | _BAD:
+            results[name] = results.get(name, True) and status in _GOOD
+    if not results:
+        raise UnparsableError("there is no test in the 'short test summary info'")
+    return results
+
+
+def _cut(output: str) -> tuple[str, bool, str]:
+    match = _SUMMARY.search(output)
+    if match is None:
+        return output, False, ""
+    return output[: match.start()], True, output[match.end() :]
+
+
+def _name(status: str, rest: str) -> str:
+    if status == "FAILED":
+        rest = rest.rsplit(" - ", 1)[0]
+    return rest.strip().split("::", 1)[-1]
+
+
+def _between(name: str, good: str, *, needed: bool) -> Parser:
+    """One verdict between two marks."""
+    start, end = f"{name} results starts here", f"{name} results ends here"
+
+    def parse(output: str) -> Results:
+        if needed and (start not in output or end not in output):
+            raise UnparsableError(f"the tests printed no '{start}' and '{end}'")
+        block = output.split(start, 1)[-1].rsplit(end, 1)[0].strip()
+        return {"tests": block == good}
+
+    return parse
+
+
+def _swelancer(output: str) -> Results:
+    text = output.lower()
+    if "swe lancer success" in text:
+        return {"tests": True}
+    failed = "swe lancer failure" in text
+    return {"tests": not failed and "user_tool" in text and "completed" in text}
+
+
+PARSERS: Mapping[str, Parser] = {
+    "pytest": pytest_results,
+    "swebench": _between("SWEBench", "PASSED", needed=True),
+    "sweperf": _between("SWE-Perf", "PASSED", needed=True),
+    "mlebench": _between("MLEBench", "ALL TESTS PASSED", needed=False),
+    "swelancer": _swelancer,
+}
+"""By the name that a task.yaml gives."""

@@ -1,0 +1,121 @@
+"""Offers the task source ``harbor`` and the criterion ``task_tests``."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from attrs import field, frozen, validators
+
+from ale.plugin import BuildContext, Component, doc, ge, gt, hookimpl
+from ale.protocols import Criterion, TaskSource
+
+Result = Literal["reward", "pytest", "swebench", "sweperf", "mlebench", "swelancer"]
+
+
+@frozen(kw_only=True)
+class HarborOptions:
+    """Task folders of Harbor and of Terminal-Bench 1."""
+
+    path: Path = field(
+        metadata=doc("A task folder, or a folder that is searched for them, folders in it too.")
+    )
+    include: tuple[str, ...] = field(
+        default=(), metadata=doc("Keep only tasks whose id matches one of these globs.")
+    )
+    exclude: tuple[str, ...] = field(
+        default=(), metadata=doc("Leave out tasks whose id matches one of these globs.")
+    )
+    tags: tuple[str, ...] = field(
+        default=(), metadata=doc("Keep only tasks that have at least one of these tags.")
+    )
+    difficulty: tuple[str, ...] = field(
+        default=(), metadata=doc("Keep only tasks of these difficulties, such as easy.")
+    )
+    limit: int | None = field(
+        default=None,
+        validator=validators.optional(ge(1)),
+        metadata=doc("Keep only the first so many of what is left."),
+    )
+    keep_processes: tuple[str, ...] = field(
+        default=(),
+        metadata=doc(
+            "Globs of ids of tasks that ask for a server: what the agent started runs on while "
+            "it is graded. Everywhere else it is ended first."
+        ),
+    )
+    refuse: Literal["folder", "run"] = field(
+        default="folder",
+        metadata=doc("What a folder that can't be used stops: itself alone, or the whole run."),
+    )
+
+
+@frozen(kw_only=True)
+class TaskTestsOptions:
+    """Runs a task's own tests after the agent and reads their verdict."""
+
+    tests: tuple[Path, ...] = field(
+        metadata=doc("Host folders and scripts that are put into /tests, folders by content.")
+    )
+    script: str = field(metadata=doc("The file in /tests that is run."))
+    result: Result = field(
+        default="reward",
+        metadata=doc(
+            "Where the verdict is: reward.json or reward.txt in /logs/verifier, or the output, "
+            "read by this parser of Terminal-Bench."
+        ),
+    )
+    timeout_s: float = field(
+        default=600.0, validator=gt(0), metadata=doc("Seconds for the tests. Value 0 after them.")
+    )
+    env: Mapping[str, str] = field(
+        factory=dict,
+        metadata=doc("Variables for the tests; ${NAME} and ${NAME:-default} are the host's."),
+    )
+    user: str | None = field(
+        default=None, metadata=doc("User that the tests run as. Default: the sandbox's.")
+    )
+    artifacts: tuple[str, ...] = field(
+        default=(), metadata=doc("Files and folders of the sandbox that are kept with the run.")
+    )
+    key: str | None = field(
+        default=None,
+        metadata=doc("Of the record that the task's setup step wrote of what was there before."),
+    )
+
+
+def _source(options: HarborOptions, context: BuildContext) -> TaskSource:
+    from ale_tasks_harbor.source import HarborSource
+
+    return HarborSource(options, environ=context.environ, new_id=context.new_id)
+
+
+def _task_tests(options: TaskTestsOptions, context: BuildContext) -> Criterion:
+    from ale_tasks_harbor.criterion import TaskTests
+
+    return TaskTests(options, environ=context.environ, run_directory=context.run_directory)
+
+
+@hookimpl
+def ale_task_sources() -> Sequence[Component[HarborOptions, TaskSource]]:
+    """One source: ``harbor``."""
+    return [
+        Component(
+            "harbor",
+            HarborOptions,
+            _source,
+            summary="Task folders of Harbor and Terminal-Bench, unchanged.",
+        )
+    ]
+
+
+@hookimpl
+def ale_criteria() -> Sequence[Component[Any, Criterion]]:
+    """One criterion: ``task_tests``."""
+    return [
+        Component(
+            "task_tests",
+            TaskTestsOptions,
+            _task_tests,
+            summary="A task folder's own tests, put in place after the agent, give the reward.",
+        )
+    ]

@@ -1,0 +1,75 @@
+"""Harbor's reward: ``reward.json`` or ``reward.txt``, as numbers in [0, 1]."""
+
+import json
+import math
+from collections.abc import Mapping
+
+
+class RewardError(Exception):
+    """What was written is no reward; says why."""
+
+
+def from_json(data: bytes) -> Mapping[str, float]:
+    """Rewards by name.
+
+    Raises:
+        RewardError: it is empty, no JSON, or a value in it is no number in [0, 1].
+    """
+    text = _text(data, "reward.json")
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise RewardError(f"reward.json is not JSON: {error}") from None
+    rewards = found if isinstance(found, dict) else {"reward": found}
+    if not rewards:
+        raise RewardError("reward.json names no reward")
+    return {str(name): _checked(value, "reward.json") for name, value in rewards.items()}
+
+
+def from_text(data: bytes) -> Mapping[str, float]:
+    """One reward.
+
+    Raises:
+        RewardError: it is empty, or no number in [0, 1].
+    """
+    text = _text(data, "reward.txt")
+    try:
+        value = float(text)
+    except ValueError:
+        raise RewardError(f"reward.txt holds {_shown(text)}, which is not a number") from None
+    return {"reward": _checked(value, "reward.txt")}
+
+
+def of_files(as_json: bytes | None, as_text: bytes | None, where: str) -> Mapping[str, float]:
+    """Rewards of the two files; the JSON goes first, as in Harbor. Raises as the others."""
+    if as_json is not None:
+        return from_json(as_json)
+    if as_text is not None:
+        return from_text(as_text)
+    raise RewardError(f"the tests wrote no reward to {where}")
+
+
+def single(rewards: Mapping[str, float]) -> float:
+    """The one called ``reward``, else the mean of all of them."""
+    if "reward" in rewards:
+        return rewards["reward"]
+    return math.fsum(rewards.values()) / len(rewards)
+
+
+def _text(data: bytes, name: str) -> str:
+    text = data.decode("utf-8", "replace").strip()
+    if not text:
+        raise RewardError(f"{name} is empty")
+    return text
+
+
+def _checked(value: object, name: str) -> float:
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise RewardError(f"{name} holds {_shown(repr(value))}, which is not a finite number")
+    if not 0 <= value <= 1:
+        raise RewardError(f"{name} holds {value:g}; rewards are taken from 0 to 1")
+    return float(value)
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")

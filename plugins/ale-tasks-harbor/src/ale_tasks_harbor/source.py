@@ -1,0 +1,136 @@
+"""The task source ``harbor``: find folders, read each, tell of those that can't be run, choose."""
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from ale.errors import InputError, Problem
+from ale.strict import nearest
+from ale.types import Task, replace
+from ale_tasks_harbor import harbor, tbench
+from ale_tasks_harbor.plugin import HarborOptions
+
+_LOG = logging.getLogger(__name__)
+_READERS = {harbor.FILE: harbor.read, tbench.FILE: tbench.read}
+
+
+class HarborSource:
+    """Reads every task folder below a path.
+
+    Args:
+        environ: the host's variables, for ``${NAME}`` in a task's environment.
+        new_id: random letters, for the key of the tasks' records.
+    """
+
+    def __init__(
+        self, options: HarborOptions, *, environ: Mapping[str, str], new_id: Callable[[], str]
+    ) -> None:
+        self._options = options
+        self._environ = environ
+        self._key = "".join(new_id() for _ in range(4))
+        self.refused: list[Problem] = []
+        """Why folders of the last `load` were left out."""
+
+    def load(self) -> Iterator[Task]:
+        """The chosen tasks, in the order of their paths.
+
+        A folder that can't be run is logged with the reason and left out, or stops the run, as
+        the options say.
+
+        Raises:
+            InputError: there is nothing at the path, nothing is left, or an option names nothing.
+        """
+        options = self._options
+        self.refused = []
+        tasks = list(self._readable())
+        chosen = [task for task in tasks if self._is_chosen(task)][: options.limit]
+        # Where folders were refused, theirs may be the id that is missing.
+        problems = [] if chosen and self.refused else _unmatched(options.include, tasks)
+        if options.refuse == "run" or not chosen:
+            problems += self.refused
+        elif self.refused:
+            _LOG.warning("%s", self._told())
+        if not chosen and not problems:
+            problems = [Problem(message=f"none of {len(tasks)} tasks is left by the options")]
+        yield from chosen
+        if problems:
+            raise InputError(problems)
+
+    def _told(self) -> str:
+        files = len({problem.file for problem in self.refused})
+        lines = "\n".join(f"  {problem}" for problem in self.refused)
+        return f"{files} files keep their tasks out of the run:\n{lines}"
+
+    def _readable(self) -> Iterator[Task]:
+        seen: dict[str, str] = {}
+        path = self._options.path.absolute()
+        found = False
+        for folder, file in task_folders(path):
+            found = True
+            try:
+                task = _READERS[file](folder, self._environ, self._key)
+            except InputError as error:
+                self.refused += error.problems
+                continue
+            first = seen.setdefault(task.id, task.origin)
+            if first != task.origin:
+                message = f"'{task.id}' is already the id of the task in {first}"
+                self.refused.append(Problem(message=message, file=task.origin))
+            else:
+                yield self._with_processes(task)
+        if not found:
+            hint = f"a task is a folder with {harbor.FILE} (Harbor) or {tbench.FILE}"
+            raise InputError([Problem(message="no tasks in here", file=str(path), hint=hint)])
+
+    def _with_processes(self, task: Task) -> Task:
+        if _matches(task.id, self._options.keep_processes):
+            return replace(task, keep_processes=True)
+        return task
+
+    def _is_chosen(self, task: Task) -> bool:
+        options = self._options
+        return (
+            (not options.include or _matches(task.id, options.include))
+            and not _matches(task.id, options.exclude)
+            and (not options.tags or any(tag in options.tags for tag in task.tags))
+            and (not options.difficulty or task.metadata["difficulty"] in options.difficulty)
+        )
+
+
+def task_folders(path: Path) -> Iterator[tuple[Path, str]]:
+    """The task folders at a path, by name, each with the file that makes it one.
+
+    A task folder is not searched further; hidden folders and links to folders are passed over.
+    """
+    try:
+        with os.scandir(path) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+    except OSError:
+        return
+    names = {entry.name for entry in entries}
+    for file in _READERS:
+        if file in names:
+            yield path, file
+            return
+    for entry in entries:
+        if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+            yield from task_folders(Path(entry.path))
+
+
+def _matches(task_id: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(task_id, glob) for glob in globs)
+
+
+def _unmatched(globs: Sequence[str], tasks: Sequence[Task]) -> list[Problem]:
+    ids = [task.id for task in tasks]
+    return [
+        Problem(
+            message=f"no task has an id that matches '{glob}'",
+            path="include",
+            hint=nearest(glob, ids),
+        )
+        for glob in globs
+        if not any(fnmatchcase(task_id, glob) for task_id in ids)
+    ]

@@ -1,0 +1,193 @@
+"""Makes a sandbox ready for tests: nothing of the agent's may come between them and a verdict."""
+
+import posixpath
+import secrets
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from attrs import field, frozen
+
+from ale.errors import GradingError
+from ale.protocols import Sandbox
+from ale_tasks_harbor import before
+from ale_tasks_harbor.before import Record
+from ale_tasks_harbor.places import Places
+
+SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
+CLEAN = {
+    "PATH": f"/usr/local/sbin:/usr/local/bin:{SYSTEM}",
+    "HOME": "/root",
+    "LANG": "C.UTF-8",
+}
+"""Where there is no record of the sandbox's own."""
+STEP_S = 120.0
+_ROUNDS = 5
+_OUTPUT = 8 << 20
+
+# $1 folder of the logs, then other paths. What is not this user's to remove is left.
+_REMOVE = """
+logs=$1 && shift
+if [ -L "$logs" ] || { [ -e "$logs" ] && [ ! -d "$logs" ]; }; then rm -f -- "$logs"; fi
+rm -rf -- "$logs/verifier" "$@" 2>/dev/null
+:
+"""
+# $1 folder of the logs, then other paths: is nothing left in any?
+_CHECK = """
+[ ! -L "$1" ] && { [ ! -e "$1" ] || [ -d "$1" ]; } || { echo "$1 can not be removed" >&2; exit 1; }
+logs=$1 && shift
+for path in "$logs/verifier" "$@"; do
+  if [ -L "$path" ] || { [ -e "$path" ] && [ ! -d "$path" ]; } || [ -n "$(ls -A "$path")" ]; then
+    echo "$path can not be emptied" >&2
+    exit 1
+  fi 2>/dev/null
+done
+"""
+# $1 a new folder, then paths
+_ASIDE = """
+set -e
+folder=$1 && shift && mkdir -m 700 -- "$folder"
+number=0
+for path in "$@"; do number=$((number + 1)) && mv -- "$path" "$folder/$number"; done
+"""
+# $1 a new folder, then pairs of program and file
+_SHIMS = """
+set -e
+folder=$1 && shift && mkdir -m 755 -- "$folder"
+while [ $# -gt 0 ]; do
+  if [ -x "$2" ]; then printf '#!%s\\nexec "%s" "$@"\\n' /bin/sh "$2" >"$folder/$1"; fi
+  if [ -e "$folder/$1" ]; then chmod 755 "$folder/$1"; fi
+  shift 2
+done
+"""
+
+
+@frozen(kw_only=True)
+class Stage:
+    """A sandbox that is ready, and what had to be done for it."""
+
+    environment: Mapping[str, str]
+    notes: Sequence[str] = field(factory=tuple)
+
+
+class Stagehand:
+    """Prepares one sandbox.
+
+    Args:
+        key: of the record; None where the task writes none.
+    """
+
+    def __init__(self, sandbox: Sandbox, places: Places, key: str | None) -> None:
+        self._sandbox = sandbox
+        self._places = places
+        self._key = key
+        self._root: str | None = None
+        self._path = CLEAN["PATH"]
+
+    async def ready(self) -> Stage:
+        """Put out of the way whatever the agent has put in it.
+
+        Raises:
+            GradingError: the record is gone, or something can't be moved.
+            SandboxError: the sandbox is gone.
+        """
+        record = await self._record()
+        notes: list[str] = []
+        environment: Mapping[str, str] = CLEAN
+        if record is not None:
+            environment = dict(record.environment)
+            self._path = environment.get("PATH", self._path)
+            self._root = None if record.uid == 0 else "0"
+            environment, notes = await self._cured(record, environment)
+        own = record is not None and record.has_tests
+        await self._empty([] if own else [self._places.tests])
+        if own:
+            notes.append(f"the image has its own {self._places.tests}, which was not emptied")
+        return Stage(environment=environment, notes=notes)
+
+    async def _record(self) -> Record | None:
+        if self._key is None:
+            return None
+        for place in self._places.records:
+            try:
+                data = await self._sandbox.read(place, max_bytes=before.LARGEST)
+            except OSError:  # nothing there, or no file
+                continue
+            record = before.verified(data, self._key)
+            if record is not None:
+                return record
+        raise GradingError(
+            "the record of what the image held was removed or changed by the agent "
+            f"({' or '.join(self._places.records)}), so nothing can be said of the tests"
+        )
+
+    async def _cured(
+        self, record: Record, environment: Mapping[str, str]
+    ) -> tuple[Mapping[str, str], list[str]]:
+        notes: list[str] = []
+        for _ in range(_ROUNDS):
+            found = before.changes(record.look, await self._look(record))
+            if not found.planted:
+                break
+            aside = f"/tmp/.ale-aside-{secrets.token_hex(8)}"  # noqa: S108 - made anew, or it fails
+            await self._sh(_ASIDE, aside, *found.planted)
+            notes += [f"set aside: {path}" for path in found.planted]
+        else:
+            raise GradingError(f"what was planted can't be set aside: {', '.join(found.planted)}")
+        if not found.shadowed:
+            return environment, notes
+        shims = f"/tmp/.ale-programs-{secrets.token_hex(8)}"  # noqa: S108 - made anew, or it fails
+        await self._sh(_SHIMS, shims, *(word for pair in found.shadowed.items() for word in pair))
+        named = ", ".join(sorted(found.shadowed))
+        notes.append(f"the image's own programs were put before the agent's: {named}")
+        return {**environment, "PATH": f"{shims}:{self._path}"}, notes
+
+    async def _empty(self, others: Sequence[str]) -> None:
+        """Make the folders for the tests and their verdict anew."""
+        if self._root is not None:
+            await self._sh(_REMOVE, self._places.logs, *others, root=False)
+        await self._sh(_REMOVE, self._places.logs, *others)
+        await self._sh(_CHECK, self._places.logs, *others)
+        # By the engine, which may write where root without privileges may not.
+        with tempfile.TemporaryDirectory() as name:
+            for folder in ("verifier", "agent", "artifacts"):
+                made = Path(name) / "logs" / folder
+                made.mkdir(parents=True)
+                made.chmod(0o777)
+            (Path(name) / "logs").chmod(0o755)
+            await self._sandbox.upload(Path(name) / "logs", self._places.logs)
+
+    async def _look(self, record: Record) -> before.Look:
+        # The look is at what this PATH leads to; it needs no program but stat, from elsewhere.
+        said = await self._sh(f'{before.LOOK}\nlook "$@"', *record.folders, path=self._path)
+        entries = [part.decode("utf-8", "surrogateescape") for part in said.split(b"\0")]
+        return before.look_of(entries)
+
+    async def _sh(
+        self, script: str, *arguments: str, path: str = SYSTEM, root: bool = True
+    ) -> bytes:
+        """Run a script as root, with programs from the system's own folders."""
+        result = await self._sandbox.exec(
+            ["/bin/sh", "-c", script, "ale", *arguments],
+            env={"PATH": path, "BASH_ENV": "", "ENV": "", "LC_ALL": "C"},
+            cwd="/",
+            user=self._root if root else None,
+            timeout_s=STEP_S,
+            max_output_bytes=_OUTPUT,
+        )
+        if result.exit_code != 0 or result.timed_out or result.truncated:
+            said = result.stderr.decode("utf-8", "replace").strip()[-600:]
+            how = "took too long" if result.timed_out else f"ended with {result.exit_code}"
+            raise GradingError(f"the sandbox could not be made ready for the tests ({how}): {said}")
+        return result.stdout
+
+    async def put(self, sources: Sequence[Path], script: str) -> None:
+        """Put tests in their place: folders by content, scripts by name; `script` can be run."""
+        for source in sources:
+            target = self._places.tests
+            if not source.is_dir():
+                target = posixpath.join(target, source.name)
+            await self._sandbox.upload(source, target)
+        # By their owner, who is the sandbox's user: root without privileges may not.
+        modes = 'chmod +x -- "$1/$2" && chmod 755 -- "$1"'
+        await self._sh(modes, self._places.tests, script, root=False)

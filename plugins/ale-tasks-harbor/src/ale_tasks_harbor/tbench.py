@@ -1,0 +1,183 @@
+"""A Terminal-Bench 1 task folder: ``task.yaml`` and what lies beside it, to a `Task`.
+
+Source: terminal-bench 0.2.18.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ale.errors import InputError, Problem
+from ale.types import Constraints, CriterionSpec, Environment, Task
+from ale_tasks_harbor import before, compose, solution
+from ale_tasks_harbor.checks import unsupported_dockerfile
+from ale_tasks_harbor.parsers import PARSERS
+from ale_tasks_harbor.values import Values, line_of, task_id
+
+FILE = "task.yaml"
+_COMPOSE = "docker-compose.yaml"
+_KNOWN = frozenset(
+    [
+        "instruction",
+        "author_name",
+        "author_email",
+        "difficulty",
+        "category",
+        "tags",
+        "parser_name",
+        "max_agent_timeout_sec",
+        "max_test_timeout_sec",
+        "run_tests_in_same_shell",
+        "disable_asciinema",
+        "estimated_duration_sec",
+        "expert_time_estimate_min",
+        "junior_time_estimate_min",
+    ]
+)
+
+
+def read(folder: Path, environ: Mapping[str, str], key: str) -> Task:
+    """Read one folder. Arguments and errors as those of `ale_tasks_harbor.harbor.read`."""
+    file = folder / FILE
+    try:
+        text = file.read_text(encoding="utf-8")
+        document = yaml.load(text, yaml.CSafeLoader)
+    except yaml.YAMLError as error:
+        raise _refused(file, f"not YAML: {' '.join(str(error).split())}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise _refused(file, f"can't be read: {error}") from None
+    if not isinstance(document, dict):
+        raise _refused(file, "expected a table with 'instruction'")
+    problems: list[Problem] = []
+    task = _Reader(folder, Values(document, file=str(file), problems=problems)).task(key)
+    if problems:
+        raise InputError([_placed(problem, text, str(file)) for problem in problems])
+    return task
+
+
+def _refused(file: Path, message: str) -> InputError:
+    return InputError([Problem(message=message, file=str(file))])
+
+
+def _placed(problem: Problem, text: str, file: str) -> Problem:
+    if problem.file != file or problem.path is None:
+        return problem
+    line = line_of(text, problem.path)
+    return Problem(
+        message=problem.message, file=file, line=line, path=problem.path, hint=problem.hint
+    )
+
+
+class _Reader:
+    def __init__(self, folder: Path, root: Values) -> None:
+        self._folder = folder
+        self._root = root
+
+    def task(self, key: str) -> Task:
+        root = self._root
+        instruction = root.text("instruction")
+        if not root.has("instruction"):
+            root.refuse("instruction", "'instruction' is missing")
+        if root.flag("run_tests_in_same_shell"):
+            message = "tests in the agent's own shell are not supported: it could forge them"
+            root.refuse("run_tests_in_same_shell", message)
+        category = root.text("category")
+        return Task(
+            id=task_id(self._folder.name),
+            goal=instruction or "",
+            origin=str(self._folder / FILE),
+            tags=tuple(dict.fromkeys((*root.texts("tags"), *([category] if category else [])))),
+            setup_steps=(before.setup_step(key),),
+            criteria=(self._criterion(key),),
+            constraints=Constraints(
+                network=True, time_limit_s=root.seconds("max_agent_timeout_sec", 360.0)
+            ),
+            environment=self._machine(),
+            solution=self._solution(),
+            metadata={
+                "format": "terminal-bench",
+                "difficulty": str(root.values.get("difficulty", "")),
+                "ignored_keys": root.unknown(_KNOWN),
+            },
+        )
+
+    def _note(self, file: Path, message: str, path: str | None = None) -> None:
+        self._root.problems.append(Problem(message=message, file=str(file), path=path))
+
+    def _machine(self) -> Environment:
+        client = self._client()
+        image = client.image
+        if image is None:
+            self._check_build()
+        return Environment(
+            image=image,
+            build=str(self._folder) if image is None else None,
+            workdir=".",
+            env={"TEST_DIR": "/tests", **client.env},
+            cpus=client.cpus,
+            memory_mb=client.memory_mb,
+        )
+
+    def _client(self) -> compose.Client:
+        file = self._folder / _COMPOSE
+        try:
+            client = compose.client_of(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return compose.Client()
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            self._note(file, f"can't be read: {' '.join(str(error).split())}")
+            return compose.Client()
+        for path, why in client.refused:
+            self._note(file, why, path)
+        return client
+
+    def _check_build(self) -> None:
+        file = self._folder / "Dockerfile"
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            self._note(file, f"can't be read: {error.strerror}")
+            return
+        for message in unsupported_dockerfile(text, user=False):
+            self._note(file, message)
+
+    def _criterion(self, key: str) -> CriterionSpec:
+        script, tests = self._folder / "run-tests.sh", self._folder / "tests"
+        if not script.is_file():
+            self._note(script, "there is no such file")
+        return CriterionSpec(
+            type="task_tests",
+            options={
+                "tests": [*([str(tests)] if tests.is_dir() else []), str(script)],
+                "script": script.name,
+                "result": self._root.choice("parser_name", tuple(PARSERS), "pytest"),
+                "timeout_s": self._root.seconds("max_test_timeout_sec", 60.0),
+                "env": {"TEST_DIR": "/tests"},
+                "key": key,
+            },
+            file=str(self._folder / FILE),
+        )
+
+    def _solution(self) -> tuple[str, ...] | None:
+        script = self._folder / "solution.sh"
+        try:
+            if script.is_file():
+                return solution.commands(script, "/oracle", script.name, {})
+            return self._typed(self._folder / "solution.yaml")
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            self._note(script, f"the solution can't be read: {' '.join(str(error).split())}")
+            return None
+
+    def _typed(self, file: Path) -> tuple[str, ...] | None:
+        """The commands of a solution.yaml; None where it presses keys in a program."""
+        if not file.is_file():
+            return None
+        entries: Any = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
+        made = []
+        for entry in entries if isinstance(entries, list) else []:
+            if not isinstance(entry, dict) or entry.get("append_enter") is False:
+                return None
+            made.append(str(entry.get("command", "")))
+        return tuple(made) or None

@@ -1,0 +1,163 @@
+"""What a task file holds, taken out by type; each thing that is wrong is noted with its key."""
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from ale.errors import Problem
+from ale.strict import describe, nearest
+
+
+class Values:
+    """One table of a task file.
+
+    A value of the wrong type is noted and its default taken, so that all of a file is looked at.
+
+    Args:
+        problems: shared by all tables of a file.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        *,
+        file: str,
+        problems: list[Problem],
+        path: str = "",
+    ) -> None:
+        self.values = values
+        self.file = file
+        self.problems = problems
+        self.path = path
+
+    def refuse(self, key: str, message: str, *, hint: str | None = None) -> None:
+        """Note why the file can't be used."""
+        self.problems.append(
+            Problem(message=message, file=self.file, path=self._path(key), hint=hint)
+        )
+
+    def _path(self, key: str) -> str:
+        return f"{self.path}.{key}" if self.path else key
+
+    def _wrong(self, key: str, expected: str) -> None:
+        self.refuse(key, f"expected {expected}, found {describe(self.values[key])}")
+
+    def has(self, key: str) -> bool:
+        """Is it there, and not null?"""
+        return self.values.get(key) is not None
+
+    def table(self, key: str) -> "Values":
+        """A table in this one; empty where there is none."""
+        found = self.values.get(key)
+        if found is not None and not isinstance(found, Mapping):
+            self._wrong(key, "a table")
+            found = None
+        return Values(found or {}, file=self.file, problems=self.problems, path=self._path(key))
+
+    def tables(self, key: str) -> Sequence["Values"]:
+        """A list of tables."""
+        found = self.values.get(key)
+        if found is None:
+            return []
+        if not isinstance(found, list) or not all(isinstance(item, Mapping) for item in found):
+            self._wrong(key, "a list of tables")
+            return []
+        return [
+            Values(item, file=self.file, problems=self.problems, path=f"{self._path(key)}[{i}]")
+            for i, item in enumerate(found)
+        ]
+
+    def text(self, key: str) -> str | None:
+        """Text that is not blank."""
+        found = self.values.get(key)
+        if found is None:
+            return None
+        if not isinstance(found, str) or not found.strip():
+            self._wrong(key, "text")
+            return None
+        return found
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of texts."""
+        found = self.values.get(key)
+        if found is None:
+            return ()
+        if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+            self._wrong(key, "a list of texts")
+            return ()
+        return tuple(found)
+
+    def pairs(self, key: str) -> dict[str, str]:
+        """A table of texts: environment variables."""
+        table = self.table(key)
+        for name, value in table.values.items():
+            if not isinstance(value, str):
+                table.refuse(str(name), f"expected text, found {describe(value)}")
+        return {str(k): v for k, v in table.values.items() if isinstance(v, str)}
+
+    def seconds(self, key: str, default: float | None) -> float | None:
+        """A time above 0; so is every amount that may be a fraction."""
+        found = self.values.get(key)
+        if found is None:
+            return default
+        if not isinstance(found, int | float) or isinstance(found, bool):
+            self._wrong(key, "a number")
+            return default
+        if not 0 < found < math.inf:
+            self.refuse(key, f"expected a number above 0, found {found}")
+            return default
+        return float(found)
+
+    def whole(self, key: str) -> int | None:
+        """A whole number, at least 0."""
+        found = self.values.get(key)
+        if found is None:
+            return None
+        if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+            self._wrong(key, "a whole number, at least 0")
+            return None
+        return found
+
+    def flag(self, key: str) -> bool | None:
+        """True or false."""
+        found = self.values.get(key)
+        if found is not None and not isinstance(found, bool):
+            self._wrong(key, "true or false")
+            return None
+        return found
+
+    def choice(self, key: str, allowed: Collection[str], default: str) -> str:
+        """One of some words."""
+        found = self.values.get(key)
+        if found is None:
+            return default
+        if found not in allowed:
+            said = f"expected one of {', '.join(allowed)}, found {describe(found)}"
+            self.refuse(key, said, hint=nearest(str(found), allowed))
+            return default
+        return str(found)
+
+    def unknown(self, known: Collection[str]) -> list[str]:
+        """Keys that mean nothing here."""
+        return [self._path(str(key)) for key in self.values if key not in known]
+
+
+def task_id(folder: str) -> str:
+    """A folder's name as an id: what can't be in the name of a file everywhere becomes a dash."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", folder).lstrip(".-") or "task"
+
+
+def line_of(text: str, path: str) -> int | None:
+    """The 1-based line that a key of a TOML or YAML text stands on, as far as it can be seen."""
+    *tables, key = re.sub(r"\[\d+\]", "", path).split(".")
+    lines = text.splitlines()
+    start = 0
+    if tables:
+        header = re.compile(rf"\s*\[+\s*{re.escape('.'.join(tables))}\s*\]+|{tables[-1]}\s*:")
+        start = next((i + 1 for i, line in enumerate(lines) if header.match(line)), 0)
+    wanted = re.compile(rf"\s*(?:-\s+)?[\"']?{re.escape(key)}[\"']?\s*[=:]")
+    for i, line in enumerate(lines[start:], start):
+        if wanted.match(line):
+            return i + 1
+    return None

@@ -1,0 +1,45 @@
+"""``${NAME}`` and ``${NAME:-default}`` in the variables of a task, taken from the host."""
+
+import re
+from collections.abc import Callable, Mapping
+
+_TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}", re.S)
+_SECRET = re.compile(r"KEY|SECRET|TOKEN(?!S)|PASSWORD|CREDENTIAL|AUTH", re.I)
+
+
+def resolved(
+    variables: Mapping[str, str],
+    environ: Mapping[str, str],
+    refuse: Callable[[str, str], None],
+) -> dict[str, str]:
+    """The variables with their templates filled in. A value is a template as a whole or not at all.
+
+    Args:
+        refuse: is told of each that can't be filled in, by its name, and why.
+    """
+    made = {}
+    for name, value in variables.items():
+        match = _TEMPLATE.fullmatch(value)
+        if match is None:
+            made[name] = value
+        elif match[1] in environ:
+            made[name] = environ[match[1]]
+        elif match[2] is not None:
+            made[name] = match[2]
+        else:
+            refuse(name, f"the variable {match[1]} of the host is not set, and has no default")
+    return made
+
+
+def from_host(
+    variables: Mapping[str, str],
+    environ: Mapping[str, str],
+    refuse: Callable[[str, str], None],
+) -> dict[str, str]:
+    """As `resolved`, for what is stored with the run: a secret of the host is refused."""
+    for name, value in variables.items():
+        match = _TEMPLATE.fullmatch(value)
+        if match is not None and match[1] in environ and _SECRET.search(match[1]):
+            why = f"the value of {match[1]} looks like a secret, and would be stored with the run"
+            refuse(name, why)
+    return resolved(variables, environ, refuse)

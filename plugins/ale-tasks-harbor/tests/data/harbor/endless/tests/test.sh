@@ -1,0 +1,3 @@
+#!/bin/sh
+echo begun
+while :; do sleep 1; done

@@ -1,0 +1,2 @@
+#!/bin/sh
+echo excellent >/logs/verifier/reward.txt

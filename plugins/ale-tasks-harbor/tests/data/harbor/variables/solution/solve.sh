@@ -1,0 +1,2 @@
+#!/bin/sh
+echo "$GREETING $WHOM" >said

@@ -1,0 +1,2 @@
+#!/bin/bash
+while :; do sleep 1; done

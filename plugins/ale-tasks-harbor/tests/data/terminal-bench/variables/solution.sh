@@ -1,0 +1,2 @@
+#!/bin/bash
+echo "$GREETING in $TEST_DIR" >said

@@ -1,0 +1,347 @@
+"""What is taken from a folder, and why one is refused."""
+
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from ale.errors import InputError
+from ale.types import Task
+from ale_tasks_harbor.source import HarborSource
+
+from .conftest import BENCH, HARBOR, Write
+
+Source = Callable[..., HarborSource]
+
+
+def only(source: HarborSource) -> Task:
+    (task,) = source.load()
+    assert source.refused == []
+    return task
+
+
+def test_a_task_toml_is_taken_with_all_that_it_says(write: Write, source: Source) -> None:
+    folder = write(
+        "one",
+        {
+            **HARBOR,
+            "task.toml": """
+                artifacts = ["/app/out", { source = "/app/log", exclude = ["*.tmp"] }]
+                [task]
+                name = "org/one"
+                keywords = ["a"]
+                [metadata]
+                difficulty = "hard"
+                category = "b"
+                [agent]
+                timeout_sec = 12.5
+                [verifier]
+                timeout_sec = 7
+                user = 1000
+                env = { KEY = "${HOST_KEY}", PLAIN = "x" }
+                [environment]
+                cpus = 1.5
+                memory = "2G"
+                storage_mb = 100
+                allow_internet = false
+                workdir = "/srv"
+                surprise = 1
+                [environment.env]
+                WHO = "${USER_NAME:-nobody}"
+                """,
+        },
+    )
+    task = only(source({"USER_NAME": "me"}))
+    assert (task.id, task.goal, task.tags) == ("one", "Do it.\n", ("a", "b"))
+    wants = task.environment
+    assert (wants.cpus, wants.memory_mb, wants.storage_mb) == (1.5, 2048, 100)
+    assert (wants.build, wants.image) == (str(folder / "environment"), None)
+    assert (wants.env, wants.workdir) == ({"WHO": "me"}, "/srv")
+    assert (task.constraints.network, task.constraints.time_limit_s) == (False, 12.5)
+    assert task.metadata["difficulty"] == "hard"
+    assert task.metadata["ignored_keys"] == ["environment.surprise"]
+    (criterion,) = task.criteria
+    assert criterion.options["timeout_s"] == 7.0
+    # A secret of the host is filled in while grading, and never stored.
+    assert criterion.options["env"] == {"KEY": "${HOST_KEY}", "PLAIN": "x"}
+    assert criterion.options["user"] == "1000"
+    assert criterion.options["artifacts"] == ["/app/out", "/app/log"]
+
+
+def test_what_a_task_toml_does_not_say_is_as_in_harbor(write: Write, source: Source) -> None:
+    write("one", HARBOR)
+    task = only(source())
+    assert (task.constraints.network, task.constraints.time_limit_s) == (True, None)
+    assert (task.environment.workdir, task.environment.memory_mb) == (".", None)
+    assert task.criteria[0].options["timeout_s"] == 600.0
+
+
+def test_a_task_yaml_is_taken_with_its_compose_file(write: Write, source: Source) -> None:
+    compose = """
+        services:
+          client:
+            build: {dockerfile: Dockerfile}
+            image: ${T_BENCH_TASK_DOCKER_CLIENT_IMAGE_NAME}
+            command: ["sh", "-c", "sleep infinity"]
+            environment: {WHERE: "${T_BENCH_TEST_DIR}", WHO: "${NO_SUCH:-me}"}
+            mem_limit: 1.5g
+            volumes: ["${T_BENCH_TASK_LOGS_PATH}:${T_BENCH_CONTAINER_LOGS_PATH}"]
+        """
+    more = "tags: [x]\nmax_agent_timeout_sec: 9\nmax_test_timeout_sec: 8.5\n"
+    yaml = BENCH["task.yaml"] + more
+    folder = write("one", {**BENCH, "docker-compose.yaml": compose, "task.yaml": yaml})
+    task = only(source())
+    assert task.environment.build == str(folder)
+    assert task.environment.env == {"TEST_DIR": "/tests", "WHERE": "/tests", "WHO": "me"}
+    assert task.environment.memory_mb == 1536
+    assert (task.constraints.time_limit_s, task.constraints.network) == (9.0, True)
+    options = task.criteria[0].options
+    assert (options["result"], options["timeout_s"]) == ("pytest", 8.5)
+    assert options["tests"] == [str(folder / "run-tests.sh")]
+
+
+def _compose(service: str) -> Mapping[str, str]:
+    text = f"services:\n  client:\n    build: .\n    {service}\n"
+    return {**BENCH, "docker-compose.yaml": text}
+
+
+def _toml(text: str) -> Mapping[str, str]:
+    return {**HARBOR, "task.toml": text}
+
+
+REFUSED: Mapping[str, tuple[Mapping[str, str], str, str | None, str]] = {
+    "not-toml": (_toml("[agent\n"), "task.toml", None, "not TOML"),
+    "no-instruction": ({**HARBOR, "instruction.md": ""}, "instruction.md", None, "can't be read"),
+    "no-tests": ({**HARBOR, "tests/test.sh": ""}, "tests/test.sh", None, "no such file"),
+    "no-dockerfile": ({**HARBOR, "environment/Dockerfile": ""}, "task.toml", None, "docker_image"),
+    "wrong-type": (
+        _toml("[environment]\ncpus = 'many'\n"),
+        "task.toml",
+        "environment.cpus",
+        'expected a number, found the text "many"',
+    ),
+    "below-zero": (_toml("[agent]\ntimeout_sec = -1\n"), "task.toml", "agent.timeout_sec", "above"),
+    "size": (
+        _toml("[environment]\nmemory = 'lots'\n"),
+        "task.toml",
+        "environment.memory",
+        "such as 2G",
+    ),
+    "variable": (
+        _toml('[environment.env]\nA = "${NO_SUCH}"\n'),
+        "task.toml",
+        "environment.env.A",
+        "NO_SUCH of the host is not set",
+    ),
+    "secret": (
+        _toml('[environment.env]\nA = "${MY_API_KEY}"\n'),
+        "task.toml",
+        "environment.env.A",
+        "would be stored",
+    ),
+    "steps": (_toml('[[steps]]\nname = "one"\n'), "task.toml", "steps", "several steps"),
+    "allowlist": (
+        _toml('[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["a.example"]\n'),
+        "task.toml",
+        "environment.network_mode",
+        "not supported yet",
+    ),
+    "phase": (
+        _toml('[verifier]\nnetwork_mode = "no-network"\n'),
+        "task.toml",
+        "verifier.network_mode",
+        "network of its own",
+    ),
+    "separate": (
+        _toml('[verifier]\nenvironment_mode = "separate"\n'),
+        "task.toml",
+        "verifier.environment_mode",
+        "container of its own",
+    ),
+    "gpus": (_toml("[environment]\ngpus = 1\n"), "task.toml", "environment.gpus", "GPUs"),
+    "windows": (_toml('[environment]\nos = "windows"\n'), "task.toml", "environment.os", "linux"),
+    "user": (_toml('[agent]\nuser = "me"\n'), "task.toml", "agent.user", "not supported yet"),
+    "mcp": (
+        _toml('[[environment.mcp_servers]]\nname = "a"\n'),
+        "task.toml",
+        "environment.mcp_servers",
+        "MCP",
+    ),
+    "service": (
+        _toml('artifacts = [{source = "/a", service = "db"}]\n'),
+        "task.toml",
+        "artifacts",
+        "several containers",
+    ),
+    "way-out": (_toml('artifacts = ["/a/../b"]\n'), "task.toml", "artifacts", "expected a path"),
+    "harbor-compose": (
+        {**HARBOR, "environment/docker-compose.yaml": "services: {main: {}, db: {}}\n"},
+        "environment/docker-compose.yaml",
+        None,
+        "several containers: not supported yet",
+    ),
+    "entrypoint": (
+        {**HARBOR, "environment/Dockerfile": 'FROM a\nENTRYPOINT ["/start.sh"]\n'},
+        "environment/Dockerfile",
+        None,
+        "ENTRYPOINT",
+    ),
+    "not-yaml": ({**BENCH, "task.yaml": "a: [\n"}, "task.yaml", None, "not YAML"),
+    "no-yaml-instruction": (
+        {**BENCH, "task.yaml": "difficulty: easy\n"},
+        "task.yaml",
+        "instruction",
+        "missing",
+    ),
+    "parser": (
+        {**BENCH, "task.yaml": "instruction: a\nparser_name: junit\n"},
+        "task.yaml",
+        "parser_name",
+        "expected one of pytest",
+    ),
+    "same-shell": (
+        {**BENCH, "task.yaml": "instruction: a\nrun_tests_in_same_shell: true\n"},
+        "task.yaml",
+        "run_tests_in_same_shell",
+        "forge",
+    ),
+    "no-run-tests": ({**BENCH, "run-tests.sh": ""}, "run-tests.sh", None, "no such file"),
+    "two-services": (
+        {**BENCH, "docker-compose.yaml": "services: {client: {}, db: {}}\n"},
+        "docker-compose.yaml",
+        "services",
+        "several containers (client, db)",
+    ),
+    "service-command": (
+        _compose("command: /start.sh"),
+        "docker-compose.yaml",
+        "services.client.command",
+        "a program that starts",
+    ),
+    "volume": (
+        _compose("volumes: ['./data:/data']"),
+        "docker-compose.yaml",
+        "services.client.volumes",
+        "not supported yet",
+    ),
+    "ports": (
+        _compose("ports: ['80:80']"),
+        "docker-compose.yaml",
+        "services.client.ports",
+        "not supported yet",
+    ),
+    "other-dockerfile": (
+        {**BENCH, "docker-compose.yaml": "services: {client: {build: {context: ./sub}}}\n"},
+        "docker-compose.yaml",
+        "services.client.build",
+        "only the Dockerfile",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_folder_that_can_not_be_run_is_refused_with_file_key_and_reason(
+    name: str, write: Write, source: Source
+) -> None:
+    files, file, key, reason = REFUSED[name]
+    folder = write(name, files)
+    write("sound", HARBOR)
+    made = source({"MY_API_KEY": "abc"})
+    assert [task.id for task in made.load()] == ["sound"], "the others run"
+    (problem,) = made.refused
+    assert (problem.file, problem.path) == (str(folder / file), key)
+    assert reason in problem.message, problem
+    with pytest.raises(InputError):
+        list(source({"MY_API_KEY": "abc"}, refuse="run").load())
+
+
+def test_all_that_is_wrong_with_a_folder_is_said_at_once(write: Write, source: Source) -> None:
+    write("one", _toml("[environment]\ncpus = 0\n\n[agent]\nuser = 'me'\n"))
+    with pytest.raises(InputError) as caught:
+        list(source().load())
+    assert {(p.path, p.line) for p in caught.value.problems} == {
+        ("environment.cpus", 2),
+        ("agent.user", 5),
+    }
+
+
+def test_folders_are_found_at_any_depth_and_an_id_stands_once(write: Write, source: Source) -> None:
+    write("easy/one", HARBOR)
+    write("hard/deep/two", BENCH)
+    write("hard/one", BENCH)
+    write(".hidden/three", HARBOR)
+    made = source()
+    assert [task.id for task in made.load()] == ["one", "two"]
+    (problem,) = made.refused
+    assert "'one' is already the id of the task in" in problem.message
+
+
+def test_tasks_are_chosen_by_id_tag_difficulty_and_number(write: Write, source: Source) -> None:
+    for name, level in (("a", "easy"), ("b", "hard"), ("c", "easy"), ("d", "easy")):
+        text = f'[metadata]\ndifficulty = "{level}"\ntags = ["t-{name}"]\n'
+        write(name, _toml(text))
+
+    def ids(**options: object) -> list[str]:
+        return [task.id for task in source(**options).load()]
+
+    assert ids(difficulty=("easy",)) == ["a", "c", "d"]
+    assert ids(difficulty=("easy",), exclude=("a",), limit=1) == ["c"]
+    assert ids(tags=("t-b", "t-d")) == ["b", "d"]
+    assert ids(include=("[ab]",)) == ["a", "b"]
+    with pytest.raises(InputError, match="no task has an id that matches 'x'"):
+        ids(include=("x",))
+    with pytest.raises(InputError, match="none of 4 tasks is left"):
+        ids(difficulty=("extreme",))
+
+
+def test_a_task_that_asks_for_a_server_is_named(write: Write, source: Source) -> None:
+    write("a-server", HARBOR)
+    write("other", HARBOR)
+    tasks = source(keep_processes=("*-server",)).load()
+    assert [task.keep_processes for task in tasks] == [True, False]
+
+
+def test_an_empty_folder_says_what_a_task_is(tmp_path: Path, source: Source) -> None:
+    (tmp_path / "tasks").mkdir()
+    with pytest.raises(InputError, match="no tasks in here"):
+        list(source().load())
+
+
+@pytest.mark.parametrize("files", [1, 2])
+def test_a_solution_arrives_as_it_is(
+    write: Write, source: Source, tmp_path: Path, files: int
+) -> None:
+    """Run here, with another folder for /solution."""
+    script = (
+        "#!/bin/sh\ncat <<'EOF' >said\n  $HOME \\n 'x'\nEOF\nsh \"$(dirname \"$0\")/more.sh\"\n"
+    )
+    more = {"solution/more.sh": 'echo "$WHO" >more\n'} if files == 2 else {}
+    toml = '[solution.env]\nWHO = "me and you"\n'
+    write("one", {**HARBOR, "task.toml": toml, "solution/solve.sh": script, **more})
+    task = only(source())
+    assert task.solution is not None
+    place = tmp_path / "place"
+    text = "\n".join(task.solution).replace("place=/solution", f"place={place}")
+    done = subprocess.run(["sh"], input=text, cwd=tmp_path, text=True, check=False)
+    assert (tmp_path / "said").read_text() == "  $HOME \\n 'x'\n"
+    if files == 2:
+        assert done.returncode == 0
+        assert (tmp_path / "more").read_text() == "me and you\n"
+
+
+def test_a_solution_typed_line_by_line_is_taken_and_key_presses_are_not(
+    write: Write, source: Source
+) -> None:
+    typed = "- command: cd /tmp\n  append_enter: true\n- command: ls\n"
+    write("one", {**BENCH, "solution.sh": "", "solution.yaml": typed})
+    keys = "- command: ':wq'\n  append_enter: false\n"
+    write("two", {**BENCH, "solution.sh": "", "solution.yaml": keys})
+    assert [task.solution for task in source().load()] == [("cd /tmp", "ls"), None]
+
+
+def test_the_key_of_the_records_differs_from_run_to_run(write: Write, source: Source) -> None:
+    write("one", HARBOR)
+    keys = {only(source()).criteria[0].options["key"] for _ in range(3)}
+    assert len(keys) == 3
+    assert all(len(key) == 48 for key in keys)
