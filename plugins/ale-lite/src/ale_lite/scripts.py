@@ -1,4 +1,4 @@
-"""The console scripts ``iflow``, ``tbp`` and ``rock``: flags in, a command of `ale` out."""
+"""The console scripts `iflow`, `tbp`, `roll` and `rock`: flags in, a command of `ale` out."""
 
 from pathlib import Path
 
@@ -82,6 +82,65 @@ def tbp_run(tasks: Path, config: Path, out: Path) -> None:
       tbp run --tasks tasks/tbp_examples --config configs/local_lmstudio.yaml --out runs/
     """
     _run(config, "tasks.type=tbp", _setting("tasks.path", tasks), _setting("run.directory", out))
+
+
+_in = click.option(
+    "--in", "source", required=True, metavar="FILE", type=click.Path(), help="Rows to read."
+)
+_out = click.option(
+    "--out", required=True, metavar="FILE", type=click.Path(), help="Rows to write."
+)
+
+
+@click.group(cls=Group)
+@click.version_option(package_name="ale-lite")
+def roll() -> None:
+    """From stored runs to scored chunks, to preference pairs."""
+
+
+@roll.command("collect")
+@click.option(
+    "--runs", required=True, metavar="DIR", type=click.Path(), help="A folder with runs in it."
+)
+@_out
+def roll_collect(runs: str, out: str) -> None:
+    """Gather the episodes of stored runs in one file.
+
+    \b
+    Example:
+      roll collect --runs runs/ --out datasets/raw.jsonl
+    """
+    ale(["collect", "--out", out, "--", runs])
+
+
+@roll.command("ipa-score")
+@_in
+@_out
+def roll_ipa_score(source: str, out: str) -> None:
+    """Cut episodes into chunks and score each of them, with `ipa-lite`: an approximation.
+
+    \b
+    Example:
+      roll ipa-score --in datasets/raw.jsonl --out datasets/ipa_scored.jsonl
+    """
+    ale(["score", "--in", source, "--out", out, "--chunker", "ale-lite", "--scheme", "ipa-lite"])
+
+
+@roll.command("make-dpo")
+@_in
+@_out
+def roll_make_dpo(source: str, out: str) -> None:
+    """Pair the highest and the lowest rewarded chunk of each trajectory.
+
+    These follow different contexts: such a pair is no preference between two answers to one
+    prompt. `ale dataset dpo` makes pairs that are.
+
+    \b
+    Example:
+      roll make-dpo --in datasets/ipa_scored.jsonl --out datasets/dpo.jsonl
+    """
+    pairing = ("--pairing", "same-trajectory")
+    ale(["dataset", "dpo", "--in", source, "--out", out, *pairing])
 
 
 @click.group(cls=Group)
