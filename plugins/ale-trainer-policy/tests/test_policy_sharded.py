@@ -20,6 +20,7 @@ def trainer(lab: Any, processes: int) -> Any:
         epochs=2,
         max_grad_norm=None,
         max_tokens_per_microbatch=60,
+        logits_mb=0.002,
     )
     made = policy_trainer(options, BuildContext())
     made.attach(lab.InProcessLLM(lab.tiny_model()))

@@ -90,6 +90,7 @@ class Learner:
                     datum,
                     packing=self.options.packing,
                     temperature=self.temperature,
+                    logits_mb=self.options.logits_mb,
                 )
             terms = evaluate(parts, scored.logp, self._old(datum, scored.logp), self._tokens(datum))
             measured = Measured(
@@ -129,6 +130,7 @@ class Learner:
                 pack(samples),
                 packing=self.options.packing,
                 temperature=self.temperature,
+                logits_mb=self.options.logits_mb,
                 weights=weights,
             )
         found: Floats = scored.logp.double().cpu().numpy()

@@ -11,6 +11,7 @@ from torch import Tensor
 from ale.errors import InputError, Problem
 from ale.protocols import LLM
 from ale_trainer_policy.options import LearnOptions, LoraOptions
+from ale_trainer_policy.slices import check_head
 
 PATH = "trainer.type"
 
@@ -64,7 +65,8 @@ def prepare(policy: InProcess, options: LearnOptions) -> Any:
     """The model to train, its parameters that are to change marked by `requires_grad`.
 
     Raises:
-        InputError: its attention can't walk a forest, and `packing` asks for it.
+        InputError: its attention can't walk a forest, and `packing` asks for it; or its logits
+            can't be sliced, and `logits_mb` asks for that.
     """
     model = policy.model if options.sync == "same" else copy.deepcopy(policy.model)
     if options.packing == "tree" and not getattr(model, "_supports_attention_backend", False):
@@ -77,6 +79,8 @@ def prepare(policy: InProcess, options: LearnOptions) -> Any:
                 )
             ]
         )
+    if options.logits_mb is not None:
+        check_head(model)
     if options.activations == "recompute":
         # The first name is the newer one.
         enable = getattr(model, "activation_checkpointing_enable", None)

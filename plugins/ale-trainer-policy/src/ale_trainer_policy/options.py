@@ -225,6 +225,11 @@ class LearnOptions:
         default="keep",
         metadata=doc("'recompute' each layer in the backward pass: less memory, more time."),
     )
+    logits_mb: float | None = field(
+        default=256.0,
+        validator=validators.optional(gt(0.0)),  # type: ignore[arg-type]  # attrs infers float
+        metadata=doc("Logits held at once, MiB in fp32; others are computed anew. null holds all."),
+    )
     sync: Literal["same", "copy"] = field(
         default="same",
         metadata=doc("Train the model that samples, or a 'copy', handing over its weights."),

@@ -1,6 +1,8 @@
 """Log-probabilities of a datum's tokens under a model: as a forest, or row by row."""
 
+import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +13,7 @@ from torch import Tensor
 from ale.errors import AleError
 from ale_trainer_policy.attention import plan_of, walking
 from ale_trainer_policy.samples import Ints
+from ale_trainer_policy.slices import Reader, ends_in_its_head, instead_of_logits
 from ale_trainer_policy.tree import Datum
 
 Packing = Literal["tree", "padded"]
@@ -36,6 +39,7 @@ def score(
     temperature: float = 1.0,
     padding: Literal["left", "right"] = "right",
     weights: Mapping[str, Tensor] | None = None,
+    logits_mb: float | None = None,
 ) -> Scored:
     """Run the model once over a datum.
 
@@ -46,6 +50,8 @@ def score(
         temperature: logits are divided by it, as the sampler does.
         padding: the side on which short rows are filled, for ``padded``; changes nothing.
         weights: parameters to use in the place of the model's own, by name.
+        logits_mb: hold logits of so many MiB at once, in fp32; None holds all. A model that changes
+            its logits after the output layer holds all of them.
 
     Raises:
         AleError: a token is not in the model's vocabulary.
@@ -57,47 +63,51 @@ def score(
             "sampled from another model"
         )
     device = next(model.parameters()).device
-    walk = _by_tree if packing == "tree" else _by_rows
-    logits, at, computed = walk(model, datum, device, padding, weights)
-    dtype = torch.promote_types(logits.dtype, torch.float32)
-    scores = torch.log_softmax(logits.to(dtype) / temperature, dim=-1)
-    wanted = torch.as_tensor(datum.tree.ids[datum.token], device=device)
-    with torch.no_grad():
-        entropy = -(scores.exp() * scores).sum(-1)[at]
-    return Scored(logp=scores[at, wanted], entropy=entropy, computed=computed)
+    tree = packing == "tree"
+    inputs, at = _tree_inputs(datum, device) if tree else _row_inputs(datum, device, padding)
+    rows = sys.maxsize if logits_mb is None else max(1, int(logits_mb * 2**20 / (4 * size)))
+    ids = datum.tree.ids[datum.token]
+    reader = Reader(at=at, ids=ids, rows=rows, temperature=temperature)
+    with walking(model) if tree else nullcontext():
+        whole = logits_mb is None or not ends_in_its_head(model)
+        _read(model, reader, weights, {**inputs, "use_cache": False}, whole=whole)
+    computed = inputs["input_ids"].numel()
+    return Scored(logp=reader.logp, entropy=reader.entropy, computed=computed)
 
 
-def _call(model: Any, weights: Mapping[str, Tensor] | None, **inputs: Any) -> Any:
-    if weights is None:
-        return model(**inputs, use_cache=False)
-    return torch.func.functional_call(model, dict(weights), (), {**inputs, "use_cache": False})
+def _read(
+    model: Any,
+    reader: Reader,
+    weights: Mapping[str, Tensor] | None,
+    inputs: dict[str, Any],
+    *,
+    whole: bool,
+) -> None:
+    with nullcontext() if whole else instead_of_logits(model, reader):
+        if weights is None:
+            logits = model(**inputs).logits
+        else:
+            logits = torch.func.functional_call(model, dict(weights), (), inputs).logits
+    if whole:
+        reader.rows = sys.maxsize
+        reader.read(logits, lambda all_of_them: all_of_them)
+    assert whole or logits is reader.logp, "models are checked when they are attached"
 
 
-def _by_tree(
-    model: Any, datum: Datum, device: torch.device, _: str, weights: Mapping[str, Tensor] | None
-) -> tuple[Tensor, Tensor, int]:
+def _tree_inputs(datum: Datum, device: torch.device) -> tuple[dict[str, Any], Ints]:
     tree = datum.tree
     # The logits of a token stand at its parent, of which a fork has several children.
     needed, at = np.unique(tree.parent[datum.token], return_inverse=True)
-    with walking(model):
-        out = _call(
-            model,
-            weights,
-            input_ids=torch.as_tensor(tree.ids, device=device)[None],
-            position_ids=torch.as_tensor(tree.position, device=device)[None],
-            logits_to_keep=torch.as_tensor(needed, device=device),
-            tree=plan_of(tree, device),
-        )
-    return out.logits[0], torch.as_tensor(at, device=device), len(tree.ids)
+    inputs = {
+        "input_ids": torch.as_tensor(tree.ids, device=device)[None],
+        "position_ids": torch.as_tensor(tree.position, device=device)[None],
+        "logits_to_keep": torch.as_tensor(needed, device=device),
+        "tree": plan_of(tree, device),
+    }
+    return inputs, at
 
 
-def _by_rows(
-    model: Any,
-    datum: Datum,
-    device: torch.device,
-    padding: str,
-    weights: Mapping[str, Tensor] | None,
-) -> tuple[Tensor, Tensor, int]:
+def _row_inputs(datum: Datum, device: torch.device, padding: str) -> tuple[dict[str, Any], Ints]:
     rows = [row for sample in datum.samples for row in sample.rows]
     longest = max(len(row) for row in rows)
     ids = np.zeros((len(rows), longest), np.int64)
@@ -109,18 +119,15 @@ def _by_rows(
         real[number, shift[number] : shift[number] + len(row)] = 1
     which, where = _row_targets(datum)
     positions = np.maximum(0, real.cumsum(1) - 1)
-    # Only columns that some row is trained on get logits, as any trainer would do it.
+    # Only columns that some row is trained on are kept, as any trainer would do it.
     needed, column = np.unique(where + shift[which] - 1, return_inverse=True)
-    out = _call(
-        model,
-        weights,
-        input_ids=torch.as_tensor(ids, device=device),
-        attention_mask=torch.as_tensor(real, device=device),
-        position_ids=torch.as_tensor(positions, device=device),
-        logits_to_keep=torch.as_tensor(needed, device=device),
-    )
-    at = torch.as_tensor(which * len(needed) + column, device=device)
-    return out.logits.flatten(0, 1), at, ids.size
+    inputs = {
+        "input_ids": torch.as_tensor(ids, device=device),
+        "attention_mask": torch.as_tensor(real, device=device),
+        "position_ids": torch.as_tensor(positions, device=device),
+        "logits_to_keep": torch.as_tensor(needed, device=device),
+    }
+    return inputs, which * len(needed) + column
 
 
 def _row_targets(datum: Datum) -> tuple[Ints, Ints]:

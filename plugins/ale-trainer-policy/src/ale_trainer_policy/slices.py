@@ -1,0 +1,136 @@
+"""From hidden states to log-probabilities, a slice at a time.
+
+Over a large vocabulary the logits are the largest thing of a step. Here a slice of positions has
+them, from its hidden states to its log-probabilities; the backward pass computes them again, slice
+by slice, so that a slice is also all that it holds.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from attrs import define, field
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from ale.errors import InputError, Problem
+from ale_trainer_policy.samples import Ints
+
+Project = Callable[[Tensor], Tensor]
+"""Hidden states to logits."""
+_AFTERWARDS = ("final_logit_softcapping", "logit_scale", "logits_scaling")
+"""Options of transformers' models that change logits after the output layer."""
+
+
+@define(eq=False)
+class Reader:
+    """Log-probabilities and entropies of T tokens, from the hidden states that predict them."""
+
+    at: Ints
+    """Index of the hidden state of each token, over all leading dimensions: (T,)."""
+    ids: Ints
+    """Of the tokens: (T,)."""
+    rows: int
+    """Positions of one slice."""
+    temperature: float
+    logp: Tensor = field(init=False)
+    """log pi, nats, (T,), float32 or wider."""
+    entropy: Tensor = field(init=False)
+    """Of the distributions, nats, (T,), without a gradient."""
+
+    def read(self, hidden: Tensor, project: Project) -> Tensor:
+        """`logp`, set with `entropy`.
+
+        Args:
+            hidden: (..., width); only the positions that a token needs are projected.
+            project: called once a slice, and once more in the backward pass where there are
+                several.
+        """
+        flat = hidden.flatten(0, -2)
+        positions, at = np.unique(self.at, return_inverse=True)
+        order = np.argsort(at, kind="stable")
+        starts = range(0, len(positions), self.rows)
+        ends = np.searchsorted(at[order], [*starts[1:], len(positions)])
+        logps, entropies = [], []
+        for start, tokens in zip(starts, np.split(order, ends[:-1]), strict=True):
+            chosen = _tensor(positions[start : start + self.rows], flat)
+            here, ids = _tensor(at[tokens] - start, flat), _tensor(self.ids[tokens], flat)
+            logp, entropy = self._slice(project, flat[chosen], here, ids, again=len(starts) > 1)
+            logps.append(logp)
+            entropies.append(entropy)
+        back = _tensor(np.argsort(order), flat)
+        self.entropy = torch.cat(entropies)[back]
+        self.logp = torch.cat(logps)[back]
+        return self.logp
+
+    def _slice(
+        self, project: Project, hidden: Tensor, at: Tensor, ids: Tensor, *, again: bool
+    ) -> tuple[Tensor, Tensor]:
+        def computed(hidden: Tensor) -> tuple[Tensor, Tensor]:
+            logits = project(hidden)
+            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+            if self.temperature != 1.0:
+                logits = logits / self.temperature
+            scores = torch.log_softmax(logits, dim=-1)
+            logp = scores[at, ids]
+            # Last, so that it is left out when the slice is computed again.
+            with torch.no_grad():
+                entropy = -(scores.exp() * scores).sum(-1)[at]
+            return logp, entropy
+
+        if again and torch.is_grad_enabled():
+            found: tuple[Tensor, Tensor] = checkpoint(computed, hidden, use_reentrant=False)
+            return found
+        return computed(hidden)
+
+
+def _tensor(array: Ints, like: Tensor) -> Tensor:
+    return torch.as_tensor(array, device=like.device)
+
+
+def check_head(model: Any) -> None:
+    """Run a model once over one token, to see that nothing unknown happens after its output layer.
+
+    Raises:
+        InputError: something does, so that its logits can't be sliced.
+    """
+    if not ends_in_its_head(model):
+        return
+    nothing = np.zeros(1, np.int64)
+    reader = Reader(at=nothing, ids=nothing, rows=1, temperature=1.0)
+    ids = torch.zeros((1, 1), dtype=torch.int64, device=next(model.parameters()).device)
+    with torch.no_grad(), instead_of_logits(model, reader):
+        logits = model(input_ids=ids, use_cache=False).logits
+    if logits is not reader.logp:
+        message = f"{type(model).__name__} changes its logits after the output layer"
+        expected = "logits_mb: null, for this model"
+        raise InputError([Problem(path="trainer.logits_mb", message=message, expected=expected)])
+
+
+def ends_in_its_head(model: Any) -> bool:
+    """Are a model's logits what its output layer gives, with nothing done to them afterwards?"""
+    config = model.config.get_text_config()
+    changed = any(getattr(config, name, None) is not None for name in _AFTERWARDS)
+    return model.get_output_embeddings() is not None and not changed
+
+
+@contextmanager
+def instead_of_logits(model: Any, reader: Reader) -> Iterator[None]:
+    """Within it, the model's forward pass gives the reader's log-probabilities as its logits.
+
+    The output layer stays the model's own, adapters and shards included: what it is called with is
+    handed to it in slices.
+    """
+    head = model.get_output_embeddings()
+    project = head.forward
+    before = vars(head).get("forward")
+    head.forward = lambda hidden: reader.read(hidden, project)
+    try:
+        yield
+    finally:
+        if before is None:
+            del head.forward
+        else:
+            head.forward = before
