@@ -10,6 +10,7 @@ from ale_rows.chattools import chat_tools
 from ale_rows.report import Report, by_reason
 from ale_rows.rows import ChunkTokens, RlRow, ScoredRow
 from ale_rows.stored import stored_rows
+from ale_rows.streaming import streaming
 from ale_rows.writing import Form, refuse_overwriting, write_rows
 
 
@@ -34,7 +35,8 @@ def make_rl(
     dropped: Counter[str] = Counter()
     seen: Counter[str] = Counter()
     rows = _rows(source, min_abs_weight, dropped, seen)
-    written = write_rows(rows, out, RlRow, form=form)
+    with streaming():
+        written = write_rows(rows, out, RlRow, form=form)
     report = Report(
         stage="rl",
         inputs=(str(source),),

@@ -13,13 +13,14 @@ from ale.runs import Lines, RunReader
 from ale.types import Split, ToolSpec
 from ale_rows.report import Report, by_reason
 from ale_rows.rows import SCHEMA
+from ale_rows.streaming import streaming
 from ale_rows.writing import encode, refuse_overwriting, writing_lines
 
 Which = Literal["train", "evaluation", "all"]
 BROKEN = "broken: the infrastructure failed, so they have no reward"
 
 
-class _Head(msgspec.Struct):
+class _Head(msgspec.Struct, gc=False):
     """The part of a stored episode that says what it is."""
 
     id: str
@@ -61,7 +62,7 @@ def collect(
     refuse_overwriting(out, *(reader.episodes.path for reader in readers))
     dropped: Counter[str] = Counter()
     read = written = 0
-    with writing_lines(out) as write:
+    with streaming(), writing_lines(out) as write:
         for reader in readers:
             opening = _opening(str(reader.manifest["run_id"]), tools)
             heads = _heads(reader)

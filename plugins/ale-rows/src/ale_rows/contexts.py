@@ -40,21 +40,17 @@ def answers(
     Args:
         place: a path that is the rollout's own, and counts the same as that of another.
     """
-    beginning = _digest(b"", _encode(tools))
-    before = beginning
+    beginning = [_encode(tools)]
+    since = beginning
     for number, turn in enumerate(trajectory.turns):
         if turn.fresh_context:
-            before = beginning
-        for message in turn.prompt:
-            before = _digest(before, _content(message, place))
+            since = beginning
         message = turn.completion.message
         said = _content(message, place)
-        answer = _digest(b"", said)
-        yield Answer(number, before, answer, not (message.content or message.tool_calls))
-        before = _digest(before, said)
-        for observation in turn.observations:
-            shown = (observation.role, hidden(observation.content, place))
-            before = _digest(before, _encode(shown))
+        before = _digest(*since, *(_content(each, place) for each in turn.prompt))
+        yield Answer(number, before, _digest(said), not (message.content or message.tool_calls))
+        shown = (_encode((o.role, hidden(o.content, place))) for o in turn.observations)
+        since = [before, said, *shown]
 
 
 def _content(message: Message, place: str | None) -> bytes:
@@ -63,5 +59,6 @@ def _content(message: Message, place: str | None) -> bytes:
     return _encode((message.role, hidden(message.content, place), reasoning, calls))
 
 
-def _digest(before: bytes, more: bytes) -> bytes:
-    return blake2b(before + more, digest_size=_SIZE).digest()
+def _digest(*parts: bytes) -> bytes:
+    """Of whole JSON, after a digest where there is one: no part can run into another."""
+    return blake2b(b"".join(parts), digest_size=_SIZE).digest()

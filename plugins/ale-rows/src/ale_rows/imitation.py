@@ -11,6 +11,7 @@ from ale_rows.chattools import chat_tools
 from ale_rows.report import Report, by_reason
 from ale_rows.rows import ChatMessage, EpisodeRow, ScoredRow, SftRow
 from ale_rows.stored import stored_kind, stored_rows
+from ale_rows.streaming import streaming
 from ale_rows.writing import Form, refuse_overwriting, write_rows
 
 
@@ -45,7 +46,8 @@ def make_sft(
     dropped: Counter[str] = Counter()
     seen: Counter[str] = Counter()
     rows = _rows(stored_rows(source, kind), min_reward, min_weight, dropped, seen)
-    written = write_rows(rows, out, SftRow, form=form)
+    with streaming():
+        written = write_rows(rows, out, SftRow, form=form)
     report = Report(
         stage="sft",
         inputs=(str(source),),

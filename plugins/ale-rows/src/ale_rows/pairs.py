@@ -12,6 +12,7 @@ from ale_rows.prompts import same_prompt_pairs
 from ale_rows.report import Report, by_reason
 from ale_rows.rows import DpoRow, Origin, Pairing, ScoredRow
 from ale_rows.stored import By, chunk_values, stored_rows
+from ale_rows.streaming import streaming
 from ale_rows.writing import Form, refuse_overwriting, write_rows
 
 
@@ -58,7 +59,8 @@ def make_dpo(
         rows = same_prompt_pairs(source, by, min_margin, dropped, seen)
     else:
         rows = _same_trajectory_pairs(source, by, min_margin, dropped, seen)
-    written = write_rows(rows, out, DpoRow, form=form)
+    with streaming():
+        written = write_rows(rows, out, DpoRow, form=form)
     unit = "prompts" if pairing == "same-prompt" else "trajectories"
     report = Report(
         stage="dpo",

@@ -19,26 +19,26 @@ from ale_rows.rows import DpoRow, EpisodeRow, Origin, ScoredRow
 from ale_rows.stored import By, chunk_values, stored_kind
 
 
-class _MessageHead(msgspec.Struct):
+class _MessageHead(msgspec.Struct, gc=False):
     content: str = ""
 
 
-class _TurnHead(msgspec.Struct):
+class _TurnHead(msgspec.Struct, gc=False):
     prompt: tuple[_MessageHead, ...] = ()
 
 
-class _TrajectoryHead(msgspec.Struct):
+class _TrajectoryHead(msgspec.Struct, gc=False):
     turns: tuple[_TurnHead, ...] = ()
 
 
-class _EpisodeHead(msgspec.Struct):
+class _EpisodeHead(msgspec.Struct, gc=False):
     task_id: str
     trajectory: _TrajectoryHead
     split: Split = "train"
     reward: float | None = None
 
 
-class _RowHead(msgspec.Struct):
+class _RowHead(msgspec.Struct, gc=False):
     schema: Literal[1]
     kind: Literal["scored", "episode"]
     episode: _EpisodeHead

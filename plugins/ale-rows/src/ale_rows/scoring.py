@@ -15,6 +15,7 @@ from ale_rows.collecting import BROKEN
 from ale_rows.reading import RowFile, damaged, refuse_schema
 from ale_rows.report import Report, by_reason
 from ale_rows.rows import SCHEMA
+from ale_rows.streaming import streaming
 from ale_rows.writing import encode, refuse_overwriting, writing_lines
 
 Choice = str | Mapping[str, Any]
@@ -22,7 +23,7 @@ GroupKey = tuple[str, int, str, str]
 """Run, step, task and start: rollouts of the same beginning by the same policy."""
 
 
-class _EpisodeHead(msgspec.Struct):
+class _EpisodeHead(msgspec.Struct, gc=False):
     id: str
     task_id: str
     split: Split = "train"
@@ -31,7 +32,7 @@ class _EpisodeHead(msgspec.Struct):
     reward: float | None = None
 
 
-class _RowHead(msgspec.Struct):
+class _RowHead(msgspec.Struct, gc=False):
     """What the first pass needs; the rest of the line is skipped, not built."""
 
     schema: Literal[1]
@@ -40,7 +41,7 @@ class _RowHead(msgspec.Struct):
     episode: _EpisodeHead
 
 
-class _Row(msgspec.Struct):
+class _Row(msgspec.Struct, gc=False):
     """A row whose episode is kept as it is written, to be copied."""
 
     schema: Literal[1]
@@ -48,21 +49,6 @@ class _Row(msgspec.Struct):
     run: str
     episode: msgspec.Raw
     tools: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _Scored(msgspec.Struct):
-    """A `ScoredRow` with what is copied left as it is."""
-
-    schema: int
-    kind: str
-    run: str
-    tools: msgspec.Raw
-    chunker: str
-    scheme: str
-    batch: BatchStatistics
-    chunks: tuple[Chunk, ...]
-    credit: Credit
-    episode: msgspec.Raw
 
 
 class _Given(msgspec.Struct):
@@ -109,7 +95,7 @@ def score(
     idle: Counter[str] = Counter()
     groups, batch, read = _survey(source, dropped)
     written = chunks = 0
-    with RowFile(source, _Row) as rows, writing_lines(out) as write:
+    with streaming(), RowFile(source, _Row) as rows, writing_lines(out) as write:
         for key, offsets in groups.items():
             for row, rollout, credit in _credited(rows, crediting, key, offsets, batch):
                 write(_line(row, rollout, credit, batch, crediting))
@@ -166,7 +152,7 @@ def _survey(
     groups: dict[GroupKey, list[int]] = {}
     read = count = 0
     total = 0.0
-    with RowFile(source, _RowHead) as file:
+    with streaming(), RowFile(source, _RowHead) as file:
         for offset, row in file:
             read += 1
             head = row.episode
@@ -224,22 +210,21 @@ def _line(
     """
     given = _Given(chunks=rollout.chunks, credit=credit)
     try:
-        _given.decode(encode(given))
+        made = encode(given)
+        _given.decode(made)
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise PluginError(
             f"chunker '{crediting.chunker_name}' or credit scheme '{crediting.scheme_name}' gave "
             f"what can't be stored for {rollout.episode.id}: {error}"
         ) from error
-    made = _Scored(
-        schema=SCHEMA,
-        kind="scored",
-        run=row.run,
-        tools=row.tools,
-        chunker=crediting.chunker_name,
-        scheme=crediting.scheme_name,
-        batch=batch,
-        chunks=rollout.chunks,
-        credit=credit,
-        episode=row.episode,
-    )
-    return encode(made) + b"\n"
+    head = {
+        "schema": SCHEMA,
+        "kind": "scored",
+        "run": row.run,
+        "tools": row.tools,
+        "chunker": crediting.chunker_name,
+        "scheme": crediting.scheme_name,
+        "batch": batch,
+    }
+    # The episode, most of the line, is copied as it stands.
+    return b"".join([encode(head)[:-1], b",", made[1:-1], b',"episode":', row.episode, b"}\n"])
