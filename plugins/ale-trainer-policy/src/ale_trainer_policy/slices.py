@@ -113,7 +113,9 @@ def ends_in_its_head(model: Any) -> bool:
     """Are a model's logits what its output layer gives, with nothing done to them afterwards?"""
     config = model.config.get_text_config()
     changed = any(getattr(config, name, None) is not None for name in _AFTERWARDS)
-    return model.get_output_embeddings() is not None and not changed
+    # What wraps a model of transformers may have no such method, and its own way with logits.
+    head = getattr(model, "get_output_embeddings", lambda: None)()
+    return head is not None and not changed
 
 
 @contextmanager
