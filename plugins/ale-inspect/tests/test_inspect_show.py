@@ -12,6 +12,7 @@ from click.testing import Result
 from ale.errors import InputError
 from ale.testing.builders import episode, turn
 from ale.types import Failure, Score
+from ale_inspect.transcript import transcript
 
 Ale = Callable[..., Result]
 Write = Callable[..., Path]
@@ -49,6 +50,16 @@ def test_an_episode_is_shown_turn_by_turn_with_its_credit(ale: Ale, run: str) ->
     assert "chunk 0  turn  reward +0.000  return +1.000  scaled weight +1.000" in shown.output
     assert '> shell {"command": "touch done"}' in shown.output
     assert "sandbox: SandboxError: no space" in ale("show", run, "0-b-0").output
+
+
+def test_an_episode_says_how_it_came_to_its_start() -> None:
+    plain = evolve(episode(1.0, turn("Done."), task_id="a"), start="p1of2")
+    assert "start" not in transcript(plain, None, full=False)
+    forked = evolve(plain, metadata={"restored": "fork"})
+    assert "\n  start p1of2 by fork\n" in transcript(forked, None, full=False)
+    metadata = {"restored": "replay", "not_forked": "processes are still running: sleep"}
+    shown = transcript(evolve(plain, metadata=metadata), None, full=False)
+    assert "  start p1of2 by replay, not forked: processes are still running: sleep" in shown
 
 
 def test_an_episode_that_is_not_there_names_the_nearest(ale: Ale, run: str) -> None:

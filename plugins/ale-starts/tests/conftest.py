@@ -231,12 +231,12 @@ class Workplace:
         clocks = {"clock": ManualClock(), "monotonic": ManualClock(0.0)}
         return Surroundings(registry=self.registry, report=lambda _: None, clocks=clocks)
 
-    def prepared(self, starts: dict[str, Any], **run: Any) -> Run:
+    def prepared(self, starts: dict[str, Any], *, agent: str = "talker", **run: Any) -> Run:
         """A run with these starts."""
         plain = {
             "tasks": {"type": "list"},
             "llm": {"type": "backwards"},
-            "agent": {"type": "talker"},
+            "agent": {"type": agent},
             "chunker": {"type": "turns"},
             "credit": {"type": "same"},
             "trainer": {"type": "teacher"},

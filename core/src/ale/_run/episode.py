@@ -2,7 +2,8 @@
 
 import math
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +18,15 @@ from ale._run.waiting import UNWIND_S, OverdueError, Waiting, opened
 from ale._store.codec import fault_of
 from ale.errors import AleError, GradingError, SetupError
 from ale.plugin import BuildContext
-from ale.protocols import LLM, AgentContext, Criterion, Policy, Sandbox
+from ale.protocols import (
+    LLM,
+    AgentContext,
+    Criterion,
+    Policy,
+    Restoring,
+    RestoringScheme,
+    Sandbox,
+)
 from ale.types import (
     Completion,
     CompletionRequest,
@@ -83,6 +92,7 @@ class _Attempt:
         self._stop = Stop(reason="agent_error", detail="the agent was never started")
         self._scores: tuple[Score, ...] = ()
         self._left_behind: list[str] = []
+        self._way: Restoring | None = None
 
     def append(self, turn: Turn) -> None:
         """Keep a turn: the recorder that the agent is given is this attempt."""
@@ -94,7 +104,8 @@ class _Attempt:
         started = datetime.fromtimestamp(self._runner.context.clock(), UTC)
         failure = None
         try:
-            await self._runner.waiting.result(self._walk(), self._longest(), "the episode")
+            async with self._restoring() as self._way:
+                await self._runner.waiting.result(self._walk(), self._longest(), "the episode")
         except Exception as error:
             failure = _failure(self._stage, error)
         self._leave()
@@ -133,34 +144,54 @@ class _Attempt:
             made["teardown"] = self._left_behind
         if self._work.start.expert_chunks is not None:
             made["expert_chunks"] = self._work.start.expert_chunks
-        return made
+        return made if self._way is None else {**made, **self._way.facts}
+
+    def _restoring(self) -> AbstractAsyncContextManager[Restoring | None]:
+        scheme, start = self._runner.parts.starts, self._work.start
+        if start.expert is None or start.demonstration or not isinstance(scheme, RestoringScheme):
+            return nullcontext()
+        return scheme.restoring(start)
 
     def _longest(self) -> float | None:
         """Seconds after which the attempt is given up, should every bound in it have failed."""
         options, limits = self._runner.options, self._limits()
         if limits.time_limit_s is None:
             return None
-        n_steps, n_criteria = len(self._task.setup_steps) + 1, len(self._work.ready.criteria)
+        n_criteria = len(self._work.ready.criteria)
         return (
-            2 * options.open_timeout_s
-            + n_steps * options.setup_timeout_s
+            self._until_ready()
             + limits.time_limit_s
             + options.grace_s
             + n_criteria * options.grading_timeout_s
             + 2 * UNWIND_S
         )
 
+    def _until_ready(self) -> float:
+        """Seconds that opening and closing a sandbox and setting it up may take."""
+        options, n_steps = self._runner.options, len(self._task.setup_steps) + 1
+        return 2 * options.open_timeout_s + n_steps * options.setup_timeout_s
+
     def _limits(self) -> Limits:
         return tighten(self._runner.parts.agent.limits, self._task.constraints)
 
-    async def _walk(self) -> None:
-        self._enter("sandbox")
+    @asynccontextmanager
+    async def _fresh(self) -> AsyncIterator[Sandbox]:
+        """A sandbox at the task's own beginning."""
         parts, options = self._runner.parts, self._runner.options
         spec = sandbox_spec(self._task, {**self._runner.context.tags, "episode": self._work.id})
         opening = opened(parts.backend.open(spec), options.open_timeout_s, self._left_behind)
         async with opening as sandbox:
             self._enter("setup")
             await _set_up(self._task, sandbox, options.setup_timeout_s)
+            yield sandbox
+
+    async def _walk(self) -> None:
+        self._enter("sandbox")
+        opening = self._fresh()
+        if self._way is not None:
+            bound = self._until_ready() + UNWIND_S
+            opening = opened(self._way.opened(self._fresh), bound, self._left_behind)
+        async with opening as sandbox:
             self._enter("agent")
             self._stop = await self._drive(sandbox)
             if not self._task.keep_processes:
@@ -203,7 +234,7 @@ class _Attempt:
         if expert is None:
             return llm
         assert isinstance(llm, Policy)  # the parts have been checked
-        return Guided(llm, expert())
+        return Guided(llm, expert(), None if self._way is None else self._way.arrived)
 
     async def _grade(self, sandbox: Sandbox) -> tuple[Score, ...]:
         trajectory = Trajectory(turns=tuple(self.turns), stop=self._stop)

@@ -22,6 +22,7 @@ from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import encode
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
+from ale.protocols import RestoringScheme
 from ale.strict import from_plain
 from ale.types import Split, Task
 
@@ -217,6 +218,8 @@ async def held(run: Run) -> AsyncIterator[Run]:
         run.store.close()
         if run.parts.llm is not None:
             await _let_go(run, "llm", run.parts.llm.aclose())
+        if isinstance(run.parts.starts, RestoringScheme):
+            await _let_go(run, "starts", run.parts.starts.aclose())
         await _let_go(run, "sandbox", run.parts.backend.aclose())
 
 

@@ -8,7 +8,7 @@
 from ale.protocols.agent import Agent, AgentContext, Recorder
 from ale.protocols.llm import LLM, Policy
 from ale.protocols.sandbox import DEFAULT_OUTPUT_BYTES, Sandbox, SandboxBackend, Session
-from ale.protocols.start import Expert, Start, StartScheme
+from ale.protocols.start import Expert, Restoring, RestoringScheme, Start, StartScheme
 from ale.protocols.task import Criterion, TaskSource
 from ale.protocols.training import Chunker, CreditScheme, Trainer
 
@@ -23,6 +23,8 @@ __all__ = [
     "Expert",
     "Policy",
     "Recorder",
+    "Restoring",
+    "RestoringScheme",
     "Sandbox",
     "SandboxBackend",
     "Session",

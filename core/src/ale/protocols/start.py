@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from attrs import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
 
+    from ale.protocols.sandbox import Sandbox
     from ale.types import CompletionRequest, Episode, Message, Task
 
 
@@ -66,4 +68,54 @@ class StartScheme(Protocol):
 
         Called for each step in order; after a resume for those on disk first.
         """
+        ...
+
+
+class Restoring(Protocol):
+    """How one attempt at a rollout comes to where its expert falls silent.
+
+    The agent always walks there itself, and the expert speaks: what may differ is whether the
+    sandbox runs the commands on the way or is already where they lead.
+    """
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """For the episode's metadata: ``restored``, ``fork`` or ``replay``, and why."""
+        ...
+
+    def opened(
+        self, fresh: Callable[[], AbstractAsyncContextManager[Sandbox]]
+    ) -> AbstractAsyncContextManager[Sandbox]:
+        """The sandbox for the agent and the criteria.
+
+        Args:
+            fresh: opens one at the task's own beginning, set up.
+
+        Raises (on entry):
+            SandboxError, SetupError: as `fresh`.
+        """
+        ...
+
+    async def arrived(self) -> None:
+        """Told when the expert has fallen silent, before the model is asked for the first time.
+
+        Raises:
+            ReplayError: this sandbox is not where the agent is.
+        """
+        ...
+
+
+@runtime_checkable
+class RestoringScheme(StartScheme, Protocol):
+    """A start scheme that knows another way to its starts than to run all commands again."""
+
+    def restoring(self, start: Start) -> AbstractAsyncContextManager[Restoring]:
+        """One attempt at a rollout of `start`, which has an expert and is no demonstration.
+
+        Entering may wait for another rollout of the same start, no longer than that one runs.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of every state that is kept. Called once, after the last episode."""
         ...

@@ -37,6 +37,7 @@ def _head(episode: Episode) -> Iterator[str]:
     got = "no reward (broken)" if episode.reward is None else f"reward {episode.reward:.3f}"
     ended = stop.reason + (f" ({shorten(stop.detail, 60)})" if stop.detail else "")
     yield f"{episode.id}: {got}; agent ended: {ended}"
+    yield from _restored(episode)
     for score in episode.scores:
         mark = "held  " if score.passed else "failed"
         detail = shorten(score.detail, _WIDTH)
@@ -46,6 +47,14 @@ def _head(episode: Episode) -> Iterator[str]:
         yield f"  broke in {failure.stage}: {failure.kind}: {failure.message}"
     spent = "  ".join(f"{stage} {seconds:.3f}" for stage, seconds in episode.seconds.items())
     yield f"  seconds  {spent}"
+
+
+def _restored(episode: Episode) -> Iterator[str]:
+    """How it came to where an expert stopped, in runs that may fork."""
+    how, why = episode.metadata.get("restored"), episode.metadata.get("not_forked")
+    if how is not None:
+        reason = f", not forked: {shorten(str(why), _WIDTH)}" if why else ""
+        yield f"  start {episode.start} by {how}{reason}"
 
 
 def _turns_as_chunks(turns: tuple[Turn, ...]) -> tuple[Chunk, ...]:

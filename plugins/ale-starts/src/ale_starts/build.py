@@ -5,6 +5,7 @@ from ale.protocols import StartScheme
 from ale.runs import RunReader
 from ale_starts.demonstrations import Experts, Own, Solutions, stored
 from ale_starts.options import ExpertOptions, InitialOptions, ParallelOptions, RollbackOptions
+from ale_starts.restoring.scheme import ForkedStarts
 from ale_starts.schemes import Demonstrating, Initial, Parallel, Rollback
 
 
@@ -16,14 +17,19 @@ def initial(options: InitialOptions, context: BuildContext) -> StartScheme:
 def rollback(options: RollbackOptions, context: BuildContext) -> StartScheme:
     """The scheme ``rollback``. Raises as `experts_of`."""
     experts, must_have = experts_of(options)
-    return _demonstrating(Rollback(options, experts, must_have=must_have), options)
+    return _begun(Rollback(options, experts, must_have=must_have), options)
 
 
 def parallel(options: ParallelOptions, context: BuildContext) -> StartScheme:
     """The scheme ``parallel``. Raises as `experts_of`."""
     experts, must_have = experts_of(options)
     scheme = Parallel(options, experts, must_have=must_have, seed=context.seed)
-    return _demonstrating(scheme, options)
+    return _begun(scheme, options)
+
+
+def _begun(scheme: StartScheme, options: ExpertOptions) -> StartScheme:
+    whole = _demonstrating(scheme, options)
+    return ForkedStarts(whole, options.keep) if options.restore == "fork" else whole
 
 
 def _demonstrating(scheme: StartScheme, options: InitialOptions) -> StartScheme:

@@ -72,6 +72,18 @@ class ExpertOptions(InitialOptions):
             "exit codes that it shows, or nothing. A reference solution has no record."
         ),
     )
+    restore: Literal["replay", "fork"] = field(
+        default="replay",
+        metadata=doc(
+            "How a rollout comes to its start: all commands before it run again, or its sandbox "
+            "is forked from one that has been there, where that is found to be the same."
+        ),
+    )
+    keep: int = field(
+        default=8,
+        validator=ge(1),
+        metadata=doc("With `restore: fork`: starts whose state is kept, those used last."),
+    )
 
     def __attrs_post_init__(self) -> None:
         if (self.expert == "episodes") != (self.expert_run is not None):
