@@ -12,13 +12,12 @@ from ale.types import ExecResult, Score, Task, Trajectory
 from ale_tasks_harbor import keep, parsers, reward
 from ale_tasks_harbor.places import USUAL, Places
 from ale_tasks_harbor.plugin import TaskTestsOptions
-from ale_tasks_harbor.stage import Stage, Stagehand
+from ale_tasks_harbor.stage import Stage, Stagehand, Verdict
 from ale_tasks_harbor.variables import resolved
 
 NAME = "task_tests"
 _OUTPUT = 4 << 20
 """Bytes of output that a parser sees: head and tail."""
-_REWARD = 1 << 16
 _EXCERPT = 800
 _SCANNED = 1 << 20
 
@@ -79,12 +78,12 @@ class TaskTests:
         if not task.keep_processes:
             # What the code under test has started must not write a verdict either.
             await sandbox.end_processes()
-        folder = None if self._kept is None else self._kept / f"{task.id}-{sandbox.id}"
-        try:
-            return await self._score(sandbox, result, stage, places)
-        finally:
-            if folder is not None:
-                await keep.keep(sandbox, result, folder, options.artifacts, places.logs)
+        verdict = await hand.verdict()
+        if self._kept is not None:
+            folder = self._kept / f"{task.id}-{sandbox.id}"
+            artifacts = self.options.artifacts
+            await keep.keep(sandbox, result, verdict, folder, artifacts, places.logs)
+        return await self._score(result, verdict, stage)
 
     def _variables(self) -> Mapping[str, str]:
         missing: list[str] = []
@@ -125,31 +124,25 @@ class TaskTests:
             max_output_bytes=_OUTPUT,
         )
 
-    async def _score(
-        self, sandbox: Sandbox, result: ExecResult, stage: Stage, places: Places
-    ) -> Score:
+    async def _score(self, result: ExecResult, verdict: Verdict, stage: Stage) -> Score:
         told = "".join(f"\n[{note}]" for note in stage.notes)
         if result.timed_out:
             limit = f"the tests did not end within {self.options.timeout_s:g} s and were ended"
             return _made(0.0, limit + told + _tail(result))
         if self.options.result == "reward":
-            value, said = await self._reward(sandbox, result, places)
+            value, said = await self._reward(result, verdict)
         else:
             value, said = self._parsed(result)
         return _made(value, said + told + ("" if value == 1.0 else _tail(result)))
 
-    async def _reward(
-        self, sandbox: Sandbox, result: ExecResult, places: Places
-    ) -> tuple[float, str]:
-        folder = f"{places.logs}/verifier"
-        as_json = await _read(sandbox, f"{folder}/reward.json")
-        as_text = await _read(sandbox, f"{folder}/reward.txt")
-        said = ""
+    async def _reward(self, result: ExecResult, verdict: Verdict) -> tuple[float, str]:
+        as_json, said = verdict.as_json, ""
         if as_json is not None and not await asyncio.to_thread(self._writes_json):
             # Then nobody but the code under test can have written it.
             said, as_json = "; reward.json was passed over: no test speaks of it", None
+        where = f"{self._places.logs}/verifier{said}"
         try:
-            rewards = reward.of_files(as_json, as_text, folder + said)
+            rewards = reward.of_files(as_json, verdict.as_text, where)
         except reward.RewardError as error:
             raise GradingError(
                 f"{error} (the tests ended with {result.exit_code}){_tail(result)}"
@@ -184,15 +177,6 @@ def _may_name(path: Path) -> bool:
     with path.open("rb") as file:
         data = file.read(_SCANNED + 1)
     return len(data) > _SCANNED or re.search(rb"reward.{0,40}json", data, re.S) is not None
-
-
-async def _read(sandbox: Sandbox, path: str) -> bytes | None:
-    try:
-        return await sandbox.read(path, max_bytes=_REWARD)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise GradingError(f"{path} can't be read: {error}") from error
 
 
 def _tail(result: ExecResult) -> str:

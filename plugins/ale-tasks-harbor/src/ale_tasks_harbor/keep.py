@@ -8,26 +8,36 @@ from pathlib import Path
 from ale.errors import SandboxError
 from ale.protocols import Sandbox
 from ale.types import ExecResult
+from ale_tasks_harbor.stage import Verdict
 
 
 async def keep(
-    sandbox: Sandbox, result: ExecResult, folder: Path, artifacts: Sequence[str], logs: str
+    sandbox: Sandbox,
+    result: ExecResult,
+    verdict: Verdict,
+    folder: Path,
+    artifacts: Sequence[str],
+    logs: str,
 ) -> None:
     """Write ``test-stdout.txt``, ``logs/`` and ``artifacts/`` with its ``manifest.json``.
 
     What can't be had is named in the manifest: it spoils no verdict.
     """
     await asyncio.to_thread(_written, folder, "test-stdout.txt", result.stdout)
-    await _had(sandbox, f"{logs}/verifier", folder / "logs")
+    for name, data in (("reward.json", verdict.as_json), ("reward.txt", verdict.as_text)):
+        if data is not None and not verdict.has_more:
+            await asyncio.to_thread(_written, folder / "logs", name, data)
+    if verdict.has_more:
+        await _had(sandbox, f"{logs}/verifier", folder / "logs")
+    sources = [*([f"{logs}/artifacts"] if verdict.has_artifacts else []), *artifacts]
+    if not sources:
+        return
     entries = []
-    for source in (f"{logs}/artifacts", *artifacts):
-        target = folder / "artifacts" / source.strip("/")
-        fault = await _had(sandbox, source, target)
-        if fault is None or source in artifacts:
-            entries.append({"source": source, "status": fault or "ok"})
-    if artifacts:
-        text = json.dumps(entries, indent=2) + "\n"
-        await asyncio.to_thread(_written, folder / "artifacts", "manifest.json", text.encode())
+    for source in sources:
+        fault = await _had(sandbox, source, folder / "artifacts" / source.strip("/"))
+        entries.append({"source": source, "status": fault or "ok"})
+    text = json.dumps(entries, indent=2) + "\n"
+    await asyncio.to_thread(_written, folder / "artifacts", "manifest.json", text.encode())
 
 
 def _written(folder: Path, name: str, data: bytes) -> None:

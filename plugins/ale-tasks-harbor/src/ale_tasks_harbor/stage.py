@@ -24,6 +24,7 @@ CLEAN = {
 STEP_S = 120.0
 _ROUNDS = 5
 _OUTPUT = 8 << 20
+_REWARD = 1 << 16
 
 # $1 folder of the logs, then other paths. What is not this user's to remove is left.
 _REMOVE = """
@@ -32,16 +33,42 @@ if [ -L "$logs" ] || { [ -e "$logs" ] && [ ! -d "$logs" ]; }; then rm -f -- "$lo
 rm -rf -- "$logs/verifier" "$@" 2>/dev/null
 :
 """
-# $1 folder of the logs, then other paths: is nothing left in any?
-_CHECK = """
-[ ! -L "$1" ] && { [ ! -e "$1" ] || [ -d "$1" ]; } || { echo "$1 can not be removed" >&2; exit 1; }
+# Likewise, after it: fails where something is left, and says whether the folders could be made.
+_MAKE = """
+bad() { [ -L "$1" ] || { [ -e "$1" ] && [ ! -d "$1" ]; }; }
+if bad "$1"; then echo "$1 can not be removed" >&2; exit 1; fi
 logs=$1 && shift
 for path in "$logs/verifier" "$@"; do
-  if [ -L "$path" ] || { [ -e "$path" ] && [ ! -d "$path" ]; } || [ -n "$(ls -A "$path")" ]; then
+  if bad "$path" || [ -n "$(ls -A "$path" 2>/dev/null)" ]; then
     echo "$path can not be emptied" >&2
     exit 1
-  fi 2>/dev/null
+  fi
 done
+cd "$logs" 2>/dev/null && mkdir -p verifier agent artifacts && chmod 777 verifier && echo made
+:
+"""
+# $1 a file: the record is signed, so it does not matter what reads it.
+_SHOW = '[ -f "$1" ] && [ ! -L "$1" ] && cat -- "$1"; :'
+# $1 folder of the logs. Only what is built into the shell reads a reward. For each of two files:
+# "-" where it is not there, "!" where it is no file to be read so, else "+" and its text; then
+# whether there are other files, and artifacts.
+_VERDICT = """
+show() {
+  if [ ! -e "$1" ] && [ ! -L "$1" ]; then printf '%s\\0' -; return; fi
+  if [ ! -f "$1" ] || [ ! -r "$1" ]; then printf '%s\\0' '!'; return; fi
+  printf +
+  while IFS= read -r line || [ -n "$line" ]; do printf '%s\\n' "$line"; done <"$1"
+  printf '\\0'
+}
+show "$1/verifier/reward.json"
+show "$1/verifier/reward.txt"
+more=
+for file in "$1"/verifier/*; do
+  case ${file##*/} in reward.json | reward.txt) ;; *) if [ -e "$file" ]; then more=more; fi ;; esac
+done
+kept=
+for file in "$1"/artifacts/*; do if [ -e "$file" ]; then kept=kept; fi; done
+printf '%s\\0%s\\0' "$more" "$kept"
 """
 # $1 a new folder, then paths
 _ASIDE = """
@@ -68,6 +95,17 @@ class Stage:
 
     environment: Mapping[str, str]
     notes: Sequence[str] = field(factory=tuple)
+
+
+@frozen(kw_only=True)
+class Verdict:
+    """What the tests have left in the folder of the logs."""
+
+    as_json: bytes | None
+    as_text: bytes | None
+    has_more: bool
+    """There is more than these two in ``verifier/``."""
+    has_artifacts: bool
 
 
 class Stagehand:
@@ -109,10 +147,7 @@ class Stagehand:
         if self._key is None:
             return None
         for place in self._places.records:
-            try:
-                data = await self._sandbox.read(place, max_bytes=before.LARGEST)
-            except OSError:  # nothing there, or no file
-                continue
+            data = await self._sh(_SHOW, place, root=False)
             record = before.verified(data, self._key)
             if record is not None:
                 return record
@@ -147,7 +182,8 @@ class Stagehand:
         if self._root is not None:
             await self._sh(_REMOVE, self._places.logs, *others, root=False)
         await self._sh(_REMOVE, self._places.logs, *others)
-        await self._sh(_CHECK, self._places.logs, *others)
+        if await self._sh(_MAKE, self._places.logs, *others) == b"made\n":
+            return
         # By the engine, which may write where root without privileges may not.
         with tempfile.TemporaryDirectory() as name:
             for folder in ("verifier", "agent", "artifacts"):
@@ -180,6 +216,30 @@ class Stagehand:
             how = "took too long" if result.timed_out else f"ended with {result.exit_code}"
             raise GradingError(f"the sandbox could not be made ready for the tests ({how}): {said}")
         return result.stdout
+
+    async def verdict(self) -> Verdict:
+        """What the tests have written.
+
+        Raises:
+            GradingError: a reward is there that can't be read.
+        """
+        said = await self._sh(_VERDICT, self._places.logs)
+        as_json, as_text, more, kept, _ = said.split(b"\0")
+        return Verdict(
+            as_json=await self._shown(as_json, "reward.json"),
+            as_text=await self._shown(as_text, "reward.txt"),
+            has_more=more == b"more",
+            has_artifacts=kept == b"kept",
+        )
+
+    async def _shown(self, shown: bytes, name: str) -> bytes | None:
+        if shown[:1] in b"+-":
+            return shown[1:] if shown[:1] == b"+" else None
+        path = f"{self._places.logs}/verifier/{name}"
+        try:
+            return await self._sandbox.read(path, max_bytes=_REWARD)
+        except OSError as error:
+            raise GradingError(f"{path} can't be read: {error}") from error
 
     async def put(self, sources: Sequence[Path], script: str) -> None:
         """Put tests in their place: folders by content, scripts by name; `script` can be run."""

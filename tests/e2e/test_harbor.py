@@ -1,0 +1,94 @@
+"""`ale run` over task folders of Harbor and Terminal-Bench, in real containers."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .harbor_tasks import CAPABILITIES, config, containers, outcomes, why_not
+
+DATA = Path(__file__).parents[2] / "plugins" / "ale-tasks-harbor" / "tests" / "data"
+BROKEN = {
+    "build-fails": "could not be built",
+    "no-base": "base image 'registry.invalid/no/such-base:1' is not there and can't be had",
+    "no-image": "the image 'registry.invalid/no/such-image:1' is not there",
+    "no-reward": "the tests wrote no reward to /logs/verifier",
+    "no-number": "reward.txt holds 'excellent', which is not a number",
+    "not-finite": "which is not a finite number",
+    "too-much": "reward.txt holds 7; rewards are taken from 0 to 1",
+    "no-summary": "the tests printed no 'short test summary info'",
+}
+"""Tasks without a verdict, and what is said of them."""
+PARTIAL = {"several-rewards": (0.75, 0.25)}
+"""By the reference solution, by nothing."""
+
+pytestmark = pytest.mark.engine
+
+
+def run(workshop: Any, engine: str, folder: str, agent: str) -> dict[str, Any]:
+    config(
+        workshop,
+        engine,
+        tasks={"type": "harbor", "path": str(DATA / folder), "refuse": "run"},
+        sandbox={"type": engine, "capabilities": CAPABILITIES, "pull_silence_s": 5},
+        agent={"type": agent},
+    )
+    ended = workshop.ale("run", "run.yaml", timeout_s=500)
+    assert ended.code == 3, ended.text  # some are broken
+    assert containers(workshop, engine) == []
+    return outcomes(workshop)
+
+
+def check(engine: str, workshop: Any, folder: str, agent: str) -> None:
+    reason = why_not(engine)
+    if reason is not None:
+        pytest.skip(reason)
+    found = run(workshop, engine, folder, agent)
+    assert len(found) == len(list((DATA / folder).iterdir()))
+    for task, (reward, said) in found.items():
+        if task in BROKEN:
+            assert (task, reward) == (task, None)
+            assert BROKEN[task] in said
+        elif task == "endless":
+            assert (reward, said[:40]) == (0.0, "the tests did not end within 1 s and wer")
+        else:
+            good, bad = PARTIAL.get(task, (1.0, 0.0))
+            assert (task, reward) == (task, good if agent == "oracle" else bad), said
+
+
+@pytest.mark.parametrize("folder", ["harbor", "terminal-bench"])
+def test_the_reference_solutions_pass(workshop: Any, folder: str) -> None:
+    check("docker", workshop, folder, "oracle")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("folder", ["harbor", "terminal-bench"])
+def test_doing_nothing_fails(workshop: Any, folder: str) -> None:
+    check("docker", workshop, folder, "noop")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("agent", ["oracle", "noop"])
+@pytest.mark.parametrize("folder", ["harbor", "terminal-bench"])
+def test_podman_gives_the_same(workshop: Any, folder: str, agent: str) -> None:
+    check("podman", workshop, folder, agent)
+
+
+def test_output_logs_and_artifacts_are_kept_with_the_run(workshop: Any) -> None:
+    reason = why_not("docker")
+    if reason is not None:
+        pytest.skip(reason)
+    tasks = {"type": "harbor", "path": str(DATA / "harbor"), "include": ["artifacts"]}
+    config(workshop, "docker", tasks=tasks)
+    assert workshop.ale("run", "run.yaml", timeout_s=200).code == 0
+    (folder,) = (workshop.run / "verifier").iterdir()
+    assert (folder / "logs" / "reward.txt").read_text() == "1\n"
+    assert (folder / "test-stdout.txt").read_text() == ""
+    kept = folder / "artifacts"
+    assert (kept / "app" / "out.txt").read_text() == "kept\n"
+    assert (kept / "app" / "folder" / "file").read_text() == "deep\n"
+    assert (kept / "logs" / "artifacts" / "log").read_text() == "log\n"
+    assert (
+        '"source": "/app/missing",\n    "status": "FileNotFoundError'
+        in (kept / "manifest.json").read_text()
+    )
