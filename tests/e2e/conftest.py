@@ -50,6 +50,11 @@ class Running:
         """Does its standard error have this by now?"""
         return text in _whole(self.err)
 
+    @property
+    def said(self) -> str:
+        """What it has printed on standard output by now."""
+        return _whole(self.out)
+
     def ended(self, timeout_s: float = 30.0) -> Ended:
         """Wait for its end."""
         code = self.process.wait(timeout_s)

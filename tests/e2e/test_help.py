@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 COMMANDS = (
-    *("run", "check", "ablate", "show", "credit", "report", "new", "forks"),
+    *("run", "check", "ablate", "collect", "score", "dataset", "show", "credit", "report"),
+    *("new", "serve", "forks"),
     *("plugins", "sandbox", "doctor"),
 )
 

@@ -1,0 +1,1 @@
+"""Any model of `ale` behind the OpenAI chat API."""

@@ -1,0 +1,56 @@
+"""``ale serve`` as click sees it; what it does is imported when it is done."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command("serve")
+@click.argument("llm", metavar="NAME[:OPTION=VALUE,...]", required=False)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Serve the model of this config's section llm; the file needs no other.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="0 takes a free one.",
+)
+@click.option("--name", help="What the model is called; default: that of its section.")
+@click.option(
+    "--api-key-env",
+    metavar="VARIABLE",
+    help="Answer only requests with the key in this environment variable.",
+)
+@click.pass_context
+def serve(
+    ctx: click.Context,
+    llm: str | None,
+    config: Path | None,
+    host: str,
+    port: int,
+    name: str | None,
+    api_key_env: str | None,
+) -> None:
+    """Serve a model over HTTP, as an OpenAI-compatible server, until Ctrl-C.
+
+    The base URL is printed as soon as it answers. Any `llm` can be served: a policy with a
+    checkpoint or an adapter, a script, a model behind another server.
+
+    \b
+    Examples:
+      ale serve policy:model=outputs/dpo_adapter --port 8000
+      ale serve --config my.yaml
+    """
+    from ale_serve.running import Place, chosen, run
+
+    if (llm is None) == (config is None):
+        raise click.UsageError("give either a model or --config FILE")
+    section = chosen(llm, config)
+    place = Place(host=host, port=port, name=name, api_key_env=api_key_env)
+    run(section, ctx.obj, place, say=click.echo)

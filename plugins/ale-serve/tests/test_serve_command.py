@@ -1,0 +1,60 @@
+"""`ale serve` as a command: what is wrong is said before anything listens."""
+
+from pathlib import Path
+
+import pytest
+
+from ale.errors import InputError
+from ale.plugin import Component, hookimpl
+from ale.runs import Registry
+from ale.testing.fakes import FakeLLM
+from ale_serve.running import Place, chosen, run
+
+
+class Plugin:
+    """Offers the model ``fake``, and keeps what was built."""
+
+    @hookimpl
+    def ale_llms(self) -> list[Component[None, FakeLLM]]:
+        return [Component("fake", None, lambda o, c: FakeLLM([]), summary="Says nothing.")]
+
+
+@pytest.fixture
+def registry() -> Registry:
+    made = Registry()
+    made.add(Plugin(), "ale-fake")
+    return made
+
+
+def refused(registry: Registry, llm: str, **place: str) -> str:
+    where = Place(host="127.0.0.1", port=0, **place)  # type: ignore[arg-type]
+    with pytest.raises(InputError) as caught:
+        run(chosen(llm, None), registry, where, say=print)
+    return str(caught.value)
+
+
+def test_an_unknown_model_names_what_is_installed(registry: Registry) -> None:
+    assert "no llm 'fale'; installed: fake" in refused(registry, "fale")
+
+
+def test_an_option_that_is_none_is_named(registry: Registry) -> None:
+    assert "llm.size: unknown option" in refused(registry, "fake:size=3")
+
+
+def test_a_key_that_is_not_set_is_named(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SERVE_KEY", raising=False)
+    said = refused(registry, "fake", api_key_env="SERVE_KEY")
+    assert "the environment variable SERVE_KEY is not set" in said
+
+
+def test_a_config_gives_its_section_llm(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("agent: {type: iflow}\nllm: {type: fake}\n")
+    assert chosen(None, tmp_path / "c.yaml").plain() == {"type": "fake"}
+
+
+def test_a_config_without_a_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("agent: {type: iflow}\n")
+    with pytest.raises(InputError, match="section 'llm' is missing"):
+        chosen(None, tmp_path / "c.yaml")

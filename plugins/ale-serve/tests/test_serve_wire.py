@@ -1,0 +1,284 @@
+"""A served model, asked by the official SDK and by bare sockets."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import openai
+import pytest
+
+from ale.errors import AleError, ContextLengthError, LLMError
+from ale.testing.fakes import FakeLLM
+from ale.types import (
+    Completion,
+    CompletionRequest,
+    LLMCapabilities,
+    Message,
+    TokenTrace,
+    ToolCall,
+    Usage,
+)
+from ale_serve.running import Place, Served, listen
+
+CALL = ToolCall(id="call_0_0", name="shell", arguments='{"command": "ls"}')
+SAID = Completion(
+    message=Message(role="assistant", content="Hé", reasoning="Hm.", tool_calls=(CALL,)),
+    finish_reason="tool_calls",
+    usage=Usage(prompt_tokens=7, completion_tokens=3),
+    tokens=TokenTrace(
+        prompt_ids=(1, 2), output_ids=(5, 6), logprobs=(-0.5, -0.25), policy_versions=(0, 0)
+    ),
+)
+TOOL = {
+    "type": "function",
+    "function": {"name": "shell", "description": "Runs.", "parameters": {"type": "object"}},
+}
+ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    """Serve a model at a free port; its base URL."""
+    servers: list[asyncio.Server] = []
+
+    async def started(llm: Any, **more: Any) -> str:
+        place = Place(host="127.0.0.1", port=0)
+        server, url = await listen(Served(llm=llm, name="mine", **more), place)
+        servers.append(server)
+        return url
+
+    yield started
+    for server in servers:
+        server.close()
+
+
+def client(url: str, key: str = "none") -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(base_url=url, api_key=key, max_retries=0)
+
+
+async def raw(url: str, data: bytes) -> bytes:
+    """What comes back for these bytes, up to the end of the connection."""
+    port = int(url.split(":")[2].split("/")[0])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    await writer.drain()
+    answered = await reader.read()
+    writer.close()
+    return answered
+
+
+async def test_an_answer_has_text_calls_reasoning_reason_and_usage(start: Start) -> None:
+    async with client(await start(FakeLLM([SAID]))) as asking:
+        answer = await asking.chat.completions.create(**ASK)
+    (choice,) = answer.choices
+    assert (choice.message.content, choice.finish_reason) == ("Hé", "tool_calls")
+    (call,) = choice.message.tool_calls or ()
+    assert call.model_dump()["function"] == {"name": "shell", "arguments": CALL.arguments}
+    assert choice.message.model_dump()["reasoning_content"] == "Hm."
+    assert answer.usage is not None
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (7, 3)
+    assert answer.model == "mine"
+
+
+async def test_what_is_asked_reaches_the_model(start: Start) -> None:
+    llm = FakeLLM([SAID])
+    call = {"id": "c1", "type": "function", "function": {"name": "shell", "arguments": "{}"}}
+    conversation = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "out", "tool_call_id": "c1"},
+    ]
+    async with client(await start(llm)) as asking:
+        await asking.chat.completions.create(
+            model="m",
+            messages=conversation,  # type: ignore[arg-type]
+            tools=[TOOL],  # type: ignore[list-item]
+            temperature=0.3,
+            top_p=0.9,
+            max_completion_tokens=11,
+            stop="END",
+            seed=5,
+        )
+    (given,) = llm.requests
+    assert [message.role for message in given.messages] == ["system", "user", "assistant", "tool"]
+    assert given.messages[1].content == "ab"
+    assert given.messages[2].tool_calls == (ToolCall(id="c1", name="shell", arguments="{}"),)
+    assert given.messages[3].tool_call_id == "c1"
+    assert (given.tools[0].name, given.tools[0].parameters) == ("shell", {"type": "object"})
+    sampling = given.sampling
+    assert (sampling.temperature, sampling.top_p, sampling.max_tokens) == (0.3, 0.9, 11)
+    assert sampling.stop == ("END",)
+    assert (given.conversation.seed, given.turn, given.fresh_context) == (5, 1, True)
+
+
+async def test_a_request_without_a_seed_has_one_of_its_own(start: Start) -> None:
+    llm = FakeLLM([SAID, SAID])
+    async with client(await start(llm)) as asking:
+        for _ in range(2):
+            await asking.chat.completions.create(**ASK, tools=[TOOL], tool_choice="none")
+    first, second = llm.requests
+    assert first.conversation != second.conversation
+    assert first.tools == ()
+
+
+async def test_a_stream_is_the_same_answer_in_pieces(start: Start) -> None:
+    async with client(await start(FakeLLM([SAID]))) as asking:
+        stream = await asking.chat.completions.create(
+            **ASK, stream=True, stream_options={"include_usage": True}
+        )
+        chunks = [chunk async for chunk in stream]
+    deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
+    assert "".join(delta.content or "" for delta in deltas) == "Hé"
+    (called,) = [delta.tool_calls[0] for delta in deltas if delta.tool_calls]
+    assert (called.index, called.id) == (0, "call_0_0")
+    assert called.function is not None
+    assert called.function.arguments == CALL.arguments
+    assert chunks[-2].choices[0].finish_reason == "tool_calls"
+    assert chunks[-1].usage is not None
+    assert chunks[-1].usage.total_tokens == 10
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_tokens_are_given_to_those_who_ask(start: Start, stream: bool) -> None:
+    async with client(await start(FakeLLM([SAID]))) as asking:
+        asked = {"return_token_ids": True}
+        answer = await asking.chat.completions.create(**ASK, stream=stream, extra_body=asked)
+        found = [chunk async for chunk in answer][-1] if stream else answer
+    body = found.model_dump()
+    assert body["prompt_token_ids"] == [1, 2]
+    assert body["choices"][0]["token_ids"] == [5, 6]
+    content = body["choices"][0]["logprobs"]["content"]
+    assert [(entry["token"], entry["logprob"]) for entry in content] == [
+        ("token_id:5", -0.5),
+        ("token_id:6", -0.25),
+    ]
+
+
+async def test_the_model_is_listed(start: Start) -> None:
+    async with client(await start(FakeLLM([]))) as asking:
+        assert [model.id async for model in asking.models.list()] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "code"),
+    [
+        (ContextLengthError("too long"), 400, "context_length_exceeded"),
+        (LLMError("busy", transient=True), 503, None),
+        (LLMError("gone"), 502, None),
+        (AleError("no tools"), 400, None),
+        (RuntimeError("secret detail"), 500, None),
+    ],
+)
+async def test_a_failure_is_an_error_with_a_fitting_status(
+    start: Start, raised: Exception, status: int, code: str | None
+) -> None:
+    async with client(await start(FakeLLM([raised, SAID]))) as asking:
+        with pytest.raises(openai.APIStatusError) as caught:
+            await asking.chat.completions.create(**ASK)
+        assert (caught.value.status_code, caught.value.code) == (status, code)
+        assert "secret detail" not in str(caught.value)
+        await asking.chat.completions.create(**ASK)  # one failure does not harm the next
+
+
+async def test_only_the_right_key_is_answered(start: Start) -> None:
+    url = await start(FakeLLM([SAID]), key="the-right-key")
+    async with client(url, "a-wrong-key") as asking:
+        with pytest.raises(openai.AuthenticationError):
+            await asking.chat.completions.create(**ASK)
+    async with client(url, "the-right-key") as asking:
+        await asking.chat.completions.create(**ASK)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"{", "truncated"),
+        (b"[]", "Expected `object`"),
+        (b"{}", "messages"),
+        (b'{"messages": []}', "no messages"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "n": 2}', "$.n"),
+        (b'{"messages": [{"role": "cook", "content": "x"}]}', "cook"),
+        (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', "image_url"),
+    ],
+)
+async def test_what_can_not_be_served_is_refused_in_words(
+    start: Start, body: bytes, said: str
+) -> None:
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: {len(body)}\r\n"
+    answered = await raw(
+        await start(FakeLLM([])), (head + "Connection: close\r\n\r\n").encode() + body
+    )
+    first, _, rest = answered.partition(b"\r\n\r\n")
+    assert first.startswith(b"HTTP/1.1 400 ")
+    assert said in json.loads(rest)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"GET /v1/nothing HTTP/1.1\r\nConnection: close\r\n\r\n", 404),
+        (b"GET /v1/chat/completions HTTP/1.1\r\nConnection: close\r\n\r\n", 405),
+        (b"hello\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", 413),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 411),
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * 200_000 + b"\r\n\r\n", 431),
+        (b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n", 200),
+    ],
+)
+async def test_bare_requests_are_told_what_they_are(start: Start, data: bytes, status: int) -> None:
+    assert (await raw(await start(FakeLLM([])), data)).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+class Slow:
+    """A model that never answers, and notes when it is no longer asked."""
+
+    capabilities = LLMCapabilities()
+
+    def __init__(self) -> None:
+        self.asked, self.given_up = asyncio.Event(), asyncio.Event()
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        self.asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.given_up.set()
+        raise AssertionError("unreachable")
+
+    async def aclose(self) -> None: ...
+
+
+async def test_when_the_client_leaves_the_model_is_no_longer_asked(start: Start) -> None:
+    slow = Slow()
+    async with client(await start(slow)) as asking:
+        asked = asyncio.create_task(asking.chat.completions.create(**ASK))
+        await asyncio.wait_for(slow.asked.wait(), 30)
+        asked.cancel()
+        await asyncio.wait({asked})
+    await asyncio.wait_for(slow.given_up.wait(), 30)
+
+
+async def test_many_requests_at_once_get_their_own_answers(start: Start) -> None:
+    def echo(request: CompletionRequest) -> Completion:
+        said = Message(role="assistant", content=request.messages[-1].content)
+        return Completion(message=said)
+
+    async with client(await start(FakeLLM([echo] * 32))) as asking:
+
+        async def ask(number: int) -> str | None:
+            text = [{"role": "user", "content": str(number)}]
+            answer = await asking.chat.completions.create(model="m", messages=text)  # type: ignore[arg-type]
+            return answer.choices[0].message.content
+
+        assert await asyncio.gather(*map(ask, range(32))) == [str(i) for i in range(32)]
+
+
+async def test_a_lone_half_of_a_surrogate_pair_is_sent_as_an_escape(start: Start) -> None:
+    said = Completion(message=Message(role="assistant", content="\ud83d"))
+    async with client(await start(FakeLLM([said]))) as asking:
+        answer = await asking.chat.completions.create(**ASK)
+    assert answer.choices[0].message.content == "\ud83d"
