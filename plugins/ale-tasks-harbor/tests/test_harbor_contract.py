@@ -73,7 +73,7 @@ class TestTaskTests(CriterionContract):
         tests = tmp_path / "of-the-task"
         tests.mkdir()
         (tests / "test.sh").write_text(_TEST)
-        options = TaskTestsOptions(tests=(tests,), script="test.sh")
+        options = TaskTestsOptions(tests=(str(tests),), script="test.sh")
         return TaskTests(options, environ={}, run_directory=tmp_path / "run", places=BESIDE)
 
     async def make_it_pass(self, sandbox: Sandbox) -> None:

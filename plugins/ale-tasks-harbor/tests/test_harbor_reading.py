@@ -101,6 +101,26 @@ def test_a_task_yaml_is_taken_with_its_compose_file(write: Write, source: Source
     assert options["tests"] == [str(folder / "run-tests.sh")]
 
 
+def test_a_compose_file_of_harbors_may_add_to_the_one_container(
+    write: Write, source: Source
+) -> None:
+    compose = """
+        services:
+          main:
+            build: {context: "${CONTEXT_DIR}"}
+            image: ${MAIN_IMAGE_NAME}
+            command: ["sh", "-c", "sleep infinity"]
+            environment: ["WHERE=${TEST_DIR}", "WHO=them"]
+            volumes: ["${HOST_VERIFIER_LOGS_PATH}:${ENV_VERIFIER_LOGS_PATH}"]
+            deploy: {resources: {limits: {cpus: "${CPUS}", memory: 64M}}}
+        """
+    toml = "[environment]\ncpus = 2\nmemory_mb = 32\n[environment.env]\nWHO = 'us'\n"
+    write("one", {**HARBOR, "task.toml": toml, "environment/docker-compose.yaml": compose})
+    wants = only(source()).environment
+    assert wants.env == {"WHERE": "/tests", "WHO": "us"}
+    assert (wants.cpus, wants.memory_mb) == (2.0, 64)
+
+
 def _compose(service: str) -> Mapping[str, str]:
     text = f"services:\n  client:\n    build: .\n    {service}\n"
     return {**BENCH, "docker-compose.yaml": text}
@@ -178,8 +198,8 @@ REFUSED: Mapping[str, tuple[Mapping[str, str], str, str | None, str]] = {
     "harbor-compose": (
         {**HARBOR, "environment/docker-compose.yaml": "services: {main: {}, db: {}}\n"},
         "environment/docker-compose.yaml",
-        None,
-        "several containers: not supported yet",
+        "services",
+        "several containers (main, db): not supported yet",
     ),
     "entrypoint": (
         {**HARBOR, "environment/Dockerfile": 'FROM a\nENTRYPOINT ["/start.sh"]\n'},

@@ -1,4 +1,4 @@
-"""Terminal-Bench's ``docker-compose.yaml``: one service that a sandbox can be, or a refusal."""
+"""A ``docker-compose.yaml`` of either format: one service that a sandbox can be, or a refusal."""
 
 import platform
 import re
@@ -20,7 +20,18 @@ _GIVEN = {
     "T_BENCH_TASK_DOCKER_NAME_PREFIX": "",
     "T_BENCH_TASK_LOGS_PATH": "",
     "T_BENCH_TASK_AGENT_LOGS_PATH": "",
+    "CONTEXT_DIR": ".",
+    "MAIN_IMAGE_NAME": "",
+    "TEST_DIR": "/tests",
+    "ENV_VERIFIER_LOGS_PATH": "/logs/verifier",
+    "ENV_AGENT_LOGS_PATH": "/logs/agent",
+    "ENV_ARTIFACTS_PATH": "/logs/artifacts",
+    "CPUS": "",
+    "MEMORY": "",
 }
+"""What the harnesses put in place of these; empty is what a task says elsewhere."""
+_LOGS = ("${T_BENCH_TASK_LOGS_PATH", "${T_BENCH_TASK_AGENT_LOGS", "${HOST_")
+"""Volumes that start so hold the harnesses' own logs, which a sandbox has anyway."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::?-([^}]*))?\}")
 _NOTHING = frozenset(
     [
@@ -70,7 +81,7 @@ def client_of(text: str) -> Client:
     """Read the file. Most tasks have the same one, letter by letter.
 
     Raises:
-        yaml.YAMLError: it is no YAML.
+        ValueError, yaml.YAMLError: it is no YAML, or a limit in it is no number.
     """
     document = yaml.load(text, yaml.CSafeLoader)
     services = document.get("services") if isinstance(document, dict) else None
@@ -118,7 +129,10 @@ def _client(path: str, service: dict[str, Any], others: list[str]) -> Client:
 def _build_fault(build: Any) -> str | None:
     wanted = build if isinstance(build, dict) else {"context": build}
     context, file = wanted.get("context", "."), wanted.get("dockerfile", "Dockerfile")
-    if str(context).rstrip("/") not in (".", "") or str(file).removeprefix("./") != "Dockerfile":
+    if (
+        _filled(str(context)).rstrip("/") not in (".", "")
+        or str(file).removeprefix("./") != "Dockerfile"
+    ):
         return f"only the Dockerfile of the task's folder can be built, not {build!r}"
     more = sorted(set(wanted) - {"context", "dockerfile"})
     return f"{', '.join(more)}: not supported yet" if more else None
@@ -133,7 +147,7 @@ def _command_fault(command: Any) -> str | None:
 
 def _volumes_fault(volumes: Any) -> str | None:
     for volume in volumes if isinstance(volumes, list) else [volumes]:
-        if not str(volume).startswith(("${T_BENCH_TASK_LOGS_PATH", "${T_BENCH_TASK_AGENT_LOGS")):
+        if not str(volume).startswith(_LOGS):
             return f"a volume is not supported yet ({volume})"
     return None
 
@@ -148,12 +162,9 @@ def _limits(service: dict[str, Any]) -> tuple[float | None, int | None]:
     deploy = service.get("deploy")
     resources = deploy.get("resources", {}) if isinstance(deploy, dict) else {}
     limits = resources.get("limits", {}) if isinstance(resources, dict) else {}
-    cpus = service.get("cpus", limits.get("cpus"))
-    memory = service.get("mem_limit", limits.get("memory"))
-    return (
-        None if cpus is None else float(cpus),
-        None if memory is None else mebibytes(str(memory)),
-    )
+    cpus = _filled(str(service.get("cpus", limits.get("cpus", ""))))
+    memory = _filled(str(service.get("mem_limit", limits.get("memory", ""))))
+    return float(cpus) if cpus else None, mebibytes(memory) if memory else None
 
 
 def _environment(written: Any) -> dict[str, str]:

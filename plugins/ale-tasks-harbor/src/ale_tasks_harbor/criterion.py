@@ -152,7 +152,7 @@ class TaskTests:
 
     def _writes_json(self) -> bool:
         """Does any file of the tests name reward.json, or is one too long to tell?"""
-        for source in self.options.tests:
+        for source in map(Path, self.options.tests):
             for path in source.rglob("*") if source.is_dir() else [source]:
                 if path.is_file() and _may_name(path):
                     return True

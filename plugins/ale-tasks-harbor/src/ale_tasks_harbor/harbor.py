@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import tomli
+import yaml
 
 from ale.errors import InputError, Problem
 from ale.types import Constraints, CriterionSpec, Environment, Task
-from ale_tasks_harbor import before, solution
+from ale_tasks_harbor import before, compose, solution
 from ale_tasks_harbor.checks import health_step, memory_mb, unsupported_dockerfile
 from ale_tasks_harbor.values import Values, line_of, task_id
 from ale_tasks_harbor.variables import from_host
@@ -117,6 +118,7 @@ def _placed(problem: Problem, text: str, file: str) -> Problem:
 class _Reader:
     def __init__(self, folder: Path, root: Values, environ: Mapping[str, str]) -> None:
         self._folder = folder
+        self._file = root.file
         self._root = root
         self._environ = environ
         self._agent = root.table("agent")
@@ -132,7 +134,7 @@ class _Reader:
             id=task_id(self._folder.name),
             goal=self._instruction(),
             description=about.text("description") or "",
-            origin=str(self._folder / FILE),
+            origin=self._file,
             tags=tuple(dict.fromkeys((*about.texts("keywords"), *_tags(metadata)))),
             setup_steps=(before.setup_step(key), *health_step(health)),
             criteria=(self._criterion(key),),
@@ -170,17 +172,35 @@ class _Reader:
         values = self._environment
         image = values.text("docker_image")
         build = self._folder / "environment"
+        client = self._client(build)
         if image is None:
             self._check_build(build)
+        own = from_host(values.pairs("env"), self._environ, values.table("env").refuse)
         return Environment(
             image=image,
             build=str(build) if image is None else None,
             workdir=values.text("workdir") or ".",
-            env=from_host(values.pairs("env"), self._environ, values.table("env").refuse),
-            cpus=values.seconds("cpus", None),
-            memory_mb=memory_mb(values, "memory_mb", "memory"),
+            env={**client.env, **own},
+            cpus=client.cpus or values.seconds("cpus", None),
+            memory_mb=client.memory_mb or memory_mb(values, "memory_mb", "memory"),
             storage_mb=memory_mb(values, "storage_mb", "storage"),
         )
+
+    def _client(self, build: Path) -> compose.Client:
+        """What a compose file adds to the one container; others are refused."""
+        file = build / "docker-compose.yaml"
+        try:
+            client = compose.client_of(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return compose.Client()
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            self._note(file, f"can't be read: {' '.join(str(error).split())}")
+            return compose.Client()
+        if client.image is not None:
+            self._note(file, "an image in it is not supported: name it in environment.docker_image")
+        for path, why in client.refused:
+            self._root.problems.append(Problem(message=why, file=str(file), path=path))
+        return client
 
     def _check_build(self, build: Path) -> None:
         file = build / "Dockerfile"
@@ -223,7 +243,7 @@ class _Reader:
                 "artifacts": self._artifacts(),
                 "key": key,
             },
-            file=str(self._folder / FILE),
+            file=self._file,
         )
 
     def _artifacts(self) -> list[str]:
@@ -257,10 +277,6 @@ class _Reader:
         self._root.refuse(key, "it needs several containers: not supported yet")
 
     def _refuse_what_is_not_supported(self) -> None:
-        for name in ("docker-compose.yaml", "docker-compose.yml"):
-            if (self._folder / "environment" / name).exists():
-                message = "it needs several containers: not supported yet"
-                self._note(self._folder / "environment" / name, message)
         if (self._folder / "trajectory.json").exists():
             self._note(self._folder / "trajectory.json", "a prior context is not supported yet")
         if self._root.has("steps"):

@@ -53,8 +53,11 @@ class HarborOptions:
 class TaskTestsOptions:
     """Runs a task's own tests after the agent and reads their verdict."""
 
-    tests: tuple[Path, ...] = field(
-        metadata=doc("Host folders and scripts that are put into /tests, folders by content.")
+    tests: tuple[str, ...] = field(
+        metadata=doc(
+            "Absolute paths of the host's folders and scripts that are put into /tests, folders "
+            "by content."
+        )
     )
     script: str = field(metadata=doc("The file in /tests that is run."))
     result: Result = field(

@@ -241,9 +241,9 @@ class Stagehand:
         except OSError as error:
             raise GradingError(f"{path} can't be read: {error}") from error
 
-    async def put(self, sources: Sequence[Path], script: str) -> None:
+    async def put(self, sources: Sequence[str], script: str) -> None:
         """Put tests in their place: folders by content, scripts by name; `script` can be run."""
-        for source in sources:
+        for source in map(Path, sources):
             target = self._places.tests
             if not source.is_dir():
                 target = posixpath.join(target, source.name)
