@@ -1,0 +1,31 @@
+"""The command as click sees it; what it does is imported when it is done."""
+
+from pathlib import Path
+from typing import cast
+
+import click
+
+
+@click.command("results")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--k", "ks", type=click.IntRange(1), multiple=True, help="Attempts for pass@k.")
+@click.option(
+    "--split", type=click.Choice(["train", "evaluation"]), default="train", show_default=True
+)
+@click.option("--step", type=click.IntRange(0), help="Default: all steps together.")
+@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+def results(run: Path, ks: tuple[int, ...], split: str, step: int | None, as_json: bool) -> None:
+    """Show what the attempts at each task of RUN came to, with pass@k and its interval.
+
+    \b
+    Examples:
+      ale results runs/20260101-120000-3f2a-terminal
+      ale results runs/20260101-120000-3f2a-terminal --k 1 --k 5 --json
+    """
+    from ale.runs import RunReader
+    from ale.types import Split
+    from ale_results.tally import tally
+    from ale_results.view import as_text, to_json
+
+    counted = tally(RunReader(run), cast(Split, split), step)
+    click.echo(to_json(counted, ks) if as_json else as_text(counted, ks))

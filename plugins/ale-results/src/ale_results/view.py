@@ -1,0 +1,86 @@
+"""A tally as a table, and as JSON."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ale.text import shorten, table
+from ale_results.estimate import interval, pass_at_k
+from ale_results.tally import Attempts
+
+_CAUSE = 60
+
+
+def usual(counted: Mapping[str, Attempts]) -> tuple[int, ...]:
+    """1, and the most attempts that every task has that was graded at all."""
+    graded = [attempts.n for attempts in counted.values() if attempts.n]
+    return tuple(sorted({1, min(graded, default=1)}))
+
+
+def as_text(counted: Mapping[str, Attempts], ks: Sequence[int]) -> str:
+    """A line per task, and one per k."""
+    ks = tuple(dict.fromkeys(ks)) or usual(counted)
+    header = ["task", "attempts", "passed", "broken", "reward", *(f"pass@{k}" for k in ks)]
+    rows = [_row(task, attempts, ks) for task, attempts in counted.items()]
+    lines = table([*header, "seconds", "last cause"], rows, right=range(1, len(header) + 1))
+    return "\n".join([lines, "", *(_told(mean) for mean in _means(counted, ks))])
+
+
+def _row(task: str, attempts: Attempts, ks: Sequence[int]) -> list[str]:
+    done = attempts.n + attempts.broken
+    return [
+        task,
+        str(attempts.n),
+        str(attempts.passed),
+        str(attempts.broken),
+        _number(attempts.mean),
+        *(_number(pass_at_k(attempts.n, attempts.passed, k)) for k in ks),
+        f"{attempts.seconds / done:.1f}",
+        shorten(attempts.cause, _CAUSE),
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _means(counted: Mapping[str, Attempts], ks: Sequence[int]) -> list[dict[str, Any]]:
+    made = []
+    for k in ks:
+        each = [pass_at_k(attempts.n, attempts.passed, k) for attempts in counted.values()]
+        known = [value for value in each if value is not None]
+        mean = math.fsum(known) / len(known) if known else None
+        bounds = None if mean is None else interval(mean, len(known))
+        made.append({"k": k, "tasks": len(known), "mean": mean, "interval_95": bounds})
+    return made
+
+
+def _told(mean: Mapping[str, Any]) -> str:
+    if mean["mean"] is None:
+        return f"pass@{mean['k']}  no task has so many attempts"
+    tasks = "1 task" if mean["tasks"] == 1 else f"{mean['tasks']} tasks"
+    said = f"pass@{mean['k']}  {mean['mean']:.3f} of {tasks}"
+    if mean["interval_95"] is None:
+        return said
+    low, high = mean["interval_95"]
+    return f"{said}  (95% interval {low:.3f} to {high:.3f})"
+
+
+def to_json(counted: Mapping[str, Attempts], ks: Sequence[int]) -> str:
+    """The same, with every reward."""
+    ks = tuple(dict.fromkeys(ks)) or usual(counted)
+    tasks = {
+        task: {
+            "attempts": attempts.n,
+            "passed": attempts.passed,
+            "broken": attempts.broken,
+            "rewards": attempts.rewards,
+            "mean_reward": attempts.mean,
+            "pass_at": {str(k): pass_at_k(attempts.n, attempts.passed, k) for k in ks},
+            "seconds": attempts.seconds,
+            "last_cause": attempts.cause or None,
+        }
+        for task, attempts in counted.items()
+    }
+    return json.dumps({"tasks": tasks, "pass_at": _means(counted, ks)}, indent=2)

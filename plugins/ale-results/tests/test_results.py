@@ -1,0 +1,100 @@
+"""pass@k, its interval, and the table of a stored run."""
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ale._store import Redactor, RunDirectory
+from ale.types import Episode, Failure
+from ale_results.estimate import interval, pass_at_k
+from ale_results.plugin import ale_commands
+
+
+@pytest.mark.parametrize(("n", "c", "k"), list(itertools.product([4], range(5), [1, 2, 3, 4])))
+def test_pass_at_k_is_the_share_of_choices_that_hold_a_pass(n: int, c: int, k: int) -> None:
+    choices = list(itertools.combinations([True] * c + [False] * (n - c), k))
+    assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, choices)) / len(choices))
+
+
+def test_fewer_attempts_than_k_give_no_pass_at_k() -> None:
+    assert pass_at_k(2, 2, 3) is None
+    assert pass_at_k(0, 0, 1) is None
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(2, 3, 1), (2, -1, 1), (2, 1, 0)])
+def test_numbers_that_can_not_be_are_refused(n: int, c: int, k: int) -> None:
+    with pytest.raises(ValueError, match=f"n={n}, c={c}, k={k}"):
+        pass_at_k(n, c, k)
+
+
+def test_the_interval_is_wilsons_and_never_empty() -> None:
+    assert interval(0.5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+    assert interval(1.0, 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
+    assert interval(0.0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
+    assert interval(0.5, 1) is None
+
+
+def episode(task: str, rollout: int, reward: float | None, **more: object) -> Episode:
+    failure = None
+    if reward is None:
+        failure = Failure(stage="sandbox", kind="SandboxError", message="no\nimage")
+    facts = {"id": f"0-{task}-{rollout}-{len(more)}", "task_id": task, "rollout": rollout, **more}
+    return Episode(reward=reward, failure=failure, seconds={"agent": 2.0}, **facts)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    path = tmp_path / "run"
+    config = {"chunker": {"type": "a/b"}, "credit": {"type": "a/c"}}
+    manifest = {"schema": 1, "run_id": "run", "config": config, "n_tasks": 3}
+    store = RunDirectory.create(path, manifest, Redactor({}))
+    for i, reward in enumerate([1.0, 0.0, 1.0]):
+        store.add_episode(episode("b", i, reward))
+    for i, reward in enumerate([1.0, None, 0.5]):
+        store.add_episode(episode("a", i, reward))
+    store.add_episode(episode("c", 0, None))
+    store.add_episode(episode("a", 0, 1.0, split="evaluation"))
+    store.add_episode(episode("a", 3, 1.0, start="expert"))
+    store.close()
+    return path
+
+
+def ale(*arguments: str) -> str:
+    (command,) = ale_commands()
+    done = CliRunner().invoke(command, list(arguments), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_a_line_per_task_and_one_per_k(run: Path) -> None:
+    assert ale(str(run)) == (
+        "task  attempts  passed  broken  reward  pass@1  pass@2  seconds  last cause\n"
+        "a            2       1       1   0.750   0.500   1.000      2.0  sandbox: no image\n"
+        "b            3       2       0   0.667   0.667   1.000      2.0\n"
+        "c            0       0       1       -       -       -      2.0  sandbox: no image\n"
+        "\n"
+        "pass@1  0.583 of 2 tasks  (95% interval 0.125 to 0.932)\n"
+        "pass@2  1.000 of 2 tasks  (95% interval 0.342 to 1.000)\n"
+    )
+
+
+def test_k_may_be_more_than_some_tasks_have(run: Path) -> None:
+    said = ale(str(run), "--k", "3", "--k", "9")
+    assert said.endswith("\npass@3  1.000 of 1 task\npass@9  no task has so many attempts\n")
+
+
+def test_json_has_the_same_and_every_reward(run: Path) -> None:
+    told = json.loads(ale(str(run), "--json"))
+    assert told["tasks"]["a"]["rewards"] == [1.0, 0.5]
+    assert told["tasks"]["a"]["pass_at"] == {"1": 0.5, "2": 1.0}
+    assert [mean["tasks"] for mean in told["pass_at"]] == [2, 2]
+
+
+def test_evaluation_and_steps_are_apart(run: Path) -> None:
+    assert json.loads(ale(str(run), "--split", "evaluation", "--json"))["tasks"].keys() == {"a"}
+    (command,) = ale_commands()
+    done = CliRunner().invoke(command, [str(run), "--step", "7"])
+    assert "no episode of the split 'train' in step 7" in str(done.exception)
