@@ -7,7 +7,7 @@ import pytest
 
 COMMANDS = (
     *("run", "check", "ablate", "collect", "score", "dataset", "show", "credit", "report"),
-    *("new", "serve", "forks"),
+    *("new", "results", "serve", "forks"),
     *("plugins", "sandbox", "doctor"),
 )
 
