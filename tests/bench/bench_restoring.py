@@ -68,7 +68,7 @@ class Rollouts:
     async def _arrive(self, way: Restoring | None) -> None:
         if way is not None:
             await way.arrived()
-            self.ways.append(way.facts["restored"])
+            self.ways.append(" ".join(way.facts.values()))
 
     async def all_of_them(self, at_once: bool) -> float:
         """Seconds for all rollouts."""

@@ -182,21 +182,23 @@ async def test_what_is_no_exact_copy_is_replayed(
     assert shelf.left() == []
 
 
-async def test_a_fork_that_fails_is_replayed(workplace: Any, finish: Finish, shelf: Shelf) -> None:
-    made = iter([True, True])
+async def test_a_rollout_whose_fork_fails_is_replayed_and_the_next_is_tried_again(
+    workplace: Any, finish: Finish, shelf: Shelf
+) -> None:
+    made = iter([True, True, False, True])
 
     def fail() -> None:
         if not next(made, False):
             raise SandboxError("no space left")
 
-    shelf.forking = fail  # the trunk and one fork can be made
+    shelf.forking = fail
     run = workplace.prepared(FORKED, steps=1, rollouts=4, concurrency=1)
     await finish(run)
     assert list(told(run).values()) == [
         ("replay", "it was the first from here"),
         ("fork", ""),
         ("replay", "no fork could be made: no space left"),
-        ("replay", "no fork could be made: no space left"),
+        ("fork", ""),
     ]
     assert all(reward == 1.0 for reward, _ in shown(run).values())
     assert shelf.left() == []

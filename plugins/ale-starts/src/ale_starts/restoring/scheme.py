@@ -16,7 +16,13 @@ from ale.protocols import Restoring, Sandbox, Start, StartScheme
 from ale.types import Capabilities, Episode, Task
 from ale_starts.restoring.playing import Played
 from ale_starts.restoring.recording import Recorded
-from ale_starts.restoring.trunk import NotExactError, Trunk, freeze, fresh_state
+from ale_starts.restoring.trunk import (
+    NotExactError,
+    NotMadeError,
+    Trunk,
+    freeze,
+    fresh_state,
+)
 
 Fresh = Callable[[], AbstractAsyncContextManager[Sandbox]]
 FIRST = "it was the first from here"
@@ -252,7 +258,8 @@ class Forking:
             return await self._trunk.fork()
         except NotExactError as error:
             self._why = str(error)
-            self._place.refuse(self._why)
+            if not isinstance(error, NotMadeError):  # that may be better the next time
+                self._place.refuse(self._why)
             return None
 
     async def arrived(self) -> None:

@@ -24,6 +24,8 @@ _LOOKS = 3
 """A process that is just ending is no difference."""
 _PAUSE_S = 0.1
 
+# In the process group and session of the first process are the sandbox's own helpers, which come
+# and go; a command has a group of its own. Where this one has not, all processes count.
 _LOOK = r"""
 command -v find >/dev/null && command -v cksum >/dev/null && [ -r /proc/mounts ] || exit 3
 while read -r _ place type options _; do
@@ -34,9 +36,17 @@ while read -r _ place type options _; do
   find "$place" -xdev -type f -exec cksum {} +
 done </proc/mounts 2>/dev/null
 echo processes
+read -r line </proc/1/stat || exit 3
+set -- ${line##*) }
+keeper="$3 $4"
+read -r line </proc/$$/stat || exit 3
+set -- ${line##*) }
+[ "$3 $4" = "$keeper" ] && keeper=
 for process in /proc/[0-9]*; do
   read -r line <"$process/stat" && read -r name <"$process/comm" || continue
-  case ${line##*) } in Z*) ;; *) echo "$name" ;; esac
+  set -- ${line##*) }
+  [ "$3 $4" = "$keeper" ] && continue
+  case $1 in Z*) ;; *) echo "$name" ;; esac
 done 2>/dev/null
 exit 0
 """
@@ -44,6 +54,10 @@ exit 0
 
 class NotExactError(Exception):
     """A fork would not be what a replay is; the text says where."""
+
+
+class NotMadeError(NotExactError):
+    """No fork was made, this time; the text says why."""
 
 
 @frozen(kw_only=True)
@@ -68,7 +82,8 @@ class Trunk:
         """A sandbox at the start.
 
         Raises:
-            NotExactError: it could not be made, or a session in it is not as it was.
+            NotExactError: a session in it is not as it was.
+            NotMadeError: the sandbox failed.
         """
         async with _patience(), _given_up(await self.sandbox.fork()) as real:
             sessions = [await _again(real, kept) for kept in self.sessions]
@@ -174,8 +189,8 @@ async def _patience() -> AsyncIterator[None]:
     except TimeoutError:
         if not scope.expired():
             raise
-        raise NotExactError(f"no fork could be made within {PATIENCE_S:g} s") from None
+        raise NotMadeError(f"no fork could be made within {PATIENCE_S:g} s") from None
     except UnknownStateError as error:
         raise NotExactError(str(error)) from None
     except (SandboxError, UnsupportedError) as error:
-        raise NotExactError(f"no fork could be made: {error}") from error
+        raise NotMadeError(f"no fork could be made: {error}") from error
