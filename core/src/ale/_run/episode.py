@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from ale._config import RunOptions
 from ale._run.guided import Guided
-from ale._run.parts import Parts
+from ale._run.parts import Parts, TaskToRun
 from ale._run.plan import Work
 from ale._run.waiting import UNWIND_S, OverdueError, Waiting, opened
 from ale._store.codec import fault_of
@@ -86,6 +86,8 @@ class _Attempt:
         self._runner = runner
         self._work = work
         self._task = work.ready.task
+        self._steps = work.ready.steps or (work.ready,)
+        self._graded: dict[str, int] = {}
         self._stage: Stage = "queued"
         self._since = 0.0
         self._seconds: dict[str, float] = {}
@@ -140,6 +142,8 @@ class _Attempt:
 
     def _metadata(self) -> Mapping[str, Any]:
         made: dict[str, Any] = {}
+        if self._task.steps:
+            made["steps"] = self._graded
         if self._left_behind:
             made["teardown"] = self._left_behind
         if self._work.start.expert_chunks is not None:
@@ -154,25 +158,22 @@ class _Attempt:
 
     def _longest(self) -> float | None:
         """Seconds after which the attempt is given up, should every bound in it have failed."""
-        options, limits = self._runner.options, self._limits()
-        if limits.time_limit_s is None:
-            return None
-        n_criteria = len(self._work.ready.criteria)
-        return (
-            self._until_ready()
-            + limits.time_limit_s
-            + options.grace_s
-            + n_criteria * options.grading_timeout_s
-            + 2 * UNWIND_S
-        )
+        options, longest = self._runner.options, self._until_ready() + 2 * UNWIND_S
+        for step in self._steps:
+            limit = self._limits(step.task).time_limit_s
+            if limit is None:
+                return None
+            longest += (len(step.task.setup_steps) + 1) * options.setup_timeout_s
+            longest += limit + options.grace_s + len(step.criteria) * options.grading_timeout_s
+        return longest
 
     def _until_ready(self) -> float:
         """Seconds that opening and closing a sandbox and setting it up may take."""
         options, n_steps = self._runner.options, len(self._task.setup_steps) + 1
         return 2 * options.open_timeout_s + n_steps * options.setup_timeout_s
 
-    def _limits(self) -> Limits:
-        return tighten(self._runner.parts.agent.limits, self._task.constraints)
+    def _limits(self, task: Task) -> Limits:
+        return tighten(self._runner.parts.agent.limits, task.constraints)
 
     @asynccontextmanager
     async def _fresh(self) -> AsyncIterator[Sandbox]:
@@ -192,26 +193,41 @@ class _Attempt:
             bound = self._until_ready() + UNWIND_S
             opening = opened(self._way.opened(self._fresh), bound, self._left_behind)
         async with opening as sandbox:
-            self._enter("agent")
-            self._stop = await self._drive(sandbox)
-            if not self._task.keep_processes:
-                # What the agent left running must not decide the verdict.
-                await sandbox.end_processes()
-            self._enter("grading")
-            self._scores = await self._grade(sandbox)
+            for step in self._steps:
+                await self._take(step, sandbox)
+                if any(score.ends_task for score in self._scores):
+                    break
             self._enter("teardown")
 
-    async def _drive(self, sandbox: Sandbox) -> Stop:
+    async def _take(self, step: TaskToRun, sandbox: Sandbox) -> None:
+        """One step, or all of a task that has none."""
+        if step.task is not self._task:
+            self._enter("setup")
+            await _set_up(step.task, sandbox, self._runner.options.setup_timeout_s)
+        self._enter("agent")
+        self._stop = await self._drive(step.task, sandbox)
+        if not self._task.keep_processes:
+            # What the agent left running must not decide the verdict.
+            await sandbox.end_processes()
+        self._enter("grading")
+        scores = await self._grade(step, sandbox)
+        before = self._scores
+        if self._task.steps_reward == "last":
+            before = tuple(replace(score, weight=0.0) for score in before)
+        self._scores = (*before, *scores)
+        self._graded[step.task.id] = len(self.turns)
+
+    async def _drive(self, task: Task, sandbox: Sandbox) -> Stop:
         agent = self._runner.parts.agent
-        limits = self._limits()
+        limits = self._limits(task)
         context = AgentContext(
-            task=self._task,
+            task=task,
             sandbox=sandbox,
             llm=self._model(),
             limits=limits,
             conversation=Conversation(
                 episode_id=self._work.id,
-                task_id=self._task.id,
+                task_id=task.id,
                 rollout=self._work.rollout,
                 seed=self._work.seed,
             ),
@@ -236,12 +252,12 @@ class _Attempt:
         assert isinstance(llm, Policy)  # the parts have been checked
         return Guided(llm, expert(), None if self._way is None else self._way.arrived)
 
-    async def _grade(self, sandbox: Sandbox) -> tuple[Score, ...]:
+    async def _grade(self, step: TaskToRun, sandbox: Sandbox) -> tuple[Score, ...]:
         trajectory = Trajectory(turns=tuple(self.turns), stop=self._stop)
         seconds = self._runner.options.grading_timeout_s
         scores = []
-        for spec, criterion in self._work.ready.criteria:
-            grading = criterion.grade(self._task, trajectory, sandbox)
+        for spec, criterion in step.criteria:
+            grading = criterion.grade(step.task, trajectory, sandbox)
             name = f"criterion '{spec.type}'"
             try:
                 score = await self._runner.waiting.result(grading, seconds, name)
@@ -258,7 +274,8 @@ class _Attempt:
     def _leave(self) -> None:
         now = self._runner.context.monotonic()
         if self._stage != "queued":
-            self._seconds[self._stage] = round(now - self._since, 6)
+            spent = self._seconds.get(self._stage, 0.0) + now - self._since
+            self._seconds[self._stage] = round(spent, 6)
         self._since = now
 
 
@@ -285,6 +302,7 @@ def sandbox_spec(task: Task, tags: Mapping[str, str]) -> SandboxSpec:
         cpus=wants.cpus,
         memory_mb=wants.memory_mb,
         storage_mb=wants.storage_mb,
+        user=wants.user,
         tags=tags,
     )
 

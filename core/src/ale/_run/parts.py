@@ -51,6 +51,7 @@ class TaskToRun:
 
     task: Task
     criteria: tuple[tuple[CriterionSpec, Criterion], ...]
+    steps: tuple["TaskToRun", ...] = ()
 
 
 Tasks = Mapping[Split, Sequence[TaskToRun]]
@@ -189,6 +190,9 @@ def _as_task(given: object) -> Task:
 
 def prepare(task: Task, registry: Registry, context: BuildContext) -> TaskToRun:
     """Build a task's criteria. Raises `InputError` with every problem."""
+    if task.steps:
+        steps = tuple(prepare(step, registry, context) for step in task.steps)
+        return TaskToRun(task=task, criteria=(), steps=steps)
     if not task.criteria:
         message = f"task '{task.id}' has no criteria: it could not be graded"
         raise InputError([Problem(message=message, file=task.origin or None)])

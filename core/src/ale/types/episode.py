@@ -21,8 +21,11 @@ class Score:
     value: float
     """In [0, 1]; 1 exactly when the criterion holds."""
     weight: float = 1.0
+    """0 for a step that does not count."""
     detail: str = ""
     """Why, in words a person can act on, with an excerpt of the evidence."""
+    ends_task: bool = False
+    """Of a step: those after it are not begun."""
 
 
 @record

@@ -26,6 +26,8 @@ class SandboxSpec:
     cpus: float | None = None
     memory_mb: int | None = None
     storage_mb: int | None = None
+    user: str | None = None
+    """What the task says; None leaves it to the backend's options and the image."""
     tags: Mapping[str, str] = field(factory=dict)
     """Found again by these after a crash: ``run``, ``episode`` and what the backend adds."""
 

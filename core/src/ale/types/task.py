@@ -1,7 +1,7 @@
 """Tasks: what the agent is asked, where it works and how the result is judged."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from attrs import field
 
@@ -54,6 +54,9 @@ class Environment:
     """MiB."""
     storage_mb: int | None = None
     """MiB of disk."""
+    user: str | None = None
+    """User that commands run as, by name or number. None leaves it to the config and the image.
+    Only where there is an image."""
 
 
 @record
@@ -80,4 +83,10 @@ class Task:
     """Leave what the agent started running while it is graded (a task that asks for a server)."""
     solution: tuple[str, ...] | None = None
     """Reference solution: shell commands, run in one session by the oracle agent."""
+    steps: tuple["Task", ...] = ()
+    """Tasks that follow one another in this task's sandbox, each set up, worked on and graded in
+    its turn, until a score ends the task. Where there are any, this task's own goal, criteria and
+    solution are not used; its setup steps come first."""
+    steps_reward: Literal["mean", "last"] = "mean"
+    """Which of the steps that were graded count for the reward."""
     metadata: Mapping[str, Any] = field(factory=dict)

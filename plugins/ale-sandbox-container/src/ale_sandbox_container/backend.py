@@ -188,7 +188,7 @@ class ContainerBackend:
             env = {script.KEY_VARIABLE: base}
             await self._workers.call(
                 lambda: self._engine.inject(
-                    box.name, argv, env=env, user=self._options.user if user is None else user
+                    box.name, argv, env=env, user=box.plan.user if user is None else user
                 )
             )
 

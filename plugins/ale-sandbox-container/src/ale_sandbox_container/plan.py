@@ -56,7 +56,7 @@ def plan_of(
         labels=record.labels,
         binds=(Bind(source=door, target=INSIDE), *_binds(options.allowlist_paths)),
         env={**_environment(options, record.workdir), **options.env, **spec.env},
-        user=options.user,
+        user=options.user if spec.user is None else spec.user,
         network=network_of(options, spec),
         cpus=options.cpus if spec.cpus is None else spec.cpus,
         memory_bytes=None if memory is None else memory * MIB,
