@@ -126,8 +126,8 @@ def main() -> int:
         growth = memory / few[stage][1]
         ok = size / spent >= SPEED_AIM and growth <= MEMORY_AIM
         missed += not ok
-        values = (f"{size / spent:.0f}", f"{spent / plain:.2f}", f"{memory:.1f}")
-        values = (*values, f"{few[stage][1]:.1f}", f"{growth:.2f}")
+        values = [f"{size / spent:.0f}", f"{spent / plain:.2f}", f"{memory:.1f}"]
+        values += [f"{few[stage][1]:.1f}", f"{growth:.2f}"]
         cells = "".join(f"{value:>21}" for value in values)
         print(f"{stage:<24}{cells}  {'ok' if ok else 'MISSED'}")
     chain = sum(many[stage][0] for stage in ("collect", "score", "pair, same prompt"))

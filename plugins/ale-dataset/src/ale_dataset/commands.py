@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from ale.runs import Registry
+    from ale.types import StepReport
     from ale_rows import Report
 
 _path = click.Path(path_type=Path)
@@ -180,6 +181,61 @@ def rl(source: Path, out: Path, min_abs_weight: float) -> None:
     from ale_rows import make_rl
 
     _tell(make_rl(source, out, min_abs_weight=min_abs_weight))
+
+
+@dataset.command("train")
+@click.argument("config", type=_path)
+@_source
+@click.option("--out", type=_path, required=True, metavar="FOLDER", help="For the checkpoints.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Override an option of CONFIG."
+)
+@click.option(
+    "--groups",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    help="Groups in a step: the rollouts of a task.",
+)
+@click.option(
+    "--epochs",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How often all rows are gone through.",
+)
+@click.pass_obj
+def train(
+    registry: "Registry",
+    config: Path,
+    source: Path,
+    out: Path,
+    overrides: tuple[str, ...],
+    groups: int,
+    epochs: int,
+) -> None:
+    """Train the model of CONFIG with its trainer on scored rows; nothing is sampled.
+
+    CONFIG is what `ale run` takes. There is a checkpoint after every step, and the same command
+    goes on after the newest.
+
+    \b
+    Example:
+      ale dataset train configs/quickstart.yaml --in datasets/scored.jsonl --out outputs/offline
+    """
+    from ale_dataset.training import train_on_rows
+
+    def tell(report: "StepReport") -> None:
+        loss = report.metrics.get("loss")
+        said = "" if loss is None else f"  loss {loss:.4f}"
+        click.echo(f"step {report.step}: policy {report.policy_version}{said}")
+
+    done = train_on_rows(
+        config, source, out, registry, overrides=overrides, groups=groups, epochs=epochs, tell=tell
+    )
+    if done.resumed:
+        click.echo(f"{done.resumed} steps were done before")
+    click.echo(f"{done.steps} steps; {done.checkpoint or 'no rows, so no checkpoint'}")
 
 
 _FORMATS = click.Choice(["openai", "sharegpt", "trl", "atif"])

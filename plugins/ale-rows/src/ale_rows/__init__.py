@@ -23,6 +23,7 @@ from ale_rows.rows import (
     SftRow,
 )
 from ale_rows.scoring import make_crediting, score
+from ale_rows.training import Trained, train
 from ale_rows.transfer import export_rows, import_rows
 from ale_rows.writing import form_of, write_rows
 
@@ -40,6 +41,7 @@ __all__ = [
     "RlRow",
     "ScoredRow",
     "SftRow",
+    "Trained",
     "chat",
     "chat_tools",
     "chats",
@@ -58,5 +60,6 @@ __all__ = [
     "record",
     "report_path",
     "score",
+    "train",
     "write_rows",
 ]

@@ -1,0 +1,78 @@
+"""``ale dataset train``: model and trainer of a config, and rows to learn from."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ale.errors import InputError, Problem
+from ale.plugin import BuildContext
+from ale.protocols import LLM, Trainer
+from ale.runs import Registry, build_choice, check_config
+from ale.strict import from_plain
+from ale.types import StepReport
+from ale_rows import ScoredRow, Trained, read_rows, train
+
+
+def train_on_rows(
+    config: Path,
+    source: Path,
+    out: Path,
+    registry: Registry,
+    *,
+    overrides: Sequence[str],
+    groups: int,
+    epochs: int,
+    tell: Callable[[StepReport], object],
+) -> Trained:
+    """Train the model of a config on scored rows.
+
+    Args:
+        config: what `ale run` takes, and checked as it does; its model, its trainer and its seed
+            are used.
+        overrides: as for ``--set``.
+
+    Raises:
+        InputError: the config is wrong or has no trainer, or the rows are no scored ones.
+        AleError: a part failed.
+    """
+    whole = check_config(config, registry, overrides).config
+    if whole.get("trainer") is None:
+        raise InputError([Problem(message="needed to train", file=str(config), path="trainer")])
+    next(read_rows(source, ScoredRow), None)  # a wrong file is refused before a model is loaded
+    context = BuildContext(
+        seed=whole["run"]["seed"],
+        run_id=out.name,
+        run_directory=out,
+        environ=dict(os.environ),
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    llm = _built(whole, "llm", config, registry, context)
+    trainer: Trainer = _built(whole, "trainer", config, registry, context)
+    return asyncio.run(_train(source, out, trainer, llm, groups, epochs, tell))
+
+
+def _built(
+    whole: Mapping[str, Any], kind: str, file: Path, registry: Registry, context: BuildContext
+) -> Any:
+    section = whole.get(kind)
+    if section is None:
+        return None
+    return build_choice(from_plain(section, file=str(file)), kind, registry, context)[1]
+
+
+async def _train(
+    source: Path,
+    out: Path,
+    trainer: Trainer,
+    llm: LLM | None,
+    groups: int,
+    epochs: int,
+    tell: Callable[[StepReport], object],
+) -> Trained:
+    try:
+        return await train(source, out, trainer, llm, groups=groups, epochs=epochs, tell=tell)
+    finally:
+        if llm is not None:
+            await llm.aclose()

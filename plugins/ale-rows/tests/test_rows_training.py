@@ -1,0 +1,127 @@
+"""Training on scored rows with a trainer that remembers what it was given."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ale.errors import InputError, StoreError
+from ale.protocols import LLM
+from ale.runs import Registry
+from ale.testing.builders import turn
+from ale.types import Batch, Episode, PolicySnapshot, StepReport
+from ale_rows import Trained, collect, score, train
+
+from .conftest import tried
+
+
+class Remembering:
+    """Keeps the weights that it has learned from; its version is the number of steps."""
+
+    def __init__(self) -> None:
+        self.seen: list[list[tuple[str, tuple[float, ...]]]] = []
+        self.attached = 0
+        self.full_at: int | None = None
+
+    def attach(self, llm: LLM | None) -> None:
+        self.attached += 1
+
+    async def step(self, batch: Batch) -> StepReport:
+        assert batch.step == len(self.seen)
+        self.seen.append(
+            [
+                (rollout.episode.id, credit.weights)
+                for group in batch.groups
+                for rollout, credit in zip(group.group.rollouts, group.credits, strict=True)
+            ]
+        )
+        metrics = {"groups": float(len(batch.groups))}
+        return StepReport(step=batch.step, policy_version=len(self.seen), metrics=metrics)
+
+    def snapshot(self) -> PolicySnapshot:
+        return PolicySnapshot(version=len(self.seen))
+
+    def save(self, directory: Path) -> None:
+        if len(self.seen) == self.full_at:
+            raise OSError(28, "No space left on device")
+        (directory / "seen.json").write_text(json.dumps(self.seen))
+
+    def load(self, directory: Path) -> None:
+        self.seen = json.loads((directory / "seen.json").read_text())
+
+
+@pytest.fixture
+def scored(tmp_path: Path, run: Any, registry: Registry) -> Path:
+    """Three groups: of three, two and one rollouts."""
+    tasks = ["a", "a", "a", "b", "b", "c"]
+    episodes: Sequence[Episode] = [
+        tried(float(i % 2), turn("Mine."), task_id=task, rollout=i) for i, task in enumerate(tasks)
+    ]
+    collect([run(*episodes)], tmp_path / "raw.jsonl")
+    score(tmp_path / "raw.jsonl", tmp_path / "scored.jsonl", registry)
+    return tmp_path / "scored.jsonl"
+
+
+def trained(source: Path, trainer: Remembering, **options: Any) -> Trained:
+    return asyncio.run(train(source, source.with_name("out"), trainer, **options))
+
+
+def test_whole_groups_are_learned_from_in_the_order_of_the_file(scored: Path) -> None:
+    trainer = Remembering()
+    told: list[StepReport] = []
+    done = trained(scored, trainer, groups=2, epochs=2, tell=told.append)
+    assert trainer.attached == 1
+    assert [[name for name, _ in step] for step in trainer.seen] == 2 * [
+        ["0-a-0", "0-a-1", "0-a-2", "0-b-3", "0-b-4"],
+        ["0-c-5"],
+    ]
+    # A single chunk earns the reward, and the mean over the file is a half.
+    assert dict(trainer.seen[0]) == {
+        "0-a-0": (-0.5,),
+        "0-a-1": (0.5,),
+        "0-a-2": (-0.5,),
+        "0-b-3": (0.5,),
+        "0-b-4": (-0.5,),
+    }
+    assert [report.metrics["groups"] for report in told] == [2, 1, 2, 1]
+    assert (done.steps, done.resumed) == (4, 0)
+    assert done.checkpoint == scored.with_name("out") / "checkpoints" / "00003"
+
+
+def test_it_goes_on_after_the_newest_checkpoint(scored: Path) -> None:
+    one, other = Remembering(), Remembering()
+    trained(scored, one, groups=1)
+    done = trained(scored, other, groups=1, epochs=2)
+    assert (done.steps, done.resumed) == (6, 3)
+    assert other.seen[:3] == json.loads(json.dumps(one.seen))
+    events = (scored.with_name("out") / "events.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in events] == [0, 1, 2, 3, 4, 5]
+
+
+def test_another_training_is_not_taken_for_the_one_that_was_begun(scored: Path) -> None:
+    trained(scored, Remembering(), groups=1, epochs=2)
+    with pytest.raises(InputError, match="begun with 1 groups a step"):
+        trained(scored, Remembering(), groups=2)
+    with pytest.raises(InputError, match="6 steps were done here, and 3 are asked for"):
+        trained(scored, Remembering(), groups=1)
+    lines = scored.read_text().splitlines(keepends=True)
+    scored.write_text("".join(lines[1:]))
+    with pytest.raises(InputError, match="begun on other rows"):
+        trained(scored, Remembering(), groups=1, epochs=2)
+
+
+def test_a_checkpoint_is_there_whole_or_not_at_all(scored: Path) -> None:
+    trainer = Remembering()
+    trainer.full_at = 2
+    with pytest.raises(StoreError, match="No space left"):
+        trained(scored, trainer, groups=1)
+    assert trained(scored, Remembering(), groups=1).resumed == 1
+
+
+def test_rows_without_credit_are_refused(scored: Path) -> None:
+    with pytest.raises(InputError, match="expected 'scored'"):
+        trained(scored.with_name("raw.jsonl"), Remembering())
+    assert not scored.with_name("out").exists()
