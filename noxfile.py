@@ -188,6 +188,14 @@ def learn(session: nox.Session) -> None:
 
 
 @nox.session
+def study(session: nox.Session) -> None:
+    """Objectives, starts and IPA's parts against each other over seeds: docs/study.md; hours."""
+    session.install("-e", ".[train]")
+    session.env.update(QUIET)
+    session.run("python", "tests/study/study.py", *session.posargs)
+
+
+@nox.session
 def demo(session: nox.Session) -> None:
     """The main job: tasks, sandboxes, an agent, grades, chunks and credit."""
     session.install("-e", ".")

@@ -1,0 +1,151 @@
+"""Tables in Markdown and pictures in SVG."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from statistics import median
+
+from measured import Numbers, Row, Table
+
+from ale_ablate.intervals import Estimate
+
+_LEFT, _WIDTH, _LINE, _TOP = 230, 720, 30, 44
+_STYLE = """
+text { font: 13px system-ui, sans-serif; fill: #1f2328; }
+.soft { fill: #59636e; font-size: 11px; }
+.rule { stroke: #d1d9e0; }
+.between { stroke: #0969da; stroke-width: 3; stroke-linecap: round; }
+.mean { fill: #0969da; }
+.seed { fill: #59636e; fill-opacity: .55; }
+@media (prefers-color-scheme: dark) {
+  text { fill: #f0f6fc; } .soft { fill: #9198a1; } .rule { stroke: #3d444d; }
+  .between { stroke: #4493f8; } .mean { fill: #4493f8; } .seed { fill: #9198a1; }
+}
+"""
+
+
+def markdown(table: Table) -> Iterator[str]:
+    """A grid's table, line by line."""
+    first = table.rows[0]
+    header = [
+        "cell",
+        "seeds",
+        "before",
+        "after",
+        "against the first",
+        "training",
+        "spike",
+        "masked",
+    ]
+    yield f"| {' | '.join(header)} |"
+    yield f"|---|{'---:|' * (len(header) - 1)}"
+    for row in table.rows:
+        change = "" if row is first else said_change(row.change(first, lambda run: run.after))
+        cells = [
+            row.cell.label,
+            f"{len(row.runs)} of {row.asked}",
+            said(row.mean(lambda run: run.before), alone=True),
+            said(row.mean(lambda run: run.after)),
+            change,
+            said(row.mean(lambda run: run.training)),
+            _spike(row),
+            said(row.mean(lambda run: run.masked), alone=True),
+        ]
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+    yield _below(table)
+
+
+def _spike(row: Row) -> str:
+    return f"{median(run.peak for run in row.runs.values()):.1f}" if row.runs else "-"
+
+
+def _below(table: Table) -> str:
+    runs = [run for row in table.rows for run in row.runs.values()]
+    broken = sum(run.broken for run in runs)
+    n = f"{table.rollouts:,}" if table.rollouts is not None else "no"
+    return (
+        f"{len(runs)} runs of {n} rollouts each (counted in the stored runs, step by step); "
+        f"{broken} broken episodes."
+    )
+
+
+def said(found: Estimate | None, *, alone: bool = False) -> str:
+    """``31.2% (24.0 to 38.4)``."""
+    if found is None:
+        return "-"
+    text = f"{100 * found.mean:.1f}%"
+    if alone or found.low is None or found.high is None:
+        return text
+    return f"{text} ({100 * found.low:.1f} to {100 * found.high:.1f})"
+
+
+def said_change(found: Estimate | None) -> str:
+    """In percentage points."""
+    if found is None:
+        return "-"
+    text = f"{100 * found.mean:+.1f}"
+    if found.low is None or found.high is None:
+        return text
+    return f"{text} ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
+
+
+def after(run: Numbers) -> float:
+    """What is drawn."""
+    return run.after
+
+
+def picture(table: Table) -> str:
+    """Success after training: the mean of each cell, its interval, and every seed."""
+    rows = [row for row in table.rows if row.runs]
+    top = _most(rows)
+    height = _TOP + _LINE * len(rows) + 34
+    label = f"{table.plan.title}: success after training"
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
+            f'aria-label="{escape(label)}">',
+            f"<style>{_STYLE}</style>",
+            f'<text x="0" y="16">{escape(label)}</text>',
+            '<text class="soft" x="0" y="33">bar: 95% interval of the mean over seeds; '
+            "large dot: mean; small dots: seeds</text>",
+            *_axis(top, height),
+            *(line for number, row in enumerate(rows) for line in _drawn(row, number, top)),
+            "</svg>\n",
+        ]
+    )
+
+
+def _most(rows: Sequence[Row]) -> float:
+    """Where the axis ends: a round number, at most 1."""
+    found = [row.mean(after) for row in rows]
+    highest = max(
+        [0.05]
+        + [each.high or each.mean for each in found if each is not None]
+        + [run.after for row in rows for run in row.runs.values()]
+    )
+    return next((top for top in (0.1, 0.2, 0.4, 0.6, 0.8) if highest <= top), 1.0)
+
+
+def _x(value: float, top: float) -> float:
+    return round(_LEFT + (_WIDTH - _LEFT - 30) * value / top, 1)
+
+
+def _axis(top: float, height: int) -> Iterator[str]:
+    for i in range(5):
+        value = top * i / 4
+        x = _x(value, top)
+        yield f'<line class="rule" x1="{x}" x2="{x}" y1="{_TOP}" y2="{height - 24}"/>'
+        yield f'<text class="soft" x="{x}" y="{height - 8}" text-anchor="middle">{value:.0%}</text>'
+
+
+def _drawn(row: Row, number: int, top: float) -> Iterator[str]:
+    y = _TOP + _LINE * number + _LINE // 2
+    found = row.mean(after)
+    assert found is not None
+    yield f'<text x="0" y="{y + 5}">{escape(row.cell.label)}</text>'
+    if found.low is not None and found.high is not None:
+        ends = f'x1="{_x(found.low, top)}" x2="{_x(found.high, top)}"'
+        yield f'<line class="between" {ends} y1="{y}" y2="{y}"/>'
+    for run in row.runs.values():
+        yield f'<circle class="seed" cx="{_x(run.after, top)}" cy="{y + 7}" r="2.5"/>'
+    yield f'<circle class="mean" cx="{_x(found.mean, top)}" cy="{y}" r="5"/>'

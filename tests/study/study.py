@@ -1,0 +1,204 @@
+"""The paper's figures 10, 12 and 13 in miniature, and what the paper leaves out.
+
+    python tests/study/study.py                     # everything that is missing; then the tables
+    python tests/study/study.py --only objectives   # one grid
+    python tests/study/study.py --collect           # the tables of what is there
+
+Everything is kept in runs/study. A call goes on where the last one ended: with the warm start, with
+a grid that was interrupted, and with what is missing of each. ``--docs`` writes tables and pictures
+into docs/study.md and docs/study/ too.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from measured import Table, table
+from pages import markdown, picture
+from plan import PLANS, Plan
+
+from ale.errors import AleError, InputError, Problem
+from ale.runs import RunReader
+from ale_ablate.grid import Grid, read
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "configs" / "study"
+PAGE = ROOT / "docs" / "study.md"
+WARM = "warm"
+DONE = (0, 3)
+"""Exit statuses of what came to its end; 3: some episodes broke, and the tables say how many."""
+
+
+def main() -> int:
+    """Run what is missing and say what came of it; the exit status of what failed, else 0."""
+    arguments = _arguments()
+    plans = [plan for plan in PLANS if arguments.only in (None, plan.name)]
+    folder = arguments.folder.resolve()
+    try:
+        code = 0 if arguments.collect else _run(plans, folder, arguments.seeds, arguments.jobs)
+        _collect(folder, docs=arguments.docs)
+    except AleError as error:
+        print(error, file=sys.stderr)
+        return 2 if isinstance(error, InputError) else 1
+    return code
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=[plan.name for plan in PLANS], help="one grid")
+    parser.add_argument("--seeds", type=int, default=5, help="of each cell of a new grid")
+    parser.add_argument("--jobs", type=int, default=1, help="runs side by side")
+    parser.add_argument("--collect", action="store_true", help="run nothing")
+    parser.add_argument("--docs", action="store_true", help="write into docs/ too")
+    parser.add_argument("--folder", type=Path, default=Path("runs/study"))
+    return parser.parse_args()
+
+
+def _run(plans: Sequence[Plan], folder: Path, seeds: int, jobs: int) -> int:
+    for plan in plans:
+        model = warm_start(plan.taught, folder)
+        code = _ale(*_ablate(plan, folder, model, seeds), "--jobs", str(jobs))
+        if code not in DONE:
+            return code
+    return 0
+
+
+def _ale(*arguments: str) -> int:
+    command = [sys.executable, "-P", "-m", "ale", *arguments]
+    return subprocess.run(command, check=False).returncode
+
+
+def _ablate(plan: Plan, folder: Path, model: Path, seeds: int) -> list[str]:
+    grid = grid_of(plan, folder)
+    if grid is not None:
+        return ["ablate", "--resume", str(grid.path)]
+    laid = ["llm.tiny=null", f"llm.model={model}", f"run.name={plan.name}"]
+    laid.append(f"run.directory={folder}")
+    cells = [part for cell in plan.cells for part in ("--cell", "; ".join(cell.overrides))]
+    sets = [part for each in laid for part in ("--set", each)]
+    return ["ablate", str(CONFIGS / f"{plan.config}.yaml"), *sets, *cells, "--seeds", str(seeds)]
+
+
+def grid_of(plan: Plan, folder: Path) -> Grid | None:
+    """The newest grid of this name, as far as it has been run."""
+    found = sorted(folder.glob(f"*-ablate-{plan.name}/grid.json"))
+    return read(found[-1].parent) if found else None
+
+
+def warm_start(steps: int, folder: Path) -> Path:
+    """The folder with the model that runs begin with; made where it is not there yet.
+
+    Args:
+        steps: of imitation that it has had.
+
+    Raises:
+        AleError: imitating did not come to its end.
+    """
+    model = folder / "models" / f"after-{steps}"
+    if not model.exists():
+        _save(_taught(folder), steps, model)
+    return model
+
+
+def _taught(folder: Path) -> Path:
+    """The run that imitates, from its beginning or from where it was interrupted."""
+    begun = sorted(folder.glob(f"*-{WARM}/manifest.json"))
+    if begun and is_completed(begun[-1].parent):
+        return begun[-1].parent
+    sets = [f"--set=run.directory={folder}", f"--set=run.name={WARM}"]
+    fresh = [str(CONFIGS / f"{WARM}.yaml"), *sets]
+    code = _ale("run", *(["--resume", str(begun[-1].parent)] if begun else fresh))
+    if code not in DONE:
+        raise AleError(f"the warm start did not come to its end: exit status {code}")
+    return sorted(folder.glob(f"*-{WARM}/manifest.json"))[-1].parent
+
+
+def is_completed(run: Path) -> bool:
+    """Has it done all its steps? One that was interrupted has an outcome, too."""
+    outcome = RunReader(run).manifest.get("outcome")
+    return outcome is not None and outcome["outcome"] == "completed"
+
+
+def _save(run: Path, steps: int, model: Path) -> None:
+    """Write the weights that a run had after so many steps as a model of transformers."""
+    from safetensors.torch import load_file
+
+    from ale_policy import TinyShape, tiny_policy
+
+    manifest = RunReader(run).manifest
+    tiny = dict(manifest["config"]["llm"]["tiny"])
+    corpus, whole = Path(tiny.pop("corpus")), tiny.pop("whole")
+    policy = tiny_policy(corpus, TinyShape(**tiny), seed=manifest["seed"], whole=whole)
+    stored = load_file(run / "checkpoints" / f"{steps - 1:05d}" / "trainer.safetensors")
+    weights = {
+        name.removeprefix("weight/"): tensor
+        for name, tensor in stored.items()
+        if name.startswith("weight/")
+    }
+    policy.load_weights(weights)
+    partial = model.with_name(f".{model.name}.partial")
+    partial.mkdir(parents=True, exist_ok=True)
+    policy.save(partial)
+    partial.replace(model)
+
+
+def _collect(folder: Path, *, docs: bool) -> None:
+    tables = list(_tables(folder))
+    out = folder / "results"
+    out.mkdir(parents=True, exist_ok=True)
+    for each in tables:
+        text = "\n".join(markdown(each))
+        print(f"\n{each.plan.title}\n\n{text}", flush=True)
+        (out / f"{each.plan.name}.md").write_text(f"{text}\n")
+        (out / f"{each.plan.name}.svg").write_text(picture(each))
+    if docs:
+        _write(tables)
+    print(f"\nstored in\n  {os.path.relpath(out)}")
+
+
+def _tables(folder: Path) -> Iterator[Table]:
+    by_name = {plan.name: plan for plan in PLANS}
+    for plan in PLANS:
+        grid, first = grid_of(plan, folder), None
+        if grid is None:
+            continue
+        if plan.first:
+            before = by_name[plan.first]
+            of_first = grid_of(before, folder)
+            if of_first is None:
+                said = f"run it first: '{plan.name}' is compared to a cell of it"
+                raise InputError([Problem(message=said, file=plan.first)])
+            first = (before, of_first)
+        made = table(plan, grid, first)
+        if any(row.runs for row in made.rows if row.cell in plan.cells):
+            yield made
+
+
+def _write(tables: Sequence[Table]) -> None:
+    """Put tables between their marks in the page, and pictures beside it."""
+    text = PAGE.read_text()
+    pictures = PAGE.with_suffix("")
+    pictures.mkdir(exist_ok=True)
+    for each in tables:
+        text = _placed(text, each)
+        (pictures / f"{each.plan.name}.svg").write_text(picture(each))
+    PAGE.write_text(text)
+
+
+def _placed(text: str, table: Table) -> str:
+    """The page with a table in its place."""
+    begin, end = f"<!-- table {table.plan.name} -->\n", "<!-- end -->"
+    before, mark, rest = text.partition(begin)
+    if not mark:
+        said = f"there is no place for the table '{table.plan.name}'"
+        raise InputError([Problem(message=said, file=str(PAGE))])
+    after = rest[rest.index(end) :]
+    lines = "\n".join(markdown(table))
+    return f"{before}{begin}{lines}\n{after}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
