@@ -90,7 +90,8 @@ async def test_a_step_that_breaks_leaves_no_reward_and_resume_does_the_task_agai
     await finish(run)
     broken = only(run)
     assert broken.reward is None
-    assert broken.failure is not None and broken.failure.kind == "ZeroDivisionError"
+    assert broken.failure is not None
+    assert broken.failure.kind == "ZeroDivisionError"
     again = resume(run.store.path, workplace.outside())
     assert [step.task.goal for step in again.tasks["train"][0].steps] == ["Goal 0", "Goal 1"]
 

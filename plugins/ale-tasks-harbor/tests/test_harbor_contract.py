@@ -29,7 +29,8 @@ class TestHarborFolders(TaskSourceContract):
     @pytest.fixture
     def broken_source(self, write: Write, tmp_path: Path) -> TaskSource:
         write(
-            "one", {**HARBOR, "task.toml": "[environment]\ncpus = 'many'\n[agent]\nuser = 'me'\n"}
+            "one",
+            {**HARBOR, "task.toml": "[environment]\ncpus = 'many'\n[agent]\ntimeout_sec = 'me'\n"},
         )
         write("two", {**BENCH, "task.yaml": "instruction: Do it.\nparser_name: junit\n"})
         return ale_task_sources()[0].build(

@@ -1,5 +1,6 @@
 """What is taken from a folder, and why one is refused."""
 
+import shlex
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -121,6 +122,86 @@ def test_a_compose_file_of_harbors_may_add_to_the_one_container(
     assert (wants.cpus, wants.memory_mb) == (2.0, 64)
 
 
+def test_a_task_of_steps_is_taken_with_what_each_says(write: Write, source: Source) -> None:
+    folder = write(
+        "one",
+        {
+            "task.toml": """
+                artifacts = ["/app/a"]
+                multi_step_reward_strategy = "final"
+                [agent]
+                timeout_sec = 100
+                user = "me"
+                [verifier]
+                timeout_sec = 5
+                env = { A = "1", B = "2" }
+                [[steps]]
+                name = "a"
+                min_reward = 0.5
+                [[steps]]
+                name = "b"
+                artifacts = ["/app/b"]
+                min_reward = { style = 1 }
+                agent = { timeout_sec = 10 }
+                verifier = { timeout_sec = 7, env = { B = "3" }, user = "judge" }
+                """,
+            "environment/Dockerfile": "FROM x\nUSER other:group\n",
+            "tests/test.sh": "true\n",
+            "steps/a/instruction.md": "First.\n",
+            "steps/a/workdir/setup.sh": "true\n",
+            "steps/b/instruction.md": "Second.\n",
+            "steps/b/tests/test.sh": "true\n",
+        },
+    )
+    task = only(source(keep_processes=("one",)))
+    assert (task.goal, task.criteria, task.solution) == ("a: First.\n\nb: Second.", (), None)
+    assert (task.steps_reward, task.environment.user) == ("last", "me")
+    first, second = task.steps
+    assert [(step.id, step.goal) for step in task.steps] == [
+        ("one.a", "First.\n"),
+        ("one.b", "Second.\n"),
+    ]
+    assert first.keep_processes
+    assert [step.constraints.time_limit_s for step in task.steps] == [100, 10]
+    assert (first.files, second.files) == (str(folder / "steps/a/workdir"), None)
+    assert first.setup_steps == ("bash ./setup.sh",)
+    (one,), (two,) = (step.criteria for step in task.steps)
+    assert one.options["tests"] == [str(folder / "tests")]
+    assert two.options["tests"] == [str(folder / "tests"), str(folder / "steps/b/tests")]
+    # Harbor does not take a step's time limit for tests from the task.
+    assert (one.options["timeout_s"], two.options["timeout_s"]) == (600.0, 7.0)
+    assert (one.options["env"], two.options["env"]) == ({"A": "1", "B": "2"}, {"A": "1", "B": "3"})
+    assert (one.options["user"], two.options["user"]) == ("other", "judge")
+    assert (one.options["least"], two.options["least"]) == ({"reward": 0.5}, {"style": 1.0})
+    assert two.options["artifacts"] == ["/app/a", "/app/b"]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('ENTRYPOINT ["/start.sh", "-v"]', "/start.sh -v sh -c 'sleep infinity'"),
+        ('ENTRYPOINT ["tini", "--", "/start.sh"]', "/start.sh sh -c 'sleep infinity'"),
+        ("ENTRYPOINT /start.sh &", "/bin/sh -c '/start.sh &' sh -c 'sleep infinity'"),
+        ('ENTRYPOINT ["/usr/bin/tini", "-g", "--"]', None),
+        ('ENTRYPOINT ["/bin/bash"]', None),
+        ("ENTRYPOINT []", None),
+        ('ENTRYPOINT ["/old"]\nFROM b', None),
+    ],
+)
+def test_what_starts_with_the_container_is_started_by_a_setup_step(
+    write: Write, source: Source, line: str, expected: str | None
+) -> None:
+    write("one", {**HARBOR, "environment/Dockerfile": f"FROM a\n{line}\n"})
+    task = only(source())
+    again = task.criteria[0].options["background"]
+    if expected is None:
+        assert (len(task.setup_steps), again) == (1, None)
+    else:
+        command = shlex.quote(f"exec {expected}")
+        assert f"sh -c {command} " in task.setup_steps[0]
+        assert again == f"{task.setup_steps[0]}\nsleep 1"
+
+
 def _compose(service: str) -> Mapping[str, str]:
     text = f"services:\n  client:\n    build: .\n    {service}\n"
     return {**BENCH, "docker-compose.yaml": text}
@@ -160,7 +241,44 @@ REFUSED: Mapping[str, tuple[Mapping[str, str], str, str | None, str]] = {
         "environment.env.A",
         "would be stored",
     ),
-    "steps": (_toml('[[steps]]\nname = "one"\n'), "task.toml", "steps", "several steps"),
+    "step-without-folder": (
+        {**HARBOR, "task.toml": '[[steps]]\nname = "one"\n', "steps/two/x": "y"},
+        "steps/one/instruction.md",
+        None,
+        "can't be read",
+    ),
+    "step-without-name": (
+        _toml("[[steps]]\nmin_reward = 1\n"),
+        "task.toml",
+        "steps[0].name",
+        "name of a folder",
+    ),
+    "step-of-another-user": (
+        {
+            **HARBOR,
+            "task.toml": '[[steps]]\nname = "one"\nagent = {user = "me"}\n',
+            "steps/one/instruction.md": "Do it.\n",
+        },
+        "task.toml",
+        "steps[0].agent.user",
+        "another user for one step",
+    ),
+    "min-reward": (
+        {
+            **HARBOR,
+            "task.toml": '[[steps]]\nname = "one"\nmin_reward = "all"\n',
+            "steps/one/instruction.md": "Do it.\n",
+        },
+        "task.toml",
+        "steps[0].min_reward",
+        "expected a number",
+    ),
+    "collect": (
+        _toml('[[verifier.collect]]\nservice = "db"\ncommand = "dump"\n'),
+        "task.toml",
+        "verifier.collect[0].service",
+        "several containers",
+    ),
     "allowlist": (
         _toml('[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["a.example"]\n'),
         "task.toml",
@@ -181,7 +299,6 @@ REFUSED: Mapping[str, tuple[Mapping[str, str], str, str | None, str]] = {
     ),
     "gpus": (_toml("[environment]\ngpus = 1\n"), "task.toml", "environment.gpus", "GPUs"),
     "windows": (_toml('[environment]\nos = "windows"\n'), "task.toml", "environment.os", "linux"),
-    "user": (_toml('[agent]\nuser = "me"\n'), "task.toml", "agent.user", "not supported yet"),
     "mcp": (
         _toml('[[environment.mcp_servers]]\nname = "a"\n'),
         "task.toml",
@@ -200,12 +317,6 @@ REFUSED: Mapping[str, tuple[Mapping[str, str], str, str | None, str]] = {
         "environment/docker-compose.yaml",
         "services",
         "several containers (main, db): not supported yet",
-    ),
-    "entrypoint": (
-        {**HARBOR, "environment/Dockerfile": 'FROM a\nENTRYPOINT ["/start.sh"]\n'},
-        "environment/Dockerfile",
-        None,
-        "ENTRYPOINT",
     ),
     "not-yaml": ({**BENCH, "task.yaml": "a: [\n"}, "task.yaml", None, "not YAML"),
     "no-yaml-instruction": (
@@ -232,12 +343,6 @@ REFUSED: Mapping[str, tuple[Mapping[str, str], str, str | None, str]] = {
         "docker-compose.yaml",
         "services",
         "several containers (client, db)",
-    ),
-    "service-command": (
-        _compose("command: /start.sh"),
-        "docker-compose.yaml",
-        "services.client.command",
-        "a program that starts",
     ),
     "volume": (
         _compose("volumes: ['./data:/data']"),
@@ -277,12 +382,12 @@ def test_a_folder_that_can_not_be_run_is_refused_with_file_key_and_reason(
 
 
 def test_all_that_is_wrong_with_a_folder_is_said_at_once(write: Write, source: Source) -> None:
-    write("one", _toml("[environment]\ncpus = 0\n\n[agent]\nuser = 'me'\n"))
+    write("one", _toml("[environment]\ncpus = 0\n\n[agent]\ntimeout_sec = 'me'\n"))
     with pytest.raises(InputError) as caught:
         list(source().load())
     assert {(p.path, p.line) for p in caught.value.problems} == {
         ("environment.cpus", 2),
-        ("agent.user", 5),
+        ("agent.timeout_sec", 5),
     }
 
 

@@ -63,7 +63,8 @@ class TaskSourceContract:
         assert [task.id for task in source.load() if not task.goal.strip()] == []
 
     def test_every_task_can_be_judged(self, source: TaskSource) -> None:
-        for task in source.load():
+        loaded = [step for task in source.load() for step in task.steps or (task,)]
+        for task in loaded:
             assert task.criteria, f"{task.id} has no criteria"
             for spec in task.criteria:
                 assert spec.type, f"{task.id} has a criterion without a type"

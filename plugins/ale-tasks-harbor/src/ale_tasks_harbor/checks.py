@@ -1,9 +1,8 @@
-"""What both formats have in common: sizes, health checks, Dockerfiles."""
+"""What both formats have in common: sizes and health checks."""
 
 import re
 import shlex
 
-from ale_tasks_harbor.dockerfile import last_stage
 from ale_tasks_harbor.values import Values
 
 _UNITS = {"": 1 / (1 << 20), "b": 1 / (1 << 20), "k": 1 / 1024, "m": 1.0, "g": 1024.0}
@@ -27,22 +26,6 @@ def memory_mb(values: Values, key: str, legacy: str) -> int | None:
     found = mebibytes(text)
     if found is None:
         values.refuse(legacy, f"expected a size such as 2G or 512M, found {text!r}")
-    return found
-
-
-def unsupported_dockerfile(text: str, *, user: bool) -> list[str]:
-    """Why an image made from this file would not be what the task means.
-
-    Args:
-        user: the task wants root for the agent.
-    """
-    stage = last_stage(text)
-    found = []
-    if stage.entrypoint is not None:
-        message = "ENTRYPOINT: a program that starts with the container is not supported yet"
-        found.append(f"{message} ({stage.entrypoint})")
-    if user and stage.user is not None and stage.user not in ("root", "0"):
-        found.append(f"USER {stage.user}: another user for the agent is not supported yet")
     return found
 
 

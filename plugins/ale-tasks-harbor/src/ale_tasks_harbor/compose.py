@@ -2,6 +2,7 @@
 
 import platform
 import re
+import shlex
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -72,6 +73,8 @@ class Client:
     """Where nothing is built."""
     cpus: float | None = None
     memory_mb: int | None = None
+    command: tuple[str, ...] = ()
+    """What it runs besides waiting."""
     refused: tuple[tuple[str, str], ...] = ()
     """Key and reason of what can't be given."""
 
@@ -108,7 +111,6 @@ def _client(path: str, service: dict[str, Any], others: list[str]) -> Client:
             refused.append((f"{path}.{key}", "not supported yet"))
     checks = {
         "build": _build_fault,
-        "command": _command_fault,
         "volumes": _volumes_fault,
         "platform": _platform_fault,
     }
@@ -122,6 +124,7 @@ def _client(path: str, service: dict[str, Any], others: list[str]) -> Client:
         image=None if "build" in service else _filled(str(service.get("image", ""))) or None,
         cpus=limits[0],
         memory_mb=limits[1],
+        command=_command(service.get("command") or []),
         refused=tuple(refused),
     )
 
@@ -138,11 +141,13 @@ def _build_fault(build: Any) -> str | None:
     return f"{', '.join(more)}: not supported yet" if more else None
 
 
-def _command_fault(command: Any) -> str | None:
-    text = " ".join(map(str, command)) if isinstance(command, list) else str(command)
-    if _IDLE.match(text.strip()) and "&" not in text and ";" not in text:
-        return None
-    return f"a program that starts with the container is not supported yet ({text})"
+def _command(command: Any) -> tuple[str, ...]:
+    """What the container is to run; nothing where it would only wait."""
+    words = list(map(str, command)) if isinstance(command, list) else shlex.split(str(command))
+    text = " ".join(words).strip()
+    if not text or (_IDLE.match(text) and "&" not in text and ";" not in text):
+        return ()
+    return tuple(map(_filled, words))
 
 
 def _volumes_fault(volumes: Any) -> str | None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from ale.errors import GradingError
 from ale.protocols import Sandbox
-from ale.types import ExecResult, Score, Task, Trajectory
+from ale.types import ExecResult, Score, Task, Trajectory, replace
 from ale_tasks_harbor import keep, parsers, reward
 from ale_tasks_harbor.places import USUAL, Places
 from ale_tasks_harbor.plugin import TaskTestsOptions
-from ale_tasks_harbor.stage import Stage, Stagehand, Verdict
+from ale_tasks_harbor.stage import STEP_S, Stage, Stagehand, Verdict
 from ale_tasks_harbor.variables import resolved
 
 NAME = "task_tests"
@@ -22,6 +22,7 @@ _EXCERPT = 800
 _SCANNED = 1 << 20
 
 # $1 the script, $2 a user's name or "", then variables. The shell reads no profile.
+_CLEAN = 'command -p env -i "$@" 2>&1'
 _RUN = """
 script=$1 user=$2 && shift 2
 case $user in
@@ -71,8 +72,11 @@ class TaskTests:
             )
         variables = self._variables()
         places = self._inside(sandbox)
+        await self._collect(sandbox)
         hand = Stagehand(sandbox, places, options.key)
         stage = await hand.ready()
+        if options.background is not None and not task.keep_processes:
+            await self._background(sandbox, stage, options.background)
         await hand.put(options.tests, options.script)
         result = await self._run(sandbox, task, stage, variables, places)
         if not task.keep_processes:
@@ -83,7 +87,25 @@ class TaskTests:
             folder = self._kept / f"{task.id}-{sandbox.id}"
             artifacts = self.options.artifacts
             await keep.keep(sandbox, result, verdict, folder, artifacts, places.logs)
+        if options.clear:
+            await hand.clear()
         return await self._score(result, verdict, stage)
+
+    async def _collect(self, sandbox: Sandbox) -> None:
+        """Run the task's hooks, which may fail. What they have started ends with them."""
+        for hook in self.options.collect:
+            argv = ["/bin/sh", "-c", hook.command]
+            await sandbox.exec(argv, timeout_s=hook.timeout_s, user=hook.user)
+
+    async def _background(self, sandbox: Sandbox, stage: Stage, script: str) -> None:
+        """What started with the container has been ended with the agent's processes."""
+        pairs = [f"{name}={value}" for name, value in stage.environment.items()]
+        argv = ["/bin/sh", "-c", _CLEAN, "ale", *pairs, "/bin/sh", "-c", script]
+        result = await sandbox.exec(argv, timeout_s=STEP_S)
+        if result.exit_code != 0 or result.timed_out:
+            raise GradingError(
+                f"what started with the container could not be started again{_tail(result)}"
+            )
 
     def _variables(self) -> Mapping[str, str]:
         missing: list[str] = []
@@ -128,14 +150,15 @@ class TaskTests:
         told = "".join(f"\n[{note}]" for note in stage.notes)
         if result.timed_out:
             limit = f"the tests did not end within {self.options.timeout_s:g} s and were ended"
-            return _made(0.0, limit + told + _tail(result))
+            return replace(_made(0.0, limit + told + _tail(result)), ends_task=True)
         if self.options.result == "reward":
-            value, said = await self._reward(result, verdict)
+            value, said, ends = await self._reward(result, verdict)
         else:
-            value, said = self._parsed(result)
-        return _made(value, said + told + ("" if value == 1.0 else _tail(result)))
+            (value, said), ends = self._parsed(result), False
+        made = _made(value, said + told + ("" if value == 1.0 else _tail(result)))
+        return replace(made, ends_task=ends)
 
-    async def _reward(self, result: ExecResult, verdict: Verdict) -> tuple[float, str]:
+    async def _reward(self, result: ExecResult, verdict: Verdict) -> tuple[float, str, bool]:
         as_json, said = verdict.as_json, ""
         if as_json is not None and not await asyncio.to_thread(self._writes_json):
             # Then nobody but the code under test can have written it.
@@ -148,7 +171,9 @@ class TaskTests:
                 f"{error} (the tests ended with {result.exit_code}){_tail(result)}"
             ) from None
         listed = ", ".join(f"{name} {value:g}" for name, value in rewards.items())
-        return reward.single(rewards), f"rewards: {listed}{said}"
+        below = reward.below(rewards, self.options.least)
+        said += "".join(f"; no further step: {fault}" for fault in below)
+        return reward.single(rewards), f"rewards: {listed}{said}", bool(below)
 
     def _writes_json(self) -> bool:
         """Does any file of the tests name reward.json, or is one too long to tell?"""

@@ -11,14 +11,18 @@ import tomli
 import yaml
 
 from ale.errors import InputError, Problem
-from ale.types import Constraints, CriterionSpec, Environment, Task
-from ale_tasks_harbor import before, compose, solution
-from ale_tasks_harbor.checks import health_step, memory_mb, unsupported_dockerfile
+from ale.types import Constraints, CriterionSpec, Environment, Task, replace
+from ale_tasks_harbor import before, compose, solution, steps
+from ale_tasks_harbor.checks import health_step, memory_mb
+from ale_tasks_harbor.dockerfile import again, background, last_stage, started
+from ale_tasks_harbor.steps import Part
 from ale_tasks_harbor.values import Values, line_of, task_id
 from ale_tasks_harbor.variables import from_host
 
 FILE = "task.toml"
-_ROOT = {"0", "root"}
+_SCRIPT = "test.sh"
+_MODES = ("public", "no-network", "allowlist")
+_SEVERAL = "it needs several containers: not supported yet"
 _KNOWN: Mapping[str, frozenset[str]] = {
     "": frozenset(
         [
@@ -96,9 +100,10 @@ def read(folder: Path, environ: Mapping[str, str], key: str) -> Task:
     except (OSError, UnicodeDecodeError) as error:
         raise _refused(file, f"can't be read: {error}") from None
     problems: list[Problem] = []
-    task = _Reader(folder, Values(document, file=str(file), problems=problems), environ).task(key)
+    root = Values(document, file=str(file), problems=problems)
+    task = _Reader(folder, root, environ, key).task()
     if problems:
-        raise InputError([_placed(problem, text, str(file)) for problem in problems])
+        raise InputError([_placed(p, text, str(file)) for p in dict.fromkeys(problems)])
     return task
 
 
@@ -116,34 +121,38 @@ def _placed(problem: Problem, text: str, file: str) -> Problem:
 
 
 class _Reader:
-    def __init__(self, folder: Path, root: Values, environ: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, root: Values, environ: Mapping[str, str], key: str) -> None:
         self._folder = folder
         self._file = root.file
         self._root = root
         self._environ = environ
+        self._key = key
         self._agent = root.table("agent")
         self._verifier = root.table("verifier")
         self._environment = root.table("environment")
+        self._images_user = "root"
+        self._entrypoint: tuple[str, ...] = ()
+        self._background: str | None = None
+        """What starts with the container."""
 
-    def task(self, key: str) -> Task:
+    def task(self) -> Task:
+        """All of it."""
         self._refuse_what_is_not_supported()
         about, metadata = self._root.table("task"), self._root.table("metadata")
         environment = self._machine()
-        health = self._environment.table("healthcheck")
-        return Task(
+        task = Task(
             id=task_id(self._folder.name),
-            goal=self._instruction(),
+            goal="",
             description=about.text("description") or "",
             origin=self._file,
             tags=tuple(dict.fromkeys((*about.texts("keywords"), *_tags(metadata)))),
-            setup_steps=(before.setup_step(key), *health_step(health)),
-            criteria=(self._criterion(key),),
-            constraints=Constraints(
-                network=self._network(),
-                time_limit_s=self._agent.seconds("timeout_sec", None),
+            setup_steps=(
+                *started(self._background),
+                before.setup_step(self._key),
+                *health_step(self._environment.table("healthcheck")),
             ),
+            constraints=Constraints(network=self._network()),
             environment=environment,
-            solution=self._solution(),
             metadata={
                 "format": "harbor",
                 "name": about.text("name") or self._folder.name,
@@ -153,9 +162,54 @@ class _Reader:
                 **_plain(metadata.values),
             },
         )
+        if self._root.values.get("steps"):
+            found = steps.parts(self._folder, self._root)
+            return steps.joined(task, self._root, self._step, found)
+        whole = Part(folder=self._folder, values=self._root)
+        return replace(
+            task,
+            goal=self._instruction(self._folder),
+            criteria=(self._criterion(whole),),
+            constraints=replace(task.constraints, time_limit_s=self._time_limit(whole)),
+            solution=self._solution(self._folder),
+        )
 
-    def _instruction(self) -> str:
-        file = self._folder / "instruction.md"
+    def _step(self, part: Part) -> Task:
+        """One step of several."""
+        self._check_step(part)
+        files, setup = steps.prepared(part)
+        solution = part.folder / "solution"
+        return Task(
+            id=f"{task_id(self._folder.name)}.{part.name}",
+            goal=self._instruction(part.folder),
+            origin=self._file,
+            files=files,
+            setup_steps=(
+                *(started(self._background) if part.number else ()),
+                *setup,
+                *health_step(part.values.table("healthcheck")),
+            ),
+            criteria=(self._criterion(part),),
+            constraints=Constraints(time_limit_s=self._time_limit(part)),
+            solution=self._solution(part.folder if solution.is_dir() else self._folder),
+        )
+
+    def _check_step(self, part: Part) -> None:
+        user = part.agent.values.get("user")
+        if user is not None and str(user) != str(self._agent.values.get("user")):
+            part.agent.refuse("user", "another user for one step is not supported yet")
+        mode = self._mode()
+        for phase in (part.agent, part.verifier):
+            self._check_phase(phase, mode)
+        self._refuse_verifiers(part.verifier)
+        if (part.folder / "trajectory.json").exists():
+            self._note(part.folder / "trajectory.json", "a prior context is not supported yet")
+
+    def _time_limit(self, part: Part) -> float | None:
+        return part.agent.seconds("timeout_sec", self._agent.seconds("timeout_sec", None))
+
+    def _instruction(self, folder: Path) -> str:
+        file = folder / "instruction.md"
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -175,6 +229,8 @@ class _Reader:
         client = self._client(build)
         if image is None:
             self._check_build(build)
+        self._background = background(self._entrypoint, client.command)
+        user = self._agent.values.get("user")
         own = from_host(values.pairs("env"), self._environ, values.table("env").refuse)
         return Environment(
             image=image,
@@ -184,6 +240,7 @@ class _Reader:
             cpus=client.cpus or values.seconds("cpus", None),
             memory_mb=client.memory_mb or memory_mb(values, "memory_mb", "memory"),
             storage_mb=memory_mb(values, "storage_mb", "storage"),
+            user=None if user is None else str(user),
         )
 
     def _client(self, build: Path) -> compose.Client:
@@ -210,58 +267,86 @@ class _Reader:
             message = "there is no environment/Dockerfile, and no environment.docker_image"
             self._note(self._folder / FILE, message)
             return
-        user = self._agent.values.get("user")
-        for message in unsupported_dockerfile(text, user=user is not None):
-            self._note(file, message)
+        stage = last_stage(text)
+        self._images_user = stage.user or self._images_user
+        self._entrypoint = stage.entrypoint
 
-    def _network(self) -> bool:
+    def _mode(self) -> str:
         values = self._environment
-        mode = values.choice("network_mode", ("public", "no-network", "allowlist"), "public")
+        mode = values.choice("network_mode", _MODES, "public")
         if not values.has("network_mode") and values.flag("allow_internet") is False:
             mode = "no-network"
+        return mode
+
+    def _network(self) -> bool:
+        mode = self._mode()
         if mode == "allowlist":
-            values.refuse("network_mode", "an allow-list of hosts is not supported yet")
+            message = "an allow-list of hosts is not supported yet"
+            self._environment.refuse("network_mode", message)
         for phase in (self._agent, self._verifier):
-            own = phase.choice("network_mode", ("public", "no-network", "allowlist"), mode)
-            if own != mode:
-                phase.refuse("network_mode", "a network of its own for a phase is not supported")
+            self._check_phase(phase, mode)
         return mode == "public"
 
-    def _criterion(self, key: str) -> CriterionSpec:
-        tests = self._folder / "tests"
-        if not (tests / "test.sh").is_file():
-            self._note(tests / "test.sh", "there is no such file")
-        user = self._verifier.values.get("user")
+    def _check_phase(self, phase: Values, mode: str) -> None:
+        if phase.choice("network_mode", _MODES, mode) != mode:
+            phase.refuse("network_mode", "a network of its own for a phase is not supported")
+
+    def _criterion(self, part: Part) -> CriterionSpec:
+        folders = dict.fromkeys((self._folder / "tests", part.folder / "tests"))
+        tests = [folder for folder in folders if folder.is_dir()]
+        if not any((folder / _SCRIPT).is_file() for folder in tests):
+            self._note(part.folder / "tests" / _SCRIPT, "there is no such file")
+        steps_own = {}
+        if part.name:
+            steps_own = {"least": steps.least(part.values), "clear": True}
         return CriterionSpec(
             type="task_tests",
             options={
-                "tests": [str(tests)],
-                "script": "test.sh",
-                "timeout_s": self._verifier.seconds("timeout_sec", 600.0),
-                "env": self._verifier.pairs("env"),
-                "user": None if user is None else str(user),
-                "artifacts": self._artifacts(),
-                "key": key,
+                "tests": list(map(str, tests)),
+                "script": _SCRIPT,
+                "timeout_s": part.verifier.seconds("timeout_sec", 600.0),
+                "env": {**self._verifier.pairs("env"), **part.verifier.pairs("env")},
+                "user": self._tests_user(part),
+                "artifacts": [path for at in self._tables(part) for path in self._artifacts(at)],
+                "collect": [hook for at in self._tables(part) for hook in _hooks(at)],
+                "background": self._again(),
+                "key": self._key,
+                **steps_own,
             },
             file=self._file,
         )
 
-    def _artifacts(self) -> list[str]:
+    def _again(self) -> str | None:
+        """Starts what started with the container, and waits until it is ready."""
+        health = health_step(self._environment.table("healthcheck"))
+        return again(self._background, health)
+
+    def _tables(self, part: Part) -> tuple[Values, ...]:
+        return (self._root, part.values) if part.name else (self._root,)
+
+    def _tests_user(self, part: Part) -> str | None:
+        """As Harbor: the image's own, where nobody is named."""
+        for verifier in (part.verifier, self._verifier):
+            if verifier.has("user"):
+                return str(verifier.values["user"])
+        return self._images_user if self._agent.has("user") else None
+
+    def _artifacts(self, values: Values) -> list[str]:
         made = []
-        listed = self._root.values.get("artifacts") or []
+        listed = values.values.get("artifacts") or []
         for entry in listed if isinstance(listed, list) else [listed]:
             source = entry.get("source") if isinstance(entry, Mapping) else entry
             service = entry.get("service") if isinstance(entry, Mapping) else None
             if not isinstance(source, str) or ".." in Path(source).parts or source.strip("/") == "":
-                self._root.refuse("artifacts", f"expected a path in the container, found {entry!r}")
+                values.refuse("artifacts", f"expected a path in the container, found {entry!r}")
             elif service not in (None, "main"):
-                self._several("artifacts")
+                values.refuse("artifacts", _SEVERAL)
             else:
                 made.append(source)
         return made
 
-    def _solution(self) -> tuple[str, ...] | None:
-        folder = self._folder / "solution"
+    def _solution(self, parent: Path) -> tuple[str, ...] | None:
+        folder = parent / "solution"
         if not (folder / "solve.sh").is_file():
             return None
         values = self._root.table("solution")
@@ -273,19 +358,11 @@ class _Reader:
             self._note(folder, f"the solution can't be read: {error}")
             return None
 
-    def _several(self, key: str) -> None:
-        self._root.refuse(key, "it needs several containers: not supported yet")
-
     def _refuse_what_is_not_supported(self) -> None:
         if (self._folder / "trajectory.json").exists():
             self._note(self._folder / "trajectory.json", "a prior context is not supported yet")
-        if self._root.has("steps"):
-            self._root.refuse("steps", "a task of several steps is not supported yet")
         self._refuse_machines()
-        self._refuse_verifiers()
-        user = self._agent.values.get("user")
-        if user is not None and str(user) not in _ROOT:
-            self._agent.refuse("user", "a user of its own for the agent is not supported yet")
+        self._refuse_verifiers(self._verifier)
 
     def _refuse_machines(self) -> None:
         values = self._environment
@@ -298,19 +375,35 @@ class _Reader:
         if values.values.get("mcp_servers"):
             values.refuse("mcp_servers", "MCP servers are not supported yet")
 
-    def _refuse_verifiers(self) -> None:
-        values = self._verifier
+    def _refuse_verifiers(self, values: Values) -> None:
         separate = values.values.get("environment_mode") == "separate" or values.has("environment")
         if separate:
             key = "environment_mode" if values.has("environment_mode") else "environment"
             values.refuse(key, "a container of its own for the tests is not supported yet")
-        if values.values.get("collect"):
-            values.refuse("collect", "hooks before the tests are not supported yet")
 
     def _ignored(self) -> list[str]:
         """Keys that this reader knows nothing of, for the record of the run."""
         tables = {name: self._root.table(name) if name else self._root for name in _KNOWN}
         return [key for name, known in _KNOWN.items() for key in tables[name].unknown(known)]
+
+
+def _hooks(values: Values) -> list[dict[str, Any]]:
+    """Commands that are run in the agent's container before the tests."""
+    made = []
+    for hook in values.table("verifier").tables("collect"):
+        if hook.values.get("service", "main") != "main":
+            hook.refuse("service", _SEVERAL)
+        user = hook.values.get("user")
+        made.append(
+            {
+                "command": hook.text("command") or "",
+                "timeout_s": hook.seconds("timeout_sec", 60.0),
+                "user": None if user is None else str(user),
+            }
+        )
+        if not hook.has("command"):
+            hook.refuse("command", "'command' is missing")
+    return made
 
 
 def _tags(metadata: Values) -> tuple[str, ...]:

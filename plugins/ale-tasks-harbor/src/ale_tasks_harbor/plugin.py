@@ -50,6 +50,15 @@ class HarborOptions:
 
 
 @frozen(kw_only=True)
+class Hook:
+    """A command that is run after the agent and before the tests."""
+
+    command: str = field(metadata=doc("For sh -c, in the workspace."))
+    timeout_s: float = field(default=60.0, validator=gt(0), metadata=doc("Seconds."))
+    user: str | None = field(default=None, metadata=doc("Default: the sandbox's."))
+
+
+@frozen(kw_only=True)
 class TaskTestsOptions:
     """Runs a task's own tests after the agent and reads their verdict."""
 
@@ -79,6 +88,19 @@ class TaskTestsOptions:
     )
     artifacts: tuple[str, ...] = field(
         default=(), metadata=doc("Files and folders of the sandbox that are kept with the run.")
+    )
+    collect: tuple[Hook, ...] = field(
+        default=(), metadata=doc("Commands that are run before the tests; their end is not judged.")
+    )
+    background: str | None = field(
+        default=None,
+        metadata=doc("Shell command for what started with the container; it is started again."),
+    )
+    least: Mapping[str, float] = field(
+        factory=dict, metadata=doc("Rewards by name; below one of them the task ends.")
+    )
+    clear: bool = field(
+        default=False, metadata=doc("Leave neither tests nor rewards behind: more steps follow.")
     )
     key: str | None = field(
         default=None,

@@ -56,6 +56,15 @@ def single(rewards: Mapping[str, float]) -> float:
     return math.fsum(rewards.values()) / len(rewards)
 
 
+def below(rewards: Mapping[str, float], least: Mapping[str, float]) -> list[str]:
+    """Which rewards are less than a step needs; one that is missing is."""
+    return [
+        f"{name} {rewards[name]:g} is below {bound:g}" if name in rewards else f"no reward '{name}'"
+        for name, bound in least.items()
+        if rewards.get(name, -math.inf) < bound
+    ]
+
+
 def _text(data: bytes, name: str) -> str:
     text = data.decode("utf-8", "replace").strip()
     if not text:

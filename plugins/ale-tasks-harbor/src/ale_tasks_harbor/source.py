@@ -86,7 +86,8 @@ class HarborSource:
 
     def _with_processes(self, task: Task) -> Task:
         if _matches(task.id, self._options.keep_processes):
-            return replace(task, keep_processes=True)
+            steps = tuple(replace(step, keep_processes=True) for step in task.steps)
+            return replace(task, keep_processes=True, steps=steps)
         return task
 
     def _is_chosen(self, task: Task) -> bool:

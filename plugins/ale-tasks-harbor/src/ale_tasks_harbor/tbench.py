@@ -12,7 +12,7 @@ import yaml
 from ale.errors import InputError, Problem
 from ale.types import Constraints, CriterionSpec, Environment, Task
 from ale_tasks_harbor import before, compose, solution
-from ale_tasks_harbor.checks import unsupported_dockerfile
+from ale_tasks_harbor.dockerfile import Stage, again, background, last_stage, started
 from ale_tasks_harbor.parsers import PARSERS
 from ale_tasks_harbor.values import Values, line_of, task_id
 
@@ -74,6 +74,8 @@ class _Reader:
     def __init__(self, folder: Path, root: Values) -> None:
         self._folder = folder
         self._root = root
+        self._background: str | None = None
+        """What starts with the container."""
 
     def task(self, key: str) -> Task:
         root = self._root
@@ -84,17 +86,18 @@ class _Reader:
             message = "tests in the agent's own shell are not supported: it could forge them"
             root.refuse("run_tests_in_same_shell", message)
         category = root.text("category")
+        environment = self._machine()
         return Task(
             id=task_id(self._folder.name),
             goal=instruction or "",
             origin=str(self._folder / FILE),
             tags=tuple(dict.fromkeys((*root.texts("tags"), *([category] if category else [])))),
-            setup_steps=(before.setup_step(key),),
+            setup_steps=(*started(self._background), before.setup_step(key)),
             criteria=(self._criterion(key),),
             constraints=Constraints(
                 network=True, time_limit_s=root.seconds("max_agent_timeout_sec", 360.0)
             ),
-            environment=self._machine(),
+            environment=environment,
             solution=self._solution(),
             metadata={
                 "format": "terminal-bench",
@@ -109,8 +112,8 @@ class _Reader:
     def _machine(self) -> Environment:
         client = self._client()
         image = client.image
-        if image is None:
-            self._check_build()
+        stage = self._stage() if image is None else Stage()
+        self._background = background(stage.entrypoint, client.command)
         return Environment(
             image=image,
             build=str(self._folder) if image is None else None,
@@ -133,15 +136,14 @@ class _Reader:
             self._note(file, why, path)
         return client
 
-    def _check_build(self) -> None:
+    def _stage(self) -> Stage:
+        """Of the Dockerfile."""
         file = self._folder / "Dockerfile"
         try:
-            text = file.read_text(encoding="utf-8", errors="replace")
+            return last_stage(file.read_text(encoding="utf-8", errors="replace"))
         except OSError as error:
             self._note(file, f"can't be read: {error.strerror}")
-            return
-        for message in unsupported_dockerfile(text, user=False):
-            self._note(file, message)
+            return Stage()
 
     def _criterion(self, key: str) -> CriterionSpec:
         script, tests = self._folder / "run-tests.sh", self._folder / "tests"
@@ -155,6 +157,7 @@ class _Reader:
                 "result": self._root.choice("parser_name", tuple(PARSERS), "pytest"),
                 "timeout_s": self._root.seconds("max_test_timeout_sec", 60.0),
                 "env": {"TEST_DIR": "/tests"},
+                "background": again(self._background),
                 "key": key,
             },
             file=str(self._folder / FILE),

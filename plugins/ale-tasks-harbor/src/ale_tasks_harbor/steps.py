@@ -1,0 +1,93 @@
+"""The steps of a Harbor task: each with an instruction, tests and limits of its own.
+
+Source: harbor 0.25, `trial/multi_step.py` and `verifier/verifier.py`.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from attrs import frozen
+
+from ale.types import Task, replace
+from ale_tasks_harbor.values import Values
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_SETUP = "bash ./setup.sh"
+
+
+@frozen(kw_only=True)
+class Part:
+    """What of a task has its own instruction and tests: a step, or the whole of it."""
+
+    folder: Path
+    """That holds them."""
+    name: str = ""
+    """Of the step; empty for the whole."""
+    number: int = 0
+    """From 0."""
+    values: Values
+    """What the step says, with the tables ``agent`` and ``verifier``."""
+
+    @property
+    def agent(self) -> Values:
+        """Its agent's table."""
+        return self.values.table("agent")
+
+    @property
+    def verifier(self) -> Values:
+        """Its verifier's table."""
+        return self.values.table("verifier")
+
+
+def parts(folder: Path, root: Values) -> list[Part]:
+    """The steps of a task, in their order; a step without a folder or a name is noted."""
+    found: list[Part] = []
+    for values in root.tables("steps"):
+        name = values.text("name")
+        if name is None or not _NAME.fullmatch(name):
+            if name is not None or not values.has("name"):
+                values.refuse("name", "expected the name of a folder in steps/")
+            continue
+        if any(name == other.name for other in found):
+            values.refuse("name", f"'{name}' is already the name of a step")
+        found.append(
+            Part(folder=folder / "steps" / name, name=name, number=len(found), values=values)
+        )
+    return found
+
+
+def prepared(part: Part) -> tuple[str | None, tuple[str, ...]]:
+    """The folder whose content goes to the workspace before a step, and what is run then."""
+    workdir = part.folder / "workdir"
+    if not workdir.is_dir():
+        return None, ()
+    return str(workdir), (_SETUP,) if (workdir / "setup.sh").is_file() else ()
+
+
+def least(values: Values) -> Mapping[str, float]:
+    """Rewards that a step needs if others are to follow it."""
+    found = values.values.get("min_reward")
+    table = found if isinstance(found, Mapping) else {} if found is None else {"reward": found}
+    for name, value in table.items():
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            values.refuse("min_reward", f"expected a number for '{name}', found {value!r}")
+            return {}
+    return {str(name): float(value) for name, value in table.items()}
+
+
+def joined(task: Task, root: Values, made: Callable[[Part], Task], found: list[Part]) -> Task:
+    """A task with its steps.
+
+    Args:
+        task: all that the steps have in common.
+        made: reads one step.
+    """
+    strategy = root.choice("multi_step_reward_strategy", ("mean", "final"), "mean")
+    steps = tuple(made(part) for part in found)
+    whole = "\n\n".join(
+        f"{part.name}: {step.goal.strip()}" for part, step in zip(found, steps, strict=True)
+    )
+    return replace(
+        task, goal=whole, steps=steps, steps_reward="last" if strategy == "final" else "mean"
+    )
