@@ -118,8 +118,26 @@ def test_a_run_of_a_later_version_is_refused(tmp_path: Path) -> None:
     create(tmp_path).close()
     manifest = tmp_path / "run" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"schema": 1', '"schema": 99'))
-    with pytest.raises(InputError, match="schema 99; this version of ale reads 1 to 1"):
+    with pytest.raises(InputError, match="schema 99; this version of ale reads 1"):
         RunReader(tmp_path / "run")
+
+
+@pytest.mark.parametrize("schema", [0, 2])
+def test_a_line_of_another_version_is_refused(tmp_path: Path, schema: int) -> None:
+    store = create(tmp_path)
+    store.add_episode(episode(1.0, turn("one"), rollout=0))
+    store.add_episode(episode(1.0, turn("two"), rollout=1))
+    store.close()
+    path = tmp_path / "run" / "episodes.jsonl"
+    first, second = path.read_text().splitlines()
+    other = second.replace('"schema":1', f'"schema":{schema}', 1)
+    path.write_text(f"{first}\n{other}\n")
+    said = f"episodes.jsonl:2: schema: schema {schema}; this version of ale reads 1"
+    reader = RunReader(tmp_path / "run")
+    with pytest.raises(InputError, match=said):
+        reader.index()
+    with pytest.raises(InputError, match=said):
+        list(reader.episodes)
 
 
 @pytest.mark.parametrize(

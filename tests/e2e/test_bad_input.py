@@ -177,7 +177,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], str]] = {
     "a later schema": (
         replace("manifest.json", '"schema": 1', '"schema": 2'),
         ("show", "credit", "resume"),
-        "manifest.json: schema: schema 2; this version of ale reads 1 to 1",
+        "manifest.json: schema: schema 2; this version of ale reads 1",
     ),
     "a part that is gone": (
         replace("manifest.json", "ale-agent-iflow/iflow", "ale-agent-iflow/gone"),

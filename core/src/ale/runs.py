@@ -13,6 +13,7 @@ from attrs import frozen
 
 from ale._config import load_config
 from ale._config.load import select
+from ale._config.model import EvaluationOptions, RunOptions
 from ale._registry import Registry
 from ale._run.crediting import Crediting
 from ale._run.loop import planned_episodes
@@ -31,9 +32,11 @@ __all__ = [
     "SUCCESS",
     "Checked",
     "Crediting",
+    "EvaluationOptions",
     "Index",
     "Lines",
     "Registry",
+    "RunOptions",
     "RunReader",
     "build_choice",
     "check_config",

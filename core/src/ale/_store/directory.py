@@ -17,13 +17,12 @@ import msgspec
 
 from ale._store.codec import encode, unreadable
 from ale._store.index import Index, StoredEpisode
-from ale._store.lines import Appender, Lines, writing
+from ale._store.lines import SCHEMA, Appender, Lines, writing
 from ale._store.redact import Redactor
 from ale.errors import InputError, Problem, StoreError
 from ale.strict import nearest
 from ale.types import CreditedEpisode, Episode, Split, Task
 
-SCHEMA = 1
 _TASKS: Mapping[Split, str] = {"train": "tasks.jsonl", "evaluation": "evaluation_tasks.jsonl"}
 
 
@@ -50,9 +49,6 @@ class RunReader:
         """Scan the episodes for what and where they are, without building them."""
         index = Index()
         for offset, head in self._heads.with_offsets():
-            if head.schema > SCHEMA:
-                message = f"episode of schema {head.schema}; this version reads up to {SCHEMA}"
-                raise InputError([Problem(message=message, file=str(self.episodes.path))])
             index.add(head, offset)
         return index
 
@@ -248,8 +244,8 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
         schema = manifest.get("schema")
-        if not isinstance(schema, int) or not 1 <= schema <= SCHEMA:
-            message = f"schema {schema}; this version of ale reads 1 to {SCHEMA}"
+        if schema != SCHEMA:
+            message = f"schema {schema}; this version of ale reads {SCHEMA}"
             raise InputError([Problem(message=message, file=str(file), path="schema")])
         msgspec.convert(manifest, _Manifest)
     except (FileNotFoundError, NotADirectoryError):

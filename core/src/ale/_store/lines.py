@@ -13,6 +13,8 @@ from ale._store.redact import Redactor
 from ale.errors import StoreError
 
 T = TypeVar("T")
+SCHEMA = 1
+"""Version of the records, and of the layout of a run directory."""
 
 
 class Appender:
@@ -121,10 +123,18 @@ class Lines(Generic[T]):
 
     def _decode(self, line: bytes, number: int) -> T:
         try:
-            return self._decoder.decode(line)
+            return _of_this_version(self._decoder.decode(line))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise unreadable(self.path, number or self._number(line), error) from None
 
     def _number(self, line: bytes) -> int:
         with self.path.open("rb") as file:
             return next((i for i, other in enumerate(file, 1) if other == line), 0)
+
+
+def _of_this_version(record: T) -> T:
+    schema = getattr(record, "schema", SCHEMA)  # parts of a record may have none
+    if schema != SCHEMA:
+        said = f"schema {schema}; this version of ale reads {SCHEMA} - at `$.schema`"
+        raise msgspec.ValidationError(said)
+    return record
