@@ -26,6 +26,8 @@ class Score:
     """Why, in words a person can act on, with an excerpt of the evidence."""
     ends_task: bool = False
     """Of a step: those after it are not begun."""
+    kept: str | None = None
+    """Folder in the run's directory with what the criterion has kept."""
 
 
 @record

@@ -16,6 +16,8 @@ from ale_tasks_harbor.stage import STEP_S, Stage, Stagehand, Verdict
 from ale_tasks_harbor.variables import resolved
 
 NAME = "task_tests"
+KEPT = "verifier"
+"""Folder of the run for what is kept."""
 _OUTPUT = 4 << 20
 """Bytes of output that a parser sees: head and tail."""
 _EXCERPT = 800
@@ -59,7 +61,7 @@ class TaskTests:
     ) -> None:
         self.options = options
         self._environ = environ
-        self._kept = None if run_directory is None else run_directory / "verifier"
+        self._run = run_directory
         self._places = places
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
@@ -78,18 +80,18 @@ class TaskTests:
         if options.background is not None and not task.keep_processes:
             await self._background(sandbox, stage, options.background)
         await hand.put(options.tests, options.script)
-        result = await self._run(sandbox, task, stage, variables, places)
+        result = await self._tested(sandbox, task, stage, variables, places)
         if not task.keep_processes:
             # What the code under test has started must not write a verdict either.
             await sandbox.end_processes()
         verdict = await hand.verdict()
-        if self._kept is not None:
-            folder = self._kept / f"{task.id}-{sandbox.id}"
-            artifacts = self.options.artifacts
-            await keep.keep(sandbox, result, verdict, folder, artifacts, places.logs)
+        folder = None if self._run is None else self._run / KEPT / f"{task.id}-{sandbox.id}"
+        if folder is not None:
+            await keep.keep(sandbox, result, verdict, folder, options.artifacts, places.logs)
         if options.clear:
             await hand.clear()
-        return await self._score(result, verdict, stage)
+        score = await self._score(result, verdict, stage, folder)
+        return score if folder is None else replace(score, kept=f"{KEPT}/{folder.name}")
 
     async def _collect(self, sandbox: Sandbox) -> None:
         """Run the task's hooks, which may fail. What they have started ends with them."""
@@ -124,7 +126,7 @@ class TaskTests:
             records=tuple(map(path, self._places.records)),
         )
 
-    async def _run(
+    async def _tested(
         self,
         sandbox: Sandbox,
         task: Task,
@@ -146,19 +148,28 @@ class TaskTests:
             max_output_bytes=_OUTPUT,
         )
 
-    async def _score(self, result: ExecResult, verdict: Verdict, stage: Stage) -> Score:
+    async def _score(
+        self, result: ExecResult, verdict: Verdict, stage: Stage, folder: Path | None
+    ) -> Score:
         told = "".join(f"\n[{note}]" for note in stage.notes)
         if result.timed_out:
             limit = f"the tests did not end within {self.options.timeout_s:g} s and were ended"
             return replace(_made(0.0, limit + told + _tail(result)), ends_task=True)
         if self.options.result == "reward":
-            value, said, ends = await self._reward(result, verdict)
+            rewards, said = await self._rewards(result, verdict)
+            if folder is not None:
+                await keep.rewards(folder, rewards)
+            below = reward.below(rewards, self.options.least)
+            told = "".join(f"; no further step: {fault}" for fault in below) + told
+            value, ends = reward.single(rewards), bool(below)
         else:
             (value, said), ends = self._parsed(result), False
         made = _made(value, said + told + ("" if value == 1.0 else _tail(result)))
         return replace(made, ends_task=ends)
 
-    async def _reward(self, result: ExecResult, verdict: Verdict) -> tuple[float, str, bool]:
+    async def _rewards(
+        self, result: ExecResult, verdict: Verdict
+    ) -> tuple[Mapping[str, float], str]:
         as_json, said = verdict.as_json, ""
         if as_json is not None and not await asyncio.to_thread(self._writes_json):
             # Then nobody but the code under test can have written it.
@@ -171,9 +182,7 @@ class TaskTests:
                 f"{error} (the tests ended with {result.exit_code}){_tail(result)}"
             ) from None
         listed = ", ".join(f"{name} {value:g}" for name, value in rewards.items())
-        below = reward.below(rewards, self.options.least)
-        said += "".join(f"; no further step: {fault}" for fault in below)
-        return reward.single(rewards), f"rewards: {listed}{said}", bool(below)
+        return rewards, f"rewards: {listed}{said}"
 
     def _writes_json(self) -> bool:
         """Does any file of the tests name reward.json, or is one too long to tell?"""

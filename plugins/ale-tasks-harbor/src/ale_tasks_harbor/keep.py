@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ale.errors import SandboxError
@@ -38,6 +38,12 @@ async def keep(
         entries.append({"source": source, "status": fault or "ok"})
     text = json.dumps(entries, indent=2) + "\n"
     await asyncio.to_thread(_written, folder / "artifacts", "manifest.json", text.encode())
+
+
+async def rewards(folder: Path, found: Mapping[str, float]) -> None:
+    """Write ``rewards.json``: those that count, by name."""
+    text = json.dumps(dict(found), indent=2) + "\n"
+    await asyncio.to_thread(_written, folder, "rewards.json", text.encode())
 
 
 def _written(folder: Path, name: str, data: bytes) -> None:
