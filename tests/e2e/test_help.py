@@ -7,7 +7,7 @@ import pytest
 
 COMMANDS = (
     *("run", "check", "ablate", "collect", "score", "dataset", "show", "credit", "report"),
-    *("new", "results", "serve", "forks"),
+    *("new", "results", "schema", "serve", "forks", "train"),
     *("plugins", "sandbox", "doctor"),
 )
 

@@ -102,7 +102,13 @@ def score(registry: "Registry", source: Path, out: Path, chunker: str, scheme: s
 
 @click.group("dataset")
 def dataset() -> None:
-    """Make data sets of collected or scored episodes, and read and write other formats."""
+    """Make data sets of collected or scored episodes, and read and write other formats.
+
+    \b
+    Examples:
+      ale dataset dpo --in datasets/scored.jsonl --out datasets/dpo.jsonl
+      ale dataset import chats.jsonl --format openai --out datasets/raw.jsonl
+    """
 
 
 @dataset.command("dpo")

@@ -1,0 +1,32 @@
+"""The command as click sees it; what it does is imported when it is done."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from ale.runs import Registry
+
+
+@click.command("schema")
+@click.argument("name", required=False)
+@click.pass_obj
+def schema(registry: "Registry", name: str | None) -> None:
+    """Print the JSON Schema that is called NAME; without it, list them.
+
+    That of a config knows the options of every package that is installed here.
+
+    \b
+    Examples:
+      ale schema
+      ale schema config > config.schema.json
+    """
+    import json
+
+    from ale.text import table
+    from ale_schema.catalogue import catalogue, made
+
+    if name is None:
+        click.echo(table(("name", "of"), list(catalogue().items())))
+    else:
+        click.echo(json.dumps(made(name, registry), indent=2))

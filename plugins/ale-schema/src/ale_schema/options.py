@@ -1,0 +1,160 @@
+"""The schema of an options class, which accepts what `ale.strict` reads.
+
+It is in two parts. Where a config extends another, any of its sections may hold a part of what is
+needed, and the rest stands in the other file. So what must be there is kept apart from what may.
+"""
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+import attrs
+from attrs import validators
+
+Schema = dict[str, Any]
+
+_SCALARS = {bool: "boolean", int: "integer", float: "number", str: "string", Path: "string"}
+_BOUNDS = {
+    ">=": "minimum",
+    ">": "exclusiveMinimum",
+    "<=": "maximum",
+    "<": "exclusiveMaximum",
+}
+
+
+def properties(cls: type[Any]) -> dict[str, Schema]:
+    """What each option may be."""
+    return {field.name: _property(field) for field in _fields(cls)}
+
+
+def needs(cls: type[Any]) -> Schema:
+    """What must be there; empty where nothing must."""
+    required = [field.name for field in _fields(cls) if field.default is attrs.NOTHING]
+    inner = {field.name: _needs(field.type) for field in _fields(cls)}
+    inner = {name: found for name, found in inner.items() if found}
+    made: Schema = {"required": required} if required else {}
+    return {**made, "properties": inner} if inner else made
+
+
+def _fields(cls: type[Any]) -> list[Any]:
+    return [field for field in attrs.fields(attrs.resolve_types(cls)) if field.init]
+
+
+def _property(field: Any) -> Schema:
+    made = _may(field.type)
+    if field.validator is not None:
+        made = {**made, **_bounds(field.validator)}
+    if "doc" in field.metadata:
+        made["description"] = str(field.metadata["doc"])
+    default = field.default
+    if isinstance(default, bool | int | float | str):
+        made["default"] = default
+    return made
+
+
+def _may(type_: Any) -> Schema:
+    if type_ is Any:
+        return {}
+    if type_ is type(None):
+        return {"type": "null"}
+    if type_ in _SCALARS:
+        return {"type": _SCALARS[type_]}
+    if attrs.has(type_):
+        # Nothing is the same as no options.
+        return {
+            "type": ["object", "null"],
+            "properties": properties(type_),
+            "additionalProperties": False,
+        }
+    return _COMPOSED[_origin(type_)](get_args(type_))
+
+
+def _origin(type_: Any) -> Any:
+    origin = get_origin(type_) or type_
+    if origin in (list, Sequence):
+        return Sequence
+    if origin in (dict, Mapping):
+        return Mapping
+    return Union if origin is types.UnionType else origin
+
+
+def _union(members: tuple[Any, ...]) -> Schema:
+    made = [_may(member) for member in members]
+    if {} in made:
+        return {}
+    kinds = [each.get("type") for each in made]
+    if len(made) == 2 and made[1] == {"type": "null"} and isinstance(kinds[0], str):
+        return {**made[0], "type": [kinds[0], "null"]}
+    return {"anyOf": made}
+
+
+def _tuple(items: tuple[Any, ...]) -> Schema:
+    if len(items) == 2 and items[1] is ...:
+        return _list(items[:1])
+    made = [_whole(item) for item in items]
+    return {"type": "array", "prefixItems": made, "minItems": len(made), "maxItems": len(made)}
+
+
+def _list(items: tuple[Any, ...]) -> Schema:
+    return {"type": "array", "items": _whole(items[0])}
+
+
+def _mapping(arguments: tuple[Any, ...]) -> Schema:
+    return {"type": "object", "additionalProperties": _may((arguments or (str, Any))[1])}
+
+
+_COMPOSED: Mapping[Any, Callable[[tuple[Any, ...]], Schema]] = {
+    Literal: lambda values: {"enum": list(values)},
+    Union: _union,
+    tuple: _tuple,
+    Sequence: _list,
+    Mapping: _mapping,
+}
+
+
+def _whole(type_: Any) -> Schema:
+    """An item of a list: lists are replaced, never merged, so all that it needs is there."""
+    needed = _needs(type_)
+    return {"allOf": [_may(type_), needed]} if needed else _may(type_)
+
+
+def _needs(type_: Any) -> Schema:
+    """Applies to mappings only; other values meet it."""
+    if isinstance(type_, type) and attrs.has(type_):
+        return needs(type_)
+    origin = _origin(type_)
+    if origin is Union:
+        found = [made for made in map(_needs, get_args(type_)) if made]
+        return found[0] if len(found) == 1 else {}
+    if origin is Mapping:
+        below = _needs((get_args(type_) or (str, Any))[1])
+        return {"additionalProperties": below} if below else {}
+    return {}
+
+
+def _bounds(validator: Any) -> Schema:
+    """What a schema can say of a validator; the rest is left to the reader."""
+    kind = type(validator)
+    if kind is _OPTIONAL:
+        return _bounds(validator.validator)
+    if kind is _AND:
+        made: Schema = {}
+        for each in validator._validators:
+            made |= _bounds(each)
+        return made
+    if kind is _NUMBER:
+        return {_BOUNDS[validator.compare_op]: validator.bound}
+    if kind is _LONG:
+        return {"minLength": validator.min_length, "minItems": validator.min_length}
+    if kind is _MATCHES:
+        return {"pattern": f"^(?:{validator.pattern.pattern})$"}
+    return {}
+
+
+# attrs keeps the classes of its validators to itself.
+_NUMBER: Any = type(validators.ge(0))
+_OPTIONAL: Any = type(validators.optional(validators.ge(0)))
+_AND: Any = type(validators.and_(validators.ge(0)))
+_LONG: Any = type(validators.min_len(0))
+_MATCHES: Any = type(validators.matches_re(""))

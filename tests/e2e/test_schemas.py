@@ -1,0 +1,83 @@
+"""The JSON Schemas against what is really there: configs, a run and data sets made of it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from ale.strict import read_yaml
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 600.0
+"""How long the start of a process takes says nothing."""
+# Those of ALE-lite have a format of their own.
+CONFIGS = [
+    path
+    for path in sorted(ROOT.glob("configs/**/*.yaml"))
+    if ".script" not in path.name and path.stem != "local_lmstudio"
+]
+
+
+@pytest.fixture
+def validator(workshop: Any) -> Any:
+    """A validator of the schema that a command prints."""
+
+    def of(name: str) -> Any:
+        printed = workshop.ale("schema", name, timeout_s=PATIENCE_S)
+        assert printed.code == 0, printed.text
+        schema = json.loads(printed.out)
+        jsonschema.Draft202012Validator.check_schema(schema)
+        return jsonschema.Draft202012Validator(schema)
+
+    return of
+
+
+def lines(path: Path) -> Iterator[Any]:
+    found = path.read_text().splitlines()
+    assert found, path
+    return map(json.loads, found)
+
+
+def test_every_config_holds_to_the_schema_of_configs(validator: Any) -> None:
+    check = validator("config")
+    assert len(CONFIGS) >= 5
+    for path in CONFIGS:
+        check.validate(read_yaml(path).plain())
+    wrong = {**read_yaml(ROOT / "configs" / "noop.yaml").plain(), "rum": {}}
+    assert not check.is_valid(wrong)
+
+
+def test_a_run_and_its_data_sets_hold_to_their_schemas(
+    workshop: Any, validator: Any, shell: Any
+) -> None:
+    workshop.task("make")
+    good, bad = shell("pwd", "touch done"), shell("pwd", "touch other")
+    workshop.scripted({"tasks": {"make": [good, bad]}}, run={"rollouts": 2}, observers=[])
+
+    def ale(*arguments: str) -> None:
+        done = workshop.ale(*arguments, timeout_s=PATIENCE_S)
+        assert done.code == 0, done.text
+
+    ale("run", "run.yaml")
+    (run,) = workshop.folder.glob("runs/*")
+    validator("config").validate(json.loads((run / "manifest.json").read_text())["config"])
+    for name, file in (
+        ("task", "tasks.jsonl"),
+        ("episode", "episodes.jsonl"),
+        ("credited-episode", "credits/00000.jsonl"),
+    ):
+        check = validator(name)
+        for line in lines(run / file):
+            check.validate(line)
+    ale("collect", "runs", "--out", "episode.jsonl")
+    ale("score", "--in", "episode.jsonl", "--out", "scored.jsonl")
+    for kind in ("dpo", "sft", "rl"):
+        ale("dataset", kind, "--in", "scored.jsonl", "--out", f"{kind}.jsonl")
+    for kind in ("episode", "scored", "dpo", "sft", "rl"):
+        published = ROOT / "docs" / "reference" / f"rows-{kind}.schema.json"
+        check = jsonschema.Draft202012Validator(json.loads(published.read_text()))
+        for line in lines(workshop.folder / f"{kind}.jsonl"):
+            check.validate(line)
