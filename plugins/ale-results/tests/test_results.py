@@ -63,7 +63,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def ale(*arguments: str) -> str:
-    (command,) = ale_commands()
+    command = ale_commands()[0]
     done = CliRunner().invoke(command, list(arguments), catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
@@ -95,6 +95,6 @@ def test_json_has_the_same_and_every_reward(run: Path) -> None:
 
 def test_evaluation_and_steps_are_apart(run: Path) -> None:
     assert json.loads(ale(str(run), "--split", "evaluation", "--json"))["tasks"].keys() == {"a"}
-    (command,) = ale_commands()
+    command = ale_commands()[0]
     done = CliRunner().invoke(command, [str(run), "--step", "7"])
     assert "no episode of the split 'train' in step 7" in str(done.exception)

@@ -29,3 +29,30 @@ def results(run: Path, ks: tuple[int, ...], split: str, step: int | None, as_jso
 
     counted = tally(RunReader(run), cast(Split, split), step)
     click.echo(to_json(counted, ks) if as_json else as_text(counted, ks))
+
+
+@click.command("harbor-job")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("jobs"),
+    show_default=True,
+    help="Folder of jobs; the job is a folder in it.",
+)
+@click.option("--name", help="Of the job. Default: the run's id.")
+@click.option(
+    "--split", type=click.Choice(["train", "evaluation"]), default="train", show_default=True
+)
+def harbor_job(run: Path, out: Path, name: str | None, split: str) -> None:
+    """Write RUN as a job of Harbor, with a trajectory (ATIF) for each trial.
+
+    \b
+    Example:
+      ale harbor-job runs/20260101-120000-3f2a-terminal --out jobs
+      harbor view jobs
+    """
+    from ale.types import Split
+    from ale_results.job import write_job
+
+    click.echo(f"written: {write_job(run, out, name, cast(Split, split))}")

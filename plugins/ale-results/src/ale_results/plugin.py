@@ -1,4 +1,4 @@
-"""The command ``results``."""
+"""The commands ``results`` and ``harbor-job``."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def ale_commands() -> "Sequence[click.Command]":
-    """Add ``ale results``."""
-    from ale_results.command import results
+    """Add ``ale results`` and ``ale harbor-job``."""
+    from ale_results.command import harbor_job, results
 
-    return [results]
+    return [results, harbor_job]

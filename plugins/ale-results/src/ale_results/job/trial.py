@@ -1,0 +1,252 @@
+"""One episode as a trial of Harbor: the content of its ``result.json``."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+from attrs import field, frozen
+
+from ale.types import Episode, Failure, Score, Task, Turn
+
+_LETTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+_SUFFIX = 7
+_LONGEST = 32
+_ENGINES = ("docker", "podman")
+_NO_MODEL = ("oracle", "noop")
+"""Agents that write their own name where the model's stands."""
+
+
+@frozen(kw_only=True)
+class Step:
+    """A step of an episode, or all of it."""
+
+    name: str
+    score: Score | None
+    turns: Sequence[Turn]
+
+
+@frozen(kw_only=True)
+class Facts:
+    """What all trials of a job have in common."""
+
+    run: Path
+    run_id: str
+    job_id: str
+    folder: Path
+    """Of the job, as it will be."""
+    agent: str
+    agent_version: str
+    source: str
+    """Name of the data set."""
+    config: Mapping[str, Any] = field(factory=dict)
+
+
+@frozen(kw_only=True)
+class Trial:
+    """One episode and the task that it is of."""
+
+    facts: Facts
+    episode: Episode
+    task: Task
+    digest: str
+
+    @property
+    def name(self) -> str:
+        """Of its folder: the task's id and letters that are the same whenever it is written."""
+        text = f"{self.facts.run_id}/{self.episode.id}"
+        number = int.from_bytes(hashlib.sha256(text.encode()).digest())
+        letters = []
+        for _ in range(_SUFFIX):
+            number, place = divmod(number, len(_LETTERS))
+            letters.append(_LETTERS[place])
+        return f"{self.task.id[:_LONGEST].rstrip('_-')}__{''.join(letters)}"
+
+    @property
+    def place(self) -> str:
+        """Of the task: its folder, where it is one."""
+        return place_of(self.task)
+
+    @property
+    def model(self) -> str | None:
+        """That answered."""
+        if self.facts.agent in _NO_MODEL:
+            return None
+        turns = self.episode.trajectory.turns
+        return next((turn.completion.model for turn in turns if turn.completion.model), None)
+
+    @property
+    def steps(self) -> list[Step]:
+        """Those that the task has, as far as they were graded; none where it has none."""
+        begun, made = 0, []
+        ends = self.episode.metadata.get("steps") or {}
+        for (name, end), score in zip(ends.items(), self.episode.scores, strict=False):
+            turns = self.episode.trajectory.turns[begun:end]
+            made.append(Step(name=name.removeprefix(f"{self.task.id}."), score=score, turns=turns))
+            begun = end
+        return made
+
+    @property
+    def rewards(self) -> Mapping[str, float] | None:
+        """By name; None where it broke."""
+        if self.episode.reward is None:
+            return None
+        scores = self.episode.scores
+        if len(scores) == 1 and not self.steps:
+            return self.rewards_of(scores[0])
+        return {"reward": self.episode.reward}
+
+    def rewards_of(self, score: Score) -> Mapping[str, float]:
+        """Those that the criterion kept, else its value."""
+        if score.kept is not None:
+            file = self.facts.run / score.kept / "rewards.json"
+            if file.is_file():
+                found: dict[str, float] = json.loads(file.read_text(encoding="utf-8"))
+                return found
+        return {"reward": score.value}
+
+    @property
+    def failure(self) -> Failure | None:
+        """What Harbor calls the exception: a time limit of the agent is one too."""
+        if self.episode.failure is not None:
+            return self.episode.failure
+        stop = self.episode.trajectory.stop
+        if stop.reason != "time_limit":
+            return None
+        message = stop.detail or "the agent's time was up"
+        return Failure(stage="agent", kind="AgentTimeoutError", message=message)
+
+    @property
+    def finished(self) -> str:
+        """When it ended, ISO 8601."""
+        return _after(self.episode.started_at, math.fsum(self.episode.seconds.values()))
+
+    def config(self) -> dict[str, Any]:
+        """Content of ``config.json``."""
+        return {
+            "task": {"path": self.place, "source": self.facts.source},
+            "trial_name": self.name,
+            "trials_dir": str(self.facts.folder),
+            "agent": self._agent(),
+            "environment": self._environment(),
+            "job_id": self.facts.job_id,
+        }
+
+    def _agent(self) -> dict[str, Any]:
+        return {"name": self.facts.agent, "model_name": self.model}
+
+    def _environment(self) -> dict[str, Any]:
+        name = self.episode.sandbox
+        return {"type": name} if name in _ENGINES else {"import_path": f"ale.sandbox:{name}"}
+
+    def lock(self) -> dict[str, Any]:
+        """Content of ``lock.json``."""
+        return {
+            "schema_version": 2,
+            "task": {
+                "name": self.task.id,
+                "type": "local",
+                "digest": f"sha256:{self.digest}",
+                "source": self.facts.source,
+                "path": self.place,
+            },
+            "agent": self._agent(),
+            "environment": self._environment(),
+            "verifier": {"disable": False, "environment_mode": "shared"},
+        }
+
+    def result(self) -> dict[str, Any]:
+        """Content of ``result.json``."""
+        rewards, episode = self.rewards, self.episode
+        steps = [self._step(step) for step in self.steps]
+        return {
+            "id": str(uuid5(NAMESPACE_URL, f"ale:{self.facts.run_id}/{episode.id}")),
+            "task_name": str(self.task.metadata.get("name") or self.task.id),
+            "trial_name": self.name,
+            "trial_uri": (self.facts.folder / self.name).as_uri(),
+            "task_id": {"path": self.place},
+            "source": self.facts.source,
+            "task_checksum": self.digest,
+            "config": self.config(),
+            "agent_info": {
+                "name": self.facts.agent,
+                "version": self.facts.agent_version,
+                "model_info": _model(self.model),
+            },
+            "agent_result": _used(episode.trajectory.turns),
+            "verifier_result": None if rewards is None else {"rewards": rewards},
+            "verifier_environment_mode": None if steps else "shared",
+            "exception_info": self._exception(),
+            "started_at": episode.started_at or None,
+            "finished_at": self.finished or None,
+            **dict(self._times()),
+            "step_results": steps or None,
+        }
+
+    def _step(self, step: Step) -> dict[str, Any]:
+        rewards = None if step.score is None else {"rewards": self.rewards_of(step.score)}
+        return {
+            "step_name": step.name,
+            "agent_result": _used(step.turns),
+            "verifier_result": rewards,
+        }
+
+    def _exception(self) -> dict[str, Any] | None:
+        failure = self.failure
+        if failure is None:
+            return None
+        return {
+            "exception_type": failure.kind,
+            "exception_message": failure.message,
+            "exception_traceback": failure.traceback,
+            "occurred_at": self.finished or None,
+        }
+
+    def _times(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """Stages one after another, as they are without steps."""
+        began, passed = self.episode.started_at, 0.0
+        seconds = self.episode.seconds
+        stages = (
+            ("environment_setup", ("sandbox", "setup")),
+            ("agent_setup", ()),
+            ("agent_execution", ("agent",)),
+            ("verifier", ("grading",)),
+        )
+        for name, parts in stages if began else ():
+            if any(part in seconds for part in parts) or not parts:
+                start = _after(began, passed)
+                passed += math.fsum(seconds.get(part, 0.0) for part in parts)
+                yield name, {"started_at": start, "finished_at": _after(began, passed)}
+
+
+def place_of(task: Task) -> str:
+    """The folder of a task that has one, else where it is from, else its id."""
+    origin = Path(task.origin)
+    if origin.name in ("task.toml", "task.yaml"):
+        return str(origin.parent)
+    return task.origin or task.id
+
+
+def _after(began: str, seconds: float) -> str:
+    if not began:
+        return ""
+    return (datetime.fromisoformat(began) + timedelta(seconds=seconds)).isoformat()
+
+
+def _model(name: str | None) -> dict[str, Any] | None:
+    if name is None:
+        return None
+    provider, slash, rest = name.partition("/")
+    return {"name": rest, "provider": provider} if slash else {"name": name, "provider": None}
+
+
+def _used(turns: Sequence[Turn]) -> dict[str, Any]:
+    usages = [turn.completion.usage for turn in turns]
+    return {
+        "n_input_tokens": sum(usage.prompt_tokens for usage in usages) or None,
+        "n_output_tokens": sum(usage.completion_tokens for usage in usages) or None,
+    }
