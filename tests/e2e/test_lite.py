@@ -1,5 +1,6 @@
 """ALE-lite as a whole: what takes long or needs more than one package, by number of statement."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -58,7 +59,7 @@ def test_s73_mypy_finds_nothing() -> None:
 
 
 @pytest.mark.long
-def test_s75_a_lock_file_can_be_made(tmp_path: Path) -> None:
+def test_s71_75_a_lock_file_can_be_made_with_the_extra_train(tmp_path: Path) -> None:
     uv = shutil.which("uv")
     if uv is None:
         pytest.skip("uv is not on the path")
@@ -68,4 +69,34 @@ def test_s75_a_lock_file_can_be_made(tmp_path: Path) -> None:
         pytest.skip("no index of packages can be asked")
     assert done.returncode == 0, done.stderr
     packages = tomllib.loads((clone / "uv.lock").read_text())["package"]
-    assert {folder.name for folder in PROJECTS[1:]} < {package["name"] for package in packages}
+    names = {package["name"] for package in packages}
+    assert {folder.name for folder in PROJECTS[1:]} < names
+    (root,) = [package for package in packages if package["name"] == "ale-workspace"]
+    train = {need["name"] for need in root["optional-dependencies"]["train"]}
+    assert {"trl", "peft", "torch"} <= train <= names
+
+
+@pytest.mark.long
+def test_s07_09_69_tasks_pairs_an_adapter_and_the_adapter_at_work(tmp_path: Path) -> None:
+    chain = str(ROOT / "tests" / "e2e" / "lite_chain.py")
+    environ = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, chain, str(tmp_path)], env=environ, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = sorted((tmp_path / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
+    first, last = ([json.loads(line) for line in episodes(run)] for run in (runs[0], runs[-1]))
+    assert [episode["reward"] for episode in first] == [1.0] * 8
+    pairs = (tmp_path / "datasets" / "dpo.jsonl").read_text().splitlines()
+    assert len(pairs) == 8
+    assert (tmp_path / "outputs" / "dpo_adapter" / "adapter_model.safetensors").exists()
+    # What an untrained model says is no matter; that it was asked, answered and was graded is.
+    (episode,) = last
+    assert episode["failure"] is None
+    assert episode["reward"] in (0.0, 1.0)
+    answers = [turn["completion"] for turn in episode["trajectory"]["turns"]]
+    assert {answer["model"] for answer in answers} == {"outputs/dpo_adapter"}
+
+
+def episodes(run: Path) -> list[str]:
+    return (run / "episodes.jsonl").read_text().splitlines()

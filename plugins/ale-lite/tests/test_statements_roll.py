@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from ale.testing.openai_server import openai_server
+from ale_lite import scripts
 
 FINISH = {"calls": [{"name": "finish", "arguments": {"summary": "done"}}]}
 
@@ -140,3 +142,22 @@ def test_what_is_not_there_is_refused_with_its_name(desk: Any, stage: str) -> No
     assert done.code == 2, done.text
     assert "absent" in done.err
     assert not (desk.folder / "out.jsonl").exists()
+
+
+def test_s07_training_is_that_of_ale(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed: list[list[str]] = []
+    monkeypatch.setattr(scripts, "find_spec", lambda name: object())
+    monkeypatch.setattr(scripts, "ale", handed.append)
+    done = CliRunner().invoke(scripts.roll, ["train-dpo", "--config", "dpo.yaml"])
+    assert done.exit_code == 0, done.output
+    assert handed == [["train", "dpo", "--", "dpo.yaml"]]
+
+
+def test_s70_a_missing_package_is_named_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scripts, "find_spec", lambda name: None)
+    done = CliRunner().invoke(scripts.roll, ["train-dpo", "--config", "dpo.yaml"])
+    assert done.exit_code == 1
+    assert "ale-trainer-trl" in done.output
+    assert "pip install 'ale-lite[train]'" in done.output

@@ -1,10 +1,12 @@
 """The console scripts `iflow`, `tbp`, `roll` and `rock`: flags in, a command of `ale` out."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from ale.commands import Group, ale
+from ale.errors import NotUsableError
 from ale_lite.plugin import FORMAT
 
 config_option = click.option(
@@ -95,7 +97,7 @@ _out = click.option(
 @click.group(cls=Group)
 @click.version_option(package_name="ale-lite")
 def roll() -> None:
-    """From stored runs to scored chunks, to preference pairs."""
+    """From stored runs to scored chunks, to preference pairs, to an adapter."""
 
 
 @roll.command("collect")
@@ -141,6 +143,29 @@ def roll_make_dpo(source: str, out: str) -> None:
     """
     pairing = ("--pairing", "same-trajectory")
     ale(["dataset", "dpo", "--in", source, "--out", out, *pairing])
+
+
+@roll.command("train-dpo")
+@click.option(
+    "--config",
+    required=True,
+    metavar="FILE",
+    type=click.Path(),
+    help="model_name_or_path, dataset_path, output_dir, and what training may be told besides.",
+)
+def roll_train_dpo(config: str) -> None:
+    """Train a LoRA adapter on preference pairs, with TRL and PEFT.
+
+    \b
+    Example:
+      roll train-dpo --config dpo.yaml
+    """
+    if find_spec("ale_trainer_trl") is None:
+        raise NotUsableError(
+            "training needs the package ale-trainer-trl: pip install 'ale-lite[train]', or "
+            "pip install -e '.[train]' in a clone of ale"
+        )
+    ale(["train", "dpo", "--", config])
 
 
 @click.group(cls=Group)

@@ -1,0 +1,95 @@
+"""An episode as a trainer needs it: its contexts, token for token. Pure.
+
+Nothing is rendered or tokenised again, and no token's chunk is guessed.
+"""
+
+from collections.abc import Sequence
+
+from attrs import define, field
+
+from ale.types import Chunk, Rollout, Trajectory
+
+NO_CHUNK = -1
+
+
+@define
+class Context:
+    """One uninterrupted conversation: what stood before it, and what was said and told in it.
+
+    The lists have one entry per token after the first prompt.
+    """
+
+    prompt_ids: tuple[int, ...]
+    ids: list[int] = field(factory=list)
+    mask: list[int] = field(factory=list)
+    """1 where the model was sampled; 0 where it was told something, or made to say it."""
+    logprobs: list[float] = field(factory=list)
+    chunks: list[int] = field(factory=list)
+    """Number of the chunk of each token that was sampled, else `NO_CHUNK`."""
+
+    def continues(self, prompt_ids: tuple[int, ...]) -> bool:
+        """Does this prompt begin with all that is here?"""
+        whole = (*self.prompt_ids, *self.ids)
+        return prompt_ids[: len(whole)] == whole
+
+    def tell(self, ids: Sequence[int]) -> None:
+        """Append what was not the model's."""
+        self._append(ids, [0] * len(ids), [0.0] * len(ids), [NO_CHUNK] * len(ids))
+
+    def _append(
+        self,
+        ids: Sequence[int],
+        mask: Sequence[int],
+        logprobs: Sequence[float],
+        chunks: Sequence[int],
+    ) -> None:
+        self.ids += ids
+        self.mask += mask
+        self.logprobs += logprobs
+        self.chunks += chunks
+
+    def say(self, ids: Sequence[int], logprobs: Sequence[float], chunks: Sequence[int]) -> None:
+        """Append what was sampled."""
+        self._append(ids, [1] * len(ids), logprobs, chunks)
+
+    @property
+    def length(self) -> int:
+        """Tokens, the first prompt's included."""
+        return len(self.prompt_ids) + len(self.ids)
+
+
+def contexts_of(rollout: Rollout) -> list[Context]:
+    """The contexts of an episode: one, and one more wherever a prompt does not extend the last.
+
+    Turns without recorded tokens are left out.
+    """
+    trajectory = rollout.episode.trajectory
+    chunks = _chunks_by_turn(trajectory, rollout.chunks)
+    found: list[Context] = []
+    for number, turn in enumerate(trajectory.turns):
+        trace = turn.completion.tokens
+        if trace is None or not trace.output_ids:
+            continue
+        if found and found[-1].continues(trace.prompt_ids):
+            found[-1].tell(trace.prompt_ids[found[-1].length :])
+        else:
+            found.append(Context(trace.prompt_ids))
+        if turn.completion.forced:
+            found[-1].tell(trace.output_ids)
+        else:
+            found[-1].say(trace.output_ids, trace.logprobs, chunks[number])
+    return found
+
+
+def _chunks_by_turn(trajectory: Trajectory, chunks: Sequence[Chunk]) -> list[list[int]]:
+    """For each turn the chunk of each of its tokens."""
+    found = []
+    for turn in trajectory.turns:
+        trace = turn.completion.tokens
+        found.append([NO_CHUNK] * (0 if trace is None else len(trace.output_ids)))
+    for chunk in chunks:
+        for span in chunk.spans:
+            if span.tokens is not None:
+                start, stop = span.tokens
+                found[span.turn][start:stop] = [chunk.index] * (stop - start)
+    return found

@@ -1,0 +1,132 @@
+"""Which tokens are learnt, from which episodes, and what is left out."""
+
+from typing import Any
+
+from ale.types import replace
+from ale_trainer_trl.contexts import contexts_of
+from ale_trainer_trl.lessons import groups_of, pairs_of
+from ale_trainer_trl.options import DpoOptions, GrpoOptions
+
+
+def two_turns(lab: Any, *, first: list[int], last: list[int], **fields: Any) -> Any:
+    told = [1, 2, *first, 9]
+    said = [lab.Said(prompt=[1, 2], output=first), lab.Said(prompt=told, output=last)]
+    return lab.Played(said=said, **fields)
+
+
+def test_what_was_told_in_between_is_context(lab: Any) -> None:
+    group = lab.credited(two_turns(lab, first=[3, 4], last=[5], reward=1.0))
+    (context,) = contexts_of(group.group.rollouts[0])
+    assert (context.prompt_ids, context.ids) == ((1, 2), [3, 4, 9, 5])
+    assert context.mask == [1, 1, 0, 1]
+    assert context.chunks == [0, 0, -1, 1]
+    assert context.logprobs == [-5.0, -5.0, 0.0, -5.0]
+
+
+def test_what_the_model_was_made_to_say_is_context(lab: Any) -> None:
+    said = [
+        lab.Said(prompt=[1], output=[2], forced=True),
+        lab.Said(prompt=[1, 2, 9], output=[3]),
+    ]
+    (context,) = contexts_of(lab.credited(lab.Played(said=said, reward=1.0)).group.rollouts[0])
+    assert (context.ids, context.mask) == ([2, 9, 3], [0, 0, 1])
+
+
+def test_a_prompt_that_does_not_extend_the_last_begins_a_context(lab: Any) -> None:
+    said = [lab.Said(prompt=[1, 2], output=[3]), lab.Said(prompt=[1, 7], output=[4])]
+    found = contexts_of(lab.credited(lab.Played(said=said, reward=1.0)).group.rollouts[0])
+    assert [context.prompt_ids for context in found] == [(1, 2), (1, 7)]
+
+
+def test_the_best_is_paired_with_the_worst_and_the_second_with_the_second(lab: Any) -> None:
+    rewards = (0.25, 1.0, 0.0, 0.75)
+    played = [
+        lab.Played(said=[lab.Said(prompt=[1], output=[10 + i])], reward=reward)
+        for i, reward in enumerate(rewards)
+    ]
+    batch = lab.batch_of(lab.credited(*played))
+    one = pairs_of(batch, DpoOptions())
+    assert [(p.chosen.ids, p.rejected.ids) for p in one.pairs] == [([1, 11], [1, 12])]
+    two = pairs_of(batch, DpoOptions(pairs_per_group=2))
+    assert [(p.chosen.ids, p.rejected.ids) for p in two.pairs][1] == ([1, 13], [1, 10])
+    assert [(p.chosen.mask, p.rejected.mask) for p in two.pairs] == [([0, 1], [0, 1])] * 2
+    assert two.counts["pairs"] == 2
+
+
+def test_pairs_that_are_tied_too_long_or_of_other_prompts_are_counted(lab: Any) -> None:
+    def played(prompt: list[int], reward: float, n: int = 1) -> Any:
+        return lab.Played(said=[lab.Said(prompt=prompt, output=[5] * n)], reward=reward)
+
+    batch = lab.batch_of(
+        lab.credited(played([1], 1.0), played([1], 1.0)),
+        lab.credited(played([1], 1.0), played([2], 0.0)),
+        lab.credited(played([1], 1.0, n=9), played([1], 0.0)),
+    )
+    found = pairs_of(batch, DpoOptions(max_length=8))
+    assert found.pairs == []
+    counts = [found.counts[f"pairs_{why}"] for why in ("tied", "of_other_prompts", "too_long")]
+    assert counts == [1, 1, 1]
+
+
+def test_within_an_episode_the_highest_chunk_is_paired_with_the_lowest_after_its_own_context(
+    lab: Any,
+) -> None:
+    played = two_turns(lab, first=[3, 4], last=[5], reward=1.0, rewards=[0.1, 0.9])
+    found = pairs_of(lab.batch_of(lab.credited(played)), DpoOptions(pairs="same-trajectory"))
+    (pair,) = found.pairs
+    assert (pair.chosen.ids, pair.chosen.mask) == ([1, 2, 3, 4, 9, 5], [0, 0, 0, 0, 0, 1])
+    assert (pair.rejected.ids, pair.rejected.mask) == ([1, 2, 3, 4], [0, 0, 1, 1])
+    single = lab.credited(lab.Played(said=[lab.Said(prompt=[1], output=[2])], reward=1.0))
+    alone = pairs_of(lab.batch_of(single), DpoOptions(pairs="same-trajectory"))
+    assert (alone.pairs, alone.counts["pairs_tied"]) == ([], 1)
+
+
+def test_a_group_is_its_rewards_and_its_sampled_tokens(lab: Any) -> None:
+    batch = lab.batch_of(
+        lab.credited(
+            two_turns(lab, first=[3, 4], last=[5], reward=1.0),
+            two_turns(lab, first=[6], last=[7], reward=0.0),
+        )
+    )
+    found = groups_of(batch, GrpoOptions())
+    ((good, bad),) = found.groups
+    assert (good.prompt_ids, list(good.ids), list(good.mask)) == (
+        (1, 2),
+        [3, 4, 9, 5],
+        [1, 1, 0, 1],
+    )
+    assert (good.reward, bad.reward, good.weights) == (1.0, 0.0, None)
+    assert found.signal
+
+
+def test_an_episode_in_several_contexts_counts_in_the_mean_and_is_not_trained(lab: Any) -> None:
+    said = [lab.Said(prompt=[1, 2], output=[3]), lab.Said(prompt=[1, 7], output=[4])]
+    compacted = lab.Played(said=said, reward=1.0, weights=[0.5, 1.0])
+    plain = lab.Played(said=[lab.Said(prompt=[1, 2], output=[5])], reward=0.0, weights=[-1.0])
+    batch = lab.batch_of(lab.credited(compacted, plain))
+    found = groups_of(batch, GrpoOptions())
+    ((first, second),) = found.groups
+    assert (first.reward, list(first.mask), list(second.mask)) == (1.0, [0], [1])
+    assert found.counts["episodes_in_several_contexts"] == 1
+    by_credit = groups_of(batch, GrpoOptions(advantage="credit"))
+    (rows,) = by_credit.groups
+    assert [(list(row.ids), list(row.weights or ())) for row in rows] == [
+        ([3], [0.5]),
+        ([4], [1.0]),
+        ([5], [-1.0]),
+    ]
+
+
+def test_a_group_of_one_and_an_episode_without_tokens_teach_nothing(lab: Any) -> None:
+    group = lab.credited(lab.Played(said=[lab.Said(prompt=[1], output=[2])], reward=1.0))
+    found = groups_of(lab.batch_of(group), GrpoOptions())
+    assert (found.groups, found.signal, found.counts["groups_of_one"]) == ([], False, 1)
+    rollout = group.group.rollouts[0]
+    turn = rollout.episode.trajectory.turns[0]
+    silent = replace(turn, completion=replace(turn.completion, tokens=None))
+    episode = replace(
+        rollout.episode, trajectory=replace(rollout.episode.trajectory, turns=(silent,))
+    )
+    bare = replace(group, group=replace(group.group, rollouts=(replace(rollout, episode=episode),)))
+    found = groups_of(lab.batch_of(bare), GrpoOptions())
+    assert found.counts["episodes_without_tokens"] == 1

@@ -1,0 +1,168 @@
+"""What is trained, on what, how, and where it goes."""
+
+from pathlib import Path
+from typing import Literal
+
+from attrs import field, frozen, validators
+
+from ale.plugin import doc, ge, gt, le, lt
+
+Quantization = Literal["4bit", "8bit"]
+Dtype = Literal["auto", "float32", "bfloat16"]
+Device = Literal["auto", "cpu", "cuda"]
+DpoLoss = Literal["sigmoid", "hinge", "ipo"]
+GrpoLoss = Literal["dapo", "grpo", "bnpo", "cispo"]
+ScaleRewards = Literal["group", "batch", "none"]
+
+
+@frozen(kw_only=True)
+class LoraOptions:
+    """Low-rank adapters (arXiv:2106.09685), made by PEFT."""
+
+    r: int = field(default=16, validator=ge(1), metadata=doc("Rank."))
+    alpha: float = field(
+        default=32.0,
+        validator=gt(0.0),
+        metadata=doc("The adapters' output is scaled by alpha / r."),
+    )
+    dropout: float = field(
+        default=0.0, validator=[ge(0.0), lt(1.0)], metadata=doc("On the adapters' input.")
+    )
+    target: tuple[str, ...] | None = field(
+        default=None,
+        metadata=doc("Names of the layers that get one; null is every linear layer but the head."),
+    )
+
+
+@frozen(kw_only=True)
+class Training:
+    """What every training from a data set is told."""
+
+    model_name_or_path: str = field(
+        metadata=doc("Folder or name of a causal model of transformers.")
+    )
+    dataset_path: Path = field(
+        metadata=doc("File of rows (.jsonl, .parquet) or a folder of Hugging Face datasets.")
+    )
+    output_dir: Path = field(
+        metadata=doc("Where adapter or model, checkpoints, record and model card go.")
+    )
+    lora: LoraOptions | None = field(
+        factory=LoraOptions, metadata=doc("Adapters of PEFT; null trains every weight.")
+    )
+    merge: bool = field(
+        default=False,
+        metadata=doc("Write the model with its adapter merged into it too, to output_dir/merged."),
+    )
+    quantization: Quantization | None = field(
+        default=None,
+        metadata=doc("Load the weights in 4 or 8 bits under the adapters; needs a CUDA GPU."),
+    )
+    dtype: Dtype = field(
+        default="auto",
+        metadata=doc("Of the weights; auto is bfloat16 on a GPU and float32 elsewhere."),
+    )
+    device: Device = field(default="auto", metadata=doc("auto is CUDA where it is there."))
+    gradient_checkpointing: bool = field(
+        default=False, metadata=doc("Compute activations again in the backward pass.")
+    )
+    learning_rate: float = field(default=1e-5, validator=gt(0.0), metadata=doc("Of AdamW."))
+    schedule: Literal["constant", "linear", "cosine"] = field(
+        default="linear", metadata=doc("How the learning rate falls after the warmup.")
+    )
+    warmup_steps: int = field(
+        default=0, validator=ge(0), metadata=doc("Updates in which the learning rate rises.")
+    )
+    max_grad_norm: float = field(
+        default=1.0, validator=gt(0.0), metadata=doc("Gradients are clipped to this norm.")
+    )
+    epochs: float = field(default=1.0, validator=gt(0.0), metadata=doc("Passes over the data set."))
+    max_steps: int | None = field(
+        default=None,
+        validator=validators.optional(ge(1)),
+        metadata=doc("End after this many updates, whatever `epochs` says."),
+    )
+    batch_size: int = field(
+        default=4, validator=ge(1), metadata=doc("Rows in one forward and backward pass.")
+    )
+    gradient_accumulation: int = field(
+        default=1, validator=ge(1), metadata=doc("Passes per update.")
+    )
+    save_steps: int = field(
+        default=50, validator=ge(1), metadata=doc("Updates between two checkpoints.")
+    )
+    keep_checkpoints: int = field(
+        default=2, validator=ge(1), metadata=doc("Older checkpoints are removed.")
+    )
+    log_steps: int = field(
+        default=10, validator=ge(1), metadata=doc("Updates over which metrics are averaged.")
+    )
+    seed: int = field(default=0, metadata=doc("Of the adapters, the order of rows and dropout."))
+    resume: Literal["auto", "never"] = field(
+        default="auto",
+        metadata=doc("auto goes on from the last checkpoint in output_dir, if there is one."),
+    )
+
+
+@frozen(kw_only=True)
+class DpoTraining(Training):
+    """Direct preference optimisation (arXiv:2305.18290) on rows of prompt, chosen, rejected."""
+
+    beta: float = field(
+        default=0.1,
+        validator=gt(0.0),
+        metadata=doc("How strongly the policy is held to the reference, which it starts as."),
+    )
+    loss: DpoLoss = field(default="sigmoid", metadata=doc("TRL's `loss_type`."))
+    label_smoothing: float = field(
+        default=0.0,
+        validator=[ge(0.0), lt(0.5)],
+        metadata=doc("Probability that a pair is the wrong way round."),
+    )
+    max_length: int = field(
+        default=1024,
+        validator=ge(8),
+        metadata=doc("Tokens of prompt and answer; longer pairs are left out and counted."),
+    )
+    evaluation_fraction: float = field(
+        default=0.0,
+        validator=[ge(0.0), le(0.5)],
+        metadata=doc("Share of the pairs that is held out and measured, drawn by the seed."),
+    )
+
+
+@frozen(kw_only=True)
+class GrpoTraining(Training):
+    """Group-relative policy optimisation (arXiv:2402.03300) on prompts with a reward function."""
+
+    reward: str = field(
+        metadata=doc(
+            "Reward function as module:function or file.py:function, called as TRL does: with "
+            "prompts, completions and the columns of the rows; gives one number each."
+        )
+    )
+    generations: int = field(
+        default=8, validator=ge(2), metadata=doc("Completions per prompt: a group.")
+    )
+    max_completion_length: int = field(
+        default=256, validator=ge(1), metadata=doc("Tokens of a completion.")
+    )
+    temperature: float = field(default=1.0, validator=gt(0.0), metadata=doc("Of the sampler."))
+    beta: float = field(
+        default=0.0, validator=ge(0.0), metadata=doc("Weight of the KL term; 0 is without it.")
+    )
+    loss: GrpoLoss = field(default="dapo", metadata=doc("TRL's `loss_type`."))
+    scale_rewards: ScaleRewards = field(
+        default="group", metadata=doc("What advantages are divided by the deviation of.")
+    )
+    epsilon: float = field(
+        default=0.2, validator=gt(0.0), metadata=doc("The ratio is clipped to 1 - epsilon ...")
+    )
+    epsilon_high: float | None = field(
+        default=None,
+        validator=validators.optional(gt(0.0)),
+        metadata=doc("... and to 1 + this; null is epsilon."),
+    )
+    iterations: int = field(
+        default=1, validator=ge(1), metadata=doc("Updates per batch of completions.")
+    )

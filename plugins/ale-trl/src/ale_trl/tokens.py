@@ -1,0 +1,140 @@
+"""Conversations and texts as token ids, with a mask over what is to be learnt.
+
+Each piece is tokenised by itself and the ids are joined, so that an answer's first token is the one
+that a sampler would have begun with, whatever stands before it.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+Messages = Sequence[Mapping[str, Any]]
+Ids = list[int]
+
+
+class UnrenderableError(Exception):
+    """This conversation can't be told token by token under this chat template; the reason."""
+
+
+@frozen
+class Tokens:
+    """T tokens of a context, T at least 2.
+
+    Attributes:
+        ids: shape (T,).
+        mask: shape (T,), 1 where the token was the model's to say and is learnt, else 0.
+    """
+
+    ids: Ids
+    mask: list[int]
+
+
+@frozen
+class Pair:
+    """Two continuations, of one prompt or of two."""
+
+    chosen: Tokens
+    rejected: Tokens
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longer one."""
+        return max(len(self.chosen.ids), len(self.rejected.ids))
+
+
+def of_text(tokenizer: Any, prompt: str, answer: str) -> Tokens:
+    """A prompt as the tokenizer begins texts, and an answer that ends with the end of text."""
+    before: Ids = list(tokenizer(prompt)["input_ids"])
+    said = _ids(tokenizer, answer)
+    if not said or said[-1] != tokenizer.eos_token_id:
+        said.append(tokenizer.eos_token_id)
+    return Tokens([*before, *said], [0] * len(before) + [1] * len(said))
+
+
+def of_messages(
+    tokenizer: Any, prompt: Messages, answer: Messages, tools: Sequence[Any] | None = None
+) -> Tokens:
+    """A conversation under the tokenizer's chat template.
+
+    What the assistant says in `answer` is to be learnt, up to the token that ends its turn; what
+    tools and users say there is context.
+
+    Raises:
+        UnrenderableError: the template fails, or renders a longer conversation otherwise than a
+            shorter one.
+    """
+    messages = [_plain(each) for each in (*prompt, *answer)]
+    ids: Ids = []
+    mask: list[int] = []
+    told = ""
+    for i in range(len(prompt), len(messages)):
+        if messages[i].get("role") != "assistant":
+            continue
+        asked = _render(tokenizer, messages[:i], tools, prompt=True)
+        through = _render(tokenizer, messages[: i + 1], tools, prompt=False)
+        # Some templates open a block in the prompt that a whole conversation has in another form.
+        asked = asked[: _shared(asked, through)]
+        if not asked.startswith(told) or len(asked) == len(told):
+            raise UnrenderableError(
+                "the chat template changes what it has rendered when the conversation goes on"
+            )
+        context = _ids(tokenizer, asked[len(told) :])
+        said = _ids(tokenizer, through[len(asked) :])
+        learnt = _through_end(said, tokenizer.eos_token_id)
+        ids += [*context, *said]
+        mask += [0] * len(context) + [1] * learnt + [0] * (len(said) - learnt)
+        told = through
+    if not any(mask):
+        raise UnrenderableError("the answer has no message of the assistant")
+    return Tokens(ids, mask)
+
+
+def _shared(one: str, other: str) -> int:
+    """Characters with which both begin."""
+    pairs = zip(one, other, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _through_end(said: Ids, end: int) -> int:
+    """Tokens up to the last one that ends a turn: a template may write a line break after it."""
+    return len(said) - said[::-1].index(end) if end in said else len(said)
+
+
+def _ids(tokenizer: Any, text: str) -> Ids:
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _render(
+    tokenizer: Any, messages: Messages, tools: Sequence[Any] | None, *, prompt: bool
+) -> str:
+    try:
+        text = tokenizer.apply_chat_template(
+            list(messages), tools=tools, add_generation_prompt=prompt, tokenize=False
+        )
+    except Exception as error:  # Jinja's, and whatever a template raises
+        raise UnrenderableError(f"the chat template fails: {error}") from error
+    return str(text)
+
+
+def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
+    """With the arguments of its calls as objects, which is what templates expect."""
+    calls = message.get("tool_calls")
+    plain = {key: value for key, value in message.items() if value is not None}
+    plain.setdefault("content", "")
+    if calls:
+        plain["tool_calls"] = [_call(call) for call in calls]
+    return plain
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = dict(call.get("function", call))
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            read = json.loads(arguments, strict=False)
+        except (ValueError, RecursionError):
+            read = arguments
+        function["arguments"] = read if isinstance(read, dict) else arguments
+    return {"type": "function", **dict(call), "function": function}
