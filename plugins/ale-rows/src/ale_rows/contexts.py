@@ -10,13 +10,57 @@ from hashlib import blake2b
 import msgspec
 from attrs import frozen
 
-from ale.types import Message, ToolSpec, Trajectory
+from ale.types import Message, ToolSpec, Trajectory, Turn
 from ale_rows.places import hidden
 
 _SIZE = 16
 """Bytes of a digest; that two of 10^9 prompts share one by chance has a probability of 10^-21."""
 
 _encode = msgspec.json.Encoder().encode
+
+
+class ToldCall(msgspec.Struct, gc=False):
+    """A call, as far as a prompt shows it."""
+
+    name: str
+    arguments: str
+
+
+class ToldMessage(msgspec.Struct, gc=False):
+    """A message."""
+
+    role: str
+    content: str = ""
+    reasoning: str | None = None
+    tool_calls: tuple[ToldCall, ...] = ()
+
+
+class ToldObservation(msgspec.Struct, gc=False):
+    """What came of a call."""
+
+    content: str
+    role: str = "tool"
+
+
+class ToldCompletion(msgspec.Struct, gc=False):
+    """What the model answered."""
+
+    message: ToldMessage
+
+
+class ToldTurn(msgspec.Struct, gc=False):
+    """A turn."""
+
+    completion: ToldCompletion
+    prompt: tuple[ToldMessage, ...] = ()
+    observations: tuple[ToldObservation, ...] = ()
+    fresh_context: bool = False
+
+
+class Told(msgspec.Struct, gc=False):
+    """A trajectory as the conversation that it is: faster to read than all of it."""
+
+    turns: tuple[ToldTurn, ...] = ()
 
 
 @frozen
@@ -33,7 +77,9 @@ class Answer:
 
 
 def answers(
-    trajectory: Trajectory, tools: Sequence[ToolSpec] | None = None, place: str | None = None
+    trajectory: Trajectory | Told,
+    tools: Sequence[ToolSpec] | None = None,
+    place: str | None = None,
 ) -> Iterator[Answer]:
     """Every turn's answer, in order.
 
@@ -42,18 +88,19 @@ def answers(
     """
     beginning = [_encode(tools)]
     since = beginning
-    for number, turn in enumerate(trajectory.turns):
+    turns: Sequence[Turn | ToldTurn] = trajectory.turns
+    for number, turn in enumerate(turns):
         if turn.fresh_context:
             since = beginning
         message = turn.completion.message
         said = _content(message, place)
         before = _digest(*since, *(_content(each, place) for each in turn.prompt))
         yield Answer(number, before, _digest(said), not (message.content or message.tool_calls))
-        shown = (_encode((o.role, hidden(o.content, place))) for o in turn.observations)
-        since = [before, said, *shown]
+        shown = [(each.role, hidden(each.content, place)) for each in turn.observations]
+        since = [before, said, _encode(shown)]
 
 
-def _content(message: Message, place: str | None) -> bytes:
+def _content(message: Message | ToldMessage, place: str | None) -> bytes:
     calls = [(call.name, hidden(call.arguments, place)) for call in message.tool_calls]
     reasoning = None if message.reasoning is None else hidden(message.reasoning, place)
     return _encode((message.role, hidden(message.content, place), reasoning, calls))

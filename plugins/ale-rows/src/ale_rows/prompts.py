@@ -9,10 +9,10 @@ import msgspec
 from attrs import define
 
 from ale.errors import InputError, Problem
-from ale.types import Split
+from ale.types import Split, ToolSpec
 from ale_rows.chat import chat, chats
 from ale_rows.chattools import chat_tools
-from ale_rows.contexts import answers
+from ale_rows.contexts import Told, answers
 from ale_rows.places import Places, moved
 from ale_rows.reading import RowFile, refuse_schema
 from ale_rows.rows import DpoRow, EpisodeRow, Origin, ScoredRow
@@ -38,6 +38,21 @@ class _EpisodeHead(msgspec.Struct, gc=False):
     reward: float | None = None
 
 
+class _ToldEpisode(msgspec.Struct, gc=False):
+    trajectory: Told
+    reward: float | None = None
+    schema: int = 1
+
+
+class _ToldRow(msgspec.Struct, gc=False):
+    """A row without what only credit needs."""
+
+    schema: Literal[1]
+    kind: Literal["scored", "episode"]
+    episode: _ToldEpisode
+    tools: tuple[ToolSpec, ...] | None = None
+
+
 class _RowHead(msgspec.Struct, gc=False):
     schema: Literal[1]
     kind: Literal["scored", "episode"]
@@ -51,7 +66,6 @@ class _Tried:
     offset: int
     """Of the first row that has it."""
     turn: int
-    chunk: int | None
     empty: bool
     total: float = 0.0
     n: int = 0
@@ -83,9 +97,10 @@ def same_prompt_pairs(
         raise InputError([Problem(message=message, file=str(source), hint="ale score them first")])
     places = Places()
     tasks = _tasks(source, seen, places)
-    with RowFile(source, kind) as rows:
+    compared: type[Any] = _ToldRow if by == "episode" else ScoredRow
+    with RowFile(source, kind) as rows, RowFile(source, compared) as told:
         for offsets in tasks.values():
-            for tried in _table(rows, offsets, by, places).values():
+            for tried in _table(told, offsets, by, places).values():
                 seen["prompts"] += 1
                 pair = _pair(list(tried.values()), margin)
                 if isinstance(pair, str):
@@ -114,19 +129,26 @@ def _table(rows: RowFile[Any], offsets: list[int], by: By, places: Places) -> Ta
     for offset in offsets:
         row = rows.at(offset)
         refuse_schema(row.episode, rows.path)
-        chunks = _first_chunks(row) if isinstance(row, ScoredRow) else {}
+        values = _values(row, by)
         for answer in answers(row.episode.trajectory, row.tools, places.of(offset)):
-            chunk = chunks.get(answer.turn)
-            value = _value(row, chunk, by)
+            value = row.episode.reward if values is None else values.get(answer.turn)
             if value is None:
                 continue
             at_prompt = table.setdefault(answer.prompt, {})
             tried = at_prompt.get(answer.said)
             if tried is None:
-                tried = at_prompt[answer.said] = _Tried(offset, answer.turn, chunk, answer.empty)
+                tried = at_prompt[answer.said] = _Tried(offset, answer.turn, answer.empty)
             tried.total += value
             tried.n += 1
     return table
+
+
+def _values(row: ScoredRow | _ToldRow, by: By) -> dict[int, float] | None:
+    """What the chunk is worth in which each turn's answer begins; None where the episode counts."""
+    if isinstance(row, _ToldRow):
+        return None
+    values = chunk_values(row, by)
+    return {turn: values[chunk] for turn, chunk in _first_chunks(row).items()}
 
 
 def _first_chunks(row: ScoredRow) -> dict[int, int]:
@@ -136,14 +158,6 @@ def _first_chunks(row: ScoredRow) -> dict[int, int]:
         for span in chunk.spans:
             found.setdefault(span.turn, chunk.index)
     return found
-
-
-def _value(row: EpisodeRow | ScoredRow, chunk: int | None, by: By) -> float | None:
-    if by == "episode":
-        return row.episode.reward
-    if chunk is None or isinstance(row, EpisodeRow):
-        return None
-    return chunk_values(row, by)[chunk]
 
 
 def _pair(tried: list[_Tried], margin: float) -> tuple[_Tried, _Tried] | str:
@@ -181,11 +195,12 @@ def _row(rows: RowFile[Any], places: Places, best: _Tried, worst: _Tried) -> Dpo
     )
 
 
-def _origin(row: Any, tried: _Tried) -> Origin:
+def _origin(row: EpisodeRow | ScoredRow, tried: _Tried) -> Origin:
+    chunks = _first_chunks(row) if isinstance(row, ScoredRow) else {}
     return Origin(
         run=row.run,
         episode=row.episode.id,
         turn=tried.turn,
-        chunk=tried.chunk,
+        chunk=chunks.get(tried.turn),
         value=tried.value,
     )
