@@ -131,7 +131,7 @@ def main() -> int:
         cells = "".join(f"{value:>21}" for value in values)
         print(f"{stage:<24}{cells}  {'ok' if ok else 'MISSED'}")
     chain = sum(many[stage][0] for stage in ("collect", "score", "pair, same prompt"))
-    print(f"collect, score and pair together: {size / chain:.0f} MB per cpu second")
+    print(f"collect, score and pair (same prompt) together: {size / chain:.0f} MB per cpu second")
     print(
         f"aims: at least {SPEED_AIM:.0f} MB per cpu second, at most {MEMORY_AIM} times the memory"
     )

@@ -258,6 +258,34 @@ def test_atif_written_and_read_again_is_the_same_episode(tmp_path: Path, run: An
         assert {row.episode.id: row for row in read_rows(back, EpisodeRow)} == rows
 
 
+def test_no_trajectory_takes_the_file_of_another(tmp_path: Path, run: Any) -> None:
+    raw, folder = tmp_path / "raw.jsonl", tmp_path / "trajectories"
+    names = ["a b", "a/b", "a-b", "é" * 99, "x" * 300 + "1", "y" * 300 + "1"]
+    episodes = [
+        tried(1.0, turn("Done."), rollout=i, id=name, task_id=f"t{i}")
+        for i, name in enumerate(names)
+    ]
+    collect([run(*episodes)], raw)
+    assert export_rows(raw, folder, form="atif").written == len(names)
+    found = [json.loads(path.read_text()) for path in folder.iterdir()]
+    assert sorted(one["extra"]["ale"]["id"] for one in found) == sorted(names)
+
+
+def test_an_atif_trajectory_says_what_it_took(tmp_path: Path, run: Any) -> None:
+    said = turn("Done.").completion
+    counted = replace(said, usage=Usage(prompt_tokens=7, completion_tokens=2))
+    turns = (turn("Look."), replace(turn("Done."), completion=counted))
+    collect([run(tried(1.0, *turns))], tmp_path / "raw.jsonl")
+    export_rows(tmp_path / "raw.jsonl", tmp_path / "lines.jsonl", form="atif")
+    (line,) = (tmp_path / "lines.jsonl").read_text().splitlines()
+    spent = turns[0].completion.usage
+    assert json.loads(line)["final_metrics"] == {
+        "total_prompt_tokens": spent.prompt_tokens + 7,
+        "total_completion_tokens": spent.completion_tokens + 2,
+        "total_steps": 4,
+    }
+
+
 def atif(*steps: Any, **more: Any) -> dict[str, Any]:
     numbered = [{"step_id": i, **step} for i, step in enumerate(steps, 1)]
     agent = {"name": "other", "version": "2"}

@@ -32,6 +32,9 @@ from ale_rows.stored import any_kind
 from ale_rows.writing import encode, refuse_overwriting, replacing, writing_lines
 
 Format = Literal["openai", "sharegpt", "trl", "atif"]
+_LONGEST_NAME = 200
+"""Characters; a file system takes 255 bytes."""
+
 Preference = tuple[Read, Sequence[ChatMessage], Sequence[ChatMessage]]
 
 
@@ -252,10 +255,18 @@ def _write_files(made: Iterator[dict[str, Any]], out: Path) -> int:
     with replacing(out) as partial:
         partial.mkdir()
         for item in made:
-            name = re.sub(r"[^\w.@-]+", "-", str(item["trajectory_id"]))
-            (partial / f"trajectory-{name}.json").write_bytes(encode(item))
+            name = _file_name(str(item["trajectory_id"]))
+            path = partial / f"{name}.json"
+            if path.exists():  # two ids that differ in what a file's name can't hold
+                path = partial / f"{name}~{written}.json"
+            path.write_bytes(encode(item))
             written += 1
     return written
+
+
+def _file_name(trajectory: str) -> str:
+    name = re.sub(r"[^\w.@-]+", "-", trajectory, flags=re.ASCII)
+    return f"trajectory-{name[-_LONGEST_NAME:]}"
 
 
 def _write(made: Iterator[dict[str, Any]], out: Path) -> int:

@@ -26,7 +26,9 @@ def write_episode(row: EpisodeRow | ScoredRow) -> dict[str, Any]:
     episode = row.episode
     facts: dict[str, Any] = msgspec.to_builtins(episode)
     trajectory = facts.pop("trajectory")
-    steps = [step for turn in episode.trajectory.turns for step in _steps(turn)]
+    turns = episode.trajectory.turns
+    steps = [step for turn in turns for step in _steps(turn)]
+    usage = [turn.completion.usage for turn in turns]
     made = {
         "schema_version": VERSION,
         "session_id": row.run,
@@ -37,7 +39,11 @@ def write_episode(row: EpisodeRow | ScoredRow) -> dict[str, Any]:
             "tool_definitions": msgspec.to_builtins(chat_tools(row.tools)),
         },
         "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],
-        "final_metrics": {"total_steps": len(steps)},
+        "final_metrics": {
+            "total_prompt_tokens": sum(each.prompt_tokens for each in usage),
+            "total_completion_tokens": sum(each.completion_tokens for each in usage),
+            "total_steps": len(steps),
+        },
         "extra": {EXTRA: {**facts, "stop": trajectory["stop"]}},
     }
     whole: dict[str, Any] = _filled(made)
