@@ -136,6 +136,8 @@ def test_a_run_that_is_killed_fails_alone_and_is_resumed(workshop: Any) -> None:
     config = workshop.config(agent={"type": "lucky", "wait_for": str(gate)})
     running = workshop.start(config, "--vary", "agent.skill=1.0,0.5", "--seeds", "1")
     grid = running.wait_for(workshop.grid)
+    events = "cells/*/seed-*/*/events.jsonl"
+    running.wait_for(lambda: [path for path in grid.glob(events) if path.read_text()])
     (pid,) = running.wait_for(lambda: holders(grid))
     os.kill(pid, signal.SIGKILL)
     running.says("killed by signal 9")

@@ -1,6 +1,7 @@
 """What is the model's doing becomes an observation; what is the sandbox's breaks the episode."""
 
 import asyncio
+import errno
 
 import pytest
 
@@ -17,7 +18,7 @@ class Fenced(FolderSandbox):
         if self._closed:
             raise SandboxError("the sandbox is gone")
         if path.startswith("/"):
-            raise SandboxError(f"{path} leads out of the sandbox")
+            raise PermissionError(errno.EACCES, "it leads out of the sandbox", path)
         return await super().read(path, max_bytes=max_bytes)
 
 
@@ -73,7 +74,7 @@ def only(kind):
 @only(Fenced)
 async def test_a_path_that_leads_out_is_the_models_doing(sandbox):
     result = await Files(sandbox, max_output_bytes=1000).read("/etc/x", timeout_s=5)
-    assert result.error == "/etc/x: /etc/x leads out of the sandbox"
+    assert result.error == "/etc/x: it leads out of the sandbox"
 
 
 @only(Fenced)

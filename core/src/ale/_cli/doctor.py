@@ -26,7 +26,7 @@ def command(ctx: click.Context, kind: str | None) -> None:
             if found is None:
                 continue
             state = "usable  " if found.usable else "UNUSABLE"
-            click.echo(f"{state}  {kind:<9} {offer.component.name:<14} {found.reason}")
+            click.echo(f"{state}  {each:<9} {offer.component.name:<14} {found.reason}")
             for name, fact in found.facts.items():
                 click.echo(f"          {name}: {fact}")
             if found.remedy is not None and not found.usable:

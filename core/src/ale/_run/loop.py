@@ -1,12 +1,14 @@
 """Step after step: episodes, their credit, the trainer, and its weights back to the model."""
 
 import asyncio
+import math
 import shutil
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 from attrs import field, frozen
 
 from ale._config import RunConfig
@@ -18,6 +20,8 @@ from ale._run.parts import Parts, Tasks
 from ale._run.plan import Work, evaluation_works, starts_of_step, tasks_per_step, works
 from ale._run.waiting import Waiting
 from ale._store import RunDirectory
+from ale._store.codec import encode, unreadable
+from ale._store.directory import write_whole
 from ale._store.index import SUCCESS
 from ale.errors import AleError
 from ale.plugin import BuildContext
@@ -32,10 +36,13 @@ from ale.types import (
     Split,
     Stage,
     StepFinished,
+    StepReport,
     replace,
 )
 
 T = TypeVar("T")
+REPORT = "step.json"
+"""In a checkpoint's folder, beside what the trainer wrote: a kill may fall before it is told."""
 
 
 @frozen(kw_only=True)
@@ -231,11 +238,14 @@ class Loop:
     async def _train(self, trainer: Trainer, batch: Batch) -> None:
         report = await self._timed("training", trainer.step(batch))
         await self._timed("hand_over", self._hand_over(trainer))
-        _save(trainer.save, self._checkpoint(batch.step))
         report = replace(
             report, metrics={**self._facts(batch.step), **report.metrics, **self._times()}
         )
-        self.note("step_finished", step=batch.step, metrics=report.metrics)
+        _save(trainer.save, report, self._checkpoint(batch.step))
+        self._tell_step(report)
+
+    def _tell_step(self, report: StepReport) -> None:
+        self.note("step_finished", step=report.step, metrics=report.metrics)
         event = StepFinished(report=report, at=self.context.clock())
         self.observers.tell("ale_step_finished", event)
 
@@ -266,14 +276,20 @@ class Loop:
 
     async def _restore(self) -> None:
         """Go on from the newest checkpoint, where a run is resumed."""
+        learned: set[int] = set()
         for event in self.store.reader.events():
             if event["event"] == "evaluation_finished":
                 self.told.add(event["step"])
+            elif event["event"] == "step_finished":
+                learned.add(event["step"])
         trainer = self.parts.trainer
         checkpoints = sorted((self.store.path / "checkpoints").glob("[0-9]*"))
         if trainer is not None and checkpoints:
             trainer.load(checkpoints[-1])
             await self._hand_over(trainer)
+            report = _report_of(checkpoints[-1])
+            if report.step not in learned:  # a kill fell between the checkpoint and the event
+                self._tell_step(report)
 
     def _checkpoint(self, step: int) -> Path:
         return self.store.path / "checkpoints" / f"{step:05d}"
@@ -319,10 +335,28 @@ def crediting_of(config: RunConfig, parts: Parts) -> Crediting:
     )
 
 
-def _save(save: Callable[[Path], None], target: Path) -> None:
+def _save(save: Callable[[Path], None], report: StepReport, target: Path) -> None:
     """Write a checkpoint so that it is there whole or not at all."""
     partial = target.with_name(f".{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     save(partial)
+    write_whole(partial / REPORT, encode(report))
     partial.replace(target)
+
+
+def _report_of(checkpoint: Path) -> StepReport:
+    path = checkpoint / REPORT
+    try:
+        stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise unreadable(path, None, error) from error
+    # JSON has no NaN: what was none is null.
+    metrics = {name: math.nan if said is None else said for name, said in stored.metrics.items()}
+    return StepReport(step=stored.step, policy_version=stored.policy_version, metrics=metrics)
+
+
+class _Stored(msgspec.Struct):
+    step: int
+    policy_version: int
+    metrics: dict[str, float | None]

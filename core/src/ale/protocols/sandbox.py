@@ -111,8 +111,9 @@ class Sandbox(Protocol):
         """A file's bytes. Relative paths are relative to the workspace.
 
         Raises:
-            FileNotFoundError, IsADirectoryError, PermissionError: as their names say.
-            SandboxError: the path leads out of the sandbox, or the sandbox is gone.
+            FileNotFoundError, IsADirectoryError: as their names say.
+            PermissionError: it may not be read, is no regular file, or leads out of the sandbox.
+            SandboxError: the sandbox is gone.
         """
         ...
 

@@ -58,7 +58,11 @@ class Trainer(Protocol):
         ...
 
     def save(self, directory: Path) -> None:
-        """Write all that `load` needs to go on as if never stopped."""
+        """Write all that `load` needs to go on as if never stopped.
+
+        Args:
+            directory: an empty folder. `step.json` in it is the run's: the report of the step.
+        """
         ...
 
     def load(self, directory: Path) -> None:

@@ -351,8 +351,8 @@ class FolderSandbox:
     async def close(self) -> None:
         """Kill what runs and remove the folder."""
         if not self._closed:
+            self._closed = True  # first: whoever waits for a process goes on before this does
             await self.end_processes()
-            self._closed = True
             shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from ale.errors import SandboxError
 from ale.protocols import Sandbox
 from ale_agent_iflow.result import Result, cut_middle
 
@@ -100,11 +99,6 @@ class Files:
             raise FileProblemError(text, timed_out=True) from None
         except OSError as error:
             raise FileProblemError(f"{path}: {_words(error)}") from None
-        except SandboxError as error:
-            # A path that leads out and a sandbox that is gone raise the same. The first is the
-            # model's doing and must not break the episode; a sandbox that is gone raises here.
-            await self._sandbox.exec("true", timeout_s=timeout_s)
-            raise FileProblemError(f"{path}: {error}") from None
 
 
 def _words(error: OSError) -> str:

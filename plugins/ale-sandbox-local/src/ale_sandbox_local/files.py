@@ -8,9 +8,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from ale.errors import SandboxError
-
 Guard = Callable[[Path], Path]
+LEADS_OUT = "it leads out of the sandbox"
 
 
 class Area:
@@ -27,11 +26,11 @@ class Area:
         """The real path, links followed.
 
         Raises:
-            SandboxError: it leads out.
+            PermissionError: it leads out.
         """
         real = os.path.realpath(self._workdir / path)
         if not self._holds(real):
-            raise SandboxError(f"{str(path)!r} leads out of the sandbox")
+            raise PermissionError(errno.EACCES, LEADS_OUT, str(path))
         return Path(real)
 
     def place(self, path: str | Path) -> Path:
@@ -52,9 +51,7 @@ class Area:
             if error.errno == errno.ENXIO:  # a named pipe without a reader
                 raise PermissionError(errno.EACCES, "not a regular file", path) from error
             if error.errno == errno.ELOOP:
-                raise SandboxError(
-                    f"{path!r} was swapped for a link while it was opened"
-                ) from error
+                raise PermissionError(errno.EACCES, "swapped for a link", path) from error
             error.filename = path
             raise
         try:
@@ -72,7 +69,7 @@ class Area:
         if not stat.S_ISREG(kind):
             raise PermissionError(errno.EACCES, "not a regular file", path)
         if not self._holds(str(Path(f"/proc/self/fd/{descriptor}").readlink())):
-            raise SandboxError(f"{path!r} leads out of the sandbox")
+            raise PermissionError(errno.EACCES, LEADS_OUT, path)
 
     def read(self, path: str, max_bytes: int | None) -> bytes:
         """A file's bytes, the first `max_bytes` of them."""
@@ -140,7 +137,8 @@ def _copy_folder(
 ) -> None:
     if place.is_symlink():
         if guard is None:
-            raise SandboxError(f"{place} is a link; a folder is not copied through it")
+            said = "a link; a folder is not copied through it"
+            raise FileExistsError(errno.EEXIST, said, str(place))
         place = guard(place.resolve())
     place.mkdir(exist_ok=True)
     for entry in sorted(source.iterdir()):

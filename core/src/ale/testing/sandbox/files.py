@@ -1,4 +1,8 @@
-"""Probes of `read`, `write`, `upload` and `download`."""
+"""Probes of `read`, `write`, `upload` and `download`.
+
+What is wrong with a path is an `OSError`: a `SandboxError` would say that the sandbox is gone, and
+break the episode.
+"""
 
 import contextlib
 import stat
@@ -6,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from ale.errors import SandboxError
 from ale.protocols import Sandbox
 from ale.testing.sandbox._probes import MIB, ODD_NAMES
 
@@ -17,7 +20,7 @@ async def refused(sandbox: Sandbox, path: str) -> None:
     """Reading ends in an error, or finds the sandbox's own file of that name."""
     try:
         data = await sandbox.read(path)
-    except (SandboxError, OSError):
+    except OSError:
         return
     assert data != SECRET, f"{path!r} has reached a file of the host"
 
@@ -102,7 +105,7 @@ class FileProbes:
         for path in ("link", "folder/secret", "folder/new", str(secret)):
             try:
                 await box.write(path, b"overwritten")
-            except (SandboxError, OSError):
+            except OSError:
                 continue
         untouched(secret)
 
@@ -162,7 +165,7 @@ class FileProbes:
         (source / "host").mkdir(parents=True)
         (source / "host" / "secret").write_text("overwritten")
         (source / "secret").write_text("overwritten")
-        with contextlib.suppress(SandboxError, OSError):
+        with contextlib.suppress(OSError):
             await box.upload(source, "t")
         untouched(secret)
 
@@ -199,12 +202,12 @@ class FileProbes:
             assert entry.is_symlink() or not entry.exists(), f"{name} was followed"
         try:
             await box.download("direct", tmp_path / "direct")
-        except (SandboxError, OSError):
+        except OSError:
             return
         taken = tmp_path / "direct"
         assert taken.is_symlink() or taken.read_bytes() != SECRET
 
     async def test_reading_a_named_pipe_does_not_hang(self, box: Sandbox) -> None:
         await box.exec("mkfifo pipe")
-        with pytest.raises((SandboxError, OSError)):
+        with pytest.raises(OSError):  # noqa: PT011  which one is for the backend
             await box.read("pipe")
