@@ -69,6 +69,22 @@ def test_two_runs_of_one_id_are_refused(tmp_path: Path, run: Any, some: Sequence
     assert not (tmp_path / "raw.jsonl").exists()
 
 
+def test_runs_are_not_overwritten_by_what_is_made_of_them(
+    tmp_path: Path, run: Any, some: Sequence[Episode]
+) -> None:
+    path = run(*some)
+    for out in (path, tmp_path / "runs"):
+        with pytest.raises(InputError, match="is a folder"):
+            collect([tmp_path / "runs"], out)
+    assert (path / "episodes.jsonl").exists()
+
+
+def test_a_file_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "raw.jsonl").write_text("")
+    with pytest.raises(InputError, match="a file, not a run directory"):
+        collect([tmp_path / "raw.jsonl"], tmp_path / "out.jsonl")
+
+
 def test_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such directory"):
         collect([tmp_path / "nope"], tmp_path / "raw.jsonl")

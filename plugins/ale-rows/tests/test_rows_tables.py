@@ -217,6 +217,19 @@ def test_a_data_set_is_replaced_and_nothing_else(scored: Any, some: Sequence[Epi
     with pytest.raises(InputError, match="is not replaced"):
         make_sft(source, other)
     assert list(other.iterdir()) == []
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="is not replaced"):
+        make_sft(source, out)
+    assert (out / "notes.txt").exists()
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_file_never_takes_the_place_of_a_folder(tmp_path: Path, form: Any) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "precious").write_text("mine")
+    with pytest.raises(InputError, match="runs is a folder; a file is to be written"):
+        write_rows([], tmp_path / "runs", SftRow, form=form)
+    assert (tmp_path / "runs" / "precious").read_text() == "mine"
 
 
 def test_a_form_that_no_suffix_says_is_refused(tmp_path: Path) -> None:

@@ -94,6 +94,9 @@ def found_runs(paths: Sequence[Path]) -> list[Path]:
     """
     found: dict[Path, Path] = {}
     for path in paths:
+        if path.is_file():
+            message = "a file, not a run directory or a folder that holds some"
+            raise InputError([Problem(message=message, file=str(path))])
         below = sorted(_below(path))
         if not below:
             RunReader(path)  # says what is wrong, and what is near

@@ -55,10 +55,10 @@ def write_dataset(rows: Iterable[Any], out: Path, kind: type[Any]) -> int:
     datasets = optional("datasets", "datasets")
     arrow, schema = optional("pyarrow", "datasets"), arrow_schema(kind)
     datasets.disable_progress_bars()
-    if out.exists() and not (out / "dataset_info.json").exists():
-        message = f"{out} is there and is no data set; it is not replaced"
+    if out.exists() and not _is_data_set(out):
+        message = f"{out} is there and is no data set, or more than one; it is not replaced"
         raise InputError([Problem(message=message, path="out", hint="choose another name")])
-    with replacing(out) as partial:
+    with replacing(out, folder=True) as partial:
         partial.mkdir()
         data = partial / "rows.arrow"
         written = 0
@@ -75,6 +75,14 @@ def write_dataset(rows: Iterable[Any], out: Path, kind: type[Any]) -> int:
             path.rename(partial / path.name)
         (partial / "made").rmdir()
     return written
+
+
+def _is_data_set(path: Path) -> bool:
+    """One as `write_dataset` leaves it, and nothing else with it."""
+    if not (path / "dataset_info.json").is_file():
+        return False
+    names = {each.name for each in path.iterdir() if each.suffix != ".arrow"}
+    return names <= {"dataset_info.json", "state.json"}
 
 
 def _batches(rows: Iterable[Any]) -> Iterator[list[dict[str, Any]]]:

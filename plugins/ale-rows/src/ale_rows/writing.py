@@ -76,12 +76,20 @@ def refuse_overwriting(out: Path, *sources: Path) -> None:
 
 
 @contextmanager
-def replacing(out: Path) -> Iterator[Path]:
+def replacing(out: Path, *, folder: bool = False) -> Iterator[Path]:
     """A path to write to in the block; what is there afterwards takes the place of `out`.
 
+    Args:
+        folder: `out` may be a folder, which is replaced with all that is in it. Else a folder is
+            refused: it may hold anything.
+
     Raises:
+        InputError: `out` is a folder where a file is to be written.
         StoreError: it can't be written; `out` is as it was.
     """
+    if out.is_dir() and not folder:
+        message = f"{out} is a folder; a file is to be written"
+        raise InputError([Problem(message=message, path="out", hint=f"{out / 'rows.jsonl'}")])
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     try:
         with said(out):
