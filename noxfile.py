@@ -188,6 +188,15 @@ def learn(session: nox.Session) -> None:
 
 
 @nox.session
+def lite(session: nox.Session) -> None:
+    """ALE-lite's commands one after the other: tasks, pairs, an adapter, the adapter at work."""
+    session.install("-e", ".[train]")
+    session.env.update(QUIET)
+    session.run("python", "tests/e2e/lite_chain.py", *session.posargs)
+    session.log(f"the commands are in {Path(session.bin).relative_to(ROOT)}")
+
+
+@nox.session
 def study(session: nox.Session) -> None:
     """Objectives, starts and IPA's parts against each other over seeds: docs/study.md; hours."""
     session.install("-e", ".[train]")

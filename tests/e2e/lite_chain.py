@@ -6,7 +6,7 @@ The first model plays the tasks' own solutions, each with a slip, so that no rea
 the second is made on the spot, so that nothing is fetched. It learns no more than that the chain
 holds: for a model that learns to do tasks see `python3 noxfile.py learn`.
 
-Usage: lite_chain.py FOLDER
+Usage: lite_chain.py [FOLDER]    (default: a new one among the temporary files)
 """
 
 import os
@@ -15,6 +15,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -98,9 +99,10 @@ def make_model(corpus: Path, folder: Path) -> None:
 
 def main() -> None:
     """Do it all in a folder."""
-    folder = Path(sys.argv[1])
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="ale-lite-"))
     folder.mkdir(parents=True, exist_ok=True)
     os.chdir(folder)
+    print(f"$ cd {folder}", flush=True)
     script = Path("answers.yaml")
     write(script, answers())
     server = ("python", "-m", "ale.testing.openai_server", "--script", str(script))
