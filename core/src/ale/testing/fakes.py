@@ -210,9 +210,8 @@ class FolderSession:
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-        # On some kernels a child that is being made at that moment gets away.
+        # On some kernels a child that is being made at that moment gets away, and `wait` waits for
+        # whoever holds the pipes.
         for _ in range(100):
             os.killpg(process.pid, signal.SIGKILL)
             await asyncio.sleep(0.01)
