@@ -16,6 +16,7 @@ from ale_rows import (
     ScoredRow,
     collect,
     found_runs,
+    make_sft,
     read_rows,
     report_path,
     score,
@@ -207,7 +208,14 @@ def test_a_row_of_another_kind_is_refused_with_the_command_that_makes_the_right_
     said = refusal(raw, ScoredRow)
     assert f"{raw}:1" in said
     assert "a row of kind 'episode', expected 'scored'" in said
-    assert "ale score" in said
+    assert "ale score writes such rows" in said
+    sft = raw.with_name("sft.jsonl")
+    make_sft(raw, sft)
+    with pytest.raises(InputError) as refused:
+        make_sft(sft, raw.with_name("again.jsonl"))
+    said = str(refused.value)
+    assert "a row of kind 'sft', expected 'scored' or 'episode'" in said
+    assert "ale score or ale collect writes such rows" in said
 
 
 @pytest.mark.parametrize(

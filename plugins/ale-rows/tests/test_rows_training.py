@@ -12,7 +12,8 @@ from ale.errors import InputError, StoreError
 from ale.protocols import LLM
 from ale.runs import Registry
 from ale.testing.builders import turn
-from ale.types import Batch, Episode, PolicySnapshot, StepReport
+from ale.testing.fakes import FakePolicy
+from ale.types import Batch, Episode, Message, PolicySnapshot, StepReport
 from ale_rows import Trained, collect, score, train
 
 from .conftest import tried
@@ -25,6 +26,7 @@ class Remembering:
         self.seen: list[list[tuple[str, tuple[float, ...]]]] = []
         self.attached = 0
         self.full_at: int | None = None
+        self.lazy = False
 
     def attach(self, llm: LLM | None) -> None:
         self.attached += 1
@@ -39,10 +41,11 @@ class Remembering:
             ]
         )
         metrics = {"groups": float(len(batch.groups))}
-        return StepReport(step=batch.step, policy_version=len(self.seen), metrics=metrics)
+        version = self.snapshot().version
+        return StepReport(step=batch.step, policy_version=version, metrics=metrics)
 
     def snapshot(self) -> PolicySnapshot:
-        return PolicySnapshot(version=len(self.seen))
+        return PolicySnapshot(version=0 if self.lazy else len(self.seen))
 
     def save(self, directory: Path) -> None:
         if len(self.seen) == self.full_at:
@@ -65,8 +68,8 @@ def scored(tmp_path: Path, run: Any, registry: Registry) -> Path:
     return tmp_path / "scored.jsonl"
 
 
-def trained(source: Path, trainer: Remembering, **options: Any) -> Trained:
-    return asyncio.run(train(source, source.with_name("out"), trainer, **options))
+def trained(source: Path, trainer: Remembering, llm: Any = None, **options: Any) -> Trained:
+    return asyncio.run(train(source, source.with_name("out"), trainer, llm, **options))
 
 
 def test_whole_groups_are_learned_from_in_the_order_of_the_file(scored: Path) -> None:
@@ -89,6 +92,18 @@ def test_whole_groups_are_learned_from_in_the_order_of_the_file(scored: Path) ->
     assert [report.metrics["groups"] for report in told] == [2, 1, 2, 1]
     assert (done.steps, done.resumed) == (4, 0)
     assert done.checkpoint == scored.with_name("out") / "checkpoints" / "00003"
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_it_says_whether_the_policy_has_learned(scored: Path, lazy: bool) -> None:
+    trainer = Remembering()
+    trainer.lazy = lazy
+    assert trained(scored, trainer).learned is None
+    model = FakePolicy(lambda request: Message(role="assistant", content=""))
+    done = trained(scored, trainer, epochs=2, llm=model)
+    assert done.learned is not lazy
+    assert model.policy_version == trainer.snapshot().version
+    assert trained(scored, trainer, epochs=2, llm=model).learned is False
 
 
 def test_it_goes_on_after_the_newest_checkpoint(scored: Path) -> None:

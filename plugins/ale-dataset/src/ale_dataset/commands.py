@@ -242,6 +242,9 @@ def train(
     if done.resumed:
         click.echo(f"{done.resumed} steps were done before")
     click.echo(f"{done.steps} steps; {done.checkpoint or 'no rows, so no checkpoint'}")
+    if done.learned is False and done.resumed < done.steps:
+        why = f"the metrics in {out / 'events.jsonl'} say why"
+        click.echo(f"No step has taught the policy anything; {why}.", err=True)
 
 
 _FORMATS = click.Choice(["openai", "sharegpt", "trl", "atif"])

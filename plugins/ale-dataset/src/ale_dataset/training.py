@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError, Problem, StoreError
 from ale.plugin import BuildContext
 from ale.protocols import LLM, Trainer
 from ale.runs import Registry, build_choice, check_config
@@ -47,7 +47,12 @@ def train_on_rows(
         run_directory=out,
         environ=dict(os.environ),
     )
-    out.mkdir(parents=True, exist_ok=True)
+    if out.exists() and not out.is_dir():
+        raise InputError([Problem(message=f"{out} is no folder", path="out")])
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{out} can't be made: {error.strerror}") from error
     llm = _built(whole, "llm", config, registry, context)
     trainer: Trainer = _built(whole, "trainer", config, registry, context)
     return asyncio.run(_train(source, out, trainer, llm, groups, epochs, tell))

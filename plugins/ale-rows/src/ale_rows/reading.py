@@ -149,9 +149,14 @@ def refuse_schema(episode: Episode, path: Path) -> None:
 
 
 def kind_of(cls: type[Any]) -> str | None:
-    """The `kind` of a row class; of a class that reads part of a row, that of the rows."""
-    arguments = get_args(cls.__annotations__.get("kind"))
-    return str(arguments[0]) if len(arguments) == 1 else None
+    """The `kind` of a row class; None of a class that reads parts of several kinds."""
+    kinds = _kinds_of(cls)
+    return kinds[0] if len(kinds) == 1 else None
+
+
+def _kinds_of(cls: type[Any]) -> list[str]:
+    """Of a class that reads part of a row, those of the rows."""
+    return list(map(str, get_args(cls.__annotations__.get("kind")))) or list(KINDS)
 
 
 def _reason(line: bytes, cls: type[Any]) -> tuple[str, str | None, str | None] | None:
@@ -159,17 +164,18 @@ def _reason(line: bytes, cls: type[Any]) -> tuple[str, str | None, str | None] |
         head = msgspec.json.decode(line, type=_Head)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    wanted = kind_of(cls)
+    wanted = _kinds_of(cls)
     if head.kind is None and head.trajectory is not None:
         return (
             "an episode as a run directory keeps it, not a row of a data set",
             None,
             "collect it first: ale collect RUN --out raw.jsonl",
         )
-    if head.kind not in KINDS or (wanted is not None and head.kind != wanted):
-        hint = f"{MADE_BY[wanted]} writes such rows" if wanted in MADE_BY else None
-        expected = f"'{wanted}'" if wanted else f"one of {', '.join(KINDS)}"
-        return f"a row of kind {_shown(head.kind)}, expected {expected}", "kind", hint
+    if head.kind not in wanted:
+        expected = " or ".join(f"'{kind}'" for kind in wanted)
+        makers = " or ".join(MADE_BY[kind] for kind in wanted)
+        said = f"a row of kind {_shown(head.kind)}, expected {expected}"
+        return said, "kind", f"{makers} writes such rows"
     if head.schema != SCHEMA:
         return _version(head.schema)
     return None

@@ -52,6 +52,8 @@ class Trained:
     """Of these, steps that were done before."""
     checkpoint: Path | None
     """The newest; None where the file has no rows."""
+    learned: bool | None
+    """Did a step of this call make a new policy? None where none is trained in this process."""
 
 
 async def train(
@@ -95,16 +97,19 @@ async def train(
         if done > len(steps):
             message = f"{done} steps were done here, and {len(steps)} are asked for"
             raise InputError([Problem(message=message, file=str(out))])
+        before = after = trainer.snapshot().version
         for step in range(done, len(steps)):
             made = tuple(_group(rows, offsets) for offsets in steps[step])
             report = await trainer.step(Batch(step=step, groups=made))
             if isinstance(llm, Policy):
                 await llm.load_policy(trainer.snapshot())
+            after = report.policy_version
             _save(trainer, _checkpoint(out, step))
             _note(out, report)
             tell(report)
     newest = _checkpoint(out, len(steps) - 1) if steps else None
-    return Trained(steps=len(steps), resumed=done, checkpoint=newest)
+    learned = after != before if isinstance(llm, Policy) else None
+    return Trained(steps=len(steps), resumed=done, checkpoint=newest, learned=learned)
 
 
 def _begin(out: Path, source: Path, groups: int) -> None:
