@@ -23,8 +23,12 @@ from typing import Any
 
 import yaml
 
+from ale.plugin import BuildContext
+from ale.types import Task
+from ale_tasks_tbp.plugin import ale_task_sources
+
 ROOT = Path(__file__).resolve().parents[2]
-TASKS = ROOT / "tasks" / "tbp_examples"
+TASKS = ROOT / "tasks"
 COMMANDS = Path(sys.executable).parent
 SLIP = "cat NOTES.txt"
 
@@ -32,15 +36,21 @@ SLIP = "cat NOTES.txt"
 def answers() -> dict[str, Any]:
     """What the first model says: a slip, the task's own solution, and that it is done."""
     conversations = []
-    for path in sorted(TASKS.glob("*.yaml")):
-        task = yaml.safe_load(path.read_text())
-        commands = [SLIP, *task["solution"]]
+    for task in example_tasks():
+        assert task.solution is not None, task.id
+        commands = [SLIP, *task.solution]
         steps = [{"calls": [call("shell", command=command)]} for command in commands]
-        words = re.findall(r"\w+", task["goal"])[:8]
-        match = r"\W+".join(words)
+        match = r"\W+".join(re.findall(r"\w+", task.goal)[:12])
         done = {"calls": [call("finish", summary="Done.")]}
         conversations.append({"match": match, "steps": [*steps, done]})
     return {"conversations": conversations}
+
+
+def example_tasks() -> Iterator[Task]:
+    """All of this repository."""
+    (component,) = ale_task_sources()
+    assert component.options is not None
+    yield from component.build(component.options(path=TASKS), BuildContext()).load()
 
 
 def call(name: str, **arguments: str) -> dict[str, Any]:
@@ -119,11 +129,19 @@ def main() -> None:
         "dataset_path": "datasets/dpo.jsonl",
         "output_dir": "outputs/dpo_adapter",
     }
-    write(Path("dpo.yaml"), {**training, "max_length": 8192, "learning_rate": 1.0e-3, "epochs": 4})
+    more = {"max_length": 8192, "learning_rate": 1.0e-3, "epochs": 2, "evaluation_fraction": 0.1}
+    write(Path("dpo.yaml"), {**training, **more})
     typed("roll", "train-dpo", "--config", "dpo.yaml")
     with serving("ale", "serve", "policy:model=outputs/dpo_adapter", "--port", "0") as url:
         file = config(Path("trained.yaml"), url, "dpo_adapter")
-        typed("iflow", "run", "--task", str(TASKS / "basics_ls.yaml"), "--config", file)
+        typed(
+            "iflow",
+            "run",
+            "--task",
+            str(TASKS / "tbp_examples" / "basics_ls.yaml"),
+            "--config",
+            file,
+        )
 
 
 if __name__ == "__main__":

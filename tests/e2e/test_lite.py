@@ -86,9 +86,15 @@ def test_s07_09_69_tasks_pairs_an_adapter_and_the_adapter_at_work(tmp_path: Path
     assert done.returncode == 0, done.stdout + done.stderr
     runs = sorted((tmp_path / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
     first, last = ([json.loads(line) for line in episodes(run)] for run in (runs[0], runs[-1]))
-    assert [episode["reward"] for episode in first] == [1.0] * 8
+    tasks = {path.parent for path in ROOT.glob("tasks/*/*/task.yaml")}
+    assert len(first) >= max(50, len(tasks))
+    assert {episode["failure"] for episode in first} == {None}
+    # They are the tasks' own solutions; one may lose against its time limit on a busy machine.
+    assert sum(episode["reward"] for episode in first) > 0.9 * len(first)
     pairs = (tmp_path / "datasets" / "dpo.jsonl").read_text().splitlines()
-    assert len(pairs) == 8
+    assert len(pairs) == len(first)
+    trained = json.loads((tmp_path / "outputs" / "dpo_adapter" / "training.json").read_text())
+    assert trained["trained"]["metrics"]["eval_rewards/accuracies"] > 0.9
     assert (tmp_path / "outputs" / "dpo_adapter" / "adapter_model.safetensors").exists()
     # What an untrained model says is no matter; that it was asked, answered and was graded is.
     (episode,) = last
