@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
 PATIENCE_S = 600.0
 """These tests start `ale` several times; how long that takes says nothing."""
 
@@ -89,3 +90,21 @@ def test_a_trainer_learns_from_the_rows_and_goes_on_where_it_was(
         ("0-make-1", 0.0),
     }
     assert "1 steps were done before" in ale(*train, "--epochs", "2")
+
+
+def test_the_policy_learns_what_stored_episodes_show(workshop: Any, ale: Any) -> None:
+    few = ("tasks.count=16", "evaluation.tasks.count=1")
+    config = (str(ROOT / "configs" / "quickstart.yaml"), *(f"--set={each}" for each in few))
+    short = ("run.steps=1", "run.tasks_per_step=8", "run.rollouts=1", "observers=[]")
+    ale("run", *config, *(f"--set={each}" for each in short))
+    ale("collect", "runs", "--out", "raw.jsonl")
+    ale("score", "--in", "raw.jsonl", "--out", "scored.jsonl", "--scheme", "ipa")
+    # Epochs of two steps, over the same demonstrations.
+    said = ale("dataset", "train", *config, "--in", "scored.jsonl", "--out", "off", "--epochs", "3")
+    losses = [
+        step["metrics"]["loss_imitation"] for step in rows(workshop.folder / "off/events.jsonl")
+    ]
+    assert len(losses) == 6
+    assert losses[4] < losses[2] < losses[0]
+    assert losses[5] < losses[3] < losses[1]
+    assert said.splitlines()[-1] == "6 steps; off/checkpoints/00005"
