@@ -17,9 +17,8 @@ from ale._registry import Registry
 from ale.errors import LLMError
 from ale.plugin import hookimpl
 from ale.protocols import AgentContext
-from ale.testing.fakes import FolderBackend
 from ale.text import rate_line, seconds, table, wilson
-from ale.types import SandboxInfo, Stop
+from ale.types import Stop
 
 Ale = Callable[..., Result]
 
@@ -140,7 +139,7 @@ def test_a_command_that_a_package_adds_is_there(ale: Ale, registry: Registry) ->
     listed = ale("--help").output
     assert "the command 'run' is offered by ale-core and by ale-hello" in listed
     names = re.findall(r"^  (\w+)", listed.partition("Commands:")[2], flags=re.M)
-    assert names[:5] == ["run", "check", "hello", "plugins", "sandbox"]
+    assert names[:5] == ["run", "check", "hello", "plugins", "doctor"]
     assert ale("hello").output == "hi\n"
 
 
@@ -159,33 +158,13 @@ def test_a_command_that_a_package_adds_is_given_the_registry(ale: Ale, registry:
     assert ale("kinds").output == "True\n"
 
 
-def test_sandboxes_that_killed_runs_left_are_listed_and_removed(
-    ale: Ale, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left = [
-        SandboxInfo(id="abc", backend="folder", tags={"run": "r1"}, owner_alive=False, age_s=90)
-    ]
-
-    async def listed(self: FolderBackend) -> list[SandboxInfo]:
-        return left
-
-    async def pruned(self: FolderBackend) -> list[SandboxInfo]:
-        return [left.pop()]
-
-    monkeypatch.setattr(FolderBackend, "list", listed)
-    monkeypatch.setattr(FolderBackend, "prune", pruned)
-    assert "folder  abc  dead   1 min 30 s  run=r1" in ale("sandbox", "list").output
-    assert "abc" in ale("sandbox", "prune", "--type", "folder").output
-    assert ale("sandbox", "list").output == "no sandbox is there\n"
-
-
 def test_an_unknown_command_names_the_nearest(ale: Ale) -> None:
     done = ale("chekc")
     assert done.exit_code == 2
     assert "no such command 'chekc'; did you mean 'check'?" in done.output
 
 
-@pytest.mark.parametrize("name", ["run", "check", "plugins", "sandbox", "doctor"])
+@pytest.mark.parametrize("name", ["run", "check", "plugins", "doctor"])
 def test_every_command_has_help_with_an_example(ale: Ale, name: str) -> None:
     done = ale(name, "--help")
     assert done.exit_code == 0

@@ -7,8 +7,8 @@ import pytest
 
 COMMANDS = (
     *("run", "check", "ablate", "collect", "score", "dataset", "show", "credit", "report"),
-    *("new", "results", "schema", "serve", "forks", "train"),
-    *("plugins", "sandbox", "doctor"),
+    *("new", "results", "harbor-job", "sandbox", "schema", "serve", "forks", "train"),
+    *("plugins", "doctor"),
 )
 
 
@@ -22,7 +22,7 @@ def test_the_help_of_each_command_has_an_example(workshop: Any, command: str) ->
 
 def test_every_command_is_in_the_help_and_every_exit_code(workshop: Any) -> None:
     said = workshop.ale("--help")
-    listed = re.findall(r"^  (\w+)  ", said.out.partition("Commands:")[2], flags=re.M)
+    listed = re.findall(r"^  ([\w-]+)  ", said.out.partition("Commands:")[2], flags=re.M)
     assert tuple(listed) == COMMANDS
     codes = re.findall(r"\b(\d+) [a-z]", said.out.partition("Exit status:")[2])
     assert codes == ["0", "1", "2", "3", "130", "143"]

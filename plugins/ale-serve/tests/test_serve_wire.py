@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import openai
@@ -19,7 +20,8 @@ from ale.types import (
     ToolCall,
     Usage,
 )
-from ale_serve.running import Place, Served, listen
+from ale_serve.answering import Served
+from ale_serve.running import Place, listening
 
 CALL = ToolCall(id="call_0_0", name="shell", arguments='{"command": "ls"}')
 SAID = Completion(
@@ -35,23 +37,21 @@ TOOL = {
     "function": {"name": "shell", "description": "Runs.", "parameters": {"type": "object"}},
 }
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+CHAT = "/v1/chat/completions"
 Start = Callable[..., Any]
 
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
     """Serve a model at a free port; its base URL."""
-    servers: list[asyncio.Server] = []
+    async with AsyncExitStack() as servers:
 
-    async def started(llm: Any, **more: Any) -> str:
-        place = Place(host="127.0.0.1", port=0)
-        server, url = await listen(Served(llm=llm, name="mine", **more), place)
-        servers.append(server)
-        return url
+        async def started(llm: Any, **more: Any) -> str:
+            place = Place(host="127.0.0.1", port=0)
+            served = Served(llm=llm, name="mine", **more)
+            return await servers.enter_async_context(listening(served, place))
 
-    yield started
-    for server in servers:
-        server.close()
+        yield started
 
 
 def client(url: str, key: str = "none") -> openai.AsyncOpenAI:
@@ -207,7 +207,7 @@ async def test_only_the_right_key_is_answered(start: Start) -> None:
 async def test_what_can_not_be_served_is_refused_in_words(
     start: Start, body: bytes, said: str
 ) -> None:
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: {len(body)}\r\n"
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body)}\r\n"
     answered = await raw(
         await start(FakeLLM([])), (head + "Connection: close\r\n\r\n").encode() + body
     )
@@ -217,20 +217,38 @@ async def test_what_can_not_be_served_is_refused_in_words(
 
 
 @pytest.mark.parametrize(
-    ("data", "status"),
+    ("first", "header", "status"),
     [
-        (b"GET /v1/nothing HTTP/1.1\r\nConnection: close\r\n\r\n", 404),
-        (b"GET /v1/chat/completions HTTP/1.1\r\nConnection: close\r\n\r\n", 405),
-        (b"hello\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", 413),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 411),
-        (b"GET / HTTP/1.1\r\nX: " + b"x" * 200_000 + b"\r\n\r\n", 431),
-        (b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n", 200),
+        ("GET /v1/nothing HTTP/1.1", "Connection: close", 404),
+        (f"GET {CHAT} HTTP/1.1", "Connection: close", 405),
+        ("GET /health HTTP/1.1", "Connection: close", 200),
+        ("hello", "Connection: close", 400),
+        (f"POST {CHAT} HTTP/1.1", "Content-Length: x", 400),
     ],
 )
-async def test_bare_requests_are_told_what_they_are(start: Start, data: bytes, status: int) -> None:
-    assert (await raw(await start(FakeLLM([])), data)).startswith(f"HTTP/1.1 {status} ".encode())
+async def test_bare_requests_are_told_what_they_are(
+    start: Start, first: str, header: str, status: int
+) -> None:
+    asked = f"{first}\r\nHost: h\r\n{header}\r\n\r\n".encode()
+    assert (await raw(await start(FakeLLM([])), asked)).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+async def test_a_body_that_is_too_long_is_refused_before_it_is_all_there(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ale_serve.answering.MOST_BODY", 1000)
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n"
+    answered = await raw(await start(FakeLLM([])), head.encode() + b"x" * 2000)
+    assert answered.startswith(b"HTTP/1.1 413 ")
+
+
+async def test_a_body_may_come_in_chunks(start: Start) -> None:
+    body = json.dumps(ASK).encode()
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+    chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    url = await start(FakeLLM([SAID]))
+    answered = await raw(url, head.encode() + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+    assert answered.startswith(b"HTTP/1.1 200 ")
 
 
 class Slow:

@@ -23,7 +23,6 @@ _BUILT_IN = {
     "run": "Run CONFIG: from tasks to graded and credited episodes on disk.",
     "check": "Check CONFIG and its tasks without running anything.",
     "plugins": "List what the installed packages offer.",
-    "sandbox": "List sandboxes, or remove what killed runs have left.",
     "doctor": "Say what is usable on this machine, and what would make the rest so.",
 }
 _FIRST = 2

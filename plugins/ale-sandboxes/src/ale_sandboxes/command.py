@@ -1,17 +1,13 @@
 """``ale sandbox list`` and ``ale sandbox prune``."""
 
-import asyncio
-import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from ale._cli.common import registry_of
-
 if TYPE_CHECKING:
-    from ale._registry import Offer, Registry
     from ale.protocols import SandboxBackend
+    from ale.runs import Registry
     from ale.types import SandboxInfo
 
 _Ask = Callable[["SandboxBackend"], Awaitable[Sequence["SandboxInfo"]]]
@@ -22,7 +18,7 @@ _type_option = click.option(
 
 
 @click.group("sandbox")
-def command() -> None:
+def sandbox() -> None:
     """List the sandboxes on this machine, or remove what killed runs have left.
 
     \b
@@ -32,60 +28,63 @@ def command() -> None:
     """
 
 
-@command.command("list")
+@sandbox.command("list")
 @_type_option
-@click.pass_context
-def list_(ctx: click.Context, wanted: str | None) -> None:
+@click.pass_obj
+def list_(registry: "Registry", wanted: str | None) -> None:
     """List every sandbox, of runs that are alive and of others.
 
     \b
     Example:
       ale sandbox list
     """
-    _show(_gather(ctx, wanted, lambda backend: backend.list()), "no sandbox is there")
+    _show(_gather(registry, wanted, lambda backend: backend.list()), "no sandbox is there")
 
 
-@command.command("prune")
+@sandbox.command("prune")
 @_type_option
-@click.pass_context
-def prune(ctx: click.Context, wanted: str | None) -> None:
+@click.pass_obj
+def prune(registry: "Registry", wanted: str | None) -> None:
     """Remove what runs that are no longer alive have left: processes, containers, files.
 
     \b
     Example:
       ale sandbox prune
     """
-    _show(_gather(ctx, wanted, lambda backend: backend.prune()), "nothing was left behind")
+    _show(_gather(registry, wanted, lambda backend: backend.prune()), "nothing was left behind")
 
 
-def _gather(ctx: click.Context, wanted: str | None, ask: _Ask) -> "list[SandboxInfo]":
-    registry = registry_of(ctx)
+def _gather(registry: "Registry", wanted: str | None, ask: _Ask) -> "list[SandboxInfo]":
+    import asyncio
+
     found: list[SandboxInfo] = []
-    for offer in _usable(registry, wanted):
-        found += asyncio.run(_ask_backend(registry, offer, ask))
+    for name in _usable(registry, wanted):
+        found += asyncio.run(_ask_backend(registry, name, ask))
     return found
 
 
-def _usable(registry: "Registry", wanted: str | None) -> "Iterator[Offer]":
-    """The wanted type, or all; one that can't be used here has nothing here, and is named."""
+def _usable(registry: "Registry", wanted: str | None) -> Iterator[str]:
+    """Full names; a backend that can't be used has nothing here, and is named."""
     offers = registry.offers("sandbox") if wanted is None else [registry.find("sandbox", wanted)]
     for offer in offers:
         probe = offer.component.probe
         found = None if probe is None else probe()
         if found is None or found.usable:
-            yield offer
+            yield offer.full_name
         else:
             click.echo(f"{offer.component.name}: not usable here: {found.reason}", err=True)
 
 
-async def _ask_backend(registry: "Registry", offer: "Offer", ask: _Ask) -> "Sequence[SandboxInfo]":
-    from ale._config.load import select
-    from ale._run.parts import build
+async def _ask_backend(registry: "Registry", name: str, ask: _Ask) -> "Sequence[SandboxInfo]":
+    import os
+
     from ale.plugin import BuildContext
+    from ale.runs import build_choice
     from ale.strict import from_plain
 
-    picked = select(from_plain({"type": offer.full_name}), "sandbox", registry, path="sandbox")
-    backend: SandboxBackend = build(picked, BuildContext(environ=dict(os.environ)))
+    context = BuildContext(environ=dict(os.environ))
+    backend: SandboxBackend
+    _, backend = build_choice(from_plain({"type": name}), "sandbox", registry, context)
     try:
         return await ask(backend)
     finally:

@@ -1,0 +1,1 @@
+"""The sandboxes on this machine, listed and pruned."""

@@ -1,0 +1,85 @@
+"""`ale sandbox`, over backends that are there, not usable, or without anything."""
+
+from collections.abc import Sequence
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ale.errors import PluginError
+from ale.plugin import Component, Probe, hookimpl
+from ale.runs import Registry
+from ale.testing.fakes import FolderBackend
+from ale.types import SandboxInfo
+from ale_sandboxes.command import sandbox
+
+
+class Left(FolderBackend):
+    """Knows of what a killed run has left."""
+
+    def __init__(self, left: list[SandboxInfo]) -> None:
+        self._left = left
+        self.closed = 0
+
+    async def list(self) -> Sequence[SandboxInfo]:
+        return self._left
+
+    async def prune(self) -> Sequence[SandboxInfo]:
+        pruned, self._left = self._left, []
+        return pruned
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+class Backends:
+    """Offers two; one can't be used."""
+
+    def __init__(self) -> None:
+        info = SandboxInfo(
+            id="abc", backend="folder", tags={"run": "r1"}, owner_alive=False, age_s=90
+        )
+        self.backend = Left([info])
+
+    @hookimpl
+    def ale_sandboxes(self) -> list[Component[None, FolderBackend]]:
+        probe = Probe(usable=False, reason="there is no engine")
+        return [
+            Component("folder", None, lambda o, c: self.backend, summary="A folder."),
+            Component("absent", None, lambda o, c: 1 / 0, summary="None.", probe=lambda: probe),  # type: ignore[arg-type, return-value]
+        ]
+
+
+@pytest.fixture
+def backends() -> Backends:
+    return Backends()
+
+
+@pytest.fixture
+def registry(backends: Backends) -> Registry:
+    made = Registry()
+    made.add(backends, "ale-folders")
+    return made
+
+
+def ale(registry: Registry, *arguments: str) -> Result:
+    return CliRunner().invoke(sandbox, arguments, obj=registry)
+
+
+def test_what_killed_runs_left_is_listed_and_removed(
+    registry: Registry, backends: Backends
+) -> None:
+    listed = ale(registry, "list")
+    assert "folder  abc  dead   1 min 30 s  run=r1" in listed.stdout
+    assert listed.stderr == "absent: not usable here: there is no engine\n"
+    pruned = ale(registry, "prune", "--type", "folder")
+    assert "abc" in pruned.stdout
+    assert pruned.stderr == ""
+    assert ale(registry, "list").stdout == "no sandbox is there\n"
+    assert ale(registry, "prune").stdout == "nothing was left behind\n"
+    assert backends.backend.closed == 4
+
+
+def test_a_type_that_no_package_offers_is_named(registry: Registry) -> None:
+    done = ale(registry, "list", "--type", "foldr")
+    assert isinstance(done.exception, PluginError)
+    assert "no sandbox 'foldr'; installed: absent, folder" in str(done.exception)

@@ -1,0 +1,149 @@
+"""Requests to responses: a model as an application of Starlette."""
+
+import asyncio
+import hmac
+import os
+import time
+import traceback
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from attrs import field, frozen
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from ale.errors import AleError, ContextLengthError, LLMError
+from ale.protocols import LLM
+from ale_serve import wire
+
+MOST_BODY = 64 << 20
+_CLIENT_LEFT = 499
+"""As nginx logs it; nobody is there to read it."""
+
+
+@frozen(kw_only=True)
+class Served:
+    """Answers requests with a model."""
+
+    llm: LLM
+    name: str
+    key: str | None = field(default=None, repr=False)
+    clock: Callable[[], float] = time.time
+    new_id: Callable[[], str] = lambda: os.urandom(12).hex()
+
+    def app(self) -> Starlette:
+        """The application, for any ASGI server."""
+        routes = [
+            Route("/health", self._health),
+            Route("/v1/models", self._models),
+            Route("/v1/chat/completions", self._chat, methods=["POST"]),
+        ]
+        return Starlette(routes=routes, exception_handlers={HTTPException: _refused})
+
+    async def _health(self, request: Request) -> Response:
+        self._admit(request)
+        return _json({})
+
+    async def _models(self, request: Request) -> Response:
+        self._admit(request)
+        model = {"id": self.name, "object": "model", "created": 0, "owned_by": "ale"}
+        return _json({"object": "list", "data": [model]})
+
+    async def _chat(self, request: Request) -> Response:
+        self._admit(request)
+        try:
+            asked = wire.read(await _body(request))
+        except ValueError as error:
+            return _refusal(400, str(error), "invalid_request_error")
+        except ClientDisconnect:
+            return Response(status_code=_CLIENT_LEFT)
+        return await _while_connected(request, self._answer(asked))
+
+    def _admit(self, request: Request) -> None:
+        given = request.headers.get("authorization", "")
+        if self.key is not None and not hmac.compare_digest(
+            given.encode(), f"Bearer {self.key}".encode()
+        ):
+            raise HTTPException(401, "the key is missing or wrong")
+
+    async def _answer(self, asked: wire.ChatRequest) -> Response:
+        identity = self.new_id()
+        given = wire.request(asked, episode_id=identity, seed=int(identity[:8], 16))
+        try:
+            done = await self.llm.complete(given)
+        except ContextLengthError as error:
+            code = "context_length_exceeded"
+            return _refusal(400, str(error), "invalid_request_error", code=code)
+        except LLMError as error:
+            return _refusal(503 if error.transient else 502, str(error), "server_error")
+        except AleError as error:
+            return _refusal(400, str(error), "invalid_request_error")
+        except Exception as error:
+            traceback.print_exc()
+            return _refusal(500, f"the model failed: {type(error).__name__}", "server_error")
+        head = {"id": f"chatcmpl-{identity}", "created": int(self.clock()), "model": self.name}
+        if not asked.stream:
+            return _json(wire.answer(done, head, asked))
+        events = _stream(wire.events(done, head, asked))
+        return StreamingResponse(events, media_type="text/event-stream")
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_BODY:
+            raise HTTPException(413, f"the request is longer than {MOST_BODY} bytes")
+    return bytes(body)
+
+
+async def _while_connected(request: Request, answering: Coroutine[Any, Any, Response]) -> Response:
+    """The answer; given up when the client leaves, so that nobody samples for nobody."""
+    task = asyncio.create_task(answering)
+    try:
+        while not (await asyncio.wait({task}, timeout=0.1))[0]:
+            if await request.is_disconnected():
+                return Response(status_code=_CLIENT_LEFT)
+        return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def _stream(events: Iterable[Mapping[str, Any]]) -> AsyncIterator[bytes]:
+    for event in events:
+        yield b"data: " + wire.encoded(event) + b"\n\n"
+    yield b"data: [DONE]\n\n"
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    said = {
+        404: (f"there is nothing at {request.url.path}", "not_found"),
+        405: (f"{request.url.path} takes no {request.method}", "method_not_allowed"),
+        401: (error.detail, "authentication_error"),
+    }
+    message, kind = said.get(error.status_code, (error.detail, "invalid_request_error"))
+    return _refusal(error.status_code, message, kind, headers=error.headers)
+
+
+def _refusal(
+    status: int,
+    message: str,
+    kind: str,
+    *,
+    code: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    body = wire.encoded(wire.error(message, kind=kind, code=code))
+    return Response(body, status, headers, "application/json")
+
+
+def _json(value: Any) -> Response:
+    return Response(wire.encoded(value), media_type="application/json")
