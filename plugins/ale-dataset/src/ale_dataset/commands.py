@@ -57,8 +57,10 @@ def collect(
     A run is a run directory, or a folder that holds some.
 
     \b
-    Example:
+    Examples:
       ale collect runs/ --out datasets/raw.jsonl
+      python -m ale_agent_iflow > tools.json
+      ale collect runs/ --tools tools.json --out datasets/raw.jsonl
     """
     from ale_rows import collect as collected
     from ale_rows import read_tools
