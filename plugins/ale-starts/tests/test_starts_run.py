@@ -1,5 +1,6 @@
 """Start schemes in the run's real loop: real commands in real folders, a policy that learns."""
 
+import shutil
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -77,8 +78,7 @@ async def test_a_resumed_run_goes_on_with_the_same_starts(
     (path / "episodes.jsonl").write_bytes(b"".join(lines[:keep]))
     complete = (keep - 1) // 4  # step 0 is one demonstration
     for folder in sorted((path / "checkpoints").iterdir())[1 + complete :]:
-        (folder / "state").unlink()
-        folder.rmdir()
+        shutil.rmtree(folder)
     for credits in sorted((path / "credits").iterdir())[1 + complete :]:
         credits.unlink()
     again = resume(path, workplace.outside())
