@@ -1,6 +1,7 @@
 """Rollouts that begin where an expert stopped, and held-out evaluation, in the run's real loop."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -273,8 +274,7 @@ def cut_short(run: Run, keep: int) -> None:
     (path / "episodes.jsonl").write_bytes(b"".join(lines[:keep]))
     for name in ("00001", "00002"):
         (path / "credits" / f"{name}.jsonl").unlink()
-        (path / "checkpoints" / name / "version").unlink()
-        (path / "checkpoints" / name).rmdir()
+        shutil.rmtree(path / "checkpoints" / name)
 
 
 async def test_a_resumed_run_does_exactly_what_is_missing_from_the_same_starts(
