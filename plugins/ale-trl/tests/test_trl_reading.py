@@ -197,6 +197,25 @@ def test_held_out_pairs_are_drawn_by_the_seed_and_are_not_trained_on(
     assert drawn[0] == drawn[1] != drawn[2]
 
 
+@pytest.mark.parametrize(("n", "held_out"), [(1, None), (2, 1), (3, 1), (30, 3)])
+def test_a_share_of_few_pairs_is_at_least_one_and_leaves_one(
+    tokenizer: Any, tmp_path: Path, write_rows: Write, lab: Any, n: int, held_out: int | None
+) -> None:
+    training = asked(write_rows(lab.preferences(n, seed=0)), tmp_path, evaluation_fraction=0.1)
+    pairs = load_pairs(training, tokenizer, tmp_path / "ids.arrow")
+    assert (pairs.held_out and len(pairs.held_out)) == held_out
+    assert len(pairs.train) == n - (held_out or 0)
+
+
+def test_rows_that_are_refused_leave_no_folder(
+    base: Path, tmp_path: Path, write_rows: Write
+) -> None:
+    training = evolve(asked(write_rows([{"prompt": "a"}]), tmp_path), model_name_or_path=str(base))
+    with pytest.raises(InputError, match="'chosen' is missing"):
+        train_dpo(training)
+    assert not training.output_dir.exists()
+
+
 def test_a_damaged_line_is_named(tokenizer: Any, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"prompt": "a", "chosen": "b", "rejected": "c"}\n{"prompt":\n')

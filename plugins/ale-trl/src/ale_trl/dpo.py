@@ -1,6 +1,7 @@
 """Preference training from a data set. Imported late: see `training.train_dpo`."""
 
 import shutil
+from contextlib import suppress
 
 from trl import DPOConfig  # type: ignore[attr-defined]
 
@@ -63,3 +64,5 @@ def _train(training: DpoTraining, progress: Listener | None, stop: Stop | None) 
         return trained
     finally:
         shutil.rmtree(work, ignore_errors=True)
+        with suppress(OSError):  # it has something in it, unless the rows were refused
+            training.output_dir.rmdir()

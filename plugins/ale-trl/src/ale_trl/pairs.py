@@ -63,7 +63,7 @@ def load_pairs(training: DpoTraining, tokenizer: Any, file: Path) -> Preferences
             expected="rows of " + EXPECTED,
         )
     whole = datasets.Dataset.from_file(str(file))
-    n_held_out = int(n_pairs * training.evaluation_fraction)
+    n_held_out = _held_out(n_pairs, training.evaluation_fraction)
     order = np.random.Generator(np.random.PCG64(training.seed)).permutation(n_pairs)
     return Preferences(
         train=whole.select(np.sort(order[n_held_out:])) if n_held_out else whole,
@@ -71,6 +71,11 @@ def load_pairs(training: DpoTraining, tokenizer: Any, file: Path) -> Preferences
         left_out=dict(left_out),
         fingerprint=digest.hexdigest(),
     )
+
+
+def _held_out(n_pairs: int, fraction: float) -> int:
+    """At least one where a share is asked for, and one that is left to train on."""
+    return min(max(int(n_pairs * fraction), int(fraction > 0.0)), n_pairs - 1)
 
 
 def as_row(pair: Pair) -> dict[str, Sequence[int]]:
