@@ -9,6 +9,7 @@ from pathlib import Path
 
 from attrs import frozen
 
+from ale.errors import SandboxError
 from ale_sandbox_container.engine import Engine, NotFoundError, Stat
 from ale_sandbox_container.tarball import Ownership, Pack
 from ale_sandbox_container.unpack import opened, unpack
@@ -108,7 +109,14 @@ class Files:
             for name in reversed(missing):
                 pack.add_folder(name, 0o755, self.clock())
             yield pack
-            self.engine.put(self.container, folder, pack.pieces())
+            try:
+                self.engine.put(self.container, folder, pack.pieces())
+            except SandboxError as error:
+                if not _is_of_the_path(error):
+                    raise
+                self.engine.state(self.container)  # says so where it is the container that is gone
+                message = f"leads to no folder of the sandbox: {error}"
+                raise PermissionError(errno.EACCES, message, folder) from error
 
     def _is_there(self, folder: str) -> bool:
         try:
@@ -132,6 +140,15 @@ class Files:
         with Pack(parent, self.owner) as pack:
             pack.add_folder(self.workdir, 0o755, self.clock())
             self.engine.put(self.container, parent, pack.pieces())
+
+
+_OF_THE_PATH = ("non-directory", "not a directory", "file exists")
+
+
+def _is_of_the_path(error: SandboxError) -> bool:
+    """A link on the way leads nowhere, or to what is no folder; engines have no code for it."""
+    said = str(error).lower()
+    return isinstance(error, NotFoundError) or any(words in said for words in _OF_THE_PATH)
 
 
 def _must_be_file(found: Stat, path: str) -> None:
