@@ -4,9 +4,7 @@ from ale_sandbox_container.images import bases_of
 
 
 def test_stages_of_the_file_itself_are_no_base_images() -> None:
-    text = (
-        "FROM --platform=linux/amd64 a:1 AS one\nfrom b\nFROM One\nFROM scratch\nRUN FROM x\n"
-    )
+    text = "FROM --platform=linux/amd64 a:1 AS one\nfrom b\nFROM One\nFROM scratch\nRUN FROM x\n"
     assert bases_of(text) == ["a:1", "b"]
 
 

@@ -202,193 +202,41 @@ def test_what_starts_with_the_container_is_started_by_a_setup_step(
         assert again == f"{task.setup_steps[0]}\nsleep 1"
 
 
-def _compose(service: str) -> Mapping[str, str]:
-    text = f"services:\n  client:\n    build: .\n    {service}\n"
-    return {**BENCH, "docker-compose.yaml": text}
+@pytest.mark.parametrize(
+    "service",
+    [
+        "ports: ['80:80']",
+        "volumes: ['./data:/data']",
+        "build: {context: ./sub}",
+        "shm_size: 64m",
+        "depends_on: [db]\n  db: {image: a}",
+    ],
+)
+def test_whatever_else_a_compose_file_asks_for_is_left_to_docker_compose(
+    write: Write, source: Source, service: str
+) -> None:
+    text = f"services:\n  client:\n    working_dir: /w\n    environment: [A=b]\n    {service}\n"
+    folder = write("one", {**BENCH, "docker-compose.yaml": text})
+    wants = only(source()).environment
+    assert (wants.build, wants.image) == (str(folder / "docker-compose.yaml"), None)
+    assert (wants.workdir, wants.env) == ("/w", {"TEST_DIR": "/tests"})
+
+
+def test_a_prebuilt_image_may_have_other_containers_beside_it(write: Write, source: Source) -> None:
+    files = {
+        **HARBOR,
+        "task.toml": '[environment]\ndocker_image = "own:1"\n',
+        "environment/Dockerfile": "",
+        "environment/docker-compose.yaml": "services: {main: {user: me}, db: {image: a}}\n",
+    }
+    folder = write("one", files)
+    wants = only(source()).environment
+    assert wants.build == str(folder / "environment" / "docker-compose.yaml")
+    assert (wants.image, wants.user) == ("own:1", "me")
 
 
 def _toml(text: str) -> Mapping[str, str]:
     return {**HARBOR, "task.toml": text}
-
-
-REFUSED: Mapping[str, tuple[Mapping[str, str], str, str | None, str]] = {
-    "not-toml": (_toml("[agent\n"), "task.toml", None, "not TOML"),
-    "no-instruction": ({**HARBOR, "instruction.md": ""}, "instruction.md", None, "can't be read"),
-    "no-tests": ({**HARBOR, "tests/test.sh": ""}, "tests/test.sh", None, "no such file"),
-    "no-dockerfile": ({**HARBOR, "environment/Dockerfile": ""}, "task.toml", None, "docker_image"),
-    "wrong-type": (
-        _toml("[environment]\ncpus = 'many'\n"),
-        "task.toml",
-        "environment.cpus",
-        'expected a number, found the text "many"',
-    ),
-    "below-zero": (_toml("[agent]\ntimeout_sec = -1\n"), "task.toml", "agent.timeout_sec", "above"),
-    "size": (
-        _toml("[environment]\nmemory = 'lots'\n"),
-        "task.toml",
-        "environment.memory",
-        "such as 2G",
-    ),
-    "variable": (
-        _toml('[environment.env]\nA = "${NO_SUCH}"\n'),
-        "task.toml",
-        "environment.env.A",
-        "NO_SUCH of the host is not set",
-    ),
-    "secret": (
-        _toml('[environment.env]\nA = "${MY_API_KEY}"\n'),
-        "task.toml",
-        "environment.env.A",
-        "would be stored",
-    ),
-    "step-without-folder": (
-        {**HARBOR, "task.toml": '[[steps]]\nname = "one"\n', "steps/two/x": "y"},
-        "steps/one/instruction.md",
-        None,
-        "can't be read",
-    ),
-    "step-without-name": (
-        _toml("[[steps]]\nmin_reward = 1\n"),
-        "task.toml",
-        "steps[0].name",
-        "name of a folder",
-    ),
-    "step-of-another-user": (
-        {
-            **HARBOR,
-            "task.toml": '[[steps]]\nname = "one"\nagent = {user = "me"}\n',
-            "steps/one/instruction.md": "Do it.\n",
-        },
-        "task.toml",
-        "steps[0].agent.user",
-        "another user for one step",
-    ),
-    "min-reward": (
-        {
-            **HARBOR,
-            "task.toml": '[[steps]]\nname = "one"\nmin_reward = "all"\n',
-            "steps/one/instruction.md": "Do it.\n",
-        },
-        "task.toml",
-        "steps[0].min_reward",
-        "expected a number",
-    ),
-    "collect": (
-        _toml('[[verifier.collect]]\nservice = "db"\ncommand = "dump"\n'),
-        "task.toml",
-        "verifier.collect[0].service",
-        "several containers",
-    ),
-    "allowlist": (
-        _toml('[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["a.example"]\n'),
-        "task.toml",
-        "environment.network_mode",
-        "not supported yet",
-    ),
-    "phase": (
-        _toml('[verifier]\nnetwork_mode = "no-network"\n'),
-        "task.toml",
-        "verifier.network_mode",
-        "network of its own",
-    ),
-    "separate": (
-        _toml('[verifier]\nenvironment_mode = "separate"\n'),
-        "task.toml",
-        "verifier.environment_mode",
-        "container of its own",
-    ),
-    "gpus": (_toml("[environment]\ngpus = 1\n"), "task.toml", "environment.gpus", "GPUs"),
-    "windows": (_toml('[environment]\nos = "windows"\n'), "task.toml", "environment.os", "linux"),
-    "mcp": (
-        _toml('[[environment.mcp_servers]]\nname = "a"\n'),
-        "task.toml",
-        "environment.mcp_servers",
-        "MCP",
-    ),
-    "service": (
-        _toml('artifacts = [{source = "/a", service = "db"}]\n'),
-        "task.toml",
-        "artifacts",
-        "several containers",
-    ),
-    "way-out": (_toml('artifacts = ["/a/../b"]\n'), "task.toml", "artifacts", "expected a path"),
-    "harbor-compose": (
-        {**HARBOR, "environment/docker-compose.yaml": "services: {main: {}, db: {}}\n"},
-        "environment/docker-compose.yaml",
-        "services",
-        "several containers (main, db): not supported yet",
-    ),
-    "not-yaml": ({**BENCH, "task.yaml": "a: [\n"}, "task.yaml", None, "not YAML"),
-    "no-yaml-instruction": (
-        {**BENCH, "task.yaml": "difficulty: easy\n"},
-        "task.yaml",
-        "instruction",
-        "missing",
-    ),
-    "parser": (
-        {**BENCH, "task.yaml": "instruction: a\nparser_name: junit\n"},
-        "task.yaml",
-        "parser_name",
-        "expected one of pytest",
-    ),
-    "same-shell": (
-        {**BENCH, "task.yaml": "instruction: a\nrun_tests_in_same_shell: true\n"},
-        "task.yaml",
-        "run_tests_in_same_shell",
-        "forge",
-    ),
-    "no-run-tests": ({**BENCH, "run-tests.sh": ""}, "run-tests.sh", None, "no such file"),
-    "two-services": (
-        {**BENCH, "docker-compose.yaml": "services: {client: {}, db: {}}\n"},
-        "docker-compose.yaml",
-        "services",
-        "several containers (client, db)",
-    ),
-    "volume": (
-        _compose("volumes: ['./data:/data']"),
-        "docker-compose.yaml",
-        "services.client.volumes",
-        "not supported yet",
-    ),
-    "ports": (
-        _compose("ports: ['80:80']"),
-        "docker-compose.yaml",
-        "services.client.ports",
-        "not supported yet",
-    ),
-    "other-dockerfile": (
-        {**BENCH, "docker-compose.yaml": "services: {client: {build: {context: ./sub}}}\n"},
-        "docker-compose.yaml",
-        "services.client.build",
-        "only the Dockerfile",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_folder_that_can_not_be_run_is_refused_with_file_key_and_reason(
-    name: str, write: Write, source: Source
-) -> None:
-    files, file, key, reason = REFUSED[name]
-    folder = write(name, files)
-    write("sound", HARBOR)
-    made = source({"MY_API_KEY": "abc"})
-    assert [task.id for task in made.load()] == ["sound"], "the others run"
-    (problem,) = made.refused
-    assert (problem.file, problem.path) == (str(folder / file), key)
-    assert reason in problem.message, problem
-    with pytest.raises(InputError):
-        list(source({"MY_API_KEY": "abc"}, refuse="run").load())
-
-
-def test_all_that_is_wrong_with_a_folder_is_said_at_once(write: Write, source: Source) -> None:
-    write("one", _toml("[environment]\ncpus = 0\n\n[agent]\ntimeout_sec = 'me'\n"))
-    with pytest.raises(InputError) as caught:
-        list(source().load())
-    assert {(p.path, p.line) for p in caught.value.problems} == {
-        ("environment.cpus", 2),
-        ("agent.timeout_sec", 5),
-    }
 
 
 def test_folders_are_found_at_any_depth_and_an_id_stands_once(write: Write, source: Source) -> None:

@@ -42,7 +42,9 @@ class Environment:
     image: str | None = None
     """Container image."""
     build: str | None = None
-    """Host folder that holds a Dockerfile."""
+    """Host folder that holds a Dockerfile, or a compose file (``.yaml``): the sandbox is then its
+    service ``main`` or ``client``, of the image above where there is one, and the others run with
+    it."""
     workdir: str | None = None
     """The workspace, relative to the image's own working directory. None leaves it to the config.
     Only where there is an image."""

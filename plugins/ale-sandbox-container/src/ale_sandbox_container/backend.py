@@ -11,10 +11,11 @@ from attrs import evolve, frozen
 
 from ale.errors import NotUsableError, SandboxError, UnsupportedError
 from ale.plugin import BuildContext
-from ale.types import SandboxInfo, SandboxSpec
+from ale.types import SandboxInfo, SandboxSpec, replace
 from ale_sandbox_container import script
 from ale_sandbox_container.capabilities import capabilities_of
 from ale_sandbox_container.commands import Commands
+from ale_sandbox_container.composing import Composed, Composer
 from ale_sandbox_container.door import Door, new_name
 from ale_sandbox_container.engine import Engine, Image, NotFoundError, Plan
 from ale_sandbox_container.files import Files
@@ -46,6 +47,8 @@ class Origin:
     """Of what this is a copy of; None where it is no copy."""
     owned: str | None = None
     """Tag of an image that was made for this sandbox alone, and goes with it."""
+    composed: Composed | None = None
+    """Where it is one of several containers."""
 
 
 @frozen(kw_only=True)
@@ -79,7 +82,8 @@ class ContainerBackend:
         self._folders = Folders(_root(options, context) / engine.name)
         self._shells = SealedShells(self._folders.root / "shells")
         logs = context.run_directory or self._folders.root
-        self._images = Images(engine, options, self._workers, logs / "builds")
+        self._composer = Composer(engine, context.environ, logs / "builds")
+        self._images = Images(engine, options, self._workers, logs / "builds", self._composer)
         self._owner = Owner.me()
         self._remains = Remains(engine, self._folders, clock=context.clock)
         self.name = engine.name
@@ -89,8 +93,12 @@ class ContainerBackend:
     @contextlib.asynccontextmanager
     async def open(self, spec: SandboxSpec) -> AsyncIterator[ContainerSandbox]:
         """A fresh container, removed on exit."""
+        composed = await self._images.composed(spec)
+        if composed is not None:
+            spec = replace(spec, image=composed.main, build=None)
         image = await self._images.of(spec)
-        sandbox = await self._start(spec, Origin(image=image, shell=image.id))
+        origin = Origin(image=image, shell=image.id, composed=composed)
+        sandbox = await self._start(spec, origin)
         try:
             yield sandbox
         finally:
@@ -127,6 +135,7 @@ class ContainerBackend:
                 shell=origin.shell,
                 workdir=origin.workdir or workdir_of(self._options, spec, origin.image),
                 root=str(self._folders.root),
+                stack=origin.composed is not None,
             )
             if self._folders.claim(record):
                 return record
@@ -166,9 +175,16 @@ class ContainerBackend:
             await self._workers.call(self._files(box, hello).own_workdir)
 
     def _launch(self, box: Box) -> None:
-        self._engine.create(box.plan)
+        composed = box.origin.composed
+        if composed is None:
+            self._engine.create(box.plan)
+        else:
+            self._composer.create(composed, box.plan)
         self._shells.put(self._engine, box.name, box.origin.shell, box.door)
-        self._engine.start(box.name)
+        if composed is None:
+            self._engine.start(box.name)
+        else:
+            self._composer.start(composed, box.plan)
 
     def _abandon(self, launch: "Future[None]", box: Box) -> None:
         """Remove what was half opened, once the thread that opens it has come to its end."""
@@ -278,6 +294,8 @@ class ContainerBackend:
             raise UnsupportedError(
                 "with read_only the workspace is a volume, and volumes are in no layer"
             )
+        if box.origin.composed is not None:
+            raise UnsupportedError("a sandbox of several containers can't be copied")
         record = self._claim(box.spec, box.origin)
         kept = evolve(record, kind=kind)
         try:
@@ -321,7 +339,7 @@ class ContainerBackend:
             self._workers.behind(lambda: self._clear(box))
 
     def _clear(self, box: Box) -> None:
-        self._remains.clear(box.record.id, box.name, box.origin.owned)
+        self._remains.clear(box.record, box.origin.owned)
 
     async def list(self) -> Sequence[SandboxInfo]:
         """Every sandbox and snapshot on this engine, of live runs and of dead ones."""

@@ -124,6 +124,11 @@ class Engine(Protocol):
         """``docker`` or ``podman``."""
         ...
 
+    @property
+    def address(self) -> str | None:
+        """Where docker compose reaches it; None where it can't."""
+        ...
+
     def facts(self) -> Facts:
         """What it is."""
         ...
@@ -183,6 +188,10 @@ class Engine(Protocol):
 
     def remove(self, container: str) -> None:
         """Kill and remove it with its volumes. Fine when it is gone already."""
+        ...
+
+    def clear(self, project: str) -> None:
+        """Remove what docker compose has made under this name: containers, networks, volumes."""
         ...
 
     def state(self, container: str) -> State:

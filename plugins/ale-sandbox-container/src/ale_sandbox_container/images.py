@@ -8,12 +8,17 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
-from ale.errors import SandboxError
+from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
+from ale_sandbox_container.composing import Composed, Composer
 from ale_sandbox_container.engine import Engine, Image, NotFoundError
 from ale_sandbox_container.options import ContainerOptions
+from ale_sandbox_container.stack import read
 from ale_sandbox_container.workers import Workers
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _DOCKERFILES = ("Dockerfile", "Containerfile")
@@ -29,13 +34,19 @@ class Images:
     """
 
     def __init__(
-        self, engine: Engine, options: ContainerOptions, workers: Workers, logs: Path
+        self,
+        engine: Engine,
+        options: ContainerOptions,
+        workers: Workers,
+        logs: Path,
+        composer: Composer,
     ) -> None:
         self._engine = engine
         self._options = options
         self._workers = workers
         self._logs = logs
-        self._known: dict[str, asyncio.Task[Image]] = {}
+        self._composer = composer
+        self._known: dict[str, asyncio.Task[Any]] = {}
 
     async def of(self, spec: SandboxSpec) -> Image:
         """The image for a sandbox. A tag means the same image for as long as this backend lives.
@@ -49,16 +60,39 @@ class Images:
         ref = spec.image or self._options.image
         return await self._once(ref, lambda: self._there(ref))
 
-    async def _once(self, key: str, work: Callable[[], Image]) -> Image:
+    async def composed(self, spec: SandboxSpec) -> Composed | None:
+        """The stack of a sandbox whose build is a compose file, all its own images there.
+
+        Raises:
+            SandboxError: it can't be read or built.
+        """
+        if spec.build is None or not spec.build.endswith((".yaml", ".yml")):
+            return None
+        file, image = Path(spec.build), spec.image
+        return await self._once(f"compose {file} {image}", lambda: self._composed(file, image))
+
+    def _composed(self, file: Path, image: str | None) -> Composed:
+        stack = read(file)
+        try:
+            return self._composer.prepare(stack, digest_of(stack.folder), image)
+        except UnsupportedError:
+            raise
+        except SandboxError as error:
+            dockerfile = stack.folder / _DOCKERFILES[0]
+            why = self._why_not_built(dockerfile) if dockerfile.is_file() else ""
+            raise SandboxError(f"the images of {file} could not be built{why}: {error}") from error
+
+    async def _once(self, key: str, work: Callable[[], T]) -> T:
         task = self._known.get(key)
         if task is None:
             task = asyncio.ensure_future(self._workers.call(work))
             self._known[key] = task
             task.add_done_callback(lambda task: self._forget_failure(key, task))
         # Shielded: one sandbox that is no longer wanted must not stop what others wait for.
-        return await asyncio.shield(task)
+        made: T = await asyncio.shield(task)
+        return made
 
-    def _forget_failure(self, key: str, task: "asyncio.Task[Image]") -> None:
+    def _forget_failure(self, key: str, task: "asyncio.Task[Any]") -> None:
         if task.cancelled() or task.exception() is not None:
             del self._known[key]
 

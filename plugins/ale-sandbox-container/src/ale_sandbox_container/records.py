@@ -37,6 +37,8 @@ class Record:
     workdir: str = ""
     root: str = ""
     """Of the folder that holds its way in."""
+    stack: bool = False
+    """Its container is one of several that docker compose has made."""
 
     @property
     def labels(self) -> Mapping[str, str]:

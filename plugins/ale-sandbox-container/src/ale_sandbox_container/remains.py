@@ -34,22 +34,25 @@ class Remains:
         self._folders = folders
         self._clock = clock
         self._leaving: set[str] = set()
-        self._failed: dict[str, tuple[str, str | None]] = {}
+        self._failed: dict[str, tuple[Record, str | None]] = {}
 
     def leaving(self, id: str) -> None:
         """This sandbox is closed, and is being removed."""
         self._leaving.add(id)
 
-    def clear(self, id: str, container: str, image: str | None) -> None:
+    def clear(self, record: Record, image: str | None) -> None:
         """Remove a closed sandbox. What fails is tried again by `retry`, and listed until then."""
+        id, container = record.id, container_name(record.id)
         try:
             self._engine.remove(container)
+            if record.stack:
+                self._engine.clear(container)
             if image is not None:
                 self._engine.remove_image(image)
             self._folders.drop(id)
         except (SandboxError, OSError) as error:
             _LOG.warning("%s: sandbox %s could not be removed: %s", self._engine.name, id, error)
-            self._failed[id] = (container, image)
+            self._failed[id] = (record, image)
         else:
             self._failed.pop(id, None)
         self._leaving.discard(id)
@@ -60,10 +63,10 @@ class Remains:
         Raises:
             SandboxError: it still can't be.
         """
-        for id, (container, image) in list(self._failed.items()):
-            self.clear(id, container, image)
+        for record, image in list(self._failed.values()):
+            self.clear(record, image)
         if self._failed:
-            names = ", ".join(container for container, _ in self._failed.values())
+            names = ", ".join(map(container_name, self._failed))
             raise SandboxError(f"{self._engine.name} could not remove: {names}")
 
     def _traces(self) -> Iterator[Trace]:
@@ -119,6 +122,8 @@ class Remains:
                 # A sandbox that lives was forked from it; it goes when that is pruned.
                 _LOG.info("%s: %s stays: %s", self._engine.name, trace.handle, error)
                 return False
+        if trace.record.stack:
+            self._engine.clear(container_name(trace.record.id))
         Folders(Path(trace.record.root)).drop(trace.record.id)
         return True
 

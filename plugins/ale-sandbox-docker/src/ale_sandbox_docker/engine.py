@@ -70,6 +70,7 @@ class DockerEngine:
     name = "docker"
 
     def __init__(self, address: str) -> None:
+        self.address: str | None = address
         with _told():
             self._api = docker.APIClient(base_url=address, timeout=_TIMEOUT_S, max_pool_size=64)
         # A new connection to a local socket costs next to nothing, an open one a descriptor.
@@ -203,6 +204,21 @@ class DockerEngine:
                 # 409: somebody else is removing it already.
                 if error.status_code not in (404, 409):
                     raise
+
+    def clear(self, project: str) -> None:
+        """Remove what docker compose has made under this name."""
+        mine = {"label": f"com.docker.compose.project={project}"}
+        with _told():
+            found = self._api.containers(all=True, filters=mine)
+        for box in found:
+            self.remove(box["Id"])
+        with _told():
+            for network in self._api.networks(filters=mine):
+                with contextlib.suppress(docker.errors.NotFound):
+                    self._api.remove_network(network["Id"])
+            for volume in self._api.volumes(filters=mine)["Volumes"] or ():
+                with contextlib.suppress(docker.errors.NotFound):
+                    self._api.remove_volume(volume["Name"], force=True)
 
     def state(self, container: str) -> State:
         """How it is."""

@@ -76,6 +76,8 @@ class PodmanEngine:
     """
 
     name = "podman"
+    address: str | None = None
+    """Its networks are not those that docker compose knows."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -225,6 +227,9 @@ class PodmanEngine:
         params = {"force": True, "v": True, "timeout": 0}
         with _told():
             _ok(self._api.delete(f"/containers/{container}", params=params), 404)
+
+    def clear(self, project: str) -> None:
+        """Nothing: docker compose makes nothing here."""
 
     def state(self, container: str) -> State:
         """How it is."""

@@ -1,4 +1,8 @@
-"""A ``docker-compose.yaml`` of either format: one service that a sandbox can be, or a refusal."""
+"""A ``docker-compose.yaml`` of either format.
+
+One service that asks for nothing odd is read here and is a sandbox like any other. Whatever else is
+left to docker compose, but for what would reach into this machine.
+"""
 
 import platform
 import re
@@ -10,6 +14,7 @@ from typing import Any
 import yaml
 from attrs import field, frozen
 
+from ale_tasks_harbor import reach
 from ale_tasks_harbor.checks import mebibytes
 
 _GIVEN = {
@@ -75,6 +80,12 @@ class Client:
     memory_mb: int | None = None
     command: tuple[str, ...] = ()
     """What it runs besides waiting."""
+    entrypoint: tuple[str, ...] = ()
+    """What that is given to."""
+    workdir: str | None = None
+    user: str | None = None
+    several: bool = False
+    """It is for docker compose to make."""
     refused: tuple[tuple[str, str], ...] = ()
     """Key and reason of what can't be given."""
 
@@ -89,44 +100,59 @@ def client_of(text: str) -> Client:
     document = yaml.load(text, yaml.CSafeLoader)
     services = document.get("services") if isinstance(document, dict) else None
     if not isinstance(services, dict) or not services:
-        return _refuse("services", "expected a table with the service 'client'")
-    if len(services) > 1:
-        names = ", ".join(map(str, services))
-        return _refuse("services", f"it needs several containers ({names}): not supported yet")
-    (name, service) = next(iter(services.items()))
-    if not isinstance(service, dict):
-        return _refuse(f"services.{name}", "expected a table")
+        return _refuse("services", "expected a table with the service 'main' or 'client'")
+    for name, service in services.items():
+        if not isinstance(service, dict):
+            return _refuse(f"services.{name}", "expected a table")
+    refused = [*reach.faults(document)]
+    own = next((name for name in ("main", "client") if name in services), None)
+    if own is None and len(services) > 1:
+        return _refuse("services", "none of them is called 'main' or 'client'")
+    name = str(own or next(iter(services)))
     others = [key for key in document if key not in ("services", "version", "name", "volumes")]
-    return _client(f"services.{name}", service, others)
+    several = len(services) > 1 or bool(others) or _is_odd(services[name])
+    if several and own is None:
+        refused.append(("services", f"'{name}' has to be called 'main' or 'client'"))
+    return _client(f"services.{name}", services[name], several, refused)
 
 
 def _refuse(key: str, why: str) -> Client:
     return Client(refused=((key, why),))
 
 
-def _client(path: str, service: dict[str, Any], others: list[str]) -> Client:
-    refused = [(str(key), "not supported yet") for key in others]
-    for key in service:
-        if key not in _NOTHING | _HANDLED:
-            refused.append((f"{path}.{key}", "not supported yet"))
-    checks = {
-        "build": _build_fault,
-        "volumes": _volumes_fault,
-        "platform": _platform_fault,
-    }
-    for key, fault_of in checks.items():
-        fault = fault_of(service[key]) if key in service else None
-        if fault is not None:
-            refused.append((f"{path}.{key}", fault))
+def _is_odd(service: dict[str, Any]) -> bool:
+    """Does it ask for what only docker compose gives?"""
+    if any(key not in _NOTHING | _HANDLED for key in service):
+        return True
+    checks = {"build": _build_fault, "volumes": _volumes_fault}
+    return any(key in service and fault_of(service[key]) for key, fault_of in checks.items())
+
+
+def _client(
+    path: str, service: dict[str, Any], several: bool, refused: list[tuple[str, str]]
+) -> Client:
+    fault = _platform_fault(service["platform"]) if "platform" in service else None
+    if fault is not None:
+        refused.append((f"{path}.platform", fault))
     limits = _limits(service)
+    # Where docker compose makes it, it also knows its environment and its image.
+    image = None if "build" in service else _filled(str(service.get("image", ""))) or None
     return Client(
-        env=_environment(service.get("environment")),
-        image=None if "build" in service else _filled(str(service.get("image", ""))) or None,
+        env={} if several else _environment(service.get("environment")),
+        image=None if several else image,
         cpus=limits[0],
         memory_mb=limits[1],
         command=_command(service.get("command") or []),
+        entrypoint=_command(service.get("entrypoint") or []),
+        workdir=_text(service, "working_dir"),
+        user=_text(service, "user"),
+        several=several,
         refused=tuple(refused),
     )
+
+
+def _text(service: dict[str, Any], key: str) -> str | None:
+    return _filled(str(service[key])) if key in service else None
 
 
 def _build_fault(build: Any) -> str | None:

@@ -21,8 +21,9 @@ from ale_tasks_harbor.variables import from_host
 
 FILE = "task.toml"
 _SCRIPT = "test.sh"
+_COMPOSE = "docker-compose.yaml"
 _MODES = ("public", "no-network", "allowlist")
-_SEVERAL = "it needs several containers: not supported yet"
+_SEVERAL = "only the agent's own container is looked into"
 _KNOWN: Mapping[str, frozenset[str]] = {
     "": frozenset(
         [
@@ -224,28 +225,31 @@ class _Reader:
 
     def _machine(self) -> Environment:
         values = self._environment
-        image = values.text("docker_image")
         build = self._folder / "environment"
         client = self._client(build)
-        if image is None:
+        image = values.text("docker_image") or client.image
+        if image is None and not (client.several and not (build / "Dockerfile").exists()):
             self._check_build(build)
-        self._background = background(self._entrypoint, client.command)
+        entrypoint = client.entrypoint or self._entrypoint
+        self._background = background(entrypoint, client.command)
+        if client.several:
+            build = build / _COMPOSE
         user = self._agent.values.get("user")
         own = from_host(values.pairs("env"), self._environ, values.table("env").refuse)
         return Environment(
             image=image,
-            build=str(build) if image is None else None,
-            workdir=values.text("workdir") or ".",
+            build=str(build) if image is None or client.several else None,
+            workdir=values.text("workdir") or client.workdir or ".",
             env={**client.env, **own},
             cpus=client.cpus or values.seconds("cpus", None),
             memory_mb=client.memory_mb or memory_mb(values, "memory_mb", "memory"),
             storage_mb=memory_mb(values, "storage_mb", "storage"),
-            user=None if user is None else str(user),
+            user=client.user if user is None else str(user),
         )
 
     def _client(self, build: Path) -> compose.Client:
         """What a compose file adds to the one container; others are refused."""
-        file = build / "docker-compose.yaml"
+        file = build / _COMPOSE
         try:
             client = compose.client_of(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -253,8 +257,6 @@ class _Reader:
         except (OSError, ValueError, yaml.YAMLError) as error:
             self._note(file, f"can't be read: {' '.join(str(error).split())}")
             return compose.Client()
-        if client.image is not None:
-            self._note(file, "an image in it is not supported: name it in environment.docker_image")
         for path, why in client.refused:
             self._root.problems.append(Problem(message=why, file=str(file), path=path))
         return client

@@ -112,12 +112,15 @@ class _Reader:
     def _machine(self) -> Environment:
         client = self._client()
         image = client.image
-        stage = self._stage() if image is None else Stage()
-        self._background = background(stage.entrypoint, client.command)
+        has_own = (self._folder / "Dockerfile").exists() or not client.several
+        stage = self._stage() if image is None and has_own else Stage()
+        self._background = background(client.entrypoint or stage.entrypoint, client.command)
+        build = self._folder / _COMPOSE if client.several else self._folder
         return Environment(
             image=image,
-            build=str(self._folder) if image is None else None,
-            workdir=".",
+            build=str(build) if image is None else None,
+            workdir=client.workdir or ".",
+            user=client.user,
             env={"TEST_DIR": "/tests", **client.env},
             cpus=client.cpus,
             memory_mb=client.memory_mb,

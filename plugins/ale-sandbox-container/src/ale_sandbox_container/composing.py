@@ -1,0 +1,171 @@
+"""Runs docker compose: once to build, and for each sandbox to make and start its containers."""
+
+import json
+import logging
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from attrs import evolve, frozen
+
+from ale.errors import SandboxError, UnsupportedError
+from ale_sandbox_container.engine import Engine, NotFoundError, Plan
+from ale_sandbox_container.stack import VARIABLES, Document, Stack
+
+_LOG = logging.getLogger(__name__)
+_CLIENTS = (("docker", "compose"), ("docker-compose",))
+_LONGEST_S = 3600.0
+_TOLD = 1500
+
+
+@frozen(kw_only=True)
+class Composed:
+    """A stack whose images are there."""
+
+    stack: Stack
+    named: Document
+    main: str
+    """Image of the agent's service."""
+
+
+class Composer:
+    """Uses the first of ``docker compose`` and ``docker-compose`` that works. Its methods block.
+
+    Args:
+        logs: folder for the logs of builds.
+    """
+
+    def __init__(self, engine: Engine, environ: Mapping[str, str], logs: Path) -> None:
+        self._engine = engine
+        self._environ = environ
+        self._logs = logs
+        self._client: Sequence[str] | None = None
+        self._waits = False
+        """It can wait for the health of all services; version 1 can't."""
+
+    def prepare(self, stack: Stack, digest: str, image: str | None) -> Composed:
+        """Build what is to be built, where the same content has not been built before.
+
+        Raises:
+            SandboxError: it can't be built.
+            UnsupportedError: there is no docker compose for this engine.
+        """
+        self._found()
+        named = stack.named(f"ale-build:{digest}", image)
+        services = named["services"]
+        main = str(services[stack.service]["image"])
+        missing = [name for name, about in services.items() if self._is_missing(about)]
+        if missing:
+            log = self._logs / f"build-{digest}.log"
+            _LOG.info("docker compose: building %s of %s; log: %s", missing, stack.file, log)
+            try:
+                said = self._run(stack, named, f"ale-build-{digest}", ["build", *missing], main)
+            except SandboxError as error:
+                self._write(log, str(error))
+                raise SandboxError(f"{error}\nwhole log: {log}") from None
+            self._write(log, said)
+        return Composed(stack=stack, named=named, main=main)
+
+    def _write(self, log: Path, text: str) -> None:
+        self._logs.mkdir(parents=True, exist_ok=True)
+        log.write_text(text, encoding="utf-8")
+
+    def _is_missing(self, about: Document) -> bool:
+        if "build" not in about:
+            return False
+        try:
+            self._engine.image(about["image"])
+        except NotFoundError:
+            return True
+        return False
+
+    def create(self, composed: Composed, plan: Plan) -> None:
+        """Make the containers, networks and volumes of one sandbox."""
+        self._run_one(composed, plan, ["up", "--no-start", "--no-build"])
+
+    def start(self, composed: Composed, plan: Plan) -> None:
+        """Start the containers; when it returns, those that others depend on are ready."""
+        arguments = ["up", "--detach", "--no-build", "--no-recreate"]
+        if self._waits:
+            arguments.append("--wait")
+        self._run_one(composed, plan, arguments)
+
+    def _run_one(self, composed: Composed, plan: Plan, arguments: Sequence[str]) -> None:
+        document = composed.stack.of(evolve(plan, image=composed.main), composed.named)
+        self._run(composed.stack, document, plan.name, arguments, composed.main)
+
+    def _run(
+        self,
+        stack: Stack,
+        document: Document,
+        project: str,
+        arguments: Sequence[str],
+        image: str,
+    ) -> str:
+        """Run it on a file; what it printed.
+
+        Raises:
+            SandboxError: it failed, with the end of what it printed.
+        """
+        client = self._found()
+        options = ["--project-name", project, "--project-directory", str(stack.folder)]
+        names = ("MAIN_IMAGE_NAME", "T_BENCH_TASK_DOCKER_CLIENT_IMAGE_NAME")
+        environ = {
+            **self._environ,
+            **VARIABLES,
+            **dict.fromkeys(names, image),
+            "T_BENCH_TASK_DOCKER_NAME_PREFIX": project,
+        }
+        try:
+            done = subprocess.run(
+                [*client, *options, "--file", "-", *arguments],
+                input=json.dumps(document).encode(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=self._with_host(environ),
+                cwd=stack.folder,
+                timeout=_LONGEST_S,
+                start_new_session=True,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise SandboxError(f"{' '.join(client)} {arguments[0]}: {error}") from error
+        said = done.stdout.decode("utf-8", "replace")
+        if done.returncode != 0:
+            end = said.strip()[-_TOLD:]
+            command = f"{' '.join(client)} {arguments[0]}"
+            raise SandboxError(f"{command} of {stack.file} ended with {done.returncode}:\n{end}")
+        return said
+
+    def _with_host(self, environ: Mapping[str, str]) -> dict[str, str]:
+        return {"PATH": os.defpath, **environ, "DOCKER_HOST": self._engine.address or ""}
+
+    def _found(self) -> Sequence[str]:
+        if self._engine.address is None:
+            raise UnsupportedError(
+                f"the task needs several containers, which {self._engine.name} can't have here: "
+                "use the sandbox 'docker'"
+            )
+        if self._client is None:
+            self._client = next(filter(self._answers, _CLIENTS), None)
+        if self._client is None:
+            raise UnsupportedError(
+                "the task needs several containers, and there is no docker compose: "
+                "install docker-compose, or the plugin of that name for docker"
+            )
+        return self._client
+
+    def _answers(self, client: Sequence[str]) -> bool:
+        try:
+            done = subprocess.run(
+                [*client, "version", "--short"],
+                capture_output=True,
+                env=self._with_host(self._environ),
+                timeout=60,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        self._waits = not done.stdout.startswith(b"1.")
+        return done.returncode == 0

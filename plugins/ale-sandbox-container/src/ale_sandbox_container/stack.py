@@ -1,0 +1,183 @@
+"""What a compose file says, made into what one sandbox needs of it.
+
+The agent's service becomes the sandbox's own container, with the supervisor, the limits and the
+missing privileges that every sandbox has. The other services stay as they are, without what would
+clash with another sandbox: names of containers, and ports of the host.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from attrs import frozen
+
+from ale.errors import SandboxError
+from ale_sandbox_container.engine import Plan
+
+SERVICES = ("main", "client")
+"""Names that the agent's service may have: Harbor's, and Terminal-Bench's."""
+_DROPPED = ("container_name", "ports", "pull_policy")
+_OURS = (
+    *("build", "image", "command", "entrypoint", "working_dir", "user", "labels", "cap_add"),
+    *("privileged", "security_opt", "deploy", "mem_limit", "cpus", "healthcheck", "tty"),
+    *("stdin_open", "init", "restart", "runtime", "read_only", "logging", "pid", "ipc"),
+)
+"""Of the agent's service, set for the sandbox or left out."""
+_LOGS = ("${T_BENCH_TASK_LOGS_PATH", "${T_BENCH_TASK_AGENT_LOGS", "${HOST_")
+"""Volumes that start so are the harnesses' own logs."""
+VARIABLES = {
+    "T_BENCH_TEST_DIR": "/tests",
+    "T_BENCH_CONTAINER_LOGS_PATH": "/logs",
+    "T_BENCH_CONTAINER_AGENT_LOGS_PATH": "/agent-logs",
+    "T_BENCH_TASK_DOCKER_CLIENT_CONTAINER_NAME": "client",
+    "CONTEXT_DIR": ".",
+    "TEST_DIR": "/tests",
+    "ENV_VERIFIER_LOGS_PATH": "/logs/verifier",
+    "ENV_AGENT_LOGS_PATH": "/logs/agent",
+    "ENV_ARTIFACTS_PATH": "/logs/artifacts",
+    "CPUS": "1",
+    "MEMORY": "1G",
+}
+"""What harnesses put in place of variables in a compose file."""
+
+Document = dict[str, Any]
+
+
+@frozen(kw_only=True)
+class Stack:
+    """A compose file and which of its services is the agent's."""
+
+    file: Path
+    service: str
+    document: Mapping[str, Any]
+
+    @property
+    def folder(self) -> Path:
+        """That its paths are relative to."""
+        return self.file.parent
+
+    @property
+    def services(self) -> dict[str, Document]:
+        """All of them, by name."""
+        return {str(name): dict(about or {}) for name, about in self.document["services"].items()}
+
+    def named(self, tag: str, image: str | None) -> Document:
+        """The file with a name for every image that is built.
+
+        Args:
+            tag: that the names begin with.
+            image: of the agent's service, where the task names one.
+        """
+        services = self.services
+        main = services[self.service]
+        if image is not None:
+            main.pop("build", None)
+            main["image"] = image
+        elif "build" not in main and "image" not in main:
+            main["build"] = {"context": "."}
+        for name, about in services.items():
+            for key in _DROPPED:
+                about.pop(key, None)
+            if "volumes" in about:
+                about["volumes"] = [one for one in about["volumes"] if not _is_log(one)]
+            if "build" in about:
+                about["image"] = f"{tag}-{name}"
+        rest = {key: value for key, value in self.document.items() if key not in _UNUSED}
+        return {**rest, "services": services}
+
+    def of(self, plan: Plan, named: Document) -> Document:
+        """The file for one sandbox; every image in it is there, or is pulled."""
+        services = {
+            name: {key: value for key, value in about.items() if key != "build"}
+            for name, about in named["services"].items()
+        }
+        services[self.service] = _own(services[self.service], plan)
+        document = {**named, "services": services}
+        if not plan.network:
+            document["networks"] = _internal(named.get("networks"))
+        return document
+
+
+_UNUSED = ("version", "name")
+
+
+def read(file: Path) -> Stack:
+    """Read a compose file.
+
+    Raises:
+        SandboxError: it is none, or has no service that is the agent's.
+    """
+    try:
+        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise SandboxError(f"{file} can't be read: {' '.join(str(error).split())}") from None
+    services = document.get("services") if isinstance(document, dict) else None
+    names = list(map(str, services)) if isinstance(services, dict) else []
+    found = next((name for name in SERVICES if name in names), None)
+    if found is None:
+        wanted = " or ".join(SERVICES)
+        raise SandboxError(f"{file}: none of its services ({', '.join(names)}) is called {wanted}")
+    return Stack(file=file, service=found, document=document)
+
+
+def _own(about: Document, plan: Plan) -> Document:
+    kept = {key: value for key, value in about.items() if key not in _OURS}
+    if kept.get("network_mode") == "host":
+        del kept["network_mode"]
+    binds = [
+        {"type": "bind", "source": str(bind.source), "target": bind.target, "read_only": True}
+        for bind in plan.binds
+    ]
+    made = {
+        **kept,
+        "image": plan.image,
+        "container_name": plan.name,
+        "entrypoint": _plain(list(plan.entrypoint)),
+        "command": [],
+        "working_dir": plan.workdir,
+        "environment": {**_pairs(about.get("environment")), **_plain(dict(plan.env))},
+        "labels": _plain(dict(plan.labels)),
+        "volumes": [*(about.get("volumes") or []), *binds],
+        "cap_drop": ["ALL"],
+        "cap_add": list(plan.capabilities),
+        "security_opt": ["no-new-privileges"],
+        "read_only": plan.read_only,
+    }
+    optional = {
+        "user": plan.user,
+        "runtime": plan.runtime,
+        "cpus": plan.cpus,
+        "mem_limit": plan.memory_bytes,
+        "memswap_limit": plan.memory_bytes,
+        "pids_limit": plan.processes,
+        "tmpfs": [f"{path}:mode=1777,size={size}" for path, size in plan.tmpfs.items()] or None,
+    }
+    return {**made, **{key: value for key, value in optional.items() if value is not None}}
+
+
+def _is_log(volume: Any) -> bool:
+    source = volume.get("source", "") if isinstance(volume, Mapping) else volume
+    return str(source).startswith(_LOGS)
+
+
+def _pairs(written: Any) -> dict[str, Any]:
+    if isinstance(written, Mapping):
+        return dict(written)
+    pairs = (str(item).partition("=") for item in written or [])
+    return {name: value if equals else None for name, equals, value in pairs}
+
+
+def _plain(value: Any) -> Any:
+    """Text that compose is not to fill anything into."""
+    if isinstance(value, str):
+        return value.replace("$", "$$")
+    if isinstance(value, dict):
+        return {name: _plain(text) for name, text in value.items()}
+    return [_plain(text) for text in value]
+
+
+def _internal(networks: Any) -> Document:
+    """Networks that lead nowhere else."""
+    found = dict(networks or {})
+    return {name: {**(found.get(name) or {}), "internal": True} for name in {"default", *found}}

@@ -1,0 +1,115 @@
+"""What a compose file becomes for one sandbox."""
+
+from pathlib import Path
+
+import pytest
+
+from ale.errors import SandboxError
+from ale_sandbox_container.engine import Bind, Plan
+from ale_sandbox_container.stack import read
+
+FILE = """
+version: "3"
+services:
+  main:
+    build: {context: ".", args: {A: b}}
+    container_name: taken
+    command: run
+    user: root
+    privileged: true
+    network_mode: host
+    cap_add: [SYS_ADMIN]
+    ports: ["80:80"]
+    environment: ["ONE=1", "TWO"]
+    volumes: ["${HOST_LOGS}:/logs", "data:/data"]
+    depends_on: [db]
+  db:
+    image: db:1
+    container_name: taken-too
+    ports: ["5432:5432"]
+    volumes: ["data:/data"]
+networks: {back: {}}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "docker-compose.yaml"
+    path.write_text(FILE)
+    return path
+
+
+def plan(*, network: bool = True) -> Plan:
+    return Plan(
+        name="ale-x",
+        image="tag-main",
+        entrypoint=("/sh", "-c", "echo $key"),
+        workdir="/app",
+        labels={"ale.id": "x"},
+        binds=(Bind(source=Path("/door"), target="/ale"),),
+        env={"TWO": "a$b"},
+        network=network,
+        cpus=1.5,
+        memory_bytes=1 << 30,
+        processes=7,
+        capabilities=("CHOWN",),
+    )
+
+
+def test_what_is_built_has_a_name_and_nothing_clashes(file: Path) -> None:
+    named = read(file).named("tag", None)
+    assert named["services"]["main"]["image"] == "tag-main"
+    assert named["services"]["db"] == {"image": "db:1", "volumes": ["data:/data"]}
+    assert "container_name" not in named["services"]["main"]
+    assert "version" not in named
+
+
+def test_the_tasks_own_image_goes_before_a_build_and_none_is_the_folder(file: Path) -> None:
+    main = read(file).named("tag", "own:1")["services"]["main"]
+    assert main["image"] == "own:1"
+    assert "build" not in main
+    file.write_text("services: {client: }")
+    main = read(file).named("tag", None)["services"]["client"]
+    assert main == {"build": {"context": "."}, "image": "tag-client"}
+
+
+def test_the_agents_service_is_a_sandbox_and_the_others_are_as_they_were(file: Path) -> None:
+    stack = read(file)
+    made = stack.of(plan(), stack.named("tag", None))
+    assert made["services"]["db"] == {"image": "db:1", "volumes": ["data:/data"]}
+    main = made["services"]["main"]
+    for key in ("build", "privileged", "network_mode", "ports", "user", "healthcheck"):
+        assert key not in main
+    assert (main["image"], main["container_name"]) == ("tag-main", "ale-x")
+    assert main["entrypoint"] == ["/sh", "-c", "echo $$key"]
+    assert (main["command"], main["working_dir"]) == ([], "/app")
+    assert main["environment"] == {"ONE": "1", "TWO": "a$$b"}
+    assert main["volumes"] == [
+        "data:/data",
+        {"type": "bind", "source": "/door", "target": "/ale", "read_only": True},
+    ]
+    assert (main["cap_drop"], main["cap_add"]) == (["ALL"], ["CHOWN"])
+    assert main["security_opt"] == ["no-new-privileges"]
+    assert (main["cpus"], main["mem_limit"], main["pids_limit"]) == (1.5, 1 << 30, 7)
+    assert main["depends_on"] == ["db"]
+    assert made["networks"] == {"back": {}}
+
+
+def test_without_a_network_no_network_leads_out(file: Path) -> None:
+    stack = read(file)
+    made = stack.of(plan(network=False), stack.named("tag", None))
+    assert made["networks"] == {"default": {"internal": True}, "back": {"internal": True}}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("services: [", "can't be read"),
+        ("services: {web: {}, db: {}}", r"none of its services \(web, db\) is called main or"),
+        ("[]", "none of its services"),
+    ],
+)
+def test_what_is_no_stack_is_refused(file: Path, text: str, said: str) -> None:
+    file.write_text(text)
+    with pytest.raises(SandboxError, match=said):
+        read(file)

@@ -1,0 +1,233 @@
+"""Why a folder is refused: file, key and reason, while the others run."""
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from ale.errors import InputError
+from ale_tasks_harbor.source import HarborSource
+
+from .conftest import BENCH, HARBOR, Write
+
+Source = Callable[..., HarborSource]
+
+
+def _compose(service: str) -> Mapping[str, str]:
+    text = f"services:\n  client:\n    build: .\n    {service}\n"
+    return {**BENCH, "docker-compose.yaml": text}
+
+
+def _toml(text: str) -> Mapping[str, str]:
+    return {**HARBOR, "task.toml": text}
+
+
+REFUSED: Mapping[str, tuple[Mapping[str, str], str, str | None, str]] = {
+    "not-toml": (_toml("[agent\n"), "task.toml", None, "not TOML"),
+    "no-instruction": ({**HARBOR, "instruction.md": ""}, "instruction.md", None, "can't be read"),
+    "no-tests": ({**HARBOR, "tests/test.sh": ""}, "tests/test.sh", None, "no such file"),
+    "no-dockerfile": ({**HARBOR, "environment/Dockerfile": ""}, "task.toml", None, "docker_image"),
+    "wrong-type": (
+        _toml("[environment]\ncpus = 'many'\n"),
+        "task.toml",
+        "environment.cpus",
+        'expected a number, found the text "many"',
+    ),
+    "below-zero": (_toml("[agent]\ntimeout_sec = -1\n"), "task.toml", "agent.timeout_sec", "above"),
+    "size": (
+        _toml("[environment]\nmemory = 'lots'\n"),
+        "task.toml",
+        "environment.memory",
+        "such as 2G",
+    ),
+    "variable": (
+        _toml('[environment.env]\nA = "${NO_SUCH}"\n'),
+        "task.toml",
+        "environment.env.A",
+        "NO_SUCH of the host is not set",
+    ),
+    "secret": (
+        _toml('[environment.env]\nA = "${MY_API_KEY}"\n'),
+        "task.toml",
+        "environment.env.A",
+        "would be stored",
+    ),
+    "step-without-folder": (
+        {**HARBOR, "task.toml": '[[steps]]\nname = "one"\n', "steps/two/x": "y"},
+        "steps/one/instruction.md",
+        None,
+        "can't be read",
+    ),
+    "step-without-name": (
+        _toml("[[steps]]\nmin_reward = 1\n"),
+        "task.toml",
+        "steps[0].name",
+        "name of a folder",
+    ),
+    "step-of-another-user": (
+        {
+            **HARBOR,
+            "task.toml": '[[steps]]\nname = "one"\nagent = {user = "me"}\n',
+            "steps/one/instruction.md": "Do it.\n",
+        },
+        "task.toml",
+        "steps[0].agent.user",
+        "another user for one step",
+    ),
+    "min-reward": (
+        {
+            **HARBOR,
+            "task.toml": '[[steps]]\nname = "one"\nmin_reward = "all"\n',
+            "steps/one/instruction.md": "Do it.\n",
+        },
+        "task.toml",
+        "steps[0].min_reward",
+        "expected a number",
+    ),
+    "collect": (
+        _toml('[[verifier.collect]]\nservice = "db"\ncommand = "dump"\n'),
+        "task.toml",
+        "verifier.collect[0].service",
+        "only the agent's own container",
+    ),
+    "allowlist": (
+        _toml('[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["a.example"]\n'),
+        "task.toml",
+        "environment.network_mode",
+        "not supported yet",
+    ),
+    "phase": (
+        _toml('[verifier]\nnetwork_mode = "no-network"\n'),
+        "task.toml",
+        "verifier.network_mode",
+        "network of its own",
+    ),
+    "separate": (
+        _toml('[verifier]\nenvironment_mode = "separate"\n'),
+        "task.toml",
+        "verifier.environment_mode",
+        "container of its own",
+    ),
+    "gpus": (_toml("[environment]\ngpus = 1\n"), "task.toml", "environment.gpus", "GPUs"),
+    "windows": (_toml('[environment]\nos = "windows"\n'), "task.toml", "environment.os", "linux"),
+    "mcp": (
+        _toml('[[environment.mcp_servers]]\nname = "a"\n'),
+        "task.toml",
+        "environment.mcp_servers",
+        "MCP",
+    ),
+    "service": (
+        _toml('artifacts = [{source = "/a", service = "db"}]\n'),
+        "task.toml",
+        "artifacts",
+        "only the agent's own container",
+    ),
+    "way-out": (_toml('artifacts = ["/a/../b"]\n'), "task.toml", "artifacts", "expected a path"),
+    "privileged": (
+        _compose("privileged: true"),
+        "docker-compose.yaml",
+        "services.client.privileged",
+        "no container of a task is privileged",
+    ),
+    "host-network": (
+        _compose("network_mode: host"),
+        "docker-compose.yaml",
+        "services.client.network_mode",
+        "not given to a task",
+    ),
+    "socket": (
+        _compose("volumes: ['/var/run/docker.sock:/var/run/docker.sock']"),
+        "docker-compose.yaml",
+        "services.client.volumes",
+        "outside of the task's folder (/var/run/docker.sock:/var/run/docker.sock)",
+    ),
+    "way-up": (
+        _compose("volumes: [{type: bind, source: ../../other, target: /other}]"),
+        "docker-compose.yaml",
+        "services.client.volumes",
+        "outside of the task's folder",
+    ),
+    "devices": (
+        _compose("devices: [/dev/sda]"),
+        "docker-compose.yaml",
+        "services.client.devices",
+        "not supported",
+    ),
+    "env-file": (
+        _compose("env_file: [{path: ~/.profile}]"),
+        "docker-compose.yaml",
+        "services.client.env_file",
+        "outside of the task's folder",
+    ),
+    "host-file": (
+        {
+            **HARBOR,
+            "environment/docker-compose.yaml": (
+                "services: {main: {}, db: {}}\nsecrets: {a: {file: /etc/shadow}}\n"
+            ),
+        },
+        "environment/docker-compose.yaml",
+        "secrets.a.file",
+        "outside of the task's folder",
+    ),
+    "include": (
+        {
+            **HARBOR,
+            "environment/docker-compose.yaml": "include: [a.yaml]\nservices: {main: {}}\n",
+        },
+        "environment/docker-compose.yaml",
+        "include",
+        "other compose files",
+    ),
+    "no-main": (
+        {**BENCH, "docker-compose.yaml": "services: {web: {}, db: {}}\n"},
+        "docker-compose.yaml",
+        "services",
+        "none of them is called 'main' or 'client'",
+    ),
+    "not-yaml": ({**BENCH, "task.yaml": "a: [\n"}, "task.yaml", None, "not YAML"),
+    "no-yaml-instruction": (
+        {**BENCH, "task.yaml": "difficulty: easy\n"},
+        "task.yaml",
+        "instruction",
+        "missing",
+    ),
+    "parser": (
+        {**BENCH, "task.yaml": "instruction: a\nparser_name: junit\n"},
+        "task.yaml",
+        "parser_name",
+        "expected one of pytest",
+    ),
+    "same-shell": (
+        {**BENCH, "task.yaml": "instruction: a\nrun_tests_in_same_shell: true\n"},
+        "task.yaml",
+        "run_tests_in_same_shell",
+        "forge",
+    ),
+    "no-run-tests": ({**BENCH, "run-tests.sh": ""}, "run-tests.sh", None, "no such file"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_folder_that_can_not_be_run_is_refused_with_file_key_and_reason(
+    name: str, write: Write, source: Source
+) -> None:
+    files, file, key, reason = REFUSED[name]
+    folder = write(name, files)
+    write("sound", HARBOR)
+    made = source({"MY_API_KEY": "abc"})
+    assert [task.id for task in made.load()] == ["sound"], "the others run"
+    (problem,) = made.refused
+    assert (problem.file, problem.path) == (str(folder / file), key)
+    assert reason in problem.message, problem
+    with pytest.raises(InputError):
+        list(source({"MY_API_KEY": "abc"}, refuse="run").load())
+
+
+def test_all_that_is_wrong_with_a_folder_is_said_at_once(write: Write, source: Source) -> None:
+    write("one", _toml("[environment]\ncpus = 0\n\n[agent]\ntimeout_sec = 'me'\n"))
+    with pytest.raises(InputError) as caught:
+        list(source().load())
+    assert {(p.path, p.line) for p in caught.value.problems} == {
+        ("environment.cpus", 2),
+        ("agent.timeout_sec", 5),
+    }

@@ -1,0 +1,105 @@
+"""`ale run` over task folders that need several containers."""
+
+import functools
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .harbor_tasks import config, containers, outcomes, why_not
+
+DATA = Path(__file__).parents[2] / "plugins" / "ale-tasks-harbor" / "tests" / "data" / "compose"
+WAIT_S = 240.0
+
+pytestmark = [pytest.mark.engine, pytest.mark.long]
+
+
+@functools.cache
+def _why_no_compose() -> str | None:
+    for client in (["docker", "compose"], ["docker-compose"]):
+        try:
+            done = subprocess.run([*client, "version"], capture_output=True, check=False)
+        except FileNotFoundError:
+            continue
+        if done.returncode == 0:
+            return None
+    return "there is no docker compose"
+
+
+@pytest.fixture(autouse=True)
+def _compose() -> None:
+    reason = why_not("docker") or _why_no_compose()
+    if reason is not None:
+        pytest.skip(reason)
+
+
+def remains(project: str) -> list[str]:
+    """What docker compose has made under a name and is still there."""
+    found = []
+    for kind in ("container", "network", "volume"):
+        every = ["--all"] if kind == "container" else []
+        label = f"label=com.docker.compose.project={project}"
+        argv = ["docker", kind, "ls", *every, "--quiet", "--filter", label]
+        said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        found += [f"{kind} {name}" for name in said.split()]
+    return found
+
+
+def test_the_reference_solutions_pass_and_nothing_is_left(workshop: Any) -> None:
+    tasks = {"type": "harbor", "path": str(DATA), "refuse": "run"}
+    config(workshop, "docker", tasks=tasks)
+    ended = workshop.ale("run", "run.yaml", timeout_s=500)
+    assert ended.code == 3, ended.text
+    found = outcomes(workshop)
+    reward, said = found.pop("no-sidecar")
+    assert reward is None
+    assert "registry.invalid" in said
+    assert {task: reward for task, (reward, _) in found.items()} == {
+        "bench": 1.0,
+        "closed": 1.0,
+        "odd-main": 1.0,
+        "store": 1.0,
+    }, found
+    assert containers(workshop, "docker") == []
+
+
+def test_doing_nothing_fails(workshop: Any) -> None:
+    tasks = {"type": "harbor", "path": str(DATA), "exclude": ["no-sidecar"], "refuse": "run"}
+    config(workshop, "docker", tasks=tasks, agent={"type": "noop"})
+    ended = workshop.ale("run", "run.yaml", timeout_s=500)
+    assert ended.code == 0, ended.text
+    assert {reward for reward, _ in outcomes(workshop).values()} == {0.0}
+
+
+def test_what_a_killed_run_has_left_is_removed_with_its_networks_and_volumes(
+    workshop: Any,
+) -> None:
+    folder = workshop.folder / "tasks" / "slow"
+    shutil.copytree(DATA / "store", folder)
+    (folder / "solution" / "solve.sh").write_text("#!/bin/sh\nsleep 600\n")
+    config(workshop, "docker")
+    running = workshop.start("run", "run.yaml")
+
+    def opened() -> Any:
+        return workshop.runs and (workshop.run / "events.jsonl").exists() and _own(workshop)
+
+    project = workshop.wait_for(opened, timeout_s=WAIT_S)
+    running.signal(signal.SIGKILL)
+    running.ended(timeout_s=60)
+    assert {one.split()[0] for one in remains(project)} == {"container", "network", "volume"}
+    pruned = workshop.ale("sandbox", "prune", timeout_s=200)
+    assert pruned.code == 0, pruned.text
+    assert remains(project) == []
+
+
+def _own(workshop: Any) -> str | None:
+    """The name of the run's container, once it runs."""
+    for found in containers(workshop, "docker"):
+        argv = ["docker", "inspect", "-f", "{{.Name}} {{.State.Running}}", found["id"]]
+        said = subprocess.run(argv, capture_output=True, text=True, check=False).stdout.split()
+        if said[1:] == ["true"]:
+            return said[0].lstrip("/")
+    return None
