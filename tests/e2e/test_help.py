@@ -7,8 +7,8 @@ import pytest
 
 COMMANDS = (
     *("run", "check", "ablate", "collect", "score", "dataset", "show", "credit", "report"),
-    *("new", "results", "harbor-job", "sandbox", "schema", "serve", "forks", "train"),
-    *("plugins", "doctor"),
+    *("new", "results", "harbor-job", "sandbox", "schema", "serve", "forks", "model"),
+    *("train", "plugins", "doctor"),
 )
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ale.errors import InputError
+from ale.types import Message
 from ale_policy import TinyShape, load_policy, make_tokenizer, tiny_policy
 
 SHAPE = TinyShape(layers=2, width=32, heads=4, kv_heads=2, head_dim=8, mlp=48, vocabulary=400)
@@ -84,6 +85,22 @@ def test_what_is_saved_is_loaded_to_the_bit(tmp_path: Path) -> None:
         assert torch.equal(again.model.state_dict()[name], weight)
     ids = torch.tensor([[1, 2, 3]])
     assert torch.equal(again.model(ids).logits, policy.model(ids).logits)
+
+
+def test_a_template_that_was_given_is_saved_too(tmp_path: Path) -> None:
+    made = tiny_policy(CORPUS, SHAPE, seed=5)
+    made.save(tmp_path / "own")
+    (tmp_path / "brief.jinja").write_text(
+        f"<|system|>Be brief.<|end|>{made.tokenizer.chat_template}"
+    )
+    given = str(tmp_path / "brief.jinja")
+    policy = load_policy(str(tmp_path / "own"), device="cpu", chat_template=given)
+    policy.save(tmp_path / "given")
+    again = load_policy(str(tmp_path / "given"), device="cpu")
+    messages = [Message(role="user", content="hello")]
+    assert again.template.prompt(messages) == policy.template.prompt(messages)
+    own = load_policy(str(tmp_path / "own"), device="cpu")
+    assert own.template.prompt(messages) != policy.template.prompt(messages)
 
 
 def test_weights_go_in_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -64,7 +64,10 @@ def load_policy(
             path="llm.model",
             expected="a folder with config.json, weights and tokenizer.json, or a name on the hub",
         ) from error
-    template = ChatTemplate(tokenizer, source=_source(chat_template), calls=calls)
+    source = _source(chat_template)
+    if source is not None:
+        tokenizer.chat_template = source  # so that `TorchPolicy.save` keeps it
+    template = ChatTemplate(tokenizer, calls=calls)
     return TorchPolicy(model.to(place).eval(), tokenizer, template, name=name)
 
 

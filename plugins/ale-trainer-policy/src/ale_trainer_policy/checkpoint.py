@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -50,15 +50,7 @@ def read(directory: Path, trainer: str, fingerprint: str) -> tuple[State, dict[s
     Raises:
         StoreError: they can't be read, or belong to another trainer or another model.
     """
-    try:
-        state = msgspec.json.decode((directory / STATE).read_bytes(), type=State)
-    except (OSError, msgspec.DecodeError) as error:
-        raise StoreError(f"{directory} is no checkpoint of trainer {trainer}: {error}") from error
-    if state.schema != SCHEMA or state.trainer != trainer:
-        raise StoreError(
-            f"{directory / STATE}: of trainer {state.trainer}, schema {state.schema}; "
-            f"not of trainer {trainer}, schema {SCHEMA}"
-        )
+    state = read_state(directory, trainer)
     if state.fingerprint != fingerprint:
         raise StoreError(
             f"{directory} is a checkpoint of another model: its fingerprint is "
@@ -69,6 +61,39 @@ def read(directory: Path, trainer: str, fingerprint: str) -> tuple[State, dict[s
     except (OSError, SafetensorError) as error:
         raise StoreError(f"{directory / TENSORS} can't be read: {error}") from error
     return state, tensors
+
+
+def read_state(directory: Path, trainer: str) -> State:
+    """The counters.
+
+    Raises:
+        StoreError: they can't be read, or belong to another trainer.
+    """
+    try:
+        state = msgspec.json.decode((directory / STATE).read_bytes(), type=State)
+    except (OSError, msgspec.DecodeError) as error:
+        raise StoreError(f"{directory} is no checkpoint of trainer {trainer}: {error}") from error
+    if state.schema != SCHEMA or state.trainer != trainer:
+        raise StoreError(
+            f"{directory / STATE}: of trainer {state.trainer}, schema {state.schema}; "
+            f"not of trainer {trainer}, schema {SCHEMA}"
+        )
+    return state
+
+
+def read_weights(directory: Path) -> dict[str, Tensor]:
+    """The trained parameters by name; what the optimiser keeps is not read.
+
+    Raises:
+        StoreError: they can't be read.
+    """
+    path, prefix = directory / TENSORS, "weight/"
+    try:
+        with safe_open(path, framework="pt") as tensors:
+            names = [name for name in tensors.keys() if name.startswith(prefix)]  # noqa: SIM118
+            return {name.removeprefix(prefix): tensors.get_tensor(name) for name in names}
+    except (OSError, SafetensorError) as error:
+        raise StoreError(f"{path} can't be read: {error}") from error
 
 
 def plain(state: Any) -> Any:

@@ -93,21 +93,27 @@ def prepare(policy: InProcess, options: LearnOptions) -> Any:
 
 
 def _add_adapters(model: Any, options: LoraOptions) -> None:
-    from peft import LoraConfig, inject_adapter_in_model  # late: most runs need none
+    from peft import inject_adapter_in_model  # late: most runs need none
 
-    config = LoraConfig(
+    model.requires_grad_(False)
+    try:
+        inject_adapter_in_model(lora_config(options), model)
+    except ValueError as error:
+        raise InputError([Problem(path="trainer.lora.target", message=str(error))]) from error
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("lora_" in name)
+
+
+def lora_config(options: LoraOptions) -> Any:
+    """PEFT's own description of the adapters."""
+    from peft import LoraConfig
+
+    return LoraConfig(
         r=options.r,
         lora_alpha=options.alpha,  # type: ignore[arg-type]  # it only divides by r
         lora_dropout=options.dropout,
         target_modules="all-linear" if options.target is None else list(options.target),
     )
-    model.requires_grad_(False)
-    try:
-        inject_adapter_in_model(config, model)
-    except ValueError as error:
-        raise InputError([Problem(path="trainer.lora.target", message=str(error))]) from error
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_("lora_" in name)
 
 
 def full_weights(model: Any) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Offers the trainers ``policy`` and ``sft``. Torch is imported when one of them is built."""
+"""Offers the trainers ``policy`` and ``sft`` and the command ``model``. Torch is imported late."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from ale.plugin import BuildContext, Component, Probe, hookimpl
 from ale.protocols import Trainer
 
 if TYPE_CHECKING:
+    import click
+
     from ale_trainer_policy.options import PolicyOptions, SftOptions
 
 
@@ -34,7 +36,8 @@ def _sft(options: SftOptions, context: BuildContext) -> Trainer:
     return sft_trainer(options, context)
 
 
-def _probe() -> Probe:
+def probe() -> Probe:
+    """Is torch there? It is not imported."""
     remedy = "pip install -e '.[train]' in a clone; else pip install ale-trainer-policy"
     return Probe.of_package("torch", remedy=remedy)
 
@@ -48,7 +51,7 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
             _options("PolicyOptions"),
             _policy,
             summary="Reinforcement of the model that samples: IPA, GRPO, GSPO, CISPO and more.",
-            probe=_probe,
+            probe=probe,
             needs=("llm",),
         ),
         Component(
@@ -56,7 +59,15 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
             _options("SftOptions"),
             _sft,
             summary="Imitation of successful or given episodes.",
-            probe=_probe,
+            probe=probe,
             needs=("llm",),
         ),
     ]
+
+
+@hookimpl
+def ale_commands() -> Sequence[click.Command]:
+    """Add ``ale model``."""
+    from ale_trainer_policy.commands import model
+
+    return [model]

@@ -1,0 +1,65 @@
+"""LoRA adapters of a checkpoint: put on a model, merged into it, or written as PEFT keeps them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ale.errors import StoreError
+from ale_trainer_policy.models import lora_config
+from ale_trainer_policy.options import LoraOptions
+
+_NAME = "default"
+
+
+def add(model: Any, options: LoraOptions, weights: Mapping[str, Tensor]) -> Any:
+    """Put adapters on a plain model, as the trainer does, with a checkpoint's weights.
+
+    Args:
+        model: of transformers; changed in place.
+        weights: by name, as the trainer keeps them.
+
+    Returns:
+        PEFT's tuner around it, for `merge` and `write`.
+
+    Raises:
+        StoreError: they are not those of these adapters.
+    """
+    from peft import LoraModel
+
+    tuner = LoraModel(model, lora_config(options), _NAME)
+    own = {name: weight for name, weight in model.named_parameters() if "lora_" in name}
+    if own.keys() != weights.keys():
+        differing = ", ".join(sorted(own.keys() ^ weights.keys())[:3])
+        raise StoreError(f"the checkpoint's adapters are not those of the run: {differing}")
+    with torch.no_grad():
+        for name, weight in own.items():
+            weight.copy_(weights[name])
+    return tuner
+
+
+def merge(tuner: Any) -> None:
+    """Add the adapters to the weights; the model is a plain one again."""
+    tuner.merge_and_unload()
+
+
+def write(tuner: Any, base: str, directory: Path) -> None:
+    """Write ``adapter_config.json`` and ``adapter_model.safetensors``.
+
+    Args:
+        base: folder of the model under the adapters, or its name on the hub.
+    """
+    from peft import TaskType, get_peft_model_state_dict
+
+    config = tuner.peft_config[_NAME]
+    config.base_model_name_or_path = str(Path(base).resolve()) if Path(base).is_dir() else base
+    config.task_type = TaskType.CAUSAL_LM
+    config.inference_mode = True
+    config.save_pretrained(directory)
+    found = get_peft_model_state_dict(tuner, adapter_name=_NAME, save_embedding_layers=False)
+    # PEFT counts names from its own model, which holds the tuner as `base_model`.
+    tensors = {f"base_model.{name}": tensor.contiguous().cpu() for name, tensor in found.items()}
+    save_file(tensors, directory / "adapter_model.safetensors", metadata={"format": "pt"})

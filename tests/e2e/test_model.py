@@ -1,0 +1,147 @@
+"""`ale model`: what a run has trained, as a folder, samples as the run did."""
+
+import json
+import urllib.request
+from concurrent.futures import Future
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+PATIENCE_S = 300.0
+KINDS = ["write", "copy", "delete"]
+WHOLE = ['<tool_call>{"name": "shell", "arguments": {"command": "', '"}}</tool_call>']
+SAMPLING = {"max_tokens": 24, "stop": ["</tool_call>"]}
+
+
+def configure(workshop: Any, llm: Any, **trainer: Any) -> None:
+    workshop.config(
+        tasks={"type": "shell", "length": 1, "kinds": KINDS, "seed": 1, "count": 64},
+        llm={"type": "policy", **llm, **SAMPLING},
+        agent={"type": "iflow", "system_prompt": "", "max_turns": 2},
+        credit={"type": "ipa", "failure_reward": -0.2},
+        starts={"type": "initial", "demonstrations": 2, "until": 1.0, "probes": 2},
+        trainer={"type": "policy", "imitation": {"when": "always", "weight": 1.0}, **trainer},
+        run={"steps": 4, "tasks_per_step": 2, "rollouts": 2, "concurrency": 4},
+    )
+
+
+def ran(workshop: Any) -> Path:
+    done = workshop.ale("run", "run.yaml", timeout_s=PATIENCE_S)
+    assert done.code == 0, done.text
+    run: Path = workshop.runs[-1]
+    return run
+
+
+def taken(workshop: Any, run: Path, out: str, *arguments: str) -> str:
+    done = workshop.ale("model", str(run), "--out", out, *arguments, timeout_s=PATIENCE_S)
+    assert done.code == 0, done.text
+    return str(workshop.folder / out)
+
+
+def sampled(workshop: Any, run: Path, step: int) -> list[Any]:
+    """The traces of what the policy itself said in a step."""
+    completions = [
+        turn["completion"]
+        for episode in workshop.episodes(run).values()
+        if episode["step"] == step
+        for turn in episode["trajectory"]["turns"]
+    ]
+    found = [each["tokens"] for each in completions if not each["forced"]]
+    assert len(found) >= 4
+    return found
+
+
+def sampler_distance(folder: str, traces: list[Any]) -> float:
+    """Between a run's log-probabilities and those of the sampler over a folder, at most.
+
+    They are equal where the products of a machine don't depend on the batch that a row is in.
+    """
+    from ale_llm_policy.build import build
+    from ale_llm_policy.jobs import Job, Rules
+    from ale_llm_policy.options import PolicyOptions
+
+    llm = build(PolicyOptions(model=folder), seed=0)
+    rules = Rules(temperature=1.0, top_p=1.0, max_tokens=99, ends=frozenset())
+    found = 0.0
+    try:
+        for trace in traces:
+            ended: Future[Any] = Future()
+            ids = tuple(trace["prompt_ids"])
+            forced = tuple(trace["output_ids"])
+            job = Job(ids, rules, Random(0), lambda job, how, e=ended: e.set_result(how), forced)
+            llm.engine.submit(job)
+            assert not isinstance(ended.result(PATIENCE_S), Exception)
+            pairs = zip(job.logprobs, trace["logprobs"], strict=True)
+            found = max([found, *(abs(a - b) for a, b in pairs)])
+    finally:
+        llm.engine.close()
+    return found
+
+
+def distance(folder: str, traces: list[Any]) -> float:
+    """Between a run's log-probabilities and those of transformers alone, at most."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert len(tokenizer(WHOLE[0]).input_ids) == 1
+    assert tokenizer.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False)
+    found = 0.0
+    for trace in traces:
+        prompt, output = trace["prompt_ids"], trace["output_ids"]
+        with torch.no_grad():
+            logits = model(torch.tensor([prompt + output])).logits[0, len(prompt) - 1 : -1]
+        logps = logits.log_softmax(-1).gather(1, torch.tensor(output)[:, None])[:, 0]
+        found = max(found, float((logps - torch.tensor(trace["logprobs"])).abs().max()))
+    return found
+
+
+def test_the_folder_samples_as_the_run_did_and_so_do_adapters_over_it(workshop: Any) -> None:
+    from ale_tasks_shell import corpus
+
+    text = "".join(dict.fromkeys(corpus(0, 200, length=(1, 1), kinds=tuple(KINDS))))
+    workshop.write("corpus.txt", text)
+    tiny = {"corpus": "corpus.txt", "layers": 2, "width": 64, "heads": 2, "mlp": 128}
+    configure(workshop, {"tiny": {**tiny, "whole": WHOLE}}, lr=3e-3)
+    run = ran(workshop)
+    before, newest = taken(workshop, run, "before", "--step", "2"), taken(workshop, run, "newest")
+    traces = sampled(workshop, run, 3)
+    assert sampler_distance(before, traces) < 1e-5
+    assert distance(before, traces) < 1e-5
+    assert distance(newest, traces) > 1e-3, "the step after these tokens has changed the policy"
+
+    configure(workshop, {"model": "newest"}, lr=3e-2, lora={"r": 4, "alpha": 8.0})
+    run = ran(workshop)
+    adapter = taken(workshop, run, "adapter", "--step", "2")
+    merged = taken(workshop, run, "merged", "--step", "2", "--merge")
+    traces = sampled(workshop, run, 3)
+    for folder in (adapter, merged):
+        assert sampler_distance(folder, traces) < 1e-5
+        assert distance(folder, traces) < 1e-5
+    assert distance(newest, traces) > 1e-3
+
+    serving = workshop.start("serve", f"policy:model={adapter},max_tokens=4", "--port", "0")
+    url = workshop.wait_for(lambda: serving.said.strip(), timeout_s=PATIENCE_S)
+    asked = {"model": "policy", "messages": [{"role": "user", "content": "x"}]}
+    request = urllib.request.Request(
+        f"{url}/chat/completions",
+        data=json.dumps(asked).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+        assert json.load(answer)["choices"][0]["message"]["role"] == "assistant"
+
+
+def test_a_run_without_a_trainer_is_refused(workshop: Any, shell: Any) -> None:
+    workshop.task("t")
+    workshop.scripted({"default": shell("touch done")})
+    assert workshop.ale("run", "run.yaml", timeout_s=PATIENCE_S).code == 0
+    done = workshop.ale("model", str(workshop.run), "--out", "m", timeout_s=PATIENCE_S)
+    assert done.code == 2
+    assert "this run has no trainer" in done.err
+    assert not (workshop.folder / "m").exists()
