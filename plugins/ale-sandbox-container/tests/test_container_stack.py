@@ -12,7 +12,7 @@ FILE = """
 version: "3"
 services:
   main:
-    build: {context: ".", args: {A: b}}
+    build: {args: {A: b}}
     container_name: taken
     command: run
     user: root
@@ -59,6 +59,7 @@ def plan(*, network: bool = True) -> Plan:
 def test_what_is_built_has_a_name_and_nothing_clashes(file: Path) -> None:
     named = read(file).named("tag", None)
     assert named["services"]["main"]["image"] == "tag-main"
+    assert named["services"]["main"]["build"] == {"context": ".", "args": {"A": "b"}}
     assert named["services"]["db"] == {"image": "db:1", "volumes": ["data:/data"]}
     assert "container_name" not in named["services"]["main"]
     assert "version" not in named

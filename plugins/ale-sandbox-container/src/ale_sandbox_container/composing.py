@@ -6,12 +6,13 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from attrs import evolve, frozen
 
 from ale.errors import SandboxError, UnsupportedError
 from ale_sandbox_container.engine import Engine, NotFoundError, Plan
-from ale_sandbox_container.stack import VARIABLES, Document, Stack
+from ale_sandbox_container.stack import SERVICES, VARIABLES, Document, Stack
 
 _LOG = logging.getLogger(__name__)
 _CLIENTS = (("docker", "compose"), ("docker-compose",))
@@ -67,6 +68,29 @@ class Composer:
             self._write(log, said)
         return Composed(stack=stack, named=named, main=main)
 
+    def build(self, folder: Path, dockerfile: str, tag: str) -> str:
+        """Build one image with BuildKit, which the engine's interface does not offer.
+
+        Returns:
+            What the build printed.
+
+        Raises:
+            SandboxError: it can't be built.
+            UnsupportedError: there is no docker compose for this engine.
+        """
+        about = {
+            "image": tag,
+            "build": {
+                "context": ".",
+                "dockerfile": dockerfile,
+                "labels": {"ale.kind": "build"},
+            },
+        }
+        document: Document = {"services": {SERVICES[0]: about}}
+        stack = Stack(file=folder / dockerfile, service=SERVICES[0], document=document)
+        wanted = {"DOCKER_BUILDKIT": "1"}
+        return self._run(stack, document, tag.replace(":", "-"), ["build"], tag, wanted)
+
     def _write(self, log: Path, text: str) -> None:
         self._logs.mkdir(parents=True, exist_ok=True)
         log.write_text(text, encoding="utf-8")
@@ -102,6 +126,7 @@ class Composer:
         project: str,
         arguments: Sequence[str],
         image: str,
+        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> str:
         """Run it on a file; what it printed.
 
@@ -116,6 +141,7 @@ class Composer:
             **VARIABLES,
             **dict.fromkeys(names, image),
             "T_BENCH_TASK_DOCKER_NAME_PREFIX": project,
+            **variables,
         }
         try:
             done = subprocess.run(

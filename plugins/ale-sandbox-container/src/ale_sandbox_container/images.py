@@ -137,9 +137,7 @@ class Images:
 
             _LOG.info("%s: building %s; log: %s", self._engine.name, folder, path)
             try:
-                self._engine.build(
-                    folder, dockerfile=dockerfile, tag=tag, labels={"ale.kind": "build"}, log=log
-                )
+                self._build(folder, dockerfile, tag, log)
             except SandboxError as error:
                 told = "\n".join(f"    {line}" for line in last)
                 why = self._why_not_built(folder / dockerfile)
@@ -148,6 +146,20 @@ class Images:
                     f"whole log: {path}"
                 ) from error
         return self._engine.image(tag)
+
+    def _build(self, folder: Path, dockerfile: str, tag: str, log: Callable[[str], object]) -> None:
+        text = (folder / dockerfile).read_text(encoding="utf-8", errors="replace")
+        if self._engine.address is None or not wants_buildkit(text):
+            labels = {"ale.kind": "build"}
+            self._engine.build(folder, dockerfile=dockerfile, tag=tag, labels=labels, log=log)
+            return
+        try:
+            said = self._composer.build(folder, dockerfile, tag)
+        except UnsupportedError:
+            message = "the Dockerfile needs BuildKit, and there is no docker compose to build with"
+            raise SandboxError(message) from None
+        for line in said.splitlines():
+            log(line)
 
     def _why_not_built(self, dockerfile: Path) -> str:
         """Names the base images that are not there, even after the engine has tried to get them."""
@@ -159,6 +171,18 @@ class Images:
                 missing.append(repr(ref))
         named = ", ".join(missing)
         return f", because its base image {named} is not there and can't be had" if named else ""
+
+
+_BUILDKIT = re.compile(
+    r"^\s*(?:RUN\s+--(?:mount|network|security)=|(?:COPY|ADD)\s+(?:--\S+\s+)*--(?:chmod=|link|parents"
+    r"|exclude=)|(?:RUN|COPY|ADD)\s(?:[^\n#]*\s)?<<-?[\"']?[A-Za-z_])",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def wants_buildkit(dockerfile: str) -> bool:
+    """Does it say what only BuildKit knows: mounts, here-documents, modes of what is copied?"""
+    return _BUILDKIT.search(dockerfile) is not None
 
 
 def bases_of(dockerfile: str) -> list[str]:

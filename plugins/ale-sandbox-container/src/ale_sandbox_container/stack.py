@@ -83,6 +83,7 @@ class Stack:
                 about["volumes"] = [one for one in about["volumes"] if not _is_log(one)]
             if "build" in about:
                 about["image"] = f"{tag}-{name}"
+                about["build"] = _with_context(about["build"])
         rest = {key: value for key, value in self.document.items() if key not in _UNUSED}
         return {**rest, "services": services}
 
@@ -154,6 +155,11 @@ def _own(about: Document, plan: Plan) -> Document:
         "tmpfs": [f"{path}:mode=1777,size={size}" for path, size in plan.tmpfs.items()] or None,
     }
     return {**made, **{key: value for key, value in optional.items() if value is not None}}
+
+
+def _with_context(build: Any) -> Document:
+    """Version 1 of docker compose wants it to be said."""
+    return {"context": ".", **build} if isinstance(build, Mapping) else {"context": build}
 
 
 def _is_log(volume: Any) -> bool:
