@@ -109,7 +109,7 @@ def test_the_folder_samples_as_the_run_did_and_so_do_adapters_over_it(workshop: 
     tiny = {"corpus": "corpus.txt", "layers": 2, "width": 64, "heads": 2, "mlp": 128}
     configure(workshop, {"tiny": {**tiny, "whole": WHOLE}}, lr=3e-3)
     run = ran(workshop)
-    before, newest = taken(workshop, run, "before", "--step", "2"), taken(workshop, run, "newest")
+    before, newest = taken(workshop, run, "before", "--after", "3"), taken(workshop, run, "newest")
     traces = sampled(workshop, run, 3)
     assert sampler_distance(before, traces) < 1e-5
     assert distance(before, traces) < 1e-5
@@ -117,8 +117,8 @@ def test_the_folder_samples_as_the_run_did_and_so_do_adapters_over_it(workshop: 
 
     configure(workshop, {"model": "newest"}, lr=3e-2, lora={"r": 4, "alpha": 8.0})
     run = ran(workshop)
-    adapter = taken(workshop, run, "adapter", "--step", "2")
-    merged = taken(workshop, run, "merged", "--step", "2", "--merge")
+    adapter = taken(workshop, run, "adapter", "--after", "3")
+    merged = taken(workshop, run, "merged", "--after", "3", "--merge")
     traces = sampled(workshop, run, 3)
     for folder in (adapter, merged):
         assert sampler_distance(folder, traces) < 1e-5

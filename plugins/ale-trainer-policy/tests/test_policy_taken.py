@@ -179,16 +179,18 @@ def test_the_folder_holds_the_newest_weights_or_those_of_a_step(
 ) -> None:
     more = {"learn_from": "both", "min_reward": 0.0} if name == "sft" else {}
     done = train(name, **more)
-    for step, arguments in ((1, ()), (0, ("--step", 0))):
-        out = tmp_path / "models" / f"after-{step}"
+    said_of = {1: "1 step", 2: "2 steps"}
+    for steps, arguments in ((2, ()), (1, ("--after", 1))):
+        out = tmp_path / "models" / f"after-{steps}"
         said = command(done.run, "--out", out, *arguments)
-        assert f"{out}: the model after step {step}, policy version {step + 1}" in said
+        assert f"{out}: the model after {said_of[steps]}, policy version {steps}, of" in said
+        assert said.splitlines()[0].endswith(f"checkpoints/{steps - 1:05d}")
         model = AutoModelForCausalLM.from_pretrained(out)
-        assert torch.equal(_logits(model), done.after[step])
+        assert torch.equal(_logits(model), done.after[steps - 1])
     tokenizer = AutoTokenizer.from_pretrained(out)
     assert tokenizer("w3 w9").input_ids == [3, 9]
     assert tokenizer.chat_template == _tokenizer().chat_template
-    assert sorted(each.name for each in out.parent.iterdir()) == ["after-0", "after-1"]
+    assert sorted(each.name for each in out.parent.iterdir()) == ["after-1", "after-2"]
     assert [each.closed for each in maker.made[1:]] == [1, 1], "all but the run's own are let go of"
 
 
@@ -211,7 +213,7 @@ def test_adapters_are_written_as_peft_keeps_them_or_merged(
     base.save_pretrained(tmp_path / "base")
     before = _logits(base)
     done = train(llm={"model": str(tmp_path / "base")}, lora=LoraOptions(r=4, alpha=8.0))
-    assert "the adapter after step 1" in command(done.run, "--out", tmp_path / "adapter")
+    assert "the adapter after 2 steps" in command(done.run, "--out", tmp_path / "adapter")
     files = {each.name for each in (tmp_path / "adapter").iterdir()}
     assert {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json"} <= files
     assert "model.safetensors" not in files
@@ -220,8 +222,8 @@ def test_adapters_are_written_as_peft_keeps_them_or_merged(
     over = PeftModel.from_pretrained(base, str(tmp_path / "adapter"))
     for model in (alone, over):
         assert torch.equal(_logits(model), done.after[1])
-    said = command(done.run, "--out", tmp_path / "merged", "--merge", "--step", 0)
-    assert "the merged model after step 0" in said
+    said = command(done.run, "--out", tmp_path / "merged", "--merge", "--after", 1)
+    assert "the merged model after 1 step," in said
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     assert not hasattr(merged, "peft_config")
     began = {**done.config, "llm": {**done.config["llm"], "model": str(tmp_path / "adapter")}}
@@ -274,7 +276,7 @@ def test_each_mistake_is_said_and_leaves_nothing(train: Any, command: Any, tmp_p
     asked = {
         "no such directory": (tmp_path / "absent", "--out", out),
         "not a run directory": (tmp_path, "--out", out),
-        "no checkpoint of step 7": (done.run, "--out", out, "--step", 7),
+        "no checkpoint after 7 steps": (done.run, "--out", out, "--after", 7),
         "exists": (done.run, "--out", tmp_path / "file"),
         "can't be made": (done.run, "--out", tmp_path / "file" / "m"),
         "nothing to merge": (done.run, "--out", out, "--merge"),
@@ -282,8 +284,8 @@ def test_each_mistake_is_said_and_leaves_nothing(train: Any, command: Any, tmp_p
     }
     for message, arguments in asked.items():
         assert message in refused(command, *arguments).message
-    problem = refused(command, *asked["no checkpoint of step 7"])
-    assert problem.expected == "one of 0 to 1"
+    problem = refused(command, *asked["no checkpoint after 7 steps"])
+    assert problem.expected == "1 to 2"
     for trainer in ({"type": "ale-trainer-trl/dpo"}, {"type": "other/policy"}):
         write(done.run, {**done.config, "trainer": trainer})
         assert trainer["type"] in refused(command, done.run, "--out", out).message
@@ -312,7 +314,7 @@ def test_a_damaged_checkpoint_and_a_write_that_fails_leave_nothing(
     with pytest.raises(StoreError, match="can't be read"):
         command(done.run, "--out", tmp_path / "m")
     assert [each.name for each in tmp_path.iterdir()] == ["runs"]
-    command(done.run, "--out", tmp_path / "m", "--step", 0)
+    command(done.run, "--out", tmp_path / "m", "--after", 1)
 
 
 def test_offering_the_command_imports_no_torch() -> None:

@@ -17,9 +17,10 @@ _path = click.Path(path_type=Path)
 @click.argument("run", type=_path)
 @click.option("--out", type=_path, required=True, metavar="FOLDER", help="To be made.")
 @click.option(
-    "--step",
-    type=click.IntRange(0),
-    help="Take the checkpoint that this step left. Default: the newest.",
+    "--after",
+    type=click.IntRange(1),
+    metavar="STEPS",
+    help="After so many steps, as evaluations count them. Default: the newest checkpoint.",
 )
 @click.option("--merge", is_flag=True, help="With LoRA: the whole model, adapters merged into it.")
 @click.option(
@@ -34,7 +35,7 @@ def model(
     registry: Registry,
     run: Path,
     out: Path,
-    step: int | None,
+    after: int | None,
     merge: bool,
     overrides: tuple[str, ...],
 ) -> None:
@@ -46,7 +47,7 @@ def model(
     \b
     Examples:
       ale model runs/20260101-120000-3f2a-quickstart --out outputs/model
-      ale model RUN --out outputs/after-40 --step 40
+      ale model RUN --out outputs/after-40 --after 40
       ale model RUN --out outputs/merged --merge
     """
     from ale.errors import NotUsableError
@@ -57,6 +58,6 @@ def model(
         raise NotUsableError(f"{found.reason}. Install with: {found.remedy}")
     from ale_trainer_policy.taken import write_model
 
-    written = write_model(run, out, registry, step=step, merge=merge, overrides=overrides)
+    written = write_model(run, out, registry, after=after, merge=merge, overrides=overrides)
     for line in written.lines():
         click.echo(line)

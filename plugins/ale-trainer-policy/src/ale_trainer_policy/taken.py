@@ -46,7 +46,9 @@ class Written:
     """What was written."""
 
     out: Path
-    step: int
+    checkpoint: Path
+    steps: int
+    """How many were done, as evaluations count them: ``checkpoints/00059`` is after 60."""
     version: int
     form: str
     """``model``, ``merged model`` or ``adapter``."""
@@ -57,7 +59,8 @@ class Written:
         """For people."""
         section = ", ".join(f"{key}: {json.dumps(value)}" for key, value in self.llm.items())
         return [
-            f"{self.out}: the {self.form} after step {self.step}, policy version {self.version}",
+            f"{self.out}: the {self.form} after {_count(self.steps)}, "
+            f"policy version {self.version}, of {self.checkpoint}",
             f"llm: {{{section}}}",
         ]
 
@@ -67,18 +70,18 @@ def write_model(
     out: Path,
     registry: Registry,
     *,
-    step: int | None = None,
+    after: int | None = None,
     merge: bool = False,
     overrides: Sequence[str] = (),
 ) -> Written:
-    """Write the policy as it stood after a step of a run.
+    """Write the policy as it stood after some steps of a run.
 
     The run's own section ``llm`` makes or loads the model, which then takes the checkpoint's
     weights. The folder is there whole, or not at all.
 
     Args:
         out: a folder that does not exist.
-        step: whose checkpoint; default: the newest.
+        after: how many steps; default: as many as the newest checkpoint has.
         merge: a whole model of a run that trained LoRA adapters.
         overrides: ``llm.key=value``, over the run's own.
 
@@ -90,7 +93,7 @@ def write_model(
     reader = RunReader(run)
     manifest = from_plain(reader.manifest, file=str(run / "manifest.json"))
     trainer, options = _trainer(manifest)
-    taken = _checkpoint(run, step)
+    taken = _checkpoint(run, after)
     if merge and options.lora is None:
         message = "this run trained all weights, so that there is nothing to merge"
         raise _refused(message, "--merge", hint="leave --merge out")
@@ -104,7 +107,8 @@ def write_model(
         form = _write(policy, options.lora, weights, out, merge=merge)
     return Written(
         out=out,
-        step=int(taken.name),
+        checkpoint=taken,
+        steps=_steps(taken),
         version=state.version,
         form=form,
         llm=_like(section, registry, out),
@@ -136,21 +140,30 @@ def _trainer(manifest: Node) -> tuple[str, LearnOptions]:
     return name, structure(Node(entries, part.file, part.line), _TRAINERS[name], path="trainer")
 
 
-def _checkpoint(run: Path, step: int | None) -> Path:
+def _checkpoint(run: Path, after: int | None) -> Path:
     """The folder of the checkpoint that is meant.
 
     Raises:
-        InputError: there is none of this step, or none at all.
+        InputError: there is none after so many steps, or none at all.
     """
-    found = {int(path.parent.name): path.parent for path in run.glob(f"checkpoints/[0-9]*/{STATE}")}
+    whole = [path.parent for path in run.glob(f"checkpoints/[0-9]*/{STATE}")]
+    found = {_steps(path): path for path in whole}
     if not found:
         hint = "there is one after each step that the run has finished"
         raise InputError([Problem(message="no checkpoint", file=str(run), hint=hint)])
-    chosen = max(found) if step is None else step
+    chosen = max(found) if after is None else after
     if chosen not in found:
-        message = f"no checkpoint of step {chosen} in {run}"
-        raise _refused(message, "--step", expected=f"one of {_ranges(sorted(found))}")
+        message = f"{run} has no checkpoint after {_count(chosen)}"
+        raise _refused(message, "--after", expected=_ranges(sorted(found)))
     return found[chosen]
+
+
+def _steps(checkpoint: Path) -> int:
+    return int(checkpoint.name) + 1
+
+
+def _count(steps: int) -> str:
+    return "1 step" if steps == 1 else f"{steps} steps"
 
 
 def _ranges(steps: Sequence[int]) -> str:
