@@ -124,11 +124,12 @@ class LifecycleProbes:
 
     async def test_many_sandboxes_leave_nothing(self, backend: SandboxBackend) -> None:
         word = f"86400.{secrets.randbelow(10**9)}"
-        known = await ids(backend)
         slots = asyncio.Semaphore(self.at_once)
+        opened: set[str] = set()
 
         async def one(number: int) -> None:
             async with slots, backend.open(SandboxSpec()) as sandbox:
+                opened.add(sandbox.id)
                 await sandbox.write("file", b"data")
                 await sandbox.exec(f"sleep {word} &")
                 session = await sandbox.session()
@@ -139,7 +140,7 @@ class LifecycleProbes:
         before = descriptors()
         await asyncio.gather(*(one(number) for number in range(1, self.many)))
         assert host_processes(word) == []
-        assert await ids(backend) == known
+        assert not opened & await ids(backend)  # others may use the same engine
         left = descriptors() - before
         assert len(left) <= 2, f"descriptors left open: {sorted(left)}"
 
