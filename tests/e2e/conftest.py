@@ -132,7 +132,7 @@ class Workshop:
         """The run directories, oldest first."""
         base = self.folder / "runs"
         # Not by their names: two of one second differ there in letters drawn at random.
-        return sorted(base.iterdir(), key=_begun) if base.is_dir() else []
+        return sorted(base.glob("[!.]*"), key=_begun)  # a hidden one never came to be a run
 
     @property
     def run(self) -> Path:

@@ -5,6 +5,7 @@ grow by whole lines; ``credits/<step>.jsonl`` is written in one piece when a ste
 can be made again from the episodes; ``checkpoints/`` belongs to the trainer.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -83,11 +84,18 @@ class RunDirectory:
         Raises:
             StoreError: it exists, or can't be made.
         """
+        # Under its name only with a manifest in it: without one it could not be resumed.
+        partial = path.with_name(f".{path.name}.partial")
         try:
-            path.mkdir(parents=True)
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            partial.mkdir(parents=True)
+            write_whole(
+                partial / "manifest.json", _pretty({"schema": SCHEMA, **manifest}, redactor)
+            )
+            partial.rename(path)
         except OSError as error:
             raise StoreError(f"{path} can't be made: {error.strerror}") from error
-        write_whole(path / "manifest.json", _pretty({"schema": SCHEMA, **manifest}, redactor))
         return cls(path, redactor)
 
     @classmethod
