@@ -28,7 +28,7 @@ async def test_limits_are_seen_from_inside_exec_and_session_alike(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What else the user has running changes while this runs.
-    monkeypatch.setattr("ale_sandbox_local.backend.tasks_now", lambda: 5000)
+    monkeypatch.setattr("ale_sandbox_local.backend.tasks_now", lambda: 2000)
     backend = make(**SMALL)
     async with backend.open(SandboxSpec()) as sandbox:
         session = await sandbox.session()
@@ -43,7 +43,7 @@ async def test_limits_are_seen_from_inside_exec_and_session_alike(
             assert seen["Max file size"] == (str(3 << 20), str(3 << 20))
             assert seen["Max open files"] == ("64", "64")
             assert seen["Max core file size"] == ("0", "0")
-            assert seen["Max processes"][0] == "5100"
+            assert seen["Max processes"][0] == "2100"
 
 
 async def test_a_limit_of_none_leaves_the_hosts(make: Make) -> None:
