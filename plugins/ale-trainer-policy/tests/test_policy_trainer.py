@@ -433,17 +433,19 @@ async def test_a_forced_beginning_is_imitated_and_the_rest_reinforced(
     assert (metrics["tokens_trained"], metrics["loss_imitation"]) == (1.0, 0.0)
 
 
-async def test_what_is_imitated_may_be_gone_through_more_often(
+async def test_what_is_imitated_may_be_gone_through_more_often_and_faster(
     make_llm: Callable[..., Any], lab: Any
 ) -> None:
-    options = ImitationOptions(when="always", epochs=3)
-    trainer = attached(make_llm(), imitation=options, epochs=2)
+    options = ImitationOptions(when="always", epochs=3, lr=0.04)
+    trainer = attached(make_llm(), imitation=options, epochs=2, lr=0.01, warmup_updates=4)
     forced = lab.Played(said=[lab.Said(prompt=[1, 2], output=[7, 8, 9], forced=True)])
     report = await trainer.step(lab.batch_of(lab.credited(forced)))
-    assert report.metrics["updates"] == 3.0
+    assert (report.metrics["updates"], report.metrics["lr"]) == (3.0, pytest.approx(0.03))
     sampled = lab.Played(said=[lab.Said(prompt=[1, 2], output=[7, 8, 9])])
     report = await trainer.step(lab.batch_of(lab.credited(sampled), step=1))
-    assert report.metrics["updates"] == 2.0
+    assert (report.metrics["updates"], report.metrics["lr"]) == (2.0, 0.01)
+    for group in trainer._attached()[0].optimizer.param_groups:
+        assert group["lr"] == 0.01
 
 
 async def test_imitation_learns_the_episode(make_llm: Callable[..., Any], lab: Any) -> None:

@@ -136,8 +136,11 @@ class Learner:
         found: Floats = scored.logp.double().cpu().numpy()
         return found
 
-    def optim_step(self) -> float | None:
+    def optim_step(self, lr: float | None = None) -> float | None:
         """Apply the summed gradient, and forget it.
+
+        Args:
+            lr: as of `rate`.
 
         Returns:
             Its norm before it was clipped; None where that is not finite, and nothing was applied.
@@ -156,26 +159,30 @@ class Learner:
             for grad in grads:
                 grad.mul_(bound / norm)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.rate()
+            group["lr"] = self.rate(lr)
         self.optimizer.step()
         self._publish()
         self.zero_grad()
         self.updates += 1
         return norm
 
-    def rate(self) -> float:
+    def rate(self, lr: float | None = None) -> float:
         """The learning rate of the next update: warm-up, a plateau, and a linear decay.
+
+        Args:
+            lr: of the plateau; that of the options if None.
 
         Source: the WSD schedule of MiniCPM (arXiv:2404.06395), with a linear end.
         """
         options = self.options
+        plateau = options.lr if lr is None else lr
         warmup = options.warmup_updates
         grown = min(1.0, (self.updates + 1) / warmup if warmup else 1.0)
         if options.decay_updates is None:
-            return options.lr * grown
+            return plateau * grown
         past = self.updates + 1 - warmup - options.stable_updates
         gone = min(1.0, max(0.0, past / options.decay_updates))
-        return options.lr * grown * (1.0 - gone * (1.0 - options.decay_to))
+        return plateau * grown * (1.0 - gone * (1.0 - options.decay_to))
 
     def zero_grad(self) -> None:
         """Forget the gradients since the last update."""

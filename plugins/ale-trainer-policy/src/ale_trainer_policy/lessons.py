@@ -21,6 +21,14 @@ EXPERT_CHUNKS = "expert_chunks"
 its beginning was replayed. Without it the episode itself is the expert's."""
 
 
+@frozen(kw_only=True)
+class Pace:
+    """How a batch is gone through; None where it is like any other."""
+
+    epochs: int | None = None
+    lr: float | None = None
+
+
 class Lesson(Protocol):
     """What a trainer learns from a batch."""
 
@@ -37,8 +45,8 @@ class Lesson(Protocol):
         """The samples of one update, with the divisor in their weights. Counts all of them."""
         ...
 
-    def epochs(self, samples: Sequence[Sample]) -> int | None:
-        """How often this batch is gone through; None where it is like any other."""
+    def pace(self, samples: Sequence[Sample]) -> Pace:
+        """How this batch is gone through."""
         ...
 
 
@@ -75,10 +83,11 @@ class Reinforcement:
         wanted = np.where(sample.sampled, 0.0, self.imitation.weight * discount)
         return evolve(sample, imitation=wanted)
 
-    def epochs(self, samples: Sequence[Sample]) -> int | None:
-        """What is imitated may be gone through more often: it is never off-policy."""
-        imitated = any(sample.imitation.any() for sample in samples)
-        return self.imitation.epochs if imitated else None
+    def pace(self, samples: Sequence[Sample]) -> Pace:
+        """What is imitated may be gone through more often and faster: it is never off-policy."""
+        if not any(sample.imitation.any() for sample in samples):
+            return Pace()
+        return Pace(epochs=self.imitation.epochs, lr=self.imitation.lr)
 
     def normalised(self, samples: Sequence[Sample]) -> Sequence[Sample]:
         """Divide by the objective's Z; imitation by the number of episodes that are imitated.
@@ -139,9 +148,9 @@ class Imitation:
             return np.ones_like(forced)
         return forced if self.options.learn_from == "both" else np.zeros_like(forced)
 
-    def epochs(self, samples: Sequence[Sample]) -> int | None:
+    def pace(self, samples: Sequence[Sample]) -> Pace:
         """Every batch is like any other."""
-        return None
+        return Pace()
 
     def normalised(self, samples: Sequence[Sample]) -> Sequence[Sample]:
         """Divide by Z, counted over the tokens and episodes that are imitated."""

@@ -152,6 +152,11 @@ class ImitationOptions:
         validator=validators.optional(ge(1)),
         metadata=doc("Epochs over a batch in which something is imitated; as the others if null."),
     )
+    lr: float | None = field(
+        default=None,
+        validator=validators.optional(gt(0.0)),
+        metadata=doc("Learning rate over such a batch, in place of the trainer's; that if null."),
+    )
 
 
 @frozen(kw_only=True)

@@ -129,9 +129,9 @@ class Fleet:
         """Updates that have been applied."""
         return self._local.updates
 
-    def rate(self) -> float:
-        """The learning rate of the next update."""
-        return self._local.rate()
+    def rate(self, lr: float | None = None) -> float:
+        """As of `Learner`."""
+        return self._local.rate(lr)
 
     def forward_backward_each(
         self, pieces: Pieces, parts: ObjectiveParts
@@ -150,9 +150,9 @@ class Fleet:
         for start in range(0, len(pieces), n):
             yield pieces[start : start + n]
 
-    def optim_step(self) -> float | None:
+    def optim_step(self, lr: float | None = None) -> float | None:
         """As of `Learner`."""
-        norm: float | None = self._all("optim_step")
+        norm: float | None = self._all("optim_step", lr)
         return norm
 
     def zero_grad(self) -> None:

@@ -137,12 +137,13 @@ class PolicyTrainer:
         tally.counts["trajectories"] = len(samples)
         tally.counts["trajectories_without_signal"] = sum(not each.teaches for each in samples)
         ordered = sorted(samples, key=lambda each: each.episode)
-        epochs = self._lesson.epochs(samples) or self._options.epochs
+        pace = self._lesson.pace(samples)
+        epochs = pace.epochs or self._options.epochs
         updates = epochs * self._options.minibatches
         ordered = self._old_policy.scored(learner, ordered, self._split, n_updates=updates)
         self._measure_start(learner, ordered, tally)
         shares = self._shares(ordered, epochs)
-        return not all(self._update(learner, share, tally) for share in shares)
+        return not all(self._update(learner, share, pace.lr, tally) for share in shares)
 
     def _shares(self, samples: Sequence[Sample], epochs: int) -> Iterable[Sequence[Sample]]:
         """The samples of each update: equal shares of the batch, in a new order each epoch."""
@@ -154,7 +155,13 @@ class PolicyTrainer:
             for share in np.array_split(self._generator.permutation(len(samples)), n):
                 yield [samples[i] for i in sorted(share)]
 
-    def _update(self, learner: Learner | Fleet, share: Sequence[Sample], tally: Tally) -> bool:
+    def _update(
+        self,
+        learner: Learner | Fleet,
+        share: Sequence[Sample],
+        lr: float | None,
+        tally: Tally,
+    ) -> bool:
         """One update; False where its loss or gradient was not finite, and nothing was changed."""
         taught = [each for each in self._lesson.normalised(share) if each.teaches]
         if not taught:
@@ -164,8 +171,8 @@ class PolicyTrainer:
                 learner.zero_grad()
                 return False
             tally.add(datum, measured)
-        rate = learner.rate()
-        norm = learner.optim_step()
+        rate = learner.rate(lr)
+        norm = learner.optim_step(lr)
         if norm is None:
             return False
         tally.add_update(norm, rate)
