@@ -1,6 +1,8 @@
 """A policy learns: sampled, graded in real sandboxes, credited, trained, and sampled again."""
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +126,40 @@ def test_steps_that_run_ahead_are_sampled_from_older_weights_and_say_so(
     assert behind == {0, 1}, "never more than one step"
     metrics = [line["metrics"] for line in steps(workshop, workshop.run)]
     assert len(metrics) == 5
+
+
+def torchrun(workshop: Any, *arguments: str) -> Any:
+    ranks = ("torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    command = [sys.executable, "-m", *ranks, "-m", "ale_trainer_policy.ranks", *arguments]
+    return subprocess.run(
+        command,
+        cwd=workshop.folder,
+        env=workshop.environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_torchrun_trains_as_one_process_does(workshop: Any, config: str) -> None:
+    few = ("--set", "run.steps=2", "--set", "evaluation.every=2", "--set", "trainer.sync=copy")
+    assert workshop.ale("run", config, *few, timeout_s=120).code == 0
+    one = steps(workshop, workshop.run)
+    done = torchrun(workshop, "run", config, *few, "--set", "trainer.processes=2")
+    assert done.returncode == 0, done.stderr
+    two = steps(workshop, workshop.runs[-1])
+    assert [line["step"] for line in two] == [0, 1]
+    for mine, theirs in zip(one, two, strict=True):
+        for name in ("loss_imitation", "tokens_trained"):
+            assert theirs["metrics"][name] == pytest.approx(mine["metrics"][name], rel=1e-3)
+    assert workshop.left_behind() == []
+
+
+def test_torchrun_ends_with_a_run_that_can_not_start(workshop: Any, config: str) -> None:
+    done = torchrun(workshop, "run", config, "--set", "trainer.sync=copy")
+    assert "trainer.processes is 1, but torchrun started 2 ranks" in done.stderr
+    assert done.returncode == 1
+    done = torchrun(workshop, "run", config, "--set", "trainer.procesess=2")
+    assert "did you mean 'processes'" in done.stdout + done.stderr
+    assert done.returncode == 1

@@ -9,9 +9,9 @@ from attrs import evolve
 from torch import Tensor
 
 from ale.errors import AleError
+from ale_trainer_policy.fleet import Fleet
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.samples import Floats, Sample
-from ale_trainer_policy.sharded import Fleet
 from ale_trainer_policy.tree import with_old_logp
 
 Splitter = Callable[[Sequence[Sample]], Sequence[Sequence[Sample]]]

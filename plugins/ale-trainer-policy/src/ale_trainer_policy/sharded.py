@@ -1,18 +1,13 @@
-"""One learner over several processes: FSDP2 shards weights, gradients and moments over them.
+"""One rank's part of a learner: FSDP2 shards weights, gradients and moments over the ranks.
 
-This process is rank 0; the others are started by it and end with it. Every rank calls the same
-method with the same arguments, in the same order: rank 0 says which by a broadcast. Micro-batches
-are dealt out in rounds, one to each rank; a rank without one works on a copy without weights, so
-that all of them meet in the collectives.
+Every rank calls the same method with the same arguments, in the same order. Micro-batches are dealt
+out in rounds, one to each rank; a rank without one works on a copy without weights, so that all of
+them meet in the collectives.
 """
 
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from attrs import evolve
 from torch import Tensor
@@ -20,14 +15,12 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from ale.errors import AleError
 from ale_trainer_policy.learner import Learner, Measured
 from ale_trainer_policy.models import whole
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.samples import Floats, Sample
-from ale_trainer_policy.tree import Datum, pack
+from ale_trainer_policy.tree import pack
 
-TIMEOUT = timedelta(minutes=30)
 Pieces = Sequence[Sequence[Sample]]
 
 
@@ -99,135 +92,14 @@ def _sharded(key: str, tensor: Tensor, like: Mapping[str, DTensor]) -> Tensor:
     return distribute_tensor(tensor, master.device_mesh, master.placements)
 
 
-class Fleet:
-    """All ranks, as one learner: what `PolicyTrainer` calls.
+def sharded_learner(model: Any, options: LearnOptions, local_rank: int) -> ShardedLearner:
+    """This rank's learner, once its process has met the others.
 
     Args:
-        model: whole, in this process; the others are sent a copy.
-        options: with the number of processes.
+        model: whole, on any device; it is sharded in place.
+        local_rank: among the ranks of this machine; the number of its GPU.
     """
-
-    def __init__(self, model: Any, options: LearnOptions) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="ale-ranks-")
-        meeting = Path(self._folder.name) / "meeting"
-        context = torch.multiprocessing.get_context("spawn")
-        self._workers = [
-            context.Process(target=_serve, args=(model, options, rank, str(meeting)), daemon=True)
-            for rank in range(1, options.processes)
-        ]
-        for worker in self._workers:
-            worker.start()
-        self._local = _join(model, options, 0, str(meeting))
-
-    @property
-    def model(self) -> Any:
-        """This rank's shards."""
-        return self._local.model
-
-    @property
-    def updates(self) -> int:
-        """Updates that have been applied."""
-        return self._local.updates
-
-    def rate(self, lr: float | None = None) -> float:
-        """As of `Learner`."""
-        return self._local.rate(lr)
-
-    def forward_backward_each(
-        self, pieces: Pieces, parts: ObjectiveParts
-    ) -> Iterator[tuple[Datum, Measured]]:
-        """Add the gradients of these pieces; each piece as a datum with what was measured."""
-        for some in self._rounds(pieces):
-            found = self._all("round", some, parts)
-            yield from zip((pack(piece) for piece in some), found, strict=True)
-
-    def logps(self, pieces: Pieces) -> list[Floats]:
-        """log pi of each piece."""
-        return [logp for some in self._rounds(pieces) for logp in self._all("round_logp", some)]
-
-    def _rounds(self, pieces: Pieces) -> Iterator[Pieces]:
-        n = len(self._workers) + 1
-        for start in range(0, len(pieces), n):
-            yield pieces[start : start + n]
-
-    def optim_step(self, lr: float | None = None) -> float | None:
-        """As of `Learner`."""
-        norm: float | None = self._all("optim_step", lr)
-        return norm
-
-    def zero_grad(self) -> None:
-        """As of `Learner`."""
-        self._all("zero_grad")
-
-    def weights(self) -> dict[str, Tensor]:
-        """The trained parameters, whole, by name."""
-        prefix = "weight/"
-        return {k.removeprefix(prefix): t for k, t in self.state().items() if k.startswith(prefix)}
-
-    def full_weights(self) -> dict[str, Tensor]:
-        """All weights under the names of the plain model."""
-        found: dict[str, Tensor] = self._all("full_weights")
-        return found
-
-    def state(self) -> dict[str, Tensor]:
-        """As of `Learner`, whole."""
-        found: dict[str, Tensor] = self._all("state")
-        return found
-
-    def load_state(self, tensors: Mapping[str, Tensor], updates: int) -> None:
-        """As of `Learner`."""
-        self._local.check(tensors)
-        self._all("load_state", dict(tensors), updates)
-
-    def _all(self, method: str, *arguments: Any) -> Any:
-        """Call a method on every rank; what it gave here.
-
-        Raises:
-            AleError: a rank is gone.
-        """
-        gone = [worker.exitcode for worker in self._workers if worker.exitcode is not None]
-        if gone:
-            raise AleError(f"{len(gone)} of the trainer's processes ended, with exit code {gone}")
-        dist.broadcast_object_list([method, arguments], src=0)
-        return getattr(self._local, method)(*arguments)
-
-    def close(self) -> None:
-        """End the other processes. May be called again."""
-        if self._workers and dist.is_initialized():
-            dist.broadcast_object_list([None, ()], src=0)
-            for worker in self._workers:
-                worker.join()
-            dist.destroy_process_group()
-            self._folder.cleanup()
-        self._workers = []
-
-
-def _join(model: Any, options: LearnOptions, rank: int, meeting: str) -> ShardedLearner:
-    """Meet the other ranks, and take this one's part of the model."""
-    gpu = next(model.parameters()).device.type == "cuda"
-    if gpu:
-        torch.cuda.set_device(rank)
-        model = model.to(f"cuda:{rank}")
-    dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if gpu else "gloo",
-        init_method=f"file://{meeting}",
-        rank=rank,
-        world_size=options.processes,
-        timeout=TIMEOUT,
-    )
-    mesh = init_device_mesh("cuda" if gpu else "cpu", (options.processes,))
-    return ShardedLearner(model, options, mesh)
-
-
-def _serve(model: Any, options: LearnOptions, rank: int, meeting: str) -> None:
-    """What a rank other than 0 does until rank 0 says that it is over."""
-    torch.set_num_threads(1 if next(model.parameters()).device.type == "cpu" else 4)
-    learner = _join(model, options, rank, meeting)
-    while True:
-        said: list[Any] = [None, None]
-        dist.broadcast_object_list(said, src=0)
-        method, arguments = said
-        if method is None:
-            break
-        getattr(learner, method)(*arguments)
-    dist.destroy_process_group()
+    device = next(model.parameters()).device.type
+    if device == "cuda":
+        model = model.to(f"cuda:{local_rank}")
+    return ShardedLearner(model, options, init_device_mesh(device, (dist.get_world_size(),)))

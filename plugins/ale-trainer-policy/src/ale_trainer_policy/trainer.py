@@ -16,6 +16,7 @@ from ale.protocols import LLM
 from ale.types import Batch, PolicySnapshot, StepReport
 from ale_trainer_policy import checkpoint
 from ale_trainer_policy.bad_batches import BadBatches
+from ale_trainer_policy.fleet import Fleet, learner_of
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.lessons import Lesson
 from ale_trainer_policy.metrics import Tally
@@ -26,7 +27,6 @@ from ale_trainer_policy.randomness import Randomness
 from ale_trainer_policy.ratios import RatioFiles
 from ale_trainer_policy.sampler import with_temperature
 from ale_trainer_policy.samples import Sample
-from ale_trainer_policy.sharded import Fleet
 from ale_trainer_policy.tree import split
 
 
@@ -93,8 +93,7 @@ class PolicyTrainer:
         self._randomness = Randomness(self._seed, next(policy.model.parameters()).device)
         with self._randomness.drawn():
             model = prepare(policy, self._options)
-            several = self._options.processes > 1
-            self._learner = (Fleet if several else Learner)(model, self._options)
+            self._learner = learner_of(model, self._options)
         self._old_policy.published(self._version, self._learner)
 
     async def step(self, batch: Batch) -> StepReport:
