@@ -54,19 +54,23 @@ SAME = 1e-3
 """How far the norms of the two gradients may be apart, relatively: it is the same work."""
 
 
-def episodes() -> list[Episode]:
-    """Rollouts of one task: its prompt, turns of 12 to 24 tokens, observations of 4 to 8."""
+def episodes(vocabulary: int = VOCAB, stretch: int = 1) -> list[Episode]:
+    """Rollouts of one task: its prompt, turns of 12 to 24 tokens, observations of 4 to 8.
+
+    Args:
+        stretch: turns and observations are so many times as long.
+    """
     rng = random.Random(0)
 
     def ids(low: int, high: int) -> tuple[int, ...]:
-        return tuple(rng.randrange(3, VOCAB) for _ in range(rng.randint(low, high)))
+        return tuple(rng.randrange(3, vocabulary) for _ in range(rng.randint(low, high)))
 
     prompt = ids(PROMPT, PROMPT)
     made = []
     for number in range(ROLLOUTS):
         seen, turns = prompt, []
         for index in range(TURNS):
-            said = ids(12, 24)
+            said = ids(12 * stretch, 24 * stretch)
             trace = TokenTrace(
                 prompt_ids=seen,
                 output_ids=said,
@@ -77,7 +81,7 @@ def episodes() -> list[Episode]:
             turns.append(
                 Turn(completion=Completion(message=message, tokens=trace), fresh_context=index == 0)
             )
-            seen = seen + said + ids(4, 8)
+            seen = seen + said + ids(4 * stretch, 8 * stretch)
         reward = float(number % 3 == 0)
         trajectory = Trajectory(turns=tuple(turns))
         made.append(
@@ -141,15 +145,27 @@ def model() -> Any:
     return Qwen3ForCausalLM(config)
 
 
-def ours(batch: Batch, packing: str) -> tuple[float, float]:
-    """CPU seconds of a step, records to weights; and the norm of the first gradient."""
+def ours(
+    batch: Batch,
+    packing: str,
+    make: Callable[[], Any] = model,
+    clock: Callable[[], float] = time.process_time,
+    **settings: Any,
+) -> tuple[float, float]:
+    """CPU seconds of a step, records to weights; and the norm of the first gradient.
+
+    Args:
+        make: the model.
+        clock: what is measured.
+        settings: options of the trainer.
+    """
     from ale_trainer_policy.options import PolicyOptions
     from ale_trainer_policy.plugin import ale_trainers
 
-    options = PolicyOptions(objective="grpo", lr=1e-6, packing=packing)  # type: ignore[arg-type]
+    options = PolicyOptions(objective="grpo", lr=1e-6, packing=packing, **settings)  # type: ignore[arg-type]
     component = next(one for one in ale_trainers() if one.name == "policy")
     trainer = component.build(options, BuildContext())
-    policy = SimpleNamespace(model=model(), version=0, fingerprint="", lock=threading.RLock())
+    policy = SimpleNamespace(model=make(), version=0, fingerprint="", lock=threading.RLock())
     llm: Any = SimpleNamespace(
         capabilities=LLMCapabilities(token_ids=True),
         policy=policy,
@@ -158,15 +174,26 @@ def ours(batch: Batch, packing: str) -> tuple[float, float]:
     trainer.attach(llm)
     seconds, norms = [], []
     for _ in range(STEPS):
-        start = time.process_time()
+        start = clock()
         report = asyncio.run(trainer.step(batch))
-        seconds.append(time.process_time() - start)
+        seconds.append(clock() - start)
         norms.append(report.metrics["grad_norm"])
     return min(seconds), norms[0]
 
 
-def trl(made: Sequence[Episode]) -> tuple[float, float]:
-    """The same of TRL's GRPO trainer, whose rollouts are handed to it; nothing is generated."""
+def trl(
+    made: Sequence[Episode],
+    make: Callable[[], Any] = model,
+    clock: Callable[[], float] = time.process_time,
+    **settings: Any,
+) -> tuple[float, float]:
+    """The same of TRL's GRPO trainer, whose rollouts are handed to it; nothing is generated.
+
+    Args:
+        make: the model.
+        clock: what is measured.
+        settings: of `GRPOConfig`, over those of here.
+    """
     from datasets import Dataset
     from transformers import PrinterCallback, TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
@@ -179,48 +206,48 @@ def trl(made: Sequence[Episode]) -> tuple[float, float]:
             self.norms: list[float] = []
 
         def on_step_begin(self, *_: Any, **__: Any) -> None:
-            self.start = time.process_time()
+            self.start = clock()
 
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            self.seconds.append(time.process_time() - self.start)
+            self.seconds.append(clock() - self.start)
 
         def on_log(self, *_: Any, logs: dict[str, float], **__: Any) -> None:
             if "grad_norm" in logs:
                 self.norms.append(float(logs["grad_norm"]))
 
-    clock = Clock()
+    watch = Clock()
     with tempfile.TemporaryDirectory() as folder:
-        config = GRPOConfig(
-            output_dir=folder,
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            per_device_train_batch_size=ROLLOUTS,
-            gradient_accumulation_steps=1,
-            num_generations=ROLLOUTS,
-            max_completion_length=256,
-            loss_type="grpo",
-            beta=0.0,
-            learning_rate=1e-6,
-            lr_scheduler_type="constant",
-            max_steps=STEPS,
-            logging_steps=1,
-            save_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
-        )
+        given = {
+            "use_cpu": True,
+            "bf16": False,
+            "gradient_checkpointing": False,
+            "per_device_train_batch_size": ROLLOUTS,
+            "gradient_accumulation_steps": 1,
+            "num_generations": ROLLOUTS,
+            "max_completion_length": 256,
+            "loss_type": "grpo",
+            "beta": 0.0,
+            "learning_rate": 1e-6,
+            "lr_scheduler_type": "constant",
+            "max_steps": STEPS,
+            "logging_steps": 1,
+            "save_strategy": "no",
+            "report_to": "none",
+            "disable_tqdm": True,
+        }
+        config = GRPOConfig(output_dir=folder, **(given | settings))
         trainer = GRPOTrainer(
-            model=model(),
+            model=make(),
             reward_funcs=lambda completions, **_: [episode.reward for episode in made],
             args=config,
             train_dataset=Dataset.from_list([{"prompt": "t"}] * STEPS),
             processing_class=tokenizer(),
             rollout_func=lambda prompts, _: handed(made),
-            callbacks=[clock],
+            callbacks=[watch],
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()
-    return min(clock.seconds), clock.norms[0]
+    return min(watch.seconds), watch.norms[0]
 
 
 def handed(made: Sequence[Episode]) -> dict[str, Any]:
