@@ -1,12 +1,13 @@
 """The schemes on small groups, with the expected numbers written out."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from ale.testing.builders import trajectory, turn
 from ale.testing.credit import group_of, rollout
-from ale.types import Chunk, Credit, Group, Span, Trajectory, replace
+from ale.types import Chunk, Credit, Group, Span, Stop, Trajectory, replace
 from ale_credit.chunk_schemes import Ipa, IpaLite, Reinforce
 from ale_credit.group_schemes import DrGrpo, Grpo, Rloo
 from ale_credit.options import GrpoOptions, IpaLiteOptions, IpaOptions, ReinforceOptions
@@ -64,6 +65,17 @@ def test_ipa_with_all_or_nothing_counts_partial_success_as_failure() -> None:
     low, high = Ipa(options).assign(group(0.99, 1.0))
     assert low.weights == (-0.5, -0.5, -0.5)
     assert high.weights == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(("reason", "weight"), [("finished", 1.0), ("max_turns", -0.5)])
+def test_ipa_may_take_success_without_an_end_for_failure(reason: Any, weight: float) -> None:
+    played = rollout(1.0, acts(False, False))
+    trajectory = replace(played.episode.trajectory, stop=Stop(reason=reason))
+    stopped = replace(played, episode=replace(played.episode, trajectory=trajectory))
+    options = IpaOptions(gamma=1.0, failure_reward=-0.5, unfinished="failure")
+    assert one(Ipa(options), group_of([stopped])).weights == (weight, weight)
+    options = IpaOptions(gamma=1.0, failure_reward=-0.5)
+    assert one(Ipa(options), group_of([stopped])).weights == (1.0, 1.0)
 
 
 def test_ipa_with_rewards_for_errors_discounts_them_too() -> None:

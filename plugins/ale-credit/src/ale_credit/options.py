@@ -32,6 +32,13 @@ class IpaOptions:
         validator=[ge(-_LARGEST), le(0.0)],
         metadata=doc("What an R of 0 is replaced by. With 0, failures teach nothing."),
     )
+    unfinished: Literal["score", "failure"] = field(
+        default="score",
+        metadata=doc(
+            "R of an episode that a limit ended before its agent said that it was done: as of any "
+            "other, or that of a 'failure', whatever was left behind."
+        ),
+    )
     per_chunk_rewards: Literal["terminal", "terminal-and-errors"] = field(
         default="terminal",
         metadata=doc(
