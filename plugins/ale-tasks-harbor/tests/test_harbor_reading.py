@@ -1,6 +1,5 @@
 """What is taken from a folder, and why one is refused."""
 
-import shlex
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -177,32 +176,6 @@ def test_a_task_of_steps_is_taken_with_what_each_says(write: Write, source: Sour
 
 
 @pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ('ENTRYPOINT ["/start.sh", "-v"]', "/start.sh -v sh -c 'sleep infinity'"),
-        ('ENTRYPOINT ["tini", "--", "/start.sh"]', "/start.sh sh -c 'sleep infinity'"),
-        ("ENTRYPOINT /start.sh &", "/bin/sh -c '/start.sh &' sh -c 'sleep infinity'"),
-        ('ENTRYPOINT ["/usr/bin/tini", "-g", "--"]', None),
-        ('ENTRYPOINT ["/bin/bash"]', None),
-        ("ENTRYPOINT []", None),
-        ('ENTRYPOINT ["/old"]\nFROM b', None),
-    ],
-)
-def test_what_starts_with_the_container_is_started_by_a_setup_step(
-    write: Write, source: Source, line: str, expected: str | None
-) -> None:
-    write("one", {**HARBOR, "environment/Dockerfile": f"FROM a\n{line}\n"})
-    task = only(source())
-    again = task.criteria[0].options["background"]
-    if expected is None:
-        assert (len(task.setup_steps), again) == (1, None)
-    else:
-        command = shlex.quote(f"exec {expected}")
-        assert f"sh -c {command} " in task.setup_steps[0]
-        assert again == f"{task.setup_steps[0]}\nsleep 1"
-
-
-@pytest.mark.parametrize(
     "service",
     [
         "ports: ['80:80']",
@@ -266,13 +239,6 @@ def test_tasks_are_chosen_by_id_tag_difficulty_and_number(write: Write, source: 
         ids(include=("x",))
     with pytest.raises(InputError, match="none of 4 tasks is left"):
         ids(difficulty=("extreme",))
-
-
-def test_a_task_that_asks_for_a_server_is_named(write: Write, source: Source) -> None:
-    write("a-server", HARBOR)
-    write("other", HARBOR)
-    tasks = source(keep_processes=("*-server",)).load()
-    assert [task.keep_processes for task in tasks] == [True, False]
 
 
 def test_an_empty_folder_says_what_a_task_is(tmp_path: Path, source: Source) -> None:

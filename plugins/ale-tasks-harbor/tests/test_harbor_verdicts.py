@@ -6,7 +6,9 @@ from ale_tasks_harbor import reward
 from ale_tasks_harbor.parsers import PARSERS, UnparsableError, pytest_results
 
 
-@pytest.mark.parametrize(("text", "value"), [("1", 1.0), (" 0.25\n", 0.25), ("0", 0.0)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("1", 1.0), (" 0.25\n", 0.25), ("0", 0.0), ("-7", -7.0), ("1e3", 1000.0)]
+)
 def test_reward_txt_is_one_number(text: str, value: float) -> None:
     assert reward.single(reward.from_text(text.encode())) == value
 
@@ -18,22 +20,27 @@ def test_reward_txt_is_one_number(text: str, value: float) -> None:
         ('{"a": 1, "b": 0.5}', 0.75),
         ('{"a": true}', 1.0),
         ("0.5", 0.5),
+        ('{"a": 3, "b": -1}', 1.0),
     ],
 )
 def test_reward_json_gives_the_reward_or_the_mean(text: str, value: float) -> None:
     assert reward.single(reward.from_json(text.encode())) == value
 
 
-@pytest.mark.parametrize("text", ["", "good", "nan", "inf", "1e400", "-1", "2", "1 1"])
-def test_what_is_no_number_from_0_to_1_is_no_reward_in_text(text: str) -> None:
+@pytest.mark.parametrize("text", ["", "good", "nan", "inf", "1e400", "1 1", "1\n0"])
+def test_what_is_no_finite_number_is_no_reward_in_text(text: str) -> None:
     with pytest.raises(reward.RewardError, match=r"reward\.txt"):
         reward.from_text(text.encode())
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "{}", '{"a": "1"}', '{"a": null}', '{"a": NaN}', '{"a": 1e309}', "[1]"]
+    "text",
+    [
+        *("", "{", "{}", '{"a": "1"}', '{"a": null}', '{"a": NaN}', '{"a": 1e309}', "[1]"),
+        '{"a": 1%s}' % ("0" * 400),
+    ],
 )
-def test_what_is_no_number_from_0_to_1_is_no_reward_in_json(text: str) -> None:
+def test_what_is_no_finite_number_is_no_reward_in_json(text: str) -> None:
     with pytest.raises(reward.RewardError, match=r"reward\.json"):
         reward.from_json(text.encode())
 

@@ -338,13 +338,14 @@ def _stricter(one: N | None, other: N | None) -> N | None:
 
 
 def reward(scores: tuple[Score, ...]) -> float:
-    """Mean of the criteria's values, by weight, in [0, 1]."""
+    """Mean of the criteria's values, by weight."""
     total = math.fsum(score.weight for score in scores)
     return math.fsum(score.weight * score.value for score in scores) / total
 
 
 def _checked(score: Score, spec: CriterionSpec, criterion: Criterion) -> Score:
-    valid = isinstance(score, Score) and 0.0 <= score.value <= 1.0
+    valid = isinstance(score, Score) and math.isfinite(score.value)
+    valid = valid and (score.unbounded or 0.0 <= score.value <= 1.0)
     if not valid or score.passed != (score.value == 1.0):
         name = type(criterion).__qualname__
         raise GradingError(f"criterion '{spec.type}' ({name}) gave no valid score: {score!r}")

@@ -232,13 +232,14 @@ class CriterionContract:
 
 
 def assert_score(score: Score) -> None:
-    """A score that a run can use: a finite value in [0, 1] that is 1 exactly when it passed."""
+    """A score that a run can use: finite, 1 exactly when it passed, in [0, 1] or `unbounded`."""
     assert type(score) is Score, f"expected a Score, found {score!r}"
     assert score.criterion, "the score does not name its criterion"
     assert type(score.passed) is bool, f"passed is {score.passed!r}"
     assert type(score.value) in (int, float), f"the value is {score.value!r}"
     assert math.isfinite(score.value), f"the value is {score.value}"
-    assert 0 <= score.value <= 1, f"the value {score.value} is outside [0, 1]"
+    bounded = 0 <= score.value <= 1
+    assert bounded or score.unbounded, f"the value {score.value} is outside [0, 1]"
     assert (score.value == 1) == score.passed, f"passed is {score.passed}, value {score.value}"
     assert score.weight == 1.0, "the weight is the run's to set"
 

@@ -19,7 +19,7 @@ class Score:
     criterion: str
     passed: bool
     value: float
-    """In [0, 1]; 1 exactly when the criterion holds."""
+    """In [0, 1], or finite where `unbounded`; 1 exactly when the criterion holds."""
     weight: float = 1.0
     """0 for a step that does not count."""
     detail: str = ""
@@ -28,6 +28,8 @@ class Score:
     """Of a step: those after it are not begun."""
     kept: str | None = None
     """Folder in the run's directory with what the criterion has kept."""
+    unbounded: bool = False
+    """The task's own tests give the value, on a scale of their own."""
 
 
 @record
@@ -73,7 +75,8 @@ class Episode:
     """Its number among the repeats of the task, from this start, in this step."""
     seed: int = 0
     reward: float | None
-    """Weighted fraction of the criteria that hold, in [0, 1]; None when the episode broke."""
+    """Mean of the criteria's values, by weight; in [0, 1] unless one of them is `unbounded`. Exactly
+    1 is a success. None when the episode broke."""
     scores: tuple[Score, ...] = ()
     trajectory: Trajectory = Trajectory()
     failure: Failure | None = None

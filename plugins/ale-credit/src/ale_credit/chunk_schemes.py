@@ -59,7 +59,7 @@ class Ipa:
     def _reward(self, rollout: Rollout) -> float:
         reward = reward_of(rollout.episode)
         if self._options.terminal_reward == "all-or-nothing":
-            reward = 1.0 if reward >= 1.0 else 0.0
+            reward = 1.0 if reward == 1.0 else 0.0
         finished = rollout.episode.trajectory.stop.reason == "finished"
         if self._options.unfinished == "failure" and not finished:
             reward = 0.0

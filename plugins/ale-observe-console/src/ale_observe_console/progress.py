@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from attrs import define, field, frozen
 
+from ale.runs import SUCCESS
 from ale.types import (
     EpisodeFinished,
     EpisodeStage,
@@ -116,7 +117,7 @@ class Progress:
             self.n_broken += 1
         elif not event.episode.start:  # what an expert began is not the policy's own success
             self.n_graded += 1
-            self.n_succeeded += reward >= 1
+            self.n_succeeded += reward == SUCCESS
 
     def learn(self, event: StepFinished) -> None:
         """Keep the trainer's last report."""

@@ -45,6 +45,8 @@ class Image:
     id: str
     workdir: str
     """Empty where the image sets none."""
+    entrypoint: Sequence[str] = ()
+    """What the image would start. The supervisor is started in its place."""
     labels: Mapping[str, str] = field(factory=dict)
 
 

@@ -1,6 +1,7 @@
 """From options and a task's wishes to one container."""
 
 import posixpath
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,9 +11,11 @@ from ale_sandbox_container import script
 from ale_sandbox_container.door import INSIDE
 from ale_sandbox_container.engine import Bind, Image, Plan
 from ale_sandbox_container.options import ContainerOptions
-from ale_sandbox_container.records import Record
+from ale_sandbox_container.records import LABEL, Record
 
 MIB = 1 << 20
+ENTRYPOINT = "ALE_IMAGE_ENTRYPOINT"
+"""Variable that tells what the image would have started, as words for a shell."""
 _DEFAULT_WORKDIR = "/workspace"
 _RESERVED_PROCESSES = 12
 """For the supervisor, so that a command can be killed where it has used up all others."""
@@ -55,7 +58,7 @@ def plan_of(
         workdir=record.workdir,
         labels=record.labels,
         binds=(Bind(source=door, target=INSIDE), *_binds(options.allowlist_paths)),
-        env={**_environment(options, record.workdir), **options.env, **spec.env},
+        env={**_environment(options, record.workdir), **options.env, **spec.env, **_told(image)},
         user=options.user if spec.user is None else spec.user,
         network=network_of(options, spec),
         cpus=options.cpus if spec.cpus is None else spec.cpus,
@@ -77,6 +80,13 @@ def container_name(id: str) -> str:
 def _environment(options: ContainerOptions, workdir: str) -> dict[str, str]:
     # Where the root is read-only, the user's home is too.
     return {"HOME": workdir} if options.read_only else {}
+
+
+def _told(image: Image) -> dict[str, str]:
+    # A snapshot's is our own supervisor; what its image began with is in its environment already.
+    if not image.entrypoint or LABEL in image.labels:
+        return {}
+    return {ENTRYPOINT: shlex.join(image.entrypoint)}
 
 
 def _capabilities(options: ContainerOptions) -> tuple[str, ...]:

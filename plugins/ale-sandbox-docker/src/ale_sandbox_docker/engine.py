@@ -92,6 +92,7 @@ class DockerEngine:
         return Image(
             id=found["Id"],
             workdir=config.get("WorkingDir") or "",
+            entrypoint=config.get("Entrypoint") or (),
             labels=config.get("Labels") or {},
         )
 

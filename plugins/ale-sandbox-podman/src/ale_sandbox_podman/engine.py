@@ -103,6 +103,7 @@ class PodmanEngine:
         return Image(
             id=found["Id"],
             workdir=config.get("WorkingDir") or "",
+            entrypoint=config.get("Entrypoint") or (),
             labels=found.get("Labels") or {},
         )
 

@@ -12,6 +12,7 @@ from ale.types import ExecResult, Score, Task, Trajectory, replace
 from ale_tasks_harbor import keep, parsers, reward
 from ale_tasks_harbor.places import USUAL, Places
 from ale_tasks_harbor.plugin import TaskTestsOptions
+from ale_tasks_harbor.processes import KEPT as WHY_KEPT
 from ale_tasks_harbor.stage import STEP_S, Stage, Stagehand, Verdict
 from ale_tasks_harbor.variables import resolved
 
@@ -75,14 +76,18 @@ class TaskTests:
         variables = self._variables()
         places = self._inside(sandbox)
         await self._collect(sandbox)
+        kept = await _kept(task, trajectory, sandbox)
         hand = Stagehand(sandbox, places, options.key)
         stage = await hand.ready()
-        if options.background is not None and not task.keep_processes:
+        if kept is not None:
+            stage = replace(stage, notes=(*stage.notes, kept))
+        elif options.background is not None:
             await self._background(sandbox, stage, options.background)
         await hand.put(options.tests, options.script)
         result = await self._tested(sandbox, task, stage, variables, places)
-        if not task.keep_processes:
-            # What the code under test has started must not write a verdict either.
+        if kept is None or not options.clear:
+            # What the code under test has started must not write a verdict either. What was kept
+            # for these tests may be asked for by a later step's.
             await sandbox.end_processes()
         verdict = await hand.verdict()
         folder = None if self._run is None else self._run / KEPT / f"{task.id}-{sandbox.id}"
@@ -206,6 +211,17 @@ class TaskTests:
         return 1.0, f"{len(results)} tests passed"
 
 
+async def _kept(task: Task, trajectory: Trajectory, sandbox: Sandbox) -> str | None:
+    """A note where the agent's processes run on; None where all have been ended."""
+    if not task.keep_processes:
+        return None
+    if trajectory.stop.reason == "time_limit":
+        # An agent whose time is up must not finish its work while it is graded.
+        await sandbox.end_processes()
+        return None
+    return f"the agent's processes ran on: {task.metadata.get(WHY_KEPT, 'the task asks for them')}"
+
+
 def _may_name(path: Path) -> bool:
     """By the two words, as a name may be put together."""
     with path.open("rb") as file:
@@ -220,4 +236,5 @@ def _tail(result: ExecResult) -> str:
 
 
 def _made(value: float, detail: str) -> Score:
-    return Score(criterion=NAME, passed=value == 1.0, value=value, detail=detail)
+    beyond = not 0.0 <= value <= 1.0
+    return Score(criterion=NAME, passed=value == 1.0, value=value, detail=detail, unbounded=beyond)

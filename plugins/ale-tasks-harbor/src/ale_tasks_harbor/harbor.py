@@ -14,7 +14,7 @@ from ale.errors import InputError, Problem
 from ale.types import Constraints, CriterionSpec, Environment, Task, replace
 from ale_tasks_harbor import before, compose, solution, steps
 from ale_tasks_harbor.checks import health_step, memory_mb
-from ale_tasks_harbor.dockerfile import again, background, last_stage, started
+from ale_tasks_harbor.dockerfile import again, background, started, user_of
 from ale_tasks_harbor.steps import Part
 from ale_tasks_harbor.values import Values, line_of, task_id
 from ale_tasks_harbor.variables import from_host
@@ -132,8 +132,7 @@ class _Reader:
         self._verifier = root.table("verifier")
         self._environment = root.table("environment")
         self._images_user = "root"
-        self._entrypoint: tuple[str, ...] = ()
-        self._background: str | None = None
+        self._background = background()
         """What starts with the container."""
 
     def task(self) -> Task:
@@ -230,8 +229,7 @@ class _Reader:
         image = values.text("docker_image") or client.image
         if image is None and not (client.several and not (build / "Dockerfile").exists()):
             self._check_build(build)
-        entrypoint = client.entrypoint or self._entrypoint
-        self._background = background(entrypoint, client.command)
+        self._background = background(client.entrypoint, client.command)
         if client.several:
             build = build / _COMPOSE
         user = self._agent.values.get("user")
@@ -269,9 +267,7 @@ class _Reader:
             message = "there is no environment/Dockerfile, and no environment.docker_image"
             self._note(self._folder / FILE, message)
             return
-        stage = last_stage(text)
-        self._images_user = stage.user or self._images_user
-        self._entrypoint = stage.entrypoint
+        self._images_user = user_of(text) or self._images_user
 
     def _mode(self) -> str:
         values = self._environment
@@ -318,7 +314,7 @@ class _Reader:
             file=self._file,
         )
 
-    def _again(self) -> str | None:
+    def _again(self) -> str:
         """Starts what started with the container, and waits until it is ready."""
         health = health_step(self._environment.table("healthcheck"))
         return again(self._background, health)

@@ -9,6 +9,8 @@ from attrs import field, frozen, validators
 from ale.plugin import BuildContext, Component, doc, ge, gt, hookimpl
 from ale.protocols import Criterion, TaskSource
 
+AUTO = "auto"
+"""Of ``keep_processes``: as the files of each task say."""
 Result = Literal["reward", "pytest", "swebench", "sweperf", "mlebench", "swelancer"]
 
 
@@ -37,10 +39,11 @@ class HarborOptions:
         metadata=doc("Keep only the first so many of what is left."),
     )
     keep_processes: tuple[str, ...] = field(
-        default=(),
+        default=(AUTO,),
         metadata=doc(
-            "Globs of ids of tasks that ask for a server: what the agent started runs on while "
-            "it is graded. Everywhere else it is ended first."
+            "Tasks whose agent's processes run on while they are graded; everywhere else they are "
+            "ended first. Globs of ids, and 'auto' for each whose tests or solution have to do "
+            "with a server or a daemon."
         ),
     )
     refuse: Literal["folder", "run"] = field(

@@ -1,5 +1,6 @@
-"""Harbor's reward: ``reward.json`` or ``reward.txt``, as numbers in [0, 1]."""
+"""Harbor's reward: ``reward.json`` or ``reward.txt``, as finite numbers on any scale."""
 
+import contextlib
 import json
 import math
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ def from_json(data: bytes) -> Mapping[str, float]:
     """Rewards by name.
 
     Raises:
-        RewardError: it is empty, no JSON, or a value in it is no number in [0, 1].
+        RewardError: it is empty, no JSON, or a value in it is no finite number.
     """
     text = _text(data, "reward.json")
     try:
@@ -30,7 +31,7 @@ def from_text(data: bytes) -> Mapping[str, float]:
     """One reward.
 
     Raises:
-        RewardError: it is empty, or no number in [0, 1].
+        RewardError: it is empty, or no finite number.
     """
     text = _text(data, "reward.txt")
     try:
@@ -73,11 +74,10 @@ def _text(data: bytes, name: str) -> str:
 
 
 def _checked(value: object, name: str) -> float:
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        raise RewardError(f"{name} holds {_shown(repr(value))}, which is not a finite number")
-    if not 0 <= value <= 1:
-        raise RewardError(f"{name} holds {value:g}; rewards are taken from 0 to 1")
-    return float(value)
+    with contextlib.suppress(OverflowError):  # a whole number of hundreds of digits
+        if isinstance(value, int | float) and math.isfinite(value):
+            return float(value)
+    raise RewardError(f"{name} holds {_shown(repr(value))}, which is not a finite number")
 
 
 def _shown(text: str) -> str:

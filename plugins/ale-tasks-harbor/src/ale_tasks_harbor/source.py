@@ -10,7 +10,8 @@ from ale.errors import InputError, Problem
 from ale.strict import nearest
 from ale.types import Task, replace
 from ale_tasks_harbor import harbor, tbench
-from ale_tasks_harbor.plugin import HarborOptions
+from ale_tasks_harbor.plugin import AUTO, HarborOptions
+from ale_tasks_harbor.processes import KEPT, asked_for
 
 _LOG = logging.getLogger(__name__)
 _READERS = {harbor.FILE: harbor.read, tbench.FILE: tbench.read}
@@ -85,10 +86,14 @@ class HarborSource:
             raise InputError([Problem(message="no tasks in here", file=str(path), hint=hint)])
 
     def _with_processes(self, task: Task) -> Task:
-        if _matches(task.id, self._options.keep_processes):
-            steps = tuple(replace(step, keep_processes=True) for step in task.steps)
-            return replace(task, keep_processes=True, steps=steps)
-        return task
+        globs = self._options.keep_processes
+        why = "the config says so" if _matches(task.id, globs) else None
+        if why is None and AUTO in globs:
+            why = asked_for(Path(task.origin).parent)
+        if why is None:
+            return task
+        steps = tuple(_kept(step, why) for step in task.steps)
+        return replace(_kept(task, why), steps=steps)
 
     def _is_chosen(self, task: Task) -> bool:
         options = self._options
@@ -118,6 +123,10 @@ def task_folders(path: Path) -> Iterator[tuple[Path, str]]:
     for entry in entries:
         if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
             yield from task_folders(Path(entry.path))
+
+
+def _kept(task: Task, why: str) -> Task:
+    return replace(task, keep_processes=True, metadata={**task.metadata, KEPT: why})
 
 
 def _matches(task_id: str, globs: Sequence[str]) -> bool:

@@ -12,7 +12,7 @@ import yaml
 from ale.errors import InputError, Problem
 from ale.types import Constraints, CriterionSpec, Environment, Task
 from ale_tasks_harbor import before, compose, solution
-from ale_tasks_harbor.dockerfile import Stage, again, background, last_stage, started
+from ale_tasks_harbor.dockerfile import again, background, started
 from ale_tasks_harbor.parsers import PARSERS
 from ale_tasks_harbor.values import Values, line_of, task_id
 
@@ -74,7 +74,7 @@ class _Reader:
     def __init__(self, folder: Path, root: Values) -> None:
         self._folder = folder
         self._root = root
-        self._background: str | None = None
+        self._background = background()
         """What starts with the container."""
 
     def task(self, key: str) -> Task:
@@ -113,8 +113,9 @@ class _Reader:
         client = self._client()
         image = client.image
         has_own = (self._folder / "Dockerfile").exists() or not client.several
-        stage = self._stage() if image is None and has_own else Stage()
-        self._background = background(client.entrypoint or stage.entrypoint, client.command)
+        if image is None and has_own and not (self._folder / "Dockerfile").is_file():
+            self._note(self._folder / "Dockerfile", "there is no such file")
+        self._background = background(client.entrypoint, client.command)
         build = self._folder / _COMPOSE if client.several else self._folder
         return Environment(
             image=image,
@@ -138,15 +139,6 @@ class _Reader:
         for path, why in client.refused:
             self._note(file, why, path)
         return client
-
-    def _stage(self) -> Stage:
-        """Of the Dockerfile."""
-        file = self._folder / "Dockerfile"
-        try:
-            return last_stage(file.read_text(encoding="utf-8", errors="replace"))
-        except OSError as error:
-            self._note(file, f"can't be read: {error.strerror}")
-            return Stage()
 
     def _criterion(self, key: str) -> CriterionSpec:
         script, tests = self._folder / "run-tests.sh", self._folder / "tests"

@@ -6,6 +6,7 @@ from typing import Literal
 
 from attrs import field, frozen
 
+from ale.runs import SUCCESS
 from ale.types import Episode
 
 
@@ -48,7 +49,7 @@ def episode_metrics(episode: Episode) -> dict[str, float]:
     }
     if episode.reward is not None:
         metrics["episode/reward"] = episode.reward
-        metrics["episode/success"] = float(episode.reward >= 1)
+        metrics["episode/success"] = float(episode.reward == SUCCESS)
     return metrics
 
 

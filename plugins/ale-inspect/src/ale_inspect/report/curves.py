@@ -33,7 +33,7 @@ def episode_charts(facts: Facts) -> Iterator[Chart]:
             title="Mean reward",
             series=_by_kind(facts, Sums.mean_reward),
             note="band: 95% interval (normal)",
-            whole=True,
+            whole=all(sums.least >= 0 and sums.most <= 1 for sums in facts.by_step.values()),
         )
     for title, total in _COUNTS.items():
         if any(total(sums) for sums in facts.by_step.values()):

@@ -54,6 +54,10 @@ class Sums:
     broken: int = 0
     reward: float = 0.0
     squares: float = 0.0
+    least: float = 0.0
+    """Reward, and at most 0: rewards are in [0, 1] but for tasks with a scale of their own."""
+    most: float = 1.0
+    """Likewise, at least 1."""
     turns: int = 0
     calls: int = 0
     tokens: int = 0
@@ -70,7 +74,9 @@ class Sums:
         self.n += 1
         self.succeeded += episode.reward == SUCCESS
         self.reward += episode.reward
-        self.squares += episode.reward**2
+        self.squares += episode.reward * episode.reward
+        self.least = min(self.least, episode.reward)
+        self.most = max(self.most, episode.reward)
         turns = episode.trajectory.turns
         self.turns += len(turns)
         self.calls += sum(len(turn.observations) for turn in turns)
@@ -87,18 +93,22 @@ class Sums:
         for each in (self, *others):
             for name in ("n", "succeeded", "broken", "reward", "squares", "turns", "calls"):
                 setattr(made, name, getattr(made, name) + getattr(each, name))
+            made.least, made.most = min(made.least, each.least), max(made.most, each.most)
             made.tokens += each.tokens
             made.seconds.update(each.seconds)
         return made
 
     def mean_reward(self) -> tuple[float, float, float] | None:
-        """Mean and its 95% interval by the normal approximation, in [0, 1]; None of none."""
+        """Mean and its 95% interval by the normal approximation; None of none.
+
+        The interval is in [0, 1] where the rewards are.
+        """
         if not self.n:
             return None
         mean = self.reward / self.n
-        variance = max(0.0, self.squares - self.n * mean**2) / max(1, self.n - 1)
+        variance = max(0.0, self.squares - self.n * mean * mean) / max(1, self.n - 1)
         spread = _Z95 * math.sqrt(variance / self.n)
-        return mean, max(0.0, mean - spread), min(1.0, mean + spread)
+        return mean, max(self.least, mean - spread), min(self.most, mean + spread)
 
 
 def _generated(turn: Any) -> int:
