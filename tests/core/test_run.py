@@ -115,6 +115,25 @@ async def test_a_score_out_of_range_is_no_score(
     assert (await finish(run)).n_broken == 1
 
 
+@pytest.mark.parametrize("value", [7.0, -0.5])
+async def test_a_score_on_a_scale_of_its_own_is_the_reward_and_no_success(
+    bench: Any, workplace: Any, finish: Finish, value: float
+) -> None:
+    bench.grade = lambda _: Score(criterion="done", passed=False, value=value, unbounded=True)
+    run = workplace.prepared(workplace.config(retries=0))
+    finished = await finish(run)
+    assert (finished.n_broken, finished.n_succeeded) == (0, 0)
+    assert episodes(run)["t0"].reward == value
+
+
+async def test_a_score_on_any_scale_is_finite(bench: Any, workplace: Any, finish: Finish) -> None:
+    bench.grade = lambda _: Score(
+        criterion="done", passed=False, value=float("inf"), unbounded=True
+    )
+    run = workplace.prepared(workplace.config(retries=0))
+    assert (await finish(run)).n_broken == 1
+
+
 async def test_a_broken_episode_is_tried_again_and_both_are_kept(
     bench: Any, workplace: Any, finish: Finish
 ) -> None:

@@ -15,13 +15,13 @@ BROKEN = {
     "no-reward": "the tests wrote no reward to /logs/verifier",
     "no-number": "reward.txt holds 'excellent', which is not a number",
     "not-finite": "which is not a finite number",
-    "too-much": "reward.txt holds 7; rewards are taken from 0 to 1",
     "no-summary": "the tests printed no 'short test summary info'",
 }
 """Tasks without a verdict, and what is said of them."""
 PARTIAL = {
     "several-rewards": (0.75, 0.25),
     "steps-mean": (0.75, 0.0),
+    "too-much": (7.0, 7.0),
     "steps-least": (0.5, 0.0),
     "steps-least-of-several": (0.5, 0.0),
 }

@@ -154,7 +154,7 @@ def test_no_verdict_is_forged_and_none_is_lost(workshop: Any, engine: str) -> No
         pytest.skip(reason)
     for name, attack in {**ATTACKS, **HONEST, **RECORD}.items():
         add(workshop, name, solve=attack.solve, test=attack.test, toml=attack.toml)
-    tasks = {"type": "harbor", "path": "tasks", "keep_processes": ["a-server"]}
+    tasks = {"type": "harbor", "path": "tasks", "keep_processes": ["a-server", "done-*"]}
     config(workshop, engine, tasks=tasks)
     ended = workshop.ale("run", "run.yaml", timeout_s=500)
     assert ended.code == 3, ended.text

@@ -19,6 +19,7 @@ from ale.runs import RunReader
 from ale.testing.builders import episode, turn
 from ale.types import Episode, Failure, Score
 from ale_inspect.report import write_report
+from ale_inspect.report.gathering import Sums
 
 Ale = Callable[..., Result]
 Write = Callable[..., Path]
@@ -374,3 +375,18 @@ def test_a_place_that_cannot_be_written_is_named(
     error = ale("report", str(path), "--output", str(tmp_path / "absent" / "r.html")).exception
     assert isinstance(error, StoreError)
     assert "absent" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "expected"),
+    [((0.0, 1.0), (0.5, 0.0, 1.0)), ((7.0, -3.0), (2.0, -3.0, 7.0)), ((7.0, 7.0), (7.0, 7.0, 7.0))],
+)
+def test_a_mean_is_bounded_by_0_and_1_only_where_the_rewards_are(
+    rewards: tuple[float, ...], expected: tuple[float, ...]
+) -> None:
+    sums = Sums()
+    for reward in rewards:
+        alone = Sums()
+        alone.add(episode(reward))
+        sums = sums.merged([alone])
+    assert sums.mean_reward() == pytest.approx(expected)

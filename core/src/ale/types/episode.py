@@ -75,7 +75,7 @@ class Episode:
     """Its number among the repeats of the task, from this start, in this step."""
     seed: int = 0
     reward: float | None
-    """Mean of the criteria's values, by weight; in [0, 1] unless one of them is `unbounded`. Exactly
+    """Mean of the criteria's values, by weight; in [0, 1] unless one is `unbounded`. Exactly
     1 is a success. None when the episode broke."""
     scores: tuple[Score, ...] = ()
     trajectory: Trajectory = Trajectory()

@@ -1,0 +1,40 @@
+"""What of an image and of a task's wishes gets into a container."""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from ale.types import SandboxSpec
+from ale_sandbox_container.engine import Image
+from ale_sandbox_container.options import ContainerOptions
+from ale_sandbox_container.plan import ENTRYPOINT, plan_of
+from ale_sandbox_container.records import Record
+from ale_sandbox_shell.owner import Owner
+
+
+def environment(image: Image, env: Mapping[str, str] | None = None) -> Mapping[str, str]:
+    record = Record(
+        id="one",
+        kind="sandbox",
+        owner=Owner(pid=1, start=1, boot="b", namespace=1),
+        created=0.0,
+        workdir="/w",
+    )
+    spec = SandboxSpec(env=env or {})
+    return plan_of(ContainerOptions(image="i"), spec, record, image, Path("/door"), "/sh").env
+
+
+def test_a_container_is_told_what_its_image_would_have_started() -> None:
+    words = ["/start.sh", "a b", "it's"]
+    image = Image(id="i", workdir="/w", entrypoint=words)
+    assert shlex.split(environment(image)[ENTRYPOINT]) == words
+    # Nothing that a task says takes its place.
+    assert shlex.split(environment(image, {ENTRYPOINT: "other"})[ENTRYPOINT]) == words
+
+
+def test_an_image_that_starts_nothing_and_a_snapshot_tell_nothing() -> None:
+    assert ENTRYPOINT not in environment(Image(id="i", workdir=""))
+    snapshot = Image(
+        id="i", workdir="", entrypoint=["/sh", "-c", "x"], labels={"ale.record": "any"}
+    )
+    assert ENTRYPOINT not in environment(snapshot)
