@@ -14,17 +14,18 @@ def from_json(data: bytes) -> Mapping[str, float]:
     """Rewards by name.
 
     Raises:
-        RewardError: it is empty, no JSON, or a value in it is no finite number.
+        RewardError: it is empty, no JSON object, or a value in it is no finite number.
     """
     text = _text(data, "reward.json")
     try:
         found = json.loads(text)
     except ValueError as error:
         raise RewardError(f"reward.json is not JSON: {error}") from None
-    rewards = found if isinstance(found, dict) else {"reward": found}
-    if not rewards:
+    if not isinstance(found, dict):
+        raise RewardError(f"reward.json holds {_shown(text)}, which names no rewards")
+    if not found:
         raise RewardError("reward.json names no reward")
-    return {str(name): _checked(value, "reward.json") for name, value in rewards.items()}
+    return {name: _checked(value, "reward.json") for name, value in found.items()}
 
 
 def from_text(data: bytes) -> Mapping[str, float]:
