@@ -42,7 +42,6 @@ DOCKERFILES = {
 }
 ARGUED = {
     "workdir-missing": "Harbor can run nothing in a folder that is not there; here it is made",
-    "workdir-missing-prebuilt": "likewise",
 }
 """Task to why a difference is meant."""
 

@@ -202,6 +202,10 @@ TASKS: Mapping[str, Mapping[str, str]] = {
     "workdir-missing-prebuilt": {
         "task.toml": _toml(f'[environment]\ndocker_image = "{BASE}"\nworkdir = "/not/there"')
     },
+    "files-beside-a-prebuilt-image": {
+        "environment/seed.txt": "right\n",
+        "solution/solve.sh": "#!/bin/bash\ncp seed.txt out.txt\n",
+    },
     "workdir-relative": {
         "environment/Dockerfile": f"FROM {BASE}\nWORKDIR /app\nWORKDIR inner\n",
         "tests/test.sh": "#!/bin/bash\n" + CHECK.format(check="[ -e /app/inner/out.txt ]"),

@@ -208,6 +208,22 @@ def test_a_prebuilt_image_may_have_other_containers_beside_it(write: Write, sour
     assert (wants.image, wants.user) == ("own:1", "me")
 
 
+@pytest.mark.parametrize(
+    ("files", "taken"),
+    [
+        ({"environment/Dockerfile": "", "environment/data.txt": "x"}, True),
+        ({"environment/Dockerfile": ""}, False),
+        ({"environment/data.txt": "x"}, False),
+    ],
+)
+def test_files_beside_a_prebuilt_image_go_to_the_workspace(
+    write: Write, source: Source, files: Mapping[str, str], taken: bool
+) -> None:
+    toml = '[environment]\ndocker_image = "own:1"\n'
+    folder = write("one", {**HARBOR, "task.toml": toml, **files})
+    assert only(source()).files == (str(folder / "environment") if taken else None)
+
+
 def _toml(text: str) -> Mapping[str, str]:
     return {**HARBOR, "task.toml": text}
 

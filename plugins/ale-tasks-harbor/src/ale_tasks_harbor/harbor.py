@@ -146,6 +146,7 @@ class _Reader:
             description=about.text("description") or "",
             origin=self._file,
             tags=tuple(dict.fromkeys((*about.texts("keywords"), *_tags(metadata)))),
+            files=self._files(),
             setup_steps=(
                 *started(self._background),
                 before.setup_step(self._key),
@@ -244,6 +245,14 @@ class _Reader:
             storage_mb=memory_mb(values, "storage_mb", "storage"),
             user=client.user if user is None else str(user),
         )
+
+    def _files(self) -> str | None:
+        """As in Harbor, what lies in environment/ goes to the workspace of a prebuilt image."""
+        folder = self._folder / "environment"
+        built = any((folder / name).exists() for name in ("Dockerfile", _COMPOSE))
+        if built or not self._environment.has("docker_image") or not folder.is_dir():
+            return None
+        return str(folder) if any(folder.iterdir()) else None
 
     def _client(self, build: Path) -> compose.Client:
         """What a compose file adds to the one container; others are refused."""
