@@ -99,7 +99,7 @@ def open_to_all(tasks: Path, folder: Path) -> Path:
     for one in sorted(tasks.iterdir()):
         text = (one / "task.toml").read_text()
         if "no-network" not in text and "allow_internet = false" not in text:
-            shutil.copytree(one, chosen / one.name)
+            shutil.copytree(one, chosen / one.name, dirs_exist_ok=True)
     return chosen
 
 
