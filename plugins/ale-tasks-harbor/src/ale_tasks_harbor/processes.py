@@ -2,15 +2,20 @@
 
 Harbor grades beside whatever the agent left running. Here it is ended first, unless the files of
 the task's author say that it is asked for. Nothing that an agent does has a part in that.
+
+Every folder of a run is looked into before it starts, and there are thousands: so no pathlib here.
 """
+# ruff: noqa: PTH112, PTH113, PTH118, PTH123, PTH208
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 KEPT = "kept_processes"
 """Of a task's metadata: why the agent's processes are not ended before its tests."""
+_TESTS_IN = ("tests", "run-tests.sh")
+_SOLUTION_IN = ("solution", "solution.sh", "solution.yaml")
 _LARGEST = 1 << 18
 """Bytes of one file that are looked at: scripts are short, and data says nothing."""
 _TESTS = re.compile(
@@ -35,35 +40,44 @@ def asked_for(folder: Path) -> str | None:
     Returns:
         A file and the words in it, for people.
     """
-    for pattern, places in (
-        (_TESTS, ("tests", "run-tests.sh")),
-        (_SOLUTION, ("solution", "solution.sh", "solution.yaml")),
-    ):
-        for file in _files(folder, places):
+    for pattern, places in ((_TESTS, _TESTS_IN), (_SOLUTION, _SOLUTION_IN)):
+        for file in _files(os.fspath(folder), places):
             data = _text(file)
+            # Comments are looked for only where there is a word to be found in them.
+            if pattern.search(data) is None:
+                continue
             found = pattern.search(_COMMENT.sub(b"", data))
             if found is not None:
                 said = " ".join(found[0].decode("utf-8", "replace").split())
-                return f"{file.relative_to(folder)} says '{said}'"
+                return f"{os.path.relpath(file, folder)} says '{said}'"
     return None
 
 
-def _files(folder: Path, places: tuple[str, ...]) -> Iterator[Path]:
+def _files(folder: str, places: Sequence[str]) -> Iterator[str]:
     """Those of the task, and of each of its steps."""
-    steps = folder / "steps"
-    parts = [folder, *(sorted(steps.iterdir()) if steps.is_dir() else [])]
-    for part in parts:
-        for place in places:
-            if (part / place).is_file():
-                yield part / place
-            for at, _, names in os.walk(part / place):
-                yield from (Path(at) / name for name in sorted(names))
+    names = os.listdir(folder)
+    steps = os.path.join(folder, "steps") if "steps" in names else None
+    for place in places:
+        if place in names:
+            yield from _below(os.path.join(folder, place))
+    if steps is not None and os.path.isdir(steps):
+        for name in sorted(os.listdir(steps)):
+            for place in places:
+                yield from _below(os.path.join(steps, name, place))
 
 
-def _text(file: Path) -> bytes:
+def _below(place: str) -> Iterator[str]:
+    """A file, or the files of a folder."""
+    if os.path.isfile(place):
+        yield place
+    for at, _, names in os.walk(place):
+        yield from (os.path.join(at, name) for name in sorted(names))
+
+
+def _text(file: str) -> bytes:
     """Its beginning; nothing of what is no text, or can't be read."""
     try:
-        with file.open("rb") as opened:
+        with open(file, "rb") as opened:
             data = opened.read(_LARGEST)
     except OSError:
         return b""
