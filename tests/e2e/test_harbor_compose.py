@@ -60,6 +60,7 @@ def test_the_reference_solutions_pass_and_nothing_is_left(workshop: Any) -> None
     assert {task: reward for task, (reward, _) in found.items()} == {
         "bench": 1.0,
         "closed": 1.0,
+        "evidence": 1.0,
         "odd-main": 1.0,
         "store": 1.0,
     }, found

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ale.errors import SandboxError
-from ale_sandbox_container.images import digest_of
+from ale_sandbox_container.context import digest_of
 from ale_sandbox_container.unpack import unpack
 
 

@@ -5,15 +5,20 @@ from typing import Any
 import pytest
 
 from ale_sandbox_container.testing.ends import EndProbes, kill_hosts
+from ale_sandbox_container.testing.reaching import ReachProbes
 from ale_sandbox_container.testing.starts import StartProbes
 from ale_sandbox_container.testing.tools import Make
-from ale_sandbox_container.testing_images import BUSYBOX
+from ale_sandbox_container.testing_images import BUSYBOX, DEBIAN
 
 pytestmark = pytest.mark.engine
 
 
 class TestStarts(StartProbes):
     container_image = BUSYBOX
+
+
+class TestReaching(ReachProbes):
+    container_image = DEBIAN
 
 
 class TestEnds(EndProbes):

@@ -66,7 +66,7 @@ def test_a_task_toml_is_taken_with_all_that_it_says(write: Write, source: Source
     # A secret of the host is filled in while grading, and never stored.
     assert criterion.options["env"] == {"KEY": "${HOST_KEY}", "PLAIN": "x"}
     assert criterion.options["user"] == "1000"
-    assert criterion.options["artifacts"] == ["/app/out", "/app/log"]
+    assert [one["source"] for one in criterion.options["artifacts"]] == ["/app/out", "/app/log"]
 
 
 def test_what_a_task_toml_does_not_say_is_as_in_harbor(write: Write, source: Source) -> None:
@@ -172,7 +172,7 @@ def test_a_task_of_steps_is_taken_with_what_each_says(write: Write, source: Sour
     assert (one.options["env"], two.options["env"]) == ({"A": "1", "B": "2"}, {"A": "1", "B": "3"})
     assert (one.options["user"], two.options["user"]) == ("other", "judge")
     assert (one.options["least"], two.options["least"]) == ({"reward": 0.5}, {"style": 1.0})
-    assert two.options["artifacts"] == ["/app/a", "/app/b"]
+    assert [one["source"] for one in two.options["artifacts"]] == ["/app/a", "/app/b"]
 
 
 @pytest.mark.parametrize(

@@ -298,6 +298,7 @@ def sandbox_spec(task: Task, tags: Mapping[str, str]) -> SandboxSpec:
         build=wants.build,
         workdir=wants.workdir,
         network=task.constraints.network,
+        allowed_hosts=task.constraints.allowed_hosts,
         env=wants.env,
         cpus=wants.cpus,
         memory_mb=wants.memory_mb,

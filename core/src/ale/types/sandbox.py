@@ -22,6 +22,8 @@ class SandboxSpec:
     """Relative to the image's own working directory; None leaves it to the backend's options."""
     network: bool | None = None
     """What the task says; None leaves it to the backend's options. False always wins."""
+    allowed_hosts: tuple[str, ...] = ()
+    """What is reached where `network` is False, as in `Constraints`."""
     env: Mapping[str, str] = field(factory=dict)
     cpus: float | None = None
     memory_mb: int | None = None

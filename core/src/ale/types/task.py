@@ -27,6 +27,9 @@ class Constraints:
 
     network: bool | None = None
     """May the sandbox reach the network? None leaves it to the config."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Where it may not: hosts that it still reaches, by a proxy. Names, ``*.name`` for those below
+    one, addresses, networks."""
     time_limit_s: float | None = None
     """Wall clock of the agent."""
     max_steps: int | None = None

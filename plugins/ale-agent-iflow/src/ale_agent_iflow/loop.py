@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ale.errors import SandboxError
+from ale.errors import AleError, SandboxError
 from ale.protocols import AgentContext
 from ale.types import Limits, Message, Observation, Stop, ToolCall, Turn, replace
 from ale_agent_iflow.budget import Budget, EndedError
@@ -51,6 +51,8 @@ class IflowAgent:
 
     async def run(self, context: AgentContext) -> Stop:
         """Work on the task until it is finished or a limit is reached."""
+        if needs := context.task.metadata.get("agent_needs"):
+            raise AleError(f"the task gives its agent {', '.join(needs)}, which 'iflow' can't take")
         episode = Episode(self._options, self._prompt, self._monotonic, context)
         try:
             stop = await episode.run()

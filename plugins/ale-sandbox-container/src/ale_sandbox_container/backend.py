@@ -5,6 +5,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from attrs import evolve, frozen
@@ -13,6 +14,7 @@ from ale.errors import NotUsableError, SandboxError, UnsupportedError
 from ale.plugin import BuildContext
 from ale.types import SandboxInfo, SandboxSpec, replace
 from ale_sandbox_container import script
+from ale_sandbox_container.beside import Neighbour, neighbour
 from ale_sandbox_container.capabilities import capabilities_of
 from ale_sandbox_container.commands import Commands
 from ale_sandbox_container.composing import Composed, Composer
@@ -21,6 +23,7 @@ from ale_sandbox_container.engine import Engine, Image, NotFoundError, Plan
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.images import Images
 from ale_sandbox_container.lane import Hello
+from ale_sandbox_container.network import Network
 from ale_sandbox_container.options import ContainerOptions
 from ale_sandbox_container.plan import limits_of, plan_of, workdir_of
 from ale_sandbox_container.pool import ANSWER_S, LanePool
@@ -159,6 +162,8 @@ class ContainerBackend:
             hello = await self._greeting(pool, box)
             sandbox = ContainerSandbox(self._setup(box, pool, hello))
             await self._hand_over(box, hello, sandbox)
+            if spec.allowed_hosts:
+                await sandbox.reach(False, spec.allowed_hosts)
         except BaseException:
             pool.close(f"sandbox {record.id} was not opened")
             self._abandon(launch, box)
@@ -240,7 +245,26 @@ class ContainerBackend:
             workers=self._workers,
         )
 
+    def _network(self, box: Box) -> Network:
+        return Network(
+            self._engine,
+            box.name,
+            self._workers,
+            on=box.plan.network,
+            may=self._options.network is not False,
+            # A stack that began with a network has no other way from container to container.
+            switches=box.origin.composed is None or not box.plan.network,
+        )
+
+    def _beside(self, box: Box, spec: SandboxSpec) -> AbstractAsyncContextManager[ContainerSandbox]:
+        return self.open(replace(spec, tags={**box.spec.tags, **spec.tags}))
+
+    async def _service(self, box: Box, name: str) -> Neighbour:
+        clock = self._context.clock
+        return await neighbour(self._engine, box.name, name, self._workers, clock)
+
     def _setup(self, box: Box, pool: LanePool, hello: Hello) -> Setup:
+        network = self._network(box)
         return Setup(
             id=box.record.id,
             door=box.door,
@@ -248,7 +272,7 @@ class ContainerBackend:
                 box.record.id,
                 pool,
                 user_pool=lambda user: self._pool(box, user),
-                restart=lambda: self._restart(box),
+                restart=lambda: self._restart(box, network),
             ),
             bash=hello.bash,
             files=self._files(box, hello),
@@ -260,9 +284,12 @@ class ContainerBackend:
             fork=lambda: self._fork(box),
             snapshot=lambda: self._snapshot(box),
             release=lambda: self._release(box),
+            network=network,
+            another=lambda spec: self._beside(box, spec),
+            service=lambda name: self._service(box, name),
         )
 
-    async def _restart(self, box: Box) -> LanePool:
+    async def _restart(self, box: Box, network: Network) -> LanePool:
         """End everything in the container, the supervisor too, and start it again."""
 
         def again() -> None:
@@ -274,6 +301,7 @@ class ContainerBackend:
         try:
             await asyncio.shield(asyncio.wrap_future(self._workers.heavy(again)))
             await self._greeting(pool, box)
+            await network.again()
         except BaseException:
             pool.close(f"sandbox {box.record.id} could not be started again")
             raise

@@ -100,6 +100,8 @@ class State:
     running: bool
     exit_code: int | None = None
     out_of_memory: bool = False
+    pid: int = 0
+    """Of its first process, on this machine; 0 where it does not run."""
 
 
 @frozen(kw_only=True)
@@ -129,6 +131,11 @@ class Engine(Protocol):
     @property
     def address(self) -> str | None:
         """Where docker compose reaches it; None where it can't."""
+        ...
+
+    @property
+    def knows_buildkit(self) -> bool:
+        """It builds by itself what of Docker's builders only BuildKit can."""
         ...
 
     def facts(self) -> Facts:
@@ -208,6 +215,20 @@ class Engine(Protocol):
         self, container: str, argv: Sequence[str], *, env: Mapping[str, str], user: str | None
     ) -> None:
         """Start one more process in a running container, and do not wait for its end."""
+        ...
+
+    def run(
+        self, container: str, argv: Sequence[str], *, user: str | None, timeout_s: float
+    ) -> int | None:
+        """Run one more process in a container; its exit code, None where it goes on after that."""
+        ...
+
+    def connect(self, container: str, on: bool) -> None:
+        """Put a running container into the engine's usual network, or take it out of it.
+
+        Raises:
+            UnsupportedError: a container that began without any can't be put into one.
+        """
         ...
 
     def stat(self, container: str, path: str) -> Stat:

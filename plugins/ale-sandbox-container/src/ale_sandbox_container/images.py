@@ -1,18 +1,16 @@
 """From what a task wants to an image that is there: looked up, pulled or built, once."""
 
 import asyncio
-import hashlib
 import logging
-import os
 import re
-import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
 from ale_sandbox_container.composing import Composed, Composer
+from ale_sandbox_container.context import digest_of
 from ale_sandbox_container.engine import Engine, Image, NotFoundError
 from ale_sandbox_container.options import ContainerOptions
 from ale_sandbox_container.stack import read
@@ -23,7 +21,6 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _DOCKERFILES = ("Dockerfile", "Containerfile")
 _TOLD_LINES = 12
-_PIECE = 1 << 20
 
 
 class Images:
@@ -74,7 +71,7 @@ class Images:
     def _composed(self, file: Path, image: str | None) -> Composed:
         stack = read(file)
         try:
-            return self._composer.prepare(stack, digest_of(stack.folder), image)
+            return self._composer.prepare(stack, digest_of(stack.folder, whole=True), image)
         except UnsupportedError:
             raise
         except SandboxError as error:
@@ -149,7 +146,7 @@ class Images:
 
     def _build(self, folder: Path, dockerfile: str, tag: str, log: Callable[[str], object]) -> None:
         text = (folder / dockerfile).read_text(encoding="utf-8", errors="replace")
-        if self._engine.address is None or not wants_buildkit(text):
+        if self._engine.knows_buildkit or not wants_buildkit(text):
             labels = {"ale.kind": "build"}
             self._engine.build(folder, dockerfile=dockerfile, tag=tag, labels=labels, log=log)
             return
@@ -196,30 +193,3 @@ def bases_of(dockerfile: str) -> list[str]:
         if len(rest) == 2 and rest[0].lower() == "as":
             stages.add(rest[1].lower())
     return bases
-
-
-def digest_of(folder: Path) -> str:
-    """A digest of names, modes, links and contents: the same for the same build context."""
-    digest = hashlib.sha256()
-    for path in _walk(folder):
-        about = path.lstat()
-        kind = stat.S_IFMT(about.st_mode)
-        mode = 0 if stat.S_ISLNK(about.st_mode) else stat.S_IMODE(about.st_mode)
-        name = str(path.relative_to(folder))
-        digest.update(f"{name}\0{kind:o} {mode:o} ".encode("utf-8", "surrogateescape"))
-        if stat.S_ISLNK(about.st_mode):
-            digest.update(os.fsencode(path.readlink()))
-        elif stat.S_ISREG(about.st_mode):
-            digest.update(f"{about.st_size} ".encode())
-            with path.open("rb") as file:
-                while piece := file.read(_PIECE):
-                    digest.update(piece)
-        digest.update(b"\0")
-    return digest.hexdigest()[:32]
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
-        yield path
-        if path.is_dir() and not path.is_symlink():
-            yield from _walk(path)

@@ -9,6 +9,7 @@ from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
 from ale_sandbox_container import script
 from ale_sandbox_container.door import INSIDE
+from ale_sandbox_container.egress import PROXIES
 from ale_sandbox_container.engine import Bind, Image, Plan
 from ale_sandbox_container.options import ContainerOptions
 from ale_sandbox_container.records import LABEL, Record
@@ -58,7 +59,12 @@ def plan_of(
         workdir=record.workdir,
         labels=record.labels,
         binds=(Bind(source=door, target=INSIDE), *_binds(options.allowlist_paths)),
-        env={**_environment(options, record.workdir), **options.env, **spec.env, **_told(image)},
+        env={
+            **_environment(options, spec, record.workdir),
+            **options.env,
+            **spec.env,
+            **_told(image),
+        },
         user=options.user if spec.user is None else spec.user,
         network=network_of(options, spec),
         cpus=options.cpus if spec.cpus is None else spec.cpus,
@@ -77,9 +83,10 @@ def container_name(id: str) -> str:
     return f"ale-{id}"
 
 
-def _environment(options: ContainerOptions, workdir: str) -> dict[str, str]:
+def _environment(options: ContainerOptions, spec: SandboxSpec, workdir: str) -> dict[str, str]:
     # Where the root is read-only, the user's home is too.
-    return {"HOME": workdir} if options.read_only else {}
+    home = {"HOME": workdir} if options.read_only else {}
+    return {**home, **(PROXIES if spec.allowed_hosts else {})}
 
 
 def _told(image: Image) -> dict[str, str]:

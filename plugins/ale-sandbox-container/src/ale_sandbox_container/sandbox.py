@@ -4,25 +4,29 @@ import asyncio
 import posixpath
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
-from ale.types import Capabilities, ExecResult
+from ale.types import Capabilities, ExecResult, SandboxSpec
 from ale_sandbox_container import script
+from ale_sandbox_container.beside import Neighbour
 from ale_sandbox_container.commands import Commands
 from ale_sandbox_container.door import Door
 from ale_sandbox_container.files import Files
+from ale_sandbox_container.network import Network
 from ale_sandbox_container.pool import NoProcessError
 from ale_sandbox_container.shell import ContainerShell
+from ale_sandbox_container.tarball import Ownership
 from ale_sandbox_shell.output import Drains, result_of
 from ale_sandbox_shell.session import Outlet, ShellSession
 from ale_sandbox_shell.text import LONGEST_ARGUMENT, NUL_REFUSED, as_bytes
 
 SHELL = b"/bin/sh"
+_PATH = "/usr/bin:/bin"
 _DEV_NULL = b"/dev/null"
 _NO_PROCESS = 126
 _TOO_MANY = b"no process could be started: the sandbox has as many as it may\n"
@@ -53,6 +57,9 @@ class Setup:
     snapshot: Callable[[], Awaitable[str]]
     release: Callable[[], Awaitable[None]]
     """Ends the container and all that belongs to it."""
+    network: Network
+    another: Callable[[SandboxSpec], AbstractAsyncContextManager["ContainerSandbox"]]
+    service: Callable[[str], Awaitable[Neighbour]]
 
 
 class ContainerSandbox:
@@ -63,6 +70,9 @@ class ContainerSandbox:
         self._door = setup.door
         self._commands = setup.commands
         self._drains = Drains()
+        self._files = setup.files
+        self._user: str | None = None
+        self._sessions: list[ShellSession] = []
         self._closing: asyncio.Task[None] | None = None
 
     @property
@@ -155,7 +165,7 @@ class ContainerSandbox:
                 )
 
             try:
-                running = await self._commands.start(user, frame)
+                running = await self._commands.start(self._user if user is None else user, frame)
             except NoProcessError:
                 return ExecResult(exit_code=_NO_PROCESS, stdout=b"", stderr=_TOO_MANY)
             outcome = await self._commands.outcome(running, timeout_s)
@@ -189,7 +199,7 @@ class ContainerSandbox:
         argv = [SHELL] if bash is None else [bash.encode(), b"--norc", b"--noprofile"]
         try:
             running = await self._commands.start(
-                None,
+                self._user,
                 lambda number: script.start(
                     [*_prefix(env), *argv],
                     stdin=shell.stdin,
@@ -215,27 +225,85 @@ class ContainerSandbox:
         )
         shell.listen(session.heard)
         session.start()
+        self._sessions = [*self.sessions, session]
         return session
+
+    @property
+    def sessions(self) -> Sequence[ShellSession]:
+        """Those that are open, the oldest first."""
+        return [session for session in self._sessions if not session.closed]
+
+    async def become(self, user: str | None) -> None:
+        """Have commands, sessions and uploaded files belong to another user from now on.
+
+        Args:
+            user: name or number; None for the one that the sandbox began with.
+
+        Raises:
+            SandboxError: there is no such user in the container.
+        """
+        self._check_open()
+        self._files, self._user = self._setup.files, None
+        if user is None:
+            return
+        name = user.partition(":")[0]
+        command = ["sh", "-c", 'id -u -- "$1" && id -g -- "$1"', "sh", name]
+        said = await self.exec(command, env={"PATH": _PATH})
+        numbers = said.stdout.split() if said.exit_code == 0 else [name.encode(), b"0"]
+        if not numbers[0].isdigit():
+            told = said.stderr.decode(errors="replace").strip()
+            raise SandboxError(f"the sandbox has no user {user!r}: {told}")
+        owner = Ownership(uid=int(numbers[0]), gid=int(numbers[1]))
+        self._files, self._user = evolve(self._setup.files, owner=owner), user
+
+    async def reach(self, network: bool, hosts: Sequence[str] = ()) -> Mapping[str, str]:
+        """Change what of the network is reached: all of it, or these hosts alone, by a proxy.
+
+        Where the backend's options allow no network, there is none after this either.
+
+        Returns:
+            The variables that name the proxy; none where there is none.
+
+        Raises:
+            UnsupportedError: it can't be changed here.
+            SandboxError: the sandbox is closed or gone.
+        """
+        self._check_open()
+        return await self._setup.network.reach(network, hosts)
+
+    def another(self, spec: SandboxSpec) -> AbstractAsyncContextManager["ContainerSandbox"]:
+        """A sandbox beside this one, of the same backend and found by the same tags."""
+        self._check_open()
+        return self._setup.another(spec)
+
+    async def service(self, name: str) -> Neighbour:
+        """Another container of the task, by the name of its service.
+
+        Raises:
+            SandboxError: there is none.
+        """
+        self._check_open()
+        return await self._setup.service(name)
 
     async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
         """A file's bytes."""
         self._check_open()
-        return await self._setup.files.read(path, max_bytes)
+        return await self._files.read(path, max_bytes)
 
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         """Write a file whole, making its folders."""
         self._check_open()
-        await self._setup.files.write(path, data, mode)
+        await self._files.write(path, data, mode)
 
     async def upload(self, source: Path, target: str) -> None:
         """Copy a host file or folder in."""
         self._check_open()
-        await self._setup.files.upload(source, target)
+        await self._files.upload(source, target)
 
     async def download(self, source: str, target: Path) -> None:
         """Copy a file or folder out."""
         self._check_open()
-        await self._setup.files.download(source, target)
+        await self._files.download(source, target)
 
     async def end_processes(self) -> int:
         """Kill every process but the supervisor's, sessions included; the number killed.
@@ -265,6 +333,7 @@ class ContainerSandbox:
     async def _close(self) -> None:
         self._commands.close()
         self._drains.close()
+        self._setup.network.close()
         await self._setup.release()
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from ale_sandbox_container.probing import facts_of
 _TIMEOUT_S = 120
 """For one answer of the engine. Pulls and builds have their own."""
 _PIECE = 1 << 16
+_LOOK_S = 0.05
 
 
 @contextlib.contextmanager
@@ -68,6 +70,8 @@ class DockerEngine:
     """
 
     name = "docker"
+    knows_buildkit = False
+    """The interface that is used here reaches the older builder alone."""
 
     def __init__(self, address: str) -> None:
         self.address: str | None = address
@@ -229,6 +233,7 @@ class DockerEngine:
             running=found["Running"],
             exit_code=found["ExitCode"],
             out_of_memory=found["OOMKilled"],
+            pid=found["Pid"],
         )
 
     def containers(self, label: str) -> Sequence[Found]:
@@ -254,6 +259,31 @@ class DockerEngine:
                 user=user or "",
             )
             self._api.exec_start(made["Id"], detach=True)
+
+    def run(
+        self, container: str, argv: Sequence[str], *, user: str | None, timeout_s: float
+    ) -> int | None:
+        """Run one more process in it, and look until it has ended."""
+        deadline = time.monotonic() + timeout_s
+        with _told():
+            made = self._api.exec_create(container, list(argv), user=user or "")
+            self._api.exec_start(made["Id"], detach=True)
+            while (found := self._api.exec_inspect(made["Id"]))["ExitCode"] is None:
+                if time.monotonic() > deadline:
+                    return None
+                time.sleep(_LOOK_S)
+        return int(found["ExitCode"])
+
+    def connect(self, container: str, on: bool) -> None:
+        """Put it into the network ``bridge``, or out of it."""
+        with _told():
+            found = self._api.inspect_container(container)["NetworkSettings"]["Networks"]
+            if on and "none" in found:
+                self._api.disconnect_container_from_network(container, "none")
+            if on and "bridge" not in found:
+                self._api.connect_container_to_network(container, "bridge")
+            elif not on and "bridge" in found:
+                self._api.disconnect_container_from_network(container, "bridge", force=True)
 
     def stat(self, container: str, path: str) -> Stat:
         """One path in it."""
@@ -311,7 +341,6 @@ def _config(plan: Plan) -> dict[str, Any]:
         "Labels": dict(plan.labels),
         "Hostname": "sandbox",
         "Healthcheck": {"Test": ["NONE"]},
-        "NetworkDisabled": not plan.network,
         "Volumes": {path: {} for path in plan.volumes},
         "HostConfig": {
             "NetworkMode": "bridge" if plan.network else "none",

@@ -19,7 +19,7 @@ from attrs import evolve
 from podman.api.client import APIResponse
 from podman.errors import APIError, BuildError, PodmanError
 
-from ale.errors import SandboxError
+from ale.errors import SandboxError, UnsupportedError
 from ale_sandbox_container.archive import STAT_HEADER, parse_stat
 from ale_sandbox_container.engine import (
     ConflictError,
@@ -76,11 +76,10 @@ class PodmanEngine:
     """
 
     name = "podman"
-    address: str | None = None
-    """Its networks are not those that docker compose knows."""
+    knows_buildkit = True
 
     def __init__(self, address: str) -> None:
-        self._address = address
+        self.address: str | None = address
         with _told():
             self._client = podman.PodmanClient(
                 base_url=address, version=_API, timeout=_TIMEOUT_S, max_pool_size=64
@@ -93,7 +92,7 @@ class PodmanEngine:
         """What it is."""
         with _told():
             _ok(self._api.get("/_ping"))
-            return _facts_at(self._address)
+            return _facts_at(str(self.address))
 
     def image(self, ref: str) -> Image:
         """An image that is there already."""
@@ -230,7 +229,17 @@ class PodmanEngine:
             _ok(self._api.delete(f"/containers/{container}", params=params), 404)
 
     def clear(self, project: str) -> None:
-        """Nothing: docker compose makes nothing here."""
+        """Remove what docker compose has made under this name."""
+        mine = {"filters": json.dumps({"label": [f"com.docker.compose.project={project}"]})}
+        with _told():
+            found = _ok(self._api.get("/containers/json", params={"all": True, **mine})).json()
+        for box in found or ():
+            self.remove(box["Id"])
+        with _told():
+            for network in _ok(self._api.get("/networks/json", params=mine)).json() or ():
+                _ok(self._api.delete(f"/networks/{quote(network['name'], safe='')}"), 404)
+            for volume in _ok(self._api.get("/volumes/json", params=mine)).json() or ():
+                _ok(self._api.delete(f"/volumes/{quote(volume['Name'], safe='')}"), 404)
 
     def state(self, container: str) -> State:
         """How it is."""
@@ -240,6 +249,7 @@ class PodmanEngine:
             running=found["Running"],
             exit_code=found["ExitCode"],
             out_of_memory=found["OOMKilled"],
+            pid=found["Pid"],
         )
 
     def containers(self, label: str) -> Sequence[Found]:
@@ -267,6 +277,39 @@ class PodmanEngine:
             ).json()
             start = json.dumps({"Detach": True})
             _ok(self._api.post(f"/exec/{made['Id']}/start", data=start))
+
+    def run(
+        self, container: str, argv: Sequence[str], *, user: str | None, timeout_s: float
+    ) -> int | None:
+        """Run one more process in it, and look until it has ended."""
+        deadline = time.monotonic() + timeout_s
+        process = json.dumps({"Cmd": list(argv), "User": user or ""})
+        with _told():
+            made = _ok(self._api.post(f"/containers/{container}/exec", data=process)).json()
+            start = json.dumps({"Detach": True})
+            _ok(self._api.post(f"/exec/{made['Id']}/start", data=start))
+            while True:
+                found = _ok(self._api.get(f"/exec/{made['Id']}/json")).json()
+                # Before it has begun it does not run either.
+                if not found["Running"] and found["Pid"]:
+                    return int(found["ExitCode"])
+                if time.monotonic() > deadline:
+                    return None
+                time.sleep(_LOOK_S)
+
+    def connect(self, container: str, on: bool) -> None:
+        """Put it into the network ``podman``, or out of it."""
+        with _told():
+            found = _ok(self._api.get(f"/containers/{container}/json")).json()
+        if found["HostConfig"]["NetworkMode"] == "none":
+            raise UnsupportedError(
+                "podman can't give a network to a container that began without one: "
+                "use the sandbox 'docker'"
+            )
+        way = "connect" if on else "disconnect"
+        with _told():
+            body = json.dumps({"Container": container})
+            _ok(self._api.post(f"/networks/podman/{way}", data=body))
 
     def stat(self, container: str, path: str) -> Stat:
         """One path in it."""
@@ -296,8 +339,8 @@ class PodmanEngine:
                 yield response.iter_content(_PIECE)
 
     def put(self, container: str, folder: str, data: Iterable[bytes]) -> None:
-        """Unpack a tar stream in it."""
-        params = {"path": folder, "noOverwriteDirNonDir": True}
+        """Unpack a tar stream in it; owners are those of the stream, not the container's user."""
+        params = {"path": folder, "noOverwriteDirNonDir": True, "copyUIDGID": False}
         with _told():
             response = self._api.put(
                 f"/containers/{container}/archive", params=params, data=cast(Any, data)

@@ -158,16 +158,21 @@ def verified(data: bytes, key: str) -> Record | None:
         return None
     head, _, environment = table.partition(b"\0E\0")
     entries = [part.decode("utf-8", "surrogateescape") for part in head.split(b"\0")]
-    pairs = [part.decode("utf-8", "surrogateescape") for part in environment.split(b"\0")]
-    variables = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
     uids = [int(entry[2:]) for entry in entries if entry.startswith("U ")]
     return Record(
         look=look_of(entries),
         uid=uids[0] if uids else 0,
         has_tests="D tests" in entries,
         folders=[entry[2:] for entry in entries if entry.startswith("P ")],
-        environment={k: v for k, v in variables.items() if k not in _SHELLS_OWN},
+        environment=variables(environment),
     )
+
+
+def variables(environ: bytes) -> dict[str, str]:
+    """From what the kernel shows of a process, without what its shell has set."""
+    pairs = [part.decode("utf-8", "surrogateescape") for part in environ.split(b"\0")]
+    found = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+    return {name: value for name, value in found.items() if name not in _SHELLS_OWN}
 
 
 def look_of(entries: Sequence[str]) -> Look:

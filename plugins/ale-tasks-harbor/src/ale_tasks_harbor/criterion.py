@@ -3,15 +3,19 @@
 import asyncio
 import posixpath
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from attrs import frozen
 
 from ale.errors import GradingError
 from ale.protocols import Sandbox
 from ale.types import ExecResult, Score, Task, Trajectory, replace
-from ale_tasks_harbor import keep, parsers, reward
+from ale_tasks_harbor import apart, keep, parsers, phases, reward
+from ale_tasks_harbor.beyond import Sessions, Several, Users, unable
 from ale_tasks_harbor.places import USUAL, Places
-from ale_tasks_harbor.plugin import TaskTestsOptions
+from ale_tasks_harbor.plugin import Apart, Artifact, TaskTestsOptions
 from ale_tasks_harbor.processes import KEPT as WHY_KEPT
 from ale_tasks_harbor.stage import STEP_S, Stage, Stagehand, Verdict
 from ale_tasks_harbor.variables import resolved
@@ -19,6 +23,8 @@ from ale_tasks_harbor.variables import resolved
 NAME = "task_tests"
 KEPT = "verifier"
 """Folder of the run for what is kept."""
+ORACLE = "oracle"
+"""Stands in the turns of a reference solution, which needs nothing that is given to a model."""
 _OUTPUT = 4 << 20
 """Bytes of output that a parser sees: head and tail."""
 _EXCERPT = 800
@@ -39,6 +45,17 @@ case $first in
 *) command -p env -i "$@" bash "$script" 2>&1 ;;
 esac
 """
+
+
+@frozen(kw_only=True)
+class _Tested:
+    """What tests have given."""
+
+    result: ExecResult
+    verdict: Verdict
+    stage: Stage
+    artifacts: Sequence[Artifact]
+    """Of the agent's sandbox."""
 
 
 class TaskTests:
@@ -73,36 +90,108 @@ class TaskTests:
                 f"the tests would be put in {self._places.tests} of this machine; "
                 "use a sandbox with files of its own, such as 'docker'"
             )
+        self._check_agent(trajectory)
         variables = self._variables()
         places = self._inside(sandbox)
+        if isinstance(sandbox, Users):
+            await sandbox.become(None)
         await self._collect(sandbox)
         kept = await _kept(task, trajectory, sandbox)
+        folder = None if self._run is None else self._run / KEPT / f"{task.id}-{sandbox.id}"
+        if options.apart is None:
+            tested = await self._here(task, sandbox, variables, places, folder, kept)
+        else:
+            tested = await self._apart(sandbox, variables, places, folder, options.apart)
+        if folder is not None:
+            await keep.artifacts(sandbox, tested.artifacts, folder)
+        if options.clear:
+            await Stagehand(sandbox, places, options.key).clear()
+        await phases.enter(sandbox, options.after)
+        score = await self._score(tested.result, tested.verdict, tested.stage, folder)
+        return score if folder is None else replace(score, kept=f"{KEPT}/{folder.name}")
+
+    async def _here(
+        self,
+        task: Task,
+        sandbox: Sandbox,
+        variables: Mapping[str, str],
+        places: Places,
+        folder: Path | None,
+        kept: str | None,
+    ) -> "_Tested":
+        """Run the tests where the agent has been."""
+        options = self.options
         hand = Stagehand(sandbox, places, options.key)
         stage = await hand.ready()
         if kept is not None:
             stage = replace(stage, notes=(*stage.notes, kept))
         elif options.background is not None:
             await self._background(sandbox, stage, options.background)
+        proxies = await phases.enter(sandbox, options.during)
         await hand.put(options.tests, options.script)
-        result = await self._tested(sandbox, task, stage, variables, places)
+        env = {**task.environment.env, **proxies}
+        result = await self._tested(sandbox, env, stage, variables, places)
         if kept is None or not options.clear:
             # What the code under test has started must not write a verdict either. What was kept
             # for these tests may be asked for by a later step's.
             await sandbox.end_processes()
+        verdict = await self._verdict(sandbox, hand, result, folder, places)
+        own = [Artifact(source=f"{places.logs}/artifacts")] if verdict.has_artifacts else []
+        artifacts = (*own, *options.artifacts)
+        return _Tested(result=result, verdict=verdict, stage=stage, artifacts=artifacts)
+
+    async def _apart(
+        self,
+        sandbox: Sandbox,
+        variables: Mapping[str, str],
+        places: Places,
+        folder: Path | None,
+        wanted: Apart,
+    ) -> "_Tested":
+        """Run the tests in a container of their own."""
+        options = self.options
+        async with apart.opened(sandbox, wanted, options.artifacts) as other:
+            hand = Stagehand(other, places, None)
+            stage = await hand.fresh(bundled=wanted.bundled)
+            if not wanted.bundled:
+                await hand.put(options.tests, options.script)
+            result = await self._tested(other, {}, stage, variables, places)
+            await other.end_processes()
+            verdict = await self._verdict(other, hand, result, folder, places)
+        return _Tested(result=result, verdict=verdict, stage=stage, artifacts=options.artifacts)
+
+    def _check_agent(self, trajectory: Trajectory) -> None:
+        """A model's agent has worked without what the task gives to it."""
+        asked = [turn for turn in trajectory.turns if turn.completion.model != ORACLE]
+        if self.options.agent_needs and asked:
+            named = ", ".join(self.options.agent_needs)
+            raise GradingError(f"the task gives its agent {named}, which the agent does not take")
+
+    async def _verdict(
+        self,
+        sandbox: Sandbox,
+        hand: Stagehand,
+        result: ExecResult,
+        folder: Path | None,
+        places: Places,
+    ) -> Verdict:
         verdict = await hand.verdict()
-        folder = None if self._run is None else self._run / KEPT / f"{task.id}-{sandbox.id}"
         if folder is not None:
-            await keep.keep(sandbox, result, verdict, folder, options.artifacts, places.logs)
-        if options.clear:
-            await hand.clear()
-        score = await self._score(result, verdict, stage, folder)
-        return score if folder is None else replace(score, kept=f"{KEPT}/{folder.name}")
+            await keep.keep(sandbox, result, verdict, folder, places.logs)
+        return verdict
 
     async def _collect(self, sandbox: Sandbox) -> None:
         """Run the task's hooks, which may fail. What they have started ends with them."""
         for hook in self.options.collect:
-            argv = ["/bin/sh", "-c", hook.command]
-            await sandbox.exec(argv, timeout_s=hook.timeout_s, user=hook.user)
+            if hook.service in (None, keep.MAIN):
+                argv = ["/bin/sh", "-c", hook.command]
+                await sandbox.exec(argv, timeout_s=hook.timeout_s, user=hook.user)
+        for hook in self.options.collect:
+            if hook.service not in (None, keep.MAIN):
+                if not isinstance(sandbox, Several):
+                    raise unable("run a command in another service")
+                other = await sandbox.service(str(hook.service))
+                await other.exec(hook.command, timeout_s=hook.timeout_s, user=hook.user)
 
     async def _background(self, sandbox: Sandbox, stage: Stage, script: str) -> None:
         """What started with the container has been ended with the agent's processes."""
@@ -134,13 +223,15 @@ class TaskTests:
     async def _tested(
         self,
         sandbox: Sandbox,
-        task: Task,
+        env: Mapping[str, str],
         stage: Stage,
         variables: Mapping[str, str],
         places: Places,
     ) -> ExecResult:
         options = self.options
-        merged = {**stage.environment, **task.environment.env, **variables}
+        if options.same_shell:
+            return await self._in_same_shell(sandbox, places)
+        merged = {**stage.environment, **env, **variables}
         if "PATH" not in variables:
             merged["PATH"] = stage.environment.get("PATH", "")
         pairs = [f"{name}={value}" for name, value in merged.items()]
@@ -151,6 +242,17 @@ class TaskTests:
             user=options.user,
             timeout_s=options.timeout_s,
             max_output_bytes=_OUTPUT,
+        )
+
+    async def _in_same_shell(self, sandbox: Sandbox, places: Places) -> ExecResult:
+        """In the shell that the agent has left open, or else in a new one."""
+        if not isinstance(sandbox, Sessions):
+            raise unable("run tests in the agent's own shell")
+        left = list(sandbox.sessions)
+        session = left[-1] if left else await sandbox.session()
+        script = shlex.quote(posixpath.join(places.tests, self.options.script))
+        return await session.run(
+            f"bash {script} 2>&1", timeout_s=self.options.timeout_s, max_output_bytes=_OUTPUT
         )
 
     async def _score(

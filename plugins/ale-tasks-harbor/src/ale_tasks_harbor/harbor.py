@@ -9,10 +9,11 @@ from typing import Any
 
 import tomli
 import yaml
+from attrs import asdict as unstructure
 
 from ale.errors import InputError, Problem
 from ale.types import Constraints, CriterionSpec, Environment, Task, replace
-from ale_tasks_harbor import before, compose, solution, steps
+from ale_tasks_harbor import before, compose, declared, phases, solution, steps
 from ale_tasks_harbor.checks import health_step, memory_mb
 from ale_tasks_harbor.dockerfile import again, background, started, user_of
 from ale_tasks_harbor.steps import Part
@@ -22,8 +23,8 @@ from ale_tasks_harbor.variables import from_host
 FILE = "task.toml"
 _SCRIPT = "test.sh"
 _COMPOSE = "docker-compose.yaml"
-_MODES = ("public", "no-network", "allowlist")
-_SEVERAL = "only the agent's own container is looked into"
+_SEVERAL = "networks that lead to several containers can't be taken from one of them"
+_TRAJECTORY = "trajectory.json"
 _KNOWN: Mapping[str, frozenset[str]] = {
     "": frozenset(
         [
@@ -132,6 +133,9 @@ class _Reader:
         self._verifier = root.table("verifier")
         self._environment = root.table("environment")
         self._images_user = "root"
+        self._several = False
+        self._baseline = phases.Net()
+        self._parts: list[Part] = []
         self._background = background()
         """What starts with the container."""
 
@@ -140,6 +144,11 @@ class _Reader:
         self._refuse_what_is_not_supported()
         about, metadata = self._root.table("task"), self._root.table("metadata")
         environment = self._machine()
+        self._baseline = phases.baseline(self._environment)
+        whole = Part(folder=self._folder, values=self._root)
+        found = steps.parts(self._folder, self._root) if self._root.values.get("steps") else []
+        self._parts = found or [whole]
+        environment = replace(environment, user=self._user(self._parts[0]) or environment.user)
         task = Task(
             id=task_id(self._folder.name),
             goal="",
@@ -152,7 +161,7 @@ class _Reader:
                 before.setup_step(self._key),
                 *health_step(self._environment.table("healthcheck")),
             ),
-            constraints=Constraints(network=self._network()),
+            constraints=self._net(self._parts[0]).constraints,
             environment=environment,
             metadata={
                 "format": "harbor",
@@ -163,12 +172,11 @@ class _Reader:
                 **_plain(metadata.values),
             },
         )
-        if self._root.values.get("steps"):
-            found = steps.parts(self._folder, self._root)
+        if found:
             return steps.joined(task, self._root, self._step, found)
-        whole = Part(folder=self._folder, values=self._root)
         return replace(
             task,
+            metadata={**task.metadata, "agent_needs": self._needs(whole)},
             goal=self._instruction(self._folder),
             criteria=(self._criterion(whole),),
             constraints=replace(task.constraints, time_limit_s=self._time_limit(whole)),
@@ -177,7 +185,6 @@ class _Reader:
 
     def _step(self, part: Part) -> Task:
         """One step of several."""
-        self._check_step(part)
         files, setup = steps.prepared(part)
         solution = part.folder / "solution"
         return Task(
@@ -193,18 +200,28 @@ class _Reader:
             criteria=(self._criterion(part),),
             constraints=Constraints(time_limit_s=self._time_limit(part)),
             solution=self._solution(part.folder if solution.is_dir() else self._folder),
+            metadata={"agent_needs": self._needs(part)},
         )
 
-    def _check_step(self, part: Part) -> None:
-        user = part.agent.values.get("user")
-        if user is not None and str(user) != str(self._agent.values.get("user")):
-            part.agent.refuse("user", "another user for one step is not supported yet")
-        mode = self._mode()
-        for phase in (part.agent, part.verifier):
-            self._check_phase(phase, mode)
-        self._refuse_verifiers(part.verifier)
-        if (part.folder / "trajectory.json").exists():
-            self._note(part.folder / "trajectory.json", "a prior context is not supported yet")
+    def _user(self, part: Part) -> str | None:
+        """Of the agent."""
+        for agent in (part.agent, self._agent):
+            if agent.has("user"):
+                return str(agent.values["user"])
+        return None
+
+    def _net(self, part: Part) -> phases.Net:
+        """Of the agent."""
+        return phases.of(part.agent, phases.of(self._agent, self._baseline))
+
+    def _tests_net(self, part: Part) -> phases.Net:
+        return phases.of(part.verifier, phases.of(self._verifier, self._baseline))
+
+    def _needs(self, part: Part) -> list[str]:
+        """What the agent is given besides its instruction; a first step has what comes before."""
+        own = [] if part.number else [_TRAJECTORY]
+        found = [name for name in own if (part.folder / name).exists()]
+        return [*found, *(["mcp_servers"] if self._environment.values.get("mcp_servers") else [])]
 
     def _time_limit(self, part: Part) -> float | None:
         return part.agent.seconds("timeout_sec", self._agent.seconds("timeout_sec", None))
@@ -231,10 +248,10 @@ class _Reader:
         if image is None and not (client.several and not (build / "Dockerfile").exists()):
             self._check_build(build)
         self._background = background(client.entrypoint, client.command)
+        self._several = client.several
         if client.several:
             build = build / _COMPOSE
-        user = self._agent.values.get("user")
-        own = from_host(values.pairs("env"), self._environ, values.table("env").refuse)
+        own = self._env(values)
         return Environment(
             image=image,
             build=str(build) if image is None or client.several else None,
@@ -243,7 +260,7 @@ class _Reader:
             cpus=client.cpus or values.seconds("cpus", None),
             memory_mb=client.memory_mb or memory_mb(values, "memory_mb", "memory"),
             storage_mb=memory_mb(values, "storage_mb", "storage"),
-            user=client.user if user is None else str(user),
+            user=client.user,
         )
 
     def _files(self) -> str | None:
@@ -253,6 +270,9 @@ class _Reader:
         if built or not self._environment.has("docker_image") or not folder.is_dir():
             return None
         return str(folder) if any(folder.iterdir()) else None
+
+    def _env(self, environment: Values) -> dict[str, str]:
+        return from_host(environment.pairs("env"), self._environ, environment.table("env").refuse)
 
     def _client(self, build: Path) -> compose.Client:
         """What a compose file adds to the one container; others are refused."""
@@ -278,26 +298,6 @@ class _Reader:
             return
         self._images_user = user_of(text) or self._images_user
 
-    def _mode(self) -> str:
-        values = self._environment
-        mode = values.choice("network_mode", _MODES, "public")
-        if not values.has("network_mode") and values.flag("allow_internet") is False:
-            mode = "no-network"
-        return mode
-
-    def _network(self) -> bool:
-        mode = self._mode()
-        if mode == "allowlist":
-            message = "an allow-list of hosts is not supported yet"
-            self._environment.refuse("network_mode", message)
-        for phase in (self._agent, self._verifier):
-            self._check_phase(phase, mode)
-        return mode == "public"
-
-    def _check_phase(self, phase: Values, mode: str) -> None:
-        if phase.choice("network_mode", _MODES, mode) != mode:
-            phase.refuse("network_mode", "a network of its own for a phase is not supported")
-
     def _criterion(self, part: Part) -> CriterionSpec:
         folders = dict.fromkeys((self._folder / "tests", part.folder / "tests"))
         tests = [folder for folder in folders if folder.is_dir()]
@@ -314,14 +314,43 @@ class _Reader:
                 "timeout_s": part.verifier.seconds("timeout_sec", 600.0),
                 "env": {**self._verifier.pairs("env"), **part.verifier.pairs("env")},
                 "user": self._tests_user(part),
-                "artifacts": [path for at in self._tables(part) for path in self._artifacts(at)],
-                "collect": [hook for at in self._tables(part) for hook in _hooks(at)],
+                "artifacts": self._artifacts(part),
+                "collect": [hook for at in self._tables(part) for hook in declared.hooks(at)],
                 "background": self._again(),
+                "agent_needs": self._needs(part),
                 "key": self._key,
                 **steps_own,
+                **self._surroundings(part),
             },
             file=self._file,
         )
+
+    def _surroundings(self, part: Part) -> dict[str, Any]:
+        """What differs between agent and tests, and between them and the agent of the next step."""
+        verifiers = [part.verifier, self._verifier] if part.name else [self._verifier]
+        apart = declared.is_apart(verifiers)
+        own, tests = self._net(part), self._tests_net(part)
+        made: dict[str, Any] = {}
+        if apart:
+            folders = [part.folder / "tests", self._folder / "tests"][-len(verifiers) :]
+            made["artifacts"] = declared.carried(self._artifacts(part))
+            made["apart"] = declared.apart(
+                verifiers, folders, self._environment, self._folder, self._env
+            )
+        elif own != tests:
+            if self._several and own.mode == "public":
+                part.verifier.refuse("network_mode", _SEVERAL)
+            made["during"] = unstructure(phases.phase(tests))
+        if part is not self._parts[-1]:
+            after = self._parts[part.number + 1]
+            user, first = self._user(after), self._user(self._parts[0])
+            wanted = phases.phase(self._net(after), None if user == first else user)
+            if wanted != phases.phase(own) or "during" in made or self._user(part) != first:
+                made["after"] = unstructure(wanted)
+        return made
+
+    def _artifacts(self, part: Part) -> list[dict[str, Any]]:
+        return [one for at in self._tables(part) for one in declared.artifacts(at)]
 
     def _again(self) -> str:
         """Starts what started with the container, and waits until it is ready."""
@@ -336,21 +365,7 @@ class _Reader:
         for verifier in (part.verifier, self._verifier):
             if verifier.has("user"):
                 return str(verifier.values["user"])
-        return self._images_user if self._agent.has("user") else None
-
-    def _artifacts(self, values: Values) -> list[str]:
-        made = []
-        listed = values.values.get("artifacts") or []
-        for entry in listed if isinstance(listed, list) else [listed]:
-            source = entry.get("source") if isinstance(entry, Mapping) else entry
-            service = entry.get("service") if isinstance(entry, Mapping) else None
-            if not isinstance(source, str) or ".." in Path(source).parts or source.strip("/") == "":
-                values.refuse("artifacts", f"expected a path in the container, found {entry!r}")
-            elif service not in (None, "main"):
-                values.refuse("artifacts", _SEVERAL)
-            else:
-                made.append(source)
-        return made
+        return self._images_user if any(map(self._user, self._parts)) else None
 
     def _solution(self, parent: Path) -> tuple[str, ...] | None:
         folder = parent / "solution"
@@ -366,10 +381,7 @@ class _Reader:
             return None
 
     def _refuse_what_is_not_supported(self) -> None:
-        if (self._folder / "trajectory.json").exists():
-            self._note(self._folder / "trajectory.json", "a prior context is not supported yet")
         self._refuse_machines()
-        self._refuse_verifiers(self._verifier)
 
     def _refuse_machines(self) -> None:
         values = self._environment
@@ -379,38 +391,11 @@ class _Reader:
             values.refuse("gpus", "GPUs are not supported yet")
         if values.has("tpu"):
             values.refuse("tpu", "TPUs are not supported")
-        if values.values.get("mcp_servers"):
-            values.refuse("mcp_servers", "MCP servers are not supported yet")
-
-    def _refuse_verifiers(self, values: Values) -> None:
-        separate = values.values.get("environment_mode") == "separate" or values.has("environment")
-        if separate:
-            key = "environment_mode" if values.has("environment_mode") else "environment"
-            values.refuse(key, "a container of its own for the tests is not supported yet")
 
     def _ignored(self) -> list[str]:
         """Keys that this reader knows nothing of, for the record of the run."""
         tables = {name: self._root.table(name) if name else self._root for name in _KNOWN}
         return [key for name, known in _KNOWN.items() for key in tables[name].unknown(known)]
-
-
-def _hooks(values: Values) -> list[dict[str, Any]]:
-    """Commands that are run in the agent's container before the tests."""
-    made = []
-    for hook in values.table("verifier").tables("collect"):
-        if hook.values.get("service", "main") != "main":
-            hook.refuse("service", _SEVERAL)
-        user = hook.values.get("user")
-        made.append(
-            {
-                "command": hook.text("command") or "",
-                "timeout_s": hook.seconds("timeout_sec", 60.0),
-                "user": None if user is None else str(user),
-            }
-        )
-        if not hook.has("command"):
-            hook.refuse("command", "'command' is missing")
-    return made
 
 
 def _tags(metadata: Values) -> tuple[str, ...]:
@@ -429,4 +414,4 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in kept.items() if name not in _TAKEN}
 
 
-_TAKEN = ("format", "name", "difficulty", "build_timeout_s", "ignored_keys", "tags")
+_TAKEN = ("format", "name", "difficulty", "build_timeout_s", "ignored_keys", "tags", "agent_needs")

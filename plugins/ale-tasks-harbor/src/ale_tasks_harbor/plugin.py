@@ -59,6 +59,54 @@ class Hook:
     command: str = field(metadata=doc("For sh -c, in the workspace."))
     timeout_s: float = field(default=60.0, validator=gt(0), metadata=doc("Seconds."))
     user: str | None = field(default=None, metadata=doc("Default: the sandbox's."))
+    service: str | None = field(
+        default=None, metadata=doc("Of the compose file. Default: the agent's.")
+    )
+
+
+@frozen(kw_only=True)
+class Artifact:
+    """A file or folder that is kept with the run, or carried to the tests' own container."""
+
+    source: str = field(metadata=doc("Path in the container."))
+    service: str | None = field(
+        default=None, metadata=doc("Of the compose file. Default: the agent's.")
+    )
+
+
+@frozen(kw_only=True)
+class Phase:
+    """How a sandbox goes on."""
+
+    network: bool = field(metadata=doc("All of it is reached."))
+    hosts: tuple[str, ...] = field(
+        default=(), metadata=doc("What is reached where not all of it is.")
+    )
+    user: str | None = field(
+        default=None, metadata=doc("Of commands. Default: the one that it began with.")
+    )
+
+
+@frozen(kw_only=True)
+class Apart:
+    """A container of the tests' own."""
+
+    image: str | None = field(default=None, metadata=doc("Its image."))
+    build: str | None = field(
+        default=None, metadata=doc("Host folder with a Dockerfile, or a compose file.")
+    )
+    bundled: bool = field(default=False, metadata=doc("The image has the tests in /tests."))
+    workdir: str | None = field(default=None, metadata=doc("Its workspace."))
+    network: bool = field(default=False, metadata=doc("All of it is reached."))
+    hosts: tuple[str, ...] = field(
+        default=(), metadata=doc("What is reached where not all of it is.")
+    )
+    env: Mapping[str, str] = field(factory=dict, metadata=doc("Variables."))
+    cpus: float | None = field(default=None, metadata=doc("Processors."))
+    memory_mb: int | None = field(default=None, metadata=doc("MiB."))
+    setup: tuple[str, ...] = field(
+        default=(), metadata=doc("Shell commands that are run before the tests.")
+    )
 
 
 @frozen(kw_only=True)
@@ -89,8 +137,8 @@ class TaskTestsOptions:
     user: str | None = field(
         default=None, metadata=doc("User that the tests run as. Default: the sandbox's.")
     )
-    artifacts: tuple[str, ...] = field(
-        default=(), metadata=doc("Files and folders of the sandbox that are kept with the run.")
+    artifacts: tuple[Artifact, ...] = field(
+        default=(), metadata=doc("Files and folders that are kept with the run.")
     )
     collect: tuple[Hook, ...] = field(
         default=(), metadata=doc("Commands that are run before the tests; their end is not judged.")
@@ -104,6 +152,21 @@ class TaskTestsOptions:
     )
     clear: bool = field(
         default=False, metadata=doc("Leave neither tests nor rewards behind: more steps follow.")
+    )
+    during: Phase | None = field(
+        default=None, metadata=doc("Network for the tests, where it is not the agent's.")
+    )
+    after: Phase | None = field(
+        default=None, metadata=doc("Network and user of the agent that comes after the tests.")
+    )
+    apart: Apart | None = field(
+        default=None, metadata=doc("The tests run in a container of their own.")
+    )
+    same_shell: bool = field(
+        default=False, metadata=doc("The tests run in the agent's own shell, where it has one.")
+    )
+    agent_needs: tuple[str, ...] = field(
+        default=(), metadata=doc("What the task gives to a model's agent, which no agent takes.")
     )
     key: str | None = field(
         default=None,

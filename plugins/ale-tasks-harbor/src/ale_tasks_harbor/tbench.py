@@ -82,9 +82,7 @@ class _Reader:
         instruction = root.text("instruction")
         if not root.has("instruction"):
             root.refuse("instruction", "'instruction' is missing")
-        if root.flag("run_tests_in_same_shell"):
-            message = "tests in the agent's own shell are not supported: it could forge them"
-            root.refuse("run_tests_in_same_shell", message)
+        same_shell = root.flag("run_tests_in_same_shell") is True
         category = root.text("category")
         environment = self._machine()
         return Task(
@@ -93,7 +91,8 @@ class _Reader:
             origin=str(self._folder / FILE),
             tags=tuple(dict.fromkeys((*root.texts("tags"), *([category] if category else [])))),
             setup_steps=(*started(self._background), before.setup_step(key)),
-            criteria=(self._criterion(key),),
+            criteria=(self._criterion(key, same_shell),),
+            keep_processes=same_shell,
             constraints=Constraints(
                 network=True, time_limit_s=root.seconds("max_agent_timeout_sec", 360.0)
             ),
@@ -140,7 +139,7 @@ class _Reader:
             self._note(file, why, path)
         return client
 
-    def _criterion(self, key: str) -> CriterionSpec:
+    def _criterion(self, key: str, same_shell: bool) -> CriterionSpec:
         script, tests = self._folder / "run-tests.sh", self._folder / "tests"
         if not script.is_file():
             self._note(script, "there is no such file")
@@ -153,6 +152,7 @@ class _Reader:
                 "timeout_s": self._root.seconds("max_test_timeout_sec", 60.0),
                 "env": {"TEST_DIR": "/tests"},
                 "background": again(self._background),
+                "same_shell": same_shell,
                 "key": key,
             },
             file=str(self._folder / FILE),

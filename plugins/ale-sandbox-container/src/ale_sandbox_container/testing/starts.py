@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
-from ale_sandbox_container.images import digest_of
+from ale_sandbox_container.context import digest_of
 from ale_sandbox_container.testing.tools import PATIENCE_S, Make, opened, out
 
 _DOCKERFILE = """\

@@ -1,0 +1,89 @@
+"""What of the network one container reaches, which may change while it runs."""
+
+from collections.abc import Mapping, Sequence
+
+from ale.errors import UnsupportedError
+from ale_sandbox_container.egress import PROXIES, Gate, Hosts
+from ale_sandbox_container.engine import Engine
+from ale_sandbox_container.workers import Workers
+
+
+class Network:
+    """The network of one container.
+
+    Args:
+        on: what it was started with.
+        may: False keeps it without any network, whatever is asked for.
+        switches: the engine can take all of its network away.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        container: str,
+        workers: Workers,
+        *,
+        on: bool,
+        may: bool,
+        switches: bool,
+    ) -> None:
+        self._engine = engine
+        self._container = container
+        self._workers = workers
+        self._on = on
+        self._may = may
+        self._switches = switches
+        self._gate: Gate | None = None
+
+    async def reach(self, network: bool, hosts: Sequence[str] = ()) -> Mapping[str, str]:
+        """From now on everything, or these hosts alone, by the proxy on its loopback.
+
+        Returns:
+            The variables that name the proxy; none where there is none.
+
+        Raises:
+            UnsupportedError: the engine can't change it, or this process may not.
+            SandboxError: the container is gone.
+        """
+        network = network and self._may
+        if network != self._on:
+            if not network and not self._switches:
+                raise UnsupportedError(
+                    "networks that lead to several containers can't be taken from one of them"
+                )
+            await self._workers.call(lambda: self._engine.connect(self._container, network))
+            self._on = network
+        await self._through_gate(None if network else tuple(hosts) if self._may else ())
+        return {} if network or self._gate is None else PROXIES
+
+    async def _through_gate(self, hosts: Sequence[str] | None) -> None:
+        if self._gate is None:
+            if not hosts:
+                return
+            self._gate = Gate(Hosts(hosts))
+            await self._serve(self._gate)
+            return
+        self._gate.hosts = Hosts(hosts)
+        if hosts is not None:
+            self._gate.cut()
+
+    async def _serve(self, gate: Gate) -> None:
+        state = await self._workers.call(lambda: self._engine.state(self._container))
+        try:
+            await gate.serve(state.pid)
+        except BaseException:
+            self._gate = None
+            raise
+
+    async def again(self) -> None:
+        """The container was started again, which ends the proxy's socket in it."""
+        if self._gate is not None:
+            gate = Gate(self._gate.hosts)
+            self._gate.close()
+            self._gate = gate
+            await self._serve(gate)
+
+    def close(self) -> None:
+        """No connection of the container goes on."""
+        if self._gate is not None:
+            self._gate.close()

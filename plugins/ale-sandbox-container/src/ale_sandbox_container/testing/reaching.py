@@ -1,0 +1,151 @@
+# ruff: noqa: D102, PT017 - a name says what a test does; no test framework is imported here
+"""What of the network a sandbox reaches, while that changes."""
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from types import MappingProxyType
+
+from ale.errors import SandboxError, UnsupportedError
+from ale.types import SandboxSpec
+from ale_sandbox_container.backend import ContainerBackend
+from ale_sandbox_container.sandbox import ContainerSandbox
+from ale_sandbox_container.testing.tools import Make, opened, out
+
+_GET = """
+import os, sys, urllib.request
+print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode(), end="")
+"""
+_SAY = """
+import socket, sys, time
+proxy = socket.create_connection(("127.0.0.1", 3128), 10)
+for line in sys.argv[1:]:
+    proxy.sendall(line.encode() + b"\\r\\n\\r\\n")
+    said = proxy.recv(1 << 16)
+while piece := proxy.recv(1 << 16):
+    said += piece
+print(said.decode())
+"""
+_PROXY = {"http_proxy": "http://127.0.0.1:3128", "no_proxy": ""}
+_NONE = {"http_proxy": "", "no_proxy": "*"}
+
+
+@contextlib.asynccontextmanager
+async def served(backend: ContainerBackend, text: str) -> AsyncIterator[str]:
+    """A server in a container of its own; its address."""
+    async with backend.open(SandboxSpec(network=True)) as sandbox:
+        await sandbox.write("/srv/file", text.encode())
+        server = "(python3 -m http.server 8080 -d /srv >/dev/null 2>&1 &)"
+        look = "until python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 8080))'"
+        await out(sandbox, f"{server}; {look} 2>/dev/null; do sleep 0.1; done")
+        yield await out(sandbox, "hostname -i")
+
+
+async def had(
+    sandbox: ContainerSandbox, host: str, env: Mapping[str, str] = MappingProxyType(_NONE)
+) -> str | None:
+    """A file of a server; None where it can't be had."""
+    line = ["python3", "-c", _GET, f"http://{host}:8080/file"]
+    result = await sandbox.exec(line, timeout_s=20, env=env)
+    return result.stdout.decode() if result.exit_code == 0 else None
+
+
+async def answered(sandbox: ContainerSandbox, *requests: str) -> str:
+    """What the proxy says to heads of requests."""
+    result = await sandbox.exec(["python3", "-c", _SAY, *requests], timeout_s=20)
+    return result.stdout.decode().strip()
+
+
+class ReachProbes:
+    """Needs one more fixture, ``image``: one with python3."""
+
+    async def test_hosts_that_are_listed_are_reached_by_the_proxy_and_no_others(
+        self, make: Make
+    ) -> None:
+        backend = make()
+        async with served(backend, "listed") as listed, served(backend, "other") as other:
+            spec = SandboxSpec(network=False, allowed_hosts=(listed,))
+            async with backend.open(spec) as sandbox:
+                assert await out(sandbox, "ls /sys/class/net") == "lo"
+                assert await had(sandbox, listed, env=_PROXY) == "listed"
+                assert await had(sandbox, other, env=_PROXY) is None
+                assert await had(sandbox, listed) is None, "there is no way but the proxy"
+                tunnel = f"CONNECT {listed}:8080 HTTP/1.1"
+                said = await answered(sandbox, tunnel, "GET /file HTTP/1.0")
+                assert said.endswith("listed")
+                said = await answered(sandbox, tunnel.replace(listed, other))
+                assert said.startswith("HTTP/1.1 403")
+                await self._changes(sandbox, listed, other)
+        await backend.aclose()
+
+    async def _changes(self, sandbox: ContainerSandbox, listed: str, other: str) -> None:
+        await sandbox.reach(False, (other,))
+        assert await had(sandbox, other, env=_PROXY) == "other"
+        assert await had(sandbox, listed, env=_PROXY) is None
+        await sandbox.reach(False)
+        assert await had(sandbox, other, env=_PROXY) is None
+
+    async def test_this_machines_own_loopback_is_reached_by_no_name(self, make: Make) -> None:
+        async with opened(make(), network=False, allowed_hosts=("localhost", "127.0.0.1")) as box:
+            said = await answered(box, "GET http://localhost:1/ HTTP/1.1")
+            assert "its address is this machine's own" in said
+
+    async def test_a_network_is_taken_away_and_given_back(self, make: Make) -> None:
+        backend = make()
+        spec = SandboxSpec(network=True)
+        async with served(backend, "there") as host, backend.open(spec) as sandbox:
+            assert await had(sandbox, host) == "there"
+            await sandbox.reach(False)
+            assert await out(sandbox, "ls /sys/class/net") == "lo"
+            assert await had(sandbox, host) is None
+            await sandbox.reach(True)
+            assert await had(sandbox, host) == "there"
+        await backend.aclose()
+
+    async def test_a_network_is_given_to_what_began_without_one_where_the_engine_can(
+        self, make: Make
+    ) -> None:
+        backend = make()
+        spec = SandboxSpec(network=False)
+        async with served(backend, "there") as host, backend.open(spec) as sandbox:
+            try:
+                await sandbox.reach(True)
+            except UnsupportedError as error:
+                assert backend.name == "podman"
+                assert "began without one" in str(error)
+            else:
+                assert await had(sandbox, host) == "there"
+                await sandbox.reach(False)
+            assert await had(sandbox, host) is None
+        await backend.aclose()
+
+    async def test_an_option_that_forbids_the_network_goes_first(self, make: Make) -> None:
+        async with opened(make(network=False), allowed_hosts=("203.0.113.1",)) as box:
+            await box.reach(True)
+            assert await out(box, "ls /sys/class/net") == "lo"
+            await box.reach(False, ("203.0.113.1",))
+            assert await answered(box, "GET http://203.0.113.1/ HTTP/1.1") == ""
+
+    async def test_commands_and_files_belong_to_whom_the_sandbox_becomes(self, make: Make) -> None:
+        async with opened(make(capabilities=("SETUID", "SETGID"))) as box:
+            await box.become("1234")
+            await box.write("file", b"")
+            session = await box.session()
+            assert (await session.run("id -u; stat -c %u file")).stdout == b"1234\n1234\n"
+            assert list(box.sessions) == [session]
+            await session.close()
+            assert not box.sessions
+            await box.become(None)
+            assert await out(box, "id -u") == "0"
+            try:
+                await box.become("nobody-of-that-name")
+            except SandboxError as error:
+                assert "no user 'nobody-of-that-name'" in str(error)
+            else:
+                raise AssertionError("it became one")
+
+    async def test_another_sandbox_is_opened_beside_one(self, make: Make) -> None:
+        async with opened(make(), tags={"episode": "e"}) as box:
+            async with box.another(SandboxSpec(env={"A": "b"})) as other:
+                assert await out(other, "echo $A") == "b"
+                assert other.id != box.id
+            assert other.closed

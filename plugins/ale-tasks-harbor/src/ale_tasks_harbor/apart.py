@@ -1,0 +1,78 @@
+"""Tests in a container of their own: artifacts are carried to it from the agent's.
+
+Source: harbor 0.24, `models/task/verifier_mode.py` and `trial/trial.py`.
+"""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from ale.errors import GradingError
+from ale.protocols import Sandbox
+from ale.types import SandboxSpec
+from ale_tasks_harbor import keep
+from ale_tasks_harbor.beyond import Opening, unable
+from ale_tasks_harbor.plugin import Apart, Artifact
+from ale_tasks_harbor.stage import STEP_S
+
+
+@asynccontextmanager
+async def opened(
+    sandbox: Sandbox, wanted: Apart, artifacts: Sequence[Artifact]
+) -> AsyncIterator[Sandbox]:
+    """A fresh sandbox with the artifacts of this one in the same places.
+
+    An artifact that is not there is not carried: the tests find it missing.
+
+    Raises:
+        GradingError: it can't be made ready.
+        SandboxError: it can't be opened, or this one is gone.
+    """
+    spec = SandboxSpec(
+        image=wanted.image,
+        build=wanted.build,
+        workdir=wanted.workdir,
+        network=wanted.network,
+        allowed_hosts=wanted.hosts,
+        env=wanted.env,
+        cpus=wanted.cpus,
+        memory_mb=wanted.memory_mb,
+    )
+    if not isinstance(sandbox, Opening):
+        raise unable("give the tests a container of their own")
+    with tempfile.TemporaryDirectory(prefix="ale-artifacts-") as name:
+        carried = await keep.fetched(sandbox, artifacts, Path(name))
+        async with sandbox.another(spec) as other:
+            for entry in carried:
+                if entry.path is not None:
+                    is_folder = await asyncio.to_thread(_opened_up, entry.path)
+                    await _put(other, entry.path, entry.artifact.source, is_folder)
+            await _set_up(other, wanted.setup)
+            yield other
+
+
+async def _put(other: Sandbox, path: Path, source: str, is_folder: bool) -> None:
+    if is_folder:
+        # What the image has there does not mix with what the agent made.
+        await other.exec(["rm", "-rf", "--", source], timeout_s=STEP_S, user="0")
+    await other.upload(path, source)
+
+
+def _opened_up(path: Path) -> bool:
+    """Is it a folder? Then tests that run as another user may write there, as in Harbor."""
+    if not path.is_dir():
+        return False
+    for folder, _, _ in os.walk(path):
+        Path(folder).chmod(0o777)
+    return True
+
+
+async def _set_up(other: Sandbox, setup: Sequence[str]) -> None:
+    for command in setup:
+        result = await other.exec(command, timeout_s=STEP_S)
+        if result.exit_code != 0 or result.timed_out:
+            said = (result.stdout + result.stderr)[-800:].decode("utf-8", "replace").strip()
+            raise GradingError(f"the container of the tests could not be made ready: {said}")

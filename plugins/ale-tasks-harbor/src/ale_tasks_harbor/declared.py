@@ -1,0 +1,127 @@
+"""What a Harbor task says of its tests' surroundings: artifacts, hooks, their own container."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ale_tasks_harbor.checks import health_step, memory_mb
+from ale_tasks_harbor.dockerfile import background, started
+from ale_tasks_harbor.phases import Net, baseline, of
+from ale_tasks_harbor.values import Values
+
+_COMPOSE = "docker-compose.yaml"
+_LOGS = "/logs/artifacts"
+"""What an agent puts here is an artifact without being named."""
+
+Variables = Callable[[Values], Mapping[str, str]]
+
+
+def artifacts(values: Values) -> list[dict[str, Any]]:
+    """Files and folders that are kept, with the service that has them."""
+    made: list[dict[str, Any]] = []
+    listed = values.values.get("artifacts") or []
+    for entry in listed if isinstance(listed, list) else [listed]:
+        source = entry.get("source") if isinstance(entry, Mapping) else entry
+        service = entry.get("service") if isinstance(entry, Mapping) else None
+        if not isinstance(source, str) or ".." in Path(source).parts or source.strip("/") == "":
+            values.refuse("artifacts", f"expected a path in the container, found {entry!r}")
+        elif service not in (None, "main") and not source.startswith("/"):
+            values.refuse("artifacts", f"expected an absolute path in {service}, found {source}")
+        else:
+            made.append({"source": source, "service": service})
+    return made
+
+
+def hooks(values: Values) -> list[dict[str, Any]]:
+    """Commands that are run before the tests, in the agent's container or in another."""
+    made = []
+    for hook in values.table("verifier").tables("collect"):
+        user = hook.values.get("user")
+        made.append(
+            {
+                "command": hook.text("command") or "",
+                "timeout_s": hook.seconds("timeout_sec", 60.0),
+                "user": None if user is None else str(user),
+                "service": hook.text("service"),
+            }
+        )
+        if not hook.has("command"):
+            hook.refuse("command", "'command' is missing")
+    return made
+
+
+def carried(listed: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """All that goes to a container of the tests' own."""
+    if any(entry["source"].rstrip("/") == _LOGS for entry in listed):
+        return list(listed)
+    return [{"source": _LOGS, "service": None}, *listed]
+
+
+def is_apart(verifiers: Sequence[Values]) -> bool:
+    """Do the tests get a container of their own? The first that says anything decides."""
+    for verifier in verifiers:
+        if verifier.has("environment_mode"):
+            return verifier.choice("environment_mode", ("shared", "separate"), "shared") != "shared"
+        if verifier.has("environment"):
+            return True
+    return False
+
+
+def apart(
+    verifiers: Sequence[Values],
+    tests: Sequence[Path],
+    environment: Values,
+    folder: Path,
+    env: Variables,
+) -> dict[str, Any]:
+    """The container of the tests' own.
+
+    Args:
+        verifiers: the step's, where there is one, and the task's.
+        tests: the folders of tests that belong to them.
+        environment: the task's own, which it is like where nothing else is said.
+        folder: of the task.
+        env: reads the variables of an environment.
+    """
+    said = next((v.table("environment") for v in verifiers if v.has("environment")), environment)
+    image, build, bundled = _image(verifiers, tests, environment, folder)
+    net = of(verifiers[-1], baseline(said))
+    if len(verifiers) > 1:
+        net = of(verifiers[0], net)
+    return {
+        "image": image,
+        "build": None if build is None else str(build),
+        "bundled": bundled,
+        "workdir": said.text("workdir") or ".",
+        **_net(net),
+        "env": dict(env(said)),
+        "cpus": said.seconds("cpus", None),
+        "memory_mb": memory_mb(said, "memory_mb", "memory"),
+        "setup": [*started(background()), *health_step(said.table("healthcheck"))],
+    }
+
+
+def _net(net: Net) -> dict[str, Any]:
+    return {"network": net.mode == "public", "hosts": list(net.hosts)}
+
+
+def _image(
+    verifiers: Sequence[Values], tests: Sequence[Path], environment: Values, folder: Path
+) -> tuple[str | None, Path | None, bool]:
+    """An image, or a folder or file to build; and whether the tests are in it already."""
+    for verifier, place in zip(verifiers, tests, strict=True):
+        image = verifier.table("environment").text("docker_image")
+        if image is not None:
+            return image, None, True
+        found = _built(place)
+        if found is not None:
+            return None, found, True
+    image = environment.text("docker_image")
+    place = folder / "environment"
+    return (image, None, False) if image is not None else (None, _built(place) or place, False)
+
+
+def _built(place: Path) -> Path | None:
+    if (place / _COMPOSE).is_file():
+        return place / _COMPOSE
+    return place if (place / "Dockerfile").is_file() else None

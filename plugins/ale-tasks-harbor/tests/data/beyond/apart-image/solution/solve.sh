@@ -1,0 +1,2 @@
+#!/bin/sh
+mkdir folder; echo right >folder/out.txt; echo forged >/made

@@ -1,0 +1,1 @@
+id -u >who.setup
