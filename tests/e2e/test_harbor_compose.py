@@ -29,28 +29,30 @@ def _why_no_compose() -> str | None:
     return "there is no docker compose"
 
 
-@pytest.fixture(autouse=True)
-def _compose() -> None:
-    reason = why_not("docker") or _why_no_compose()
+@pytest.fixture(params=["docker", "podman"])
+def engine(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    reason = why_not(name) or _why_no_compose()
     if reason is not None:
         pytest.skip(reason)
+    return name
 
 
-def remains(project: str) -> list[str]:
+def remains(engine: str, project: str) -> list[str]:
     """What docker compose has made under a name and is still there."""
     found = []
     for kind in ("container", "network", "volume"):
         every = ["--all"] if kind == "container" else []
         label = f"label=com.docker.compose.project={project}"
-        argv = ["docker", kind, "ls", *every, "--quiet", "--filter", label]
+        argv = [engine, kind, "ls", *every, "--quiet", "--filter", label]
         said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
         found += [f"{kind} {name}" for name in said.split()]
     return found
 
 
-def test_the_reference_solutions_pass_and_nothing_is_left(workshop: Any) -> None:
+def test_the_reference_solutions_pass_and_nothing_is_left(workshop: Any, engine: str) -> None:
     tasks = {"type": "harbor", "path": str(DATA), "refuse": "run"}
-    config(workshop, "docker", tasks=tasks)
+    config(workshop, engine, tasks=tasks)
     ended = workshop.ale("run", "run.yaml", timeout_s=500)
     assert ended.code == 3, ended.text
     found = outcomes(workshop)
@@ -64,42 +66,46 @@ def test_the_reference_solutions_pass_and_nothing_is_left(workshop: Any) -> None
         "odd-main": 1.0,
         "store": 1.0,
     }, found
-    assert containers(workshop, "docker") == []
+    assert containers(workshop, engine) == []
 
 
-def test_doing_nothing_fails(workshop: Any) -> None:
+def test_doing_nothing_fails(workshop: Any, engine: str) -> None:
     tasks = {"type": "harbor", "path": str(DATA), "exclude": ["no-sidecar"], "refuse": "run"}
-    config(workshop, "docker", tasks=tasks, agent={"type": "noop"})
+    config(workshop, engine, tasks=tasks, agent={"type": "noop"})
     ended = workshop.ale("run", "run.yaml", timeout_s=500)
     assert ended.code == 0, ended.text
     assert {reward for reward, _ in outcomes(workshop).values()} == {0.0}
 
 
 def test_what_a_killed_run_has_left_is_removed_with_its_networks_and_volumes(
-    workshop: Any,
+    workshop: Any, engine: str
 ) -> None:
     folder = workshop.folder / "tasks" / "slow"
     shutil.copytree(DATA / "store", folder)
     (folder / "solution" / "solve.sh").write_text("#!/bin/sh\nsleep 600\n")
-    config(workshop, "docker")
+    config(workshop, engine)
     running = workshop.start("run", "run.yaml")
 
     def opened() -> Any:
-        return workshop.runs and (workshop.run / "events.jsonl").exists() and _own(workshop)
+        return workshop.runs and (workshop.run / "events.jsonl").exists() and _own(workshop, engine)
 
     project = workshop.wait_for(opened, timeout_s=WAIT_S)
     running.signal(signal.SIGKILL)
     running.ended(timeout_s=60)
-    assert {one.split()[0] for one in remains(project)} == {"container", "network", "volume"}
+    assert {one.split()[0] for one in remains(engine, project)} == {
+        "container",
+        "network",
+        "volume",
+    }
     pruned = workshop.ale("sandbox", "prune", timeout_s=200)
     assert pruned.code == 0, pruned.text
-    assert remains(project) == []
+    assert remains(engine, project) == []
 
 
-def _own(workshop: Any) -> str | None:
+def _own(workshop: Any, engine: str) -> str | None:
     """The name of the run's container, once it runs."""
-    for found in containers(workshop, "docker"):
-        argv = ["docker", "inspect", "-f", "{{.Name}} {{.State.Running}}", found["id"]]
+    for found in containers(workshop, engine):
+        argv = [engine, "inspect", "-f", "{{.Name}} {{.State.Running}}", found["id"]]
         said = subprocess.run(argv, capture_output=True, text=True, check=False).stdout.split()
         if said[1:] == ["true"]:
             return said[0].lstrip("/")
