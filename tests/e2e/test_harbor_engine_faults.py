@@ -42,7 +42,9 @@ class Engine:
         with (folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [
-                    *("dockerd", "--host", self.address, "--bridge", "none"),
+                    # In a network of its own: without a bridge it would remove docker0, which
+                    # is another engine's.
+                    *("unshare", "--net", "dockerd", "--host", self.address, "--bridge", "none"),
                     *("--iptables=false", "--ip6tables=false", "--shutdown-timeout", "1"),
                     *(f"--{option}={folder / name}" for option, name in places.items()),
                 ],
