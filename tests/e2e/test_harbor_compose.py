@@ -29,7 +29,7 @@ def _why_no_compose() -> str | None:
     return "there is no docker compose"
 
 
-@pytest.fixture(params=["docker", "podman"])
+@pytest.fixture(params=["docker"])
 def engine(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     reason = why_not(name) or _why_no_compose()

@@ -77,9 +77,12 @@ class PodmanEngine:
 
     name = "podman"
     knows_buildkit = True
+    address: str | None = None
+    """Version 1 of docker compose attaches to what it only makes, and Podman makes the first process
+    of such a container at once, before its supervisor is there."""
 
     def __init__(self, address: str) -> None:
-        self.address: str | None = address
+        self._address = address
         with _told():
             self._client = podman.PodmanClient(
                 base_url=address, version=_API, timeout=_TIMEOUT_S, max_pool_size=64
@@ -92,7 +95,7 @@ class PodmanEngine:
         """What it is."""
         with _told():
             _ok(self._api.get("/_ping"))
-            return _facts_at(str(self.address))
+            return _facts_at(self._address)
 
     def image(self, ref: str) -> Image:
         """An image that is there already."""
@@ -229,17 +232,7 @@ class PodmanEngine:
             _ok(self._api.delete(f"/containers/{container}", params=params), 404)
 
     def clear(self, project: str) -> None:
-        """Remove what docker compose has made under this name."""
-        mine = {"filters": json.dumps({"label": [f"com.docker.compose.project={project}"]})}
-        with _told():
-            found = _ok(self._api.get("/containers/json", params={"all": True, **mine})).json()
-        for box in found or ():
-            self.remove(box["Id"])
-        with _told():
-            for network in _ok(self._api.get("/networks/json", params=mine)).json() or ():
-                _ok(self._api.delete(f"/networks/{quote(network['name'], safe='')}"), 404)
-            for volume in _ok(self._api.get("/volumes/json", params=mine)).json() or ():
-                _ok(self._api.delete(f"/volumes/{quote(volume['Name'], safe='')}"), 404)
+        """Nothing: docker compose makes nothing here."""
 
     def state(self, container: str) -> State:
         """How it is."""
