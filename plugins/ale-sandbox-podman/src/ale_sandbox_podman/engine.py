@@ -78,8 +78,8 @@ class PodmanEngine:
     name = "podman"
     knows_buildkit = True
     address: str | None = None
-    """Version 1 of docker compose attaches to what it only makes, and Podman makes the first process
-    of such a container at once, before its supervisor is there."""
+    """Version 1 of docker compose attaches to what it only makes, and Podman then makes the first
+    process of such a container at once, before its supervisor is there."""
 
     def __init__(self, address: str) -> None:
         self._address = address
