@@ -30,6 +30,17 @@ class Engine:
 
     folder: Path
     process: "subprocess.Popen[bytes] | None" = None
+    holder: "subprocess.Popen[bytes] | None" = None
+    """Keeps a network namespace for all its processes, over a restart too: without a bridge,
+    dockerd would remove docker0, which is another engine's."""
+
+    def _namespace(self) -> str:
+        if self.holder is None:
+            self.holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+        made = Path(f"/proc/{self.holder.pid}/ns/net")
+        while made.readlink() == Path("/proc/self/ns/net").readlink():
+            time.sleep(0.01)
+        return str(made)
 
     @property
     def address(self) -> str:
@@ -42,9 +53,8 @@ class Engine:
         with (folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [
-                    # In a network of its own: without a bridge it would remove docker0, which
-                    # is another engine's.
-                    *("unshare", "--net", "dockerd", "--host", self.address, "--bridge", "none"),
+                    *("nsenter", f"--net={self._namespace()}"),
+                    *("dockerd", "--host", self.address, "--bridge", "none"),
                     *("--iptables=false", "--ip6tables=false", "--shutdown-timeout", "1"),
                     *(f"--{option}={folder / name}" for option, name in places.items()),
                 ],
@@ -64,14 +74,23 @@ class Engine:
         assert self.process is not None
         self.process.kill()
         self.process.wait()
+        self._kill_containerd()
+
+    def _kill_containerd(self) -> None:
+        """It is a child of dockerd's, and one that is half dead keeps the next from starting."""
+        for file in self.folder.glob("exec/containerd/containerd.pid"):
+            with contextlib.suppress(ProcessLookupError, ValueError):
+                os.kill(int(file.read_text()), signal.SIGKILL)
+            file.unlink()
 
     def stop(self) -> None:
         if self.process is not None:
             self.process.terminate()
             self.process.wait(WAIT_S)
-        for file in self.folder.glob("exec/containerd/containerd.pid"):
-            with contextlib.suppress(ProcessLookupError, ValueError):
-                os.kill(int(file.read_text()), signal.SIGKILL)
+        self._kill_containerd()
+        if self.holder is not None:
+            self.holder.kill()
+            self.holder.wait()
 
     def ok(self, *arguments: str) -> bool:
         argv = ["docker", "--host", self.address, *arguments]
