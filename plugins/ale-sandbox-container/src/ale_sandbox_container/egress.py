@@ -171,7 +171,12 @@ class Gate:
         self._open.add(writer)
         try:
             await self._pass(reader, writer)
-        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        except (
+            OSError,
+            ValueError,
+            asyncio.IncompleteReadError,
+            asyncio.LimitOverrunError,
+        ) as error:
             _LOG.debug("a connection of a container was given up: %s", error)
         finally:
             self._open.discard(writer)
