@@ -1,11 +1,13 @@
-"""The same task folders by Harbor itself and by `ale run`: one line per task, both rewards.
+"""The same task folders by their own harness and by `ale run`: one line per task, both rewards.
 
-    python tests/bench/harbor_verdicts.py [--agent oracle|nop] [--keep FOLDER] [PATH ...]
+    python tests/bench/harbor_verdicts.py [--format harbor|terminal-bench] [--agent oracle|nop]
+                                          [--keep FOLDER] [PATH ...]
 
-Runs the folders of the package's own tests and those of `odd_tasks`, or those at the paths that are
-given. Needs Docker with docker compose 2, and the command `harbor` (its path may be given by
-HARBOR). What counts is the reward as Harbor's mean has it, where an exception is 0, and whether
-there was a verdict at all. Exit status 1 where a difference is not among those argued for.
+Runs the folders of the package's own tests and those of `odd_tasks` or `odd_bench_tasks`, or those
+at the paths that are given. Needs Docker with docker compose 2, and the command `harbor` or `tb`
+(HARBOR and TB may give their paths). What counts is the reward as the harness's mean has it, where
+an exception is 0; the table says where one side has no verdict and the other a 0. Exit status 1
+where a difference is not among those argued for.
 """
 
 import argparse
@@ -19,7 +21,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import odd_tasks
-from attrs import frozen
+import terminal_bench
+from verdict import Verdict, compared
 
 from ale_sandbox_container.testing_images import BUSYBOX, DEBIAN, CannotMakeError, provide
 
@@ -28,12 +31,20 @@ DATA = Path(__file__).parents[2] / "plugins" / "ale-tasks-harbor" / "tests" / "d
 CAPABILITIES = [
     *("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID")
 ]
+COMMANDS = {"harbor": "harbor", "terminal-bench": "tb"}
+"""By the format of a folder."""
 AGENTS = {"oracle": "oracle", "nop": "noop"}
 """Harbor's name and ours."""
+OWN = ("harbor", "compose", "beyond")
+"""Folders of our own tests."""
+ABOUT_NETWORK = {"allowlist", "network-for-agent", "network-for-tests", "network-none"}
+"""Not run by Harbor. What other tasks check is the same with a network: both run them with one."""
+OPENED = {'network_mode = "no-network"': "", "allow_internet = false": "allow_internet = true"}
 SERVED = "ale-test-harbor-served:1"
 DOCKERFILES = {
     odd_tasks.BASE: f"FROM {DEBIAN}\nCOPY --from={BUSYBOX} /bin/busybox /bin/busybox\n"
     "RUN mkdir /opt/applets && /bin/busybox --install -s /opt/applets\n"
+    "RUN rmdir /srv\n"
     "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/applets\n"
     "WORKDIR /app\n",
     SERVED: f"FROM {odd_tasks.BASE}\n"
@@ -46,28 +57,22 @@ ARGUED = {
 """Task to why a difference is meant."""
 
 
-@frozen(kw_only=True)
-class Verdict:
-    """Of one task, by one of the two."""
-
-    reward: float | None
-    """None where there was no verdict."""
-    cause: str = ""
-
-    def __str__(self) -> str:
-        shown = "-" if self.reward is None else f"{self.reward:g}"
-        return f"{shown} {self.cause}".strip()
+def _there(tag: str) -> bool:
+    argv = ["docker", "image", "inspect", tag]
+    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
 
-def images() -> None:
-    """Those that the tasks start from.
+def images(dockerfiles: Mapping[str, str]) -> None:
+    """Those that the tasks start from, where they are not there.
 
     Raises:
         CannotMakeError: why they can't be made here.
     """
     for image in (BUSYBOX, DEBIAN):
         provide(["docker"], image)
-    for tag, text in DOCKERFILES.items():
+    for tag, text in dockerfiles.items():
+        if _there(tag):
+            continue
         argv = ["docker", "build", "-q", "-t", tag, "-"]
         done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -80,25 +85,32 @@ def gathered(paths: Sequence[Path], folder: Path) -> Path:
     if tasks.exists():
         return tasks
     if not paths:
-        paths = [DATA / "harbor", odd_tasks.write(folder / "odd")]
+        paths = [*(DATA / name for name in OWN), odd_tasks.write(folder / "odd")]
     for path in paths:
         for one in [path] if (path / "task.toml").exists() else sorted(path.iterdir()):
             if (one / "task.toml").exists():
                 shutil.copytree(one, tasks / one.name, dirs_exist_ok=True)
+    for one in tasks.iterdir():
+        odd_tasks.seen(one)
     for file in [*tasks.rglob("Dockerfile"), *tasks.rglob("*.toml"), *tasks.rglob("*.yaml")]:
-        text = file.read_text()
-        if BUSYBOX in text:
-            file.write_text(text.replace(BUSYBOX, odd_tasks.BASE))
+        _adapt(file)
     return tasks
 
 
+def _adapt(file: Path) -> None:
+    text = file.read_text().replace(BUSYBOX, odd_tasks.BASE)
+    if file.name == "task.toml" and file.parent.name not in ABOUT_NETWORK:
+        for closed, opened in OPENED.items():
+            text = text.replace(closed, opened)
+    file.write_text(text, newline="")
+
+
 def open_to_all(tasks: Path, folder: Path) -> Path:
-    """Those with a network. Without a helper image from its registry, Harbor ends its whole job at
-    the first that has none."""
+    """Those that Harbor can run without a helper image of its registry: it ends its whole job at
+    the first that needs one."""
     chosen = folder / "open"
     for one in sorted(tasks.iterdir()):
-        text = (one / "task.toml").read_text()
-        if "no-network" not in text and "allow_internet = false" not in text:
+        if one.name not in ABOUT_NETWORK:
             shutil.copytree(one, chosen / one.name, dirs_exist_ok=True)
     return chosen
 
@@ -164,50 +176,48 @@ def run(argv: Sequence[str], folder: Path, good: set[int]) -> None:
         sys.exit(f"{' '.join(argv)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
 
 
-def compared(theirs: Mapping[str, Verdict], ours: Mapping[str, Verdict]) -> int:
-    """Print the table; how many tasks differ without an argument."""
-    wrong = alike = 0
-    none = Verdict(reward=None, cause="(not run)")
-    for task in sorted({*theirs, *ours}):
-        one, other = theirs.get(task, none), ours.get(task, none)
-        if task not in theirs:
-            print(f"{task:28}  {'(not run)':34}  {'':8}{other}")
-            continue
-        same = task in ours and (one.reward or 0.0) == (other.reward or 0.0)
-        alike += same
-        wrong += not same and task not in ARGUED
-        mark = "same" if same else "argued" if task in ARGUED else "DIFFERS"
-        print(f"{task:28}  {one!s:34}  {mark:8}{other}")
-    print(f"{alike} of {len(theirs)} alike, {wrong} differ without an argument")
-    return wrong
+def of_harbor(paths: Sequence[Path], agent: str, folder: Path, command: str) -> int:
+    """Harbor's folders by both; how many differ without an argument."""
+    tasks = gathered(paths, folder)
+    ours = by_ale(tasks, agent, folder)
+    theirs = of_jobs(folder / "jobs", agent)
+    if not theirs:
+        theirs = by_harbor(command, open_to_all(tasks, folder), agent, folder)
+    return compared(theirs, ours, ARGUED)
+
+
+def of_bench(paths: Sequence[Path], agent: str, folder: Path, command: str) -> int:
+    """Terminal-Bench's folders by both; how many differ without an argument."""
+    tasks = terminal_bench.gathered(paths, folder, DATA)
+    ours = by_ale(tasks, agent, folder)
+    theirs = terminal_bench.verdicts(command, tasks, agent, folder, run)
+    return compared(theirs, ours, terminal_bench.ARGUED)
 
 
 def main() -> int:
     """Run both and compare; 1 where they differ."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("paths", nargs="*", type=Path)
+    parser.add_argument("--format", choices=tuple(COMMANDS), default="harbor")
     parser.add_argument("--agent", choices=tuple(AGENTS), default="oracle")
     parser.add_argument("--keep", type=Path, help="a folder for both runs; a finished one is shown")
     chosen = parser.parse_args()
-    harbor = os.environ.get("HARBOR") or shutil.which("harbor")
-    if harbor is None:
-        print("not compared: harbor is not at hand (HARBOR names its path)")
+    name = COMMANDS[chosen.format]
+    command = os.environ.get(name.upper()) or shutil.which(name)
+    if command is None:
+        print(f"not compared: {name} is not at hand ({name.upper()} names its path)")
         return 0
+    bench = chosen.format == "terminal-bench"
     try:
-        images()
+        images(terminal_bench.DOCKERFILES if bench else DOCKERFILES)
     except (CannotMakeError, FileNotFoundError) as error:
         print(f"not compared: no Docker: {error}")
         return 0
     with tempfile.TemporaryDirectory() as name:
         folder = chosen.keep or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
-        tasks = gathered(chosen.paths, folder)
-        print(f"{'task':28}  {'harbor':34}  {'':8}ale   (agent {chosen.agent})")
-        ours = by_ale(tasks, chosen.agent, folder)
-        theirs = of_jobs(folder / "jobs", chosen.agent)
-        if not theirs:
-            theirs = by_harbor(harbor, open_to_all(tasks, folder), chosen.agent, folder)
-        return int(compared(theirs, ours) > 0)
+        both = of_bench if bench else of_harbor
+        return int(both(chosen.paths, chosen.agent, folder, command) > 0)
 
 
 if __name__ == "__main__":

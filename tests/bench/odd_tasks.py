@@ -45,6 +45,11 @@ def _toml(text: str) -> str:
     return f'schema_version = "1.4"\n{text}\n'
 
 
+def _beside(text: str) -> Mapping[str, str]:
+    compose = f"services:\n  other:\n    image: {BASE}\n    {text}\n"
+    return {"environment/docker-compose.yaml": compose}
+
+
 TASKS: Mapping[str, Mapping[str, str]] = {
     # Rewards
     "reward-7": _rewards("7"),
@@ -269,6 +274,43 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "echo /app/pkg >$(python3 -c 'import site; print(site.getsitepackages()[0])')/mine.pth\n",
         "tests/test.sh": "#!/bin/bash\n" + CHECK.format(check="python3 -c 'import mine'"),
     },
+    # Several containers
+    "services": {
+        "environment/Dockerfile": f"FROM {BASE}\n",
+        "environment/docker-compose.yaml": """services:
+  main:
+    environment: ["PRICE=5$$"]
+    volumes: ["shared:/shared"]
+    depends_on: {store: {condition: service_healthy}}
+  store:
+    build: {context: ./store, args: {WORD: secret}}
+    volumes: ["shared:/shared", "./word:/srv/more:ro"]
+    healthcheck: {test: ["CMD", "test", "-e", "/tmp/ready"], interval: 1s, retries: 60}
+    command: ["sh", "-c", "httpd -p 80 -h /srv; sleep 2; touch /tmp/ready; sleep infinity"]
+volumes: {shared: {}}
+""",
+        "environment/word": "more\n",
+        "environment/store/Dockerfile": f"FROM {BASE}\nARG WORD\n"
+        "RUN mkdir -p /srv && echo $WORD >/srv/word\n",
+        "solution/solve.sh": "#!/bin/bash\n"
+        "[ \"$PRICE\" = '5$' ] && wget -q -O /shared/out.txt http://store/word\n",
+        "tests/test.sh": "#!/bin/bash\nwget -q -O more.txt http://store/more\n"
+        + CHECK.format(check="grep -qx secret /shared/out.txt && grep -qx more more.txt"),
+    },
+    "service-and-prebuilt": {
+        "environment/docker-compose.yaml": f"""services:
+  store:
+    image: {BASE}
+    command: ["sh", "-c", "mkdir -p /srv; echo right >/srv/word; exec httpd -f -p 80 -h /srv"]
+""",
+        "solution/solve.sh": "#!/bin/bash\n"
+        "while ! wget -q -O out.txt http://store/word; do sleep 0.2; done\n",
+    },
+    "service-that-ends": _beside('command: "true"'),
+    "service-that-fails": _beside('command: "false"'),
+    "service-that-is-ill": _beside(
+        'command: sleep infinity\n    healthcheck: {test: "false", interval: 1s, retries: 2}'
+    ),
 }
 
 
@@ -278,12 +320,18 @@ def write(folder: Path) -> Path:
         files = {**USUAL, **own}
         if "environment/Dockerfile" not in own and "[environment]" not in files["task.toml"]:
             files["task.toml"] += _PREBUILT
-        if "environment/Dockerfile" not in own:
-            # Without this folder Harbor does not see a task.
-            files["environment/README.md"] = "The image is there.\n"
         for path, text in files.items():
             if text:
                 file = folder / name / path
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(text, newline="")
+        seen(folder / name)
     return folder
+
+
+def seen(task: Path) -> None:
+    """Harbor does not see a task without this folder."""
+    folder = task / "environment"
+    if not folder.exists():
+        folder.mkdir()
+        (folder / "README.md").write_text("The image is there.\n")

@@ -3,7 +3,7 @@
 import pytest
 
 from ale_tasks_harbor import reward
-from ale_tasks_harbor.parsers import PARSERS, UnparsableError, pytest_results
+from ale_tasks_harbor.parsers import PARSERS, UnparsableError, pytest_results, shown
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,20 @@ def test_a_pass_that_is_printed_afterwards_does_not_undo_a_failure() -> None:
     assert not all(pytest_results(forged).values())
     before = "=== short test summary info ===\nPASSED a.py::test_two\n" + _OUTPUT
     assert not all(pytest_results(before).values())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "FAILED\ta.py::test_two - no",
+        "  FAILED a.py::test_two - no",
+        "\x1b[31mFAILED\x1b[0m a.py::\x1b[1mtest_two\x1b[0m - no",
+        "\x1b]0;title\x07\x1b(BFAILED a.py::test_two - no",
+    ],
+)
+def test_a_failure_counts_however_a_terminal_is_told_to_show_it(line: str) -> None:
+    output = f"\x1b[36m== short test summary info ==\x1b[0m\nPASSED a.py::test_one\n{line}\n"
+    assert dict(pytest_results(shown(output))) == {"test_one": True, "test_two": False}
 
 
 @pytest.mark.parametrize("output", ["", "1 passed in 0.01s", "== short test summary info ==\n"])

@@ -7,12 +7,20 @@ Results = Mapping[str, bool]
 Parser = Callable[[str], Results]
 
 _SUMMARY = re.compile(r"=+\s*short test summary info\s*=+", re.IGNORECASE)
+_CODES = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-Z\\^-~])"
+)
 _GOOD = {"PASSED", "XFAIL", "SKIPPED"}
 _BAD = {"FAILED", "XPASS", "ERROR"}
 
 
 class UnparsableError(Exception):
     """The output holds no results; says what was looked for."""
+
+
+def shown(output: str) -> str:
+    """As a terminal shows it: without colours and other codes. The harness reads its screen."""
+    return _CODES.sub("", output)
 
 
 def pytest_results(output: str) -> Results:
@@ -29,8 +37,8 @@ def pytest_results(output: str) -> Results:
         raise UnparsableError("the tests printed no 'short test summary info'")
     results: dict[str, bool] = {}
     for line in summary.splitlines():
-        status, _, rest = line.partition(" ")
-        status = status.strip().strip(":")
+        status, rest = [*line.split(maxsplit=1), "", ""][:2]
+        status = status.strip(":")
         name = _name(status, rest)
         if name and status in _GOOD | _BAD:
             results[name] = results.get(name, True) and status in _GOOD

@@ -21,7 +21,9 @@ _WRITE = """cat >"$place"/{script} <<'ALE_FILE'
 {text}ALE_FILE"""
 
 
-def commands(source: Path, folder: str, script: str, env: Mapping[str, str]) -> tuple[str, ...]:
+def commands(
+    source: Path, folder: str, script: str, env: Mapping[str, str], *, for_bash: bool = False
+) -> tuple[str, ...]:
     """Put a script, or a folder that holds it, into a folder of the sandbox and run the script.
 
     Where the sandbox's user can't make that folder, it is one of the same name in ``/tmp``.
@@ -31,6 +33,7 @@ def commands(source: Path, folder: str, script: str, env: Mapping[str, str]) -> 
         folder: of the sandbox; a plain name below ``/``.
         script: name of the script in it, plain too.
         env: for the script.
+        for_bash: whatever its first line says, where there is a bash.
 
     Raises:
         ValueError: it is larger than `LARGEST`.
@@ -47,6 +50,8 @@ def commands(source: Path, folder: str, script: str, env: Mapping[str, str]) -> 
         placed = _UNPACK.format(data=packed.rstrip())
     # Without a first line that says otherwise it is for bash, as in Harbor.
     start = f'"$place"/{script}' if data.startswith(b"#!") else f'bash "$place"/{script}'
+    if for_bash:
+        start = f'"$(command -v bash || echo sh)" "$place"/{script}'
     pairs = [shlex.quote(f"{name}={value}") for name, value in env.items()]
     run = " ".join(["env", *pairs, start]) if pairs else start
     return (_PLACE.format(folder=folder) + placed, f'chmod +x "$place"/{script} && {run}')

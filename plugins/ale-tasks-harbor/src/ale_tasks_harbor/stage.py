@@ -95,6 +95,8 @@ class Stage:
 
     environment: Mapping[str, str]
     notes: Sequence[str] = field(factory=tuple)
+    root: str | None = None
+    """Name of root, where the sandbox's user is another."""
 
 
 @frozen(kw_only=True)
@@ -141,7 +143,8 @@ class Stagehand:
         await self._empty([] if own else [self._places.tests])
         if own:
             notes.append(f"the image has its own {self._places.tests}, which was not emptied")
-        return Stage(environment=environment, notes=notes)
+        root = None if self._root is None else "root"
+        return Stage(environment=environment, notes=notes, root=root)
 
     async def _record(self) -> Record | None:
         if self._key is None:

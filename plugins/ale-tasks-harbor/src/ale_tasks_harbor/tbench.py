@@ -162,7 +162,7 @@ class _Reader:
         script = self._folder / "solution.sh"
         try:
             if script.is_file():
-                return solution.commands(script, "/oracle", script.name, {})
+                return solution.commands(script, "/oracle", script.name, {}, for_bash=True)
             return self._typed(self._folder / "solution.yaml")
         except (OSError, ValueError, yaml.YAMLError) as error:
             self._note(script, f"the solution can't be read: {' '.join(str(error).split())}")
