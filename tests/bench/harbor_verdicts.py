@@ -80,7 +80,8 @@ def images(dockerfiles: Mapping[str, str]) -> None:
 
 
 def gathered(paths: Sequence[Path], folder: Path) -> Path:
-    """The tasks side by side. Harbor wants a bash, which the busybox of our own tests lacks."""
+    """The tasks side by side. Harbor wants a bash, and a workspace that is there: the images of our
+    own tests lack them."""
     tasks = folder / "tasks"
     if tasks.exists():
         return tasks
@@ -98,7 +99,7 @@ def gathered(paths: Sequence[Path], folder: Path) -> Path:
 
 
 def _adapt(file: Path) -> None:
-    text = file.read_text().replace(BUSYBOX, odd_tasks.BASE)
+    text = file.read_text().replace(BUSYBOX, odd_tasks.BASE).replace(DEBIAN, odd_tasks.BASE)
     if file.name == "task.toml" and file.parent.name not in ABOUT_NETWORK:
         for closed, opened in OPENED.items():
             text = text.replace(closed, opened)

@@ -64,6 +64,7 @@ def test_the_reference_solutions_pass_and_nothing_is_left(workshop: Any, engine:
         "closed": 1.0,
         "evidence": 1.0,
         "odd-main": 1.0,
+        "only-others": 1.0,
         "store": 1.0,
     }, found
     assert containers(workshop, engine) == []

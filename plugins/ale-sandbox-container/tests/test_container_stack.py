@@ -106,11 +106,41 @@ def test_without_a_network_no_network_leads_out(file: Path) -> None:
     ("text", "said"),
     [
         ("services: [", "can't be read"),
-        ("services: {web: {}, db: {}}", r"none of its services \(web, db\) is called main or"),
-        ("[]", "none of its services"),
+        ("services: {}", "has no services"),
+        ("[]", "has no services"),
     ],
 )
 def test_what_is_no_stack_is_refused(file: Path, text: str, said: str) -> None:
     file.write_text(text)
     with pytest.raises(SandboxError, match=said):
         read(file)
+
+
+def test_beside_other_services_alone_the_agents_is_main(file: Path) -> None:
+    file.write_text("services: {web: {image: web:1}}")
+    named = read(file).named("tag", None)
+    assert named["services"]["main"] == {"build": {"context": "."}, "image": "tag-main"}
+    assert read(file).named("tag", "own:1")["services"]["main"] == {"image": "own:1"}
+
+
+def test_the_agent_waits_for_the_health_of_whatever_does_not_wait_for_it(file: Path) -> None:
+    file.write_text(
+        """
+services:
+  main: {depends_on: [a, b]}
+  a: {image: i}
+  b: {image: i, healthcheck: {test: check}}
+  c: {image: i, healthcheck: {test: check}}
+  off: {image: i, healthcheck: {disable: true}}
+  after: {image: i, healthcheck: {test: check}, depends_on: {last: {condition: service_started}}}
+  last: {image: i, links: ["main:m"]}
+  within: {image: i, healthcheck: {test: check}, network_mode: "service:main"}
+"""
+    )
+    stack = read(file)
+    made = stack.of(plan(), stack.named("tag", None))["services"]["main"]
+    assert made["depends_on"] == {
+        "a": {"condition": "service_started"},
+        "b": {"condition": "service_healthy"},
+        "c": {"condition": "service_healthy"},
+    }

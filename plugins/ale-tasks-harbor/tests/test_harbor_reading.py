@@ -209,6 +209,24 @@ def test_a_prebuilt_image_may_have_other_containers_beside_it(write: Write, sour
 
 
 @pytest.mark.parametrize(
+    "image", ['schema_version = "1.4"\n', '[environment]\ndocker_image = "own:1"\n']
+)
+def test_a_compose_file_may_have_only_other_services(
+    write: Write, source: Source, image: str
+) -> None:
+    compose = "services: {db: {image: a, command: serve, user: me}}\n"
+    files = {**HARBOR, "task.toml": image, "environment/docker-compose.yaml": compose}
+    folder = write("one", files)
+    task = only(source())
+    assert task.environment.build == str(folder / "environment" / "docker-compose.yaml")
+    assert (task.environment.image, task.environment.user) == (
+        "own:1" if "own" in image else None,
+        None,
+    )
+    assert not any("serve" in step for step in task.setup_steps)
+
+
+@pytest.mark.parametrize(
     ("files", "taken"),
     [
         ({"environment/Dockerfile": "", "environment/data.txt": "x"}, True),

@@ -114,6 +114,12 @@ def test_a_verdict_between_marks(name: str, mark: str, good: str) -> None:
     assert PARSERS[name](said("FAILED")) == {"tests": False}
 
 
+def test_mlebenchs_words_count_between_its_marks_alone() -> None:
+    good, end = "ALL TESTS PASSED", "MLEBench results ends here"
+    for output in (good, f"{good}\n{end}", f"MLEBench results starts here\n{good}"):
+        assert PARSERS["mlebench"](output) == {"tests": False}
+
+
 @pytest.mark.parametrize("name", ["swebench", "sweperf"])
 def test_without_the_marks_there_is_no_verdict(name: str) -> None:
     with pytest.raises(UnparsableError, match="results starts here"):

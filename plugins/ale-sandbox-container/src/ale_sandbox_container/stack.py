@@ -93,7 +93,10 @@ class Stack:
             name: {key: value for key, value in about.items() if key != "build"}
             for name, about in named["services"].items()
         }
-        services[self.service] = _own(services[self.service], plan)
+        own = _own(services[self.service], plan)
+        healthy = _healthy(services, self.service)
+        waits = {"depends_on": {**_asked(own), **healthy}} if healthy else {}
+        services[self.service] = {**own, **waits}
         document = {**named, "services": services}
         if not plan.network:
             document["networks"] = _internal(named.get("networks"))
@@ -106,19 +109,23 @@ _UNUSED = ("version", "name")
 def read(file: Path) -> Stack:
     """Read a compose file.
 
+    Where it has only other services, the agent's is `main`, as Harbor has it: of the image that the
+    task names, or built in the file's folder.
+
     Raises:
-        SandboxError: it is none, or has no service that is the agent's.
+        SandboxError: it is none, or has no services.
     """
     try:
         document = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise SandboxError(f"{file} can't be read: {' '.join(str(error).split())}") from None
     services = document.get("services") if isinstance(document, dict) else None
-    names = list(map(str, services)) if isinstance(services, dict) else []
-    found = next((name for name in SERVICES if name in names), None)
+    if not isinstance(services, dict) or not services:
+        raise SandboxError(f"{file} has no services")
+    found = next((name for name in SERVICES if name in services), None)
     if found is None:
-        wanted = " or ".join(SERVICES)
-        raise SandboxError(f"{file}: none of its services ({', '.join(names)}) is called {wanted}")
+        found = SERVICES[0]
+        document = {**document, "services": {found: {}, **services}}
     return Stack(file=file, service=found, document=document)
 
 
@@ -155,6 +162,40 @@ def _own(about: Document, plan: Plan) -> Document:
         "tmpfs": [f"{path}:mode=1777,size={size}" for path, size in plan.tmpfs.items()] or None,
     }
     return {**made, **{key: value for key, value in optional.items() if value is not None}}
+
+
+def _healthy(services: Mapping[str, Document], own: str) -> Document:
+    """What the agent waits for unasked: the health of every service that does not wait for its own.
+
+    Version 2 of docker compose waits for all when told to, as Harbor does; version 1 can't, and of
+    those that start after the agent's it waits for none.
+    """
+    checks = {name: about.get("healthcheck") or {} for name, about in services.items()}
+    return {
+        name: {**_asked(services[own]).get(name, {}), "condition": "service_healthy"}
+        for name, check in checks.items()
+        if name != own and check and not check.get("disable") and own not in _before(services, name)
+    }
+
+
+def _asked(about: Document) -> Document:
+    said = about.get("depends_on") or []
+    if isinstance(said, Mapping):
+        return {name: dict(how) for name, how in said.items()}
+    return {name: {"condition": "service_started"} for name in said}
+
+
+def _before(services: Mapping[str, Document], name: str) -> set[str]:
+    """Services that start before one."""
+    found: set[str] = set()
+    more = {name}
+    while more:
+        about = services.get(more.pop(), {})
+        linked = [str(link).partition(":")[0] for link in about.get("links") or []]
+        joined = str(about.get("network_mode", "")).partition("service:")[2]
+        more |= {*_asked(about), *linked, joined} - found - {""}
+        found |= more
+    return found
 
 
 def _with_context(build: Any) -> Document:

@@ -91,8 +91,11 @@ class Client:
 
 
 @lru_cache(maxsize=256)
-def client_of(text: str) -> Client:
+def client_of(text: str, *, implied: bool = False) -> Client:
     """Read the file. Most tasks have the same one, letter by letter.
+
+    Args:
+        implied: there is a service `main` where the file has only others, as in Harbor.
 
     Raises:
         ValueError, yaml.YAMLError: it is no YAML, or a limit in it is no number.
@@ -105,6 +108,8 @@ def client_of(text: str) -> Client:
         if not isinstance(service, dict):
             return _refuse(f"services.{name}", "expected a table")
     refused = [*reach.faults(document)]
+    if implied and not {"main", "client"} & set(services):
+        services = {"main": {}, **services}
     own = next((name for name in ("main", "client") if name in services), None)
     if own is None and len(services) > 1:
         return _refuse("services", "none of them is called 'main' or 'client'")

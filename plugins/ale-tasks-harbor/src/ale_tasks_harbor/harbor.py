@@ -278,7 +278,7 @@ class _Reader:
         """What a compose file adds to the one container; others are refused."""
         file = build / _COMPOSE
         try:
-            client = compose.client_of(file.read_text(encoding="utf-8"))
+            client = compose.client_of(file.read_text(encoding="utf-8"), implied=True)
         except FileNotFoundError:
             return compose.Client()
         except (OSError, ValueError, yaml.YAMLError) as error:
