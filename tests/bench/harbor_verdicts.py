@@ -53,6 +53,10 @@ DOCKERFILES = {
 }
 ARGUED = {
     "workdir-missing": "Harbor can run nothing in a folder that is not there; here it is made",
+    "workdir": "as above",
+    "store": "it names CPUS and MEMORY, which Harbor 0.24 no longer sets",
+    "service-that-ends": "docker compose 1 does not wait, and does not see it; 2 does",
+    "service-that-fails": "as above",
 }
 """Task to why a difference is meant."""
 
@@ -214,9 +218,10 @@ def main() -> int:
     except (CannotMakeError, FileNotFoundError) as error:
         print(f"not compared: no Docker: {error}")
         return 0
-    with tempfile.TemporaryDirectory() as name:
-        folder = chosen.keep or Path(name)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = chosen.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
+        print(f"{'task':28}  {name:34}  {'':8}ale   (agent {chosen.agent})", flush=True)
         both = of_bench if bench else of_harbor
         return int(both(chosen.paths, chosen.agent, folder, command) > 0)
 

@@ -26,7 +26,12 @@ DOCKERFILES = {
     "WORKDIR /app\n"
 }
 """Those that must be there; the harness works in tmux and records with asciinema."""
-ARGUED: Mapping[str, str] = {}
+ARGUED: Mapping[str, str] = {
+    "a-terminal": "here the tests have no terminal",
+    "profile-of-the-image": "here the tests' shell reads no profile, which the agent could change",
+    "said-twice": "there the last line counts, which code under test can print",
+    "summary-without-tests": "there no test at all is a pass",
+}
 """Task to why a difference is meant."""
 _NAMED = "    container_name: ${T_BENCH_TASK_DOCKER_CLIENT_CONTAINER_NAME}\n"
 

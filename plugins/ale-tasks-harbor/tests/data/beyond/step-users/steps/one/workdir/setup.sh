@@ -1,1 +1,1 @@
-id -u >who.setup
+id -u >/tmp/setup
