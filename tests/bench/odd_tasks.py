@@ -222,7 +222,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "tests/test.sh": "#!/bin/bash\nwget -q -O - http://127.0.0.1:8090/said; cat /said\n"
         + CHECK.format(check="[ -e out.txt ] && grep -qx 'sh -c sleep infinity' /said"),
     },
-    "entrypoint-of-base": {
+    "entrypoint-of-the-base": {
         "environment/Dockerfile": "FROM ale-test-harbor-served:1\nWORKDIR /app\n",
         "tests/test.sh": "#!/bin/bash\n"
         + CHECK.format(check=f"[ -e out.txt ] && {_PING.format(port=8090)}"),
