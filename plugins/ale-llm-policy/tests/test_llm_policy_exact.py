@@ -4,12 +4,14 @@ import asyncio
 
 import pytest
 import torch
+from attrs import evolve
 
 from ale.types import Completion, Sampling, TokenTrace
 from ale_llm_policy.build import over
 from ale_llm_policy.options import PolicyOptions
+from ale_llm_policy.packed import LEAST_ROWS
 from ale_llm_policy.sampling import Draw, nucleus, scale
-from ale_llm_policy.testing import CORPUS, Make, forward_logits, request
+from ale_llm_policy.testing import CORPUS, SHAPE, Make, forward_logits, new_policy, request
 from ale_policy import TorchPolicy
 
 TEXTS = [CORPUS[0] * n for n in (1, 3, 1, 9, 2, 30, 5)]
@@ -28,9 +30,12 @@ async def ask_all(llm: object, **fields: object) -> list[TokenTrace]:
 def bits_are_kept() -> bool:
     """Does this machine's matrix product give a row the same bits in batches of any size?"""
     generator = torch.Generator().manual_seed(0)
-    x, w = (torch.randn(64, 32, generator=generator) for _ in range(2))
-    whole = x @ w.t()
-    return all(torch.equal(x[:n] @ w.t(), whole[:n]) for n in range(4, 64))
+    for inner in (32, 128, 512):
+        x, w = (torch.randn(64, inner, generator=generator) for _ in range(2))
+        whole = x @ w.t()
+        if not all(torch.equal(x[:n] @ w.t(), whole[:n]) for n in range(LEAST_ROWS, 64)):
+            return False
+    return True
 
 
 @pytest.mark.parametrize("decoder", ["packed", "modules"])
@@ -90,6 +95,18 @@ async def test_not_a_bit_depends_on_the_batch_or_the_cache(make: Make) -> None:
     cached = make(max_batch=3)
     await ask_all(cached, n=7)
     assert await ask_all(cached, n=60) == together
+
+
+@pytest.mark.skipif(not bits_are_kept(), reason="this CPU's products depend on the batch")
+async def test_not_a_bit_of_wide_layers_depends_on_the_batch() -> None:
+    """Sums over many numbers are where products of few rows are cut otherwise."""
+    wide = new_policy(shape=evolve(SHAPE, width=128, mlp=512))
+    found = []
+    for options in ({}, {"max_batch": 1}, {"max_batch": 5, "prefix_cache_mb": 0}):
+        llm = over(wide, PolicyOptions(**options))
+        found.append(await ask_all(llm, n=12))
+        await llm.aclose()
+    assert found[1:] == found[:1] * 2
 
 
 async def test_seed_and_turn_choose_the_answer(make: Make) -> None:

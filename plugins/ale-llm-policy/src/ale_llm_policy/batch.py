@@ -36,8 +36,9 @@ class Forward(Protocol):
 class Batch:
     """Jobs in rows 0 to n - 1 of a slab.
 
-    Every product has at least four rows and every pass a multiple of four queries, dummies
-    included, so that on a CPU the numbers of a row do not depend on how many others there are.
+    Every product of attention has at least four rows and every pass a multiple of four queries,
+    dummies included, so that on a CPU the numbers of a row do not depend on how many others there
+    are. Products with weights need more: see `packed`.
 
     Args:
         model: over the slab.

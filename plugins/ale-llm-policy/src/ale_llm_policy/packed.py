@@ -11,12 +11,15 @@ from typing import Any
 import torch
 from attrs import frozen
 from torch import Tensor
-from torch.nn.functional import linear, rms_norm, silu
+from torch.nn.functional import linear, pad, rms_norm, silu
 
 from ale_llm_policy.attention import attend
 from ale_llm_policy.slab import Slab, Step, causal_bias
 
 FAMILY = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
+LEAST_ROWS = 16
+"""Of a product with weights on a CPU. With fewer, and from about one for each 25 numbers in a row
+on, MKL takes another kernel, whose last bits differ."""
 _STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 
 
@@ -116,7 +119,7 @@ class Packed:
         rows, tokens = ids.shape
         cos, sin = self._rope(starts, tokens)
         bias = causal_bias(starts, tokens, step.columns).to(self._embedding.dtype)
-        x = self._embedding[ids.reshape(-1)]
+        x = _enough(self._embedding[ids.reshape(-1)])
         for index, layer in enumerate(self._layers):
             write = partial(slab.write, index, step)
             mixed = self._attention(layer, self._norm(x, layer.before), (cos, sin), bias, write)
@@ -125,11 +128,12 @@ class Packed:
                 x += layer.out_bias
             gate, up = linear(self._norm(x, layer.after), layer.gate_up).chunk(2, -1)
             x = torch.addmm(x, silu(gate).mul_(up), layer.down.t())
-        return x.view(rows, tokens, -1)
+        return x[: rows * tokens].view(rows, tokens, -1)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """``[n, width]`` -> ``[n, vocabulary]``, float32."""
-        return linear(self._norm(hidden, self._final), self._head).float()
+        found = linear(self._norm(_enough(hidden), self._final), self._head)
+        return found[: len(hidden)].float()
 
     def _attention(
         self,
@@ -141,7 +145,8 @@ class Packed:
     ) -> Tensor:
         rows, _, tokens, _ = bias.shape
         n_rotated = self._heads + self._kv
-        qkv = linear(x, layer.qkv, layer.qkv_bias).view(-1, n_rotated + self._kv, self._width)
+        qkv = linear(x, layer.qkv, layer.qkv_bias)[: rows * tokens]
+        qkv = qkv.view(-1, n_rotated + self._kv, self._width)
         rotated = qkv[:, :n_rotated]
         if layer.norms is not None:
             rotated = rms_norm(rotated, (self._width,), None, self._eps) * layer.norms
@@ -149,7 +154,7 @@ class Packed:
         keys, values = write(rotated[:, self._heads :], qkv[:, n_rotated:])
         query = rotated[:, : self._heads].view(rows, tokens, self._heads, self._width)
         out = attend(query.transpose(1, 2), keys, values, bias, self._width**-0.5)
-        return out.transpose(1, 2).reshape(rows * tokens, -1)
+        return _enough(out.transpose(1, 2).reshape(rows * tokens, -1))
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         return rms_norm(x, weight.shape, weight, self._eps)
@@ -164,6 +169,12 @@ class Packed:
             (angle.cos() * self._rope_scale).to(dtype),
             (angle.sin() * self._rope_scale).to(dtype),
         )
+
+
+def _enough(x: Tensor) -> Tensor:
+    """At least `LEAST_ROWS` rows on a CPU, zeros behind the others."""
+    missing = LEAST_ROWS - len(x)
+    return x if x.is_cuda or missing <= 0 else pad(x, (0, 0, 0, missing))
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -19,9 +19,9 @@ Make = Callable[..., PolicyLLM]
 """Makes a model from options; a fixture of this package's tests."""
 
 
-def new_policy(seed: int = 3) -> TorchPolicy:
+def new_policy(seed: int = 3, shape: TinyShape = SHAPE) -> TorchPolicy:
     """Fresh weights, larger than a tiny policy's, so that distributions are far from uniform."""
-    policy = tiny_policy(CORPUS, SHAPE, seed=seed)
+    policy = tiny_policy(CORPUS, shape, seed=seed)
     with torch.no_grad():
         policy.model.lm_head.weight *= 12
     return policy
