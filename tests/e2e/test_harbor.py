@@ -91,7 +91,8 @@ def test_output_logs_and_artifacts_are_kept_with_the_run(workshop: Any) -> None:
     assert (folder / "test-stdout.txt").read_text() == ""
     kept = folder / "artifacts"
     assert (kept / "app" / "out.txt").read_text() == "kept\n"
-    assert (kept / "app" / "folder" / "file").read_text() == "deep\n"
+    assert (kept / "taken" / "folder" / "file").read_text() == "deep\n"
+    assert not (kept / "taken" / "folder" / "x.tmp").exists()
     assert (kept / "logs" / "artifacts" / "log").read_text() == "log\n"
     assert (
         '"source": "/app/missing",\n    "status": "FileNotFoundError'

@@ -27,7 +27,10 @@ def test_a_task_toml_is_taken_with_all_that_it_says(write: Write, source: Source
         {
             **HARBOR,
             "task.toml": """
-                artifacts = ["/app/out", { source = "/app/log", exclude = ["*.tmp"] }]
+                artifacts = [
+                    "/app/out",
+                    { source = "/app/log", exclude = ["*.tmp"], destination = "logs" },
+                ]
                 [task]
                 name = "org/one"
                 keywords = ["a"]
@@ -66,7 +69,10 @@ def test_a_task_toml_is_taken_with_all_that_it_says(write: Write, source: Source
     # A secret of the host is filled in while grading, and never stored.
     assert criterion.options["env"] == {"KEY": "${HOST_KEY}", "PLAIN": "x"}
     assert criterion.options["user"] == "1000"
-    assert [one["source"] for one in criterion.options["artifacts"]] == ["/app/out", "/app/log"]
+    assert criterion.options["artifacts"] == [
+        {"source": "/app/out", "destination": None, "service": None, "exclude": []},
+        {"source": "/app/log", "destination": "logs", "service": None, "exclude": ["*.tmp"]},
+    ]
 
 
 def test_what_a_task_toml_does_not_say_is_as_in_harbor(write: Write, source: Source) -> None:

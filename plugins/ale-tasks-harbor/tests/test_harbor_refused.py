@@ -110,6 +110,24 @@ REFUSED: Mapping[str, tuple[Mapping[str, str], str, str | None, str]] = {
     "gpus": (_toml("[environment]\ngpus = 1\n"), "task.toml", "environment.gpus", "GPUs"),
     "windows": (_toml('[environment]\nos = "windows"\n'), "task.toml", "environment.os", "linux"),
     "way-out": (_toml('artifacts = ["/a/../b"]\n'), "task.toml", "artifacts", "expected a path"),
+    "artifact-outside": (
+        _toml('artifacts = [{source = "/a", destination = "../b"}]\n'),
+        "task.toml",
+        "artifacts",
+        "expected a 'destination' below the artifacts, found '../b'",
+    ),
+    "artifact-over-the-manifest": (
+        _toml('artifacts = [{source = "/a", destination = "./manifest.json"}]\n'),
+        "task.toml",
+        "artifacts",
+        "expected a 'destination' below the artifacts",
+    ),
+    "artifact-without-patterns": (
+        _toml('artifacts = [{source = "/a", exclude = "*.tmp"}]\n'),
+        "task.toml",
+        "artifacts",
+        "expected patterns in 'exclude', found '*.tmp'",
+    ),
     "privileged": (
         _compose("privileged: true"),
         "docker-compose.yaml",

@@ -13,7 +13,7 @@ from pathlib import Path
 from ale.errors import GradingError
 from ale.protocols import Sandbox
 from ale.types import SandboxSpec
-from ale_tasks_harbor import keep
+from ale_tasks_harbor.artifacts import fetched
 from ale_tasks_harbor.beyond import Opening, unable
 from ale_tasks_harbor.plugin import Apart, Artifact
 from ale_tasks_harbor.stage import STEP_S
@@ -44,7 +44,7 @@ async def opened(
     if not isinstance(sandbox, Opening):
         raise unable("give the tests a container of their own")
     with tempfile.TemporaryDirectory(prefix="ale-artifacts-") as name:
-        carried = await keep.fetched(sandbox, artifacts, Path(name))
+        carried = await fetched(sandbox, artifacts, Path(name))
         async with sandbox.another(spec) as other:
             for entry in carried:
                 if entry.path is not None:

@@ -12,7 +12,7 @@ from attrs import frozen
 from ale.errors import GradingError
 from ale.protocols import Sandbox
 from ale.types import ExecResult, Score, Task, Trajectory, replace
-from ale_tasks_harbor import apart, keep, parsers, phases, reward
+from ale_tasks_harbor import apart, artifacts, keep, parsers, phases, reward
 from ale_tasks_harbor.beyond import Sessions, Several, Users, unable
 from ale_tasks_harbor.places import USUAL, Places
 from ale_tasks_harbor.plugin import Apart, Artifact, TaskTestsOptions
@@ -105,7 +105,7 @@ class TaskTests:
         else:
             tested = await self._apart(sandbox, variables, places, folder, options.apart)
         if folder is not None:
-            await keep.artifacts(sandbox, tested.artifacts, folder)
+            await artifacts.keep(sandbox, tested.artifacts, folder / "artifacts")
         if options.clear:
             await Stagehand(sandbox, places, options.key).clear()
         await phases.enter(sandbox, options.after)
@@ -139,8 +139,8 @@ class TaskTests:
             await sandbox.end_processes()
         verdict = await self._verdict(sandbox, hand, result, folder, places)
         own = [Artifact(source=f"{places.logs}/artifacts")] if verdict.has_artifacts else []
-        artifacts = (*own, *options.artifacts)
-        return _Tested(result=result, verdict=verdict, stage=stage, artifacts=artifacts)
+        listed = (*own, *options.artifacts)
+        return _Tested(result=result, verdict=verdict, stage=stage, artifacts=listed)
 
     async def _apart(
         self,
@@ -185,11 +185,11 @@ class TaskTests:
     async def _collect(self, sandbox: Sandbox) -> None:
         """Run the task's hooks, which may fail. What they have started ends with them."""
         for hook in self.options.collect:
-            if hook.service in (None, keep.MAIN):
+            if hook.service in (None, artifacts.MAIN):
                 argv = ["/bin/sh", "-c", hook.command]
                 await sandbox.exec(argv, timeout_s=hook.timeout_s, user=hook.user)
         for hook in self.options.collect:
-            if hook.service not in (None, keep.MAIN):
+            if hook.service not in (None, artifacts.MAIN):
                 if not isinstance(sandbox, Several):
                     raise unable("run a command in another service")
                 other = await sandbox.service(str(hook.service))

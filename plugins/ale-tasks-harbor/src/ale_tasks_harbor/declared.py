@@ -1,7 +1,7 @@
 """What a Harbor task says of its tests' surroundings: artifacts, hooks, their own container."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ale_tasks_harbor.checks import health_step, memory_mb
@@ -21,15 +21,35 @@ def artifacts(values: Values) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = []
     listed = values.values.get("artifacts") or []
     for entry in listed if isinstance(listed, list) else [listed]:
-        source = entry.get("source") if isinstance(entry, Mapping) else entry
-        service = entry.get("service") if isinstance(entry, Mapping) else None
+        said = entry if isinstance(entry, Mapping) else {"source": entry}
+        source, service, exclude = said.get("source"), said.get("service"), said.get("exclude")
+        # As in Harbor, an empty one says nothing.
+        destination = said.get("destination") or None
         if not isinstance(source, str) or ".." in Path(source).parts or source.strip("/") == "":
             values.refuse("artifacts", f"expected a path in the container, found {entry!r}")
         elif service not in (None, "main") and not source.startswith("/"):
             values.refuse("artifacts", f"expected an absolute path in {service}, found {source}")
+        elif destination is not None and not _is_below(destination):
+            expected = "expected a 'destination' below the artifacts"
+            values.refuse("artifacts", f"{expected}, found {destination!r}")
+        elif not _are_texts(exclude or []):
+            values.refuse("artifacts", f"expected patterns in 'exclude', found {exclude!r}")
         else:
-            made.append({"source": source, "service": service})
+            artifact = {"source": source, "destination": destination, "service": service}
+            made.append({**artifact, "exclude": list(exclude or [])})
     return made
+
+
+def _is_below(destination: object) -> bool:
+    if not isinstance(destination, str) or "\\" in destination:
+        return False
+    path = PurePosixPath(destination)
+    inside = not path.is_absolute() and path.parts != () and ".." not in path.parts
+    return inside and str(path) != "manifest.json"
+
+
+def _are_texts(listed: object) -> bool:
+    return isinstance(listed, list) and all(isinstance(each, str) for each in listed)
 
 
 def hooks(values: Values) -> list[dict[str, Any]]:

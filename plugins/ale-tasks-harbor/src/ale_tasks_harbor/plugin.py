@@ -69,6 +69,12 @@ class Artifact:
     """A file or folder that is kept with the run, or carried to the tests' own container."""
 
     source: str = field(metadata=doc("Path in the container."))
+    destination: str | None = field(
+        default=None, metadata=doc("Path below the kept artifacts. Default: that in the container.")
+    )
+    exclude: tuple[str, ...] = field(
+        default=(), metadata=doc("Of a folder these are left out; patterns as of tar --exclude.")
+    )
     service: str | None = field(
         default=None, metadata=doc("Of the compose file. Default: the agent's.")
     )

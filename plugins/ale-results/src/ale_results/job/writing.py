@@ -186,7 +186,7 @@ def _copied(kept: Path, folder: Path) -> list[dict[str, Any]]:
     shutil.copytree(kept / "artifacts", folder / "artifacts", symlinks=True, dirs_exist_ok=True)
     made = []
     for entry in json.loads(listed.read_text(encoding="utf-8")):
-        place = str(entry["source"]).strip("/")
+        place = str(entry.get("destination") or entry["source"]).strip("/")
         is_folder = (kept / "artifacts" / place).is_dir()
         made.append(
             {

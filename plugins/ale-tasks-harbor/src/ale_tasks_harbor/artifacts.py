@@ -1,0 +1,123 @@
+"""Files that a task wants kept, copied out of its containers.
+
+Source: harbor 0.24, `trial/artifact_handler.py`, for what goes where and what is left out.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from attrs import frozen
+
+from ale.errors import AleError, SandboxError
+from ale.protocols import Sandbox
+from ale_tasks_harbor.beyond import Service, Several, unable
+from ale_tasks_harbor.plugin import Artifact
+
+MAIN = "main"
+"""The agent's own service."""
+
+
+@frozen(kw_only=True)
+class Fetched:
+    """One artifact."""
+
+    artifact: Artifact
+    path: Path | None
+    """Where it is now; None where it could not be had."""
+    fault: str | None = None
+
+    @property
+    def told(self) -> dict[str, str]:
+        """For the manifest."""
+        said = self.artifact
+        return {
+            "source": said.source,
+            **({} if said.destination is None else {"destination": said.destination}),
+            **({} if said.service is None else {"service": said.service}),
+            "status": self.fault or "ok",
+        }
+
+
+async def keep(sandbox: Sandbox, sources: Sequence[Artifact], folder: Path) -> None:
+    """Write them into a folder, with a ``manifest.json``.
+
+    What can't be had is named in the manifest: it spoils no verdict.
+    """
+    if not sources:
+        return
+    entries = [found.told for found in await fetched(sandbox, sources, folder)]
+    text = json.dumps(entries, indent=2) + "\n"
+    await asyncio.to_thread(_written, folder, text)
+
+
+async def fetched(sandbox: Sandbox, sources: Sequence[Artifact], folder: Path) -> Sequence[Fetched]:
+    """Copy artifacts out, each to its own path below a folder; of two at one path the first."""
+    made: list[Fetched] = []
+    for artifact in sources:
+        path = folder / (artifact.destination or artifact.source).strip("/")
+        if any(found.path == path for found in made):
+            made.append(Fetched(artifact=artifact, path=None, fault="skipped: its path is taken"))
+            continue
+        fault = await _fault_of(sandbox, artifact, path)
+        if fault is None and artifact.exclude:
+            await asyncio.to_thread(thin_out, path, artifact.exclude)
+        made.append(Fetched(artifact=artifact, path=None if fault else path, fault=fault))
+    return made
+
+
+async def _fault_of(sandbox: Sandbox, artifact: Artifact, path: Path) -> str | None:
+    if artifact.service in (None, MAIN):
+        return await had(sandbox, artifact.source, path)
+    try:
+        if not isinstance(sandbox, Several):
+            raise unable("look into other services")
+        return await had(await sandbox.service(str(artifact.service)), artifact.source, path)
+    except AleError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+async def had(sandbox: Sandbox | Service, source: str, target: Path) -> str | None:
+    """Copy out; why not, where it fails."""
+    try:
+        await asyncio.to_thread(target.parent.mkdir, parents=True, exist_ok=True)
+        await sandbox.download(source, target)
+    except (OSError, SandboxError) as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def thin_out(folder: Path, patterns: Sequence[str]) -> None:
+    """Remove what ``tar --exclude`` leaves out of a folder. A file is left as it is."""
+    if not folder.is_dir() or folder.is_symlink():
+        return
+    for place, folders, files in os.walk(folder):
+        for name in [*folders, *files]:
+            path = Path(place, name)
+            if not is_left_out(path.relative_to(folder).as_posix(), patterns):
+                continue
+            if name in folders:
+                folders.remove(name)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def is_left_out(name: str, patterns: Sequence[str]) -> bool:
+    """Does a pattern match a path, from its beginning or from any of its folders on?
+
+    As in GNU tar, which is given ``./name``: a ``*`` matches slashes, too.
+    """
+    parts = [".", *name.split("/")]
+    ends = ["/".join(parts[i:]) for i in range(len(parts))]
+    return any(fnmatchcase(end, pattern) for end in ends for pattern in patterns)
+
+
+def _written(folder: Path, text: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "manifest.json").write_text(text, encoding="utf-8")
