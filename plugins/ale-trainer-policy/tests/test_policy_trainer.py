@@ -166,6 +166,19 @@ async def test_a_resumed_trainer_goes_on_to_the_bit(
     assert all(torch.equal(a, b) for a, b in zip(mine.parameters, other.parameters, strict=True))
 
 
+def test_adapters_fit_only_the_weights_that_they_were_trained_over(
+    lab: Any, tmp_path: Path
+) -> None:
+    lora = LoraOptions(r=2)
+    attached(lab.InProcessLLM(lab.tiny_model(seed=1)), sync="copy", lora=lora).save(tmp_path)
+    other = attached(lab.InProcessLLM(lab.tiny_model(seed=2)), sync="copy", lora=lora)
+    with pytest.raises(StoreError, match="another model"):
+        other.load(tmp_path)
+    attached(lab.InProcessLLM(lab.tiny_model(seed=1)), sync="copy", lora=lora).load(tmp_path)
+    rounded = lab.tiny_model(seed=1).to(torch.bfloat16)
+    attached(lab.InProcessLLM(rounded), sync="copy", lora=lora).load(tmp_path)
+
+
 async def test_a_checkpoint_of_another_model_is_refused_by_both_names(
     lab: Any, tmp_path: Path
 ) -> None:

@@ -52,7 +52,7 @@ class Tally:
         self._values["entropy"].append(measured.entropy.double().cpu().numpy())
         logp = measured.logp.double().cpu().numpy()
         log_ratio = logp - datum.behaviour_logp
-        self._values["kl_rollout"].append(_k3(-log_ratio)[datum.sampled])
+        self._values["kl_rollout"].append(_k3(log_ratio)[datum.sampled])
         self._keep(datum, np.where(datum.sampled, log_ratio, np.nan))
         kept: Bools = terms.kept.cpu().numpy()
         dropped = terms.coefficient.cpu().numpy() == 0

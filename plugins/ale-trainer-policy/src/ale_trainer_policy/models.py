@@ -15,6 +15,9 @@ from ale_trainer_policy.slices import check_head
 
 PATH = "trainer.type"
 
+_SAMPLED = 64
+"""Values of each frozen tensor that a fingerprint looks at."""
+
 
 class InProcess(Protocol):
     """What a model component in this process has as its attribute `policy`."""
@@ -144,7 +147,22 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 def fingerprint_of(policy: InProcess, options: LearnOptions) -> str:
-    """Of the model and of what of it is trained: a checkpoint fits only the same."""
-    lora = "" if options.lora is None else f"/{options.lora}"
-    tail = hashlib.sha256(lora.encode()).hexdigest()[:8] if lora else ""
-    return f"{policy.fingerprint}{'+lora-' + tail if tail else ''}"
+    """Of the model and of what of it is trained: a checkpoint fits only the same.
+
+    Under adapters the frozen weights count too: they are not in the checkpoint, and two models of
+    one family differ in nothing else.
+    """
+    if options.lora is None:
+        return policy.fingerprint
+    digest = hashlib.sha256(f"/{options.lora}".encode())
+    for name, weight in policy.model.named_parameters():
+        if "lora_" not in name:
+            digest.update(_sampled(weight))
+    return f"{policy.fingerprint}+lora-{digest.hexdigest()[:8]}"
+
+
+def _sampled(weight: Tensor) -> bytes:
+    """Some of a tensor's values, from all over it; the same for bfloat16 and float32."""
+    flat = weight.detach().reshape(-1)
+    some = flat[:: max(1, flat.numel() // _SAMPLED)].to(torch.bfloat16)
+    return some.float().cpu().numpy().tobytes()
