@@ -1,10 +1,11 @@
-"""A training step on a GPU: forest, padded rows, and TRL's GRPO trainer, on half a billion weights.
+"""A training step on a GPU, on half a billion weights: our packings, and TRL's GRPO trainer.
 
-Random weights in the shape of Qwen2.5-0.5B, 16 rollouts of one task with a shared prompt, bf16, one
-GPU. Wall seconds of the best of several steps, with everything on the GPU done before the clock is
-read; peak memory; tokens a second, counting what was sampled and shown, however often it was
-computed; and the model's FLOPs for these tokens (6 for each weight and token, attention aside) as a
-share of what the GPU can do, which a forest may have above the padded rows', as it computes less.
+A forest of shared prefixes, rows side by side, and padded rows. Random weights of a Qwen3 in the
+sizes of Qwen2.5-0.5B, 16 rollouts of one task with a shared prompt, bf16, one GPU. Wall seconds of
+the best of several steps, with everything on the GPU done before the clock is read; peak memory;
+tokens a second, counting what was sampled and shown, however often it was computed; and the model's
+FLOPs for these tokens (6 for each weight and token, attention aside) as a share of what the GPU can
+do, which a forest may have above the padded rows', as it computes less.
 
     python tests/bench/bench_gpu.py
     python tests/bench/bench_gpu.py --small   # the same code on a tiny model, also without a GPU
@@ -43,6 +44,11 @@ SMALL = {
     "num_attention_heads": 2,
     "num_key_value_heads": 1,
     "head_dim": 32,
+}
+PACKINGS = {
+    "forest of shared prefixes": "tree",
+    "rows side by side": "packed",
+    "padded rows": "padded",
 }
 STRETCH = 8
 """Turns of about 150 tokens instead of 18."""
@@ -124,7 +130,7 @@ def main() -> int:
     )
     print(f"{'one step, GRPO, AdamW, bf16':28}{'seconds':>9}{'tokens/s':>12}{'MFU':>7}", end="")
     print(f"{'peak GiB':>9}{'norm':>12}")
-    for name, packing in (("forest of shared prefixes", "tree"), ("padded rows", "padded")):
+    for name, packing in PACKINGS.items():
         step = partial(ours, batch, packing, built, now, precision="bf16")
         measured(name, n_tokens, n_weights, step, gpu)
     lacking = missing("trl", "datasets")

@@ -204,6 +204,14 @@ def test_a_group_of_one_has_nothing_to_be_compared_with(scheme: Grpo | DrGrpo | 
 
 
 @pytest.mark.parametrize("scheme", GROUP_SCHEMES)
+def test_a_reward_that_is_the_groups_mean_is_not_skipped(scheme: Grpo | DrGrpo | Rloo) -> None:
+    """Its tokens count where a trainer divides by those of groups that were not left out."""
+    middle = scheme.assign(group(0.0, 0.5, 1.0))[1]
+    assert middle.weights == (0.0, 0.0, 0.0)
+    assert middle.skipped is None
+
+
+@pytest.mark.parametrize("scheme", GROUP_SCHEMES)
 def test_better_rollouts_weigh_more_than_worse_ones(scheme: Grpo | DrGrpo | Rloo) -> None:
     weights = [credit.weights[0] for credit in scheme.assign(group(0.2, 1.0, 0.0, 0.6))]
     assert weights[2] < weights[0] < 0.0 < weights[3] < weights[1]

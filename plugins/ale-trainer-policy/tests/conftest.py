@@ -159,8 +159,12 @@ def batch_of(*groups: CreditedGroup, step: int = 0) -> Batch:
 
 
 def random_group(seed: int, *, rollouts: int = 4, task: str = "t") -> CreditedGroup:
-    """Rollouts that share a prompt, restart from one another's turns, compact and differ."""
+    """Rollouts that share a prompt, restart from one another's turns, compact and differ.
+
+    Some are led by an expert for their first turns.
+    """
     rng = random.Random(seed)
+    experts = random.Random(~seed)
 
     def ids(low: int, high: int) -> list[int]:
         return [rng.randrange(VOCAB) for _ in range(rng.randint(low, high))]
@@ -170,14 +174,25 @@ def random_group(seed: int, *, rollouts: int = 4, task: str = "t") -> CreditedGr
     episodes = []
     for _ in range(rollouts):
         said = list(rng.choice(known)[: rng.randint(0, 2)]) if known else []
+        led = experts.choice([0, 0, 1, 2])
         for _ in range(rng.randint(1, 3)):
+            forced = len(said) < led and all(each.forced for each in said)
             compacted = bool(said) and rng.random() < 0.2
             before = [*said[-1].prompt, *said[-1].output, *ids(0, 5)] if said else start
             prompt = [*start, *ids(1, 4)] if compacted else before
             output = ids(1, 9)
             cuts = [0, rng.randint(1, len(output) - 1)] if len(output) > 2 else None
             logps = [-rng.random() * 5 for _ in output]
-            said.append(Said(prompt=prompt, output=output, logps=logps, fresh=compacted, cuts=cuts))
+            said.append(
+                Said(
+                    prompt=prompt,
+                    output=output,
+                    logps=None if forced else logps,
+                    forced=forced,
+                    fresh=compacted,
+                    cuts=cuts,
+                )
+            )
         known.append(said)
         n_chunks = sum(len(each.cuts or [0]) for each in said)
         reward = rng.choice([1.0, 1.0, -1.0])

@@ -58,6 +58,17 @@ def ancestors(tree: Tree) -> np.ndarray[Any, Any]:
     return seen
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_side_by_side_share_nothing(seed: int) -> None:
+    rows = random_rows(seed)
+    tree, paths = merge(rows, shared=False)
+    assert len(tree.ids) == sum(map(len, rows))
+    assert sorted(np.concatenate(paths)) == list(range(len(tree.ids)))
+    for row, path in zip(rows, paths, strict=True):
+        assert tree.ids[path].tolist() == row.tolist()
+        assert tree.parent[path].tolist() == [-1, *path[:-1].tolist()]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_interval_of_entry_and_exit_is_being_an_ancestor(seed: int) -> None:
     tree, _ = merge(random_rows(seed))
@@ -117,11 +128,14 @@ def relative(found: torch.Tensor, wanted: torch.Tensor) -> float:
 def test_a_trees_gradient_is_that_of_padded_rows(lab: Any, preset: str, kind: str) -> None:
     model = lab.tiny_model(kind).double()
     for seed in range(3):
-        samples = read(lab, seed, preset=preset)
+        samples = read(lab, seed, preset=preset, imitation="always")
+        assert any(sample.imitation.any() for sample in samples)
         tree = gradient(model, [samples], preset)
         padded = gradient(model, [samples], preset, packing="padded")
-        assert tree[0] == pytest.approx(padded[0], rel=CLOSE)
-        assert relative(tree[1], padded[1]) < CLOSE
+        packed = gradient(model, [samples], preset, packing="packed")
+        for other in (padded, packed):
+            assert tree[0] == pytest.approx(other[0], rel=CLOSE)
+            assert relative(tree[1], other[1]) < CLOSE
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -145,14 +159,43 @@ def test_a_sliding_window_looks_as_far_back_as_in_rows(lab: Any) -> None:
     assert relative(tree[1], full[1]) > 1e-3
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_on_policy_with_a_mean_over_tokens_ipa_gspo_and_grpo_are_one_gradient(
+    lab: Any, sign: float
+) -> None:
+    """From episodes of several lengths to the gradient of the weights."""
+    model = lab.tiny_model().double()
+    said = [
+        [lab.Said(prompt=[1, 2], output=output)] for output in ([3, 4, 5], [6], [7, 8, 9, 3, 4])
+    ]
+    group = lab.credited(*(lab.Played(said=each, weights=[sign]) for each in said))
+    found = []
+    for name in ("ipa", "gspo", "grpo"):
+        parts = evolve(PRESETS[name], normaliser="tokens")
+        lesson = Reinforcement(parts=parts, imitation=ImitationOptions(when="off"))
+        samples = lesson.normalised(lesson.read(lab.batch_of(group)).samples)
+        now = score(model, pack(samples)).logp.detach().numpy()
+        ends = np.cumsum([len(sample.at) for sample in samples])
+        fresh = [
+            evolve(sample, old_logp=part, behaviour_logp=part)
+            for sample, part in zip(samples, np.split(now, ends[:-1]), strict=True)
+        ]
+        gradients = gradient(model, [fresh], name)[1]
+        assert sum(float(sample.weight.sum()) for sample in fresh) == pytest.approx(sign)
+        found.append(gradients)
+    for other in found[1:]:
+        assert relative(other, found[0]) < CLOSE
+
+
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("packing", ["tree", "padded"])
+@pytest.mark.parametrize("packing", ["tree", "packed", "padded"])
 def test_micro_batches_change_nothing(lab: Any, preset: str, packing: Any) -> None:
     model = lab.tiny_model().double()
     samples = read(lab, 3, preset=preset, imitation="always")
+    assert any(sample.imitation.any() for sample in samples)
     whole = gradient(model, [samples], preset, packing=packing)
     for bound in (1, 40, 90):
-        pieces = split(samples, bound, padded=packing == "padded")
+        pieces = split(samples, bound, packing=packing)
         assert sum(len(piece) for piece in pieces) == len(samples)
         assert len(pieces) > 1
         cut = gradient(model, pieces, preset, packing=packing)
@@ -195,7 +238,7 @@ def test_rows_per_chunk_are_rows_per_trajectory(lab: Any) -> None:
     samples = read(lab, 8)
     apart = [_a_row_per_turn(sample) for sample in samples]
     assert sum(len(s.rows) for s in apart) > sum(len(s.rows) for s in samples)
-    for packing in ("tree", "padded"):
+    for packing in ("tree", "packed", "padded"):
         whole = gradient(model, [samples], packing=packing)
         cut = gradient(model, [apart], packing=packing)
         assert relative(cut[1], whole[1]) < CLOSE
@@ -211,7 +254,7 @@ def _a_row_per_turn(sample: Sample) -> Sample:
     return evolve(sample, rows=tuple(rows), row=row)
 
 
-@pytest.mark.parametrize("packing", ["tree", "padded"])
+@pytest.mark.parametrize("packing", ["tree", "packed", "padded"])
 def test_recomputed_layers_give_the_same_gradient(lab: Any, packing: Any) -> None:
     model = lab.tiny_model().double()
     samples = read(lab, 10)

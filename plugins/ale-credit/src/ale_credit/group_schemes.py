@@ -40,8 +40,8 @@ class _GroupScheme:
         self, rollout: Rollout, reward: float, advantage: float, reason: str | None
     ) -> Credit:
         n_chunks = len(rollout.chunks)
-        if reason is None and advantage == 0.0:
-            reason = "its reward is the group's mean"
+        # A reward that is the group's mean has an advantage of 0 and is not skipped: DAPO counts
+        # its tokens, and leaves out only groups in which there is nothing to compare.
         return Credit(
             episode_id=rollout.episode.id,
             scheme=self.name,

@@ -17,7 +17,7 @@ from ale_trainer_policy.learner import Learner, Measured
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.samples import Floats
 from ale_trainer_policy.sharded import Pieces, sharded_learner
-from ale_trainer_policy.tree import Datum, pack
+from ale_trainer_policy.tree import Datum
 
 
 class Fleet:
@@ -81,7 +81,7 @@ class Fleet:
         """Add the gradients of these pieces; each piece as a datum with what was measured."""
         for some in self._rounds(pieces):
             found = self._all("round", some, parts)
-            yield from zip((pack(piece) for piece in some), found, strict=True)
+            yield from zip((self._local.packed(piece) for piece in some), found, strict=True)
 
     def logps(self, pieces: Pieces) -> list[Floats]:
         """log pi of each piece."""

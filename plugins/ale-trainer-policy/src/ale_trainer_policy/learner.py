@@ -109,8 +109,12 @@ class Learner:
     ) -> Iterator[tuple[Datum, Measured]]:
         """Add the gradients of these pieces; each piece as a datum with what was measured."""
         for piece in pieces:
-            datum = pack(piece)
+            datum = self.packed(piece)
             yield datum, self.forward_backward(datum, parts)
+
+    def packed(self, piece: Sequence[Sample]) -> Datum:
+        """A piece as a datum, prefixes shared unless `packing` says otherwise."""
+        return pack(piece, shared=self.options.packing != "packed")
 
     def logps(self, pieces: Sequence[Sequence[Sample]]) -> list[Floats]:
         """log pi of each piece."""
@@ -127,7 +131,7 @@ class Learner:
         with self._mode(training=False), torch.no_grad(), self._precision():
             scored = score(
                 self.model,
-                pack(samples),
+                self.packed(samples),
                 packing=self.options.packing,
                 temperature=self.temperature,
                 logits_mb=self.options.logits_mb,
@@ -253,7 +257,7 @@ class Learner:
         return torch.as_tensor(array, device=self.device)
 
     def _attention(self) -> AbstractContextManager[Any]:
-        return walking(self.model) if self.options.packing == "tree" else nullcontext()
+        return nullcontext() if self.options.packing == "padded" else walking(self.model)
 
     def _precision(self) -> AbstractContextManager[Any]:
         if self.options.precision == "bf16":

@@ -72,7 +72,7 @@ def prepare(policy: InProcess, options: LearnOptions) -> Any:
             can't be sliced, and `logits_mb` asks for that.
     """
     model = policy.model if options.sync == "same" else copy.deepcopy(policy.model)
-    if options.packing == "tree" and not getattr(model, "_supports_attention_backend", False):
+    if options.packing != "padded" and not getattr(model, "_supports_attention_backend", False):
         raise InputError(
             [
                 Problem(

@@ -20,6 +20,7 @@ Preset = Literal[
     "reinforce",
 ]
 Level = Literal["token", "chunk", "trajectory"]
+Packing = Literal["tree", "packed", "padded"]
 UpdateName = Literal["none", "ratio", "clamp", "clip", "bound"]
 NormaliserName = Literal["trajectories", "constant", "tokens", "kept-tokens", "trajectory-tokens"]
 
@@ -218,9 +219,12 @@ class LearnOptions:
         validator=ge(1),
         metadata=doc("Bounds memory, never changes a gradient; a longer trajectory goes alone."),
     )
-    packing: Literal["tree", "padded"] = field(
+    packing: Packing = field(
         default="tree",
-        metadata=doc("'tree' computes shared prefixes once; 'padded' is one row per context."),
+        metadata=doc(
+            "'tree' computes shared prefixes once; 'packed' puts one row per context side by side; "
+            "'padded' fills the rows up."
+        ),
     )
     precision: Literal["fp32", "bf16"] = field(
         default="fp32",

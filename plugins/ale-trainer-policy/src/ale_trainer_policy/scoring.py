@@ -12,11 +12,10 @@ from torch import Tensor
 
 from ale.errors import AleError
 from ale_trainer_policy.attention import plan_of, walking
+from ale_trainer_policy.options import Packing
 from ale_trainer_policy.samples import Ints
 from ale_trainer_policy.slices import Reader, ends_in_its_head, instead_of_logits
 from ale_trainer_policy.tree import Datum
-
-Packing = Literal["tree", "padded"]
 
 
 @frozen(kw_only=True, eq=False)
@@ -46,7 +45,8 @@ def score(
     Args:
         model: a transformers causal model.
         datum: with at least one token to be trained on.
-        packing: ``tree`` computes each token of the forest once, ``padded`` every row in full.
+        packing: ``tree`` and ``packed`` compute each token of the forest once, ``padded`` every row
+            in full.
         temperature: logits are divided by it, as the sampler does.
         padding: the side on which short rows are filled, for ``padded``; changes nothing.
         weights: parameters to use in the place of the model's own, by name.
@@ -63,7 +63,7 @@ def score(
             "sampled from another model"
         )
     device = next(model.parameters()).device
-    tree = packing == "tree"
+    tree = packing != "padded"
     inputs, at = _tree_inputs(datum, device) if tree else _row_inputs(datum, device, padding)
     rows = sys.maxsize if logits_mb is None else max(1, int(logits_mb * 2**20 / (4 * size)))
     ids = datum.tree.ids[datum.token]

@@ -19,7 +19,6 @@ from ale_trainer_policy.learner import Learner, Measured
 from ale_trainer_policy.models import whole
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.samples import Floats, Sample
-from ale_trainer_policy.tree import pack
 
 Pieces = Sequence[Sequence[Sample]]
 
@@ -47,7 +46,7 @@ class ShardedLearner(Learner):
 
     def round(self, pieces: Pieces, parts: ObjectiveParts) -> list[Measured]:
         """Forward and backward over at most one piece a rank; what each measured, on rank 0."""
-        datum = pack(self._mine(pieces))
+        datum = self.packed(self._mine(pieces))
         found: list[Measured] = self._gathered(self.forward_backward(datum, parts), len(pieces))
         return found
 

@@ -178,8 +178,8 @@ class PolicyTrainer:
         return True
 
     def _split(self, samples: Sequence[Sample]) -> list[list[Sample]]:
-        padded = self._options.packing == "padded"
-        return split(samples, self._options.max_tokens_per_microbatch, padded=padded)
+        bound = self._options.max_tokens_per_microbatch
+        return split(samples, bound, packing=self._options.packing)
 
     def _measure_start(
         self, learner: Learner | Fleet, samples: Sequence[Sample], tally: Tally

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
+from ale_trainer_policy.options import Packing
 from ale_trainer_policy.samples import Bools, Floats, Ints, Sample
 
 
@@ -75,8 +76,12 @@ class Datum:
         return len(self.token)
 
 
-def merge(rows: Sequence[Ints]) -> tuple[Tree, list[Ints]]:
-    """The forest of these rows, and for each row the tokens of the forest that it runs through."""
+def merge(rows: Sequence[Ints], *, shared: bool = True) -> tuple[Tree, list[Ints]]:
+    """The forest of these rows, and for each row the tokens of the forest that it runs through.
+
+    Args:
+        shared: False puts the rows side by side, each with a trunk of its own.
+    """
     order = sorted(range(len(rows)), key=lambda i: _sort_key(rows[i]))
     ids: list[Ints] = []
     parents: list[Ints] = []
@@ -86,16 +91,16 @@ def merge(rows: Sequence[Ints]) -> tuple[Tree, list[Ints]]:
     last = path = np.zeros(0, np.int64)
     for index in order:
         row = rows[index]
-        shared = common_prefix(last, row)
-        fresh = np.arange(size, size + len(row) - shared)
+        common = common_prefix(last, row) if shared else 0
+        fresh = np.arange(size, size + len(row) - common)
         parent = fresh - 1
         if len(fresh):
-            parent[0] = path[shared - 1] if shared else -1
-        ids.append(row[shared:])
+            parent[0] = path[common - 1] if common else -1
+        ids.append(row[common:])
         parents.append(parent)
-        positions.append(np.arange(shared, len(row)))
+        positions.append(np.arange(common, len(row)))
         size += len(fresh)
-        last, path = row, np.concatenate([path[:shared], fresh])
+        last, path = row, np.concatenate([path[:common], fresh])
         paths[index] = path
     tree = Tree(ids=_flat(ids), parent=_flat(parents), position=_flat(positions))
     return tree, paths
@@ -117,9 +122,13 @@ def common_prefix(a: Ints, b: Ints) -> int:
     return int(differ[0]) if len(differ) else n
 
 
-def pack(samples: Sequence[Sample]) -> Datum:
-    """The datum of these samples. Every trajectory is whole in it, so that ratios are exact."""
-    tree, paths = merge([row for sample in samples for row in sample.rows])
+def pack(samples: Sequence[Sample], *, shared: bool = True) -> Datum:
+    """The datum of these samples. Every trajectory is whole in it, so that ratios are exact.
+
+    Args:
+        shared: as of `merge`.
+    """
+    tree, paths = merge([row for sample in samples for row in sample.rows], shared=shared)
     tokens, chunks, trajectories = [], [], []
     first_row = first_chunk = 0
     for number, sample in enumerate(samples):
@@ -151,7 +160,7 @@ def _column(samples: Sequence[Sample], name: str, dtype: type) -> Any:
 
 
 def split(
-    samples: Sequence[Sample], max_tokens: int, *, padded: bool = False
+    samples: Sequence[Sample], max_tokens: int, *, packing: Packing = "tree"
 ) -> list[list[Sample]]:
     """Cut the samples of one update into micro-batches of at most `max_tokens` computed tokens.
 
@@ -159,30 +168,36 @@ def split(
     never cut; one that is longer than the bound goes alone.
 
     Args:
-        padded: count rows that are padded to the longest, not the tokens of their forest.
+        packing: how they will be computed, and so counted: a shared prefix once, every row in full,
+            or padded to the longest.
     """
+    size_of = {"tree": _added, "packed": _beside, "padded": _padded}[packing]
     ordered = sorted(samples, key=lambda s: ([_sort_key(row) for row in s.rows], s.episode))
     pieces: list[list[Sample]] = []
     size = 0
     for sample in ordered:
         last = pieces[-1] if pieces else []
-        size = _padded_size([*last, sample]) if padded else size + _added(last, sample)
+        size = size_of(last, sample, size)
         if last and size <= max_tokens:
             last.append(sample)
         else:
             pieces.append([sample])
-            size = _padded_size([sample]) if padded else _added([], sample)
+            size = size_of([], sample, 0)
     return pieces
 
 
-def _added(piece: Sequence[Sample], sample: Sample) -> int:
-    """Tokens that a sample adds to a forest, at most: shared with the sample before it, once."""
+def _added(piece: Sequence[Sample], sample: Sample, size: int) -> int:
+    """Tokens of a forest with a sample more, at most: shared with the sample before it, once."""
     before = list(piece[-1].rows[:1]) if piece else []
-    return merged_size([*before, *sample.rows]) - merged_size(before)
+    return size + merged_size([*before, *sample.rows]) - merged_size(before)
 
 
-def _padded_size(samples: Sequence[Sample]) -> int:
-    lengths = [len(row) for sample in samples for row in sample.rows]
+def _beside(_: Sequence[Sample], sample: Sample, size: int) -> int:
+    return size + sum(len(row) for row in sample.rows)
+
+
+def _padded(piece: Sequence[Sample], sample: Sample, _: int) -> int:
+    lengths = [len(row) for each in (*piece, sample) for row in each.rows]
     return len(lengths) * max(lengths, default=0)
 
 
