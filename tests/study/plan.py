@@ -74,7 +74,7 @@ GAMMA = Plan(
         _cell("gamma 0.95", "credit.gamma=0.95"),
         _cell("gamma 0.8", "credit.gamma=0.8"),
         _cell("gamma 0.5", "credit.gamma=0.5"),
-        _cell("gamma 0: the last chunk alone", "credit.gamma=0.000001"),
+        _cell("gamma 1e-6: the last chunk alone", "credit.gamma=0.000001"),
     ),
 )
 
