@@ -5,6 +5,7 @@ name of 128 random bits that only the host and the sealed supervisor know, and i
 as both ends are open. So a program inside can't open a pipe that was not handed to it.
 """
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -95,9 +96,9 @@ class Door:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder of doors, or a single one."""
+    """Remove a folder of doors, or a single one. Somebody else may be removing it, too."""
     for place in (folder, *folder.glob("*/")):
-        if place.is_dir():
+        with contextlib.suppress(FileNotFoundError):
             place.chmod(0o700)
     shutil.rmtree(folder, ignore_errors=False, onerror=_fine_when_gone)
 
