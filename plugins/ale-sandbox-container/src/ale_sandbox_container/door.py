@@ -97,9 +97,11 @@ class Door:
 
 def remove(folder: Path) -> None:
     """Remove a folder of doors, or a single one. Somebody else may be removing it, too."""
-    for place in (folder, *folder.glob("*/")):
-        with contextlib.suppress(FileNotFoundError):
-            place.chmod(0o700)
+    with contextlib.suppress(FileNotFoundError):
+        folder.chmod(0o700)
+        for place in folder.glob("*/"):
+            with contextlib.suppress(FileNotFoundError):
+                place.chmod(0o700)
     shutil.rmtree(folder, ignore_errors=False, onerror=_fine_when_gone)
 
 
