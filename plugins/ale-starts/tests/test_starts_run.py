@@ -87,6 +87,7 @@ async def test_a_resumed_run_goes_on_with_the_same_starts(
     assert {*after} == {*before}
     assert all(after[name].trajectory == before[name].trajectory for name in before)
     assert all(after[name].reward == before[name].reward for name in before)
+    assert all(after[name].metadata == before[name].metadata for name in before)
     assert len(list(again.store.reader.episodes)) == len(before)
 
 

@@ -160,14 +160,11 @@ def with_expert_next(episode: Episode, sample: Sample, counts: "Counter[str]") -
     place = {"turn": int(said["turn"]), "row": len(sample.rows)}
     known = np.arange(n) + len(trace.prompt_ids) > 0
     added = _columns(trace, np.full(n, own), known, place, forced=True)
-    nothing = np.zeros(int(known.sum()))
-    return evolve(
-        sample,
-        rows=(*sample.rows, ids),
-        weight=np.concatenate([sample.weight, nothing]),
-        imitation=np.concatenate([sample.imitation, nothing]),
-        **{name: np.concatenate([getattr(sample, name), added[name]]) for name in _COLUMNS},
-    )
+    added["weight"] = added["imitation"] = np.zeros(int(known.sum()))
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(sample, name), more]) for name, more in added.items()
+    }
+    return evolve(sample, rows=(*sample.rows, ids), **columns)
 
 
 def _written(episode: Episode, said: Mapping[str, Any]) -> TokenTrace | None:
