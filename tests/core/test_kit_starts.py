@@ -246,6 +246,15 @@ def test_the_kit_fails_an_expert_that_says_nothing() -> None:
         kit.test_every_rollout_has_an_expert_of_its_own(led_by(lambda n: Commands(0)), tasks, SEED)
 
 
+def test_the_kit_fails_a_scheme_that_says_nothing_ahead() -> None:
+    class Silent(Deeper):
+        def starts(self, task: Task, rollouts: int) -> list[Start]:
+            return [replace(s, ahead=self.expert(0)) for s in super().starts(task, rollouts)]
+
+    with pytest.raises(AssertionError, match="nothing is said ahead"):
+        kit.test_experts_speak_as_the_assistant_with_calls_that_can_be_answered(Silent, tasks, SEED)
+
+
 @pytest.mark.parametrize(("expert", "reason"), [(Nameless, "without an id"), (User, "assistant")])
 def test_the_kit_fails_an_answer_that_no_agent_can_use(expert: Any, reason: str) -> None:
     with pytest.raises(AssertionError, match=reason):

@@ -12,13 +12,14 @@ from ale._config import structure_config
 from ale._registry import Registry
 from ale._run.run import Run
 from ale._run.start import resume
-from ale.errors import InputError, PluginError, ReplayError
+from ale.errors import ContextLengthError, InputError, PluginError, ReplayError
 from ale.plugin import Component, hookimpl
 from ale.protocols import LLM, AgentContext, Start
 from ale.strict import from_plain
 from ale.testing.fakes import FakeLLM, FakePolicy
 from ale.types import (
     Batch,
+    Completion,
     CompletionRequest,
     Episode,
     EvaluationFinished,
@@ -30,6 +31,7 @@ from ale.types import (
     Task,
     ToolCall,
     Turn,
+    replace,
 )
 
 Finish = Callable[[Run], Any]
@@ -218,6 +220,57 @@ async def test_an_experts_turns_are_forced_and_the_models_are_not(
     (model,) = practice.built["model"]
     # 2 tasks: 1 rollout of 3 turns, and 2 rollouts of 2 turns each, were the model's own.
     assert len(model.requests) == 2 * (3 + 2 * 2)
+
+
+class Ahead(Halfway):
+    """Knows what would be said next, from the beginning too."""
+
+    def starts(self, task_id: str) -> list[Start]:
+        beginning, inside = super().starts(task_id)
+        return [
+            replace(beginning, ahead=lambda: self.expert(1)),
+            replace(inside, ahead=lambda: self.expert(2), expert_turns=7),
+        ]
+
+
+async def test_what_an_expert_would_say_next_is_kept_and_never_done(
+    workplace: Any, finish: Finish, practice: Practice
+) -> None:
+    practice.scheme = Ahead
+    run = workplace.prepared(configured(workplace, "evaluation", steps=1))
+    await finish(run)
+    for name, p in (("0-t0-0", 0), ("0-t0@p1-1", 1)):
+        episode = stored(run)[name]
+        following = episode.metadata["expert_next"]
+        own = episode.trajectory.turns[p].completion
+        assert following["turn"] == p
+        assert bytes(following["output_ids"]).decode().count(f"touch e{p}") == 1
+        assert len(following["logprobs"]) == len(following["output_ids"])
+        assert {*following["policy_versions"]} == {0}
+        assert own.message == said(p, "touch done")
+        assert own.tokens is not None
+        assert not own.forced
+    (model,) = practice.built["model"]
+    assert len(model.requests) == 2 * (3 + 2 * 2), "the policy is asked as often as without it"
+    assert stored(run)["0-t0@p1-1"].metadata["expert_turns"] == 7
+
+
+async def test_a_next_answer_that_can_not_be_written_down_is_left_out_and_says_why(
+    workplace: Any, finish: Finish, practice: Practice
+) -> None:
+    class Cramped(FakePolicy):
+        async def force(self, request: CompletionRequest, answer: Message) -> Completion:
+            if "e1" in str(answer):
+                raise ContextLengthError("99 tokens, and the context holds 9")
+            return await super().force(request, answer)
+
+    practice.scheme = Ahead
+    practice.model = lambda: Cramped(lambda r: said(r.turn, "touch done"))
+    run = workplace.prepared(configured(workplace, "evaluation", steps=1))
+    await finish(run)
+    episode = stored(run)["0-t0@p1-1"]
+    assert episode.reward == 1.0
+    assert episode.metadata["expert_next"] == {"left_out": "99 tokens, and the context holds 9"}
 
 
 async def test_the_model_goes_on_from_what_the_expert_has_said(

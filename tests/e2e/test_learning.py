@@ -81,6 +81,48 @@ def test_a_policy_is_taught_and_then_learns_by_itself(workshop: Any, config: str
     assert workshop.left_behind() == []
 
 
+def test_solutions_are_imitated_and_their_episodes_are_the_experts_of_another_run(
+    workshop: Any, config: str
+) -> None:
+    supervised = ("--set", "trainer={type: sft, lr: 3.0e-3}", "--set", "run.steps=3")
+    done = workshop.ale("run", config, *supervised, timeout_s=120)
+    assert done.code == 0, done.text
+    before = workshop.run
+    losses = [line["metrics"]["loss_imitation"] for line in steps(workshop, before)]
+    assert losses[2] < 0.95 * losses[0], "two updates on whole solutions teach something"
+
+    # The same seed draws the same tasks: each of them has an episode in the run before.
+    starts = f"{{type: parallel, anchors: 1, expert: episodes, expert_run: {before}}}"
+    stored = ("--set", f"starts={starts}", "--set", "starts.demonstrations=2")
+    fallback = ("--set", "trainer.imitation.when=fallback", "--set", "run.steps=3")
+    done = workshop.ale("run", config, *stored, *fallback, timeout_s=120)
+    assert done.code == 0, done.text
+    after = workshop.runs[-1]
+    told = [line["metrics"] for line in steps(workshop, after)]
+    assert told[1]["loss_imitation"] < told[0]["loss_imitation"]
+    shown, own = {}, []
+    for name, episode in workshop.episodes(after).items():
+        if "@demo" in name:
+            shown[name] = said(episode)
+        elif not name.startswith("evaluation-"):
+            own.append(episode)
+    assert len(shown) == 2 * 4
+    demonstrated = {name: said(each) for name, each in workshop.episodes(before).items()}
+    assert shown == {name: demonstrated[name] for name in shown}, "to the last turn"
+    # Nothing is forced from the beginning: what is imitated is what the expert would have said.
+    assert len(own) == 4 * 2
+    assert all(episode["metadata"]["expert_next"]["turn"] == 0 for episode in own)
+    solved = {episode["task_id"] for episode in own if episode["reward"] == 1.0}
+    assert len(solved) < 4, "the policy knows next to nothing"
+    assert told[2]["next_turns_imitated"] == 2 * (4 - len(solved))
+    assert told[2]["loss_imitation"] > 0
+
+
+def said(episode: dict[str, Any]) -> list[tuple[bool, list[int]]]:
+    completions = [turn["completion"] for turn in episode["trajectory"]["turns"]]
+    return [(each["forced"], each["tokens"]["output_ids"]) for each in completions]
+
+
 def test_a_run_that_was_killed_goes_on_to_the_same_policy(workshop: Any, config: str) -> None:
     assert workshop.ale("run", config, timeout_s=120).code == 0
     whole = workshop.run

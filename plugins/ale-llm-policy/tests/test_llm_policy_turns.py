@@ -7,7 +7,16 @@ import pytest
 import torch
 
 from ale.errors import ContextLengthError, LLMError
-from ale.types import Completion, CompletionRequest, Message, Sampling, ToolCall, replace
+from ale.types import (
+    Completion,
+    CompletionRequest,
+    Message,
+    Sampling,
+    TokenTrace,
+    ToolCall,
+    replace,
+)
+from ale_llm_policy.model import PolicyLLM
 from ale_llm_policy.testing import CORPUS, SHELL, Make, forward_logits, request
 from ale_policy import TorchPolicy
 
@@ -139,6 +148,27 @@ async def test_a_demonstration_that_goes_on_behind_a_stop_text_is_refused(make: 
     said = Message(role="assistant", content="one STOP ")
     answer = await make(stop=("STOP",)).force(request("a"), said)
     assert answer.message.content == "one "
+
+
+async def test_a_turn_that_was_demonstrated_is_sampled_as_if_it_had_not_been(make: Make) -> None:
+    """The stop string cuts the answer before, so that its ids are not those of its text."""
+    says = Message(role="assistant", content="one STOP ")
+    asked = request(CORPUS[0], episode="e")
+
+    async def sampled(llm: PolicyLLM, *, shown: bool) -> list[TokenTrace | None]:
+        begun = await llm.force(asked, says)
+        found = []
+        now = following(asked, begun, GO_ON)
+        for _ in range(2):
+            if shown:
+                await llm.force(now, Message(role="assistant", content="Otherwise."))
+            answer = await llm.complete(now)
+            found.append(answer.tokens)
+            now = following(now, answer, GO_ON)
+        return found
+
+    plain = await sampled(make(stop=("STOP",)), shown=False)
+    assert await sampled(make(stop=("STOP",)), shown=True) == plain
 
 
 async def test_demonstrations_and_samples_share_a_batch(make: Make) -> None:

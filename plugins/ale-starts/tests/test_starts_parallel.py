@@ -9,7 +9,7 @@ from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale.protocols import Start, StartScheme
 from ale.testing.builders import episode, task
-from ale.testing.starts import replayed, rolled_out
+from ale.testing.starts import replayed, rolled_out, said_next
 from ale.types import Episode, replace
 from ale_forks import place_named
 from ale_starts.build import initial, parallel
@@ -34,6 +34,16 @@ def test_the_beginning_is_always_an_anchor_and_none_stands_twice() -> None:
         assert len({*found}) == 4
         assert found == sorted(found)
         assert max(found) <= 7
+
+
+def test_every_start_knows_what_the_expert_says_next_to_its_last_turn() -> None:
+    starts = scheme(anchors=8).plan(0, [EIGHT], 8)
+    following = [said_next(start) for start in starts]
+    calls = [message.tool_calls[0] for message in following if message is not None]
+    assert [call.arguments for call in calls[:7]] == [f'{{"command": "{c}"}}' for c in "abcdefg"]
+    assert [call.name for call in calls[7:]] == ["finish"], "from p = K - 1 the last turn is next"
+    assert {start.expert_turns for start in starts} == {8}
+    assert [len(replayed(start)) for start in starts] == [*range(8)], "and does not say it"
 
 
 def test_every_other_place_is_drawn_about_equally_often() -> None:
@@ -137,7 +147,7 @@ def test_demonstrations_end_when_the_policy_begins_to_succeed_by_itself() -> Non
 
 def test_nothing_to_demonstrate_is_an_error() -> None:
     made = initial(InitialOptions(demonstrations=1), BuildContext())
-    with pytest.raises(InputError, match="none of the 1 tasks of step 0 has a reference solution"):
+    with pytest.raises(InputError, match="none of the 1 tasks of step 0 has an expert"):
         made.plan(0, [task("bare")], 4)
 
 

@@ -9,7 +9,7 @@ from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale.protocols import Start, StartScheme
 from ale.testing.builders import task
-from ale.testing.starts import replayed, rolled_out
+from ale.testing.starts import replayed, rolled_out, said_next
 from ale.types import Episode, Task
 from ale_starts.build import rollback
 from ale_starts.options import RollbackOptions
@@ -51,6 +51,18 @@ def test_it_starts_where_only_the_experts_last_turn_is_left() -> None:
     start = Walk(scheme()).start
     assert (start.name, start.rollouts) == ("p4of5", 4)
     assert len(replayed(start)) == 4
+
+
+def test_what_the_expert_says_next_moves_back_with_the_start() -> None:
+    walk = Walk(scheme())
+    following = [said_next(walk.start)]
+    for _ in range(4):
+        walk.after(4)
+        following.append(said_next(walk.start))
+    assert walk.start.name == ""
+    calls = [message.tool_calls[0] for message in following if message is not None]
+    assert calls[0].name == "finish"
+    assert [call.arguments[-3:-2] for call in calls[1:]] == ["d", "c", "b", "a"]
 
 
 def test_it_moves_back_whenever_success_reaches_the_threshold_until_the_beginning() -> None:

@@ -87,6 +87,7 @@ async def test_a_resumed_run_goes_on_with_the_same_starts(
     assert {*after} == {*before}
     assert all(after[name].trajectory == before[name].trajectory for name in before)
     assert all(after[name].reward == before[name].reward for name in before)
+    assert all(after[name].metadata == before[name].metadata for name in before)
     assert len(list(again.store.reader.episodes)) == len(before)
 
 
@@ -132,6 +133,47 @@ async def test_a_stored_runs_success_is_repeated_and_checked(
     assert "recorded  '[exit code 0]'" in lost.failure.message
     assert "found     '[exit code 1]'" in lost.failure.message
     assert len(lost.earlier_failures) == 1
+
+
+async def test_what_the_expert_says_next_is_kept_from_every_start_and_never_done(
+    workplace: Any, finish: Finish
+) -> None:
+    run = workplace.prepared({"type": "parallel", "anchors": 4}, steps=1, rollouts=4)
+    await finish(run)
+    found = stored(run)
+    for p, name in enumerate(("", "@p1of4", "@p2of4", "@p3of4")):
+        episode = found[f"0-upper{name}-0"]
+        following = episode.metadata["expert_next"]
+        assert (following["turn"], episode.metadata["expert_turns"]) == (p, 4)
+        said = bytes(following["output_ids"]).decode()
+        assert ("mkdir w", "echo one", "tr a-z", "finish")[p] in said
+        # The policy does nothing where it knows nothing: the expert's command was not run.
+        assert (episode.reward == 1.0) == (p == 3)
+
+
+async def test_a_stored_runs_episodes_are_demonstrated_to_their_last_turn(
+    workplace: Any, finish: Finish, another_task: Callable[..., Task]
+) -> None:
+    before = workplace.prepared({"type": "initial", "demonstrations": 1}, steps=1)
+    await finish(before)
+    # Nothing but the stored episode can be said: the task has no solution any more.
+    workplace.shop.tasks = [replace(another_task(), solution=None), another_task("new")]
+    starts = {
+        **ROLLBACK,
+        "expert": "episodes",
+        "expert_run": str(before.store.path),
+        "missing": "initial",
+        "demonstrations": 1,
+    }
+    run = workplace.prepared(starts, steps=1, rollouts=2)
+    await finish(run)
+    (name,) = stored(run)
+    assert name == "0-upper@demo-0", "a task that the stored run did not solve is left out"
+    demonstrated = stored(run)[name]
+    assert forced(demonstrated) == [True] * 4
+    assert demonstrated.reward == 1.0
+    assert demonstrated.trajectory.turns[-1].completion.message.tool_calls[0].name == "finish"
+    assert "expert_next" not in demonstrated.metadata
 
 
 async def test_a_stored_run_without_a_success_is_bad_input_before_anything_runs(

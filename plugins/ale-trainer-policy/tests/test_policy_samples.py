@@ -8,7 +8,7 @@ import pytest
 
 from ale.errors import AleError
 from ale.types import Chunk, CreditedGroup, Span, replace
-from ale_trainer_policy.lessons import EXPERT_CHUNKS, Imitation, Reinforcement
+from ale_trainer_policy.lessons import EXPERT_TURNS, Imitation, Reinforcement
 from ale_trainer_policy.options import PRESETS, ImitationOptions, SftOptions
 from ale_trainer_policy.samples import Sample, read_group
 
@@ -181,12 +181,13 @@ def test_imitation_falls_back_only_where_no_sampled_episode_succeeded(lab: Any) 
 
     assert imitated(failed, failed) == [True, True]
     assert imitated(failed, won) == [False, False]
+    assert imitated(failed, replayed(lab, 0.5)) == [True, True], "half is no success"
     assert imitated(failed, expert) == [True, True], "the expert's own success is none"
     assert imitated(failed, won, when="always") == [True, True]
     assert imitated(failed, when="off") == [False]
 
 
-def test_imitation_is_discounted_from_the_experts_last_chunk(lab: Any) -> None:
+def test_imitation_is_discounted_from_the_experts_last_turn(lab: Any) -> None:
     said = [
         lab.Said(prompt=[1], output=[2], forced=True),
         lab.Said(prompt=[1, 2], output=[3, 4], forced=True),
@@ -194,9 +195,22 @@ def test_imitation_is_discounted_from_the_experts_last_chunk(lab: Any) -> None:
     lesson = reinforcement("always", weight=0.1, gamma=0.5)
     [sample] = lesson.read(lab.batch_of(lab.credited(lab.Played(said=said)))).samples
     assert sample.imitation.tolist() == pytest.approx([0.05, 0.1, 0.1])
-    part = lab.Played(said=said, metadata={EXPERT_CHUNKS: 4})
+    part = lab.Played(said=said, metadata={EXPERT_TURNS: 4})
     [sample] = lesson.read(lab.batch_of(lab.credited(part))).samples
     assert sample.imitation.tolist() == pytest.approx([0.1 / 8, 0.1 / 4, 0.1 / 4])
+
+
+def test_the_discount_is_by_turn_however_turns_are_cut(lab: Any) -> None:
+    """K* counts turns: a chunker that cuts them apart changes nothing."""
+    said = [
+        lab.Said(prompt=[1], output=[2, 3, 4], forced=True, cuts=[0, 1, 2]),
+        lab.Said(prompt=[1, 2, 3, 4], output=[5, 6], forced=True, cuts=[0, 1]),
+    ]
+    lesson = reinforcement("always", weight=1.0, gamma=0.5)
+    for metadata, last in (({}, 1.0), ({EXPERT_TURNS: 3}, 0.5)):
+        played = lab.Played(said=said, metadata=metadata)
+        [sample] = lesson.read(lab.batch_of(lab.credited(played))).samples
+        assert sample.imitation.tolist() == pytest.approx([last / 2] * 3 + [last] * 2)
 
 
 def four(lab: Any) -> Any:

@@ -95,6 +95,7 @@ class _Attempt:
         self._scores: tuple[Score, ...] = ()
         self._left_behind: list[str] = []
         self._way: Restoring | None = None
+        self._guided: Guided | None = None
 
     def append(self, turn: Turn) -> None:
         """Keep a turn: the recorder that the agent is given is this attempt."""
@@ -146,8 +147,10 @@ class _Attempt:
             made["steps"] = self._graded
         if self._left_behind:
             made["teardown"] = self._left_behind
-        if self._work.start.expert_chunks is not None:
-            made["expert_chunks"] = self._work.start.expert_chunks
+        if self._work.start.expert_turns is not None:
+            made["expert_turns"] = self._work.start.expert_turns
+        if self._guided is not None and self._guided.expert_next is not None:
+            made["expert_next"] = self._guided.expert_next
         return made if self._way is None else {**made, **self._way.facts}
 
     def _restoring(self) -> AbstractAsyncContextManager[Restoring | None]:
@@ -244,13 +247,14 @@ class _Attempt:
         return stop
 
     def _model(self) -> LLM:
-        llm, expert = self._runner.parts.llm, self._work.start.expert
+        llm, start = self._runner.parts.llm, self._work.start
         if llm is None:
             return _Absent()
-        if expert is None:
+        if start.expert is None and start.ahead is None:
             return llm
         assert isinstance(llm, Policy)  # the parts have been checked
-        return Guided(llm, expert(), None if self._way is None else self._way.arrived)
+        self._guided = Guided(llm, start, None if self._way is None else self._way.arrived)
+        return self._guided
 
     async def _grade(self, step: TaskToRun, sandbox: Sandbox) -> tuple[Score, ...]:
         trajectory = Trajectory(turns=tuple(self.turns), stop=self._stop)

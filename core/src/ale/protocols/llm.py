@@ -53,7 +53,8 @@ class Policy(LLM, Protocol):
         """The completion that says `answer`, token by token as this model would write it.
 
         Nothing is sampled. `forced` is set, and the log-probabilities are those that the model
-        gives these tokens now. For demonstrations, and for replaying an expert's beginning.
+        gives these tokens now. For demonstrations, and for replaying an expert's beginning. A
+        request may be asked again after it, by `complete` too: the prompt is then the same.
 
         Raises:
             ContextLengthError, LLMError: as `complete`.

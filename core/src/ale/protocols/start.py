@@ -39,10 +39,16 @@ class Start:
     """Empty for the task's own beginning; else one word, which stands in the episodes' ids."""
     expert: Callable[[], Expert] | None = None
     """Makes the one that speaks first, anew for each rollout."""
+    ahead: Callable[[], Expert] | None = None
+    """Makes one that says a turn more than `expert`, from a task's own beginning the first: what
+    the expert would say where the rollout begins. The model writes it down (`Policy.force`) before
+    it answers itself, and the agent never hears of it. A trainer that imitates finds it in
+    `Episode.metadata`: ``expert_next``, with its ``turn`` (0-based), ``output_ids``, ``logprobs``
+    and ``policy_versions``, after that turn's own prompt; or ``left_out``, and why."""
     demonstration: bool = False
     """The expert speaks to the end: nothing is sampled."""
-    expert_chunks: int | None = None
-    """K*: chunks of the expert's whole episode, of which the first are replayed. A trainer finds
+    expert_turns: int | None = None
+    """K*: turns of the expert's whole episode, of which the first are replayed. A trainer finds
     it in `Episode.metadata`."""
 
 

@@ -144,10 +144,23 @@ def drawn(tasks: Sequence[Task], step: int) -> Sequence[Task]:
     return [tasks[(2 * step + i) % len(tasks)] for i in range(min(2, len(tasks)))]
 
 
-def asked(starts: Sequence[Start]) -> list[tuple[str, int, str, list[Message]]]:
+def said_next(start: Start) -> Message | None:
+    """What an expert would say where the start's rollouts begin; None where nobody says so."""
+    if start.ahead is None:
+        return None
+    return start.ahead().answer(request(replayed(start), start.task_id))
+
+
+def asked(starts: Sequence[Start]) -> list[tuple[str, int, str, list[Message], Message | None]]:
     """A plan as plain values: what each start is, and what its expert says."""
     return [
-        (s.task_id, s.rollouts, s.name, [turn.completion.message for turn in replayed(s)])
+        (
+            s.task_id,
+            s.rollouts,
+            s.name,
+            [turn.completion.message for turn in replayed(s)],
+            said_next(s),
+        )
         for s in starts
     ]
 
@@ -297,8 +310,12 @@ class StartSchemeContract:
     ) -> None:
         for _, starts, _ in trained(make_scheme(), tasks, seed):
             for start in starts:
-                for turn in replayed(start):
-                    message = turn.completion.message
+                said = [turn.completion.message for turn in replayed(start)]
+                if start.ahead is not None:
+                    following = said_next(start)
+                    assert following is not None, f"nothing is said ahead of {start.name!r}"
+                    said.append(following)
+                for message in said:
                     assert message.role == "assistant"
                     ids = [call.id for call in message.tool_calls]
                     assert all(ids), "a call without an id can't be answered"
@@ -317,6 +334,7 @@ __all__ = [
     "replayed",
     "request",
     "rolled_out",
+    "said_next",
     "shown",
     "solved",
     "trained",

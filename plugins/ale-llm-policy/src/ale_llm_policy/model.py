@@ -187,7 +187,7 @@ class PolicyLLM:
             output, turn=request.turn, tools=bool(request.tools), limit=outcome.stop_at
         )
         message = answer.message
-        self._sessions.answered(request, job.ids, message)
+        self._sessions.answered(request, job.ids, len(job.prompt), message)
         forced = outcome.reason == "forced"
         reason: FinishReason = "length" if outcome.reason == "length" else "stop"
         if message.tool_calls and reason == "stop":

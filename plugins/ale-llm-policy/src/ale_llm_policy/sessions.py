@@ -19,6 +19,8 @@ class _Said:
 
     ids: "array[int]"
     messages: tuple[Message, ...]
+    n_prompt: int
+    """Of `ids`: those before the last answer."""
 
 
 class Sessions:
@@ -36,19 +38,24 @@ class Sessions:
         """The ids to go on from.
 
         A request that extends what was said gets the ids of it, as they were, and those of what
-        was added. A fresh context, or a conversation that is not known here, is rendered anew.
+        was added; one that is asked again, the ids that it got. A fresh context, or a conversation
+        that is not known here, is rendered anew.
         """
         said = self._said.get(request.conversation.episode_id)
         if not request.fresh_context and said is not None:
+            if request.messages == said.messages[:-1]:
+                return tuple(said.ids[: said.n_prompt])
             added = _added(said.messages, request.messages)
             if added is not None:
                 return self._template.extend(tuple(said.ids), added)
         return self._template.prompt(request.messages, request.tools)
 
-    def answered(self, request: CompletionRequest, ids: Sequence[int], answer: Message) -> None:
+    def answered(
+        self, request: CompletionRequest, ids: Sequence[int], n_prompt: int, answer: Message
+    ) -> None:
         """Remember the answer to a request; `ids` are those of prompt and answer."""
         key = request.conversation.episode_id
-        self._said[key] = _Said(array("I", ids), (*request.messages, answer))
+        self._said[key] = _Said(array("I", ids), (*request.messages, answer), n_prompt)
         self._said.move_to_end(key)
         if len(self._said) > MOST:
             self._said.popitem(last=False)

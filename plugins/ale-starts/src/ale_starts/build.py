@@ -11,29 +11,31 @@ from ale_starts.schemes import Demonstrating, Initial, Parallel, Rollback
 
 def initial(options: InitialOptions, context: BuildContext) -> StartScheme:
     """The scheme ``initial``."""
-    return _demonstrating(Initial(), options)
+    return _demonstrating(Initial(), options, Solutions())
 
 
 def rollback(options: RollbackOptions, context: BuildContext) -> StartScheme:
     """The scheme ``rollback``. Raises as `experts_of`."""
     experts, must_have = experts_of(options)
-    return _begun(Rollback(options, experts, must_have=must_have), options)
+    return _begun(Rollback(options, experts, must_have=must_have), options, experts)
 
 
 def parallel(options: ParallelOptions, context: BuildContext) -> StartScheme:
     """The scheme ``parallel``. Raises as `experts_of`."""
     experts, must_have = experts_of(options)
     scheme = Parallel(options, experts, must_have=must_have, seed=context.seed)
-    return _begun(scheme, options)
+    return _begun(scheme, options, experts)
 
 
-def _begun(scheme: StartScheme, options: ExpertOptions) -> StartScheme:
-    whole = _demonstrating(scheme, options)
+def _begun(scheme: StartScheme, options: ExpertOptions, experts: Experts) -> StartScheme:
+    # The policy's own successes come after the demonstrations: these are of solutions then.
+    shown = experts if options.expert == "episodes" else Solutions()
+    whole = _demonstrating(scheme, options, shown)
     return ForkedStarts(whole, options.keep) if options.restore == "fork" else whole
 
 
-def _demonstrating(scheme: StartScheme, options: InitialOptions) -> StartScheme:
-    return Demonstrating(scheme, options) if options.demonstrations else scheme
+def _demonstrating(scheme: StartScheme, options: InitialOptions, experts: Experts) -> StartScheme:
+    return Demonstrating(scheme, options, experts) if options.demonstrations else scheme
 
 
 def experts_of(options: ExpertOptions) -> tuple[Experts, bool]:

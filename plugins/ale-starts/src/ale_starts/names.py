@@ -1,4 +1,4 @@
 """What starts are called that are no place in an expert's episode: see `ale_forks.Place`."""
 
 DEMONSTRATION = "demo"
-"""Of a start in which a reference solution is said whole."""
+"""Of a start in which an expert speaks to the end."""

@@ -17,8 +17,8 @@ class InitialOptions:
         default=0,
         validator=ge(0),
         metadata=doc(
-            "So many first training steps say the tasks' reference solutions, one rollout per "
-            "task, to be imitated."
+            "So many first training steps say whole ways through the tasks, one rollout per task, "
+            "to be imitated: the reference solutions, or the episodes of `expert: episodes`."
         ),
     )
     until: float | None = field(

@@ -11,7 +11,7 @@ from ale.protocols import Start, StartScheme
 from ale.runs import SUCCESS
 from ale.types import Episode, Task
 from ale_forks import Place
-from ale_starts.demonstrations import Demonstration, Experts, SolutionDemonstration
+from ale_starts.demonstrations import Demonstration, Experts
 from ale_starts.names import DEMONSTRATION
 from ale_starts.options import InitialOptions, ParallelOptions, RollbackOptions
 
@@ -25,15 +25,20 @@ def distinct(tasks: Sequence[Task]) -> list[Task]:
 
 
 def start_at(task: Task, rollouts: int, p: int, demonstration: Demonstration | None) -> Start:
-    """The start after the first `p` turns; `p` of 0 is the task's own beginning."""
-    if p == 0 or demonstration is None:
+    """The start after the first `p` turns; `p` of 0 is the task's own beginning.
+
+    The turn after these is where the rollouts begin to differ from the expert: what it says there
+    is kept for a trainer, since Eq. 10 imitates up to and with the crucial chunk.
+    """
+    if demonstration is None:
         return Start(task_id=task.id, rollouts=rollouts)
     return Start(
         task_id=task.id,
         rollouts=rollouts,
         name=Place(p, demonstration.turns, demonstration.tag).name,
-        expert=lambda: demonstration.expert(p),
-        expert_chunks=demonstration.turns,
+        expert=(lambda: demonstration.expert(p)) if p else None,
+        ahead=lambda: demonstration.expert(p + 1),
+        expert_turns=demonstration.turns,
     )
 
 
@@ -49,31 +54,39 @@ class Initial:
 
 
 class Demonstrating:
-    """Says the reference solutions in the first steps, then leaves the word to another scheme.
+    """Says whole ways through the tasks first, then leaves the word to another scheme.
 
     With `until`, the policy tries some tasks by itself beside them, and the demonstrations end
     with the first step in which enough of these succeed: how long an imitation takes until it
     bears fruit differs from seed to seed, and what comes after it costs time too.
+
+    Args:
+        experts: who knows the ways, before a rollout of this run is known.
     """
 
-    def __init__(self, scheme: StartScheme, options: InitialOptions) -> None:
+    def __init__(self, scheme: StartScheme, options: InitialOptions, experts: Experts) -> None:
         self._scheme = scheme
+        self._experts = experts
         self._steps = options.demonstrations
         self._until = options.until
         self._probes = 0 if options.until is None else options.probes
 
     def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
-        """One rollout of each task that has a solution; afterwards the other scheme's plan.
+        """One rollout of each task that has an expert; afterwards the other scheme's plan.
 
         Raises:
-            InputError: none of the tasks has a solution.
+            InputError: none of the tasks has one.
         """
         if step >= self._steps:
             return self._scheme.plan(step, tasks, rollouts)
-        starts = [_demonstrated(task) for task in distinct(tasks) if task.solution is not None]
+        known = [(task, self._experts.at_first(task)) for task in distinct(tasks)]
+        starts = [_demonstrated(task, whole) for task, whole in known if whole is not None]
         if not starts:
-            message = f"none of the {len(tasks)} tasks of step {step} has a reference solution"
-            expected = "tasks with a solution, or demonstrations: 0"
+            message = f"none of the {len(tasks)} tasks of step {step} has an expert to be imitated"
+            expected = (
+                "tasks with a reference solution (for expert: episodes, with a success in the "
+                "stored run), or demonstrations: 0"
+            )
             raise InputError(
                 [Problem(message=message, path="starts.demonstrations", expected=expected)]
             )
@@ -89,14 +102,13 @@ class Demonstrating:
         self._scheme.learn(step, seen)
 
 
-def _demonstrated(task: Task) -> Start:
-    whole = SolutionDemonstration(commands=task.solution or ())
+def _demonstrated(task: Task, whole: Demonstration) -> Start:
     return Start(
         task_id=task.id,
         rollouts=1,
         name=DEMONSTRATION,
         expert=lambda: whole.expert(None),
-        expert_chunks=whole.turns,
+        expert_turns=whole.turns,
         demonstration=True,
     )
 

@@ -11,13 +11,14 @@ from typing import Protocol
 import numpy as np
 from attrs import evolve, frozen
 
+from ale.runs import SUCCESS
 from ale.types import Batch, CreditedGroup, Rollout
 from ale_trainer_policy.normalise import NORMALISERS, Counted
 from ale_trainer_policy.options import ImitationOptions, ObjectiveParts, SftOptions
-from ale_trainer_policy.samples import Floats, Read, Sample, read_group
+from ale_trainer_policy.samples import Floats, Read, Sample, read_group, with_expert_next
 
-EXPERT_CHUNKS = "expert_chunks"
-"""Key of `Episode.metadata`: K*, the number of chunks of the whole expert's episode, where only
+EXPERT_TURNS = "expert_turns"
+"""Key of `Episode.metadata`: K*, the number of turns of the whole expert's episode, where only
 its beginning was replayed. Without it the episode itself is the expert's."""
 
 
@@ -69,7 +70,9 @@ class Reinforcement:
         for group in batch.groups:
             imitates = self._imitates(group)
             for rollout, sample in read_group(group, counts):
-                samples.append(self._with_imitation(rollout, sample) if imitates else sample)
+                if imitates:
+                    sample = self._with_imitation(rollout, sample, counts)
+                samples.append(sample)
         return Read(samples=tuple(samples), counts=counts)
 
     def _imitates(self, group: CreditedGroup) -> bool:
@@ -77,9 +80,13 @@ class Reinforcement:
             return not any(_sampled_success(rollout) for rollout in group.group.rollouts)
         return self.imitation.when == "always"
 
-    def _with_imitation(self, rollout: Rollout, sample: Sample) -> Sample:
-        n_chunks = int(rollout.episode.metadata.get(EXPERT_CHUNKS, len(rollout.chunks)))
-        discount = self.imitation.gamma ** np.maximum(0, n_chunks - 1 - sample.chunk)
+    def _with_imitation(self, rollout: Rollout, sample: Sample, counts: "Counter[str]") -> Sample:
+        """Eq. 10's sum over k <= f: the forced turns, and the expert's turn at the fork itself."""
+        episode = rollout.episode
+        sample = with_expert_next(episode, sample, counts)
+        # By turn, as K* is: a chunker may cut a turn apart, and then knows no k of the expert's.
+        n_turns = int(episode.metadata.get(EXPERT_TURNS, len(episode.trajectory.turns)))
+        discount = self.imitation.gamma ** np.maximum(0, n_turns - 1 - sample.turn)
         wanted = np.where(sample.sampled, 0.0, self.imitation.weight * discount)
         return evolve(sample, imitation=wanted)
 
@@ -111,10 +118,10 @@ class Reinforcement:
 
 
 def _sampled_success(rollout: Rollout) -> bool:
-    """A reward above 0 that the policy had a part in: a replayed expert alone is none."""
+    """A success that the policy had a part in: a replayed expert alone is none."""
     episode = rollout.episode
     sampled = any(not turn.completion.forced for turn in episode.trajectory.turns)
-    return sampled and episode.reward is not None and episode.reward > 0
+    return sampled and episode.reward == SUCCESS
 
 
 @frozen(kw_only=True)

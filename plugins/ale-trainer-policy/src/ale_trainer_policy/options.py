@@ -146,7 +146,9 @@ class ImitationOptions:
     gamma: float = field(
         default=1.0,
         validator=[gt(0.0), le(1.0)],
-        metadata=doc("Discount per chunk: gamma^(K* - k), K* the expert's number of chunks."),
+        metadata=doc(
+            "Discount per turn: gamma^(K* - k), K* the expert's number of turns; 1 is none."
+        ),
     )
     epochs: int | None = field(
         default=None,

@@ -66,7 +66,8 @@ def _by_turn(turns: Sequence[Turn], sample: Sample, log_ratio: Floats) -> list[l
     found: list[list[float] | None] = []
     for number, turn in enumerate(turns):
         trace = turn.completion.tokens
-        here = sample.turn == number
+        # What an expert would have said in this turn has its number too.
+        here = (sample.turn == number) & sample.sampled
         if trace is None or np.isnan(rounded[here]).all():
             found.append(None)
             continue

@@ -6,19 +6,23 @@ is not trained on, and counted.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from ale.errors import AleError
-from ale.types import Credit, CreditedGroup, Rollout, TokenTrace, Trajectory
+from ale.types import Credit, CreditedGroup, Episode, Rollout, TokenTrace, Trajectory
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+
+EXPERT_NEXT = "expert_next"
+"""Key of `Episode.metadata`: what the expert would have said where the policy began. See
+`ale.protocols.Start.ahead`."""
 
 
 @frozen(kw_only=True, eq=False)
@@ -45,7 +49,7 @@ class Sample:
     weight: Floats
     """What multiplies grad log pi: the credit's, 0 where the token was forced."""
     imitation: Floats
-    """Discount gamma^(K* - k) where the token was forced and is to be imitated, else 0."""
+    """What multiplies grad log pi where the token was forced and is to be imitated, else 0."""
     sampled: Bools
     """False where the token was forced."""
     behaviour_logp: Floats
@@ -133,6 +137,49 @@ def _sample(rollout: Rollout, credit: Credit, counts: "Counter[str]") -> Sample:
         positive=math.fsum(credit.rewards) > 0,
         skipped=credit.skipped is not None,
         **columns,
+    )
+
+
+def with_expert_next(episode: Episode, sample: Sample, counts: "Counter[str]") -> Sample:
+    """The sample with what the expert would have said where the policy began, if that is known.
+
+    It is a row of its own, after the prompt that the policy answered there: forced tokens, which
+    have no weight.
+    """
+    said = episode.metadata.get(EXPERT_NEXT)
+    if said is None:
+        return sample
+    trace = _written(episode, said)
+    counts["next_turns_left_out"] += trace is None
+    counts["next_turns_imitated"] += trace is not None
+    if trace is None:
+        return sample
+    ids = np.asarray((*trace.prompt_ids, *trace.output_ids), dtype=np.int64)
+    # No chunk of the episode: it is not one of its answers.
+    n, own = len(trace.output_ids), int(sample.chunk.max(initial=-1)) + 1
+    place = {"turn": int(said["turn"]), "row": len(sample.rows)}
+    known = np.arange(n) + len(trace.prompt_ids) > 0
+    added = _columns(trace, np.full(n, own), known, place, forced=True)
+    added["weight"] = added["imitation"] = np.zeros(int(known.sum()))
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(sample, name), more]) for name, more in added.items()
+    }
+    return evolve(sample, rows=(*sample.rows, ids), **columns)
+
+
+def _written(episode: Episode, said: Mapping[str, Any]) -> TokenTrace | None:
+    """The expert's next answer; None where the model could not write it, or has not answered."""
+    turns = episode.trajectory.turns
+    if "left_out" in said or said["turn"] >= len(turns):
+        return None
+    own = turns[said["turn"]].completion.tokens
+    if own is None:
+        return None
+    return TokenTrace(
+        prompt_ids=own.prompt_ids,
+        output_ids=tuple(said["output_ids"]),
+        logprobs=tuple(said["logprobs"]),
+        policy_versions=tuple(said["policy_versions"]),
     )
 
 
