@@ -182,6 +182,14 @@ async def test_each_second_of_a_step_is_told_with_what_it_went_into(
     assert math.fsum(of_the_run) + LISTEN + EPISODE == clock.now, "nothing is lost or counted twice"
 
 
+async def test_a_step_without_an_evaluation_before_it_says_so(
+    workplace: Any, finish: Finish, clock: ManualClock
+) -> None:
+    run = prepared(workplace, clock, steps=3, every=2)
+    await finish(run)
+    assert [seconds(event)["evaluation"] for event in told(run)] == [EPISODE, 0.0, EPISODE]
+
+
 async def test_a_step_is_told_with_the_mean_return_of_its_episodes(
     workplace: Any, finish: Finish, clock: ManualClock, bench: Any
 ) -> None:

@@ -46,7 +46,8 @@ class Times:
         for key in [key for key in self._episodes if key[0] == step]:
             spent[f"episodes.{key[1]}"] = self._episodes.pop(key)
         self._since = now
-        self._run.clear()
+        # What was once done and is not now is told as 0: a curve that left it out would mislead.
+        self._run.update(dict.fromkeys(self._run, 0.0))
         return {f"seconds.{what}": seconds for what, seconds in sorted(spent.items())}
 
 
