@@ -234,8 +234,8 @@ def _in_order(name: str) -> str:
 
 def _group(name: str, names: Mapping[str, object]) -> str:
     if spent := _SECONDS.match(name):
-        inner = re.split(r"[./]", name[spent.end() :])
-        return " ".join([spent[1], *inner[:-1]][:2])
+        folders = re.split(r"[./]", name[spent.end() :])[:-1]
+        return " ".join([spent[1], *folders][:2])
     stem = _stem(name)
     if stem is None or [_stem(other) for other in names].count(stem) < 2:
         return name
