@@ -1,6 +1,7 @@
 """A run with a trainer: a step follows complete groups, and a resumed run goes on from there."""
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -109,3 +110,77 @@ async def test_credits_that_were_deleted_are_made_again_without_training_again(
     await finish(again)
     assert trainers[1].seen == []
     assert list(again.store.reader.credits()) == rows
+
+
+def checkpoints(run: Run) -> list[str]:
+    return sorted(path.name for path in (run.store.path / "checkpoints").iterdir())
+
+
+async def test_a_step_whose_checkpoint_was_deleted_is_not_trained_again(
+    workplace: Any, finish: Finish, trainers: list[Counter], bench: Any
+) -> None:
+    run = workplace.prepared(trained(workplace, n=2, steps=3))
+    await finish(run)
+    shutil.rmtree(run.store.path / "checkpoints" / "00000")
+    again = resume(run.store.path, workplace.outside())
+    await finish(again)
+    assert trainers[1].seen == []
+    assert trainers[1].total == 6
+    assert checkpoints(again) == ["00001", "00002"]
+
+
+async def test_every_checkpoint_is_kept_unless_the_config_says_how_many(
+    workplace: Any, finish: Finish, trainers: list[Counter], bench: Any
+) -> None:
+    everything = workplace.prepared(trained(workplace, steps=4))
+    await finish(everything)
+    assert checkpoints(everything) == ["00000", "00001", "00002", "00003"]
+    two = workplace.prepared(trained(workplace, steps=4, keep_checkpoints=2))
+    await finish(two)
+    assert checkpoints(two) == ["00002", "00003"]
+    one = workplace.prepared(trained(workplace, steps=4, keep_checkpoints=1))
+    await finish(one)
+    assert checkpoints(one) == ["00003"]
+    await finish(resume(one.store.path, workplace.outside()))
+    assert trainers[-1].seen == []
+
+
+async def test_what_has_the_name_of_no_step_is_no_checkpoint_and_stays(
+    workplace: Any, finish: Finish, trainers: list[Counter], bench: Any
+) -> None:
+    run = workplace.prepared(trained(workplace, steps=2, keep_checkpoints=1))
+    copy = run.store.path / "checkpoints" / "00009.bak"
+    copy.mkdir(parents=True)
+    await finish(run)
+    assert checkpoints(run) == ["00001", "00009.bak"]
+
+
+class Killed(BaseException):
+    """Nothing that comes after it is done."""
+
+
+async def test_a_removal_that_is_interrupted_half_way_does_no_harm(
+    workplace: Any,
+    finish: Finish,
+    trainers: list[Counter],
+    bench: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(path: Path, **_: Any) -> None:
+        if path.exists():
+            (path / "total.json").unlink()
+            raise Killed
+
+    run = workplace.prepared(trained(workplace, n=2, steps=3, keep_checkpoints=1))
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", interrupted)
+        with pytest.raises(BaseExceptionGroup):
+            await finish(run)
+    assert checkpoints(run) == [".00000.partial", "00001"]
+    again = resume(run.store.path, workplace.outside())
+    await finish(again)
+    assert [step for step, _ in trainers[1].seen] == [2]
+    assert trainers[1].total == 6
+    assert checkpoints(again) == ["00002"]
+    told = [event["step"] for event in again.store.reader.events() if "metrics" in event]
+    assert told == [0, 1, 2]

@@ -170,6 +170,28 @@ def test_steps_that_run_ahead_are_sampled_from_older_weights_and_say_so(
     assert len(metrics) == 5
 
 
+def test_without_steps_ahead_a_copy_learns_what_the_model_itself_does(
+    workshop: Any, config: str
+) -> None:
+    few = ("--set", "run.steps=2", "--set", "starts.demonstrations=1", "--set", "run.staleness=0")
+    made = []
+    for sync in ("same", "copy"):
+        done = workshop.ale("run", config, *few, "--set", f"trainer.sync={sync}", timeout_s=120)
+        assert done.code == 0, done.text
+        run = workshop.runs[-1]
+        rewards = {name: e["reward"] for name, e in workshop.episodes(run).items()}
+        learned = [
+            {k: line["metrics"][k] for k in ("loss", "grad_norm", "entropy", "tokens_trained")}
+            for line in steps(workshop, run)
+        ]
+        made.append((sampled(workshop, run), rewards, learned))
+    assert made[0] == made[1], "to the bit"
+    ids, _, learned = made[0]
+    assert len(learned) == 2
+    versions = {v for turns in ids.values() for turn in turns for v in turn["policy_versions"]}
+    assert versions == {0, 1, 2}, "what was learned is sampled from"
+
+
 def torchrun(workshop: Any, *arguments: str) -> Any:
     ranks = ("torch.distributed.run", "--standalone", "--nproc-per-node=2")
     command = [sys.executable, "-m", *ranks, "-m", "ale_trainer_policy.ranks", *arguments]

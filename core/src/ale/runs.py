@@ -5,7 +5,7 @@ time (one group at a time where credit is given), so memory does not grow with t
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,7 @@ from ale._store.index import SUCCESS, Index
 from ale._store.lines import Lines
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
-from ale.strict import Node, from_plain, parse_yaml
-from ale.types import Credit, Rollout
+from ale.strict import Node, parse_yaml
 
 __all__ = [
     "SUCCESS",
@@ -40,9 +39,7 @@ __all__ = [
     "RunReader",
     "build_choice",
     "check_config",
-    "creditings",
     "parse_choice",
-    "recredited",
 ]
 
 
@@ -110,55 +107,3 @@ def build_choice(
     """
     picked = select(choice, kind, registry, path=kind)
     return picked.name, build(picked, context or BuildContext())
-
-
-def creditings(
-    run: RunReader, schemes: Sequence[str], registry: Registry, *, chunker: str | None = None
-) -> list[Crediting]:
-    """One crediting per scheme, all over the same cut.
-
-    Args:
-        schemes: each as for `parse_choice`, and its name in the credits that it gives.
-        chunker: likewise; default: the run's own.
-
-    Raises:
-        InputError: as `parse_choice` and `build_choice`.
-    """
-    if chunker is None:
-        file = str(run.path / "manifest.json")
-        cut = from_plain(run.manifest["config"]["chunker"], file=file)
-    else:
-        cut = parse_choice(chunker, option="--chunker")
-    name, cutter = build_choice(cut, "chunker", registry)
-    made = []
-    for text in schemes:
-        _, scheme = build_choice(parse_choice(text, option="--scheme"), "credit", registry)
-        made.append(Crediting(chunker=cutter, chunker_name=name, scheme=scheme, scheme_name=text))
-    return made
-
-
-def recredited(
-    run: RunReader,
-    compared: Sequence[Crediting],
-    *,
-    step: int | None = None,
-    task_id: str | None = None,
-) -> Iterator[tuple[Rollout, list[Credit]]]:
-    """Each graded rollout of a stored run with its credit under every scheme.
-
-    Args:
-        compared: of `creditings`; the first one cuts for all.
-        step: of this step only.
-        task_id: of this task only.
-
-    Raises:
-        AleError: a trajectory lacks what the chunker needs, or a scheme broke its contract.
-    """
-    first, *others = compared
-    index = run.index()
-    for at in index.steps() if step is None else [step]:
-        for credited in first.groups(run, index, at, task_id):
-            columns = [credited.credits]
-            columns += [other.assign(credited.group).credits for other in others]
-            for i, rollout in enumerate(credited.group.rollouts):
-                yield rollout, [column[i] for column in columns]

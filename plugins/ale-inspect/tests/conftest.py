@@ -307,7 +307,14 @@ def _metrics(rng: random.Random, step: int) -> dict[str, float]:
         "seconds": 5 * noise,
         "seconds.rollouts": 11 * noise,
         "seconds.training": 6 * noise,
+        "seconds.evaluation": 9 * noise if step % EVERY == 0 else 0.0,
+        "seconds.crediting": 0.1 * noise,
+        "seconds.hand_over": 0.2 * noise,
+        "seconds.checkpoint": 2 * noise,
+        "seconds.idle": 0.3 * noise,
         "seconds.episodes.agent": 80 * noise,
+        "seconds.episodes.sampling": 60 * noise,
+        "seconds.episodes.tools": 19 * noise,
         "zeta_of_theta": 10 ** (step / 8) * noise,
     }
 

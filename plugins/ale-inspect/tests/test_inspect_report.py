@@ -121,6 +121,9 @@ def test_curves_are_drawn_of_episodes_and_of_every_metric(trained: Path) -> None
     assert {*known, "Masked fraction", "Learning rate", "Tokens per second"} < {*plots}
     assert {"Seconds", "Seconds episodes", "Zeta of theta"} < {*plots}
     assert "The same in every step: chunks_empty 0 updates 4" in page.text
+    spent = {name for _, _, rows in plots["Seconds"] for _, name, _ in rows}
+    of_the_run = {"evaluation", "rollouts", "crediting", "training", "hand over", "checkpoint"}
+    assert spent == {"the trainer's step", *of_the_run, "idle"}
     assert len(plots["Entropy"]) == 40
     assert len(plots["Gradient norm"]) == 39, "a step whose norm was NaN is left out"
     assert "1 number(s) that were not finite are left out" in page.text

@@ -11,22 +11,14 @@ from ale._run.plan import tasks_per_step
 from ale._run.start import Prepared
 from ale.text import shorten
 
+_SECTIONS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
+
 
 def describe_plan(ready: Prepared) -> str:
     """Parts, tasks and how many episodes there will be."""
     config = ready.config
-    picked: list[tuple[str, Selected | None]] = [
-        ("tasks", config.tasks),
-        ("sandbox", config.sandbox),
-        ("llm", config.llm),
-        ("agent", config.agent),
-        ("chunker", config.chunker),
-        ("credit", config.credit),
-        ("starts", config.starts),
-        ("trainer", config.trainer),
-        *(("observer", observer) for observer in config.observers),
-    ]
-    lines = [_line(section, part) for section, part in picked]
+    lines = [_line(section, getattr(config, section)) for section in _SECTIONS]
+    lines += [_line("observer", observer) for observer in config.observers]
     run, evaluation, tasks = config.run, config.evaluation, ready.tasks["train"]
     drawn = tasks_per_step(tasks, run)
     planned = planned_episodes(config, ready.tasks)

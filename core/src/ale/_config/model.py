@@ -64,6 +64,11 @@ class RunOptions:
             "0 the next episodes run while the trainer learns from the last."
         ),
     )
+    keep_checkpoints: int | None = field(
+        default=None,
+        validator=validators.optional(ge(1)),
+        metadata=doc("Newest checkpoints that are kept; default: all, one for each step."),
+    )
     concurrency: int = field(default=8, validator=ge(1), metadata=doc("Episodes at once."))
     seed: int = field(default=0, validator=ge(0), metadata=doc("Every random choice follows it."))
     retries: int = field(

@@ -1,14 +1,9 @@
 """Step after step: episodes, their credit, the trainer, and its weights back to the model."""
 
 import asyncio
-import math
-import shutil
-from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TypeVar
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-import msgspec
 from attrs import field, frozen
 
 from ale._config import RunConfig
@@ -18,10 +13,10 @@ from ale._run.hooks import Observers
 from ale._run.interrupt import Interrupt
 from ale._run.parts import Parts, Tasks
 from ale._run.plan import Work, evaluation_works, starts_of_step, tasks_per_step, works
+from ale._run.times import Times
 from ale._run.waiting import Waiting
 from ale._store import RunDirectory
-from ale._store.codec import encode, unreadable
-from ale._store.directory import write_whole
+from ale._store.checkpoints import put_report
 from ale._store.index import SUCCESS
 from ale.errors import AleError
 from ale.plugin import BuildContext
@@ -39,10 +34,6 @@ from ale.types import (
     StepReport,
     replace,
 )
-
-T = TypeVar("T")
-REPORT = "step.json"
-"""In a checkpoint's folder, beside what the trainer wrote: a kill may fall before it is told."""
 
 
 @frozen(kw_only=True)
@@ -66,8 +57,7 @@ class Loop:
     """Held by whoever hands out episodes."""
     told: set[int] = field(factory=set)
     """Steps whose evaluation is in the record of events: a kill may fall before it."""
-    spent: dict[str, float] = field(factory=lambda: defaultdict(float))
-    """Seconds of the step that is going on, by what they went into."""
+    times: Times = field(init=False)
 
     @runner.default
     def _runner(self) -> EpisodeRunner:
@@ -78,6 +68,10 @@ class Loop:
             entered=self._entered,
             waiting=self.waiting,
         )
+
+    @times.default
+    def _times(self) -> Times:
+        return Times(self.context.monotonic)
 
     @slots.default
     def _slots(self) -> asyncio.Semaphore:
@@ -108,7 +102,9 @@ class Loop:
             ahead.append(self._begin(group, step, starts))
         for step in range(n_steps):
             demonstrated, running = ahead.popleft()
-            if not await self._timed("rollouts", running):
+            with self.times.on("rollouts"):
+                complete = await running
+            if not complete:
                 return "drained"
             await self._learn(step)
             self._tell_starts(step)
@@ -150,12 +146,15 @@ class Loop:
 
         if step in self.told and all(work.key in self.store.index for work in planned()):
             return True
-        if not await self._complete(planned):
+        began = self.context.monotonic()
+        with self.times.on("evaluation"):
+            complete = await self._complete(planned)
+        if not complete:
             return False
-        event = self._evaluated(step)
-        facts = {"step": step, "policy_version": event.policy_version}
-        facts |= {"n_graded": event.n_graded, "n_succeeded": event.n_succeeded}
-        self.note("evaluation_finished", **facts, mean_reward=event.mean_reward)
+        event, seconds = self._evaluated(step), self.context.monotonic() - began
+        said = ("step", "policy_version", "n_graded", "n_succeeded", "mean_reward")
+        facts = {name: getattr(event, name) for name in said}
+        self.note("evaluation_finished", **facts, seconds=seconds)
         self.told.add(step)
         self.observers.tell("ale_evaluation_finished", event)
         return True
@@ -194,19 +193,11 @@ class Loop:
         try:
             episode = await self.runner.run(work)
             self.store.add_episode(episode)
-            for stage, seconds in episode.seconds.items():
-                self.spent[f"episodes.{stage}"] += seconds
+            self.times.add(episode)
             event = EpisodeFinished(episode=episode, at=self.context.clock())
             self.observers.tell("ale_episode_finished", event)
         finally:
             self.slots.release()
-
-    async def _timed(self, what: str, waiting: Awaitable[T]) -> T:
-        started = self.context.monotonic()
-        try:
-            return await waiting
-        finally:
-            self.spent[what] += self.context.monotonic() - started
 
     def _entered(self, work: Work, stage: Stage) -> None:
         event = EpisodeStage(
@@ -221,11 +212,12 @@ class Loop:
         """Credit a complete step and, where there is a trainer that has not had it yet, train."""
         crediting = crediting_of(self.config, self.parts)
         trainer = self.parts.trainer
-        trained = trainer is None or self._checkpoint(step).exists()
+        # Older checkpoints may be gone: the newest has learned from their steps too.
+        trained = trainer is None or step <= self.store.checkpoints.newest()
         if trained and self.store.has_credits(step):
             return
         kept: list[CreditedGroup] = []
-        with self.store.writing_credits(step) as keep:
+        with self.times.on("crediting"), self.store.writing_credits(step) as keep:
             for credited in crediting.groups(self.store.reader, self.store.index, step):
                 if not trained:
                     kept.append(credited)
@@ -236,38 +228,40 @@ class Loop:
             await self._train(trainer, Batch(step=step, groups=tuple(kept)))
 
     async def _train(self, trainer: Trainer, batch: Batch) -> None:
-        report = await self._timed("training", trainer.step(batch))
-        await self._timed("hand_over", self._hand_over(trainer))
-        report = replace(
-            report, metrics={**self._facts(batch.step), **report.metrics, **self._times()}
-        )
-        _save(trainer.save, report, self._checkpoint(batch.step))
+        with self.times.on("training"):
+            report = await trainer.step(batch)
+        with self.times.on("hand_over"):
+            await self._hand_over(trainer)
+        with self.store.checkpoints.writing(batch.step) as folder:
+            with self.times.on("checkpoint"):
+                trainer.save(folder)
+            metrics = {**self._facts(batch), **report.metrics, **self.times.of_step(batch.step)}
+            report = replace(report, metrics=metrics)
+            put_report(folder, report)
         self._tell_step(report)
+        self.store.checkpoints.keep(self.config.run.keep_checkpoints)
 
     def _tell_step(self, report: StepReport) -> None:
         self.note("step_finished", step=report.step, metrics=report.metrics)
         event = StepFinished(report=report, at=self.context.clock())
         self.observers.tell("ale_step_finished", event)
 
-    def _facts(self, step: int) -> Mapping[str, float]:
+    def _facts(self, batch: Batch) -> Mapping[str, float]:
         """What every step of every trainer is told with."""
+        step = batch.step
         rewards = list(self.store.index.rewards(step))
         elsewhere = list(self.store.index.rewards(step, elsewhere=True))
         facts: dict[str, float] = {}
         if rewards:
             facts["success"] = sum(reward == SUCCESS for reward in rewards) / len(rewards)
             facts["mean_reward"] = sum(rewards) / len(rewards)
+        if returns := list(_returns(batch)):
+            facts["mean_return"] = sum(returns) / len(returns)
         if elsewhere:
             facts["success_from_starts"] = sum(r == SUCCESS for r in elsewhere) / len(elsewhere)
         facts["episodes"] = len(rewards) + len(elsewhere)
         facts["broken"] = self.store.index.broken(step, "train")
         return facts
-
-    def _times(self) -> Mapping[str, float]:
-        """Seconds since the last step, by what they went into; those of episodes overlap."""
-        times = {f"seconds.{what}": seconds for what, seconds in sorted(self.spent.items())}
-        self.spent.clear()
-        return times
 
     async def _hand_over(self, trainer: Trainer) -> None:
         """The only arrow back: the trainer's weights to the model, under their new version."""
@@ -282,17 +276,14 @@ class Loop:
                 self.told.add(event["step"])
             elif event["event"] == "step_finished":
                 learned.add(event["step"])
-        trainer = self.parts.trainer
-        checkpoints = sorted((self.store.path / "checkpoints").glob("[0-9]*"))
-        if trainer is not None and checkpoints:
-            trainer.load(checkpoints[-1])
+        trainer, checkpoints = self.parts.trainer, self.store.checkpoints
+        newest = checkpoints.newest()
+        if trainer is not None and newest >= 0:
+            trainer.load(checkpoints.folder(newest))
             await self._hand_over(trainer)
-            report = _report_of(checkpoints[-1])
-            if report.step not in learned:  # a kill fell between the checkpoint and the event
-                self._tell_step(report)
-
-    def _checkpoint(self, step: int) -> Path:
-        return self.store.path / "checkpoints" / f"{step:05d}"
+            if newest not in learned:  # a kill fell between the checkpoint and the event
+                self._tell_step(checkpoints.report(newest))
+            checkpoints.keep(self.config.run.keep_checkpoints)
 
     def _tell_starts(self, step: int) -> None:
         if self.parts.starts is not None:
@@ -307,6 +298,14 @@ def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """The first error of a group, however deep it lies."""
     first = errors.exceptions[0]
     return first_of(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def _returns(batch: Batch) -> Iterator[float]:
+    """Of each episode that is the policy's own, what follows from its first chunk on."""
+    for credited in batch.groups:
+        for rollout, credit in zip(credited.group.rollouts, credited.credits, strict=True):
+            if credit.returns and not rollout.episode.start:
+                yield credit.returns[0]
 
 
 def planned_episodes(config: RunConfig, tasks: Tasks) -> Mapping[Split, int] | None:
@@ -333,30 +332,3 @@ def crediting_of(config: RunConfig, parts: Parts) -> Crediting:
         scheme=parts.credit,
         scheme_name=config.credit.name,
     )
-
-
-def _save(save: Callable[[Path], None], report: StepReport, target: Path) -> None:
-    """Write a checkpoint so that it is there whole or not at all."""
-    partial = target.with_name(f".{target.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    save(partial)
-    write_whole(partial / REPORT, encode(report))
-    partial.replace(target)
-
-
-def _report_of(checkpoint: Path) -> StepReport:
-    path = checkpoint / REPORT
-    try:
-        stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise unreadable(path, None, error) from error
-    # JSON has no NaN: what was none is null.
-    metrics = {name: math.nan if said is None else said for name, said in stored.metrics.items()}
-    return StepReport(step=stored.step, policy_version=stored.policy_version, metrics=metrics)
-
-
-class _Stored(msgspec.Struct):
-    step: int
-    policy_version: int
-    metrics: dict[str, float | None]

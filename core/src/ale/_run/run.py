@@ -138,11 +138,5 @@ class Run:
 
 def _outcome(finished: RunFinished, seconds: float) -> dict[str, Any]:
     """What the manifest keeps; `seconds` are those of all sessions of the run."""
-    return {
-        "outcome": finished.outcome,
-        "n_graded": finished.n_graded,
-        "n_broken": finished.n_broken,
-        "n_succeeded": finished.n_succeeded,
-        "mean_reward": finished.mean_reward,
-        "seconds": seconds,
-    }
+    kept = ("outcome", "n_graded", "n_broken", "n_succeeded", "mean_reward")
+    return {**{name: getattr(finished, name) for name in kept}, "seconds": seconds}

@@ -16,9 +16,10 @@ from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
+from ale._store.checkpoints import Checkpoints
 from ale._store.codec import encode, unreadable
 from ale._store.index import Index, StoredEpisode
-from ale._store.lines import SCHEMA, Appender, Lines, writing
+from ale._store.lines import SCHEMA, Appender, Lines, write_whole, writing
 from ale._store.redact import Redactor
 from ale.errors import InputError, Problem, StoreError
 from ale.strict import nearest
@@ -74,6 +75,7 @@ class RunDirectory:
         self._tasks: dict[Split, Appender] = {}
         self._episodes = Appender(path / "episodes.jsonl", redactor)
         self._events = Appender(path / "events.jsonl", redactor)
+        self.checkpoints = Checkpoints(path / "checkpoints")
         self.reader = RunReader(path)
         self.index = self.reader.index()
 
@@ -118,16 +120,7 @@ class RunDirectory:
     def add_episode(self, episode: Episode) -> None:
         """Keep an episode. From here on it is done."""
         offset = self._episodes.append(episode)
-        head = StoredEpisode(
-            id=episode.id,
-            task_id=episode.task_id,
-            step=episode.step,
-            rollout=episode.rollout,
-            reward=episode.reward,
-            split=episode.split,
-            start=episode.start,
-        )
-        self.index.add(head, offset)
+        self.index.add(episode, offset)
 
     def add_event(self, name: str, at: float, **facts: Any) -> None:
         """Keep a line for the record of what happened when."""
@@ -180,22 +173,6 @@ class RunDirectory:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees the old one or the new one, never a part.
-
-    Raises:
-        StoreError: the disk is full, say; the old one stays.
-    """
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with writing(path):
-            partial.write_bytes(data)
-            partial.replace(path)
-    except StoreError:
-        partial.unlink(missing_ok=True)
-        raise
 
 
 def _pretty(value: Mapping[str, Any], redactor: Redactor) -> bytes:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from ale.types import BatchStatistics, Split
+from ale.types import BatchStatistics, Episode, Split
 from ale.types._record import record
 
 SUCCESS = 1.0
@@ -25,11 +25,6 @@ class StoredEpisode:
     start: str = ""
     schema: int = 1
 
-    @property
-    def key(self) -> Key:
-        """What it is."""
-        return (self.split, self.step, self.task_id, self.start, self.rollout)
-
 
 class Index:
     """Which episodes are on disk, and where. What is asked of a step looks at that step alone."""
@@ -37,10 +32,11 @@ class Index:
     def __init__(self) -> None:
         self._rows: dict[tuple[Split, int], dict[Key, tuple[int, float | None]]] = {}
 
-    def add(self, episode: StoredEpisode, offset: int) -> None:
+    def add(self, episode: StoredEpisode | Episode, offset: int) -> None:
         """Note one."""
-        rows = self._rows.setdefault((episode.split, episode.step), {})
-        rows[episode.key] = (offset, episode.reward)
+        part = episode.split, episode.step
+        key = (*part, episode.task_id, episode.start, episode.rollout)
+        self._rows.setdefault(part, {})[key] = (offset, episode.reward)
 
     def __contains__(self, key: Key) -> bool:
         return key in self._rows.get(key[:2], {})

@@ -72,6 +72,22 @@ def writing(path: Path) -> Iterator[None]:
         raise StoreError(f"{path} can't be written: {error.strerror}") from error
 
 
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees the old one or the new one, never a part.
+
+    Raises:
+        StoreError: the disk is full, say; the old one stays.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with writing(path):
+            partial.write_bytes(data)
+            partial.replace(path)
+    except StoreError:
+        partial.unlink(missing_ok=True)
+        raise
+
+
 def _cut_half_line(path: Path) -> int:
     if not path.exists():
         return 0

@@ -72,8 +72,9 @@ def credit(
       ale credit runs/20260101-120000-3f2a-quickstart --scheme ipa --scheme grpo
       ale credit RUN --scheme ipa:gamma=0.5 --scheme ipa:gamma=1 --episode basics-ls
     """
-    from ale.runs import RunReader, creditings
+    from ale.runs import RunReader
     from ale_inspect.compare import compare_all, compare_episode
+    from ale_inspect.recrediting import creditings
 
     reader = RunReader(run)
     compared = creditings(reader, schemes, registry, chunker=chunker)

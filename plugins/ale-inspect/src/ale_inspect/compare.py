@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from ale.runs import Crediting, RunReader, recredited
+from ale.runs import Crediting, RunReader
 from ale.text import shorten, table
 from ale.types import Credit, Rollout
 from ale_inspect.overview import find_episode
+from ale_inspect.recrediting import recredited
 
 
 def compare_episode(run: RunReader, compared: Sequence[Crediting], wanted: str) -> str:

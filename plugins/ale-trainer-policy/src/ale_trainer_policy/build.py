@@ -1,7 +1,7 @@
 """Puts the trainers together from their options."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ale.errors import InputError, Problem
@@ -23,7 +23,7 @@ from ale_trainer_policy.trainer import PolicyTrainer
 def policy_trainer(options: PolicyOptions, context: BuildContext) -> PolicyTrainer:
     """Reinforcement on credited episodes."""
     parts = resolve_objective(options.objective)
-    _refuse_training_under_the_sampler(options, context)
+    _refuse([*_under_the_sampler(options, context), *_too_few_versions(options, context)])
     return PolicyTrainer(
         "policy",
         options,
@@ -38,7 +38,7 @@ def policy_trainer(options: PolicyOptions, context: BuildContext) -> PolicyTrain
 
 def sft_trainer(options: SftOptions, context: BuildContext) -> PolicyTrainer:
     """Imitation of whole episodes; no token has a ratio."""
-    _refuse_training_under_the_sampler(options, context)
+    _refuse(_under_the_sampler(options, context))
     return PolicyTrainer(
         "sft",
         options,
@@ -50,16 +50,31 @@ def sft_trainer(options: SftOptions, context: BuildContext) -> PolicyTrainer:
     )
 
 
-def _refuse_training_under_the_sampler(options: LearnOptions, context: BuildContext) -> None:
-    """With steps ahead, episodes are sampled while the trainer changes weights.
+def _refuse(problems: Iterable[Problem]) -> None:
+    """Raises `InputError` where there are some."""
+    if found := list(problems):
+        raise InputError(found)
 
-    Raises:
-        InputError: both would be the same model's.
-    """
+
+def _under_the_sampler(options: LearnOptions, context: BuildContext) -> Iterator[Problem]:
+    """With steps ahead, episodes are sampled while the trainer changes weights: not the same."""
     if context.staleness > 0 and options.sync == "same":
         message = f"run.staleness is {context.staleness}: the model samples while it is trained"
         hint = "trainer.sync: copy, so that a step's weights are handed over when it is done"
-        raise InputError([Problem(message=message, path="trainer.sync", hint=hint)])
+        yield Problem(message=message, path="trainer.sync", hint=hint)
+
+
+def _too_few_versions(options: PolicyOptions, context: BuildContext) -> Iterator[Problem]:
+    """A token may be of the version that is trained, or of any that it may be behind."""
+    needed = context.staleness + 1
+    if options.old_policy == "rollout_version" and options.keep_versions < needed:
+        yield Problem(
+            message=f"run.staleness is {context.staleness}: a step's tokens are of up to {needed} "
+            f"versions, and {options.keep_versions} are kept for old_policy: rollout_version",
+            path="trainer.keep_versions",
+            expected=f"at least {needed}",
+            hint="trainer.old_policy: recompute keeps none",
+        )
 
 
 def _ratios(options: PolicyOptions, context: BuildContext) -> RatioFiles | None:

@@ -216,12 +216,13 @@ class Learner:
         """
         self.check(tensors)
         weights = [tensors[f"weight/{name}"] for name in self.names]
+        fused = bool(self.optimizer.defaults["fused"])
         self.zero_grad()
         self.optimizer.state.clear()
         with torch.no_grad():
             for name, master, weight in zip(self.names, self.masters, weights, strict=True):
                 master.copy_(weight)
-                moments = _moments(tensors, name, master)
+                moments = _moments(tensors, name, master, fused=fused)
                 if moments:
                     self.optimizer.state[master] = moments
         self._publish()
@@ -294,11 +295,14 @@ def _master(parameter: Tensor) -> Tensor:
     return parameter
 
 
-def _moments(tensors: Mapping[str, Tensor], name: str, master: Tensor) -> dict[str, Tensor]:
+def _moments(
+    tensors: Mapping[str, Tensor], name: str, master: Tensor, *, fused: bool
+) -> dict[str, Tensor]:
+    # A fused AdamW counts its updates on the parameter's device, any other one on the host.
     keys = [key for key in tensors if key.startswith("optimizer/") and key.endswith(f"/{name}")]
     return {
         key.split("/", 2)[1]: tensors[key].clone().to(master.device)
-        if tensors[key].dim()
+        if fused or tensors[key].dim()
         else tensors[key].clone()
         for key in keys
     }

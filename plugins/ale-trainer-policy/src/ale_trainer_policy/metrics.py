@@ -76,6 +76,11 @@ class Tally:
         self.counts["updates"] += 1
         self._losses["lr"] = rate  # type: ignore[assignment]
 
+    def forget_updates(self) -> None:
+        """They were taken back: the step has none."""
+        self._norms.clear()
+        self.counts["updates"] = 0
+
     def add_start(self, logp: Floats, start_logp: Floats, sampled: Bools) -> None:
         """Take in log-probabilities now and at the start, of the same tokens."""
         self._values["kl_start"].append(_k3(start_logp - logp)[sampled])

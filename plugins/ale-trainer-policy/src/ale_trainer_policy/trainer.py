@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from ale.errors import AleError, StoreError
 from ale.protocols import LLM
@@ -100,8 +101,9 @@ class PolicyTrainer:
         """Learn from one batch, in a thread.
 
         Returns:
-            A report with the metrics that the README names. Where the loss was not finite the
-            model is as it was, and ``steps_skipped`` is 1.
+            A report with the metrics that the README names. Where the loss was not finite in one
+            of the step's updates the model is as it was before all of them, and ``steps_skipped``
+            is 1.
 
         Raises:
             AleError: credits that don't fit the episodes (nothing has been learnt), or the third
@@ -141,8 +143,15 @@ class PolicyTrainer:
         updates = epochs * self._options.minibatches
         ordered = self._old_policy.scored(learner, ordered, self._split, n_updates=updates)
         self._measure_start(learner, ordered, tally)
+        # One update is applied or not. Of several, the first ones may be what ruined the next.
+        before = _kept(learner) if updates > 1 else None
         shares = self._shares(ordered, epochs)
-        return not all(self._update(learner, share, pace.lr, tally) for share in shares)
+        if all(self._update(learner, share, pace.lr, tally) for share in shares):
+            return False
+        if before is not None:
+            learner.load_state(*before)
+            tally.forget_updates()
+        return True
 
     def _shares(self, samples: Sequence[Sample], epochs: int) -> Iterable[Sequence[Sample]]:
         """The samples of each update: equal shares of the batch, in a new order each epoch."""
@@ -242,3 +251,9 @@ class PolicyTrainer:
         if self._learner is None or self._randomness is None:
             raise AleError("the trainer has no model yet: attach one first")
         return self._learner, self._randomness
+
+
+def _kept(learner: Learner | Fleet) -> tuple[dict[str, Tensor], int]:
+    """Weights, moments and the number of updates, to go back to; in the host's memory."""
+    state = learner.state()
+    return {name: each.to("cpu", copy=True) for name, each in state.items()}, learner.updates

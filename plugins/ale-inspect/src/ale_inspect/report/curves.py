@@ -233,9 +233,9 @@ def _in_order(name: str) -> str:
 
 
 def _group(name: str, names: Mapping[str, object]) -> str:
-    parts = re.split(r"[._/]", name)
-    if _SECONDS.match(name):
-        return " ".join(parts[: 2 if len(parts) > 2 else 1])
+    if spent := _SECONDS.match(name):
+        folders = re.split(r"[./]", name[spent.end() :])[:-1]
+        return " ".join([spent[1], *folders][:2])
     stem = _stem(name)
     if stem is None or [_stem(other) for other in names].count(stem) < 2:
         return name
@@ -250,6 +250,7 @@ def _stem(name: str) -> str | None:
 
 
 def _short(name: str, title: str) -> str:
-    if name == title:
-        return "the trainer's step" if _SECONDS.match(name) else name
-    return re.split(r"[._/]", name)[-1]
+    if spent := _SECONDS.match(name):
+        said = re.split(r"[./]", name[spent.end() :])[-1]
+        return said.replace("_", " ") or "the trainer's step"
+    return name if name == title else re.split(r"[._/]", name)[-1]

@@ -1,0 +1,31 @@
+"""What can't be trained is refused where the trainer is built: before the run."""
+
+import pytest
+from attrs import evolve
+
+from ale.errors import InputError
+from ale.plugin import BuildContext
+from ale_trainer_policy.build import policy_trainer
+from ale_trainer_policy.options import PolicyOptions
+
+
+def test_versions_that_steps_ahead_would_miss_are_refused_before_the_run() -> None:
+    options = PolicyOptions(old_policy="rollout_version", sync="copy")
+    with pytest.raises(InputError) as caught:
+        policy_trainer(options, BuildContext(staleness=4))
+    (problem,) = caught.value.problems
+    assert problem.path == "trainer.keep_versions"
+    assert problem.expected == "at least 5"
+    assert "run.staleness is 4" in problem.message
+    assert "4 are kept" in problem.message
+    policy_trainer(options, BuildContext(staleness=3))
+    policy_trainer(evolve(options, keep_versions=5), BuildContext(staleness=4))
+    policy_trainer(evolve(options, old_policy="recompute"), BuildContext(staleness=4))
+
+
+def test_everything_that_is_wrong_with_steps_ahead_is_said_at_once() -> None:
+    options = PolicyOptions(old_policy="rollout_version", sync="same", keep_versions=1)
+    with pytest.raises(InputError) as caught:
+        policy_trainer(options, BuildContext(staleness=1))
+    paths = [problem.path for problem in caught.value.problems]
+    assert paths == ["trainer.sync", "trainer.keep_versions"]

@@ -1,0 +1,85 @@
+"""A step is learned from whole or skipped whole."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from attrs import evolve
+
+from ale.errors import AleError
+from ale.plugin import BuildContext
+from ale.testing.trainer import credited_batch
+from ale_trainer_policy.build import policy_trainer
+from ale_trainer_policy.options import PolicyOptions
+
+FAR = 1e30
+"""A learning rate: weights are so far off after an update that no loss is finite."""
+
+
+def attached(llm: Any, folder: Path, **fields: Any) -> Any:
+    options = PolicyOptions(**{"lr": 1e-3, "epochs": 2, **fields})
+    trainer = policy_trainer(options, BuildContext(run_directory=folder))
+    trainer.attach(llm)
+    return trainer
+
+
+def weights(llm: Any) -> torch.Tensor:
+    return torch.cat([p.detach().flatten().clone() for p in llm.policy.model.parameters()])
+
+
+async def ruined(trainer: Any, step: int) -> Any:
+    """A step whose first update is finite, and whose second is not."""
+    learner = trainer._learner
+    plain, learner.options = learner.options, evolve(learner.options, lr=FAR)
+    try:
+        return await trainer.step(credited_batch(step))
+    finally:
+        learner.options = plain
+
+
+async def test_a_loss_that_is_no_number_takes_the_updates_before_it_back(
+    make_llm: Callable[..., Any], tmp_path: Path
+) -> None:
+    llm, like = make_llm(), make_llm()
+    trainer, other = attached(llm, tmp_path), attached(like, tmp_path / "other")
+    for each in (trainer, other):
+        await each.step(credited_batch(0))
+    before = weights(llm)
+    report = await ruined(trainer, 1)
+    assert torch.equal(weights(llm), before)
+    assert (report.metrics["steps_skipped"], report.metrics["updates"]) == (1.0, 0.0)
+    assert report.policy_version == 1
+    assert {"loss", "grad_norm"}.isdisjoint(report.metrics)
+    assert all(map(math.isfinite, report.metrics.values()))
+    for each in (trainer, other):
+        await each.step(credited_batch(2))
+    assert torch.equal(weights(llm), weights(like)), "moments are as they were, too"
+    assert trainer._learner.updates == other._learner.updates == 4
+
+
+async def test_the_very_first_step_can_be_skipped(
+    make_llm: Callable[..., Any], tmp_path: Path
+) -> None:
+    llm = make_llm()
+    trainer, before = attached(llm, tmp_path), weights(llm)
+    assert (await ruined(trainer, 0)).metrics["steps_skipped"] == 1.0
+    assert torch.equal(weights(llm), before)
+    report = await trainer.step(credited_batch(1))
+    assert (report.metrics["steps_skipped"], report.metrics["updates"]) == (0.0, 2.0)
+
+
+async def test_three_such_steps_in_a_row_end_the_run_with_the_weights_of_before(
+    make_llm: Callable[..., Any], tmp_path: Path
+) -> None:
+    llm = make_llm()
+    trainer, before = attached(llm, tmp_path), weights(llm)
+    for step in range(2):
+        await ruined(trainer, step)
+    with pytest.raises(AleError, match=r"3 steps in a row.*step-00002\.json"):
+        await ruined(trainer, 2)
+    assert json.loads((tmp_path / "bad_batches" / "step-00002.json").read_text())["step"] == 2
+    assert torch.equal(weights(llm), before)
