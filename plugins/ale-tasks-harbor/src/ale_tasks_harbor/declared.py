@@ -115,7 +115,7 @@ def apart(
         "workdir": said.text("workdir") or ".",
         **_net(net),
         "env": dict(env(said)),
-        "cpus": said.seconds("cpus", None),
+        "cpus": said.amount("cpus", 0.0) or None,
         "memory_mb": memory_mb(said, "memory_mb", "memory"),
         "setup": [*started(background()), *health_step(said.table("healthcheck"))],
     }

@@ -3,7 +3,9 @@
 Source: the task format of Harbor, schema version 1.4 (harbor 0.24 and 0.25).
 """
 
+import re
 from collections.abc import Mapping
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ _SCRIPT = "test.sh"
 _COMPOSE = "docker-compose.yaml"
 _SEVERAL = "networks that lead to several containers can't be taken from one of them"
 _TRAJECTORY = "trajectory.json"
+_CANARY = re.compile(r"<!--.*canary.*-->|#.*canary.*", re.IGNORECASE)
 _KNOWN: Mapping[str, frozenset[str]] = {
     "": frozenset(
         [
@@ -188,7 +191,7 @@ class _Reader:
         files, setup = steps.prepared(part)
         solution = part.folder / "solution"
         return Task(
-            id=f"{task_id(self._folder.name)}.{part.name}",
+            id=f"{task_id(self._folder.name)}.{part.id}",
             goal=self._instruction(part.folder),
             origin=self._file,
             files=files,
@@ -200,7 +203,7 @@ class _Reader:
             criteria=(self._criterion(part),),
             constraints=Constraints(time_limit_s=self._time_limit(part)),
             solution=self._solution(part.folder if solution.is_dir() else self._folder),
-            metadata={"agent_needs": self._needs(part)},
+            metadata={"agent_needs": self._needs(part), "step": part.name},
         )
 
     def _user(self, part: Part) -> str | None:
@@ -233,9 +236,7 @@ class _Reader:
         except (OSError, UnicodeDecodeError) as error:
             self._note(file, f"can't be read: {error}")
             return ""
-        if not text.strip():
-            self._note(file, "is empty")
-        return text
+        return without_canary(text)
 
     def _note(self, file: Path, message: str) -> None:
         self._root.problems.append(Problem(message=message, file=str(file)))
@@ -257,7 +258,8 @@ class _Reader:
             build=str(build) if image is None or client.several else None,
             workdir=values.text("workdir") or client.workdir or ".",
             env={**client.env, **own},
-            cpus=client.cpus or values.seconds("cpus", None),
+            # Docker takes 0 as no limit.
+            cpus=client.cpus or values.amount("cpus", 0.0) or None,
             memory_mb=client.memory_mb or memory_mb(values, "memory_mb", "memory"),
             storage_mb=memory_mb(values, "storage_mb", "storage"),
             user=client.user,
@@ -267,7 +269,7 @@ class _Reader:
         """As in Harbor, what lies in environment/ goes to the workspace of a prebuilt image."""
         folder = self._folder / "environment"
         built = any((folder / name).exists() for name in ("Dockerfile", _COMPOSE))
-        if built or not self._environment.has("docker_image") or not folder.is_dir():
+        if built or not self._environment.text("docker_image") or not folder.is_dir():
             return None
         return str(folder) if any(folder.iterdir()) else None
 
@@ -396,6 +398,16 @@ class _Reader:
         """Keys that this reader knows nothing of, for the record of the run."""
         tables = {name: self._root.table(name) if name else self._root for name in _KNOWN}
         return [key for name, known in _KNOWN.items() for key in tables[name].unknown(known)]
+
+
+def without_canary(text: str) -> str:
+    """An instruction without the lines at its head that only mark it for filters of corpora.
+
+    As in Harbor: comments that say ``canary``, and whatever blank lines follow.
+    """
+    lines = text.split("\n")
+    shown = dropwhile(lambda line: _CANARY.fullmatch(line.strip()), lines)
+    return "\n".join(dropwhile(lambda line: not line.strip(), shown))
 
 
 def _tags(metadata: Values) -> tuple[str, ...]:

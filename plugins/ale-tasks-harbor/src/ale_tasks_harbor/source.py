@@ -108,7 +108,8 @@ class HarborSource:
 def task_folders(path: Path) -> Iterator[tuple[Path, str]]:
     """The task folders at a path, by name, each with the file that makes it one.
 
-    A task folder is not searched further; hidden folders and links to folders are passed over.
+    A task folder is not searched further, and hidden folders are passed over. A link is followed
+    where it leads to a task folder, as in Harbor, and nowhere else: none can lead in a circle.
     """
     try:
         with os.scandir(path) as listing:
@@ -121,8 +122,14 @@ def task_folders(path: Path) -> Iterator[tuple[Path, str]]:
             yield path, file
             return
     for entry in entries:
-        if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+        if not entry.name.startswith(".") and _is_searched(entry):
             yield from task_folders(Path(entry.path))
+
+
+def _is_searched(entry: os.DirEntry[str]) -> bool:
+    if not entry.is_symlink():
+        return entry.is_dir()
+    return any(Path(entry.path, file).is_file() for file in _READERS)
 
 
 def _kept(task: Task, why: str) -> Task:
