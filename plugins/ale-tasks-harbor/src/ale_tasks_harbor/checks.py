@@ -31,11 +31,16 @@ def memory_mb(values: Values, key: str, legacy: str) -> int | None:
     return found
 
 
+_BESIDES_S = 120.0
+# As in Harbor the check is for bash; where there is none, it has to do with what there is.
 _HEALTHY = """\
 first=$(date +%s) failed=0
 while :; do
-  timeout {timeout:.0f} sh -c {command} && exit 0
-  if [ $(($(date +%s) - first)) -lt {start_period:.0f} ]; then sleep {start_interval:g}; continue; fi
+  timeout {timeout:.0f} "$(command -v bash || echo sh)" -c {command} && exit 0
+  if [ $(($(date +%s) - first)) -lt {start_period:.0f} ]; then
+    sleep {start_interval:g}
+    continue
+  fi
   failed=$((failed + 1))
   [ $failed -ge {retries:.0f} ] && echo 'the health check failed {retries:.0f} times' >&2 && exit 1
   sleep {interval:g}
@@ -51,6 +56,15 @@ def health_step(values: Values) -> tuple[str, ...]:
             values.refuse("command", "a health check without a command")
         return ()
     return (_HEALTHY.format(command=shlex.quote(command), **_times(values)),)
+
+
+def health_s(values: Values) -> float:
+    """Seconds after which a health check has passed or failed; some for what is done besides."""
+    if values.text("command") is None:
+        return _BESIDES_S
+    of = _times(values)
+    tries = of["retries"] * (of["timeout"] + of["interval"])
+    return _BESIDES_S + of["start_period"] + of["timeout"] + of["start_interval"] + tries
 
 
 def _times(values: Values) -> Mapping[str, float]:

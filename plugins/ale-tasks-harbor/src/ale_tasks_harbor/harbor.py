@@ -16,7 +16,7 @@ from attrs import asdict as unstructure
 from ale.errors import InputError, Problem
 from ale.types import Constraints, CriterionSpec, Environment, Task, replace
 from ale_tasks_harbor import before, compose, declared, phases, solution, steps
-from ale_tasks_harbor.checks import health_step, memory_mb
+from ale_tasks_harbor.checks import health_s, health_step, memory_mb
 from ale_tasks_harbor.dockerfile import again, background, started, user_of
 from ale_tasks_harbor.steps import Part
 from ale_tasks_harbor.values import Values, line_of, task_id
@@ -303,7 +303,9 @@ class _Reader:
     def _criterion(self, part: Part) -> CriterionSpec:
         folders = dict.fromkeys((self._folder / "tests", part.folder / "tests"))
         tests = [folder for folder in folders if folder.is_dir()]
-        if not any((folder / _SCRIPT).is_file() for folder in tests):
+        surroundings = self._surroundings(part)
+        in_image = surroundings.get("apart", {}).get("bundled", False)
+        if not in_image and not any((folder / _SCRIPT).is_file() for folder in tests):
             self._note(part.folder / "tests" / _SCRIPT, "there is no such file")
         steps_own = {}
         if part.name:
@@ -319,10 +321,11 @@ class _Reader:
                 "artifacts": self._artifacts(part),
                 "collect": [hook for at in self._tables(part) for hook in declared.hooks(at)],
                 "background": self._again(),
+                "background_s": health_s(self._environment.table("healthcheck")),
                 "agent_needs": self._needs(part),
                 "key": self._key,
                 **steps_own,
-                **self._surroundings(part),
+                **surroundings,
             },
             file=self._file,
         )

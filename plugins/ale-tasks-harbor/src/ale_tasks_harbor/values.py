@@ -8,7 +8,6 @@ from typing import Any
 from ale.errors import Problem
 from ale.strict import describe, nearest
 
-
 _YES = ("1", "on", "t", "true", "y", "yes")
 _NO = ("0", "off", "f", "false", "n", "no")
 
