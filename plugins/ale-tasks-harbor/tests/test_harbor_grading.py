@@ -1,5 +1,6 @@
 """One grading from hooks to reward, in a folder of this machine."""
 
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from ale.testing.fakes import FolderSandbox
 from ale.types import SandboxSpec, Score, Task, Trajectory
 from ale_tasks_harbor.checks import health_s, health_step
 from ale_tasks_harbor.criterion import TaskTests
-from ale_tasks_harbor.plugin import Apart, Hook, TaskTestsOptions
+from ale_tasks_harbor.plugin import Apart, Artifact, Hook, TaskTestsOptions
 from ale_tasks_harbor.source import HarborSource
 from ale_tasks_harbor.values import Values
 
@@ -152,3 +153,32 @@ def test_a_health_check_has_all_the_time_that_it_may_take(
 async def test_what_starts_again_has_the_time_that_the_options_say(tmp_path: Path) -> None:
     with pytest.raises(GradingError, match="could not be started again"):
         await graded(tmp_path, {"test.sh": "true\n"}, background="sleep 30", background_s=0.2)
+
+
+async def test_artifacts_are_kept_as_they_were_before_the_tests(tmp_path: Path) -> None:
+    tests = {
+        "test.sh": """#!/bin/sh
+            echo changed >out; rm -r gone; cd "$(dirname "$0")/../logs"
+            echo more >artifacts/more; echo 1 >verifier/reward.txt\n"""
+    }
+    artifacts = (Artifact(source="out"), Artifact(source="gone"))
+    said = "echo said >out; mkdir -p gone ../logs/artifacts; echo log >../logs/artifacts/log"
+    score = await graded(tmp_path, tests, before=said, artifacts=artifacts)
+    folder = tmp_path / "run" / str(score.kept) / "artifacts"
+    listed = json.loads((folder / "manifest.json").read_text())
+    assert [entry["status"] for entry in listed] == ["ok", "ok", "ok"]
+    assert (folder / "out").read_text() == "said\n"
+    (log,) = folder.rglob("log")
+    assert [path.name for path in log.parent.iterdir()] == ["log"]
+
+
+@pytest.mark.parametrize("clear", [True, False])
+async def test_what_was_kept_of_one_step_is_not_there_in_the_next(
+    tmp_path: Path, clear: bool
+) -> None:
+    tests = {"test.sh": 'echo 1 >"$(dirname "$0")/../logs/verifier/reward.txt"\n'}
+    said = "mkdir -p ../logs/artifacts; echo log >../logs/artifacts/log"
+    await graded(tmp_path, tests, before=said, clear=clear)
+    left = tmp_path / "logs" / "artifacts"
+    assert not clear or left.stat().st_mode & 0o777 == 0o777, "whoever the next agent is"
+    assert [path.name for path in left.iterdir()] == ([] if clear else ["log"])

@@ -59,8 +59,6 @@ class _Tested:
     result: ExecResult
     verdict: Verdict
     stage: Stage
-    artifacts: Sequence[Artifact]
-    """Of the agent's sandbox."""
 
 
 class TaskTests:
@@ -103,12 +101,13 @@ class TaskTests:
         await self._collect(sandbox)
         kept = await _kept(task, trajectory, sandbox)
         folder = None if self._run is None else self._run / KEPT / f"{task.id}-{sandbox.id}"
+        if folder is not None:
+            # Before the tests, which may change what they look at.
+            await artifacts.keep(sandbox, await self._listed(sandbox), folder / "artifacts")
         if options.apart is None:
             tested = await self._here(task, sandbox, variables, places, folder, kept)
         else:
             tested = await self._apart(sandbox, variables, places, folder, options.apart)
-        if folder is not None:
-            await artifacts.keep(sandbox, tested.artifacts, folder / "artifacts")
         if options.clear:
             await Stagehand(sandbox, places, options.key).clear()
         await phases.enter(sandbox, options.after)
@@ -141,9 +140,7 @@ class TaskTests:
             # for these tests may be asked for by a later step's.
             await sandbox.end_processes()
         verdict = await self._verdict(sandbox, hand, result, folder, places)
-        own = [Artifact(source=f"{places.logs}/artifacts")] if verdict.has_artifacts else []
-        listed = (*own, *options.artifacts)
-        return _Tested(result=result, verdict=verdict, stage=stage, artifacts=listed)
+        return _Tested(result=result, verdict=verdict, stage=stage)
 
     async def _apart(
         self,
@@ -163,7 +160,17 @@ class TaskTests:
             result = await self._tested(other, {}, stage, variables, places)
             await other.end_processes()
             verdict = await self._verdict(other, hand, result, folder, places)
-        return _Tested(result=result, verdict=verdict, stage=stage, artifacts=options.artifacts)
+        return _Tested(result=result, verdict=verdict, stage=stage)
+
+    async def _listed(self, sandbox: Sandbox) -> Sequence[Artifact]:
+        """What is kept: of the agent's sandbox, and of other services."""
+        listed, places = self.options.artifacts, self._inside(sandbox)
+        # What goes to a container of the tests' own names that folder already.
+        if self.options.apart is not None:
+            return listed
+        if not await Stagehand(sandbox, places, None).has_artifacts():
+            return listed
+        return (Artifact(source=f"{places.logs}/artifacts"), *listed)
 
     def _check_agent(self, trajectory: Trajectory) -> None:
         """A model's agent has worked without what the task gives to it."""
