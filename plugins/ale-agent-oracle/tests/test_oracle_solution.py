@@ -88,6 +88,11 @@ async def test_a_task_without_a_solution_is_given_up(run):
     assert turns == []
 
 
+async def test_why_there_is_no_solution_is_said_where_the_task_says_it(run):
+    stop, _ = await run(task=builders.task(metadata={"no_solution": "it is too large"}))
+    assert (stop.reason, stop.detail) == ("gave_up", "it is too large")
+
+
 async def test_an_empty_solution_is_finished(run):
     stop, turns = await run(task=builders.task(solution=()))
     assert (stop.reason, turns) == ("finished", [])

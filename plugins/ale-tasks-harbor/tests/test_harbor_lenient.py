@@ -8,10 +8,11 @@ import pytest
 from ale.errors import InputError
 from ale.types import Task
 from ale_tasks_harbor.checks import health_step
+from ale_tasks_harbor.solution import LARGEST
 from ale_tasks_harbor.source import HarborSource
 from ale_tasks_harbor.values import Values
 
-from .conftest import HARBOR, Write
+from .conftest import BENCH, HARBOR, Write
 
 Source = Callable[..., HarborSource]
 
@@ -107,7 +108,7 @@ def test_numbers_may_be_texts(write: Write, source: Source) -> None:
     (step,) = task.steps
     assert step.constraints.time_limit_s == 600.0
     assert step.criteria[0].options["least"] == {"reward": 0.5}
-    assert "sleep 0; continue" in task.setup_steps[-1]
+    assert "sleep 0\n" in task.setup_steps[-1]
     assert "sleep 0.5" in task.setup_steps[-1]
     assert "failed 2 times" in task.setup_steps[-1]
 
@@ -192,3 +193,18 @@ def test_a_link_to_a_task_folder_is_one_and_no_link_leads_in_a_circle(
     (tmp_path / "tasks" / "set" / "dangling").symlink_to("nowhere")
     (tmp_path / "tasks" / "set" / "itself").symlink_to("itself")
     assert [task.id for task in source().load()] == ["linked", "own"]
+
+
+def test_a_solution_that_is_too_large_is_left_out_and_the_folder_is_not(
+    write: Write, source: Source, caplog: pytest.LogCaptureFixture
+) -> None:
+    large = "x" * (LARGEST + 1)
+    write("one", {**HARBOR, "solution/data": large})
+    write("two", {**_of_steps("a"), "steps/a/solution/solve.sh": large})
+    write("three", {**BENCH, "solution.sh": large})
+    one, three, two = source(refuse="run").load()
+    for part in (one, two.steps[0], three):
+        assert part.solution is None
+        assert part.metadata["no_solution"].endswith("larger than 8 MiB")
+    said = [record.getMessage() for record in caplog.records]
+    assert [line.split()[0] for line in said] == ["one", "three", "two.a"]

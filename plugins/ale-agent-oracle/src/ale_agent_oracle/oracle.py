@@ -47,7 +47,8 @@ class OracleAgent:
         """Run the solution to its end, or to a limit."""
         solution = context.task.solution
         if solution is None:
-            return Stop(reason="gave_up", detail="the task has no reference solution")
+            why = context.task.metadata.get("no_solution")
+            return Stop(reason="gave_up", detail=str(why or "the task has no reference solution"))
         shell = _Shell(context.sandbox, self._options.max_output_bytes)
         try:
             stop = await self._run_all(solution, context, shell)

@@ -177,19 +177,21 @@ class _Reader:
         )
         if found:
             return steps.joined(task, self._root, self._step, found)
+        commands, without = self._solution(self._folder)
         return replace(
             task,
-            metadata={**task.metadata, "agent_needs": self._needs(whole)},
+            metadata={**task.metadata, "agent_needs": self._needs(whole), **without},
             goal=self._instruction(self._folder),
             criteria=(self._criterion(whole),),
             constraints=replace(task.constraints, time_limit_s=self._time_limit(whole)),
-            solution=self._solution(self._folder),
+            solution=commands,
         )
 
     def _step(self, part: Part) -> Task:
         """One step of several."""
         files, setup = steps.prepared(part)
-        solution = part.folder / "solution"
+        own = (part.folder / "solution").is_dir()
+        commands, without = self._solution(part.folder if own else self._folder)
         return Task(
             id=f"{task_id(self._folder.name)}.{part.id}",
             goal=self._instruction(part.folder),
@@ -202,8 +204,8 @@ class _Reader:
             ),
             criteria=(self._criterion(part),),
             constraints=Constraints(time_limit_s=self._time_limit(part)),
-            solution=self._solution(part.folder if solution.is_dir() else self._folder),
-            metadata={"agent_needs": self._needs(part), "step": part.name},
+            solution=commands,
+            metadata={"agent_needs": self._needs(part), "step": part.name, **without},
         )
 
     def _user(self, part: Part) -> str | None:
@@ -372,18 +374,21 @@ class _Reader:
                 return str(verifier.values["user"])
         return self._images_user if any(map(self._user, self._parts)) else None
 
-    def _solution(self, parent: Path) -> tuple[str, ...] | None:
+    def _solution(self, parent: Path) -> tuple[tuple[str, ...] | None, Mapping[str, str]]:
+        """Commands, and for the metadata why there are none."""
         folder = parent / "solution"
         if not (folder / "solve.sh").is_file():
-            return None
+            return None, {}
         values = self._root.table("solution")
         env = from_host(values.pairs("env"), self._environ, values.table("env").refuse)
         env = {"DEBIAN_FRONTEND": "noninteractive", **env}
         try:
-            return solution.commands(folder, "/solution", "solve.sh", env)
+            return solution.commands(folder, "/solution", "solve.sh", env), {}
+        except solution.TooLargeError as error:
+            return None, {solution.WITHOUT: str(error)}
         except (OSError, ValueError) as error:
             self._note(folder, f"the solution can't be read: {error}")
-            return None
+            return None, {}
 
     def _refuse_what_is_not_supported(self) -> None:
         self._refuse_machines()

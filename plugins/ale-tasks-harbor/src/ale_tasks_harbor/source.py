@@ -12,6 +12,7 @@ from ale.types import Task, replace
 from ale_tasks_harbor import harbor, tbench
 from ale_tasks_harbor.plugin import AUTO, HarborOptions
 from ale_tasks_harbor.processes import KEPT, asked_for
+from ale_tasks_harbor.solution import WITHOUT
 
 _LOG = logging.getLogger(__name__)
 _READERS = {harbor.FILE: harbor.read, tbench.FILE: tbench.read}
@@ -55,6 +56,9 @@ class HarborSource:
             _LOG.warning("%s", self._told())
         if not chosen and not problems:
             problems = [Problem(message=f"none of {len(tasks)} tasks is left by the options")]
+        for part in (part for task in chosen for part in (task, *task.steps)):
+            if WITHOUT in part.metadata:
+                _LOG.warning("%s has no solution here: %s", part.id, part.metadata[WITHOUT])
         yield from chosen
         if problems:
             raise InputError(problems)
