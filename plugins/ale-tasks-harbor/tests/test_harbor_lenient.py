@@ -90,6 +90,11 @@ def test_an_environment_is_read_as_in_harbor(
     assert (task.environment.build, task.files) == (str(folder / "environment"), None)
 
 
+def test_a_size_without_a_unit_is_named_among_what_is_ignored(write: Write, source: Source) -> None:
+    write("one", _toml("[environment]\nmemory = 2048\nstorage = '1G'\n"))
+    assert only(source()).metadata["ignored_keys"] == ["environment.memory"]
+
+
 @pytest.mark.parametrize("said", ['"no"', "0", '"False"', "false"])
 def test_a_flag_may_be_a_word(said: str, write: Write, source: Source) -> None:
     write("one", _toml(f"[environment]\nallow_internet = {said}\n"))

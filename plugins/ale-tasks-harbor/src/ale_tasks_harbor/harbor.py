@@ -403,9 +403,12 @@ class _Reader:
             values.refuse("tpu", "TPUs are not supported")
 
     def _ignored(self) -> list[str]:
-        """Keys that this reader knows nothing of, for the record of the run."""
+        """Keys that mean nothing here, for the record of the run."""
         tables = {name: self._root.table(name) if name else self._root for name in _KNOWN}
-        return [key for name, known in _KNOWN.items() for key in tables[name].unknown(known)]
+        unknown = [key for name, known in _KNOWN.items() for key in tables[name].unknown(known)]
+        sizes = self._environment.values
+        odd = [key for key in ("memory", "storage") if not isinstance(sizes.get(key, ""), str)]
+        return [*unknown, *(f"environment.{key}" for key in odd)]
 
 
 def without_canary(text: str) -> str:
