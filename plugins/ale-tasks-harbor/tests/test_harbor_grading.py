@@ -182,3 +182,16 @@ async def test_what_was_kept_of_one_step_is_not_there_in_the_next(
     left = tmp_path / "logs" / "artifacts"
     assert not clear or left.stat().st_mode & 0o777 == 0o777, "whoever the next agent is"
     assert [path.name for path in left.iterdir()] == ([] if clear else ["log"])
+
+
+async def test_a_step_whose_tests_do_not_end_in_their_time_counts_as_0_and_is_the_last(
+    tmp_path: Path,
+) -> None:
+    tests = {"test.sh": "#!/bin/sh\nexec sleep 30\n"}
+    score = await graded(tmp_path, tests, timeout_s=0.2, clear=True)
+    assert (score.value, score.ends_task) == (0.0, True)
+
+
+async def test_a_step_without_a_verdict_breaks_the_episode(tmp_path: Path) -> None:
+    with pytest.raises(GradingError, match="wrote no reward"):
+        await graded(tmp_path, {"test.sh": "true\n"}, clear=True)
