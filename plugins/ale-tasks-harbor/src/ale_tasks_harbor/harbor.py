@@ -27,6 +27,7 @@ _SCRIPT = "test.sh"
 _COMPOSE = "docker-compose.yaml"
 _SEVERAL = "networks that lead to several containers can't be taken from one of them"
 _TRAJECTORY = "trajectory.json"
+_SOLUTION = "/solution"
 _CANARY = re.compile(r"<!--.*canary.*-->|#.*canary.*", re.IGNORECASE)
 _KNOWN: Mapping[str, frozenset[str]] = {
     "": frozenset(
@@ -177,10 +178,10 @@ class _Reader:
         )
         if found:
             return steps.joined(task, self._root, self._step, found)
-        commands, without = self._solution(self._folder)
+        commands, facts = self._solution(self._folder)
         return replace(
             task,
-            metadata={**task.metadata, "agent_needs": self._needs(whole), **without},
+            metadata={**task.metadata, "agent_needs": self._needs(whole), **facts},
             goal=self._instruction(self._folder),
             criteria=(self._criterion(whole),),
             constraints=replace(task.constraints, time_limit_s=self._time_limit(whole)),
@@ -191,7 +192,7 @@ class _Reader:
         """One step of several."""
         files, setup = steps.prepared(part)
         own = (part.folder / "solution").is_dir()
-        commands, without = self._solution(part.folder if own else self._folder)
+        commands, facts = self._solution(part.folder if own else self._folder)
         return Task(
             id=f"{task_id(self._folder.name)}.{part.id}",
             goal=self._instruction(part.folder),
@@ -205,7 +206,7 @@ class _Reader:
             criteria=(self._criterion(part),),
             constraints=Constraints(time_limit_s=self._time_limit(part)),
             solution=commands,
-            metadata={"agent_needs": self._needs(part), "step": part.name, **without},
+            metadata={"agent_needs": self._needs(part), "step": part.name, **facts},
         )
 
     def _user(self, part: Part) -> str | None:
@@ -375,7 +376,7 @@ class _Reader:
         return self._images_user if any(map(self._user, self._parts)) else None
 
     def _solution(self, parent: Path) -> tuple[tuple[str, ...] | None, Mapping[str, str]]:
-        """Commands, and for the metadata why there are none."""
+        """Commands, and for the metadata where their files go to or why there are none."""
         folder = parent / "solution"
         if not (folder / "solve.sh").is_file():
             return None, {}
@@ -383,12 +384,13 @@ class _Reader:
         env = from_host(values.pairs("env"), self._environ, values.table("env").refuse)
         env = {"DEBIAN_FRONTEND": "noninteractive", **env}
         try:
-            return solution.commands(folder, "/solution", "solve.sh", env), {}
+            made = solution.commands(folder, _SOLUTION, "solve.sh", env)
         except solution.TooLargeError as error:
             return None, {solution.WITHOUT: str(error)}
         except (OSError, ValueError) as error:
             self._note(folder, f"the solution can't be read: {error}")
             return None, {}
+        return made, {solution.FOLDER: _SOLUTION}
 
     def _refuse_what_is_not_supported(self) -> None:
         self._refuse_machines()

@@ -12,6 +12,8 @@ LARGEST = 8 << 20
 """Bytes of a solution's files that go into a task, and with it into the run's files."""
 WITHOUT = "no_solution"
 """Of a task's metadata: why it has no solution, though its folder has one."""
+FOLDER = "solution_folder"
+"""Of a task's metadata: where the files of its solution go to, for the agent that runs it."""
 
 
 class TooLargeError(Exception):

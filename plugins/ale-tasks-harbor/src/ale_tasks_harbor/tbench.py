@@ -18,6 +18,7 @@ from ale_tasks_harbor.values import Values, line_of, task_id
 
 FILE = "task.yaml"
 _COMPOSE = "docker-compose.yaml"
+_ORACLE = "/oracle"
 _KNOWN = frozenset(
     [
         "instruction",
@@ -85,7 +86,7 @@ class _Reader:
         same_shell = root.flag("run_tests_in_same_shell") is True
         category = root.text("category")
         environment = self._machine()
-        commands, without = self._solution()
+        commands, facts = self._solution()
         return Task(
             id=task_id(self._folder.name),
             goal=instruction or "",
@@ -103,7 +104,7 @@ class _Reader:
                 "format": "terminal-bench",
                 "difficulty": str(root.values.get("difficulty", "")),
                 "ignored_keys": root.unknown(_KNOWN),
-                **without,
+                **facts,
             },
         )
 
@@ -161,11 +162,12 @@ class _Reader:
         )
 
     def _solution(self) -> tuple[tuple[str, ...] | None, Mapping[str, str]]:
-        """Commands, and for the metadata why there are none."""
+        """Commands, and for the metadata where their files go to or why there are none."""
         script = self._folder / "solution.sh"
         try:
             if script.is_file():
-                return solution.commands(script, "/oracle", script.name, {}, for_bash=True), {}
+                made = solution.commands(script, _ORACLE, script.name, {}, for_bash=True)
+                return made, {solution.FOLDER: _ORACLE}
             return self._typed(self._folder / "solution.yaml"), {}
         except solution.TooLargeError as error:
             return None, {solution.WITHOUT: str(error)}
