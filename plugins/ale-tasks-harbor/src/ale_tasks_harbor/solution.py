@@ -26,7 +26,8 @@ mkdir -p "$place" 2>/dev/null && [ -w "$place" ] || {{ place=/tmp{folder} && mkd
 _UNPACK = """base64 -d <<'ALE_FILES' | tar xzf - -C "$place"
 {data}
 ALE_FILES"""
-_WRITE = """cat >"$place"/{script} <<'ALE_FILE'
+# That of an earlier step may be another user's, and is not written over.
+_WRITE = """rm -f "$place"/{script} && cat >"$place"/{script} <<'ALE_FILE'
 {text}ALE_FILE"""
 
 
