@@ -88,6 +88,31 @@ async def test_a_task_without_a_solution_is_given_up(run):
     assert turns == []
 
 
+async def test_why_there_is_no_solution_is_said_where_the_task_says_it(run):
+    stop, _ = await run(task=builders.task(metadata={"no_solution": "it is too large"}))
+    assert (stop.reason, stop.detail) == ("gave_up", "it is too large")
+
+
+async def test_the_folder_of_the_solutions_files_is_made_where_it_is_not_this_machines(
+    run, sandbox, monkeypatch
+):
+    made = []
+
+    async def upload(source, target):
+        made.append((list(source.iterdir()), source.stat().st_mode & 0o777, target))
+        raise PermissionError("not here")  # then it runs all the same
+
+    monkeypatch.setattr(sandbox, "upload", upload)
+    task = builders.task(solution=("true",), metadata={"solution_folder": "/solution"})
+    stop, _ = await run(task=task)
+    assert (stop.reason, made) == ("finished", [])
+    isolated = replace(sandbox.capabilities, filesystem_isolation=True)
+    monkeypatch.setattr(sandbox, "capabilities", isolated)
+    stop, turns = await run(task=task)
+    assert (stop.reason, len(turns)) == ("finished", 1)
+    assert made == [([], 0o755, "/solution")]
+
+
 async def test_an_empty_solution_is_finished(run):
     stop, turns = await run(task=builders.task(solution=()))
     assert (stop.reason, turns) == ("finished", [])

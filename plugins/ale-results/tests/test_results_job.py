@@ -1,8 +1,9 @@
 """A run as a job of Harbor: what is in its files, and that Harbor reads them, where it is here."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from click.testing import CliRunner
@@ -10,9 +11,10 @@ from click.testing import CliRunner
 from ale._store import Redactor, RunDirectory
 from ale.errors import InputError
 from ale.testing.builders import turn
-from ale.types import Episode, Failure, Score, Stop, Task, Trajectory
+from ale.types import CriterionSpec, Episode, Failure, Score, Stop, Task, Trajectory
 from ale_results.job import write_job
 from ale_results.job.digest import folder_digest
+from ale_results.job.trial import Facts, Trial
 from ale_results.plugin import ale_commands
 
 TURN = turn("done", calls=[("shell", '{"command": "ls"}')])
@@ -60,7 +62,10 @@ def run(tmp_path: Path) -> Path:
     store = RunDirectory.create(path, manifest, Redactor({}))
     hello = {"origin": str(folder / "task.toml"), "metadata": {"name": "org/hello"}}
     store.add_task(Task(id="hello", goal="g", **hello))
-    steps = tuple(Task(id=f"two.{name}", goal="g") for name in ("a", "b", "c"))
+    steps = tuple(
+        Task(id=f"two.{id}", goal="g", metadata={"step": name})
+        for id, name in (("a", "a"), ("b-2", "b 2"), ("c", "../c"))
+    )
     store.add_task(Task(id="two", goal="g", steps=steps))
     store.add_task(Task(id="gone", goal="g"))
     kept = path / "verifier" / "hello-x"
@@ -80,7 +85,7 @@ def run(tmp_path: Path) -> Path:
     late = trajectory(reason="time_limit", detail="too slow")
     store.add_episode(episode("hello", 1, reward=0.0, scores=score(0.0), trajectory=late))
     graded = score(1.0) + score(0.25)
-    both = {"two.a": 1, "two.b": 3}
+    both = {"two.a": 1, "two.b-2": 3}
     store.add_episode(
         episode(
             "two",
@@ -150,14 +155,53 @@ def test_steps_have_folders_and_results_of_their_own(run: Path, tmp_path: Path) 
     result = read(folder / "result.json")
     assert [
         (step["step_name"], step["verifier_result"]["rewards"]) for step in result["step_results"]
-    ] == [("a", {"reward": 1.0}), ("b", {"reward": 0.25})]
+    ] == [("a", {"reward": 1.0}), ("b 2", {"reward": 0.25})]
+    assert result["verifier_environment_mode"] is None
+    assert read(folder / "lock.json")["verifier"]["environment_mode"] is None
     turns = [
         read(folder / "steps" / name / "agent" / "trajectory.json")["final_metrics"]["total_steps"]
-        for name in ("a", "b")
+        for name in ("a", "b 2")
     ]
     assert turns == [1, 2]
-    assert (folder / "steps" / "b" / "verifier" / "test-stdout.txt").read_text() == "t: why\n"
+    assert (folder / "steps" / "b 2" / "verifier" / "test-stdout.txt").read_text() == "t: why\n"
     assert not (folder / "agent").exists()
+
+
+def _trial(run: Path, task: Task, **facts: Any) -> Trial:
+    given = Facts(
+        run=run, run_id="r", job_id="j", folder=run, agent="oracle", agent_version="1", source="s"
+    )
+    return Trial(facts=given, episode=episode(task.id, **facts), task=task, digest="d")
+
+
+@pytest.mark.parametrize(
+    ("which", "rewards"),
+    [
+        ("mean", {"reward": 0.75, "style": 0.5, "speed": 1.5}),
+        ("last", {"reward": 0.5, "speed": 3}),
+    ],
+)
+def test_of_several_steps_each_reward_has_its_own_mean(
+    tmp_path: Path, which: Literal["mean", "last"], rewards: Mapping[str, float]
+) -> None:
+    for name, text in (("a", '{"reward": 1, "style": 1}'), ("b", '{"reward": 0.5, "speed": 3}')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rewards.json").write_text(text)
+    steps = (Task(id="t.a", goal="g"), Task(id="t.b", goal="g"))
+    task = Task(id="t", goal="g", steps=steps, steps_reward=which)
+    scores = score(1.0, "a") + score(0.5, "b")
+    trial = _trial(tmp_path, task, scores=scores, metadata={"steps": {"t.a": 0, "t.b": 1}})
+    assert trial.result()["verifier_result"] == {"rewards": rewards}
+
+
+@pytest.mark.parametrize(("apart", "mode"), [({"image": "x"}, "separate"), (None, "shared")])
+def test_a_trial_says_whether_its_tests_had_a_container_of_their_own(
+    tmp_path: Path, apart: object, mode: str
+) -> None:
+    criterion = CriterionSpec(type="task_tests", options={"apart": apart})
+    trial = _trial(tmp_path, Task(id="t", goal="g", criteria=(criterion,)))
+    assert trial.result()["verifier_environment_mode"] == mode
+    assert trial.lock()["verifier"]["environment_mode"] == mode
 
 
 def test_what_broke_and_what_took_too_long_are_exceptions(run: Path, tmp_path: Path) -> None:

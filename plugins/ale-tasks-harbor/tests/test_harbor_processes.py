@@ -19,6 +19,76 @@ from .conftest import BENCH, BESIDE, HARBOR, Write
 
 Source = Callable[..., HarborSource]
 
+STARTS = (
+    "pg_ctl -D /data -l log start",
+    "su postgres -c 'pg_ctl -D /data \\\n  -w start'",
+    "pg_ctlcluster 15 main start",
+    "apachectl start",
+    "apache2ctl -k restart",
+    "supervisord -c /etc/supervisor/supervisord.conf",
+    "supervisorctl start all",
+    "pm2 start app.js",
+    "mongod --dbpath /data --fork --logpath /log",
+    "gunicorn app:app -b :8000 -D",
+    "php-fpm -D",
+    "memcached -u nobody -d",
+    "docker-compose up -d",
+    "docker compose -f a.yaml up --build --detach",
+    "systemctl enable --now redis",
+    "systemctl --user start it",
+)
+STARTS_NOTHING = (
+    "pg_ctl -D /data stop",
+    "pg_ctl -D /data stop; echo start",
+    "# pm2 start app.js",
+    "apt-get install -y supervisor postgresql apache2 gunicorn memcached",
+    "cp supervisord.conf /etc/",
+    "gunicorn --check-config app:app",
+    "cc -D X main.c; mongod --version",
+    "docker-compose build && ls -d .",
+    "systemctl enable redis",
+    "restart=1; systemctl disable it",
+)
+ASKS = (
+    "psql -U me -c 'select 1'",
+    "sudo -u postgres psql db -t",
+    "psql <query.sql",
+    "subprocess.run(['psql', '-c', 'select 1'])",
+    "conn = psycopg2.connect(dsn)",
+    "redis-cli ping",
+    "subprocess.run(['redis-cli', 'ping'])",
+    "mysql -u root",
+    "mongosh --eval 1",
+    "r = redis.Redis(port=1)",
+    'curl "http://$(hostname):80"',
+    "curl http://${HOSTNAME}/",
+    's.connect(("::1", 80))',
+    "curl -g ::1 ",
+    "lsof -i :80",
+    "lsof -nP -iTCP",
+    "ss -ltn",
+    "subprocess.run(['ss', '-tlnp'])",
+    "netstat -an",
+    "service nginx status",
+    "systemctl is-active it",
+    "supervisorctl status",
+    "pg_isready",
+)
+ASKS_NOTHING = (
+    "# psql -c x",
+    "which psql && command -v redis-cli >/dev/null",
+    "apt-get install -y mysql-client redis-tools -qq",
+    "pip install psycopg2 pymysql -q",
+    "import mysql.connector as m",
+    "x = values[a::1]; y = a.py::10",
+    "ffmpeg -ss 10 -t 5",
+    "grep -c class -- style.css -n",
+    "which netstat lsof ss",
+    "customer service desk",
+    "assert 'mysql' in text",
+    "lsof file",
+)
+
 
 @pytest.mark.parametrize(
     ("file", "text"),
@@ -38,6 +108,8 @@ Source = Callable[..., HarborSource]
         ("solution/solve.sh", "service cron start\n"),
         ("solution/solve.sh", "redis-server --daemonize yes\n"),
         ("steps/two/solution/solve.sh", "setsid run\n"),
+        *(("solution/solve.sh", f"{line}\n") for line in STARTS),
+        *(("tests/test.sh", f"{line}\n") for line in ASKS),
     ],
 )
 def test_files_that_ask_for_what_runs(write: Write, file: str, text: str) -> None:
@@ -56,6 +128,8 @@ def test_files_that_ask_for_what_runs(write: Write, file: str, text: str) -> Non
         ("solution/solve.py", "x = a & b\n"),
         ("instruction.md", "Start a server on localhost.\n"),
         ("environment/start.sh", "serve &\n"),
+        *(("solution/solve.sh", f"{line}\n") for line in STARTS_NOTHING),
+        *(("tests/test.sh", f"{line}\n") for line in ASKS_NOTHING),
     ],
 )
 def test_files_that_do_not(write: Write, file: str, text: str) -> None:

@@ -224,7 +224,7 @@ def test_a_folder_that_can_not_be_run_is_refused_with_file_key_and_reason(
 
 
 def test_all_that_is_wrong_with_a_folder_is_said_at_once(write: Write, source: Source) -> None:
-    write("one", _toml("[environment]\ncpus = 0\n\n[agent]\ntimeout_sec = 'me'\n"))
+    write("one", _toml("[environment]\ncpus = -1\n\n[agent]\ntimeout_sec = 'me'\n"))
     with pytest.raises(InputError) as caught:
         list(source().load())
     assert {(p.path, p.line) for p in caught.value.problems} == {

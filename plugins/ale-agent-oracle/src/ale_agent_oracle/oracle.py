@@ -2,7 +2,9 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ale.errors import SandboxError
@@ -47,7 +49,9 @@ class OracleAgent:
         """Run the solution to its end, or to a limit."""
         solution = context.task.solution
         if solution is None:
-            return Stop(reason="gave_up", detail="the task has no reference solution")
+            why = context.task.metadata.get("no_solution")
+            return Stop(reason="gave_up", detail=str(why or "the task has no reference solution"))
+        await _make_room(context)
         shell = _Shell(context.sandbox, self._options.max_output_bytes)
         try:
             stop = await self._run_all(solution, context, shell)
@@ -110,6 +114,26 @@ class OracleAgent:
                     duration_s=self._monotonic() - started,
                 )
             )
+
+
+async def _make_room(context: AgentContext) -> None:
+    """Make the folder that the solution's files go to, which its user may not be allowed to.
+
+    It is absolute, so never where a sandbox has the files of this machine. A solution has to see to
+    it itself where it can't be made.
+    """
+    folder = context.task.metadata.get("solution_folder")
+    if folder is None or not context.sandbox.capabilities.filesystem_isolation:
+        return
+    with _empty_folder() as empty, contextlib.suppress(OSError):
+        await context.sandbox.upload(empty, str(folder))
+
+
+@contextlib.contextmanager
+def _empty_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 class _Shell:

@@ -50,7 +50,7 @@ async def opened(
                 if entry.path is not None:
                     is_folder = await asyncio.to_thread(_opened_up, entry.path)
                     await _put(other, entry.path, entry.artifact.source, is_folder)
-            await _set_up(other, wanted.setup)
+            await _set_up(other, wanted)
             yield other
 
 
@@ -70,9 +70,9 @@ def _opened_up(path: Path) -> bool:
     return True
 
 
-async def _set_up(other: Sandbox, setup: Sequence[str]) -> None:
-    for command in setup:
-        result = await other.exec(command, timeout_s=STEP_S)
+async def _set_up(other: Sandbox, wanted: Apart) -> None:
+    for command in wanted.setup:
+        result = await other.exec(command, timeout_s=wanted.setup_s)
         if result.exit_code != 0 or result.timed_out:
             said = (result.stdout + result.stderr)[-800:].decode("utf-8", "replace").strip()
             raise GradingError(f"the container of the tests could not be made ready: {said}")

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Mapping
 
 from ale_tasks_harbor.values import Values
 
@@ -20,23 +21,29 @@ def memory_mb(values: Values, key: str, legacy: str) -> int | None:
     size = values.whole(key)
     if size is not None:
         return size or None
-    text = values.text(legacy)
-    if text is None:
+    said = values.values.get(legacy)
+    # As in Harbor, a number there says nothing, and a text needs its unit.
+    if not isinstance(said, str):
         return None
-    found = mebibytes(text)
+    found = mebibytes(said) if said.strip()[-1:].isalpha() else None
     if found is None:
-        values.refuse(legacy, f"expected a size such as 2G or 512M, found {text!r}")
+        values.refuse(legacy, f"expected a size such as 2G or 512M, found {said!r}")
     return found
 
 
+_BESIDES_S = 120.0
+# As in Harbor the check is for bash; where there is none, it has to do with what there is.
 _HEALTHY = """\
 first=$(date +%s) failed=0
 while :; do
-  timeout {timeout:.0f} sh -c {command} && exit 0
-  if [ $(($(date +%s) - first)) -lt {start_period:.0f} ]; then sleep {start_interval}; continue; fi
+  timeout {timeout:.0f} "$(command -v bash || echo sh)" -c {command} && exit 0
+  if [ $(($(date +%s) - first)) -lt {start_period:.0f} ]; then
+    sleep {start_interval:g}
+    continue
+  fi
   failed=$((failed + 1))
-  [ $failed -ge {retries} ] && echo 'the health check failed {retries} times' >&2 && exit 1
-  sleep {interval}
+  [ $failed -ge {retries:.0f} ] && echo 'the health check failed {retries:.0f} times' >&2 && exit 1
+  sleep {interval:g}
 done"""
 
 
@@ -44,20 +51,28 @@ def health_step(values: Values) -> tuple[str, ...]:
     """The setup step that waits until a task's environment is ready; none where it has no check."""
     command = values.text("command")
     if command is None:
-        if values.values:
+        # A blank one passes at once.
+        if values.values and not values.has("command"):
             values.refuse("command", "a health check without a command")
         return ()
-    return (
-        _HEALTHY.format(
-            command=shlex.quote(command),
-            timeout=max(1.0, values.seconds("timeout_sec", 30.0) or 30.0),
-            interval=values.seconds("interval_sec", 5.0),
-            start_interval=values.seconds("start_interval_sec", 5.0),
-            start_period=_or_zero(values, "start_period_sec"),
-            retries=values.whole("retries") or 3,
-        ),
-    )
+    return (_HEALTHY.format(command=shlex.quote(command), **_times(values)),)
 
 
-def _or_zero(values: Values, key: str) -> float:
-    return 0.0 if values.values.get(key) == 0 else values.seconds(key, None) or 0.0
+def health_s(values: Values) -> float:
+    """Seconds after which a health check has passed or failed; some for what is done besides."""
+    if values.text("command") is None:
+        return _BESIDES_S
+    of = _times(values)
+    tries = of["retries"] * (of["timeout"] + of["interval"])
+    return _BESIDES_S + of["start_period"] + of["timeout"] + of["start_interval"] + tries
+
+
+def _times(values: Values) -> Mapping[str, float]:
+    """Of a health check: seconds, and how often it may fail."""
+    return {
+        "timeout": max(1.0, values.seconds("timeout_sec", 30.0) or 30.0),
+        "interval": values.amount("interval_sec", 5.0),
+        "start_interval": values.amount("start_interval_sec", 5.0),
+        "start_period": values.amount("start_period_sec", 0.0),
+        "retries": max(1, 3 if (found := values.whole("retries")) is None else found),
+    }

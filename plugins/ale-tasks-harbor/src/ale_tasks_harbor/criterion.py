@@ -17,7 +17,7 @@ from ale_tasks_harbor.beyond import Sessions, Several, Users, unable
 from ale_tasks_harbor.places import USUAL, Places
 from ale_tasks_harbor.plugin import Apart, Artifact, TaskTestsOptions
 from ale_tasks_harbor.processes import KEPT as WHY_KEPT
-from ale_tasks_harbor.stage import STEP_S, Stage, Stagehand, Verdict
+from ale_tasks_harbor.stage import Stage, Stagehand, Verdict
 from ale_tasks_harbor.variables import resolved
 
 NAME = "task_tests"
@@ -29,7 +29,10 @@ _OUTPUT = 4 << 20
 """Bytes of output that a parser sees: head and tail."""
 _EXCERPT = 800
 _SCANNED = 1 << 20
+_NAMES_JSON = re.compile(rb"reward.{0,40}json|\breward[-_]?kit\b", re.S)
 
+# $1 a line that is for bash, as in Harbor, where there is one.
+_IN_BASH = 'exec "$(command -v bash || echo sh)" -c "$1"'
 # $1 the script, $2 a user's name or "", $3 "bash" where it is for bash whatever its first line
 # says, then variables. The shell reads no profile.
 _CLEAN = 'command -p env -i "$@" 2>&1'
@@ -56,8 +59,6 @@ class _Tested:
     result: ExecResult
     verdict: Verdict
     stage: Stage
-    artifacts: Sequence[Artifact]
-    """Of the agent's sandbox."""
 
 
 class TaskTests:
@@ -100,12 +101,13 @@ class TaskTests:
         await self._collect(sandbox)
         kept = await _kept(task, trajectory, sandbox)
         folder = None if self._run is None else self._run / KEPT / f"{task.id}-{sandbox.id}"
+        if folder is not None:
+            # Before the tests, which may change what they look at.
+            await artifacts.keep(sandbox, await self._listed(sandbox), folder / "artifacts")
         if options.apart is None:
             tested = await self._here(task, sandbox, variables, places, folder, kept)
         else:
             tested = await self._apart(sandbox, variables, places, folder, options.apart)
-        if folder is not None:
-            await artifacts.keep(sandbox, tested.artifacts, folder / "artifacts")
         if options.clear:
             await Stagehand(sandbox, places, options.key).clear()
         await phases.enter(sandbox, options.after)
@@ -138,9 +140,7 @@ class TaskTests:
             # for these tests may be asked for by a later step's.
             await sandbox.end_processes()
         verdict = await self._verdict(sandbox, hand, result, folder, places)
-        own = [Artifact(source=f"{places.logs}/artifacts")] if verdict.has_artifacts else []
-        listed = (*own, *options.artifacts)
-        return _Tested(result=result, verdict=verdict, stage=stage, artifacts=listed)
+        return _Tested(result=result, verdict=verdict, stage=stage)
 
     async def _apart(
         self,
@@ -160,7 +160,17 @@ class TaskTests:
             result = await self._tested(other, {}, stage, variables, places)
             await other.end_processes()
             verdict = await self._verdict(other, hand, result, folder, places)
-        return _Tested(result=result, verdict=verdict, stage=stage, artifacts=options.artifacts)
+        return _Tested(result=result, verdict=verdict, stage=stage)
+
+    async def _listed(self, sandbox: Sandbox) -> Sequence[Artifact]:
+        """What is kept: of the agent's sandbox, and of other services."""
+        listed, places = self.options.artifacts, self._inside(sandbox)
+        # What goes to a container of the tests' own names that folder already.
+        if self.options.apart is not None:
+            return listed
+        if not await Stagehand(sandbox, places, None).has_artifacts():
+            return listed
+        return (Artifact(source=f"{places.logs}/artifacts"), *listed)
 
     def _check_agent(self, trajectory: Trajectory) -> None:
         """A model's agent has worked without what the task gives to it."""
@@ -186,7 +196,7 @@ class TaskTests:
         """Run the task's hooks, which may fail. What they have started ends with them."""
         for hook in self.options.collect:
             if hook.service in (None, artifacts.MAIN):
-                argv = ["/bin/sh", "-c", hook.command]
+                argv = ["/bin/sh", "-c", _IN_BASH, "ale", hook.command]
                 await sandbox.exec(argv, timeout_s=hook.timeout_s, user=hook.user)
         for hook in self.options.collect:
             if hook.service not in (None, artifacts.MAIN):
@@ -199,7 +209,7 @@ class TaskTests:
         """What started with the container has been ended with the agent's processes."""
         pairs = [f"{name}={value}" for name, value in stage.environment.items()]
         argv = ["/bin/sh", "-c", _CLEAN, "ale", *pairs, "/bin/sh", "-c", script]
-        result = await sandbox.exec(argv, timeout_s=STEP_S)
+        result = await sandbox.exec(argv, timeout_s=self.options.background_s)
         if result.exit_code != 0 or result.timed_out:
             raise GradingError(
                 f"what started with the container could not be started again{_tail(result)}"
@@ -298,7 +308,12 @@ class TaskTests:
         return rewards, f"rewards: {listed}{said}"
 
     def _writes_json(self) -> bool:
-        """Does any file of the tests name reward.json, or is one too long to tell?"""
+        """Does any file of the tests name reward.json, or is one too long to tell?
+
+        Where no agent has been, and the tests may be in the image alone, none has to.
+        """
+        if self.options.apart is not None:
+            return True
         for source in map(Path, self.options.tests):
             for path in source.rglob("*") if source.is_dir() else [source]:
                 if path.is_file() and _may_name(path):
@@ -331,10 +346,10 @@ async def _kept(task: Task, trajectory: Trajectory, sandbox: Sandbox) -> str | N
 
 
 def _may_name(path: Path) -> bool:
-    """By the two words, as a name may be put together."""
+    """By the two words, as a name may be put together, or by Harbor's program that writes it."""
     with path.open("rb") as file:
         data = file.read(_SCANNED + 1)
-    return len(data) > _SCANNED or re.search(rb"reward.{0,40}json", data, re.S) is not None
+    return len(data) > _SCANNED or _NAMES_JSON.search(data) is not None
 
 
 def _tail(result: ExecResult) -> str:

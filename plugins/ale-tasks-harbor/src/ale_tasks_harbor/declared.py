@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ale_tasks_harbor.checks import health_step, memory_mb
+from ale_tasks_harbor.checks import health_s, health_step, memory_mb
 from ale_tasks_harbor.dockerfile import background, started
 from ale_tasks_harbor.phases import Net, baseline, of
 from ale_tasks_harbor.values import Values
@@ -115,9 +115,10 @@ def apart(
         "workdir": said.text("workdir") or ".",
         **_net(net),
         "env": dict(env(said)),
-        "cpus": said.seconds("cpus", None),
+        "cpus": said.amount("cpus", 0.0) or None,
         "memory_mb": memory_mb(said, "memory_mb", "memory"),
         "setup": [*started(background()), *health_step(said.table("healthcheck"))],
+        "setup_s": health_s(said.table("healthcheck")),
     }
 
 

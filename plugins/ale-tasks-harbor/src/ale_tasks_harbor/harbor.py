@@ -3,7 +3,9 @@
 Source: the task format of Harbor, schema version 1.4 (harbor 0.24 and 0.25).
 """
 
+import re
 from collections.abc import Mapping
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from attrs import asdict as unstructure
 from ale.errors import InputError, Problem
 from ale.types import Constraints, CriterionSpec, Environment, Task, replace
 from ale_tasks_harbor import before, compose, declared, phases, solution, steps
-from ale_tasks_harbor.checks import health_step, memory_mb
+from ale_tasks_harbor.checks import health_s, health_step, memory_mb
 from ale_tasks_harbor.dockerfile import again, background, started, user_of
 from ale_tasks_harbor.steps import Part
 from ale_tasks_harbor.values import Values, line_of, task_id
@@ -25,6 +27,8 @@ _SCRIPT = "test.sh"
 _COMPOSE = "docker-compose.yaml"
 _SEVERAL = "networks that lead to several containers can't be taken from one of them"
 _TRAJECTORY = "trajectory.json"
+_SOLUTION = "/solution"
+_CANARY = re.compile(r"<!--.*canary.*-->|#.*canary.*", re.IGNORECASE)
 _KNOWN: Mapping[str, frozenset[str]] = {
     "": frozenset(
         [
@@ -174,21 +178,23 @@ class _Reader:
         )
         if found:
             return steps.joined(task, self._root, self._step, found)
+        commands, facts = self._solution(self._folder)
         return replace(
             task,
-            metadata={**task.metadata, "agent_needs": self._needs(whole)},
+            metadata={**task.metadata, "agent_needs": self._needs(whole), **facts},
             goal=self._instruction(self._folder),
             criteria=(self._criterion(whole),),
             constraints=replace(task.constraints, time_limit_s=self._time_limit(whole)),
-            solution=self._solution(self._folder),
+            solution=commands,
         )
 
     def _step(self, part: Part) -> Task:
         """One step of several."""
         files, setup = steps.prepared(part)
-        solution = part.folder / "solution"
+        own = (part.folder / "solution").is_dir()
+        commands, facts = self._solution(part.folder if own else self._folder)
         return Task(
-            id=f"{task_id(self._folder.name)}.{part.name}",
+            id=f"{task_id(self._folder.name)}.{part.id}",
             goal=self._instruction(part.folder),
             origin=self._file,
             files=files,
@@ -199,8 +205,8 @@ class _Reader:
             ),
             criteria=(self._criterion(part),),
             constraints=Constraints(time_limit_s=self._time_limit(part)),
-            solution=self._solution(part.folder if solution.is_dir() else self._folder),
-            metadata={"agent_needs": self._needs(part)},
+            solution=commands,
+            metadata={"agent_needs": self._needs(part), "step": part.name, **facts},
         )
 
     def _user(self, part: Part) -> str | None:
@@ -233,9 +239,7 @@ class _Reader:
         except (OSError, UnicodeDecodeError) as error:
             self._note(file, f"can't be read: {error}")
             return ""
-        if not text.strip():
-            self._note(file, "is empty")
-        return text
+        return without_canary(text)
 
     def _note(self, file: Path, message: str) -> None:
         self._root.problems.append(Problem(message=message, file=str(file)))
@@ -257,7 +261,8 @@ class _Reader:
             build=str(build) if image is None or client.several else None,
             workdir=values.text("workdir") or client.workdir or ".",
             env={**client.env, **own},
-            cpus=client.cpus or values.seconds("cpus", None),
+            # Docker takes 0 as no limit.
+            cpus=client.cpus or values.amount("cpus", 0.0) or None,
             memory_mb=client.memory_mb or memory_mb(values, "memory_mb", "memory"),
             storage_mb=memory_mb(values, "storage_mb", "storage"),
             user=client.user,
@@ -267,7 +272,7 @@ class _Reader:
         """As in Harbor, what lies in environment/ goes to the workspace of a prebuilt image."""
         folder = self._folder / "environment"
         built = any((folder / name).exists() for name in ("Dockerfile", _COMPOSE))
-        if built or not self._environment.has("docker_image") or not folder.is_dir():
+        if built or not self._environment.text("docker_image") or not folder.is_dir():
             return None
         return str(folder) if any(folder.iterdir()) else None
 
@@ -301,7 +306,9 @@ class _Reader:
     def _criterion(self, part: Part) -> CriterionSpec:
         folders = dict.fromkeys((self._folder / "tests", part.folder / "tests"))
         tests = [folder for folder in folders if folder.is_dir()]
-        if not any((folder / _SCRIPT).is_file() for folder in tests):
+        surroundings = self._surroundings(part)
+        in_image = surroundings.get("apart", {}).get("bundled", False)
+        if not in_image and not any((folder / _SCRIPT).is_file() for folder in tests):
             self._note(part.folder / "tests" / _SCRIPT, "there is no such file")
         steps_own = {}
         if part.name:
@@ -317,10 +324,11 @@ class _Reader:
                 "artifacts": self._artifacts(part),
                 "collect": [hook for at in self._tables(part) for hook in declared.hooks(at)],
                 "background": self._again(),
+                "background_s": health_s(self._environment.table("healthcheck")),
                 "agent_needs": self._needs(part),
                 "key": self._key,
                 **steps_own,
-                **self._surroundings(part),
+                **surroundings,
             },
             file=self._file,
         )
@@ -367,18 +375,22 @@ class _Reader:
                 return str(verifier.values["user"])
         return self._images_user if any(map(self._user, self._parts)) else None
 
-    def _solution(self, parent: Path) -> tuple[str, ...] | None:
+    def _solution(self, parent: Path) -> tuple[tuple[str, ...] | None, Mapping[str, str]]:
+        """Commands, and for the metadata where their files go to or why there are none."""
         folder = parent / "solution"
         if not (folder / "solve.sh").is_file():
-            return None
+            return None, {}
         values = self._root.table("solution")
         env = from_host(values.pairs("env"), self._environ, values.table("env").refuse)
         env = {"DEBIAN_FRONTEND": "noninteractive", **env}
         try:
-            return solution.commands(folder, "/solution", "solve.sh", env)
+            made = solution.commands(folder, _SOLUTION, "solve.sh", env)
+        except solution.TooLargeError as error:
+            return None, {solution.WITHOUT: str(error)}
         except (OSError, ValueError) as error:
             self._note(folder, f"the solution can't be read: {error}")
-            return None
+            return None, {}
+        return made, {solution.FOLDER: _SOLUTION}
 
     def _refuse_what_is_not_supported(self) -> None:
         self._refuse_machines()
@@ -393,9 +405,22 @@ class _Reader:
             values.refuse("tpu", "TPUs are not supported")
 
     def _ignored(self) -> list[str]:
-        """Keys that this reader knows nothing of, for the record of the run."""
+        """Keys that mean nothing here, for the record of the run."""
         tables = {name: self._root.table(name) if name else self._root for name in _KNOWN}
-        return [key for name, known in _KNOWN.items() for key in tables[name].unknown(known)]
+        unknown = [key for name, known in _KNOWN.items() for key in tables[name].unknown(known)]
+        sizes = self._environment.values
+        odd = [key for key in ("memory", "storage") if not isinstance(sizes.get(key, ""), str)]
+        return [*unknown, *(f"environment.{key}" for key in odd)]
+
+
+def without_canary(text: str) -> str:
+    """An instruction without the lines at its head that only mark it for filters of corpora.
+
+    As in Harbor: comments that say ``canary``, and whatever blank lines follow.
+    """
+    lines = text.split("\n")
+    shown = dropwhile(lambda line: _CANARY.fullmatch(line.strip()), lines)
+    return "\n".join(dropwhile(lambda line: not line.strip(), shown))
 
 
 def _tags(metadata: Values) -> tuple[str, ...]:

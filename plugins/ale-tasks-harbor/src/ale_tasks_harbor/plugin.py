@@ -113,6 +113,7 @@ class Apart:
     setup: tuple[str, ...] = field(
         default=(), metadata=doc("Shell commands that are run before the tests.")
     )
+    setup_s: float = field(default=120.0, validator=gt(0), metadata=doc("Seconds for each."))
 
 
 @frozen(kw_only=True)
@@ -152,6 +153,9 @@ class TaskTestsOptions:
     background: str | None = field(
         default=None,
         metadata=doc("Shell command for what started with the container; it is started again."),
+    )
+    background_s: float = field(
+        default=120.0, validator=gt(0), metadata=doc("Seconds until that is ready.")
     )
     least: Mapping[str, float] = field(
         factory=dict, metadata=doc("Rewards by name; below one of them the task ends.")

@@ -10,6 +10,7 @@ Every folder of a run is looked into before it starts, and there are thousands: 
 import os
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 KEPT = "kept_processes"
@@ -18,17 +19,35 @@ _TESTS_IN = ("tests", "run-tests.sh")
 _SOLUTION_IN = ("solution", "solution.sh", "solution.yaml")
 _LARGEST = 1 << 18
 """Bytes of one file that are looked at: scripts are short, and data says nothing."""
-_TESTS = re.compile(
-    rb"\blocalhost\b|\b127\.0\.0\.1\b|\b0\.0\.0\.0\b|\[::1\]|/dev/tcp/|\bnc\s+-\w*[zU]|AF_UNIX"
-    rb"|\.sock\b|\bpgrep\b|\bpidof\b|\bpsutil\b|\bkill\s+-0\b|os\.kill\(|/proc/\$|\bps\s+-?[aefx]"
+# What follows of one command, on its line or on lines that continue it; and the dash of an option,
+# which may be a word of its own in a list.
+_MORE = r"(?:\\\n|[^\n;|&])*"
+_DASH = r"[\"']?,?\s+[\"']?-"
+_TESTS = (
+    *(r"\blocalhost\b", r"\b127\.0\.0\.1\b", r"\b0\.0\.0\.0\b", r"\[::1\]", r"[\"'\s]::1[\"'\s]"),
+    *(r"://\$\(hostname\b", r"://\$\{?HOSTNAME\b", "AF_UNIX", r"\.sock\b"),
+    *("/dev/tcp/", r"\bnc\s+-\w*[zU]"),
+    *(rf"(?<![-\w])ss{_DASH}\w*[lnpt]", rf"\bnetstat{_DASH}", rf"\blsof\b{_MORE}\s[\"']?-\w*i"),
+    *(r"\bpgrep\b", r"\bpidof\b", r"\bpsutil\b", r"\bps\s+-?[aefx]", r"/proc/\$"),
+    *(r"\bkill\s+-0\b", r"os\.kill\("),
+    *(r"\bservice\s+\S+\s+status\b", r"\bsystemctl\s+(?:is-active|status)\b", r"\bsupervisorctl\b"),
+    # Clients of databases; not what installs them or looks whether they are there.
+    *(rf"\b(?:psql|mysql|mongosh?)(?![-\w.])(?:{_MORE}\s[\"']?-|\s*<)", r"\bpg_isready\b"),
+    r"\bredis-cli[\"']?,?[ \t]+[\"']?[-$\w]",
+    r"\b(?:psycopg\d?|asyncpg|pymysql|MySQLdb|mysql\.connector)\.connect\(",
+    *(r"\bMongoClient\(", r"\bredis\.(?:Strict)?Redis\(", r"\bredis\.from_url\("),
 )
 """What asks a server, or looks for a process."""
-_SOLUTION = re.compile(
-    rb"\w&[ \t]*$|\s&[ \t]*(?:$|[#;)]|\w+=\$!|sleep\b|wait\b|echo\s+\$!)"
-    rb"|\b(?:nohup|setsid|disown|systemctl\s+(?:re)?start)\b"
-    rb"|\bservice\s+\S+\s+(?:re)?start\b|\b(?:tmux\s+new|screen\s+-[dS])|\b(?:nginx|crond?|sshd)\b"
-    rb"|/etc/init\.d/\S+\s+(?:re)?start\b|\s--?daemon(?:ize|ized)?\b",
-    re.MULTILINE,
+_SOLUTION = (
+    *(r"\w&[ \t]*$", r"\s&[ \t]*(?:$|[#;)]|\w+=\$!|sleep\b|wait\b|echo\s+\$!)"),
+    *(r"\b(?:nohup|setsid|disown)\b", r"\b(?:tmux\s+new|screen\s+-[dS])"),
+    *(rf"\bsystemctl\b{_MORE}\s(?:re)?start\b", rf"\bsystemctl\s+enable\b{_MORE}\s--now\b"),
+    *(r"\b(?:rc-)?service\s+\S+\s+(?:re)?start\b", r"/etc/init\.d/\S+\s+(?:re)?start\b"),
+    *(r"\b(?:nginx|crond?|sshd)\b", r"\bsupervisord(?![-\w.])", r"\s--?daemon(?:ize|ized)?\b"),
+    rf"\b(?:pg_ctl(?:cluster)?|apache2?ctl|httpd|pm2|supervisorctl)\s{_MORE}\b(?:re)?start\b",
+    rf"\b(?:gunicorn|php-fpm)\s{_MORE}(?<!\S)-D(?![-\w])",
+    *(rf"\bmongod\s{_MORE}--fork\b", rf"\bmemcached\s{_MORE}(?<!\S)-d(?![-\w])"),
+    rf"\bdocker[ -]compose\s{_MORE}\bup\s{_MORE}(?<!\S)(?:-d|--detach)(?![-\w])",
 )
 """What leaves something running."""
 _COMMENT = re.compile(rb"^[ \t]*#.*$", re.MULTILINE)
@@ -40,7 +59,8 @@ def asked_for(folder: Path) -> str | None:
     Returns:
         A file and the words in it, for people.
     """
-    for pattern, places in ((_TESTS, _TESTS_IN), (_SOLUTION, _SOLUTION_IN)):
+    for words, places in ((_TESTS, _TESTS_IN), (_SOLUTION, _SOLUTION_IN)):
+        pattern = _pattern(words)
         for file in _files(os.fspath(folder), places):
             data = _text(file)
             # Comments are looked for only where there is a word to be found in them.
@@ -51,6 +71,11 @@ def asked_for(folder: Path) -> str | None:
                 said = " ".join(found[0].decode("utf-8", "replace").split())
                 return f"{os.path.relpath(file, folder)} says '{said}'"
     return None
+
+
+@cache
+def _pattern(words: tuple[str, ...]) -> re.Pattern[bytes]:
+    return re.compile("|".join(words).encode(), re.MULTILINE)
 
 
 def _files(folder: str, places: Sequence[str]) -> Iterator[str]:

@@ -9,7 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 LARGEST = 8 << 20
-"""Bytes of a solution's files that go into a task."""
+"""Bytes of a solution's files that go into a task, and with it into the run's files."""
+WITHOUT = "no_solution"
+"""Of a task's metadata: why it has no solution, though its folder has one."""
+FOLDER = "solution_folder"
+"""Of a task's metadata: where the files of its solution go to, for the agent that runs it."""
+
+
+class TooLargeError(Exception):
+    """Its files are larger than `LARGEST`."""
+
 
 _PLACE = """place={folder}
 mkdir -p "$place" 2>/dev/null && [ -w "$place" ] || {{ place=/tmp{folder} && mkdir -p "$place"; }}
@@ -17,7 +26,8 @@ mkdir -p "$place" 2>/dev/null && [ -w "$place" ] || {{ place=/tmp{folder} && mkd
 _UNPACK = """base64 -d <<'ALE_FILES' | tar xzf - -C "$place"
 {data}
 ALE_FILES"""
-_WRITE = """cat >"$place"/{script} <<'ALE_FILE'
+# That of an earlier step may be another user's, and is not written over.
+_WRITE = """rm -f "$place"/{script} && cat >"$place"/{script} <<'ALE_FILE'
 {text}ALE_FILE"""
 
 
@@ -36,7 +46,7 @@ def commands(
         for_bash: whatever its first line says, where there is a bash.
 
     Raises:
-        ValueError: it is larger than `LARGEST`.
+        TooLargeError: then the task has none.
         OSError: it can't be read.
     """
     alone = source.is_file() or [path.name for path in source.iterdir()] == [script]
@@ -75,7 +85,9 @@ def _packed(source: Path, script: str) -> bytes:
         for path in [source] if source.is_file() else sorted(source.rglob("*")):
             size += path.lstat().st_size
             if size > LARGEST:
-                raise ValueError(f"its files are larger than {LARGEST >> 20} MiB")
+                raise TooLargeError(
+                    f"the files of the reference solution are larger than {LARGEST >> 20} MiB"
+                )
             name = script if path == source else str(path.relative_to(source))
             tar.add(path, name, recursive=False, filter=_plain)
     return gzip.compress(buffer.getvalue(), mtime=0)

@@ -12,6 +12,7 @@ from ale.types import Task, replace
 from ale_tasks_harbor import harbor, tbench
 from ale_tasks_harbor.plugin import AUTO, HarborOptions
 from ale_tasks_harbor.processes import KEPT, asked_for
+from ale_tasks_harbor.solution import WITHOUT
 
 _LOG = logging.getLogger(__name__)
 _READERS = {harbor.FILE: harbor.read, tbench.FILE: tbench.read}
@@ -55,6 +56,9 @@ class HarborSource:
             _LOG.warning("%s", self._told())
         if not chosen and not problems:
             problems = [Problem(message=f"none of {len(tasks)} tasks is left by the options")]
+        for part in (part for task in chosen for part in (task, *task.steps)):
+            if WITHOUT in part.metadata:
+                _LOG.warning("%s has no solution here: %s", part.id, part.metadata[WITHOUT])
         yield from chosen
         if problems:
             raise InputError(problems)
@@ -108,7 +112,8 @@ class HarborSource:
 def task_folders(path: Path) -> Iterator[tuple[Path, str]]:
     """The task folders at a path, by name, each with the file that makes it one.
 
-    A task folder is not searched further; hidden folders and links to folders are passed over.
+    A task folder is not searched further, and hidden folders are passed over. A link is followed
+    where it leads to a task folder, as in Harbor, and nowhere else: none can lead in a circle.
     """
     try:
         with os.scandir(path) as listing:
@@ -121,8 +126,14 @@ def task_folders(path: Path) -> Iterator[tuple[Path, str]]:
             yield path, file
             return
     for entry in entries:
-        if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+        if not entry.name.startswith(".") and _is_searched(entry):
             yield from task_folders(Path(entry.path))
+
+
+def _is_searched(entry: os.DirEntry[str]) -> bool:
+    if not entry.is_symlink():
+        return entry.is_dir()
+    return any(Path(entry.path, file).is_file() for file in _READERS)
 
 
 def _kept(task: Task, why: str) -> Task:

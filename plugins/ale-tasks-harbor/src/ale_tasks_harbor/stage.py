@@ -44,14 +44,16 @@ for path in "$logs/verifier" "$@"; do
     exit 1
   fi
 done
-cd "$logs" 2>/dev/null && mkdir -p verifier agent artifacts && chmod 777 verifier && echo made
+cd "$logs" 2>/dev/null || exit 0
+mkdir -m 777 artifacts 2>/dev/null
+mkdir -p verifier agent artifacts && chmod 777 verifier && echo made
 :
 """
 # $1 a file: the record is signed, so it does not matter what reads it.
 _SHOW = '[ -f "$1" ] && [ ! -L "$1" ] && cat -- "$1"; :'
 # $1 folder of the logs. Only what is built into the shell reads a reward. For each of two files:
 # "-" where it is not there, "!" where it is no file to be read so, else "+" and its text; then
-# whether there are other files, and artifacts.
+# whether there are other files.
 _VERDICT = """
 show() {
   if [ ! -e "$1" ] && [ ! -L "$1" ]; then printf '%s\\0' -; return; fi
@@ -66,10 +68,10 @@ more=
 for file in "$1"/verifier/*; do
   case ${file##*/} in reward.json | reward.txt) ;; *) if [ -e "$file" ]; then more=more; fi ;; esac
 done
-kept=
-for file in "$1"/artifacts/*; do if [ -e "$file" ]; then kept=kept; fi; done
-printf '%s\\0%s\\0' "$more" "$kept"
+printf '%s\\0' "$more"
 """
+# $1 a folder
+_FULL = 'for file in "$1"/*; do if [ -e "$file" ]; then echo full; break; fi; done'
 # $1 a new folder, then paths
 _ASIDE = """
 set -e
@@ -107,7 +109,6 @@ class Verdict:
     as_text: bytes | None
     has_more: bool
     """There is more than these two in ``verifier/``."""
-    has_artifacts: bool
 
 
 class Stagehand:
@@ -211,9 +212,13 @@ class Stagehand:
         shown = await self._sandbox.exec(["cat", "/proc/self/environ"], timeout_s=STEP_S)
         return Stage(environment=before.variables(shown.stdout))
 
+    async def has_artifacts(self) -> bool:
+        """Is there anything in the folder that is kept without being named?"""
+        return await self._sh(_FULL, f"{self._places.logs}/artifacts", root=False) == b"full\n"
+
     async def clear(self) -> None:
-        """Leave nothing of the tests and their verdict to who comes after them."""
-        await self._empty([self._places.tests])
+        """Leave nothing of the tests, their verdict and what is kept to who comes after them."""
+        await self._empty([self._places.tests, f"{self._places.logs}/artifacts"])
 
     async def _look(self, record: Record) -> before.Look:
         # The look is at what this PATH leads to; it needs no program but stat, from elsewhere.
@@ -246,12 +251,11 @@ class Stagehand:
             GradingError: a reward is there that can't be read.
         """
         said = await self._sh(_VERDICT, self._places.logs)
-        as_json, as_text, more, kept, _ = said.split(b"\0")
+        as_json, as_text, more, _ = said.split(b"\0")
         return Verdict(
             as_json=await self._shown(as_json, "reward.json"),
             as_text=await self._shown(as_text, "reward.txt"),
             has_more=more == b"more",
-            has_artifacts=kept == b"kept",
         )
 
     async def _shown(self, shown: bytes, name: str) -> bytes | None:

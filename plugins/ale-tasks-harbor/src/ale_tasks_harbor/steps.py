@@ -10,9 +10,10 @@ from pathlib import Path
 from attrs import frozen
 
 from ale.types import Task, replace
-from ale_tasks_harbor.values import Values
+from ale_tasks_harbor.values import Values, number_of, task_id
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NO_NAME = re.compile(r"""[<>:"/\\|?*\x00-\x1f\x7f]|[. ]$|^\s*$""")
+"""As in Harbor: what can't be the name of a folder everywhere."""
 _SETUP = "bash ./setup.sh"
 
 
@@ -30,6 +31,12 @@ class Part:
     """What the step says, with the tables ``agent`` and ``verifier``."""
 
     @property
+    def id(self) -> str:
+        """The name, as it can stand in the name of a file everywhere."""
+        made = task_id(self.name)
+        return made if made == self.name else f"{made}-{self.number + 1}"
+
+    @property
     def agent(self) -> Values:
         """Its agent's table."""
         return self.values.table("agent")
@@ -44,10 +51,9 @@ def parts(folder: Path, root: Values) -> list[Part]:
     """The steps of a task, in their order; a step without a folder or a name is noted."""
     found: list[Part] = []
     for values in root.tables("steps"):
-        name = values.text("name")
-        if name is None or not _NAME.fullmatch(name):
-            if name is not None or not values.has("name"):
-                values.refuse("name", "expected the name of a folder in steps/")
+        name = values.values.get("name")
+        if not isinstance(name, str) or _NO_NAME.search(name):
+            values.refuse("name", "expected the name of a folder in steps/")
             continue
         if any(name == other.name for other in found):
             values.refuse("name", f"'{name}' is already the name of a step")
@@ -69,11 +75,11 @@ def least(values: Values) -> Mapping[str, float]:
     """Rewards that a step needs if others are to follow it."""
     found = values.values.get("min_reward")
     table = found if isinstance(found, Mapping) else {} if found is None else {"reward": found}
-    for name, value in table.items():
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            values.refuse("min_reward", f"expected a number for '{name}', found {value!r}")
-            return {}
-    return {str(name): float(value) for name, value in table.items()}
+    bounds = {str(name): number_of(value) for name, value in table.items()}
+    for name, bound in bounds.items():
+        if bound is None:
+            values.refuse("min_reward", f"expected a number for '{name}', found {table[name]!r}")
+    return {name: bound for name, bound in bounds.items() if bound is not None}
 
 
 def joined(task: Task, root: Values, made: Callable[[Part], Task], found: list[Part]) -> Task:

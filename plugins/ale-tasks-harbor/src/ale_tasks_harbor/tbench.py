@@ -18,6 +18,7 @@ from ale_tasks_harbor.values import Values, line_of, task_id
 
 FILE = "task.yaml"
 _COMPOSE = "docker-compose.yaml"
+_ORACLE = "/oracle"
 _KNOWN = frozenset(
     [
         "instruction",
@@ -85,6 +86,7 @@ class _Reader:
         same_shell = root.flag("run_tests_in_same_shell") is True
         category = root.text("category")
         environment = self._machine()
+        commands, facts = self._solution()
         return Task(
             id=task_id(self._folder.name),
             goal=instruction or "",
@@ -97,11 +99,12 @@ class _Reader:
                 network=True, time_limit_s=root.seconds("max_agent_timeout_sec", 360.0)
             ),
             environment=environment,
-            solution=self._solution(),
+            solution=commands,
             metadata={
                 "format": "terminal-bench",
                 "difficulty": str(root.values.get("difficulty", "")),
                 "ignored_keys": root.unknown(_KNOWN),
+                **facts,
             },
         )
 
@@ -158,15 +161,19 @@ class _Reader:
             file=str(self._folder / FILE),
         )
 
-    def _solution(self) -> tuple[str, ...] | None:
+    def _solution(self) -> tuple[tuple[str, ...] | None, Mapping[str, str]]:
+        """Commands, and for the metadata where their files go to or why there are none."""
         script = self._folder / "solution.sh"
         try:
             if script.is_file():
-                return solution.commands(script, "/oracle", script.name, {}, for_bash=True)
-            return self._typed(self._folder / "solution.yaml")
+                made = solution.commands(script, _ORACLE, script.name, {}, for_bash=True)
+                return made, {solution.FOLDER: _ORACLE}
+            return self._typed(self._folder / "solution.yaml"), {}
+        except solution.TooLargeError as error:
+            return None, {solution.WITHOUT: str(error)}
         except (OSError, ValueError, yaml.YAMLError) as error:
             self._note(script, f"the solution can't be read: {' '.join(str(error).split())}")
-            return None
+            return None, {}
 
     def _typed(self, file: Path) -> tuple[str, ...] | None:
         """The commands of a solution.yaml; None where it presses keys in a program."""

@@ -8,6 +8,9 @@ from typing import Any
 from ale.errors import Problem
 from ale.strict import describe, nearest
 
+_YES = ("1", "on", "t", "true", "y", "yes")
+_NO = ("0", "off", "f", "false", "n", "no")
+
 
 class Values:
     """One table of a task file.
@@ -69,14 +72,14 @@ class Values:
         ]
 
     def text(self, key: str) -> str | None:
-        """Text that is not blank."""
+        """Text; a blank one says nothing, as in what ``harbor init`` writes."""
         found = self.values.get(key)
         if found is None:
             return None
-        if not isinstance(found, str) or not found.strip():
+        if not isinstance(found, str):
             self._wrong(key, "text")
             return None
-        return found
+        return found if found.strip() else None
 
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of texts."""
@@ -97,35 +100,51 @@ class Values:
         return {str(k): v for k, v in table.values.items() if isinstance(v, str)}
 
     def seconds(self, key: str, default: float | None) -> float | None:
-        """A time above 0; so is every amount that may be a fraction."""
-        found = self.values.get(key)
+        """A time above 0."""
+        found = self._number(key)
         if found is None:
             return default
-        if not isinstance(found, int | float) or isinstance(found, bool):
-            self._wrong(key, "a number")
-            return default
         if not 0 < found < math.inf:
-            self.refuse(key, f"expected a number above 0, found {found}")
+            self.refuse(key, f"expected a number above 0, found {found:g}")
             return default
-        return float(found)
+        return found
+
+    def amount(self, key: str, default: float) -> float:
+        """A number that may be a fraction, at least 0."""
+        found = self._number(key)
+        if found is None:
+            return default
+        if not 0 <= found < math.inf:
+            self.refuse(key, f"expected a number, at least 0, found {found:g}")
+            return default
+        return found
 
     def whole(self, key: str) -> int | None:
         """A whole number, at least 0."""
-        found = self.values.get(key)
-        if found is None:
+        found = number_of(self.values.get(key))
+        if not self.has(key):
             return None
-        if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        if found is None or not found.is_integer() or found < 0:
             self._wrong(key, "a whole number, at least 0")
             return None
+        return int(found)
+
+    def _number(self, key: str) -> float | None:
+        found = number_of(self.values.get(key))
+        if found is None and self.has(key):
+            self._wrong(key, "a number")
         return found
 
     def flag(self, key: str) -> bool | None:
-        """True or false."""
+        """True or false, or one of the words that Harbor takes for them."""
         found = self.values.get(key)
-        if found is not None and not isinstance(found, bool):
-            self._wrong(key, "true or false")
-            return None
-        return found
+        if found is None or isinstance(found, bool):
+            return found
+        said = str(found).lower()
+        if said in _YES or said in _NO:
+            return said in _YES
+        self._wrong(key, "true or false")
+        return None
 
     def choice(self, key: str, allowed: Collection[str], default: str) -> str:
         """One of some words."""
@@ -141,6 +160,16 @@ class Values:
     def unknown(self, known: Collection[str]) -> list[str]:
         """Keys that mean nothing here."""
         return [self._path(str(key)) for key in self.values if key not in known]
+
+
+def number_of(value: object) -> float | None:
+    """A number, also as text; None where it is none. Harbor's reader of values takes both."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
 
 
 def task_id(folder: str) -> str:

@@ -83,10 +83,11 @@ class Trial:
     def steps(self) -> list[Step]:
         """Those that the task has, as far as they were graded; none where it has none."""
         begun, made = 0, []
+        names = {step.id: _step_name(step, self.task) for step in self.task.steps}
         ends = self.episode.metadata.get("steps") or {}
-        for (name, end), score in zip(ends.items(), self.episode.scores, strict=False):
+        for (step, end), score in zip(ends.items(), self.episode.scores, strict=False):
             turns = self.episode.trajectory.turns[begun:end]
-            made.append(Step(name=name.removeprefix(f"{self.task.id}."), score=score, turns=turns))
+            made.append(Step(name=names.get(step, step), score=score, turns=turns))
             begun = end
         return made
 
@@ -95,10 +96,21 @@ class Trial:
         """By name; None where it broke."""
         if self.episode.reward is None:
             return None
+        graded = [self.rewards_of(step.score) for step in self.steps if step.score is not None]
+        if graded:
+            return graded[-1] if self.task.steps_reward == "last" else _means(graded)
         scores = self.episode.scores
-        if len(scores) == 1 and not self.steps:
+        if len(scores) == 1:
             return self.rewards_of(scores[0])
         return {"reward": self.episode.reward}
+
+    @property
+    def verifier_mode(self) -> str | None:
+        """Where the tests run; None where each step has its own, as in Harbor."""
+        if self.task.steps:
+            return None
+        apart = any(spec.options.get("apart") is not None for spec in self.task.criteria)
+        return "separate" if apart else "shared"
 
     def rewards_of(self, score: Score) -> Mapping[str, float]:
         """Those that the criterion kept, else its value."""
@@ -156,7 +168,7 @@ class Trial:
             },
             "agent": self._agent(),
             "environment": self._environment(),
-            "verifier": {"disable": False, "environment_mode": "shared"},
+            "verifier": {"disable": False, "environment_mode": self.verifier_mode},
         }
 
     def result(self) -> dict[str, Any]:
@@ -179,7 +191,7 @@ class Trial:
             },
             "agent_result": _used(episode.trajectory.turns),
             "verifier_result": None if rewards is None else {"rewards": rewards},
-            "verifier_environment_mode": None if steps else "shared",
+            "verifier_environment_mode": self.verifier_mode,
             "exception_info": self._exception(),
             "started_at": episode.started_at or None,
             "finished_at": self.finished or None,
@@ -229,6 +241,21 @@ def place_of(task: Task) -> str:
     if origin.name in ("task.toml", "task.yaml"):
         return str(origin.parent)
     return task.origin or task.id
+
+
+def _step_name(step: Task, task: Task) -> str:
+    """The task's own name for it, where it is one for a folder."""
+    name = str(step.metadata.get("step") or "")
+    return name if name and Path(name).name == name else step.id.removeprefix(f"{task.id}.")
+
+
+def _means(graded: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+    """Of each reward, over all steps: one that a step did not give is 0 there, as in Harbor."""
+    names = dict.fromkeys(name for rewards in graded for name in rewards)
+    return {
+        name: math.fsum(rewards.get(name, 0.0) for rewards in graded) / len(graded)
+        for name in names
+    }
 
 
 def _after(began: str, seconds: float) -> str:

@@ -1,0 +1,215 @@
+"""What Harbor's own reader takes, though it is oddly written, and what it refuses."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from ale.errors import InputError
+from ale.types import Task
+from ale_tasks_harbor.checks import health_step
+from ale_tasks_harbor.solution import LARGEST
+from ale_tasks_harbor.source import HarborSource
+from ale_tasks_harbor.values import Values
+
+from .conftest import BENCH, HARBOR, Write
+
+Source = Callable[..., HarborSource]
+
+WRITTEN_BY_HARBOR = """\
+schema_version = "1.4"
+artifacts = []
+
+[task]
+name = "me/hello"
+description = ""
+keywords = []
+[[task.authors]]
+name = "Me"
+email = "me@x"
+
+[metadata]
+
+[verifier]
+timeout_sec = 600.0
+collect = []
+
+[verifier.env]
+
+[agent]
+
+[environment]
+network_mode = "public"
+build_timeout_sec = 600.0
+os = "linux"
+mcp_servers = []
+
+[environment.env]
+
+[solution.env]
+"""
+"""Letter by letter what ``TaskConfig(...).model_dump_toml()`` of harbor 0.24 gives."""
+
+
+def _toml(text: str) -> Mapping[str, str]:
+    return {**HARBOR, "task.toml": text}
+
+
+def only(source: HarborSource) -> Task:
+    (task,) = source.load()
+    assert source.refused == []
+    return task
+
+
+def test_what_harbor_itself_writes_is_taken(write: Write, source: Source) -> None:
+    folder = write("one", _toml(WRITTEN_BY_HARBOR))
+    (folder / "instruction.md").write_text("")
+    task = only(source())
+    assert (task.metadata["name"], task.description, task.goal) == ("me/hello", "", "")
+    assert task.metadata["ignored_keys"] == []
+    assert task.metadata["agent_needs"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ('docker_image = ""\nworkdir = ""', {"workdir": ".", "image": None}),
+        ('memory_mb = 2048.0\ncpus = "2"', {"memory_mb": 2048, "cpus": 2.0}),
+        ("cpus = 0\nmemory_mb = 0", {"cpus": None, "memory_mb": None}),
+        ("memory = 2048", {"memory_mb": None}),
+        ('memory = " 2 g "', {"memory_mb": 2048}),
+    ],
+)
+def test_an_environment_is_read_as_in_harbor(
+    text: str, wanted: Mapping[str, object], write: Write, source: Source
+) -> None:
+    folder = write("one", _toml(f"[environment]\n{text}\n"))
+    task = only(source())
+    found = {name: getattr(task.environment, name) for name in wanted}
+    assert found == wanted
+    assert (task.environment.build, task.files) == (str(folder / "environment"), None)
+
+
+def test_a_size_without_a_unit_is_named_among_what_is_ignored(write: Write, source: Source) -> None:
+    write("one", _toml("[environment]\nmemory = 2048\nstorage = '1G'\n"))
+    assert only(source()).metadata["ignored_keys"] == ["environment.memory"]
+
+
+@pytest.mark.parametrize("said", ['"no"', "0", '"False"', "false"])
+def test_a_flag_may_be_a_word(said: str, write: Write, source: Source) -> None:
+    write("one", _toml(f"[environment]\nallow_internet = {said}\n"))
+    assert only(source()).constraints.network is False
+
+
+def test_numbers_may_be_texts(write: Write, source: Source) -> None:
+    toml = (
+        '[agent]\ntimeout_sec = "600"\n[verifier]\ntimeout_sec = " 6e1 "\n'
+        '[environment]\ngpus = "0"\n[environment.healthcheck]\ncommand = "x"\nretries = "2"\n'
+        "start_interval_sec = 0\ninterval_sec = 0.5\n"
+        '[[steps]]\nname = "a"\nmin_reward = "0.5"\n'
+    )
+    write("one", {**_toml(toml), "steps/a/instruction.md": "Do.\n"})
+    task = only(source())
+    (step,) = task.steps
+    assert step.constraints.time_limit_s == 600.0
+    assert step.criteria[0].options["least"] == {"reward": 0.5}
+    assert "sleep 0\n" in task.setup_steps[-1]
+    assert "sleep 0.5" in task.setup_steps[-1]
+    assert "failed 2 times" in task.setup_steps[-1]
+
+
+def test_a_blank_health_check_passes_at_once() -> None:
+    values = Values({"command": "", "retries": 1}, file="f", problems=[])
+    assert (health_step(values), values.problems) == ((), [])
+    values = Values({"retries": 1}, file="f", problems=[])
+    health_step(values)
+    assert values.problems[0].path == "command"
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('[environment]\nmemory = "2048"', "environment.memory"),
+        ('[environment]\nmemory = ""', "environment.memory"),
+        ('[environment]\ncpus = "many"', "environment.cpus"),
+        ("[environment]\ncpus = nan", "environment.cpus"),
+        ("[environment]\nmemory_mb = 0.5", "environment.memory_mb"),
+        ('[environment]\nallow_internet = "maybe"', "environment.allow_internet"),
+        ("[verifier]\ntimeout_sec = 0", "verifier.timeout_sec"),
+        ('[agent]\ntimeout_sec = "nan"', "agent.timeout_sec"),
+    ],
+)
+def test_what_harbor_could_not_run_is_refused(
+    text: str, key: str, write: Write, source: Source
+) -> None:
+    write("one", _toml(text + "\n"))
+    with pytest.raises(InputError) as caught:
+        list(source().load())
+    assert [problem.path for problem in caught.value.problems] == [key]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("<!-- harbor-canary GUID 1 -->\n\n# Task\n", "# Task\n"),
+        ("# Canary: x\n  <!-- a canary -->  \n\n \nDo it.\n# canary\n", "Do it.\n# canary\n"),
+        ("\n\nDo it.\n", "Do it.\n"),
+        ("Keep the canary alive.\n", "Keep the canary alive.\n"),
+        ("<!-- canary -->", ""),
+    ],
+)
+def test_a_canary_is_not_shown_to_the_agent(
+    text: str, shown: str, write: Write, source: Source
+) -> None:
+    write("one", {**HARBOR, "instruction.md": text})
+    write("two", {**_toml('[[steps]]\nname = "a"\n'), "steps/a/instruction.md": text})
+    one, two = source().load()
+    assert (one.goal, two.steps[0].goal) == (shown, shown)
+
+
+def _of_steps(*names: str) -> Mapping[str, str]:
+    toml = "".join(f'[[steps]]\nname = "{name}"\n' for name in names)
+    return {**_toml(toml), **{f"steps/{name}/instruction.md": "Do.\n" for name in names}}
+
+
+def test_a_step_has_any_name_that_a_folder_can_have(write: Write, source: Source) -> None:
+    write("one", _of_steps("_s1", "a b", "a-b", "é", ".x"))
+    steps = only(source()).steps
+    assert [step.metadata["step"] for step in steps] == ["_s1", "a b", "a-b", "é", ".x"]
+    ids = [step.id.removeprefix("one.") for step in steps]
+    assert ids == ["_s1", "a-b-2", "a-b", "task-4", "x-5"]
+
+
+@pytest.mark.parametrize("name", ["", " ", "..", "a/b", "a.", "a ", "a:b"])
+def test_no_other_name(name: str, write: Write, source: Source) -> None:
+    write("one", {**_toml(f'[[steps]]\nname = "{name}"\n'), "steps/x/instruction.md": "Do.\n"})
+    with pytest.raises(InputError, match=r"steps\[0\]\.name: expected the name of a folder"):
+        list(source().load())
+
+
+def test_a_link_to_a_task_folder_is_one_and_no_link_leads_in_a_circle(
+    write: Write, source: Source, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    write("one", HARBOR).rename(elsewhere)
+    write("set/own", HARBOR)
+    (tmp_path / "tasks" / "set" / "linked").symlink_to(elsewhere)
+    (tmp_path / "tasks" / "set" / "up").symlink_to("..")
+    (tmp_path / "tasks" / "set" / "dangling").symlink_to("nowhere")
+    (tmp_path / "tasks" / "set" / "itself").symlink_to("itself")
+    assert [task.id for task in source().load()] == ["linked", "own"]
+
+
+def test_a_solution_that_is_too_large_is_left_out_and_the_folder_is_not(
+    write: Write, source: Source, caplog: pytest.LogCaptureFixture
+) -> None:
+    large = "x" * (LARGEST + 1)
+    write("one", {**HARBOR, "solution/data": large})
+    write("two", {**_of_steps("a"), "steps/a/solution/solve.sh": large})
+    write("three", {**BENCH, "solution.sh": large})
+    one, three, two = source(refuse="run").load()
+    for part in (one, two.steps[0], three):
+        assert part.solution is None
+        assert part.metadata["no_solution"].endswith("larger than 8 MiB")
+    said = [record.getMessage() for record in caplog.records]
+    assert [line.split()[0] for line in said] == ["one", "three", "two.a"]
