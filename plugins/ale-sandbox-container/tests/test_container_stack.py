@@ -102,6 +102,23 @@ def test_without_a_network_no_network_leads_out(file: Path) -> None:
     assert made["networks"] == {"default": {"internal": True}, "back": {"internal": True}}
 
 
+def test_no_service_takes_the_engines_usual_network_where_there_is_to_be_none(file: Path) -> None:
+    file.write_text("services: {main: {}, db: {image: a, network_mode: bridge}}")
+    stack = read(file)
+    closed = stack.of(plan(network=False), stack.named("tag", None))
+    assert closed["services"]["db"]["network_mode"] == "none"
+    opened = stack.of(plan(), stack.named("tag", None))
+    assert opened["services"]["db"]["network_mode"] == "bridge"
+
+
+def test_networks_and_volumes_have_no_name_that_another_sandbox_has_too(file: Path) -> None:
+    more = "volumes: {v: {name: a, labels: {b: c}}, w: }\nnetworks: {n: {name: a}}"
+    file.write_text(f"services: {{main: {{}}}}\n{more}")
+    named = read(file).named("tag", None)
+    assert named["volumes"] == {"v": {"labels": {"b": "c"}}, "w": {}}
+    assert named["networks"] == {"n": {}}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -77,15 +77,11 @@ class Stack:
         elif "build" not in main and "image" not in main:
             main["build"] = {"context": "."}
         for name, about in services.items():
-            for key in _DROPPED:
-                about.pop(key, None)
-            if "volumes" in about:
-                about["volumes"] = [one for one in about["volumes"] if not _is_log(one)]
-            if "build" in about:
-                about["image"] = f"{tag}-{name}"
-                about["build"] = _with_context(about["build"])
+            _name(about, f"{tag}-{name}")
         rest = {key: value for key, value in self.document.items() if key not in _UNUSED}
-        return {**rest, "services": services}
+        kinds = [kind for kind in rest if kind in ("networks", "volumes")]
+        shared = {kind: _unnamed(rest[kind]) for kind in kinds}
+        return {**rest, **shared, "services": services}
 
     def of(self, plan: Plan, named: Document) -> Document:
         """The file for one sandbox; every image in it is there, or is pulled."""
@@ -100,7 +96,21 @@ class Stack:
         document = {**named, "services": services}
         if not plan.network:
             document["networks"] = _internal(named.get("networks"))
+            for about in services.values():
+                if about.get("network_mode") == "bridge":
+                    about["network_mode"] = "none"  # the engine's usual network leads out
         return document
+
+
+def _name(about: Document, image: str) -> None:
+    """Give a service's image a name, and take what would clash with another sandbox."""
+    for key in _DROPPED:
+        about.pop(key, None)
+    if "volumes" in about:
+        about["volumes"] = [one for one in about["volumes"] if not _is_log(one)]
+    if "build" in about:
+        about["image"] = image
+        about["build"] = _with_context(about["build"])
 
 
 _UNUSED = ("version", "name")
@@ -222,6 +232,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(text) for name, text in value.items()}
     return [_plain(text) for text in value]
+
+
+def _unnamed(written: Any) -> Document:
+    """Without names that would make it another sandbox's too."""
+    return {
+        name: {key: value for key, value in (about or {}).items() if key != "name"}
+        for name, about in (written or {}).items()
+    }
 
 
 def _internal(networks: Any) -> Document:

@@ -9,10 +9,11 @@ import re
 import shlex
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import yaml
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from ale_tasks_harbor import reach
 from ale_tasks_harbor.checks import mebibytes
@@ -88,6 +89,18 @@ class Client:
     """It is for docker compose to make."""
     refused: tuple[tuple[str, str], ...] = ()
     """Key and reason of what can't be given."""
+    paths: tuple[reach.HostPath, ...] = ()
+    """Of this machine, inside the file's folder as far as their words tell."""
+
+    def refusals(self, folder: Path) -> list[tuple[str, str]]:
+        """All that can't be given: links of the folder that lead out of it too."""
+        root = folder.resolve()
+        led = (path for path in self.paths if not _stays(root, path))
+        return [*self.refused, *(path.fault for path in led)]
+
+
+def _stays(root: Path, path: reach.HostPath) -> bool:
+    return (root / reach.inside(path.path)).resolve().is_relative_to(root)
 
 
 @lru_cache(maxsize=256)
@@ -107,18 +120,20 @@ def client_of(text: str, *, implied: bool = False) -> Client:
     for name, service in services.items():
         if not isinstance(service, dict):
             return _refuse(f"services.{name}", "expected a table")
-    refused = [*reach.faults(document)]
     if implied and not {"main", "client"} & set(services):
         services = {"main": {}, **services}
     own = next((name for name in ("main", "client") if name in services), None)
     if own is None and len(services) > 1:
         return _refuse("services", "none of them is called 'main' or 'client'")
     name = str(own or next(iter(services)))
+    refused = [*reach.faults(document, name)]
     others = [key for key in document if key not in ("services", "version", "name", "volumes")]
     several = len(services) > 1 or bool(others) or _is_odd(services[name])
     if several and own is None:
         refused.append(("services", f"'{name}' has to be called 'main' or 'client'"))
-    return _client(f"services.{name}", services[name], several, refused)
+    client = _client(f"services.{name}", services[name], several, refused)
+    inside = (path for path in reach.paths(document) if not reach.leads_out(path.path))
+    return evolve(client, paths=tuple(inside))
 
 
 def _refuse(key: str, why: str) -> Client:

@@ -284,7 +284,7 @@ class _Reader:
         except (OSError, ValueError, yaml.YAMLError) as error:
             self._note(file, f"can't be read: {' '.join(str(error).split())}")
             return compose.Client()
-        for path, why in client.refused:
+        for path, why in client.refusals(file.parent):
             self._root.problems.append(Problem(message=why, file=str(file), path=path))
         return client
 
