@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from .harbor_tasks import CAPABILITIES, config, containers, outcomes, why_not
+from .harbor_tasks import PRIVILEGES, config, containers, outcomes, why_not
 
 DATA = Path(__file__).parents[2] / "plugins" / "ale-tasks-harbor" / "tests" / "data"
 BROKEN = {
@@ -35,7 +35,7 @@ def run(workshop: Any, engine: str, folder: str, agent: str) -> dict[str, Any]:
         workshop,
         engine,
         tasks={"type": "harbor", "path": str(DATA / folder), "refuse": "run"},
-        sandbox={"type": engine, "capabilities": CAPABILITIES, "pull_silence_s": 5},
+        sandbox={"type": engine, **PRIVILEGES, "pull_silence_s": 5},
         agent={"type": agent},
     )
     ended = workshop.ale("run", "run.yaml", timeout_s=500)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
 from ale.errors import SandboxError
 from ale_sandbox_container.engine import Bind, Plan
@@ -94,6 +95,12 @@ def test_the_agents_service_is_a_sandbox_and_the_others_are_as_they_were(file: P
     assert (main["cpus"], main["mem_limit"], main["pids_limit"]) == (1.5, 1 << 30, 7)
     assert main["depends_on"] == ["db"]
     assert made["networks"] == {"back": {}}
+
+
+def test_programs_of_the_agents_service_gain_privileges_where_the_sandboxes_do(file: Path) -> None:
+    stack = read(file)
+    made = stack.of(evolve(plan(), new_privileges=True), stack.named("tag", None))
+    assert made["services"]["main"]["security_opt"] == []
 
 
 def test_without_a_network_no_network_leads_out(file: Path) -> None:

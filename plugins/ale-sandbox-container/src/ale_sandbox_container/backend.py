@@ -273,6 +273,7 @@ class ContainerBackend:
                 pool,
                 user_pool=lambda user: self._pool(box, user),
                 restart=lambda: self._restart(box, network),
+                root=(None if hello.uid == 0 else "0") if box.plan.new_privileges else False,
             ),
             bash=hello.bash,
             files=self._files(box, hello),

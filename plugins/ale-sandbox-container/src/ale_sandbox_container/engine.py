@@ -76,6 +76,8 @@ class Plan:
     processes: int | None = None
     capabilities: Sequence[str] = ()
     """Added back after all have been dropped."""
+    new_privileges: bool = False
+    """Programs may gain some that who starts them lacks."""
     read_only: bool = False
     volumes: Sequence[str] = ()
     """Paths that are writable in spite of `read_only`."""

@@ -11,7 +11,7 @@ from ale_sandbox_container import script
 from ale_sandbox_container.door import INSIDE
 from ale_sandbox_container.egress import PROXIES
 from ale_sandbox_container.engine import Bind, Image, Plan
-from ale_sandbox_container.options import ContainerOptions
+from ale_sandbox_container.options import ContainerOptions, capabilities_added
 from ale_sandbox_container.records import LABEL, Record
 
 MIB = 1 << 20
@@ -70,7 +70,8 @@ def plan_of(
         cpus=options.cpus if spec.cpus is None else spec.cpus,
         memory_bytes=None if memory is None else memory * MIB,
         processes=None if options.processes is None else options.processes + _RESERVED_PROCESSES,
-        capabilities=_capabilities(options),
+        capabilities=capabilities_added(options),
+        new_privileges=options.new_privileges,
         read_only=options.read_only,
         volumes=(record.workdir,) if options.read_only else (),
         tmpfs=_tmpfs(options),
@@ -94,14 +95,6 @@ def _told(image: Image) -> dict[str, str]:
     if not image.entrypoint or LABEL in image.labels:
         return {}
     return {ENTRYPOINT: shlex.join(image.entrypoint)}
-
-
-def _capabilities(options: ContainerOptions) -> tuple[str, ...]:
-    added = dict.fromkeys(options.capabilities)
-    if "SETUID" in added:
-        # The supervisor has to end what has become another user.
-        added["KILL"] = None
-    return tuple(added)
 
 
 def _tmpfs(options: ContainerOptions) -> dict[str, int]:

@@ -159,7 +159,7 @@ def _own(about: Document, plan: Plan) -> Document:
         "volumes": [*(about.get("volumes") or []), *binds],
         "cap_drop": ["ALL"],
         "cap_add": list(plan.capabilities),
-        "security_opt": ["no-new-privileges"],
+        "security_opt": [] if plan.new_privileges else ["no-new-privileges"],
         "read_only": plan.read_only,
     }
     optional = {

@@ -346,7 +346,7 @@ def _config(plan: Plan) -> dict[str, Any]:
             "NetworkMode": "bridge" if plan.network else "none",
             "CapDrop": ["ALL"],
             "CapAdd": list(plan.capabilities),
-            "SecurityOpt": ["no-new-privileges"],
+            "SecurityOpt": [] if plan.new_privileges else ["no-new-privileges"],
             "Privileged": False,
             "ReadonlyRootfs": plan.read_only,
             "Memory": plan.memory_bytes or 0,

@@ -417,7 +417,7 @@ def _spec(plan: Plan) -> dict[str, Any]:
         "netns": {"nsmode": "bridge" if plan.network else "none"},
         "cap_drop": ["all"],
         "cap_add": [f"CAP_{name}" for name in plan.capabilities],
-        "no_new_privileges": True,
+        "no_new_privileges": not plan.new_privileges,
         "privileged": False,
         "read_only_filesystem": plan.read_only,
         "mounts": mounts,
@@ -432,8 +432,8 @@ def _limits(plan: Plan) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     if plan.memory_bytes is not None:
         limits["memory"] = {"limit": plan.memory_bytes, "swap": plan.memory_bytes}
-    if plan.processes is not None:
-        limits["pids"] = {"limit": plan.processes}
+    # Where nothing is said the engine has a limit of its own.
+    limits["pids"] = {"limit": -1 if plan.processes is None else plan.processes}
     if plan.cpus is not None:
         limits["cpu"] = {"quota": round(plan.cpus * _CPU_PERIOD_US), "period": _CPU_PERIOD_US}
     return limits

@@ -226,6 +226,14 @@ class StartProbes:
             await sandbox.exec("touch file; chown 1234 file")
             assert await out(sandbox, "stat -c %u file") == "1234"
 
+    async def test_all_that_docker_gives_can_be_added_back_at_once(self, make: Make) -> None:
+        docker = 0x00000000A80425FB
+        async with opened(make(capabilities=("DOCKER_DEFAULT",))) as sandbox:
+            said = await out(sandbox, "grep CapEff /proc/self/status")
+            assert int(said.split()[1], 16) == docker
+            # Of those that Podman lacks by itself.
+            assert await out(sandbox, "mknod null c 1 3; echo hidden >null; stat -c %F null")
+
     async def test_the_network_is_on_only_where_nobody_says_no(self, make: Make) -> None:
         for option, wish, on in (
             (None, None, False),

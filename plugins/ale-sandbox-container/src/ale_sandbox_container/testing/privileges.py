@@ -1,0 +1,83 @@
+# ruff: noqa: D102 - a name says what a test does
+"""What an image's programs may become, and limits that are not there. Needs coreutils."""
+
+from pathlib import Path
+
+from ale_sandbox_container.testing.tools import Make, opened, out
+
+_SETUID = """\
+FROM {image}
+RUN mkdir /su && cp /bin/cat /bin/sleep /su/ && chmod 4755 /su/*
+WORKDIR /app
+USER 1234
+"""
+_RUNNING = "cat /proc/[0-9]*/comm | grep -c '^sleep$' || true"
+
+
+class PrivilegeProbes:
+    """Needs one more fixture, ``image``: the name of the image that `make` starts."""
+
+    async def test_a_program_gains_no_privileges(
+        self, make: Make, image: str, tmp_path: Path
+    ) -> None:
+        backend = make(context={"run_directory": tmp_path / "run"})
+        async with opened(backend, build=_folder(tmp_path, image)) as sandbox:
+            said = await out(sandbox, "/su/cat /proc/self/status | grep Uid")
+            assert said.split() == ["Uid:", *(["1234"] * 4)]
+        assert not any(note.startswith("privileges:") for note in backend.capabilities.notes)
+
+    async def test_it_does_where_it_may_and_ends_with_its_command(
+        self, make: Make, image: str, tmp_path: Path
+    ) -> None:
+        backend = make(context={"run_directory": tmp_path / "run"}, new_privileges=True)
+        assert any(note.startswith("privileges:") for note in backend.capabilities.notes)
+        async with opened(backend, build=_folder(tmp_path, image)) as sandbox:
+            said = await out(sandbox, "/su/cat /proc/self/status | grep Uid")
+            assert said.split() == ["Uid:", "1234", "0", "0", "0"]
+            assert (await sandbox.exec("/su/sleep 100 & wait", timeout_s=1.0)).timed_out
+            assert await out(sandbox, _RUNNING) == "0", "it outlived its command's time"
+            await sandbox.exec("/su/sleep 100 >/dev/null 2>&1 &")
+            assert await out(sandbox, _RUNNING) == "1"
+            assert await sandbox.end_processes() == 1
+            assert await out(sandbox, _RUNNING) == "0"
+
+    async def test_what_another_user_gains_ends_too(
+        self, make: Make, image: str, tmp_path: Path
+    ) -> None:
+        backend = make(
+            context={"run_directory": tmp_path / "run"},
+            new_privileges=True,
+            user="0",
+            capabilities=("SETUID", "SETGID"),
+        )
+        async with opened(backend, build=_folder(tmp_path, image)) as sandbox:
+            await sandbox.become("1234")
+            ended = await sandbox.exec("id -u; /su/sleep 100 & wait", timeout_s=1.0)
+            assert (ended.stdout, ended.timed_out) == (b"1234\n", True)
+            assert await out(sandbox, _RUNNING) == "0"
+
+    async def test_null_lifts_each_limit(self, make: Make) -> None:
+        lifted = dict.fromkeys(
+            ("memory_mb", "processes", "cpu_s", "file_size_mb", "open_files"), None
+        )
+        backend = make(**lifted)
+        limits = backend.capabilities.limits
+        assert {limits[name] for name in ("memory", "processes", "cpu", "file_size")} == {"none"}
+        async with opened(backend) as sandbox:
+            said = (await out(sandbox, "ulimit -t; ulimit -f; ulimit -v")).split()
+            assert said == ["unlimited"] * 3
+            assert int((await out(sandbox, "ulimit -n")).replace("unlimited", "9999999")) > 4096
+            for name in ("pids/pids.max", "pids.max"):
+                found = await sandbox.exec(f"cat /sys/fs/cgroup/{name}")
+                assert found.stdout in (b"", b"max\n")
+            for name in ("memory/memory.limit_in_bytes", "memory.max"):
+                found = await sandbox.exec(f"cat /sys/fs/cgroup/{name}")
+                text = found.stdout.decode().strip().replace("max", "") or str(1 << 62)
+                assert int(text) > 1 << 50
+
+
+def _folder(parent: Path, image: str) -> str:
+    folder = parent / "task"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text(_SETUID.format(image=image))
+    return str(folder)
