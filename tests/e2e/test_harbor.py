@@ -13,6 +13,7 @@ BROKEN = {
     "no-base": "base image 'registry.invalid/no/such-base:1' is not there and can't be had",
     "no-image": "the image 'registry.invalid/no/such-image:1' is not there",
     "no-reward": "the tests wrote no reward to /logs/verifier",
+    "never-healthy": "the container was not healthy within 2 s: test -e /tmp/never",
     "no-number": "reward.txt holds 'excellent', which is not a number",
     "not-finite": "which is not a finite number",
     "no-summary": "the tests printed no 'short test summary info'",

@@ -127,6 +127,62 @@ def test_a_compose_file_of_harbors_may_add_to_the_one_container(
     assert (wants.cpus, wants.memory_mb) == (2.0, 64)
 
 
+_VARIABLES = """
+        services:
+          main:
+            build: .
+            environment:
+              PGPASSWORD: ${PW}
+              FOLDER: $$HOME
+              PLAIN: $BAR-${BAR}
+              HOSTVAR:
+              ABSENT:
+              EMPTY: "${NO_SUCH:-}${SET:+yes}${NO_SUCH:+no}${NO_SUCH-a${BAR}}"
+              LAST: ${LAST}
+              SURE: true
+        """
+
+
+def test_the_variables_of_a_compose_file_are_filled_in_as_by_docker_compose(
+    write: Write, source: Source
+) -> None:
+    files = {
+        **HARBOR,
+        "task.toml": "[environment.env]\nPW = 'abc'\n",
+        "environment/docker-compose.yaml": _VARIABLES,
+        "environment/.env": "# one\nexport LAST='of the file' # it\nBAR=\"hidden\"\n",
+    }
+    write("one", files)
+    host = {"BAR": "bar", "HOSTVAR": "host", "SET": "1", "PW": "the host's"}
+    assert only(source(host)).environment.env == {
+        "PGPASSWORD": "abc",
+        "FOLDER": "$HOME",
+        "PLAIN": "bar-bar",
+        "HOSTVAR": "host",
+        "EMPTY": "yesabar",
+        "LAST": "of the file",
+        "SURE": "true",
+        "PW": "abc",
+    }
+    # What is the same, letter by letter, is not the same with other variables.
+    other = only(source({**host, "BAR": "b"})).environment.env
+    assert other["PLAIN"] == "b-b"
+
+
+def test_a_health_check_of_the_one_service_is_waited_for(write: Write, source: Source) -> None:
+    check = "{test: [CMD, test, -e, /a b], interval: 1m1.5s, timeout: 500ms, retries: 2}"
+    text = f"services: {{main: {{build: ., healthcheck: {check}}}}}\n"
+    folder = write("one", {**HARBOR, "environment/docker-compose.yaml": text})
+    task = only(source())
+    assert task.environment.build == str(folder / "environment"), "it needs no docker compose"
+    (step,) = (step for step in task.setup_steps if "healthy" in step)
+    assert "set -- 124 1 test -e '/a b'" in step
+    assert "set -- 124 1 test -e '/a b'" in task.criteria[0].options["background"]
+    text = "services: {main: {build: ., healthcheck: {disable: true}}}\n"
+    write("one", {**HARBOR, "environment/docker-compose.yaml": text})
+    assert "ALE_IMAGE_HEALTHCHECK" not in "".join(only(source()).setup_steps)
+
+
 def test_a_task_of_steps_is_taken_with_what_each_says(write: Write, source: Source) -> None:
     folder = write(
         "one",

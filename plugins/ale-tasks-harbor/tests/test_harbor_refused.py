@@ -284,6 +284,30 @@ REFUSED: Mapping[str, tuple[Mapping[str, str], str, str | None, str]] = {
         "services.client.post_start",
         "no container of a task is privileged",
     ),
+    "secret-of-the-host": (
+        _compose("environment: ['A=${MY_API_KEY}']"),
+        "docker-compose.yaml",
+        "services.client.environment",
+        "the value of MY_API_KEY looks like a secret",
+    ),
+    "secret-by-name-alone": (
+        _compose("environment: [MY_API_KEY]"),
+        "docker-compose.yaml",
+        "services.client.environment",
+        "would be stored",
+    ),
+    "variable-that-must-be-set": (
+        _compose("command: '${NO_SUCH:?say which}'"),
+        "docker-compose.yaml",
+        None,
+        "the variable NO_SUCH is not set: say which",
+    ),
+    "no-time": (
+        _compose("healthcheck: {test: a, interval: often}"),
+        "docker-compose.yaml",
+        None,
+        "expected a time such as 30s",
+    ),
     "host-file": (
         {
             **HARBOR,

@@ -6,7 +6,7 @@ Every method blocks and is called from threads, several at a time.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from attrs import field, frozen
 
@@ -47,6 +47,8 @@ class Image:
     """Empty where the image sets none."""
     entrypoint: Sequence[str] = ()
     """What the image would start. The supervisor is started in its place."""
+    health: Mapping[str, Any] | None = None
+    """Its health check, in the words of Docker's interface. No engine runs it."""
     labels: Mapping[str, str] = field(factory=dict)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
-from ale_sandbox_container import script
+from ale_sandbox_container import health, script
 from ale_sandbox_container.door import INSIDE
 from ale_sandbox_container.egress import PROXIES
 from ale_sandbox_container.engine import Bind, Image, Plan
@@ -17,6 +17,8 @@ from ale_sandbox_container.records import LABEL, Record
 MIB = 1 << 20
 ENTRYPOINT = "ALE_IMAGE_ENTRYPOINT"
 """Variable that tells what the image would have started, as words for a shell."""
+HEALTH = "ALE_IMAGE_HEALTHCHECK"
+"""Likewise its health check; see `ale_sandbox_container.health.told`."""
 _DEFAULT_WORKDIR = "/workspace"
 _RESERVED_PROCESSES = 12
 """For the supervisor, so that a command can be killed where it has used up all others."""
@@ -92,9 +94,11 @@ def _environment(options: ContainerOptions, spec: SandboxSpec, workdir: str) -> 
 
 def _told(image: Image) -> dict[str, str]:
     # A snapshot's is our own supervisor; what its image began with is in its environment already.
-    if not image.entrypoint or LABEL in image.labels:
+    if LABEL in image.labels:
         return {}
-    return {ENTRYPOINT: shlex.join(image.entrypoint)}
+    entrypoint = shlex.join(image.entrypoint) if image.entrypoint else None
+    told = {ENTRYPOINT: entrypoint, HEALTH: health.told(image.health)}
+    return {name: words for name, words in told.items() if words is not None}
 
 
 def _tmpfs(options: ContainerOptions) -> dict[str, int]:

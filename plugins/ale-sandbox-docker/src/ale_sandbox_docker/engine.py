@@ -97,6 +97,7 @@ class DockerEngine:
             id=found["Id"],
             workdir=config.get("WorkingDir") or "",
             entrypoint=config.get("Entrypoint") or (),
+            health=config.get("Healthcheck"),
             labels=config.get("Labels") or {},
         )
 

@@ -37,6 +37,8 @@ _TIMEOUT_S = 120
 """For one answer of the engine. Pulls and builds have their own."""
 _API = "4.0.0"
 """The oldest version of the interface that knows all that is used here."""
+_FORMAT = "application/vnd.docker.distribution.manifest.v2+json"
+"""Of the images that are built."""
 _PIECE = 1 << 16
 _CPU_PERIOD_US = 100_000
 _LOOK_S = 0.01
@@ -106,6 +108,7 @@ class PodmanEngine:
             id=found["Id"],
             workdir=config.get("WorkingDir") or "",
             entrypoint=config.get("Entrypoint") or (),
+            health=found.get("HealthCheck") or found.get("Healthcheck"),
             labels=found.get("Labels") or {},
         )
 
@@ -146,6 +149,8 @@ class PodmanEngine:
                     labels=dict(labels),
                     rm=True,
                     forcerm=True,
+                    # The other format keeps neither HEALTHCHECK nor SHELL.
+                    outputformat=_FORMAT,
                 )
             except BuildError as error:
                 failure, lines = error.msg, error.build_log

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from ale_tasks_harbor import health
 from ale_tasks_harbor.checks import health_step, memory_mb
 from ale_tasks_harbor.dockerfile import background, started
 from ale_tasks_harbor.phases import Net, baseline, of
@@ -117,8 +118,13 @@ def apart(
         "env": dict(env(said)),
         "cpus": said.seconds("cpus", None),
         "memory_mb": memory_mb(said, "memory_mb", "memory"),
-        "setup": [*started(background()), *health_step(said.table("healthcheck"))],
+        "setup": _setup(said),
     }
+
+
+def _setup(environment: Values) -> list[str]:
+    own = health.step(health.OF_THE_IMAGE)
+    return [*started(background()), own, *health_step(environment.table("healthcheck"))]
 
 
 def _net(net: Net) -> dict[str, Any]:

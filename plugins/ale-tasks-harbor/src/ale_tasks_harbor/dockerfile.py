@@ -40,9 +40,14 @@ def started(words: str) -> tuple[str, ...]:
     return (f"{words}\n[ $# -gt 0 ] || exit 0\n{_START}",)
 
 
-def again(words: str, health: Sequence[str] = ()) -> str:
-    """Starts it and waits: until a health check passes, else for a second."""
-    return "\n".join((*started(words), *(health or ("sleep 1",))))
+def again(words: str, health: Sequence[str] = (), own: str = "") -> str:
+    """Starts it and waits: until a health check passes, else for a second.
+
+    Args:
+        health: the task's check.
+        own: waits for that of the container, where it has one.
+    """
+    return "\n".join((*started(words), *([own] if own else []), *(health or ("sleep 1",))))
 
 
 def _instructions(text: str) -> Iterator[tuple[str, str]]:

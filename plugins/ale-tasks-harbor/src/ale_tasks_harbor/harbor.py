@@ -13,7 +13,7 @@ from attrs import asdict as unstructure
 
 from ale.errors import InputError, Problem
 from ale.types import Constraints, CriterionSpec, Environment, Task, replace
-from ale_tasks_harbor import before, compose, declared, phases, solution, steps
+from ale_tasks_harbor import before, compose, declared, health, phases, solution, steps
 from ale_tasks_harbor.checks import health_step, memory_mb
 from ale_tasks_harbor.dockerfile import again, background, started, user_of
 from ale_tasks_harbor.steps import Part
@@ -138,6 +138,8 @@ class _Reader:
         self._parts: list[Part] = []
         self._background = background()
         """What starts with the container."""
+        self._health = health.OF_THE_IMAGE
+        """The container's own check."""
 
     def task(self) -> Task:
         """All of it."""
@@ -159,6 +161,7 @@ class _Reader:
             setup_steps=(
                 *started(self._background),
                 before.setup_step(self._key),
+                health.step(self._health),
                 *health_step(self._environment.table("healthcheck")),
             ),
             constraints=self._net(self._parts[0]).constraints,
@@ -193,7 +196,7 @@ class _Reader:
             origin=self._file,
             files=files,
             setup_steps=(
-                *(started(self._background) if part.number else ()),
+                *((*started(self._background), health.step(self._health)) if part.number else ()),
                 *setup,
                 *health_step(part.values.table("healthcheck")),
             ),
@@ -243,15 +246,16 @@ class _Reader:
     def _machine(self) -> Environment:
         values = self._environment
         build = self._folder / "environment"
-        client = self._client(build)
+        own = self._env(values)
+        client = self._client(build, own)
         image = values.text("docker_image") or client.image
         if image is None and not (client.several and not (build / "Dockerfile").exists()):
             self._check_build(build)
         self._background = background(client.entrypoint, client.command)
+        self._health = client.health
         self._several = client.several
         if client.several:
             build = build / _COMPOSE
-        own = self._env(values)
         return Environment(
             image=image,
             build=str(build) if image is None or client.several else None,
@@ -274,11 +278,16 @@ class _Reader:
     def _env(self, environment: Values) -> dict[str, str]:
         return from_host(environment.pairs("env"), self._environ, environment.table("env").refuse)
 
-    def _client(self, build: Path) -> compose.Client:
-        """What a compose file adds to the one container; others are refused."""
+    def _client(self, build: Path, own: Mapping[str, str]) -> compose.Client:
+        """What a compose file says of the agent's container.
+
+        Args:
+            own: the task's variables.
+        """
         file = build / _COMPOSE
         try:
-            client = compose.client_of(file.read_text(encoding="utf-8"), implied=True)
+            given = {**own, **self._sizes()}
+            client = compose.read(file, self._environ, given, implied=True)
         except FileNotFoundError:
             return compose.Client()
         except (OSError, ValueError, yaml.YAMLError) as error:
@@ -287,6 +296,13 @@ class _Reader:
         for path, why in client.refusals(file.parent):
             self._root.problems.append(Problem(message=why, file=str(file), path=path))
         return client
+
+    def _sizes(self) -> dict[str, str]:
+        """As Harbor gives them to compose files."""
+        values = self._environment
+        cpus, memory = values.values.get("cpus"), memory_mb(values, "memory_mb", "memory")
+        given = {"CPUS": cpus, "MEMORY": None if memory is None else f"{memory}M"}
+        return {name: str(value) for name, value in given.items() if value is not None}
 
     def _check_build(self, build: Path) -> None:
         file = build / "Dockerfile"
@@ -354,8 +370,8 @@ class _Reader:
 
     def _again(self) -> str:
         """Starts what started with the container, and waits until it is ready."""
-        health = health_step(self._environment.table("healthcheck"))
-        return again(self._background, health)
+        check = health_step(self._environment.table("healthcheck"))
+        return again(self._background, check, health.once_more(self._health))
 
     def _tables(self, part: Part) -> tuple[Values, ...]:
         return (self._root, part.values) if part.name else (self._root,)
