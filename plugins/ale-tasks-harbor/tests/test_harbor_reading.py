@@ -216,7 +216,7 @@ def test_a_task_of_steps_is_taken_with_what_each_says(write: Write, source: Sour
     )
     task = only(source(keep_processes=("one",)))
     assert (task.goal, task.criteria, task.solution) == ("a: First.\n\nb: Second.", (), None)
-    assert (task.steps_reward, task.environment.user) == ("last", "me")
+    assert (task.steps_reward, task.environment.user) == ("last", None)
     first, second = task.steps
     assert [(step.id, step.goal) for step in task.steps] == [
         ("one.a", "First.\n"),
@@ -225,14 +225,17 @@ def test_a_task_of_steps_is_taken_with_what_each_says(write: Write, source: Sour
     assert first.keep_processes
     assert [step.constraints.time_limit_s for step in task.steps] == [100, 10]
     assert (first.files, second.files) == (str(folder / "steps/a/workdir"), None)
-    assert first.setup_steps == ("bash ./setup.sh",)
+    assert first.setup_steps == (": the agent begins", "bash ./setup.sh")
+    assert task.environment.env["ALE_AGENT_USER"] == "me"
+    assert ": the agent begins" not in task.setup_steps
+    assert second.setup_steps[-1] == ": the agent begins"
     (one,), (two,) = (step.criteria for step in task.steps)
     assert one.options["tests"] == [str(folder / "tests")]
     assert two.options["tests"] == [str(folder / "tests"), str(folder / "steps/b/tests")]
     # Harbor does not take a step's time limit for tests from the task.
     assert (one.options["timeout_s"], two.options["timeout_s"]) == (600.0, 7.0)
     assert (one.options["env"], two.options["env"]) == ({"A": "1", "B": "2"}, {"A": "1", "B": "3"})
-    assert (one.options["user"], two.options["user"]) == ("other", "judge")
+    assert (one.options["user"], two.options["user"]) == (None, "judge")
     assert (one.options["least"], two.options["least"]) == ({"reward": 0.5}, {"style": 1.0})
     assert [one["source"] for one in two.options["artifacts"]] == ["/app/a", "/app/b"]
 

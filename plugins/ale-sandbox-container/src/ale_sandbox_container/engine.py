@@ -116,6 +116,8 @@ class Stat:
     size: int
     mode: int
     """As `os.stat` gives it."""
+    mtime: float
+    """Seconds since 1970."""
     link: str
     """Where a link leads, resolved inside the container; empty for what is no link."""
 

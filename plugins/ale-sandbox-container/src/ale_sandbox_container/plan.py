@@ -17,6 +17,11 @@ from ale_sandbox_container.records import LABEL, Record
 MIB = 1 << 20
 ENTRYPOINT = "ALE_IMAGE_ENTRYPOINT"
 """Variable that tells what the image would have started, as words for a shell."""
+AGENT_USER = "ALE_AGENT_USER"
+"""Variable of a spec that names the user of commands from the one that is `READY` on. Those before
+it, which set a task up, are the container's own user's, as what starts with a container is. No
+command of a later time has more by saying it again. No container sees the variable."""
+READY = ": the agent begins"
 HEALTH = "ALE_IMAGE_HEALTHCHECK"
 """Likewise its health check; see `ale_sandbox_container.health.told`."""
 _DEFAULT_WORKDIR = "/workspace"
@@ -64,7 +69,7 @@ def plan_of(
         env={
             **_environment(options, spec, record.workdir),
             **options.env,
-            **spec.env,
+            **{name: value for name, value in spec.env.items() if name != AGENT_USER},
             **_told(image),
         },
         user=options.user if spec.user is None else spec.user,

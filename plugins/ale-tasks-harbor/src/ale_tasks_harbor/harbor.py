@@ -15,7 +15,7 @@ from ale.errors import InputError, Problem
 from ale.types import Constraints, CriterionSpec, Environment, Task, replace
 from ale_tasks_harbor import before, compose, declared, health, phases, solution, steps
 from ale_tasks_harbor.checks import health_step, memory_mb
-from ale_tasks_harbor.dockerfile import again, background, started, user_of
+from ale_tasks_harbor.dockerfile import again, background, started
 from ale_tasks_harbor.steps import Part
 from ale_tasks_harbor.values import Values, line_of, task_id
 from ale_tasks_harbor.variables import from_host
@@ -132,7 +132,6 @@ class _Reader:
         self._agent = root.table("agent")
         self._verifier = root.table("verifier")
         self._environment = root.table("environment")
-        self._images_user = "root"
         self._several = False
         self._baseline = phases.Net()
         self._parts: list[Part] = []
@@ -150,7 +149,9 @@ class _Reader:
         whole = Part(folder=self._folder, values=self._root)
         found = steps.parts(self._folder, self._root) if self._root.values.get("steps") else []
         self._parts = found or [whole]
-        environment = replace(environment, user=self._user(self._parts[0]) or environment.user)
+        first = self._user(self._parts[0])
+        if first is not None:
+            environment = replace(environment, env={**environment.env, phases.AGENT_USER: first})
         task = Task(
             id=task_id(self._folder.name),
             goal="",
@@ -163,6 +164,7 @@ class _Reader:
                 before.setup_step(self._key),
                 health.step(self._health),
                 *health_step(self._environment.table("healthcheck")),
+                *(() if found else self._ready()),
             ),
             constraints=self._net(self._parts[0]).constraints,
             environment=environment,
@@ -197,6 +199,7 @@ class _Reader:
             files=files,
             setup_steps=(
                 *((*started(self._background), health.step(self._health)) if part.number else ()),
+                *self._ready(),
                 *setup,
                 *health_step(part.values.table("healthcheck")),
             ),
@@ -212,6 +215,10 @@ class _Reader:
             if agent.has("user"):
                 return str(agent.values["user"])
         return None
+
+    def _ready(self) -> tuple[str, ...]:
+        """Where the agent's user begins: what starts with the container has the container's own."""
+        return (phases.READY,) if any(map(self._user, self._parts)) else ()
 
     def _net(self, part: Part) -> phases.Net:
         """Of the agent."""
@@ -305,14 +312,9 @@ class _Reader:
         return {name: str(value) for name, value in given.items() if value is not None}
 
     def _check_build(self, build: Path) -> None:
-        file = build / "Dockerfile"
-        try:
-            text = file.read_text(encoding="utf-8", errors="replace")
-        except OSError:
+        if not (build / "Dockerfile").is_file():
             message = "there is no environment/Dockerfile, and no environment.docker_image"
             self._note(self._folder / FILE, message)
-            return
-        self._images_user = user_of(text) or self._images_user
 
     def _criterion(self, part: Part) -> CriterionSpec:
         folders = dict.fromkeys((self._folder / "tests", part.folder / "tests"))
@@ -359,9 +361,8 @@ class _Reader:
             made["during"] = unstructure(phases.phase(tests))
         if part is not self._parts[-1]:
             after = self._parts[part.number + 1]
-            user, first = self._user(after), self._user(self._parts[0])
-            wanted = phases.phase(self._net(after), None if user == first else user)
-            if wanted != phases.phase(own) or "during" in made or self._user(part) != first:
+            wanted = phases.phase(self._net(after), self._user(after))
+            if wanted != phases.phase(own, self._user(part)) or "during" in made:
                 made["after"] = unstructure(wanted)
         return made
 
@@ -381,7 +382,7 @@ class _Reader:
         for verifier in (part.verifier, self._verifier):
             if verifier.has("user"):
                 return str(verifier.values["user"])
-        return self._images_user if any(map(self._user, self._parts)) else None
+        return None
 
     def _solution(self, parent: Path) -> tuple[str, ...] | None:
         folder = parent / "solution"

@@ -3,6 +3,8 @@
 
 from pathlib import Path
 
+from ale.types import SandboxSpec
+from ale_sandbox_container.plan import AGENT_USER, READY
 from ale_sandbox_container.testing.tools import Make, opened, out
 
 _SETUID = """\
@@ -55,6 +57,49 @@ class PrivilegeProbes:
             ended = await sandbox.exec("id -u; /su/sleep 100 & wait", timeout_s=1.0)
             assert (ended.stdout, ended.timed_out) == (b"1234\n", True)
             assert await out(sandbox, _RUNNING) == "0"
+
+    async def test_a_workspace_of_the_image_stays_as_it_is_and_a_new_one_is_its_users(
+        self, make: Make, image: str, tmp_path: Path
+    ) -> None:
+        text = f"FROM {image}\nRUN mkdir /own && mkdir -m 777 /shared\nUSER 1234\n"
+        (tmp_path / "task").mkdir()
+        (tmp_path / "task" / "Dockerfile").write_text(text)
+        backend = make(context={"run_directory": tmp_path / "run"})
+        for workdir, expected in (
+            ("/own", "0 755"),
+            ("/shared", "0 777"),
+            ("/made", "1234 755"),
+            (None, "1234 755"),
+        ):
+            spec = SandboxSpec(build=str(tmp_path / "task"), workdir=workdir)
+            async with backend.open(spec) as sandbox:
+                assert await out(sandbox, "stat -c '%u %a' .") == expected
+        await backend.aclose()
+
+    async def test_an_agents_user_is_that_of_commands_from_the_one_that_says_so(
+        self, make: Make
+    ) -> None:
+        asked = "id -u; echo $ALE_AGENT_USER"
+        async with opened(make(), env={AGENT_USER: "1234"}, workdir="/made") as sandbox:
+            assert await out(sandbox, asked) == "0"
+            await sandbox.write("early", b"")
+            assert (await sandbox.exec(READY)).exit_code == 0
+            assert await out(sandbox, asked) == "1234"
+            await sandbox.write("late", b"")
+            assert await out(sandbox, "stat -c %u . early late") == "1234\n0\n1234"
+            fork = await sandbox.fork()
+            assert await out(fork, asked) == "1234"
+            await fork.close()
+            await sandbox.become(None)
+            sandbox.begins_as(None)
+            await sandbox.exec(READY)
+            assert await out(sandbox, asked) == "0"
+
+    async def test_who_says_it_again_gains_nothing(self, make: Make) -> None:
+        async with opened(make(), env={AGENT_USER: "1234"}) as sandbox:
+            for _ in range(2):
+                await sandbox.exec(READY)
+                assert await out(sandbox, "id -u") == "1234"
 
     async def test_null_lifts_each_limit(self, make: Make) -> None:
         lifted = dict.fromkeys(
