@@ -99,7 +99,7 @@ class ContainerOptions:
         validator=_optional(ge(32)),
         metadata=doc("Open files of each process. null: the engine's own limit."),
     )
-    capabilities: tuple[Capability | Literal["DOCKER_DEFAULT"], ...] = field(
+    capabilities: tuple[Literal[Capability, "DOCKER_DEFAULT"], ...] = field(
         default=(),
         metadata=doc(
             "Linux capabilities to add back; all others are dropped. DOCKER_DEFAULT: the 14 that "

@@ -133,7 +133,7 @@ def _of_build(build: Document) -> Iterator[Fault]:
 def _of_volume(volume: Document) -> Iterator[Fault]:
     if volume.get("external"):
         yield "external", "a volume that is not the task's own"
-    if volume.get("driver", "local") != "local":
+    if (volume.get("driver") or "local") != "local":
         yield "driver", _NOT_SUPPORTED
     options = _table(volume.get("driver_opts"))
     if options and options.get("type") != "tmpfs":
@@ -143,7 +143,7 @@ def _of_volume(volume: Document) -> Iterator[Fault]:
 def _of_network(network: Document) -> Iterator[Fault]:
     if network.get("external"):
         yield "external", "a network that is not the task's own"
-    if network.get("driver", "bridge") != "bridge":
+    if (network.get("driver") or "bridge") != "bridge":
         yield "driver", _NOT_SUPPORTED
 
 
