@@ -164,7 +164,20 @@ def test_the_variables_of_a_compose_file_are_filled_in_as_by_docker_compose(
         "SURE": "true",
         "PW": "abc",
     }
-    # What is the same, letter by letter, is not the same with other variables.
+    # A name that the host has too is not its value.
+    same_name = "services: {main: {build: ., environment: {MY_API_KEY: $$MY_API_KEY}}}\n"
+    write("one", {**HARBOR, "environment/docker-compose.yaml": same_name})
+    own = only(source({"MY_API_KEY": "secret"})).environment.env
+    assert own == {"MY_API_KEY": "$MY_API_KEY"}
+
+
+def test_what_is_the_same_letter_by_letter_is_not_the_same_with_other_variables(
+    write: Write, source: Source
+) -> None:
+    files = {**HARBOR, "environment/docker-compose.yaml": _VARIABLES}
+    write("one", files)
+    host = {"BAR": "bar"}
+    assert only(source(host)).environment.env["PLAIN"] == "bar-bar"
     other = only(source({**host, "BAR": "b"})).environment.env
     assert other["PLAIN"] == "b-b"
 

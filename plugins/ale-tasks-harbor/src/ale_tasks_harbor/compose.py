@@ -188,11 +188,15 @@ def _secrets_of(
     path: str, service: dict[str, Any], secrets: frozenset[str], *, several: bool
 ) -> list[tuple[str, str]]:
     """Where one would be kept with the run. What docker compose fills in is not."""
+    used = {key: filling.names_in(service.get(key)) for key in _STORED}
+    used["environment"] |= {
+        name for name, value in _pairs(service.get("environment")).items() if value is None
+    }
     kept = [key for key in _STORED if not (several and key in ("environment", "image"))]
     return [
         (f"{path}.{key}", STORED.format(name=name))
         for key in kept
-        for name in sorted(filling.words_of(str(service.get(key))) & secrets)
+        for name in sorted(used[key] & secrets)
     ]
 
 
@@ -270,15 +274,19 @@ def _limits(service: dict[str, Any]) -> tuple[float | None, int | None]:
 
 def _environment(written: Any, variables: Mapping[str, str]) -> dict[str, str]:
     """One without a value has that of the host, or is not there."""
-    if isinstance(written, dict):
-        pairs = {
-            str(name): None if value is None else _said(value) for name, value in written.items()
-        }
-    else:
-        split = (str(item).partition("=") for item in written or [])
-        pairs = {name: value if equals else None for name, equals, value in split}
-    found = {name: variables.get(name) if value is None else value for name, value in pairs.items()}
+    found = {
+        name: variables.get(name) if value is None else value
+        for name, value in _pairs(written).items()
+    }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _pairs(written: Any) -> dict[str, str | None]:
+    if isinstance(written, dict):
+        pairs = written.items()
+        return {str(name): None if value is None else _said(value) for name, value in pairs}
+    split = (str(item).partition("=") for item in written or [])
+    return {name: value if equals else None for name, equals, value in split}
 
 
 def _said(value: Any) -> str:

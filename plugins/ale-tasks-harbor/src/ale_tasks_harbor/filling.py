@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+_NAME = re.compile(r"\$(?:\$|\{?([A-Za-z_]\w*))")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _INNER = r"[^{}]*(?:\$\{[^{}]*\}[^{}]*)*"
 _VARIABLE = re.compile(
@@ -19,6 +20,11 @@ _PAIR = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*")
 def words_of(text: str) -> frozenset[str]:
     """Every variable that a text may name, and other words."""
     return frozenset(_WORD.findall(text))
+
+
+def names_in(value: Any) -> frozenset[str]:
+    """Every variable that is filled in, in a text, list or table."""
+    return frozenset(_NAME.findall(str(value))) - {""}
 
 
 def filled(value: Any, variables: Mapping[str, str]) -> Any:
