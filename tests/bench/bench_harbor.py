@@ -111,7 +111,12 @@ def config(folder: Path, tasks: Path, concurrency: int) -> str:
     path = folder / f"run-{concurrency}.yaml"
     whole = {
         "tasks": {"type": "harbor", "path": str(tasks)},
-        "sandbox": {"type": "docker"},
+        "sandbox": {
+            "type": "docker",
+            "capabilities": ["DOCKER_DEFAULT"],
+            "new_privileges": True,
+            **dict.fromkeys(("memory_mb", "processes", "cpu_s", "file_size_mb", "open_files")),
+        },
         "agent": {"type": "oracle"},
         "run": {"concurrency": concurrency, "directory": str(folder / "runs")},
     }

@@ -28,9 +28,11 @@ from ale_sandbox_container.testing_images import BUSYBOX, DEBIAN, CannotMakeErro
 
 ALE = str(Path(sys.executable).with_name("ale"))
 DATA = Path(__file__).parents[2] / "plugins" / "ale-tasks-harbor" / "tests" / "data"
-CAPABILITIES = [
-    *("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID")
-]
+PRIVILEGES = {
+    "capabilities": ["DOCKER_DEFAULT"],
+    "new_privileges": True,
+    **dict.fromkeys(("memory_mb", "processes", "cpu_s", "file_size_mb", "open_files")),
+}
 COMMANDS = {"harbor": "harbor", "terminal-bench": "tb"}
 """By the format of a folder."""
 AGENTS = {"oracle": "oracle", "nop": "noop"}
@@ -154,7 +156,7 @@ def by_ale(tasks: Path, agent: str, folder: Path) -> Mapping[str, Verdict]:
     name = folder / f"{agent}.yaml"
     whole = {
         "tasks": {"type": "harbor", "path": str(tasks)},
-        "sandbox": {"type": "docker", "capabilities": CAPABILITIES, "pull_silence_s": 5},
+        "sandbox": {"type": "docker", **PRIVILEGES, "pull_silence_s": 5},
         "agent": {"type": AGENTS[agent]},
         "run": {"concurrency": 4, "retries": 0, "directory": str(folder / "runs" / agent)},
     }

@@ -8,8 +8,12 @@ from typing import Any
 
 from ale_sandbox_container.testing_images import BUSYBOX, DEBIAN, CannotMakeError, provide
 
-CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"]
-"""What tasks expect of root; the sandboxes give none unless told to."""
+PRIVILEGES: Mapping[str, Any] = {
+    "capabilities": ["DOCKER_DEFAULT"],
+    "new_privileges": True,
+    **dict.fromkeys(("memory_mb", "processes", "cpu_s", "file_size_mb", "open_files")),
+}
+"""What tasks expect; the sandboxes give none of it unless told to."""
 JUDGE = "if {check}; then echo 1; else echo 0; fi >/logs/verifier/reward.txt"
 
 
@@ -60,7 +64,7 @@ def config(workshop: Any, engine: str, **sections: Any) -> None:
     workshop.config(
         **{
             "tasks": {"type": "harbor", "path": "tasks"},
-            "sandbox": {"type": engine, "capabilities": CAPABILITIES, "pull_silence_s": 5},
+            "sandbox": {"type": engine, **PRIVILEGES, "pull_silence_s": 5},
             "agent": {"type": "oracle"},
             "run": {"concurrency": 4, "retries": 0},
             **sections,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from .harbor_tasks import CAPABILITIES, config, containers, outcomes, why_not
+from .harbor_tasks import PRIVILEGES, config, containers, outcomes, why_not
 
 DATA = Path(__file__).parents[2] / "plugins" / "ale-tasks-harbor" / "tests" / "data"
 BROKEN = {
@@ -13,6 +13,7 @@ BROKEN = {
     "no-base": "base image 'registry.invalid/no/such-base:1' is not there and can't be had",
     "no-image": "the image 'registry.invalid/no/such-image:1' is not there",
     "no-reward": "the tests wrote no reward to /logs/verifier",
+    "never-healthy": "the container was not healthy within 2 s: test -e /tmp/never",
     "no-number": "reward.txt holds 'excellent', which is not a number",
     "not-finite": "which is not a finite number",
     "no-summary": "the tests printed no 'short test summary info'",
@@ -35,7 +36,7 @@ def run(workshop: Any, engine: str, folder: str, agent: str) -> dict[str, Any]:
         workshop,
         engine,
         tasks={"type": "harbor", "path": str(DATA / folder), "refuse": "run"},
-        sandbox={"type": engine, "capabilities": CAPABILITIES, "pull_silence_s": 5},
+        sandbox={"type": engine, **PRIVILEGES, "pull_silence_s": 5},
         agent={"type": agent},
     )
     ended = workshop.ale("run", "run.yaml", timeout_s=500)

@@ -17,7 +17,7 @@ from attrs import define
 
 from ale_sandbox_container.testing_images import BUSYBOX, CannotMakeError, provide
 
-from .harbor_tasks import CAPABILITIES, outcomes
+from .harbor_tasks import PRIVILEGES, outcomes
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 WAIT_S = 60.0
@@ -143,7 +143,7 @@ def config(workshop: Any, engine: Engine) -> None:
     """One task after the other."""
     workshop.config(
         tasks={"type": "harbor", "path": "tasks"},
-        sandbox={"type": "docker", "host": engine.address, "capabilities": CAPABILITIES},
+        sandbox={"type": "docker", "host": engine.address, **PRIVILEGES},
         agent={"type": "oracle"},
         run={"concurrency": 1, "retries": 0},
     )

@@ -63,6 +63,8 @@ def test_facts_are_read_from_what_the_engine_says() -> None:
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
 def test_a_path_is_described_in_either_alphabet_of_base64(encode: Any) -> None:
     about = {"name": "\u00fb\u00ff?>", "size": 3, "mode": 1 << 31 | 0o755, "linkTarget": "/x"}
+    about["mtime"] = "1970-01-01T00:00:02.123456789Z"
     raw = json.dumps(about, ensure_ascii=False).encode()
     found = parse_stat(encode(raw).decode())
     assert (found.name, found.mode, found.link) == ("\u00fb\u00ff?>", stat.S_IFDIR | 0o755, "")
+    assert found.mtime == 2.123456

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
 from ale.errors import SandboxError
 from ale_sandbox_container.engine import Bind, Plan
@@ -79,8 +80,9 @@ def test_the_agents_service_is_a_sandbox_and_the_others_are_as_they_were(file: P
     made = stack.of(plan(), stack.named("tag", None))
     assert made["services"]["db"] == {"image": "db:1", "volumes": ["data:/data"]}
     main = made["services"]["main"]
-    for key in ("build", "privileged", "network_mode", "ports", "user", "healthcheck"):
+    for key in ("build", "privileged", "network_mode", "ports", "user"):
         assert key not in main
+    assert main["healthcheck"] == {"disable": True}, "its image may have one"
     assert (main["image"], main["container_name"]) == ("tag-main", "ale-x")
     assert main["entrypoint"] == ["/sh", "-c", "echo $$key"]
     assert (main["command"], main["working_dir"]) == ([], "/app")
@@ -96,10 +98,48 @@ def test_the_agents_service_is_a_sandbox_and_the_others_are_as_they_were(file: P
     assert made["networks"] == {"back": {}}
 
 
+def test_programs_of_the_agents_service_gain_privileges_where_the_sandboxes_do(file: Path) -> None:
+    stack = read(file)
+    made = stack.of(evolve(plan(), new_privileges=True), stack.named("tag", None))
+    assert made["services"]["main"]["security_opt"] == []
+
+
+def test_the_variables_are_those_that_are_filled_in_and_a_builds_own(file: Path) -> None:
+    build = "{context: ., args: [GIVEN, SET=1]}"
+    file.write_text(f'services: {{main: {{build: {build}, command: "$A ${{B:-$C}} $$D E"}}}}')
+    assert read(file).variables == {"A", "B", "C", "GIVEN"}
+
+
+def test_no_service_waits_for_the_health_of_the_agents(file: Path) -> None:
+    waits = "{main: {condition: service_healthy}, b: {condition: service_healthy}}"
+    file.write_text(f"services: {{main: {{}}, b: {{}}, a: {{depends_on: {waits}}}}}")
+    stack = read(file)
+    made = stack.of(plan(), stack.named("tag", None))["services"]["a"]["depends_on"]
+    assert made["main"] == {"condition": "service_started"}
+    assert made["b"] == {"condition": "service_healthy"}
+
+
 def test_without_a_network_no_network_leads_out(file: Path) -> None:
     stack = read(file)
     made = stack.of(plan(network=False), stack.named("tag", None))
     assert made["networks"] == {"default": {"internal": True}, "back": {"internal": True}}
+
+
+def test_no_service_takes_the_engines_usual_network_where_there_is_to_be_none(file: Path) -> None:
+    file.write_text("services: {main: {}, db: {image: a, network_mode: bridge}}")
+    stack = read(file)
+    closed = stack.of(plan(network=False), stack.named("tag", None))
+    assert closed["services"]["db"]["network_mode"] == "none"
+    opened = stack.of(plan(), stack.named("tag", None))
+    assert opened["services"]["db"]["network_mode"] == "bridge"
+
+
+def test_networks_and_volumes_have_no_name_that_another_sandbox_has_too(file: Path) -> None:
+    more = "volumes: {v: {name: a, labels: {b: c}}, w: }\nnetworks: {n: {name: a}}"
+    file.write_text(f"services: {{main: {{}}}}\n{more}")
+    named = read(file).named("tag", None)
+    assert named["volumes"] == {"v": {"labels": {"b": "c"}}, "w": {}}
+    assert named["networks"] == {"n": {}}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ale_sandbox_container.testing.ends import EndProbes, kill_hosts
+from ale_sandbox_container.testing.privileges import PrivilegeProbes
 from ale_sandbox_container.testing.reaching import ReachProbes
 from ale_sandbox_container.testing.starts import StartProbes
 from ale_sandbox_container.testing.tools import Make
@@ -15,6 +16,10 @@ pytestmark = pytest.mark.engine
 
 class TestStarts(StartProbes):
     container_image = BUSYBOX
+
+
+class TestPrivileges(PrivilegeProbes):
+    container_image = DEBIAN
 
 
 class TestReaching(ReachProbes):

@@ -218,6 +218,11 @@ def test_what_starts_with_the_container_is_started(
     assert script.startswith(started(words)[0])
 
 
+def test_a_check_that_does_not_pass_again_is_for_the_tests_to_tell(tmp_path: Path) -> None:
+    words = background(("true",))
+    assert _sh(again(words, ["exit 1"]) + "\necho went on >told", {}, tmp_path) == "went on\n"
+
+
 _ALIVE = "grep -q '^State:.*sleeping' \"/proc/$(cat pid)/status\""
 _STILL_THERE = f"""\
 #!/bin/sh

@@ -127,6 +127,75 @@ def test_a_compose_file_of_harbors_may_add_to_the_one_container(
     assert (wants.cpus, wants.memory_mb) == (2.0, 64)
 
 
+_VARIABLES = """
+        services:
+          main:
+            build: .
+            environment:
+              PGPASSWORD: ${PW}
+              FOLDER: $$HOME
+              PLAIN: $BAR-${BAR}
+              HOSTVAR:
+              ABSENT:
+              EMPTY: "${NO_SUCH:-}${SET:+yes}${NO_SUCH:+no}${NO_SUCH-a${BAR}}"
+              LAST: ${LAST}
+              SURE: true
+        """
+
+
+def test_the_variables_of_a_compose_file_are_filled_in_as_by_docker_compose(
+    write: Write, source: Source
+) -> None:
+    files = {
+        **HARBOR,
+        "task.toml": "[environment.env]\nPW = 'abc'\n",
+        "environment/docker-compose.yaml": _VARIABLES,
+        "environment/.env": "# one\nexport LAST='of the file' # it\nBAR=\"hidden\"\n",
+    }
+    write("one", files)
+    host = {"BAR": "bar", "HOSTVAR": "host", "SET": "1", "PW": "the host's"}
+    assert only(source(host)).environment.env == {
+        "PGPASSWORD": "abc",
+        "FOLDER": "$HOME",
+        "PLAIN": "bar-bar",
+        "HOSTVAR": "host",
+        "EMPTY": "yesabar",
+        "LAST": "of the file",
+        "SURE": "true",
+        "PW": "abc",
+    }
+    # A name that the host has too is not its value.
+    same_name = "services: {main: {build: ., environment: {MY_API_KEY: $$MY_API_KEY}}}\n"
+    write("one", {**HARBOR, "environment/docker-compose.yaml": same_name})
+    own = only(source({"MY_API_KEY": "secret"})).environment.env
+    assert own == {"MY_API_KEY": "$MY_API_KEY"}
+
+
+def test_what_is_the_same_letter_by_letter_is_not_the_same_with_other_variables(
+    write: Write, source: Source
+) -> None:
+    files = {**HARBOR, "environment/docker-compose.yaml": _VARIABLES}
+    write("one", files)
+    host = {"BAR": "bar"}
+    assert only(source(host)).environment.env["PLAIN"] == "bar-bar"
+    other = only(source({**host, "BAR": "b"})).environment.env
+    assert other["PLAIN"] == "b-b"
+
+
+def test_a_health_check_of_the_one_service_is_waited_for(write: Write, source: Source) -> None:
+    check = "{test: [CMD, test, -e, /a b], interval: 1m1.5s, timeout: 500ms, retries: 2}"
+    text = f"services: {{main: {{build: ., healthcheck: {check}}}}}\n"
+    folder = write("one", {**HARBOR, "environment/docker-compose.yaml": text})
+    task = only(source())
+    assert task.environment.build == str(folder / "environment"), "it needs no docker compose"
+    (step,) = (step for step in task.setup_steps if "healthy" in step)
+    assert "set -- 124 1 test -e '/a b'" in step
+    assert "set -- 124 1 test -e '/a b'" in task.criteria[0].options["background"]
+    text = "services: {main: {build: ., healthcheck: {disable: true}}}\n"
+    write("one", {**HARBOR, "environment/docker-compose.yaml": text})
+    assert "ALE_IMAGE_HEALTHCHECK" not in "".join(only(source()).setup_steps)
+
+
 def test_a_task_of_steps_is_taken_with_what_each_says(write: Write, source: Source) -> None:
     folder = write(
         "one",
@@ -160,7 +229,7 @@ def test_a_task_of_steps_is_taken_with_what_each_says(write: Write, source: Sour
     )
     task = only(source(keep_processes=("one",)))
     assert (task.goal, task.criteria, task.solution) == ("a: First.\n\nb: Second.", (), None)
-    assert (task.steps_reward, task.environment.user) == ("last", "me")
+    assert (task.steps_reward, task.environment.user) == ("last", None)
     first, second = task.steps
     assert [(step.id, step.goal) for step in task.steps] == [
         ("one.a", "First.\n"),
@@ -169,14 +238,17 @@ def test_a_task_of_steps_is_taken_with_what_each_says(write: Write, source: Sour
     assert first.keep_processes
     assert [step.constraints.time_limit_s for step in task.steps] == [100, 10]
     assert (first.files, second.files) == (str(folder / "steps/a/workdir"), None)
-    assert first.setup_steps == ("bash ./setup.sh",)
+    assert first.setup_steps == (": the agent begins", "bash ./setup.sh")
+    assert task.environment.env["ALE_AGENT_USER"] == "me"
+    assert ": the agent begins" not in task.setup_steps
+    assert second.setup_steps[-1] == ": the agent begins"
     (one,), (two,) = (step.criteria for step in task.steps)
     assert one.options["tests"] == [str(folder / "tests")]
     assert two.options["tests"] == [str(folder / "tests"), str(folder / "steps/b/tests")]
     # Harbor does not take a step's time limit for tests from the task.
     assert (one.options["timeout_s"], two.options["timeout_s"]) == (600.0, 7.0)
     assert (one.options["env"], two.options["env"]) == ({"A": "1", "B": "2"}, {"A": "1", "B": "3"})
-    assert (one.options["user"], two.options["user"]) == ("other", "judge")
+    assert (one.options["user"], two.options["user"]) == (None, "judge")
     assert (one.options["least"], two.options["least"]) == ({"reward": 0.5}, {"style": 1.0})
     assert [one["source"] for one in two.options["artifacts"]] == ["/app/a", "/app/b"]
 

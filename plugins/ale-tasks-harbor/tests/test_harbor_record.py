@@ -73,7 +73,7 @@ def test_a_record_that_was_changed_or_signed_by_others_is_none(
     data = record(tmp_path, programs)
     assert before.verified(data, KEY) is not None
     assert before.verified(data, "another") is None
-    assert before.verified(data.replace(b"T sh", b"T sx"), KEY) is None
+    assert before.verified(data.replace(b"N sh", b"N sx"), KEY) is None
     assert before.verified(data[:-64], KEY) is None
     assert before.verified(b"", KEY) is None
 
@@ -85,6 +85,39 @@ def test_a_new_program_before_the_images_is_found_and_a_new_one_is_none(programs
     found = before.changes(seen, look(programs))
     assert dict(found.shadowed) == {"grep": seen.tools["grep"]}
     assert found.planted == []
+
+
+def test_any_program_of_the_image_is_told_from_one_before_it_but_not_one_that_was_asked_for(
+    programs: Path,
+) -> None:
+    seen = look(programs)
+    names = ("git", "sha1sum", "grep")
+    for name in names:
+        assert name in seen.tools
+        program(programs / name)
+    now = look(programs)
+    assert set(before.changes(seen, now).shadowed) == set(names)
+    asked = "Build the newest Git, sha1 and grep."
+    assert set(before.changes(seen, now, asked).shadowed) == {"sha1sum", "grep"}
+    versioned = before.Look(tools={"node18": "/a", "x": "/x"}, modules=[], starts={})
+    later = before.Look(tools={"node18": "/b", "x": "/y"}, modules=[], starts={})
+    assert set(before.changes(versioned, later, "Install Node.js; see xargs").shadowed) == {"x"}
+
+
+def test_an_archive_and_an_entry_point_for_pytest_are_planted(
+    tmp_path: Path, programs: Path
+) -> None:
+    site, archive = tmp_path / "site", tmp_path / "python311.zip"
+    for name, group in (("old", "pytest11"), ("tool", "console_scripts")):
+        (site / f"{name}.dist-info").mkdir(parents=True)
+        (site / f"{name}.dist-info" / "entry_points.txt").write_text(f"[{group}]\na = b\n")
+    seen = look(programs, archive, site)
+    archive.touch()
+    for name, group in (("new", "a]\nb = c\n\n[pytest11"), ("other", "console_scripts")):
+        (site / f"{name}.egg-info").mkdir()
+        (site / f"{name}.egg-info" / "entry_points.txt").write_text(f"[{group}]\na = b\n")
+    found = before.changes(seen, look(programs, archive, site))
+    assert found.planted == [str(archive), str(site / "new.egg-info" / "entry_points.txt")]
 
 
 def test_what_runs_in_every_python_is_found_new_or_changed(tmp_path: Path, programs: Path) -> None:

@@ -17,6 +17,12 @@ def _compose(service: str) -> Mapping[str, str]:
     return {**BENCH, "docker-compose.yaml": text}
 
 
+def _beside(service: str, more: str = "") -> Mapping[str, str]:
+    """A Harbor task with a service beside the agent's."""
+    text = f"services:\n  main: {{}}\n  db:\n    image: a\n    {service}\n{more}\n"
+    return {**HARBOR, "environment/docker-compose.yaml": text}
+
+
 def _toml(text: str) -> Mapping[str, str]:
     return {**HARBOR, "task.toml": text}
 
@@ -164,6 +170,144 @@ REFUSED: Mapping[str, tuple[Mapping[str, str], str, str | None, str]] = {
         "services.client.env_file",
         "outside of the task's folder",
     ),
+    "context-outside": (
+        _beside("build: /etc"),
+        "environment/docker-compose.yaml",
+        "services.db.build",
+        "outside of the task's folder (/etc)",
+    ),
+    "context-by-a-variable": (
+        _beside("build: {context: '${WHERE:-.}'}"),
+        "environment/docker-compose.yaml",
+        "services.db.build.context",
+        "outside of the task's folder",
+    ),
+    "dockerfile-outside": (
+        _beside("build: {context: ., dockerfile: ../../Dockerfile}"),
+        "environment/docker-compose.yaml",
+        "services.db.build.dockerfile",
+        "outside of the task's folder",
+    ),
+    "more-contexts": (
+        _beside("build: {context: ., additional_contexts: ['a=service:main', 'b=/root']}"),
+        "environment/docker-compose.yaml",
+        "services.db.build.additional_contexts",
+        "outside of the task's folder (/root)",
+    ),
+    "layout-outside": (
+        _beside("build: {context: ., additional_contexts: {b: 'oci-layout:///root'}}"),
+        "environment/docker-compose.yaml",
+        "services.db.build.additional_contexts",
+        "outside of the task's folder",
+    ),
+    "privileged-build": (
+        _beside("build: {context: ., privileged: true}"),
+        "environment/docker-compose.yaml",
+        "services.db.build.privileged",
+        "no container of a task is privileged",
+    ),
+    "build-on-the-host-network": (
+        {**BENCH, "docker-compose.yaml": "services: {client: {build: {network: host}}}\n"},
+        "docker-compose.yaml",
+        "services.client.build.network",
+        "not given to a task",
+    ),
+    "bound-volume": (
+        _beside("volumes: ['v:/v']", "volumes: {v: {driver_opts: {o: bind, device: /}}}"),
+        "environment/docker-compose.yaml",
+        "volumes.v.driver_opts",
+        "not one of this machine's",
+    ),
+    "volume-of-others": (
+        _beside("volumes: ['v:/v']", "volumes: {v: {external: true}}"),
+        "environment/docker-compose.yaml",
+        "volumes.v.external",
+        "not the task's own",
+    ),
+    "network-of-others": (
+        _beside("networks: [n]", "networks: {n: {driver: macvlan}}"),
+        "environment/docker-compose.yaml",
+        "networks.n.driver",
+        "not supported",
+    ),
+    "all-capabilities": (
+        _beside("cap_add: [ALL, NET_RAW, CAP_CHOWN]"),
+        "environment/docker-compose.yaml",
+        "services.db.cap_add",
+        "the capability ALL reaches beyond",
+    ),
+    "unconfined": (
+        _beside("security_opt: ['seccomp:unconfined', 'no-new-privileges:true']"),
+        "environment/docker-compose.yaml",
+        "services.db.security_opt",
+        "(seccomp:unconfined)",
+    ),
+    "engines-socket": (
+        _compose("use_api_socket: true"),
+        "docker-compose.yaml",
+        "services.client.use_api_socket",
+        "not supported",
+    ),
+    "gpus-of-a-service": (
+        _compose("gpus: all"),
+        "docker-compose.yaml",
+        "services.client.gpus",
+        "not supported",
+    ),
+    "reserved-devices": (
+        _beside("deploy: {resources: {reservations: {devices: [{capabilities: [gpu]}]}}}"),
+        "environment/docker-compose.yaml",
+        "services.db.deploy.resources.reservations.devices",
+        "not supported",
+    ),
+    "another-containers-processes": (
+        _beside("pid: 'container:other'"),
+        "environment/docker-compose.yaml",
+        "services.db.pid",
+        "not given to a task",
+    ),
+    "network-by-a-variable": (
+        _beside("network_mode: '${MODE:-none}'"),
+        "environment/docker-compose.yaml",
+        "services.db.network_mode",
+        "not given to a task",
+    ),
+    "program-of-the-host": (
+        _beside("provider: {type: model}"),
+        "environment/docker-compose.yaml",
+        "services.db.provider",
+        "not supported",
+    ),
+    "privileged-hook": (
+        _compose("post_start: [{command: id, privileged: true}]"),
+        "docker-compose.yaml",
+        "services.client.post_start",
+        "no container of a task is privileged",
+    ),
+    "secret-of-the-host": (
+        _compose("environment: ['A=${MY_API_KEY}']"),
+        "docker-compose.yaml",
+        "services.client.environment",
+        "the value of MY_API_KEY looks like a secret",
+    ),
+    "secret-by-name-alone": (
+        _compose("environment: [MY_API_KEY]"),
+        "docker-compose.yaml",
+        "services.client.environment",
+        "would be stored",
+    ),
+    "variable-that-must-be-set": (
+        _compose("command: '${NO_SUCH:?say which}'"),
+        "docker-compose.yaml",
+        None,
+        "the variable NO_SUCH is not set: say which",
+    ),
+    "no-time": (
+        _compose("healthcheck: {test: a, interval: often}"),
+        "docker-compose.yaml",
+        None,
+        "expected a time such as 30s",
+    ),
     "host-file": (
         {
             **HARBOR,
@@ -231,3 +375,42 @@ def test_all_that_is_wrong_with_a_folder_is_said_at_once(write: Write, source: S
         ("environment.cpus", 2),
         ("agent.timeout_sec", 5),
     }
+
+
+def test_a_link_in_the_folder_does_not_lead_out_of_it(write: Write, source: Source) -> None:
+    folder = write("linked", _beside("volumes: ['./data/here:/a', './data/etc/passwd:/b']"))
+    data = folder / "environment" / "data"
+    data.mkdir()
+    (data / "here").symlink_to("..")
+    (data / "etc").symlink_to("/etc")
+    write("sound", HARBOR)
+    made = source()
+    assert [task.id for task in made.load()] == ["sound"]
+    (problem,) = made.refused
+    assert problem.path == "services.db.volumes"
+    assert "outside of the task's folder (./data/etc/passwd:/b)" in problem.message
+
+
+def test_what_stays_in_the_tasks_own_containers_is_given(write: Write, source: Source) -> None:
+    text = """
+services:
+  main:
+    build: {context: "${CONTEXT_DIR}", dockerfile: Dockerfile}
+    cap_add: [SYS_ADMIN]
+    security_opt: ["seccomp:unconfined"]
+  db:
+    build: {context: ./db, dockerfile: sub/Dockerfile, additional_contexts: {b: docker-image://c}}
+    cap_add: [NET_BIND_SERVICE, CAP_SYS_PTRACE]
+    security_opt: ["no-new-privileges:true"]
+    network_mode: service:main
+    pid: service:main
+    volumes: ["data:/data", "./conf:/conf", {type: tmpfs, target: /t}]
+  far: {build: "https://example.invalid/a.git#main:sub", network_mode: none}
+volumes:
+  data: {name: shared}
+  memory: {driver_opts: {type: tmpfs, device: tmpfs}}
+networks: {back: {driver: bridge, name: same}}
+"""
+    write("one", {**HARBOR, "environment/docker-compose.yaml": text})
+    made = source()
+    assert [task.id for task in made.load()] == ["one"], made.refused

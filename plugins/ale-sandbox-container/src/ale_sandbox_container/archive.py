@@ -3,6 +3,7 @@
 import base64
 import json
 import stat
+from datetime import datetime
 
 from ale_sandbox_container.engine import Stat
 
@@ -29,5 +30,6 @@ def parse_stat(header: str) -> Stat:
         name=found["name"],
         size=found["size"],
         mode=kind | mode & 0o777,
+        mtime=datetime.fromisoformat(found["mtime"]).timestamp(),
         link=found["linkTarget"] if kind == stat.S_IFLNK else "",
     )

@@ -25,7 +25,7 @@ from ale_sandbox_container.images import Images
 from ale_sandbox_container.lane import Hello
 from ale_sandbox_container.network import Network
 from ale_sandbox_container.options import ContainerOptions
-from ale_sandbox_container.plan import limits_of, plan_of, workdir_of
+from ale_sandbox_container.plan import AGENT_USER, limits_of, plan_of, workdir_of
 from ale_sandbox_container.pool import ANSWER_S, LanePool
 from ale_sandbox_container.records import LABEL, Folders, Kind, Record, parse
 from ale_sandbox_container.remains import Remains
@@ -37,6 +37,8 @@ from ale_sandbox_shell.owner import Owner
 
 _TRIES = 100
 _LOOK_S = 1.0
+_CLOCK_S = 0.02
+"""A file system's clock may be so far behind."""
 
 
 @frozen(kw_only=True)
@@ -158,10 +160,15 @@ class ContainerBackend:
         pool = self._first_pool(box)
         launch = self._workers.heavy(lambda: self._launch(box))
         try:
-            await asyncio.shield(asyncio.wrap_future(launch))
+            made = await asyncio.shield(asyncio.wrap_future(launch))
             hello = await self._greeting(pool, box)
-            sandbox = ContainerSandbox(self._setup(box, pool, hello))
-            await self._hand_over(box, hello, sandbox)
+            sandbox = ContainerSandbox(self._setup(box, pool, hello, made_workdir=made))
+            if made:
+                await self._hand_over(box, hello, sandbox)
+            sandbox.begins_as(spec.env.get(AGENT_USER))
+            if LABEL in origin.image.labels:
+                # What this is a copy of has been set up.
+                await sandbox.begin()
             if spec.allowed_hosts:
                 await sandbox.reach(False, spec.allowed_hosts)
         except BaseException:
@@ -171,27 +178,41 @@ class ContainerBackend:
         return sandbox
 
     async def _hand_over(self, box: Box, hello: Hello, sandbox: ContainerSandbox) -> None:
-        """The engine makes the workspace; let the container's user write there."""
-        if hello.uid == 0 or box.record.workdir == "/":
+        """The engine has made the workspace; let the container's user write there."""
+        if hello.uid == 0:
             return
         if box.plan.volumes:
             await sandbox.exec(["chmod", "1777", box.record.workdir], user="0")
         else:
             await self._workers.call(self._files(box, hello).own_workdir)
 
-    def _launch(self, box: Box) -> None:
+    def _launch(self, box: Box) -> bool:
+        """Make and start the container; is its workspace one that the image lacks?"""
         composed = box.origin.composed
         if composed is None:
             self._engine.create(box.plan)
         else:
             self._composer.create(composed, box.plan)
+        made = self._makes_workdir(box)
         self._shells.put(self._engine, box.name, box.origin.shell, box.door)
         if composed is None:
             self._engine.start(box.name)
         else:
             self._composer.start(composed, box.plan)
+        return made
 
-    def _abandon(self, launch: "Future[None]", box: Box) -> None:
+    def _makes_workdir(self, box: Box) -> bool:
+        """Asked between making and starting: Docker makes the folder with the container, Podman
+        when it starts."""
+        if box.plan.volumes:
+            return True
+        try:
+            found = self._engine.stat(box.name, box.record.workdir)
+        except NotFoundError:
+            return True
+        return found.mtime > box.record.created - _CLOCK_S
+
+    def _abandon(self, launch: "Future[bool]", box: Box) -> None:
         """Remove what was half opened, once the thread that opens it has come to its end."""
         self._remains.leaving(box.record.id)
         launch.cancel()
@@ -263,7 +284,7 @@ class ContainerBackend:
         clock = self._context.clock
         return await neighbour(self._engine, box.name, name, self._workers, clock)
 
-    def _setup(self, box: Box, pool: LanePool, hello: Hello) -> Setup:
+    def _setup(self, box: Box, pool: LanePool, hello: Hello, *, made_workdir: bool) -> Setup:
         network = self._network(box)
         return Setup(
             id=box.record.id,
@@ -273,10 +294,12 @@ class ContainerBackend:
                 pool,
                 user_pool=lambda user: self._pool(box, user),
                 restart=lambda: self._restart(box, network),
+                root=(None if hello.uid == 0 else "0") if box.plan.new_privileges else False,
             ),
             bash=hello.bash,
             files=self._files(box, hello),
             workdir=box.record.workdir,
+            made_workdir=made_workdir and not box.plan.volumes,
             capabilities=self.capabilities,
             limits=limits_of(self._options),
             monotonic=self._context.monotonic,

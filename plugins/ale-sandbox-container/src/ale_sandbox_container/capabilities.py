@@ -2,11 +2,18 @@
 
 from ale.types import Capabilities
 from ale_sandbox_container.engine import Facts
-from ale_sandbox_container.options import ContainerOptions
+from ale_sandbox_container.options import ContainerOptions, capabilities_added
 
 _DISK = "disk: what is written in a container is limited per file only, not in all"
 _KERNEL = "kernel: it is the host's; a fault in it is a way out"
-_ROOT = "root: root in a container is root on the host, without capabilities; set sandbox.user"
+_ROOT = (
+    "root: root in a container is root on the host, without capabilities that were not added; "
+    "set sandbox.user"
+)
+_NEW = (
+    "privileges: a command of any user may become the container's root by a setuid program of the "
+    "image (new_privileges)"
+)
 _SAME_USER = (
     "same user: what a command leaves running may kill or trace later commands of its user; "
     "end_processes ends it"
@@ -54,11 +61,13 @@ def capabilities_of(facts: Facts, options: ContainerOptions, *, sealed: bool) ->
 
 def _notes(facts: Facts, options: ContainerOptions, sealed: bool) -> list[str]:
     notes = [_KERNEL, _DISK, _SAME_USER, _EVADE]
-    if facts.root_is_root and options.user is None:
+    if facts.root_is_root and (options.user is None or options.new_privileges):
         notes.append(_ROOT)
+    if options.new_privileges:
+        notes.append(_NEW)
     if not sealed:
         notes.append(_OPEN.format(why="sandbox.root is mounted noexec"))
-    elif "DAC_OVERRIDE" in options.capabilities:
+    elif "DAC_OVERRIDE" in capabilities_added(options):
         notes.append(_OPEN.format(why="DAC_OVERRIDE lets root read every file"))
     if options.network is not False:
         notes.append(_NETWORK)

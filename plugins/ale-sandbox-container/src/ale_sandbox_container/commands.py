@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Literal
 
 from attrs import frozen
 
@@ -45,6 +46,8 @@ class Commands:
         user_pool: makes lanes of another one.
         restart: ends everything in the container, starts it again, and gives its new lanes.
             Raises SandboxError where the container has ended by itself.
+        root: whose lanes end what has become root, where a program may; a user as for `start`, and
+            False where none may.
     """
 
     def __init__(
@@ -54,11 +57,13 @@ class Commands:
         *,
         user_pool: Callable[[str], LanePool],
         restart: Callable[[], Awaitable[LanePool]],
+        root: str | Literal[False] | None = False,
     ) -> None:
         self._id = id
         self._pools: dict[str | None, LanePool] = {None: pool}
         self._user_pool = user_pool
         self._restart = restart
+        self._root = root
         self._restarting = asyncio.Lock()
         self._starts = 0
         self._count = 0
@@ -173,7 +178,8 @@ class Commands:
             async with asyncio.timeout(ANSWER_S):
                 begun = await asyncio.shield(running.job.begun)
                 if begun or not running.job.ended.done() or running.job.ended.result() is None:
-                    await self._kill(running.pool, running.number)
+                    pool = running.pool if self._root is False else self._pool(self._root)
+                    await self._kill(pool, running.number)
                     await asyncio.shield(running.job.ended)
         except (TimeoutError, SandboxError) as error:
             if not self.closed:
@@ -206,6 +212,8 @@ class Commands:
                 for command in running:
                     await asyncio.shield(command.job.begun)
                 count = 0
+                if self._root is not False:
+                    self._pool(self._root)
                 for pool in list(self._pools.values()):
                     count += await self._kill(pool, None)
                 for command in running:

@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 
 from ale.errors import SandboxError, UnsupportedError
 from ale_sandbox_container.engine import Engine, NotFoundError, Plan
-from ale_sandbox_container.stack import SERVICES, VARIABLES, Document, Stack
+from ale_sandbox_container.stack import SERVICES, SIZES, VARIABLES, Document, Stack
 
 _LOG = logging.getLogger(__name__)
 _CLIENTS = (("docker", "compose"), ("docker-compose",))
@@ -28,6 +28,8 @@ class Composed:
     named: Document
     main: str
     """Image of the agent's service."""
+    variables: Mapping[str, str] = MappingProxyType({})
+    """Of the task, for what is to be filled in."""
 
 
 class Composer:
@@ -45,8 +47,13 @@ class Composer:
         self._waits = False
         """It can wait for the health of all services; version 1 can't."""
 
-    def prepare(self, stack: Stack, digest: str, image: str | None) -> Composed:
+    def prepare(
+        self, stack: Stack, digest: str, image: str | None, variables: Mapping[str, str]
+    ) -> Composed:
         """Build what is to be built, where the same content has not been built before.
+
+        Args:
+            variables: the task's own, for what is to be filled in.
 
         Raises:
             SandboxError: it can't be built.
@@ -61,12 +68,13 @@ class Composer:
             log = self._logs / f"build-{digest}.log"
             _LOG.info("docker compose: building %s of %s; log: %s", missing, stack.file, log)
             try:
-                said = self._run(stack, named, f"ale-build-{digest}", ["build", *missing], main)
+                project = f"ale-build-{digest}"
+                said = self._run(stack, named, project, ["build", *missing], main, variables)
             except SandboxError as error:
                 self._write(log, str(error))
                 raise SandboxError(f"{error}\nwhole log: {log}") from None
             self._write(log, said)
-        return Composed(stack=stack, named=named, main=main)
+        return Composed(stack=stack, named=named, main=main, variables=variables)
 
     def build(self, folder: Path, dockerfile: str, tag: str) -> str:
         """Build one image with BuildKit, which the engine's interface does not offer.
@@ -117,7 +125,7 @@ class Composer:
 
     def _run_one(self, composed: Composed, plan: Plan, arguments: Sequence[str]) -> None:
         document = composed.stack.of(evolve(plan, image=composed.main), composed.named)
-        self._run(composed.stack, document, plan.name, arguments, composed.main)
+        self._run(composed.stack, document, plan.name, arguments, composed.main, composed.variables)
 
     def _run(
         self,
@@ -138,10 +146,11 @@ class Composer:
         names = ("MAIN_IMAGE_NAME", "T_BENCH_TASK_DOCKER_CLIENT_IMAGE_NAME")
         environ = {
             **self._environ,
+            **SIZES,
+            **variables,
             **VARIABLES,
             **dict.fromkeys(names, image),
             "T_BENCH_TASK_DOCKER_NAME_PREFIX": project,
-            **variables,
         }
         try:
             done = subprocess.run(
@@ -163,6 +172,11 @@ class Composer:
             command = f"{' '.join(client)} {arguments[0]}"
             raise SandboxError(f"{command} of {stack.file} ended with {done.returncode}:\n{end}")
         return said
+
+    def values_of(self, names: Collection[str], variables: Mapping[str, str]) -> Mapping[str, str]:
+        """What is filled in for these names and may differ from one run to the next."""
+        known = {**self._environ, **variables}
+        return {name: known[name] for name in sorted(names) if name in known.keys() - VARIABLES}
 
     def _with_host(self, environ: Mapping[str, str]) -> dict[str, str]:
         return {"PATH": os.defpath, **environ, "DOCKER_HOST": self._engine.address or ""}

@@ -6,7 +6,7 @@ Every method blocks and is called from threads, several at a time.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from attrs import field, frozen
 
@@ -47,6 +47,8 @@ class Image:
     """Empty where the image sets none."""
     entrypoint: Sequence[str] = ()
     """What the image would start. The supervisor is started in its place."""
+    health: Mapping[str, Any] | None = None
+    """Its health check, in the words of Docker's interface. No engine runs it."""
     labels: Mapping[str, str] = field(factory=dict)
 
 
@@ -76,6 +78,8 @@ class Plan:
     processes: int | None = None
     capabilities: Sequence[str] = ()
     """Added back after all have been dropped."""
+    new_privileges: bool = False
+    """Programs may gain some that who starts them lacks."""
     read_only: bool = False
     volumes: Sequence[str] = ()
     """Paths that are writable in spite of `read_only`."""
@@ -112,6 +116,8 @@ class Stat:
     size: int
     mode: int
     """As `os.stat` gives it."""
+    mtime: float
+    """Seconds since 1970."""
     link: str
     """Where a link leads, resolved inside the container; empty for what is no link."""
 

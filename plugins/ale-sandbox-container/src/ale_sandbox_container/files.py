@@ -135,7 +135,7 @@ class Files:
             unpack(pieces, target)
 
     def own_workdir(self) -> None:
-        """Make the workspace the user's own. Not where it is a volume."""
+        """Make the workspace the user's own. Not where it is a volume, or the image's."""
         parent = posixpath.dirname(self.workdir)
         with Pack(parent, self.owner) as pack:
             pack.add_folder(self.workdir, 0o755, self.clock())

@@ -1,9 +1,10 @@
 """From what a task wants to an image that is there: looked up, pulled or built, once."""
 
 import asyncio
+import hashlib
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from ale_sandbox_container.composing import Composed, Composer
 from ale_sandbox_container.context import digest_of
 from ale_sandbox_container.engine import Engine, Image, NotFoundError
 from ale_sandbox_container.options import ContainerOptions
-from ale_sandbox_container.stack import read
+from ale_sandbox_container.stack import Stack, read
 from ale_sandbox_container.workers import Workers
 
 T = TypeVar("T")
@@ -53,7 +54,8 @@ class Images:
         """
         if spec.build is not None:
             folder = Path(spec.build)
-            return await self._once(f"build {folder}", lambda: self._built(folder))
+            digest = await self._once(f"digest {folder}", lambda: digest_of(folder))
+            return await self._once(f"build {digest}", lambda: self._built(folder, digest))
         ref = spec.image or self._options.image
         return await self._once(ref, lambda: self._there(ref))
 
@@ -66,18 +68,41 @@ class Images:
         if spec.build is None or not spec.build.endswith((".yaml", ".yml")):
             return None
         file, image = Path(spec.build), spec.image
-        return await self._once(f"compose {file} {image}", lambda: self._composed(file, image))
+        stack = await self._once(f"stack {file}", lambda: read(file))
+        variables = {**spec.env, **_sizes(spec)}
+        digest = await self._digest(stack, variables)
+        key = f"{digest} {image} {sorted(variables.items())}"
+        first = await self._once(
+            f"compose {key}", lambda: self._composed(stack, digest, image, variables)
+        )
+        if first.stack.file == file:
+            return first
+        # All is built already; but paths in the file are relative to its own folder.
+        return await self._once(
+            f"compose {file} {key}", lambda: self._composed(stack, digest, image, variables)
+        )
 
-    def _composed(self, file: Path, image: str | None) -> Composed:
-        stack = read(file)
+    async def _digest(self, stack: Stack, variables: Mapping[str, str]) -> str:
+        """Of what the builds of a stack see, and of what is filled in in its file."""
+        folder = stack.folder
+        digest = await self._once(f"whole {folder}", lambda: digest_of(folder, whole=True))
+        values = self._composer.values_of(stack.variables, variables)
+        if not values:
+            return digest
+        return hashlib.sha256(f"{digest} {values}".encode()).hexdigest()[:32]
+
+    def _composed(
+        self, stack: Stack, digest: str, image: str | None, variables: Mapping[str, str]
+    ) -> Composed:
         try:
-            return self._composer.prepare(stack, digest_of(stack.folder, whole=True), image)
+            return self._composer.prepare(stack, digest, image, variables)
         except UnsupportedError:
             raise
         except SandboxError as error:
             dockerfile = stack.folder / _DOCKERFILES[0]
             why = self._why_not_built(dockerfile) if dockerfile.is_file() else ""
-            raise SandboxError(f"the images of {file} could not be built{why}: {error}") from error
+            message = f"the images of {stack.file} could not be built{why}: {error}"
+            raise SandboxError(message) from error
 
     async def _once(self, key: str, work: Callable[[], T]) -> T:
         task = self._known.get(key)
@@ -112,12 +137,11 @@ class Images:
         )
         return self._engine.image(ref)
 
-    def _built(self, folder: Path) -> Image:
+    def _built(self, folder: Path, digest: str) -> Image:
         """Build where the same content has not been built before."""
         dockerfile = next((name for name in _DOCKERFILES if (folder / name).is_file()), None)
         if dockerfile is None:
             raise SandboxError(f"there is no Dockerfile in {folder}")
-        digest = digest_of(folder)
         tag = f"ale-build:{digest}"
         try:
             return self._engine.image(tag)
@@ -168,6 +192,13 @@ class Images:
                 missing.append(repr(ref))
         named = ", ".join(missing)
         return f", because its base image {named} is not there and can't be had" if named else ""
+
+
+def _sizes(spec: SandboxSpec) -> dict[str, str]:
+    """As Harbor gives them to compose files."""
+    memory = None if spec.memory_mb is None else f"{spec.memory_mb}M"
+    found = {"CPUS": None if spec.cpus is None else f"{spec.cpus:g}", "MEMORY": memory}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 _BUILDKIT = re.compile(

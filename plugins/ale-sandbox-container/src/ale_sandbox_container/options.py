@@ -2,23 +2,30 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from attrs import field, frozen, validators
 
 from ale.plugin import doc, ge, gt
 
 Capability = Literal[
+    "AUDIT_WRITE",
     "CHOWN",
     "DAC_OVERRIDE",
     "FOWNER",
     "FSETID",
     "KILL",
+    "MKNOD",
     "NET_BIND_SERVICE",
+    "NET_RAW",
+    "SETFCAP",
     "SETGID",
+    "SETPCAP",
     "SETUID",
     "SYS_CHROOT",
 ]
+DOCKER_DEFAULT = "DOCKER_DEFAULT"
+"""Stands for all of them: they are those that Docker gives to a container by itself."""
 
 
 def _optional(bound: Any) -> Any:
@@ -92,9 +99,19 @@ class ContainerOptions:
         validator=_optional(ge(32)),
         metadata=doc("Open files of each process. null: the engine's own limit."),
     )
-    capabilities: tuple[Capability, ...] = field(
+    capabilities: tuple[Literal[Capability, "DOCKER_DEFAULT"], ...] = field(
         default=(),
-        metadata=doc("Linux capabilities to add back; all others are dropped."),
+        metadata=doc(
+            "Linux capabilities to add back; all others are dropped. DOCKER_DEFAULT: the 14 that "
+            "Docker gives by itself."
+        ),
+    )
+    new_privileges: bool = field(
+        default=False,
+        metadata=doc(
+            "Let programs gain privileges that who starts them lacks, as sudo and su do: whatever "
+            "user a command has, it may become root."
+        ),
     )
     allowlist_paths: tuple[Path, ...] = field(
         default=(),
@@ -122,3 +139,14 @@ class ContainerOptions:
         default=None,
         metadata=doc("Where to keep the ways in. Default: XDG_RUNTIME_DIR/ale or /tmp/ale-<uid>."),
     )
+
+
+def capabilities_added(options: ContainerOptions) -> tuple[str, ...]:
+    """Every capability that the container has."""
+    added: dict[str, None] = {}
+    for name in options.capabilities:
+        added |= dict.fromkeys(get_args(Capability) if name == DOCKER_DEFAULT else (name,))
+    if "SETUID" in added or options.new_privileges:
+        # The supervisor has to end what has become another user.
+        added["KILL"] = None
+    return tuple(added)

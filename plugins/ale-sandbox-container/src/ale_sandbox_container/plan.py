@@ -7,16 +7,23 @@ from pathlib import Path
 
 from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
-from ale_sandbox_container import script
+from ale_sandbox_container import health, script
 from ale_sandbox_container.door import INSIDE
 from ale_sandbox_container.egress import PROXIES
 from ale_sandbox_container.engine import Bind, Image, Plan
-from ale_sandbox_container.options import ContainerOptions
+from ale_sandbox_container.options import ContainerOptions, capabilities_added
 from ale_sandbox_container.records import LABEL, Record
 
 MIB = 1 << 20
 ENTRYPOINT = "ALE_IMAGE_ENTRYPOINT"
 """Variable that tells what the image would have started, as words for a shell."""
+AGENT_USER = "ALE_AGENT_USER"
+"""Variable of a spec that names the user of commands from the one that is `READY` on. Those before
+it, which set a task up, are the container's own user's, as what starts with a container is. No
+command of a later time has more by saying it again. No container sees the variable."""
+READY = ": the agent begins"
+HEALTH = "ALE_IMAGE_HEALTHCHECK"
+"""Likewise its health check; see `ale_sandbox_container.health.told`."""
 _DEFAULT_WORKDIR = "/workspace"
 _RESERVED_PROCESSES = 12
 """For the supervisor, so that a command can be killed where it has used up all others."""
@@ -62,7 +69,7 @@ def plan_of(
         env={
             **_environment(options, spec, record.workdir),
             **options.env,
-            **spec.env,
+            **{name: value for name, value in spec.env.items() if name != AGENT_USER},
             **_told(image),
         },
         user=options.user if spec.user is None else spec.user,
@@ -70,7 +77,8 @@ def plan_of(
         cpus=options.cpus if spec.cpus is None else spec.cpus,
         memory_bytes=None if memory is None else memory * MIB,
         processes=None if options.processes is None else options.processes + _RESERVED_PROCESSES,
-        capabilities=_capabilities(options),
+        capabilities=capabilities_added(options),
+        new_privileges=options.new_privileges,
         read_only=options.read_only,
         volumes=(record.workdir,) if options.read_only else (),
         tmpfs=_tmpfs(options),
@@ -91,17 +99,11 @@ def _environment(options: ContainerOptions, spec: SandboxSpec, workdir: str) -> 
 
 def _told(image: Image) -> dict[str, str]:
     # A snapshot's is our own supervisor; what its image began with is in its environment already.
-    if not image.entrypoint or LABEL in image.labels:
+    if LABEL in image.labels:
         return {}
-    return {ENTRYPOINT: shlex.join(image.entrypoint)}
-
-
-def _capabilities(options: ContainerOptions) -> tuple[str, ...]:
-    added = dict.fromkeys(options.capabilities)
-    if "SETUID" in added:
-        # The supervisor has to end what has become another user.
-        added["KILL"] = None
-    return tuple(added)
+    entrypoint = shlex.join(image.entrypoint) if image.entrypoint else None
+    told = {ENTRYPOINT: entrypoint, HEALTH: health.told(image.health)}
+    return {name: words for name, words in told.items() if words is not None}
 
 
 def _tmpfs(options: ContainerOptions) -> dict[str, int]:

@@ -18,6 +18,7 @@ from ale_sandbox_container.commands import Commands
 from ale_sandbox_container.door import Door
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.network import Network
+from ale_sandbox_container.plan import READY
 from ale_sandbox_container.pool import NoProcessError
 from ale_sandbox_container.shell import ContainerShell
 from ale_sandbox_container.tarball import Ownership
@@ -48,6 +49,8 @@ class Setup:
     """Its path in the container."""
     files: Files
     workdir: str
+    made_workdir: bool
+    """The image has no such folder."""
     capabilities: Capabilities
     limits: str
     """Shell script, ``ulimit`` commands joined by ``&&``."""
@@ -72,6 +75,7 @@ class ContainerSandbox:
         self._drains = Drains()
         self._files = setup.files
         self._user: str | None = None
+        self._agent: str | None = None
         self._sessions: list[ShellSession] = []
         self._closing: asyncio.Task[None] | None = None
 
@@ -139,6 +143,8 @@ class ContainerSandbox:
     ) -> ExecResult:
         """Run one command. See `ale.protocols.Sandbox.exec`."""
         self._check_open()
+        if command == READY:
+            await self.begin()
         env = env or {}
         words = [command] if isinstance(command, str) else command
         if "\0" in "".join((*words, cwd or "", *env, *env.values())):
@@ -255,6 +261,22 @@ class ContainerSandbox:
             raise SandboxError(f"the sandbox has no user {user!r}: {told}")
         owner = Ownership(uid=int(numbers[0]), gid=int(numbers[1]))
         self._files, self._user = evolve(self._setup.files, owner=owner), user
+
+    def begins_as(self, user: str | None) -> None:
+        """Have commands belong to a user from the one that is `READY` on; None changes nothing."""
+        self._agent = user
+
+    async def begin(self) -> None:
+        """Become the user of `begins_as`, whose is a workspace that the image lacks.
+
+        Raises:
+            SandboxError: there is no such user in the container.
+        """
+        if self._agent is None:
+            return
+        await self.become(self._agent)
+        if self._setup.made_workdir:
+            await self._files.workers.call(self._files.own_workdir)
 
     async def reach(self, network: bool, hosts: Sequence[str] = ()) -> Mapping[str, str]:
         """Change what of the network is reached: all of it, or these hosts alone, by a proxy.

@@ -5,6 +5,8 @@ missing privileges that every sandbox has. The other services stay as they are, 
 clash with another sandbox: names of containers, and ports of the host.
 """
 
+import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,10 +38,12 @@ VARIABLES = {
     "ENV_VERIFIER_LOGS_PATH": "/logs/verifier",
     "ENV_AGENT_LOGS_PATH": "/logs/agent",
     "ENV_ARTIFACTS_PATH": "/logs/artifacts",
-    "CPUS": "1",
-    "MEMORY": "1G",
 }
 """What harnesses put in place of variables in a compose file."""
+SIZES = {"CPUS": "1", "MEMORY": "1G"}
+"""Likewise, where the task does not say."""
+
+_VARIABLE = re.compile(r"\$(?:\$|\{?([A-Za-z_]\w*))")
 
 Document = dict[str, Any]
 
@@ -56,6 +60,16 @@ class Stack:
     def folder(self) -> Path:
         """That its paths are relative to."""
         return self.file.parent
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """Every one that is filled in, and those that a build is given by name alone."""
+        named = {name for name in _VARIABLE.findall(json.dumps(self.document, default=str)) if name}
+        builds = [about.get("build") for about in self.services.values()]
+        for build in builds:
+            arguments = _pairs(build.get("args")) if isinstance(build, Mapping) else {}
+            named |= {name for name, value in arguments.items() if value is None}
+        return frozenset(named)
 
     @property
     def services(self) -> dict[str, Document]:
@@ -77,15 +91,11 @@ class Stack:
         elif "build" not in main and "image" not in main:
             main["build"] = {"context": "."}
         for name, about in services.items():
-            for key in _DROPPED:
-                about.pop(key, None)
-            if "volumes" in about:
-                about["volumes"] = [one for one in about["volumes"] if not _is_log(one)]
-            if "build" in about:
-                about["image"] = f"{tag}-{name}"
-                about["build"] = _with_context(about["build"])
+            _name(about, f"{tag}-{name}")
         rest = {key: value for key, value in self.document.items() if key not in _UNUSED}
-        return {**rest, "services": services}
+        kinds = [kind for kind in rest if kind in ("networks", "volumes")]
+        shared = {kind: _unnamed(rest[kind]) for kind in kinds}
+        return {**rest, **shared, "services": services}
 
     def of(self, plan: Plan, named: Document) -> Document:
         """The file for one sandbox; every image in it is there, or is pulled."""
@@ -97,10 +107,26 @@ class Stack:
         healthy = _healthy(services, self.service)
         waits = {"depends_on": {**_asked(own), **healthy}} if healthy else {}
         services[self.service] = {**own, **waits}
+        for about in services.values():
+            _wait_for_no_health(about, self.service)
         document = {**named, "services": services}
         if not plan.network:
             document["networks"] = _internal(named.get("networks"))
+            for about in services.values():
+                if about.get("network_mode") == "bridge":
+                    about["network_mode"] = "none"  # the engine's usual network leads out
         return document
+
+
+def _name(about: Document, image: str) -> None:
+    """Give a service's image a name, and take what would clash with another sandbox."""
+    for key in _DROPPED:
+        about.pop(key, None)
+    if "volumes" in about:
+        about["volumes"] = [one for one in about["volumes"] if not _is_log(one)]
+    if "build" in about:
+        about["image"] = image
+        about["build"] = _with_context(about["build"])
 
 
 _UNUSED = ("version", "name")
@@ -149,8 +175,10 @@ def _own(about: Document, plan: Plan) -> Document:
         "volumes": [*(about.get("volumes") or []), *binds],
         "cap_drop": ["ALL"],
         "cap_add": list(plan.capabilities),
-        "security_opt": ["no-new-privileges"],
+        "security_opt": [] if plan.new_privileges else ["no-new-privileges"],
         "read_only": plan.read_only,
+        # It would be of what the supervisor is started in place of.
+        "healthcheck": {"disable": True},
     }
     optional = {
         "user": plan.user,
@@ -183,6 +211,13 @@ def _asked(about: Document) -> Document:
     if isinstance(said, Mapping):
         return {name: dict(how) for name, how in said.items()}
     return {name: {"condition": "service_started"} for name in said}
+
+
+def _wait_for_no_health(about: Document, own: str) -> None:
+    """Of the agent's service, which begins without what it is to be healthy with."""
+    asked = _asked(about)
+    if asked.get(own, {}).get("condition") == "service_healthy":
+        about["depends_on"] = {**asked, own: {**asked[own], "condition": "service_started"}}
 
 
 def _before(services: Mapping[str, Document], name: str) -> set[str]:
@@ -222,6 +257,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(text) for name, text in value.items()}
     return [_plain(text) for text in value]
+
+
+def _unnamed(written: Any) -> Document:
+    """Without names that would make it another sandbox's too."""
+    return {
+        name: {key: value for key, value in (about or {}).items() if key != "name"}
+        for name, about in (written or {}).items()
+    }
 
 
 def _internal(networks: Any) -> Document:

@@ -97,6 +97,7 @@ class DockerEngine:
             id=found["Id"],
             workdir=config.get("WorkingDir") or "",
             entrypoint=config.get("Entrypoint") or (),
+            health=config.get("Healthcheck"),
             labels=config.get("Labels") or {},
         )
 
@@ -346,7 +347,7 @@ def _config(plan: Plan) -> dict[str, Any]:
             "NetworkMode": "bridge" if plan.network else "none",
             "CapDrop": ["ALL"],
             "CapAdd": list(plan.capabilities),
-            "SecurityOpt": ["no-new-privileges"],
+            "SecurityOpt": [] if plan.new_privileges else ["no-new-privileges"],
             "Privileged": False,
             "ReadonlyRootfs": plan.read_only,
             "Memory": plan.memory_bytes or 0,

@@ -37,6 +37,8 @@ _TIMEOUT_S = 120
 """For one answer of the engine. Pulls and builds have their own."""
 _API = "4.0.0"
 """The oldest version of the interface that knows all that is used here."""
+_FORMAT = "application/vnd.docker.distribution.manifest.v2+json"
+"""Of the images that are built."""
 _PIECE = 1 << 16
 _CPU_PERIOD_US = 100_000
 _LOOK_S = 0.01
@@ -106,6 +108,7 @@ class PodmanEngine:
             id=found["Id"],
             workdir=config.get("WorkingDir") or "",
             entrypoint=config.get("Entrypoint") or (),
+            health=found.get("HealthCheck") or found.get("Healthcheck"),
             labels=found.get("Labels") or {},
         )
 
@@ -146,6 +149,8 @@ class PodmanEngine:
                     labels=dict(labels),
                     rm=True,
                     forcerm=True,
+                    # The other format keeps neither HEALTHCHECK nor SHELL.
+                    outputformat=_FORMAT,
                 )
             except BuildError as error:
                 failure, lines = error.msg, error.build_log
@@ -417,7 +422,7 @@ def _spec(plan: Plan) -> dict[str, Any]:
         "netns": {"nsmode": "bridge" if plan.network else "none"},
         "cap_drop": ["all"],
         "cap_add": [f"CAP_{name}" for name in plan.capabilities],
-        "no_new_privileges": True,
+        "no_new_privileges": not plan.new_privileges,
         "privileged": False,
         "read_only_filesystem": plan.read_only,
         "mounts": mounts,
@@ -432,8 +437,8 @@ def _limits(plan: Plan) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     if plan.memory_bytes is not None:
         limits["memory"] = {"limit": plan.memory_bytes, "swap": plan.memory_bytes}
-    if plan.processes is not None:
-        limits["pids"] = {"limit": plan.processes}
+    # Where nothing is said the engine has a limit of its own.
+    limits["pids"] = {"limit": -1 if plan.processes is None else plan.processes}
     if plan.cpus is not None:
         limits["cpu"] = {"quota": round(plan.cpus * _CPU_PERIOD_US), "period": _CPU_PERIOD_US}
     return limits

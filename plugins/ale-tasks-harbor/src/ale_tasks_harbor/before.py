@@ -8,6 +8,7 @@ start of every Python. The same script looks again afterwards.
 
 import hashlib
 import hmac
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 
@@ -25,7 +26,8 @@ TOOLS = (
     *("pip", "pip3", "python", "python3", "pytest", "py.test", "uv", "uvx", "printf", "echo"),
     *("test", "[", "true", "false", "expr", "seq", "uname", "which"),
 )
-"""Programs that tests are run with; a new one of the same name must not come before them."""
+"""Programs that tests are run with: a new one of the same name must not come before them, whatever
+the task is about."""
 MODULES = ("pytest", "_pytest", "pluggy", "iniconfig")
 ROOT_FILES = (
     *("/conftest.py", "/pytest.ini", "/.pytest.ini", "/pyproject.toml", "/tox.ini", "/setup.cfg"),
@@ -33,8 +35,10 @@ ROOT_FILES = (
 )
 """Read by pytest for tests in /tests, by every program that starts."""
 
-# Prints records that end in NUL: T tool path, M module path, S identity path. Its arguments are the
-# folders that Python looks into. Only what is built into the shell is used, and stat.
+# Prints records that end in NUL: F folder of programs, N name in it, M module path, S identity
+# path. Its arguments are the folders that Python looks into, one of which may be an archive. Only
+# what is built into the shell is used, and stat. A folder of programs is read once, and its files
+# are not looked at: what else is in it does no harm.
 LOOK = f"""
 ident() {{ command -p stat -L -c '%i:%s:%Z' -- "$1" 2>/dev/null || echo none; }}
 runs() {{ if [ -e "$1" ]; then printf 'S %s %s\\0' "$(ident "$1")" "$1"; fi; }}
@@ -44,19 +48,25 @@ imports() {{
   done <"$1"
   return 1
 }}
+plugs() {{
+  while IFS= read -r line || [ -n "$line" ]; do
+    case $line in *pytest11*) return 0 ;; esac
+  done <"$1"
+  return 1
+}}
+programs() (
+  printf 'F %s\\0' "$1"
+  cd -- "$1" && set -- * && printf 'N %s\\0' "$@"
+)
 look() {{
-  seen=: ifs=$IFS IFS=:
+  ifs=$IFS IFS=:
   for folder in $PATH; do
-    for tool in {":".join(map(shlex.quote, TOOLS)).replace(":", " ")}; do
-      case $seen in *":$tool:"*) continue ;; esac
-      if [ -f "$folder/$tool" ] && [ -x "$folder/$tool" ]; then
-        seen=$seen$tool:
-        printf 'T %s %s\\0' "$tool" "$folder/$tool"
-      fi
-    done
+    IFS=$ifs
+    if [ -d "$folder" ]; then programs "$folder"; fi
   done
   IFS=$ifs
   for folder in "$@"; do
+    if [ -f "$folder" ]; then runs "$folder"; fi
     for module in {" ".join(MODULES)}; do
       for file in "$folder/$module" "$folder/$module.py"; do
         if [ -e "$file" ]; then printf 'M %s %s\\0' "$module" "$file"; fi
@@ -65,6 +75,9 @@ look() {{
     for file in "$folder"/sitecustomize* "$folder"/usercustomize*; do runs "$file"; done
     for file in "$folder"/*.pth; do
       if [ -f "$file" ] && imports "$file"; then runs "$file"; fi
+    done
+    for file in "$folder"/*-info/entry_points.txt; do
+      if [ -f "$file" ] && plugs "$file"; then runs "$file"; fi
     done
   done
   for file in {" ".join(ROOT_FILES)}; do runs "$file"; done
@@ -177,12 +190,24 @@ def variables(environ: bytes) -> dict[str, str]:
 
 def look_of(entries: Sequence[str]) -> Look:
     """From what the script printed."""
-    words = [entry.split(" ", 2) for entry in entries if entry[:2] in ("T ", "M ", "S ")]
+    words = [entry.split(" ", 2) for entry in entries if entry[:2] in ("M ", "S ")]
     return Look(
-        tools={name: path for kind, name, path in words if kind == "T"},
+        tools=_programs(entries),
         modules=[(name, path) for kind, name, path in words if kind == "M"],
         starts={path: identity for kind, identity, path in words if kind == "S"},
     )
+
+
+def _programs(entries: Sequence[str]) -> dict[str, str]:
+    """The first of each name, in the order in which a shell looks."""
+    found: dict[str, str] = {}
+    folder = ""
+    for entry in entries:
+        if entry.startswith("F "):
+            folder = entry[2:]
+        elif entry.startswith("N "):
+            found.setdefault(entry[2:], f"{folder}/{entry[2:]}")
+    return found
 
 
 @frozen(kw_only=True)
@@ -195,11 +220,13 @@ class Changes:
     """Files and folders that must be out of the way."""
 
 
-def changes(before: Look, now: Look) -> Changes:
+def changes(before: Look, now: Look, instruction: str = "") -> Changes:
     """Compare.
 
-    A module that has come before one of the image is planted, as is whatever has come to run by
-    itself. A program or module that the image did not have is no change of what it had.
+    A program that the instruction names may have been what was asked for, as a newer one is, unless
+    it is of those that tests are run with. A module that has come before one of the image is
+    planted, as is whatever has come to run by itself. A program or module that the image did not
+    have is no change of what it had.
     """
     first: dict[str, str] = {}
     for name, path in before.modules:
@@ -212,7 +239,17 @@ def changes(before: Look, now: Look) -> Changes:
             planted.append(path)
     return Changes(
         shadowed={
-            tool: path for tool, path in before.tools.items() if now.tools.get(tool, path) != path
+            tool: path
+            for tool, path in before.tools.items()
+            if now.tools.get(tool, path) != path
+            and (tool in TOOLS or not _is_named(tool, instruction))
         },
         planted=planted,
     )
+
+
+def _is_named(program: str, instruction: str) -> bool:
+    """As a word, with its version or without."""
+    names = {program, program.rstrip("0123456789.-")} - {""}
+    either = "|".join(map(re.escape, names))
+    return re.search(rf"(?<!\w)(?:{either})(?!\w)", instruction, re.IGNORECASE) is not None

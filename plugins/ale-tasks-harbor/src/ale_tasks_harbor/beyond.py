@@ -28,6 +28,10 @@ class Users(Protocol):
         """None is the one that it began with."""
         ...
 
+    def begins_as(self, user: str | None) -> None:
+        """Go on as this one from the command on that says that the agent begins."""
+        ...
+
 
 @runtime_checkable
 class Reaching(Protocol):

@@ -9,13 +9,15 @@ import re
 import shlex
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import yaml
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
-from ale_tasks_harbor import reach
+from ale_tasks_harbor import filling, health, reach
 from ale_tasks_harbor.checks import mebibytes
+from ale_tasks_harbor.variables import STORED, looks_secret
 
 _GIVEN = {
     "T_BENCH_TEST_DIR": "/tests",
@@ -32,13 +34,12 @@ _GIVEN = {
     "ENV_VERIFIER_LOGS_PATH": "/logs/verifier",
     "ENV_AGENT_LOGS_PATH": "/logs/agent",
     "ENV_ARTIFACTS_PATH": "/logs/artifacts",
-    "CPUS": "",
-    "MEMORY": "",
 }
 """What the harnesses put in place of these; empty is what a task says elsewhere."""
 _LOGS = ("${T_BENCH_TASK_LOGS_PATH", "${T_BENCH_TASK_AGENT_LOGS", "${HOST_")
 """Volumes that start so hold the harnesses' own logs, which a sandbox has anyway."""
-_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::?-([^}]*))?\}")
+_STORED = ("command", "entrypoint", "healthcheck", "user", "working_dir", "environment", "image")
+"""Keys whose values are kept with the run."""
 _NOTHING = frozenset(
     [
         "image",
@@ -58,6 +59,7 @@ _HANDLED = frozenset(
     [
         "build",
         "command",
+        "healthcheck",
         "environment",
         "volumes",
         "platform",
@@ -82,23 +84,67 @@ class Client:
     """What it runs besides waiting."""
     entrypoint: tuple[str, ...] = ()
     """What that is given to."""
+    health: str = health.OF_THE_IMAGE
+    """Shell script that makes its health check the arguments."""
     workdir: str | None = None
     user: str | None = None
     several: bool = False
     """It is for docker compose to make."""
     refused: tuple[tuple[str, str], ...] = ()
     """Key and reason of what can't be given."""
+    paths: tuple[reach.HostPath, ...] = ()
+    """Of this machine, inside the file's folder as far as their words tell."""
+
+    def refusals(self, folder: Path) -> list[tuple[str, str]]:
+        """All that can't be given: links of the folder that lead out of it too."""
+        root = folder.resolve()
+        led = (path for path in self.paths if not _stays(root, path))
+        return [*self.refused, *(path.fault for path in led)]
 
 
-@lru_cache(maxsize=256)
-def client_of(text: str, *, implied: bool = False) -> Client:
-    """Read the file. Most tasks have the same one, letter by letter.
+def _stays(root: Path, path: reach.HostPath) -> bool:
+    return (root / reach.inside(path.path)).resolve().is_relative_to(root)
+
+
+def read(
+    file: Path, environ: Mapping[str, str], own: Mapping[str, str], *, implied: bool = False
+) -> Client:
+    """Read a file, with the variables that docker compose would fill in.
 
     Args:
+        environ: the host's.
+        own: the task's, which go before them. Those of a file ``.env`` come last.
         implied: there is a service `main` where the file has only others, as in Harbor.
 
     Raises:
-        ValueError, yaml.YAMLError: it is no YAML, or a limit in it is no number.
+        OSError: it can't be read.
+        ValueError, yaml.YAMLError: it is no YAML, a limit in it is no number, or a variable that it
+            asks for is not there.
+    """
+    text = file.read_text(encoding="utf-8")
+    beside = file.with_name(".env")
+    last = filling.pairs_of(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
+    words = filling.words_of(text)
+    known = {**last, **environ, **own, **_GIVEN}
+    named = tuple((name, known[name]) for name in sorted(words & known.keys()))
+    hosts = (words & environ.keys()) - own.keys()
+    secrets = frozenset(name for name in hosts if looks_secret(name))
+    return client_of(text, implied=implied, variables=named, secrets=secrets)
+
+
+@lru_cache(maxsize=256)
+def client_of(
+    text: str,
+    *,
+    implied: bool = False,
+    variables: tuple[tuple[str, str], ...] = tuple(_GIVEN.items()),
+    secrets: frozenset[str] = frozenset(),
+) -> Client:
+    """As `read`. Most tasks have the same file, letter by letter.
+
+    Args:
+        variables: those that the file may name.
+        secrets: of them, those that are not to be kept.
     """
     document = yaml.load(text, yaml.CSafeLoader)
     services = document.get("services") if isinstance(document, dict) else None
@@ -107,48 +153,74 @@ def client_of(text: str, *, implied: bool = False) -> Client:
     for name, service in services.items():
         if not isinstance(service, dict):
             return _refuse(f"services.{name}", "expected a table")
-    refused = [*reach.faults(document)]
     if implied and not {"main", "client"} & set(services):
         services = {"main": {}, **services}
     own = next((name for name in ("main", "client") if name in services), None)
     if own is None and len(services) > 1:
         return _refuse("services", "none of them is called 'main' or 'client'")
     name = str(own or next(iter(services)))
+    refused = [*reach.faults(document, name)]
     others = [key for key in document if key not in ("services", "version", "name", "volumes")]
-    several = len(services) > 1 or bool(others) or _is_odd(services[name])
+    plain = filling.filled(services[name], dict(variables))
+    several = len(services) > 1 or bool(others) or _is_odd(services[name], plain)
     if several and own is None:
         refused.append(("services", f"'{name}' has to be called 'main' or 'client'"))
-    return _client(f"services.{name}", services[name], several, refused)
+    refused += _secrets_of(f"services.{name}", services[name], secrets, several=several)
+    client = _client(f"services.{name}", plain, dict(variables), several, refused)
+    inside = (path for path in reach.paths(document) if not reach.leads_out(path.path))
+    return evolve(client, paths=tuple(inside))
 
 
 def _refuse(key: str, why: str) -> Client:
     return Client(refused=((key, why),))
 
 
-def _is_odd(service: dict[str, Any]) -> bool:
+def _is_odd(service: dict[str, Any], plain: dict[str, Any]) -> bool:
     """Does it ask for what only docker compose gives?"""
     if any(key not in _NOTHING | _HANDLED for key in service):
         return True
-    checks = {"build": _build_fault, "volumes": _volumes_fault}
-    return any(key in service and fault_of(service[key]) for key, fault_of in checks.items())
+    if "build" in plain and _build_fault(plain["build"]):
+        return True
+    return "volumes" in service and _volumes_fault(service["volumes"]) is not None
+
+
+def _secrets_of(
+    path: str, service: dict[str, Any], secrets: frozenset[str], *, several: bool
+) -> list[tuple[str, str]]:
+    """Where one would be kept with the run. What docker compose fills in is not."""
+    used = {key: filling.names_in(service.get(key)) for key in _STORED}
+    used["environment"] |= {
+        name for name, value in _pairs(service.get("environment")).items() if value is None
+    }
+    kept = [key for key in _STORED if not (several and key in ("environment", "image"))]
+    return [
+        (f"{path}.{key}", STORED.format(name=name))
+        for key in kept
+        for name in sorted(used[key] & secrets)
+    ]
 
 
 def _client(
-    path: str, service: dict[str, Any], several: bool, refused: list[tuple[str, str]]
+    path: str,
+    service: dict[str, Any],
+    variables: Mapping[str, str],
+    several: bool,
+    refused: list[tuple[str, str]],
 ) -> Client:
     fault = _platform_fault(service["platform"]) if "platform" in service else None
     if fault is not None:
         refused.append((f"{path}.platform", fault))
     limits = _limits(service)
     # Where docker compose makes it, it also knows its environment and its image.
-    image = None if "build" in service else _filled(str(service.get("image", ""))) or None
+    image = None if "build" in service else str(service.get("image", "")) or None
     return Client(
-        env={} if several else _environment(service.get("environment")),
+        env={} if several else _environment(service.get("environment"), variables),
         image=None if several else image,
         cpus=limits[0],
         memory_mb=limits[1],
         command=_command(service.get("command") or []),
         entrypoint=_command(service.get("entrypoint") or []),
+        health=health.of_service(service.get("healthcheck")),
         workdir=_text(service, "working_dir"),
         user=_text(service, "user"),
         several=several,
@@ -157,16 +229,13 @@ def _client(
 
 
 def _text(service: dict[str, Any], key: str) -> str | None:
-    return _filled(str(service[key])) if key in service else None
+    return str(service[key]) if key in service else None
 
 
 def _build_fault(build: Any) -> str | None:
     wanted = build if isinstance(build, dict) else {"context": build}
     context, file = wanted.get("context", "."), wanted.get("dockerfile", "Dockerfile")
-    if (
-        _filled(str(context)).rstrip("/") not in (".", "")
-        or str(file).removeprefix("./") != "Dockerfile"
-    ):
+    if str(context).rstrip("/") not in (".", "") or str(file).removeprefix("./") != "Dockerfile":
         return f"only the Dockerfile of the task's folder can be built, not {build!r}"
     more = sorted(set(wanted) - {"context", "dockerfile"})
     return f"{', '.join(more)}: not supported yet" if more else None
@@ -178,7 +247,7 @@ def _command(command: Any) -> tuple[str, ...]:
     text = " ".join(words).strip()
     if not text or (_IDLE.match(text) and "&" not in text and ";" not in text):
         return ()
-    return tuple(map(_filled, words))
+    return tuple(words)
 
 
 def _volumes_fault(volumes: Any) -> str | None:
@@ -198,18 +267,27 @@ def _limits(service: dict[str, Any]) -> tuple[float | None, int | None]:
     deploy = service.get("deploy")
     resources = deploy.get("resources", {}) if isinstance(deploy, dict) else {}
     limits = resources.get("limits", {}) if isinstance(resources, dict) else {}
-    cpus = _filled(str(service.get("cpus", limits.get("cpus", ""))))
-    memory = _filled(str(service.get("mem_limit", limits.get("memory", ""))))
+    cpus = str(service.get("cpus", limits.get("cpus", "")))
+    memory = str(service.get("mem_limit", limits.get("memory", "")))
     return float(cpus) if cpus else None, mebibytes(memory) if memory else None
 
 
-def _environment(written: Any) -> dict[str, str]:
+def _environment(written: Any, variables: Mapping[str, str]) -> dict[str, str]:
+    """One without a value has that of the host, or is not there."""
+    found = {
+        name: variables.get(name) if value is None else value
+        for name, value in _pairs(written).items()
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _pairs(written: Any) -> dict[str, str | None]:
     if isinstance(written, dict):
-        pairs = [(str(key), "" if value is None else str(value)) for key, value in written.items()]
-    else:
-        pairs = [tuple(str(item).partition("=")[::2]) for item in written or []]  # type: ignore[misc]
-    return {name: _filled(value) for name, value in pairs}
+        pairs = written.items()
+        return {str(name): None if value is None else _said(value) for name, value in pairs}
+    split = (str(item).partition("=") for item in written or [])
+    return {name: value if equals else None for name, equals, value in split}
 
 
-def _filled(text: str) -> str:
-    return _VARIABLE.sub(lambda match: _GIVEN.get(match[1], match[2] or ""), text)
+def _said(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -125,7 +125,7 @@ class TaskTests:
     ) -> "_Tested":
         """Run the tests where the agent has been."""
         options = self.options
-        hand = Stagehand(sandbox, places, options.key)
+        hand = Stagehand(sandbox, places, options.key, task.goal)
         stage = await hand.ready()
         if kept is not None:
             stage = replace(stage, notes=(*stage.notes, kept))

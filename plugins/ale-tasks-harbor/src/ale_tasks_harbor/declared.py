@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from ale_tasks_harbor import health
 from ale_tasks_harbor.checks import health_s, health_step, memory_mb
 from ale_tasks_harbor.dockerfile import background, started
 from ale_tasks_harbor.phases import Net, baseline, of
@@ -117,9 +118,14 @@ def apart(
         "env": dict(env(said)),
         "cpus": said.amount("cpus", 0.0) or None,
         "memory_mb": memory_mb(said, "memory_mb", "memory"),
-        "setup": [*started(background()), *health_step(said.table("healthcheck"))],
+        "setup": _setup(said),
         "setup_s": health_s(said.table("healthcheck")),
     }
+
+
+def _setup(environment: Values) -> list[str]:
+    own = health.step(health.OF_THE_IMAGE)
+    return [*started(background()), own, *health_step(environment.table("healthcheck"))]
 
 
 def _net(net: Net) -> dict[str, Any]:

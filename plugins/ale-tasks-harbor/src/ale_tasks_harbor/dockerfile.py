@@ -1,26 +1,13 @@
-"""What starts with a container, which a sandbox does not do itself; and a Dockerfile's user."""
+"""What starts with a container, which a sandbox does not do itself."""
 
-import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-_CONTINUED = re.compile(r"\\[ \t]*\n")
 _IDLE = "sh -c 'sleep infinity'"
 """What both harnesses give a container to do."""
 _OF_THE_IMAGE = 'eval "set -- ${ALE_IMAGE_ENTRYPOINT-}"'
 """The sandboxes that have images tell it there."""
 _START = '$(command -v setsid) "$@" </dev/null >/dev/null 2>&1 &'
-
-
-def user_of(dockerfile: str) -> str | None:
-    """The user that the last stage sets; what it takes from its base is not seen."""
-    user = None
-    for word, rest in _instructions(dockerfile):
-        if word == "FROM":
-            user = None
-        elif word == "USER":
-            user = rest.partition(":")[0]
-    return user
 
 
 def background(entrypoint: Sequence[str] = (), command: Sequence[str] = ()) -> str:
@@ -40,13 +27,15 @@ def started(words: str) -> tuple[str, ...]:
     return (f"{words}\n[ $# -gt 0 ] || exit 0\n{_START}",)
 
 
-def again(words: str, health: Sequence[str] = ()) -> str:
-    """Starts it and waits: until a health check passes, else for a second."""
-    return "\n".join((*started(words), *(health or ("sleep 1",))))
+def again(words: str, health: Sequence[str] = (), own: str = "") -> str:
+    """Starts it and waits: until a health check passes, else for a second.
 
+    A check that fails is no fault of the sandbox's: the agent may have broken what it asks for, and
+    the tests are to tell.
 
-def _instructions(text: str) -> Iterator[tuple[str, str]]:
-    lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
-    for line in _CONTINUED.sub(" ", "\n".join(lines)).splitlines():
-        word, _, rest = line.strip().partition(" ")
-        yield word.upper(), rest.strip()
+    Args:
+        health: the task's check.
+        own: waits for that of the container, where it has one.
+    """
+    waits = [f"({check}\n) || :" for check in health]
+    return "\n".join((*started(words), *([own] if own else []), *(waits or ["sleep 1"])))

@@ -15,9 +15,9 @@ from attrs import asdict as unstructure
 
 from ale.errors import InputError, Problem
 from ale.types import Constraints, CriterionSpec, Environment, Task, replace
-from ale_tasks_harbor import before, compose, declared, phases, solution, steps
+from ale_tasks_harbor import before, compose, declared, health, phases, solution, steps
 from ale_tasks_harbor.checks import health_s, health_step, memory_mb
-from ale_tasks_harbor.dockerfile import again, background, started, user_of
+from ale_tasks_harbor.dockerfile import again, background, started
 from ale_tasks_harbor.steps import Part
 from ale_tasks_harbor.values import Values, line_of, task_id
 from ale_tasks_harbor.variables import from_host
@@ -136,12 +136,13 @@ class _Reader:
         self._agent = root.table("agent")
         self._verifier = root.table("verifier")
         self._environment = root.table("environment")
-        self._images_user = "root"
         self._several = False
         self._baseline = phases.Net()
         self._parts: list[Part] = []
         self._background = background()
         """What starts with the container."""
+        self._health = health.OF_THE_IMAGE
+        """The container's own check."""
 
     def task(self) -> Task:
         """All of it."""
@@ -152,7 +153,9 @@ class _Reader:
         whole = Part(folder=self._folder, values=self._root)
         found = steps.parts(self._folder, self._root) if self._root.values.get("steps") else []
         self._parts = found or [whole]
-        environment = replace(environment, user=self._user(self._parts[0]) or environment.user)
+        first = self._user(self._parts[0])
+        if first is not None:
+            environment = replace(environment, env={**environment.env, phases.AGENT_USER: first})
         task = Task(
             id=task_id(self._folder.name),
             goal="",
@@ -163,7 +166,9 @@ class _Reader:
             setup_steps=(
                 *started(self._background),
                 before.setup_step(self._key),
+                health.step(self._health),
                 *health_step(self._environment.table("healthcheck")),
+                *(() if found else self._ready()),
             ),
             constraints=self._net(self._parts[0]).constraints,
             environment=environment,
@@ -199,7 +204,8 @@ class _Reader:
             origin=self._file,
             files=files,
             setup_steps=(
-                *(started(self._background) if part.number else ()),
+                *((*started(self._background), health.step(self._health)) if part.number else ()),
+                *self._ready(),
                 *setup,
                 *health_step(part.values.table("healthcheck")),
             ),
@@ -215,6 +221,10 @@ class _Reader:
             if agent.has("user"):
                 return str(agent.values["user"])
         return None
+
+    def _ready(self) -> tuple[str, ...]:
+        """Where the agent's user begins: what starts with the container has the container's own."""
+        return (phases.READY,) if any(map(self._user, self._parts)) else ()
 
     def _net(self, part: Part) -> phases.Net:
         """Of the agent."""
@@ -247,15 +257,16 @@ class _Reader:
     def _machine(self) -> Environment:
         values = self._environment
         build = self._folder / "environment"
-        client = self._client(build)
+        own = self._env(values)
+        client = self._client(build, own)
         image = values.text("docker_image") or client.image
         if image is None and not (client.several and not (build / "Dockerfile").exists()):
             self._check_build(build)
         self._background = background(client.entrypoint, client.command)
+        self._health = client.health
         self._several = client.several
         if client.several:
             build = build / _COMPOSE
-        own = self._env(values)
         return Environment(
             image=image,
             build=str(build) if image is None or client.several else None,
@@ -279,29 +290,36 @@ class _Reader:
     def _env(self, environment: Values) -> dict[str, str]:
         return from_host(environment.pairs("env"), self._environ, environment.table("env").refuse)
 
-    def _client(self, build: Path) -> compose.Client:
-        """What a compose file adds to the one container; others are refused."""
+    def _client(self, build: Path, own: Mapping[str, str]) -> compose.Client:
+        """What a compose file says of the agent's container.
+
+        Args:
+            own: the task's variables.
+        """
         file = build / _COMPOSE
         try:
-            client = compose.client_of(file.read_text(encoding="utf-8"), implied=True)
+            given = {**own, **self._sizes()}
+            client = compose.read(file, self._environ, given, implied=True)
         except FileNotFoundError:
             return compose.Client()
         except (OSError, ValueError, yaml.YAMLError) as error:
             self._note(file, f"can't be read: {' '.join(str(error).split())}")
             return compose.Client()
-        for path, why in client.refused:
+        for path, why in client.refusals(file.parent):
             self._root.problems.append(Problem(message=why, file=str(file), path=path))
         return client
 
+    def _sizes(self) -> dict[str, str]:
+        """As Harbor gives them to compose files."""
+        values = self._environment
+        cpus, memory = values.values.get("cpus"), memory_mb(values, "memory_mb", "memory")
+        given = {"CPUS": cpus, "MEMORY": None if memory is None else f"{memory}M"}
+        return {name: str(value) for name, value in given.items() if value is not None}
+
     def _check_build(self, build: Path) -> None:
-        file = build / "Dockerfile"
-        try:
-            text = file.read_text(encoding="utf-8", errors="replace")
-        except OSError:
+        if not (build / "Dockerfile").is_file():
             message = "there is no environment/Dockerfile, and no environment.docker_image"
             self._note(self._folder / FILE, message)
-            return
-        self._images_user = user_of(text) or self._images_user
 
     def _criterion(self, part: Part) -> CriterionSpec:
         folders = dict.fromkeys((self._folder / "tests", part.folder / "tests"))
@@ -351,9 +369,8 @@ class _Reader:
             made["during"] = unstructure(phases.phase(tests))
         if part is not self._parts[-1]:
             after = self._parts[part.number + 1]
-            user, first = self._user(after), self._user(self._parts[0])
-            wanted = phases.phase(self._net(after), None if user == first else user)
-            if wanted != phases.phase(own) or "during" in made or self._user(part) != first:
+            wanted = phases.phase(self._net(after), self._user(after))
+            if wanted != phases.phase(own, self._user(part)) or "during" in made:
                 made["after"] = unstructure(wanted)
         return made
 
@@ -362,8 +379,8 @@ class _Reader:
 
     def _again(self) -> str:
         """Starts what started with the container, and waits until it is ready."""
-        health = health_step(self._environment.table("healthcheck"))
-        return again(self._background, health)
+        check = health_step(self._environment.table("healthcheck"))
+        return again(self._background, check, health.once_more(self._health))
 
     def _tables(self, part: Part) -> tuple[Values, ...]:
         return (self._root, part.values) if part.name else (self._root,)
@@ -373,7 +390,7 @@ class _Reader:
         for verifier in (part.verifier, self._verifier):
             if verifier.has("user"):
                 return str(verifier.values["user"])
-        return self._images_user if any(map(self._user, self._parts)) else None
+        return None
 
     def _solution(self, parent: Path) -> tuple[tuple[str, ...] | None, Mapping[str, str]]:
         """Commands, and for the metadata where their files go to or why there are none."""

@@ -13,6 +13,10 @@ from ale_tasks_harbor.beyond import Reaching, Users, unable
 from ale_tasks_harbor.plugin import Phase
 from ale_tasks_harbor.values import Values
 
+AGENT_USER = "ALE_AGENT_USER"
+"""Variable of a sandbox that names the agent's user, where it is not the container's own."""
+READY = ": the agent begins"
+"""The command from which on that user is everybody's."""
 _MODES = ("public", "no-network", "allowlist")
 
 
@@ -53,7 +57,7 @@ def phase(net: Net, user: str | None = None) -> Phase:
 
 
 async def enter(sandbox: Sandbox, wanted: Phase | None) -> Mapping[str, str]:
-    """Go on with another network, another user.
+    """Go on with another network; and with another user, from the command `READY` on.
 
     Returns:
         The variables by which programs find a way that is not the usual one.
@@ -65,7 +69,8 @@ async def enter(sandbox: Sandbox, wanted: Phase | None) -> Mapping[str, str]:
     if wanted is None:
         return {}
     if isinstance(sandbox, Users):
-        await sandbox.become(wanted.user)
+        await sandbox.become(None)
+        sandbox.begins_as(wanted.user)
     elif wanted.user is not None:
         raise unable("change its user for a step")
     if not isinstance(sandbox, Reaching):

@@ -89,7 +89,7 @@ class Phase:
         default=(), metadata=doc("What is reached where not all of it is.")
     )
     user: str | None = field(
-        default=None, metadata=doc("Of commands. Default: the one that it began with.")
+        default=None, metadata=doc("Of the agent that comes. Default: the container's own.")
     )
 
 

@@ -1,47 +1,199 @@
-"""What a compose file may not ask for: to reach into this machine."""
+"""What a compose file may not ask for: to reach into this machine.
+
+The values are those of the file, before anything is filled in: what could be filled in with a way
+out is refused like one.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from attrs import frozen
+
 _OF_THE_HOST = ("network_mode", "pid", "ipc", "userns_mode", "uts", "cgroup")
-_NEVER = ("devices", "extends", "cgroup_parent", "device_cgroup_rules", "volumes_from")
+_ITS_OWN = re.compile(r"none|bridge|default|service:[^$]*")
+"""Networks of a container that are neither this machine's nor another container's."""
+_NEVER = (
+    *("cgroup_parent", "credential_spec", "device_cgroup_rules", "devices", "extends"),
+    *("external_links", "gpus", "models", "provider", "use_api_socket", "volumes_from"),
+)
+_NEVER_IN_A_BUILD = ("privileged", "entitlements", "ssh", "cache_to")
+_CAPABILITIES = frozenset(
+    [
+        *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD"),
+        *("NET_BIND_SERVICE", "NET_RAW", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
+        *("IPC_LOCK", "SYS_NICE", "SYS_PTRACE"),
+    ]
+)
+"""What every container of Docker's has, and three that lead no further than the container."""
+_NO_PRIVILEGES = re.compile(r"no-new-privileges(?:[:=]true)?")
+_MOUNTS = ("bind", "volume", "tmpfs", "image")
 _MOUNT = re.compile(r"\s*([^:]+):")
+_ELSEWHERE = re.compile(r"(?:https?|git|ssh|docker-image|service|target):|git@")
+"""Contexts of a build that are no folders of this machine."""
 _LOGS = ("${T_BENCH_TASK_LOGS_PATH", "${T_BENCH_TASK_AGENT_LOGS", "${HOST_")
+_HERE = re.compile(r"^\$(?:\{CONTEXT_DIR\}|CONTEXT_DIR\b)(?=/|$)")
+_NOT_GIVEN = "that of this machine, or of another container on it, is not given to a task"
+_PRIVILEGED = "no container of a task is privileged"
+_OUTSIDE = "a folder or file outside of the task's folder"
+_NOT_SUPPORTED = "not supported"
+
+Fault = tuple[str, str]
+Document = Mapping[str, Any]
 
 
-def faults(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Key and reason of each thing that is not given to any task."""
+@frozen
+class HostPath:
+    """A path of this machine that a compose file names."""
+
+    key: str
+    path: str
+    said: str
+    """The whole value."""
+
+    @property
+    def fault(self) -> Fault:
+        """Where it leads out."""
+        return self.key, f"{_OUTSIDE} ({self.said})"
+
+
+def faults(document: Document, own: str | None) -> Iterator[Fault]:
+    """Key and reason of each thing that is not given to any task.
+
+    Args:
+        own: the agent's service, whose privileges are a sandbox's whatever it asks for.
+    """
     if document.get("include"):
         yield "include", "other compose files are not read"
     for name, service in document["services"].items():
-        for key, why in _of_service(service):
+        for key, why in _of_service(service, is_own=name == own):
             yield f"services.{name}.{key}", why
-    for kind in ("secrets", "configs"):
-        for name, about in (document.get(kind) or {}).items():
-            if isinstance(about, Mapping) and _leads_out(about.get("file")):
-                yield f"{kind}.{name}.file", "a file outside of the task's folder"
+    for kind, of_one in (("volumes", _of_volume), ("networks", _of_network)):
+        for name, about in _table(document.get(kind)).items():
+            for key, why in of_one(_table(about)):
+                yield f"{kind}.{name}.{key}", why
+    yield from (found.fault for found in paths(document) if leads_out(found.path))
 
 
-def _of_service(service: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _of_service(service: Document, *, is_own: bool) -> Iterator[Fault]:
     if service.get("privileged"):
-        yield "privileged", "no container of a task is privileged"
+        yield "privileged", _PRIVILEGED
     for key in _OF_THE_HOST:
-        if service.get(key) == "host":
-            yield key, "that of this machine is not given to a task"
+        if _is_of_the_host(key, str(service.get(key) or "")):
+            yield key, _NOT_GIVEN
     for key in _NEVER:
         if service.get(key):
-            yield key, "not supported"
-    yield from _paths_of(service)
+            yield key, _NOT_SUPPORTED
+    if not is_own:
+        yield from _privileges_of(service)
+    yield from _parts_of(service)
 
 
-def _paths_of(service: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _parts_of(service: Document) -> Iterator[Fault]:
+    for hook in ("post_start", "pre_stop"):
+        if any(_table(command).get("privileged") for command in _listed(service.get(hook))):
+            yield hook, _PRIVILEGED
+    resources = _table(_table(service.get("deploy")).get("resources"))
+    if _table(resources.get("reservations")).get("devices"):
+        yield "deploy.resources.reservations.devices", _NOT_SUPPORTED
     for volume in _listed(service.get("volumes")):
-        if _leads_out(_source(volume)):
-            yield "volumes", f"a folder or file outside of the task's folder ({volume})"
-    for file in _listed(service.get("env_file")):
-        if _leads_out(file.get("path") if isinstance(file, Mapping) else file):
-            yield "env_file", f"a file outside of the task's folder ({file})"
+        if _table(volume).get("type", "volume") not in _MOUNTS:
+            yield "volumes", f"{_NOT_SUPPORTED} ({volume})"
+    for key, why in _of_build(_table(service.get("build"))):
+        yield f"build.{key}", why
+
+
+def _is_of_the_host(key: str, value: str) -> bool:
+    if key == "network_mode":
+        return value != "" and _ITS_OWN.fullmatch(value) is None
+    return value == "host" or value.startswith("container:") or "$" in value
+
+
+def _privileges_of(service: Document) -> Iterator[Fault]:
+    for name in map(str, _listed(service.get("cap_add"))):
+        if name.upper().removeprefix("CAP_") not in _CAPABILITIES:
+            yield "cap_add", f"the capability {name} reaches beyond the container"
+    for option in map(str, _listed(service.get("security_opt"))):
+        if _NO_PRIVILEGES.fullmatch(option) is None:
+            yield "security_opt", f"no container of a task is less confined than usual ({option})"
+    if service.get("runtime"):
+        yield "runtime", _NOT_SUPPORTED
+
+
+def _of_build(build: Document) -> Iterator[Fault]:
+    for key in _NEVER_IN_A_BUILD:
+        if build.get(key):
+            yield key, _PRIVILEGED if key == "privileged" else _NOT_SUPPORTED
+    if _is_of_the_host("network_mode", str(build.get("network") or "")):
+        yield "network", _NOT_GIVEN
+    if any("type=" in str(source) for source in _listed(build.get("cache_from"))):
+        yield "cache_from", "only images are supported"
+
+
+def _of_volume(volume: Document) -> Iterator[Fault]:
+    if volume.get("external"):
+        yield "external", "a volume that is not the task's own"
+    if (volume.get("driver") or "local") != "local":
+        yield "driver", _NOT_SUPPORTED
+    options = _table(volume.get("driver_opts"))
+    if options and options.get("type") != "tmpfs":
+        yield "driver_opts", "a volume is a folder of the engine's own, not one of this machine's"
+
+
+def _of_network(network: Document) -> Iterator[Fault]:
+    if network.get("external"):
+        yield "external", "a network that is not the task's own"
+    if (network.get("driver") or "bridge") != "bridge":
+        yield "driver", _NOT_SUPPORTED
+
+
+def paths(document: Document) -> Iterator[HostPath]:
+    """Every path of this machine that the file names."""
+    for name, service in document["services"].items():
+        yield from _paths_of(f"services.{name}", service)
+    for kind in ("secrets", "configs"):
+        for name, about in _table(document.get(kind)).items():
+            if _table(about).get("file"):
+                yield _named(f"{kind}.{name}.file", about["file"])
+
+
+def _paths_of(at: str, service: Document) -> Iterator[HostPath]:
+    for volume in _listed(service.get("volumes")):
+        source = _source(volume)
+        if source is not None:
+            yield HostPath(f"{at}.volumes", source, str(volume))
+    for key in ("env_file", "label_file"):
+        for file in _listed(service.get(key)):
+            yield _named(f"{at}.{key}", file.get("path") if isinstance(file, Mapping) else file)
+    yield from _paths_of_build(f"{at}.build", service.get("build"))
+
+
+def _named(key: str, path: Any) -> HostPath:
+    return HostPath(key, str(path or ""), str(path))
+
+
+def _paths_of_build(at: str, build: Any) -> Iterator[HostPath]:
+    if isinstance(build, str):
+        build, key = {"context": build}, at
+    else:
+        build, key = _table(build), f"{at}.context"
+    if _ELSEWHERE.match(str(build.get("context") or "")) is None:
+        yield _named(key, build.get("context"))
+    yield _named(f"{at}.dockerfile", build.get("dockerfile"))
+    more = build.get("additional_contexts") or {}
+    listed = more.values() if isinstance(more, Mapping) else _after(more)
+    for context in map(str, listed):
+        if _ELSEWHERE.match(context) is None:
+            path = context.removeprefix("oci-layout://")
+            yield HostPath(f"{at}.additional_contexts", path, context)
+
+
+def _after(pairs: Any) -> list[str]:
+    return [str(pair).partition("=")[2] for pair in _listed(pairs)]
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _listed(value: Any) -> list[Any]:
@@ -50,14 +202,20 @@ def _listed(value: Any) -> list[Any]:
     return [] if value is None else [value]
 
 
-def _source(volume: Any) -> Any:
+def _source(volume: Any) -> str | None:
     if isinstance(volume, Mapping):
-        return volume.get("source") if volume.get("type") == "bind" else None
+        return str(volume.get("source")) if volume.get("type") == "bind" else None
     text = str(volume)
     match = _MOUNT.match(text)
     return None if match is None or text.startswith(_LOGS) else match[1]
 
 
-def _leads_out(path: Any) -> bool:
-    text = str(path or "")
-    return text.startswith(("/", "~", "$")) or ".." in text.split("/")
+def inside(path: str) -> str:
+    """A path of the file, relative to its folder."""
+    return _HERE.sub(".", path)
+
+
+def leads_out(path: str) -> bool:
+    """Of the folder, as far as its words tell; a variable may lead anywhere."""
+    text = inside(path)
+    return text.startswith(("/", "~")) or "$" in text or ".." in text.split("/")

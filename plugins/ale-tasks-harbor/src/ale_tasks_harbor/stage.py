@@ -116,12 +116,16 @@ class Stagehand:
 
     Args:
         key: of the record; None where the task writes none.
+        instruction: of the task.
     """
 
-    def __init__(self, sandbox: Sandbox, places: Places, key: str | None) -> None:
+    def __init__(
+        self, sandbox: Sandbox, places: Places, key: str | None, instruction: str = ""
+    ) -> None:
         self._sandbox = sandbox
         self._places = places
         self._key = key
+        self._instruction = instruction
         self._root: str | None = None
         self._path = CLEAN["PATH"]
 
@@ -165,7 +169,7 @@ class Stagehand:
     ) -> tuple[Mapping[str, str], list[str]]:
         notes: list[str] = []
         for _ in range(_ROUNDS):
-            found = before.changes(record.look, await self._look(record))
+            found = before.changes(record.look, await self._look(record), self._instruction)
             if not found.planted:
                 break
             aside = f"/tmp/.ale-aside-{secrets.token_hex(8)}"  # noqa: S108 - made anew, or it fails

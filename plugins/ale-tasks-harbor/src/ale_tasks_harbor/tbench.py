@@ -52,7 +52,8 @@ def read(folder: Path, environ: Mapping[str, str], key: str) -> Task:
     if not isinstance(document, dict):
         raise _refused(file, "expected a table with 'instruction'")
     problems: list[Problem] = []
-    task = _Reader(folder, Values(document, file=str(file), problems=problems)).task(key)
+    root = Values(document, file=str(file), problems=problems)
+    task = _Reader(folder, root, environ).task(key)
     if problems:
         raise InputError([_placed(problem, text, str(file)) for problem in problems])
     return task
@@ -72,9 +73,10 @@ def _placed(problem: Problem, text: str, file: str) -> Problem:
 
 
 class _Reader:
-    def __init__(self, folder: Path, root: Values) -> None:
+    def __init__(self, folder: Path, root: Values, environ: Mapping[str, str]) -> None:
         self._folder = folder
         self._root = root
+        self._environ = environ
         self._background = background()
         """What starts with the container."""
 
@@ -132,13 +134,13 @@ class _Reader:
     def _client(self) -> compose.Client:
         file = self._folder / _COMPOSE
         try:
-            client = compose.client_of(file.read_text(encoding="utf-8"))
+            client = compose.read(file, self._environ, {})
         except FileNotFoundError:
             return compose.Client()
         except (OSError, ValueError, yaml.YAMLError) as error:
             self._note(file, f"can't be read: {' '.join(str(error).split())}")
             return compose.Client()
-        for path, why in client.refused:
+        for path, why in client.refusals(file.parent):
             self._note(file, why, path)
         return client
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 
 _TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}", re.S)
+STORED = "the value of {name} looks like a secret, and would be stored with the run"
 _SECRET = re.compile(r"KEY|SECRET|TOKEN(?!S)|PASSWORD|CREDENTIAL|AUTH", re.I)
 
 
@@ -31,6 +32,11 @@ def resolved(
     return made
 
 
+def looks_secret(name: str) -> bool:
+    """By a variable's name."""
+    return _SECRET.search(name) is not None
+
+
 def from_host(
     variables: Mapping[str, str],
     environ: Mapping[str, str],
@@ -39,7 +45,6 @@ def from_host(
     """As `resolved`, for what is stored with the run: a secret of the host is refused."""
     for name, value in variables.items():
         match = _TEMPLATE.fullmatch(value)
-        if match is not None and match[1] in environ and _SECRET.search(match[1]):
-            why = f"the value of {match[1]} looks like a secret, and would be stored with the run"
-            refuse(name, why)
+        if match is not None and match[1] in environ and looks_secret(match[1]):
+            refuse(name, STORED.format(name=match[1]))
     return resolved(variables, environ, refuse)

@@ -3,11 +3,14 @@
 
 import asyncio
 import secrets
+import shutil
 import socket
 from pathlib import Path
+from typing import Any
 
 from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
+from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.context import digest_of
 from ale_sandbox_container.testing.tools import PATIENCE_S, Make, opened, out
 
@@ -93,6 +96,44 @@ class StartProbes:
             await backend.aclose()
             for tag in tags:
                 backend._engine.remove_image(tag)
+
+    async def test_folders_of_one_content_that_are_wanted_at_once_are_built_once(
+        self, make: Make, image: str, tmp_path: Path
+    ) -> None:
+        first = _context(tmp_path / "first", image)
+        second = Path(shutil.copytree(first, tmp_path / "second"))
+        backend = make(context={"run_directory": tmp_path / "run"})
+        engine, folders = backend._engine, list[Path]()
+        build = engine.build
+
+        def counted(folder: Path, **about: Any) -> None:
+            folders.append(folder)
+            build(folder, **about)
+
+        engine.build = counted  # type: ignore[method-assign]
+        try:
+            async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+                for folder in (first, second, first):
+                    group.create_task(_made(backend, folder))
+            assert len(folders) == 1, folders
+        finally:
+            await backend.aclose()
+            engine.remove_image(f"ale-build:{digest_of(first)}")
+
+    async def test_the_health_check_of_an_image_is_told(
+        self, make: Make, image: str, tmp_path: Path
+    ) -> None:
+        check = "HEALTHCHECK --interval=2s --timeout=1s --retries=4 CMD test -e '/a b'"
+        folder = tmp_path / "task"
+        folder.mkdir()
+        (folder / "Dockerfile").write_text(f"FROM {image}\n{check}\n")
+        backend = make(context={"run_directory": tmp_path / "run"})
+        async with opened(backend, build=str(folder)) as sandbox:
+            said = await out(sandbox, 'eval "set -- $ALE_IMAGE_HEALTHCHECK"; printf "%s|" "$@"')
+            assert said == "9|1|/bin/sh|-c|test -e '/a b'|"
+            fork = await sandbox.fork()
+            assert await out(fork, "echo $ALE_IMAGE_HEALTHCHECK") != ""
+            await fork.close()
 
     async def test_a_build_that_fails_says_why_and_where_its_log_is(
         self, make: Make, image: str, tmp_path: Path
@@ -226,6 +267,14 @@ class StartProbes:
             await sandbox.exec("touch file; chown 1234 file")
             assert await out(sandbox, "stat -c %u file") == "1234"
 
+    async def test_all_that_docker_gives_can_be_added_back_at_once(self, make: Make) -> None:
+        docker = 0x00000000A80425FB
+        async with opened(make(capabilities=("DOCKER_DEFAULT",))) as sandbox:
+            said = await out(sandbox, "grep CapEff /proc/self/status")
+            assert int(said.split()[1], 16) == docker
+            # Of those that Podman lacks by itself.
+            assert await out(sandbox, "mknod null c 1 3; echo hidden >null; stat -c %F null")
+
     async def test_the_network_is_on_only_where_nobody_says_no(self, make: Make) -> None:
         for option, wish, on in (
             (None, None, False),
@@ -237,6 +286,11 @@ class StartProbes:
             async with opened(make(network=option), network=wish) as sandbox:
                 links = (await out(sandbox, "ls /sys/class/net")).split()
                 assert (len(links) > 1) is on, (option, wish, links)
+
+
+async def _made(backend: ContainerBackend, folder: Path) -> None:
+    async with backend.open(SandboxSpec(build=str(folder))) as sandbox:
+        assert await out(sandbox, "cat made data/file") == "built\ncontent"
 
 
 def _context(folder: Path, image: str) -> Path:

@@ -1,0 +1,128 @@
+# ruff: noqa: D102 - a name says what a test does
+"""What an image's programs may become, and limits that are not there. Needs coreutils."""
+
+from pathlib import Path
+
+from ale.types import SandboxSpec
+from ale_sandbox_container.plan import AGENT_USER, READY
+from ale_sandbox_container.testing.tools import Make, opened, out
+
+_SETUID = """\
+FROM {image}
+RUN mkdir /su && cp /bin/cat /bin/sleep /su/ && chmod 4755 /su/*
+WORKDIR /app
+USER 1234
+"""
+_RUNNING = "cat /proc/[0-9]*/comm | grep -c '^sleep$' || true"
+
+
+class PrivilegeProbes:
+    """Needs one more fixture, ``image``: the name of the image that `make` starts."""
+
+    async def test_a_program_gains_no_privileges(
+        self, make: Make, image: str, tmp_path: Path
+    ) -> None:
+        backend = make(context={"run_directory": tmp_path / "run"})
+        async with opened(backend, build=_folder(tmp_path, image)) as sandbox:
+            said = await out(sandbox, "/su/cat /proc/self/status | grep Uid")
+            assert said.split() == ["Uid:", *(["1234"] * 4)]
+        assert not any(note.startswith("privileges:") for note in backend.capabilities.notes)
+
+    async def test_it_does_where_it_may_and_ends_with_its_command(
+        self, make: Make, image: str, tmp_path: Path
+    ) -> None:
+        backend = make(context={"run_directory": tmp_path / "run"}, new_privileges=True)
+        assert any(note.startswith("privileges:") for note in backend.capabilities.notes)
+        async with opened(backend, build=_folder(tmp_path, image)) as sandbox:
+            said = await out(sandbox, "/su/cat /proc/self/status | grep Uid")
+            assert said.split() == ["Uid:", "1234", "0", "0", "0"]
+            assert (await sandbox.exec("/su/sleep 100 & wait", timeout_s=1.0)).timed_out
+            assert await out(sandbox, _RUNNING) == "0", "it outlived its command's time"
+            await sandbox.exec("/su/sleep 100 >/dev/null 2>&1 &")
+            assert await out(sandbox, _RUNNING) == "1"
+            assert await sandbox.end_processes() == 1
+            assert await out(sandbox, _RUNNING) == "0"
+
+    async def test_what_another_user_gains_ends_too(
+        self, make: Make, image: str, tmp_path: Path
+    ) -> None:
+        backend = make(
+            context={"run_directory": tmp_path / "run"},
+            new_privileges=True,
+            user="0",
+            capabilities=("SETUID", "SETGID"),
+        )
+        async with opened(backend, build=_folder(tmp_path, image)) as sandbox:
+            await sandbox.become("1234")
+            ended = await sandbox.exec("id -u; /su/sleep 100 & wait", timeout_s=1.0)
+            assert (ended.stdout, ended.timed_out) == (b"1234\n", True)
+            assert await out(sandbox, _RUNNING) == "0"
+
+    async def test_a_workspace_of_the_image_stays_as_it_is_and_a_new_one_is_its_users(
+        self, make: Make, image: str, tmp_path: Path
+    ) -> None:
+        text = f"FROM {image}\nRUN mkdir /own && mkdir -m 777 /shared\nUSER 1234\n"
+        (tmp_path / "task").mkdir()
+        (tmp_path / "task" / "Dockerfile").write_text(text)
+        backend = make(context={"run_directory": tmp_path / "run"})
+        for workdir, expected in (
+            ("/own", "0 755"),
+            ("/shared", "0 777"),
+            ("/made", "1234 755"),
+            (None, "1234 755"),
+        ):
+            spec = SandboxSpec(build=str(tmp_path / "task"), workdir=workdir)
+            async with backend.open(spec) as sandbox:
+                assert await out(sandbox, "stat -c '%u %a' .") == expected
+        await backend.aclose()
+
+    async def test_an_agents_user_is_that_of_commands_from_the_one_that_says_so(
+        self, make: Make
+    ) -> None:
+        asked = "id -u; echo $ALE_AGENT_USER"
+        async with opened(make(), env={AGENT_USER: "1234"}, workdir="/made") as sandbox:
+            assert await out(sandbox, asked) == "0"
+            await sandbox.write("early", b"")
+            assert (await sandbox.exec(READY)).exit_code == 0
+            assert await out(sandbox, asked) == "1234"
+            await sandbox.write("late", b"")
+            assert await out(sandbox, "stat -c %u . early late") == "1234\n0\n1234"
+            fork = await sandbox.fork()
+            assert await out(fork, asked) == "1234"
+            await fork.close()
+            await sandbox.become(None)
+            sandbox.begins_as(None)
+            await sandbox.exec(READY)
+            assert await out(sandbox, asked) == "0"
+
+    async def test_who_says_it_again_gains_nothing(self, make: Make) -> None:
+        async with opened(make(), env={AGENT_USER: "1234"}) as sandbox:
+            for _ in range(2):
+                await sandbox.exec(READY)
+                assert await out(sandbox, "id -u") == "1234"
+
+    async def test_null_lifts_each_limit(self, make: Make) -> None:
+        lifted = dict.fromkeys(
+            ("memory_mb", "processes", "cpu_s", "file_size_mb", "open_files"), None
+        )
+        backend = make(**lifted)
+        limits = backend.capabilities.limits
+        assert {limits[name] for name in ("memory", "processes", "cpu", "file_size")} == {"none"}
+        async with opened(backend) as sandbox:
+            said = (await out(sandbox, "ulimit -t; ulimit -f; ulimit -v")).split()
+            assert said == ["unlimited"] * 3
+            assert int((await out(sandbox, "ulimit -n")).replace("unlimited", "9999999")) > 4096
+            for name in ("pids/pids.max", "pids.max"):
+                found = await sandbox.exec(f"cat /sys/fs/cgroup/{name}")
+                assert found.stdout in (b"", b"max\n")
+            for name in ("memory/memory.limit_in_bytes", "memory.max"):
+                found = await sandbox.exec(f"cat /sys/fs/cgroup/{name}")
+                text = found.stdout.decode().strip().replace("max", "") or str(1 << 62)
+                assert int(text) > 1 << 50
+
+
+def _folder(parent: Path, image: str) -> str:
+    folder = parent / "task"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text(_SETUID.format(image=image))
+    return str(folder)

@@ -1,0 +1,75 @@
+"""The health check of an image, or of the agent's service in a compose file.
+
+Harbor starts containers by ``docker compose up --wait``, which waits until it passes, and fails
+where it does not. The sandboxes that have images tell theirs in a variable.
+"""
+
+import math
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+OF_THE_IMAGE = 'eval "set -- ${ALE_IMAGE_HEALTHCHECK-}"'
+"""Makes it the arguments: seconds until it has to pass, seconds for each try, the command."""
+NONE = "set --"
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h)")
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_AGAIN_S = 60
+# Asked more often than the engine would: it has passed as soon as it does.
+_WAIT = """\
+(
+{words}
+[ $# -gt 0 ] || exit 0
+within=$1 each=$2 first=$(date +%s)
+shift 2
+until timeout "$each" "$@" >/dev/null 2>&1; do
+  if [ $(($(date +%s) - first)) -ge {within} ]; then
+    echo "the container was not healthy within $within s: $*" >&2
+    exit 1
+  fi
+  sleep 1
+done
+)"""
+
+
+def of_service(check: Any) -> str:
+    """Shell script that makes the check of a compose file's service the arguments.
+
+    Without a command it is the image's own.
+
+    Raises:
+        ValueError: a time in it is none.
+    """
+    said = check if isinstance(check, Mapping) else {}
+    test = said.get("test")
+    if said.get("disable"):
+        return NONE
+    if not test:
+        return OF_THE_IMAGE
+    kind, *words = test if isinstance(test, list) else ["CMD-SHELL", str(test)]
+    if kind not in ("CMD", "CMD-SHELL") or not words:
+        return NONE
+    command = map(str, words if kind == "CMD" else ["/bin/sh", "-c", *words])
+    each = _seconds(said.get("timeout", "30s"))
+    tries = int(said.get("retries", 3)) * _seconds(said.get("interval", "30s"))
+    within = _seconds(said.get("start_period", "0s")) + tries + each
+    return f"set -- {shlex.join([str(math.ceil(within)), str(math.ceil(each)), *command])}"
+
+
+def _seconds(written: Any) -> float:
+    found = _DURATION.findall(str(written))
+    if not found:
+        raise ValueError(f"expected a time such as 30s or 1m30s, found {written!r}")
+    return sum(float(number) * _SECONDS[unit] for number, unit in found)
+
+
+def step(words: str) -> str:
+    """The setup step that waits until the check passes; there may be none."""
+    return _WAIT.format(words=words, within='"$within"')
+
+
+def once_more(words: str) -> str:
+    """Waits again, for what was started again. An agent may have broken it: that is for the tests
+    to tell."""
+    return f"{_WAIT.format(words=words, within=_AGAIN_S)} || :"

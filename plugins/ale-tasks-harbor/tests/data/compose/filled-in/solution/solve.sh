@@ -1,0 +1,2 @@
+#!/bin/sh
+cat /built /shared/words >out.txt

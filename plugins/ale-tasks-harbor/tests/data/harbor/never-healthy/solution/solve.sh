@@ -1,0 +1,2 @@
+#!/bin/sh
+cp /tmp/ready out.txt
