@@ -20,7 +20,7 @@ ENTRYPOINT = "ALE_IMAGE_ENTRYPOINT"
 AGENT_USER = "ALE_AGENT_USER"
 """Variable of a spec that names the user of commands from the one that is `READY` on. Those before
 it, which set a task up, are the container's own user's, as what starts with a container is. No
-command of a later time has more by saying it again. No container sees the variable."""
+command of a later time has more by saying it again. It is not in the container's environment."""
 READY = ": the agent begins"
 HEALTH = "ALE_IMAGE_HEALTHCHECK"
 """Likewise its health check; see `ale_sandbox_container.health.told`."""
