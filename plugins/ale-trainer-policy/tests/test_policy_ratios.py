@@ -56,6 +56,21 @@ async def test_a_tokens_ratio_is_of_the_last_pass_over_the_sampler(
     assert second == pytest.approx([now[5] + 0.5], abs=1e-3)
 
 
+async def test_the_distance_to_the_sampler_is_estimated_over_what_it_said(
+    make_llm: Callable[..., Any], lab: Any
+) -> None:
+    """Tokens are drawn from mu: the mean of pi/mu - 1 - log(pi/mu) over them is KL(mu || pi)."""
+    mu = [-1.0, -2.0, -3.0]
+    llm = make_llm()
+    now = logps(llm.policy.model, [1, 2, 7, 8, 9])[1:]
+    batch = lab.batch_of(
+        lab.credited(lab.Played(said=[lab.Said(prompt=[1, 2], output=[7, 8, 9], logps=mu)]))
+    )
+    report = await trainer_of(llm, None).step(batch)
+    terms = [math.expm1(p - q) - (p - q) for p, q in zip(now, mu, strict=True)]
+    assert report.metrics["kl_rollout"] == pytest.approx(sum(terms) / 3, rel=1e-3)
+
+
 async def test_what_has_no_ratio_is_null(
     make_llm: Callable[..., Any], lab: Any, tmp_path: Path
 ) -> None:
