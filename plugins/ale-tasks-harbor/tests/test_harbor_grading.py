@@ -10,7 +10,7 @@ import pytest
 
 from ale.errors import GradingError
 from ale.testing.fakes import FolderSandbox
-from ale.types import SandboxSpec, Score, Task, Trajectory
+from ale.types import Environment, SandboxSpec, Score, Task, Trajectory
 from ale_tasks_harbor.checks import health_s, health_step
 from ale_tasks_harbor.criterion import TaskTests
 from ale_tasks_harbor.plugin import Apart, Artifact, Hook, TaskTestsOptions
@@ -41,6 +41,7 @@ async def graded(
     tests: Mapping[str, str],
     *,
     before: str = "true",
+    env: Mapping[str, str] | None = None,
     **options: object,
 ) -> Score:
     """By tests of these files, after a command of the agent's; kept in ``run``."""
@@ -56,10 +57,19 @@ async def graded(
     criterion = TaskTests(made, environ={}, run_directory=folder / "run", places=BESIDE)
     sandbox = _WithAnother(folder / "workspace")
     assert (await sandbox.exec(before)).exit_code == 0
+    task = Task(id="one", goal="", environment=Environment(env=env or {}))
     try:
-        return await criterion.grade(Task(id="one", goal=""), Trajectory(), sandbox)
+        return await criterion.grade(task, Trajectory(), sandbox)
     finally:
         await sandbox.close()
+
+
+async def test_tests_have_the_tasks_variables_and_not_the_sandboxes_word_for_its_agent(
+    tmp_path: Path,
+) -> None:
+    script = 'cd "$(dirname "$0")/../logs/verifier"; echo "${ALE_AGENT_USER-0}$OWN" >reward.txt\n'
+    env = {"ALE_AGENT_USER": "1", "OWN": ".5"}
+    assert (await graded(tmp_path, {"test.sh": script}, env=env)).value == 0.5
 
 
 @pytest.mark.parametrize(

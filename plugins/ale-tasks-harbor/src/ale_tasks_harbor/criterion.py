@@ -133,7 +133,9 @@ class TaskTests:
             await self._background(sandbox, stage, options.background)
         proxies = await phases.enter(sandbox, options.during)
         await hand.put(options.tests, options.script)
-        env = {**task.environment.env, **proxies}
+        # How the sandbox is told who the agent is belongs to no task.
+        own = {k: v for k, v in task.environment.env.items() if k != phases.AGENT_USER}
+        env = {**own, **proxies}
         result = await self._tested(sandbox, env, stage, variables, places)
         if kept is None or not options.clear:
             # What the code under test has started must not write a verdict either. What was kept
