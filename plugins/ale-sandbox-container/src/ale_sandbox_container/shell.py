@@ -84,6 +84,8 @@ class ContainerShell:
         """Kill it and all that it has started."""
         assert self._end is not None
         await self._end()
+        # The job's end comes to `_on_end` by way of the event loop, perhaps after this.
+        await asyncio.wait([self.ended])
 
     def close(self) -> None:
         """Let go of its pipes. May be called again."""

@@ -42,6 +42,8 @@ _FORMAT = "application/vnd.docker.distribution.manifest.v2+json"
 _PIECE = 1 << 16
 _CPU_PERIOD_US = 100_000
 _LOOK_S = 0.01
+_ENDED = re.compile(r"/proc/\d+/\S*: no such (process|file)")
+"""In an error of the engine: it looked for a process that is no more."""
 
 
 @contextlib.contextmanager
@@ -215,11 +217,12 @@ class PodmanEngine:
         The engine's own call does not wait for that, and the one that it has from Docker looks four
         times a second. The first process of a container ends after all others.
         """
+        try:
+            found = self._look(container)
+        except NotFoundError:
+            return
         with _told(), contextlib.ExitStack() as stack:
-            response = self._api.get(f"/containers/{container}/json")
-            if response.status_code == 404:
-                return
-            handle = _handle(_ok(response).json()["State"]["Pid"])
+            handle = None if found is None else _handle(found["State"]["Pid"])
             if handle is not None:
                 stack.callback(os.close, handle)
             response = self._api.post(f"/containers/{container}/kill")
@@ -239,10 +242,26 @@ class PodmanEngine:
     def clear(self, project: str) -> None:
         """Nothing: docker compose makes nothing here."""
 
+    def _look(self, container: str) -> Any:
+        """What the engine knows of it; None when its first process has ended, and it has not
+        noticed yet."""
+        with _told():
+            response = self._api.get(f"/containers/{container}/json")
+            if response.status_code == 500 and _ENDED.search(response.text):
+                return None
+            return _ok(response).json()
+
+    def _inspect(self, container: str) -> Any:
+        deadline = time.monotonic() + _TIMEOUT_S
+        while (found := self._look(container)) is None:
+            if time.monotonic() > deadline:
+                raise SandboxError(f"podman still takes {container} for running")
+            time.sleep(_LOOK_S)
+        return found
+
     def state(self, container: str) -> State:
         """How it is."""
-        with _told():
-            found = _ok(self._api.get(f"/containers/{container}/json")).json()["State"]
+        found = self._inspect(container)["State"]
         return State(
             running=found["Running"],
             exit_code=found["ExitCode"],
@@ -297,8 +316,7 @@ class PodmanEngine:
 
     def connect(self, container: str, on: bool) -> None:
         """Put it into the network ``podman``, or out of it."""
-        with _told():
-            found = _ok(self._api.get(f"/containers/{container}/json")).json()
+        found = self._inspect(container)
         if found["HostConfig"]["NetworkMode"] == "none":
             raise UnsupportedError(
                 "podman can't give a network to a container that began without one: "

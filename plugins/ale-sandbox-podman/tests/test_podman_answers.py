@@ -1,0 +1,61 @@
+"""Answers that the engine gives only once in a thousand times, recorded from version 4.3."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from ale_sandbox_podman.engine import PodmanEngine
+
+ENDED = (500, {"cause": "no such process", "message": "read /proc/7/cgroup: no such process"})
+IMPROPER = (409, {"cause": "", "message": "can only kill running containers"})
+EXITED = (
+    200,
+    {"State": {"Running": False, "ExitCode": 3, "OOMKilled": False, "Pid": 0}},
+)
+
+
+@contextmanager
+def answering(*answers: tuple[int, dict[str, object]]) -> Iterator[PodmanEngine]:
+    """An engine at a server that gives these answers, and no others."""
+    left = list(answers)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = left.pop(0)
+            data = json.dumps({**body, "response": status}).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_POST = do_GET
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    engine = PodmanEngine(f"tcp://127.0.0.1:{server.server_address[1]}")
+    try:
+        yield engine
+    finally:
+        engine.close()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert not left
+
+
+def test_a_container_that_ends_while_it_is_looked_at_has_a_state_a_little_later() -> None:
+    with answering(ENDED, ENDED, EXITED) as engine:
+        state = engine.state("box")
+    assert not state.running
+    assert state.exit_code == 3
+
+
+def test_a_container_that_ends_while_it_is_killed_is_dead() -> None:
+    with answering(ENDED, IMPROPER) as engine:
+        engine.kill("box")
