@@ -11,6 +11,7 @@ from ale.testing.fakes import FolderSandbox
 from ale.types import Score, Stop, StopReason, Task, Trajectory
 from ale_tasks_harbor.criterion import TaskTests
 from ale_tasks_harbor.dockerfile import again, background, started
+from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.plugin import TaskTestsOptions
 from ale_tasks_harbor.processes import asked_for
 from ale_tasks_harbor.source import HarborSource
@@ -113,7 +114,7 @@ ASKS_NOTHING = (
     ],
 )
 def test_files_that_ask_for_what_runs(write: Write, file: str, text: str) -> None:
-    why = asked_for(write("one", {**HARBOR, file: "#!/bin/sh\n" + text}))
+    why = asked_for(Folder(str(write("one", {**HARBOR, file: "#!/bin/sh\n" + text}))))
     assert why is not None
     assert why.startswith(f"{file} says '")
 
@@ -133,13 +134,16 @@ def test_files_that_ask_for_what_runs(write: Write, file: str, text: str) -> Non
     ],
 )
 def test_files_that_do_not(write: Write, file: str, text: str) -> None:
-    assert asked_for(write("one", {**HARBOR, file: text})) is None
+    assert asked_for(Folder(str(write("one", {**HARBOR, file: text})))) is None
 
 
 def test_terminal_bench_has_its_scripts_elsewhere(write: Write) -> None:
-    assert asked_for(write("one", BENCH)) is None
-    assert asked_for(write("two", {**BENCH, "run-tests.sh": "curl localhost\n"})) is not None
-    assert asked_for(write("three", {**BENCH, "solution.sh": "serve &\n"})) is not None
+    assert asked_for(Folder(str(write("one", BENCH)))) is None
+    assert (
+        asked_for(Folder(str(write("two", {**BENCH, "run-tests.sh": "curl localhost\n"}))))
+        is not None
+    )
+    assert asked_for(Folder(str(write("three", {**BENCH, "solution.sh": "serve &\n"})))) is not None
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,12 @@ REFUSED: Mapping[str, tuple[Mapping[str, str], str, str | None, str]] = {
         "steps[0].name",
         "name of a folder",
     ),
+    "step-that-no-folder-can-be-called": (
+        {**HARBOR, "task.toml": f'[[steps]]\nname = "{"n" * 300}"\n', "steps/one/x": "y"},
+        "task.toml",
+        None,
+        "can't be read: [Errno 36]",
+    ),
     "min-reward": (
         {
             **HARBOR,

@@ -5,6 +5,7 @@ left to docker compose, but for what would reach into this machine.
 """
 
 import platform
+import posixpath
 import re
 import shlex
 from collections.abc import Mapping
@@ -17,8 +18,10 @@ from attrs import evolve, field, frozen
 
 from ale_tasks_harbor import filling, health, reach
 from ale_tasks_harbor.checks import mebibytes
+from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.variables import STORED, looks_secret
 
+FILE = "docker-compose.yaml"
 _GIVEN = {
     "T_BENCH_TEST_DIR": "/tests",
     "T_BENCH_CONTAINER_LOGS_PATH": "/logs",
@@ -95,21 +98,24 @@ class Client:
     paths: tuple[reach.HostPath, ...] = ()
     """Of this machine, inside the file's folder as far as their words tell."""
 
-    def refusals(self, folder: Path) -> list[tuple[str, str]]:
-        """All that can't be given: links of the folder that lead out of it too."""
-        root = folder.resolve()
-        led = (path for path in self.paths if not _stays(root, path))
+    def refusals(self, folder: Folder) -> list[tuple[str, str]]:
+        """All that can't be given: links of the file's folder that lead out of it too."""
+        led = (path for path in self.paths if not _stays(folder, path))
         return [*self.refused, *(path.fault for path in led)]
 
 
-def _stays(root: Path, path: reach.HostPath) -> bool:
-    return (root / reach.inside(path.path)).resolve().is_relative_to(root)
+def _stays(folder: Folder, path: reach.HostPath) -> bool:
+    words = posixpath.normpath(reach.inside(path.path))
+    if "/" not in words and words != ".." and not folder.links(words):
+        return True
+    root = Path(folder.path).resolve()
+    return (root / words).resolve().is_relative_to(root)
 
 
 def read(
-    file: Path, environ: Mapping[str, str], own: Mapping[str, str], *, implied: bool = False
+    folder: Folder, environ: Mapping[str, str], own: Mapping[str, str], *, implied: bool = False
 ) -> Client:
-    """Read a file, with the variables that docker compose would fill in.
+    """Read a folder's file, with the variables that docker compose would fill in.
 
     Args:
         environ: the host's.
@@ -121,9 +127,8 @@ def read(
         ValueError, yaml.YAMLError: it is no YAML, a limit in it is no number, or a variable that it
             asks for is not there.
     """
-    text = file.read_text(encoding="utf-8")
-    beside = file.with_name(".env")
-    last = filling.pairs_of(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
+    text = folder.text(FILE)
+    last = filling.pairs_of(folder.text(".env")) if folder.has_file(".env") else {}
     words = filling.words_of(text)
     known = {**last, **environ, **own, **_GIVEN}
     named = tuple((name, known[name]) for name in sorted(words & known.keys()))

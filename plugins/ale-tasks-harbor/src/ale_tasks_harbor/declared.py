@@ -1,16 +1,16 @@
 """What a Harbor task says of its tests' surroundings: artifacts, hooks, their own container."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
-from ale_tasks_harbor import health
+from ale_tasks_harbor import compose, health
 from ale_tasks_harbor.checks import health_s, health_step, memory_mb
 from ale_tasks_harbor.dockerfile import background, started
+from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.phases import Net, baseline, of
 from ale_tasks_harbor.values import Values
 
-_COMPOSE = "docker-compose.yaml"
 _LOGS = "/logs/artifacts"
 """What an agent puts here is an artifact without being named."""
 
@@ -26,7 +26,11 @@ def artifacts(values: Values) -> list[dict[str, Any]]:
         source, service, exclude = said.get("source"), said.get("service"), said.get("exclude")
         # As in Harbor, an empty one says nothing.
         destination = said.get("destination") or None
-        if not isinstance(source, str) or ".." in Path(source).parts or source.strip("/") == "":
+        if (
+            not isinstance(source, str)
+            or ".." in PurePosixPath(source).parts
+            or source.strip("/") == ""
+        ):
             values.refuse("artifacts", f"expected a path in the container, found {entry!r}")
         elif service not in (None, "main") and not source.startswith("/"):
             values.refuse("artifacts", f"expected an absolute path in {service}, found {source}")
@@ -90,9 +94,9 @@ def is_apart(verifiers: Sequence[Values]) -> bool:
 
 def apart(
     verifiers: Sequence[Values],
-    tests: Sequence[Path],
+    tests: Sequence[Folder],
     environment: Values,
-    folder: Path,
+    folder: Folder,
     env: Variables,
 ) -> dict[str, Any]:
     """The container of the tests' own.
@@ -111,7 +115,7 @@ def apart(
         net = of(verifiers[0], net)
     return {
         "image": image,
-        "build": None if build is None else str(build),
+        "build": build,
         "bundled": bundled,
         "workdir": said.text("workdir") or ".",
         **_net(net),
@@ -133,8 +137,8 @@ def _net(net: Net) -> dict[str, Any]:
 
 
 def _image(
-    verifiers: Sequence[Values], tests: Sequence[Path], environment: Values, folder: Path
-) -> tuple[str | None, Path | None, bool]:
+    verifiers: Sequence[Values], tests: Sequence[Folder], environment: Values, folder: Folder
+) -> tuple[str | None, str | None, bool]:
     """An image, or a folder or file to build; and whether the tests are in it already."""
     for verifier, place in zip(verifiers, tests, strict=True):
         image = verifier.table("environment").text("docker_image")
@@ -144,11 +148,13 @@ def _image(
         if found is not None:
             return None, found, True
     image = environment.text("docker_image")
-    place = folder / "environment"
-    return (image, None, False) if image is not None else (None, _built(place) or place, False)
+    if image is not None:
+        return image, None, False
+    place = folder.folder("environment")
+    return None, _built(place) or place.path, False
 
 
-def _built(place: Path) -> Path | None:
-    if (place / _COMPOSE).is_file():
-        return place / _COMPOSE
-    return place if (place / "Dockerfile").is_file() else None
+def _built(place: Folder) -> str | None:
+    if place.has_file(compose.FILE):
+        return place.at(compose.FILE)
+    return place.path if place.has_file("Dockerfile") else None

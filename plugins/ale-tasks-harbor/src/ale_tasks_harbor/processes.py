@@ -2,16 +2,13 @@
 
 Harbor grades beside whatever the agent left running. Here it is ended first, unless the files of
 the task's author say that it is asked for. Nothing that an agent does has a part in that.
-
-Every folder of a run is looked into before it starts, and there are thousands: so no pathlib here.
 """
-# ruff: noqa: PTH112, PTH113, PTH118, PTH123, PTH208
 
-import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from pathlib import Path
+
+from ale_tasks_harbor.folder import Folder
 
 KEPT = "kept_processes"
 """Of a task's metadata: why the agent's processes are not ended before its tests."""
@@ -53,23 +50,27 @@ _SOLUTION = (
 _COMMENT = re.compile(rb"^[ \t]*#.*$", re.MULTILINE)
 
 
-def asked_for(folder: Path) -> str | None:
+def asked_for(task: Folder) -> str | None:
     """What in a task folder asks for processes that outlive the agent; None where nothing does.
 
     Returns:
         A file and the words in it, for people.
     """
+    parts = [task]
+    if task.has_folder("steps"):
+        steps = task.folder("steps")
+        parts += [steps.folder(name) for name in steps.names]
     for words, places in ((_TESTS, _TESTS_IN), (_SOLUTION, _SOLUTION_IN)):
         pattern = _pattern(words)
-        for file in _files(os.fspath(folder), places):
-            data = _text(file)
+        for folder, name in _files(parts, places):
+            data = _text(folder, name)
             # Comments are looked for only where there is a word to be found in them.
             if pattern.search(data) is None:
                 continue
             found = pattern.search(_COMMENT.sub(b"", data))
             if found is not None:
                 said = " ".join(found[0].decode("utf-8", "replace").split())
-                return f"{os.path.relpath(file, folder)} says '{said}'"
+                return f"{folder.at(name).removeprefix(task.at(''))} says '{said}'"
     return None
 
 
@@ -78,32 +79,20 @@ def _pattern(words: tuple[str, ...]) -> re.Pattern[bytes]:
     return re.compile("|".join(words).encode(), re.MULTILINE)
 
 
-def _files(folder: str, places: Sequence[str]) -> Iterator[str]:
+def _files(parts: Iterable[Folder], places: Sequence[str]) -> Iterator[tuple[Folder, str]]:
     """Those of the task, and of each of its steps."""
-    names = os.listdir(folder)
-    steps = os.path.join(folder, "steps") if "steps" in names else None
-    for place in places:
-        if place in names:
-            yield from _below(os.path.join(folder, place))
-    if steps is not None and os.path.isdir(steps):
-        for name in sorted(os.listdir(steps)):
-            for place in places:
-                yield from _below(os.path.join(steps, name, place))
+    for part in parts:
+        for place in places:
+            if part.has_file(place):
+                yield part, place
+            elif part.has_folder(place):
+                yield from part.folder(place).files()
 
 
-def _below(place: str) -> Iterator[str]:
-    """A file, or the files of a folder."""
-    if os.path.isfile(place):
-        yield place
-    for at, _, names in os.walk(place):
-        yield from (os.path.join(at, name) for name in sorted(names))
-
-
-def _text(file: str) -> bytes:
+def _text(folder: Folder, name: str) -> bytes:
     """Its beginning; nothing of what is no text, or can't be read."""
     try:
-        with open(file, "rb") as opened:
-            data = opened.read(_LARGEST)
+        data = folder.read(name, _LARGEST)
     except OSError:
         return b""
     return b"" if b"\0" in data else data

@@ -5,8 +5,10 @@ import gzip
 import io
 import shlex
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from ale_tasks_harbor.folder import Folder
 
 LARGEST = 8 << 20
 """Bytes of a solution's files that go into a task, and with it into the run's files."""
@@ -32,31 +34,37 @@ _WRITE = """rm -f "$place"/{script} && cat >"$place"/{script} <<'ALE_FILE'
 
 
 def commands(
-    source: Path, folder: str, script: str, env: Mapping[str, str], *, for_bash: bool = False
+    source: Folder,
+    script: str,
+    place: str,
+    env: Mapping[str, str],
+    *,
+    alone: bool = False,
+    for_bash: bool = False,
 ) -> tuple[str, ...]:
-    """Put a script, or a folder that holds it, into a folder of the sandbox and run the script.
+    """Put the host's folder with a script into a folder of the sandbox and run the script.
 
     Where the sandbox's user can't make that folder, it is one of the same name in ``/tmp``.
 
     Args:
-        source: the host's script, or the folder.
-        folder: of the sandbox; a plain name below ``/``.
-        script: name of the script in it, plain too.
+        script: its name in the folder, a plain one.
+        place: in the sandbox; a plain name below ``/``.
         env: for the script.
+        alone: nothing but the script is put there.
         for_bash: whatever its first line says, where there is a bash.
 
     Raises:
         TooLargeError: then the task has none.
         OSError: it can't be read.
     """
-    alone = source.is_file() or [path.name for path in source.iterdir()] == [script]
-    file = source if source.is_file() else source / script
-    data = file.read_bytes()
+    alone = alone or source.names == [script]
+    data = source.read(script)
     placed = None
     if alone and len(data) <= LARGEST:
         placed = _written(data, script)
     if placed is None:
-        packed = base64.encodebytes(_packed(source, script)).decode()
+        files = [Path(source.at(script))] if alone else sorted(Path(source.path).rglob("*"))
+        packed = base64.encodebytes(_packed(source.path, files)).decode()
         placed = _UNPACK.format(data=packed.rstrip())
     # Without a first line that says otherwise it is for bash, as in Harbor.
     start = f'"$place"/{script}' if data.startswith(b"#!") else f'bash "$place"/{script}'
@@ -64,7 +72,7 @@ def commands(
         start = f'"$(command -v bash || echo sh)" "$place"/{script}'
     pairs = [shlex.quote(f"{name}={value}") for name, value in env.items()]
     run = " ".join(["env", *pairs, start]) if pairs else start
-    return (_PLACE.format(folder=folder) + placed, f'chmod +x "$place"/{script} && {run}')
+    return (_PLACE.format(folder=place) + placed, f'chmod +x "$place"/{script} && {run}')
 
 
 def _written(data: bytes, script: str) -> str | None:
@@ -78,18 +86,17 @@ def _written(data: bytes, script: str) -> str | None:
     return _WRITE.format(script=script, text=text)
 
 
-def _packed(source: Path, script: str) -> bytes:
+def _packed(source: str, files: Sequence[Path]) -> bytes:
     size = 0
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for path in [source] if source.is_file() else sorted(source.rglob("*")):
+        for path in files:
             size += path.lstat().st_size
             if size > LARGEST:
                 raise TooLargeError(
                     f"the files of the reference solution are larger than {LARGEST >> 20} MiB"
                 )
-            name = script if path == source else str(path.relative_to(source))
-            tar.add(path, name, recursive=False, filter=_plain)
+            tar.add(path, str(path.relative_to(source)), recursive=False, filter=_plain)
     return gzip.compress(buffer.getvalue(), mtime=0)
 
 

@@ -1,15 +1,14 @@
 """The task source ``harbor``: find folders, read each, tell of those that can't be run, choose."""
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 from ale.errors import InputError, Problem
 from ale.strict import nearest
 from ale.types import Task, replace
 from ale_tasks_harbor import harbor, tbench
+from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.plugin import AUTO, HarborOptions
 from ale_tasks_harbor.processes import KEPT, asked_for
 from ale_tasks_harbor.solution import WITHOUT
@@ -30,7 +29,8 @@ class HarborSource:
         self, options: HarborOptions, *, environ: Mapping[str, str], new_id: Callable[[], str]
     ) -> None:
         self._options = options
-        self._environ = environ
+        # That of the process decodes each variable anew.
+        self._environ = dict(environ)
         self._key = "".join(new_id() for _ in range(4))
         self.refused: list[Problem] = []
         """Why folders of the last `load` were left out."""
@@ -70,30 +70,37 @@ class HarborSource:
 
     def _readable(self) -> Iterator[Task]:
         seen: dict[str, str] = {}
-        path = self._options.path.absolute()
+        path = str(self._options.path.absolute())
         found = False
-        for folder, file in task_folders(path):
+        for folder, file in task_folders(Folder(path)):
             found = True
             try:
-                task = _READERS[file](folder, self._environ, self._key)
+                task = self._with_processes(
+                    _READERS[file](folder, self._environ, self._key), folder
+                )
             except InputError as error:
                 self.refused += error.problems
+                continue
+            except OSError as error:
+                self.refused.append(
+                    Problem(message=f"can't be read: {error}", file=folder.at(file))
+                )
                 continue
             first = seen.setdefault(task.id, task.origin)
             if first != task.origin:
                 message = f"'{task.id}' is already the id of the task in {first}"
                 self.refused.append(Problem(message=message, file=task.origin))
             else:
-                yield self._with_processes(task)
+                yield task
         if not found:
             hint = f"a task is a folder with {harbor.FILE} (Harbor) or {tbench.FILE}"
-            raise InputError([Problem(message="no tasks in here", file=str(path), hint=hint)])
+            raise InputError([Problem(message="no tasks in here", file=path, hint=hint)])
 
-    def _with_processes(self, task: Task) -> Task:
+    def _with_processes(self, task: Task, folder: Folder) -> Task:
         globs = self._options.keep_processes
         why = "the config says so" if _matches(task.id, globs) else None
         if why is None and AUTO in globs:
-            why = asked_for(Path(task.origin).parent)
+            why = asked_for(folder)
         if why is None:
             return task
         steps = tuple(_kept(step, why) for step in task.steps)
@@ -109,31 +116,27 @@ class HarborSource:
         )
 
 
-def task_folders(path: Path) -> Iterator[tuple[Path, str]]:
+def task_folders(folder: Folder) -> Iterator[tuple[Folder, str]]:
     """The task folders at a path, by name, each with the file that makes it one.
 
     A task folder is not searched further, and hidden folders are passed over. A link is followed
     where it leads to a task folder, as in Harbor, and nowhere else: none can lead in a circle.
     """
     try:
-        with os.scandir(path) as listing:
-            entries = sorted(listing, key=lambda entry: entry.name)
+        names = folder.names
     except OSError:
         return
-    names = {entry.name for entry in entries}
     for file in _READERS:
-        if file in names:
-            yield path, file
+        if folder.has(file):
+            yield folder, file
             return
-    for entry in entries:
-        if not entry.name.startswith(".") and _is_searched(entry):
-            yield from task_folders(Path(entry.path))
-
-
-def _is_searched(entry: os.DirEntry[str]) -> bool:
-    if not entry.is_symlink():
-        return entry.is_dir()
-    return any(Path(entry.path, file).is_file() for file in _READERS)
+    for name in names:
+        if name.startswith(".") or not folder.has_folder(name):
+            continue
+        # Made anew: what is in thousands of them need not be kept until the last is read.
+        below = Folder(folder.at(name))
+        if not folder.links(name) or any(below.has_file(file) for file in _READERS):
+            yield from task_folders(below)
 
 
 def _kept(task: Task, why: str) -> Task:

@@ -5,11 +5,11 @@ Source: harbor 0.25, `trial/multi_step.py` and `verifier/verifier.py`.
 
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from attrs import frozen
 
 from ale.types import Task, replace
+from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.values import Values, number_of, task_id
 
 _NO_NAME = re.compile(r"""[<>:"/\\|?*\x00-\x1f\x7f]|[. ]$|^\s*$""")
@@ -21,7 +21,7 @@ _SETUP = "bash ./setup.sh"
 class Part:
     """What of a task has its own instruction and tests: a step, or the whole of it."""
 
-    folder: Path
+    folder: Folder
     """That holds them."""
     name: str = ""
     """Of the step; empty for the whole."""
@@ -47,7 +47,7 @@ class Part:
         return self.values.table("verifier")
 
 
-def parts(folder: Path, root: Values) -> list[Part]:
+def parts(folder: Folder, root: Values) -> list[Part]:
     """The steps of a task, in their order; a step without a folder or a name is noted."""
     found: list[Part] = []
     for values in root.tables("steps"):
@@ -57,18 +57,17 @@ def parts(folder: Path, root: Values) -> list[Part]:
             continue
         if any(name == other.name for other in found):
             values.refuse("name", f"'{name}' is already the name of a step")
-        found.append(
-            Part(folder=folder / "steps" / name, name=name, number=len(found), values=values)
-        )
+        own = folder.folder("steps").folder(name)
+        found.append(Part(folder=own, name=name, number=len(found), values=values))
     return found
 
 
 def prepared(part: Part) -> tuple[str | None, tuple[str, ...]]:
     """The folder whose content goes to the workspace before a step, and what is run then."""
-    workdir = part.folder / "workdir"
-    if not workdir.is_dir():
+    if not part.folder.has_folder("workdir"):
         return None, ()
-    return str(workdir), (_SETUP,) if (workdir / "setup.sh").is_file() else ()
+    workdir = part.folder.folder("workdir")
+    return workdir.path, (_SETUP,) if workdir.has_file("setup.sh") else ()
 
 
 def least(values: Values) -> Mapping[str, float]:

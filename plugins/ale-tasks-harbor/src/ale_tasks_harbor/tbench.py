@@ -4,7 +4,6 @@ Source: terminal-bench 0.2.18.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -13,12 +12,15 @@ from ale.errors import InputError, Problem
 from ale.types import Constraints, CriterionSpec, Environment, Task
 from ale_tasks_harbor import before, compose, solution
 from ale_tasks_harbor.dockerfile import again, background, started
+from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.parsers import PARSERS
 from ale_tasks_harbor.values import Values, line_of, task_id
 
 FILE = "task.yaml"
-_COMPOSE = "docker-compose.yaml"
 _ORACLE = "/oracle"
+_SCRIPT = "run-tests.sh"
+_SOLUTION = "solution.sh"
+_TYPED = "solution.yaml"
 _KNOWN = frozenset(
     [
         "instruction",
@@ -39,11 +41,11 @@ _KNOWN = frozenset(
 )
 
 
-def read(folder: Path, environ: Mapping[str, str], key: str) -> Task:
+def read(folder: Folder, environ: Mapping[str, str], key: str) -> Task:
     """Read one folder. Arguments and errors as those of `ale_tasks_harbor.harbor.read`."""
-    file = folder / FILE
+    file = folder.at(FILE)
     try:
-        text = file.read_text(encoding="utf-8")
+        text = folder.text(FILE)
         document = yaml.load(text, yaml.CSafeLoader)
     except yaml.YAMLError as error:
         raise _refused(file, f"not YAML: {' '.join(str(error).split())}") from None
@@ -52,15 +54,15 @@ def read(folder: Path, environ: Mapping[str, str], key: str) -> Task:
     if not isinstance(document, dict):
         raise _refused(file, "expected a table with 'instruction'")
     problems: list[Problem] = []
-    root = Values(document, file=str(file), problems=problems)
+    root = Values(document, file=file, problems=problems)
     task = _Reader(folder, root, environ).task(key)
     if problems:
-        raise InputError([_placed(problem, text, str(file)) for problem in problems])
+        raise InputError([_placed(problem, text, file) for problem in problems])
     return task
 
 
-def _refused(file: Path, message: str) -> InputError:
-    return InputError([Problem(message=message, file=str(file))])
+def _refused(file: str, message: str) -> InputError:
+    return InputError([Problem(message=message, file=file)])
 
 
 def _placed(problem: Problem, text: str, file: str) -> Problem:
@@ -73,7 +75,7 @@ def _placed(problem: Problem, text: str, file: str) -> Problem:
 
 
 class _Reader:
-    def __init__(self, folder: Path, root: Values, environ: Mapping[str, str]) -> None:
+    def __init__(self, folder: Folder, root: Values, environ: Mapping[str, str]) -> None:
         self._folder = folder
         self._root = root
         self._environ = environ
@@ -92,7 +94,7 @@ class _Reader:
         return Task(
             id=task_id(self._folder.name),
             goal=instruction or "",
-            origin=str(self._folder / FILE),
+            origin=self._root.file,
             tags=tuple(dict.fromkeys((*root.texts("tags"), *([category] if category else [])))),
             setup_steps=(*started(self._background), before.setup_step(key)),
             criteria=(self._criterion(key, same_shell),),
@@ -110,20 +112,19 @@ class _Reader:
             },
         )
 
-    def _note(self, file: Path, message: str, path: str | None = None) -> None:
-        self._root.problems.append(Problem(message=message, file=str(file), path=path))
+    def _note(self, file: str, message: str, path: str | None = None) -> None:
+        self._root.problems.append(Problem(message=message, file=file, path=path))
 
     def _machine(self) -> Environment:
-        client = self._client()
-        image = client.image
-        has_own = (self._folder / "Dockerfile").exists() or not client.several
-        if image is None and has_own and not (self._folder / "Dockerfile").is_file():
-            self._note(self._folder / "Dockerfile", "there is no such file")
+        folder, client = self._folder, self._client()
+        has_own = folder.has("Dockerfile") or not client.several
+        if client.image is None and has_own and not folder.has_file("Dockerfile"):
+            self._note(folder.at("Dockerfile"), "there is no such file")
         self._background = background(client.entrypoint, client.command)
-        build = self._folder / _COMPOSE if client.several else self._folder
+        build = folder.at(compose.FILE) if client.several else folder.path
         return Environment(
-            image=image,
-            build=str(build) if image is None else None,
+            image=client.image,
+            build=build if client.image is None else None,
             workdir=client.workdir or ".",
             user=client.user,
             env={"TEST_DIR": "/tests", **client.env},
@@ -132,27 +133,28 @@ class _Reader:
         )
 
     def _client(self) -> compose.Client:
-        file = self._folder / _COMPOSE
-        try:
-            client = compose.read(file, self._environ, {})
-        except FileNotFoundError:
+        file = self._folder.at(compose.FILE)
+        if not self._folder.has(compose.FILE):
             return compose.Client()
+        try:
+            client = compose.read(self._folder, self._environ, {})
         except (OSError, ValueError, yaml.YAMLError) as error:
             self._note(file, f"can't be read: {' '.join(str(error).split())}")
             return compose.Client()
-        for path, why in client.refusals(file.parent):
+        for path, why in client.refusals(self._folder):
             self._note(file, why, path)
         return client
 
     def _criterion(self, key: str, same_shell: bool) -> CriterionSpec:
-        script, tests = self._folder / "run-tests.sh", self._folder / "tests"
-        if not script.is_file():
-            self._note(script, "there is no such file")
+        folder = self._folder
+        if not folder.has_file(_SCRIPT):
+            self._note(folder.at(_SCRIPT), "there is no such file")
+        tests = [folder.at("tests")] if folder.has_folder("tests") else []
         return CriterionSpec(
             type="task_tests",
             options={
-                "tests": [*([str(tests)] if tests.is_dir() else []), str(script)],
-                "script": script.name,
+                "tests": [*tests, folder.at(_SCRIPT)],
+                "script": _SCRIPT,
                 "result": self._root.choice("parser_name", tuple(PARSERS), "pytest"),
                 "timeout_s": self._root.seconds("max_test_timeout_sec", 60.0),
                 "env": {"TEST_DIR": "/tests"},
@@ -160,28 +162,29 @@ class _Reader:
                 "same_shell": same_shell,
                 "key": key,
             },
-            file=str(self._folder / FILE),
+            file=self._root.file,
         )
 
     def _solution(self) -> tuple[tuple[str, ...] | None, Mapping[str, str]]:
         """Commands, and for the metadata where their files go to or why there are none."""
-        script = self._folder / "solution.sh"
+        folder = self._folder
         try:
-            if script.is_file():
-                made = solution.commands(script, _ORACLE, script.name, {}, for_bash=True)
+            if folder.has_file(_SOLUTION):
+                made = solution.commands(folder, _SOLUTION, _ORACLE, {}, alone=True, for_bash=True)
                 return made, {solution.FOLDER: _ORACLE}
-            return self._typed(self._folder / "solution.yaml"), {}
+            return self._typed(), {}
         except solution.TooLargeError as error:
             return None, {solution.WITHOUT: str(error)}
         except (OSError, ValueError, yaml.YAMLError) as error:
-            self._note(script, f"the solution can't be read: {' '.join(str(error).split())}")
+            told = f"the solution can't be read: {' '.join(str(error).split())}"
+            self._note(folder.at(_SOLUTION), told)
             return None, {}
 
-    def _typed(self, file: Path) -> tuple[str, ...] | None:
+    def _typed(self) -> tuple[str, ...] | None:
         """The commands of a solution.yaml; None where it presses keys in a program."""
-        if not file.is_file():
+        if not self._folder.has_file(_TYPED):
             return None
-        entries: Any = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
+        entries: Any = yaml.load(self._folder.text(_TYPED), yaml.CSafeLoader)
         made = []
         for entry in entries if isinstance(entries, list) else []:
             if not isinstance(entry, dict) or entry.get("append_enter") is False:

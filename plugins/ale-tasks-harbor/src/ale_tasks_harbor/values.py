@@ -33,6 +33,7 @@ class Values:
         self.file = file
         self.problems = problems
         self.path = path
+        self._tables: dict[str, Values] = {}
 
     def refuse(self, key: str, message: str, *, hint: str | None = None) -> None:
         """Note why the file can't be used."""
@@ -52,6 +53,12 @@ class Values:
 
     def table(self, key: str) -> "Values":
         """A table in this one; empty where there is none."""
+        made = self._tables.get(key)
+        if made is None:
+            made = self._tables[key] = self._table(key)
+        return made
+
+    def _table(self, key: str) -> "Values":
         found = self.values.get(key)
         if found is not None and not isinstance(found, Mapping):
             self._wrong(key, "a table")

@@ -1,0 +1,104 @@
+"""What a ``task.toml`` says of its task besides how to run it."""
+
+import re
+from collections.abc import Mapping
+from itertools import dropwhile
+from typing import Any
+
+from ale_tasks_harbor.values import Values
+
+_CANARY = re.compile(r"<!--.*canary.*-->|#.*canary.*", re.IGNORECASE)
+_KNOWN: Mapping[str, frozenset[str]] = {
+    "": frozenset(
+        [
+            "schema_version",
+            "version",
+            "source",
+            "multi_step_reward_strategy",
+            "artifacts",
+            "task",
+            "metadata",
+            "agent",
+            "verifier",
+            "environment",
+            "solution",
+            "steps",
+        ]
+    ),
+    "task": frozenset(["name", "version", "description", "authors", "keywords"]),
+    "agent": frozenset(["timeout_sec", "user", "network_mode", "allowed_hosts"]),
+    "verifier": frozenset(
+        [
+            "timeout_sec",
+            "env",
+            "user",
+            "environment_mode",
+            "environment",
+            "collect",
+            "network_mode",
+            "allowed_hosts",
+        ]
+    ),
+    "environment": frozenset(
+        [
+            "docker_image",
+            "build_timeout_sec",
+            "os",
+            "cpus",
+            "memory_mb",
+            "storage_mb",
+            "gpus",
+            "gpu_types",
+            "tpu",
+            "network_mode",
+            "allowed_hosts",
+            "env",
+            "workdir",
+            "healthcheck",
+            "skills_dir",
+            "mcp_servers",
+            "memory",
+            "storage",
+            "allow_internet",
+        ]
+    ),
+    "solution": frozenset(["env"]),
+}
+_TAKEN = ("format", "name", "difficulty", "build_timeout_s", "ignored_keys", "tags", "agent_needs")
+"""Names in a task's metadata that are not the author's."""
+
+
+def without_canary(text: str) -> str:
+    """An instruction without the lines at its head that only mark it for filters of corpora.
+
+    As in Harbor: comments that say ``canary``, and whatever blank lines follow.
+    """
+    lines = text.split("\n")
+    shown = dropwhile(lambda line: _CANARY.fullmatch(line.strip()), lines)
+    return "\n".join(dropwhile(lambda line: not line.strip(), shown))
+
+
+def tags(metadata: Values) -> tuple[str, ...]:
+    """Those of a task, and its category."""
+    found = metadata.values.get("tags", [])
+    category = metadata.values.get("category")
+    tags = [tag for tag in found if isinstance(tag, str)] if isinstance(found, list) else []
+    return (*tags, *([category] if isinstance(category, str) else []))
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What may be stored: TOML has dates, JSON has not."""
+    kept = {}
+    for name, value in values.items():
+        simple = isinstance(value, str | int | float | bool | list)
+        kept[name] = value if simple and not isinstance(value, list) else str(value)
+    return {name: value for name, value in kept.items() if name not in _TAKEN}
+
+
+def ignored(root: Values) -> list[str]:
+    """Keys that mean nothing here, for the record of the run."""
+    tables = {name: root.table(name) if name else root for name in _KNOWN}
+    unknown = [key for name, known in _KNOWN.items() for key in tables[name].unknown(known)]
+    sizes = tables["environment"].values
+    odd = [key for key in ("memory", "storage") if not isinstance(sizes.get(key, ""), str)]
+    return [*unknown, *(f"environment.{key}" for key in odd)]

@@ -1,0 +1,117 @@
+"""The container that an agent works in, as ``task.toml`` and a compose file have it."""
+
+from collections.abc import Callable, Mapping
+
+import yaml
+from attrs import frozen
+
+from ale.types import Environment
+from ale_tasks_harbor import compose
+from ale_tasks_harbor.checks import memory_mb
+from ale_tasks_harbor.dockerfile import background
+from ale_tasks_harbor.folder import Folder
+from ale_tasks_harbor.values import Values
+from ale_tasks_harbor.variables import from_host
+
+Note = Callable[..., None]
+"""Told of a file, of what is wrong with it, and of the key where there is one."""
+
+
+@frozen(kw_only=True)
+class Machine:
+    """What an agent works in, and what of it only setup steps can bring about."""
+
+    environment: Environment
+    files: str | None
+    """Folder whose content goes to the workspace."""
+    background: str
+    """What starts with the container; see `ale_tasks_harbor.dockerfile`."""
+    health: str
+    """The container's own check; see `ale_tasks_harbor.health`."""
+    several: bool
+    """There are other containers beside it."""
+
+
+def read(task: Folder, values: Values, environ: Mapping[str, str], note: Note) -> Machine:
+    """What a task says of it.
+
+    Args:
+        values: its table ``environment``.
+        environ: the host's variables.
+    """
+    folder = task.folder("environment")
+    _refuse_what_is_not_here(values)
+    own = variables(values, environ)
+    client = _client(folder, environ, {**own, **_sizes(values)}, note)
+    image = values.text("docker_image")
+    used = image or client.image
+    built = used is None and not (client.several and not folder.has("Dockerfile"))
+    if built and not folder.has_file("Dockerfile"):
+        message = "there is no environment/Dockerfile, and no environment.docker_image"
+        note(values.file, message)
+    build = folder.at(compose.FILE) if client.several else folder.path
+    return Machine(
+        environment=Environment(
+            image=used,
+            build=build if used is None or client.several else None,
+            workdir=values.text("workdir") or client.workdir or ".",
+            env={**client.env, **own},
+            # Docker takes 0 as no limit.
+            cpus=client.cpus or values.amount("cpus", 0.0) or None,
+            memory_mb=client.memory_mb or memory_mb(values, "memory_mb", "memory"),
+            storage_mb=memory_mb(values, "storage_mb", "storage"),
+            user=client.user,
+        ),
+        files=None if image is None else _files(folder),
+        background=background(client.entrypoint, client.command),
+        health=client.health,
+        several=client.several,
+    )
+
+
+def variables(values: Values, environ: Mapping[str, str]) -> dict[str, str]:
+    """Those of an environment."""
+    return from_host(values.pairs("env"), environ, values.table("env").refuse)
+
+
+def _refuse_what_is_not_here(values: Values) -> None:
+    if str(values.values.get("os", "linux")).lower() != "linux":
+        values.refuse("os", "only linux is supported")
+    if values.whole("gpus"):
+        values.refuse("gpus", "GPUs are not supported yet")
+    if values.has("tpu"):
+        values.refuse("tpu", "TPUs are not supported")
+
+
+def _client(
+    folder: Folder, environ: Mapping[str, str], own: Mapping[str, str], note: Note
+) -> compose.Client:
+    """What a compose file says.
+
+    Args:
+        own: the task's variables.
+    """
+    if not folder.has(compose.FILE):
+        return compose.Client()
+    file = folder.at(compose.FILE)
+    try:
+        client = compose.read(folder, environ, own, implied=True)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        note(file, f"can't be read: {' '.join(str(error).split())}")
+        return compose.Client()
+    for path, why in client.refusals(folder):
+        note(file, why, path)
+    return client
+
+
+def _sizes(values: Values) -> dict[str, str]:
+    """As Harbor gives them to compose files."""
+    cpus, memory = values.values.get("cpus"), memory_mb(values, "memory_mb", "memory")
+    given = {"CPUS": cpus, "MEMORY": None if memory is None else f"{memory}M"}
+    return {name: str(value) for name, value in given.items() if value is not None}
+
+
+def _files(folder: Folder) -> str | None:
+    """As in Harbor, what lies in environment/ goes to the workspace of a prebuilt image."""
+    built = any(folder.has_file(name) for name in ("Dockerfile", compose.FILE))
+    return folder.path if folder.names and not built else None
