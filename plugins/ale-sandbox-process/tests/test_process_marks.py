@@ -85,6 +85,50 @@ async def test_another_sandboxes_process_is_left_alone(started: list[int]) -> No
     assert await marks.end(MARK) == len(found)
 
 
+async def test_another_sandboxes_process_is_not_looked_at_closely(
+    monkeypatch: pytest.MonkeyPatch, started: list[int]
+) -> None:
+    """With a hundred sandboxes at once, that would be most of the work."""
+    run("sleep 600 &")
+    found = await appeared()
+    started += found
+
+    looked_at: list[int] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(Mark, "_in_environment", lambda _, pid, __: bool(looked_at.append(pid)))
+        assert marks.find(Mark.of("/some/other", "id")) == []
+    assert not set(looked_at) & set(found)
+    assert await marks.end(MARK) == len(found)
+
+
+async def test_who_asks_in_the_same_turn_shares_a_look_at_all_processes(
+    monkeypatch: pytest.MonkeyPatch, started: list[int]
+) -> None:
+    run("sleep 600 &")
+    started += await appeared()
+    others, looks = marks._others, 0
+
+    def counted() -> Iterator[int]:
+        nonlocal looks
+        looks += 1
+        return others()
+
+    monkeypatch.setattr(marks, "_others", counted)
+    nobodies = [Mark.of(f"/some/folder/{n}", "id") for n in range(5)]
+    assert await asyncio.gather(*map(marks.end, nobodies)) == [0] * 5
+    assert looks == 1
+    assert await asyncio.gather(*map(marks.end, (*nobodies, MARK))) == [0] * 5 + [1]
+
+
+async def test_a_look_does_not_end_with_one_of_those_who_asked_for_it() -> None:
+    first = asyncio.ensure_future(marks.end(MARK))
+    second = asyncio.ensure_future(marks.end(MARK))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == 0
+    assert await marks.end(MARK) == 0
+
+
 def test_a_zombie_does_not_carry_the_mark() -> None:
     process = subprocess.Popen(["sh", "-c", MARK.script(1)])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -131,7 +175,9 @@ async def test_what_is_not_marked_yet_is_found_among_orphans_alone(started: list
 
 
 async def test_who_will_not_end_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(marks, "find", lambda *_, **__: [4711])
+    monkeypatch.setattr(marks, "_others", lambda: iter([4711]))
+    monkeypatch.setattr(marks, "_limits_of", lambda _: MARK.values(1))
+    monkeypatch.setattr(marks, "_is_zombie", lambda _: False)
     monkeypatch.setattr(marks, "_kill_one", lambda *_: None)
     monkeypatch.setattr(marks, "_PATIENCE_S", 0.05)
     with pytest.raises(SandboxError, match="4711"):

@@ -1,6 +1,7 @@
 """``ale run CONFIG``."""
 
 import asyncio
+import gc
 import os
 import shlex
 import signal
@@ -103,15 +104,15 @@ def _all_overrides(
         quoted = str(replay).replace("'", "''")
         made += ["llm.type=scripted", "llm.script=null", f"llm.replay='{quoted}'"]
     made += overrides
-    if concurrency is not None:
-        made.append(f"run.concurrency={concurrency}")
-    return made
+    return made if concurrency is None else [*made, f"run.concurrency={concurrency}"]
 
 
 async def _go(run: "Run") -> "RunFinished":
     from ale._run.start import held
 
     async with held(run):
+        # What is there by now stays: torch alone has a million objects to look through each time.
+        gc.freeze()
         finished = await run.go()
         if run.interrupt.signal is not None:
             # What is left is to say how it ended; one Ctrl-C more must not take that away.
@@ -125,8 +126,8 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
     from ale.text import rate_line, seconds
 
     index = run.store.index
-    path = os.path.relpath(finished.directory)
-    path = path if not path.startswith("..") else finished.directory
+    relative = os.path.relpath(finished.directory)
+    path = finished.directory if relative.startswith("..") else relative
     lines = [
         f"{finished.outcome}: {len(index)} episodes on disk after {seconds(finished.seconds)}",
         f"  success      {rate_line(finished.n_succeeded, finished.n_graded)}",
@@ -139,15 +140,15 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
         lines.append(f"  after step {step:<3} {rate} on held-out tasks")
     if finished.n_broken:
         lines.append(f"  broken       {finished.n_broken}  (no reward; each episode says why)")
+    lines += ["stored in", f"  {path}"]
     quoted = shlex.quote(path)
+    creditable = "credit" in commands and finished.n_graded > 0
     following = {
         f"ale run --resume {quoted}": finished.outcome != "completed",
         f"ale show {quoted}": "show" in commands,
         f"ale report {quoted}": "report" in commands,
-        f"ale credit {quoted} --scheme ipa --scheme grpo": "credit" in commands
-        and finished.n_graded > 0,
+        f"ale credit {quoted} --scheme ipa --scheme grpo": creditable,
     }
-    lines += ["stored in", f"  {path}"]
     if any(following.values()):
         lines += ["next", *(f"  {line}" for line, useful in following.items() if useful)]
     return "\n".join(lines)

@@ -4,6 +4,7 @@ from typing import Literal, Protocol
 
 from ale.types import Completion, LLMCapabilities, ToolSpec
 from ale_agent_iflow import text_format
+from ale_agent_iflow.context import Gauge
 from ale_agent_iflow.text_format import Reading
 from ale_agent_iflow.tools import TOOLS, Tool
 
@@ -15,6 +16,8 @@ class Dialect(Protocol):
     """Under which observations go back."""
     specs: tuple[ToolSpec, ...]
     """What is sent with each request."""
+    gauge: Gauge
+    """For requests with them, of which nothing was counted yet."""
     instructions: str
     """What is appended to the system prompt; may be empty."""
     reminder: str
@@ -38,6 +41,7 @@ class Native:
 
     def __init__(self, tools: tuple[Tool, ...] = TOOLS) -> None:
         self.specs = tuple(tool.spec for tool in tools)
+        self.gauge = Gauge.of_tools(self.specs)
 
     def read(self, completion: Completion, turn: int) -> Reading:
         """All of the message's calls."""
@@ -53,6 +57,7 @@ class Text:
 
     role: Literal["tool", "user"] = "user"
     specs: tuple[ToolSpec, ...] = ()
+    gauge = Gauge()
     reminder = text_format.REMINDER
 
     def __init__(self, tools: tuple[Tool, ...] = TOOLS) -> None:
@@ -67,9 +72,12 @@ class Text:
         return f"[result of {tool or 'the call'}]\n{content}" + (f"\n{note}" if note else "")
 
 
+_NATIVE, _TEXT = Native(), Text()
+
+
 def dialect(
     tool_format: Literal["auto", "native", "text"], capabilities: LLMCapabilities
 ) -> Dialect:
     """The way that the option asks for; ``auto`` is native where the model has tool calls."""
     native = capabilities.tools if tool_format == "auto" else tool_format == "native"
-    return Native() if native else Text()
+    return _NATIVE if native else _TEXT

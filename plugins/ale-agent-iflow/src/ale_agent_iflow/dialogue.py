@@ -36,6 +36,7 @@ class Dialogue:
         *,
         llm: LLM,
         specs: tuple[ToolSpec, ...],
+        gauge: Gauge,
         conversation: Conversation,
         policy: FoldPolicy,
     ) -> None:
@@ -44,7 +45,7 @@ class Dialogue:
         self._conversation = conversation
         self._policy = policy
         self._history = History(head=head)
-        self._gauge = Gauge.of_tools(specs)
+        self._gauge = gauge
         self._fresh = True
         self._added: tuple[Message, ...] = ()
 

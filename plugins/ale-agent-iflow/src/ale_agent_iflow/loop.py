@@ -90,6 +90,7 @@ class Episode:
             ),
             llm=context.llm,
             specs=self._dialect.specs,
+            gauge=self._dialect.gauge,
             conversation=context.conversation,
             policy=FoldPolicy(
                 max_tokens=context.limits.context_max_tokens,

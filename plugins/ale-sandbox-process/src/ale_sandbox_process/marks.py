@@ -4,7 +4,7 @@ Each command runs with RLIMIT_RSS, which Linux has ignored since 2.4.30, set to 
 own. The kernel hands it to every descendant, through setsid, double forks and ``env -i``; one
 ``prlimit`` call per process reads it back. A process whose limit was lowered on the way
 (``ulimit -m``) is known by ``ALE_SANDBOX`` in its first environment. What escapes is a process
-that changes both, which raising a hard limit only lets root do.
+that changes both, or gives itself the number of another sandbox.
 """
 
 import asyncio
@@ -13,9 +13,10 @@ import hashlib
 import os
 import resource
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 from attrs import frozen
 
@@ -25,6 +26,9 @@ VARIABLE = "ALE_SANDBOX"
 _COMMANDS = 20
 """Bits of the mark that count the commands of a sandbox."""
 _PATIENCE_S = 10.0
+
+Limits = tuple[int, int]
+"""Soft and hard RLIMIT_RSS in bytes."""
 
 
 class Child(Protocol):
@@ -111,9 +115,16 @@ class Mark:
         Args:
             newborn: look more closely, for a shell that has not run its first line yet.
         """
-        limits = _limits_of(pid)
+        return self.claims(pid, _limits_of(pid), command, newborn=newborn)
+
+    def claims(
+        self, pid: int, limits: Limits | None, command: int | None = None, *, newborn: bool = False
+    ) -> bool:
+        """As `on`, of a process whose limits are known."""
         if limits is not None and limits[1] == self.hard * 1024:
             ours = command is None or limits[0] == self.soft(command) * 1024
+        elif limits is not None and _is_anothers(limits):
+            ours = False
         else:
             ours = (limits is not None or newborn) and self._in_environment(pid, command)
         return ours and not _is_zombie(pid)
@@ -128,12 +139,19 @@ class Mark:
         return f"\0{VARIABLE}={self._name}{end}".encode() in environment
 
 
+def _is_anothers(limits: Limits) -> bool:
+    """Are they a mark? Asked where they are not one's own; saves a look at the environment."""
+    next_token, rest = divmod(limits[1] // 1024 + 1, 1 << _COMMANDS)
+    token = next_token - 1
+    return rest == 0 and token >> 31 == 1 and limits[0] // 1024 >> _COMMANDS == token
+
+
 def _markable(hard: int) -> bool:
     limit = resource.getrlimit(resource.RLIMIT_RSS)[1]
     return limit == resource.RLIM_INFINITY or limit >= hard
 
 
-def _limits_of(pid: int) -> tuple[int, int] | None:
+def _limits_of(pid: int) -> Limits | None:
     """RLIMIT_RSS of a process; None where there is none, or it is not ours to look at."""
     try:
         limits = resource.prlimit(pid, resource.RLIMIT_RSS)
@@ -145,7 +163,7 @@ def _limits_of(pid: int) -> tuple[int, int] | None:
     return None if limits[1] == resource.RLIM_INFINITY else limits
 
 
-def _limits_by_text(pid: int) -> tuple[int, int] | None:
+def _limits_by_text(pid: int) -> Limits | None:
     try:
         text = Path(f"/proc/{pid}/limits").read_text()
     except OSError:  # it has ended
@@ -163,19 +181,52 @@ def _is_zombie(pid: int) -> bool:
     return stat[stat.rindex(b")") + 2 : stat.rindex(b")") + 3] in b"ZX"
 
 
+def _others() -> Iterator[int]:
+    """All process ids but this one's.
+
+    Listed again until nobody new is there, so that a process that hands itself on from fork to
+    fork is not missed.
+    """
+    seen = {str(os.getpid())}
+    while new := set(os.listdir("/proc")) - seen:  # noqa: PTH208
+        yield from (int(name) for name in new if name.isdigit())
+        seen |= new
+
+
 def find(mark: Mark, command: int | None = None, *, newborn: bool = False) -> list[int]:
     """Process ids of the sandbox, or of one of its commands. A fraction of a millisecond.
 
-    Listed again until nobody new is there, so that a process that hands itself on from fork to
-    fork is not missed. Nobody found means that nobody is there.
+    Nobody found means that nobody is there.
     """
-    seen = {str(os.getpid())}
-    found: list[int] = []
-    while new := set(os.listdir("/proc")) - seen:  # noqa: PTH208
-        pids = [int(name) for name in new if name.isdigit()]
-        found += [pid for pid in pids if mark.on(pid, command, newborn=newborn)]
-        seen |= new
-    return found
+    return [pid for pid in _others() if mark.on(pid, command, newborn=newborn)]
+
+
+_looks: WeakKeyDictionary[
+    asyncio.AbstractEventLoop, "asyncio.Future[Sequence[tuple[int, Limits]]]"
+] = WeakKeyDictionary()
+
+
+async def _limited() -> Sequence[tuple[int, Limits]]:
+    """All processes that have limits, by a look that begins after this is called.
+
+    Who asks in the same turn of the event loop shares one look: with a hundred sandboxes at once,
+    looks are a good part of what they cost.
+    """
+    loop = asyncio.get_running_loop()
+    look = _looks.get(loop)
+    if look is None:
+        look = _looks[loop] = loop.create_future()
+        loop.call_soon(_look, loop)
+    return await asyncio.shield(look)
+
+
+def _look(loop: asyncio.AbstractEventLoop) -> None:
+    look = _looks.pop(loop)
+    try:
+        known = ((pid, _limits_of(pid)) for pid in _others())
+        look.set_result([(pid, limits) for pid, limits in known if limits is not None])
+    except OSError as error:
+        look.set_exception(error)
 
 
 def kill(mark: Mark, command: int | None = None, *, newborn: bool = False) -> set[int]:
@@ -234,7 +285,9 @@ async def end(mark: Mark, command: int | None = None, *, children: Iterable[Chil
         raise SandboxError(f"a process of sandbox {mark.id} can't be ended: {error}") from error
     if own:
         await asyncio.wait([child.ended for child in own], timeout=_PATIENCE_S)
-    killed = kill(mark, command)
+    killed: set[int] = set()
+    if any(mark.claims(pid, limits, command) for pid, limits in await _limited()):
+        killed = kill(mark, command)
     killed = await _until_gone(mark, command, killed)
     return len(killed.union(child.pid for child in own))
 
