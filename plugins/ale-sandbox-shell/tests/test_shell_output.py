@@ -3,12 +3,8 @@
 import asyncio
 import os
 
-import pytest
-from attrs import evolve
-
 from ale_sandbox_shell.channel import Lines, Writer
 from ale_sandbox_shell.output import Capture, Pump
-from ale_sandbox_shell.owner import Owner, machine_name
 
 
 def test_what_fits_is_whole() -> None:
@@ -73,16 +69,3 @@ async def test_lines_come_whole_and_the_end_is_told_once() -> None:
     os.close(writer)
     await asyncio.wait_for(ended.wait(), 10)
     assert lines == [b"one", b"two"]
-
-
-def test_this_process_is_alive_and_another_start_is_not() -> None:
-    me = Owner.me()
-    assert me.alive
-    assert not evolve(me, start=me.start + 1).alive
-    assert not evolve(me, boot="another").alive
-
-
-@pytest.mark.parametrize("change", [{"machine": "elsewhere", "boot": "b"}, {"namespace": 1}])
-def test_an_owner_that_cannot_be_seen_counts_as_alive(change: dict[str, object]) -> None:
-    assert evolve(Owner.me(), **change, start=1).alive
-    assert machine_name()

@@ -45,7 +45,8 @@ class Owner:
 def _start_of(pid: int) -> int | None:
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
+        # Nothing else means that it is gone: not, say, that this process has too many files open.
         return None
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
