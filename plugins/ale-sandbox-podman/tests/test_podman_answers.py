@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pytest
+
+from ale.errors import SandboxError
 from ale_sandbox_podman.engine import PodmanEngine
 
 ENDED = (500, {"cause": "no such process", "message": "read /proc/7/cgroup: no such process"})
@@ -17,14 +20,15 @@ EXITED = (
 
 
 @contextmanager
-def answering(*answers: tuple[int, dict[str, object]]) -> Iterator[PodmanEngine]:
+def answering(*answers: tuple[int, object]) -> Iterator[PodmanEngine]:
     """An engine at a server that gives these answers, and no others."""
     left = list(answers)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             status, body = left.pop(0)
-            data = json.dumps({**body, "response": status}).encode()
+            said = {**body, "response": status} if isinstance(body, dict) else body
+            data = json.dumps(said).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
@@ -59,3 +63,16 @@ def test_a_container_that_ends_while_it_is_looked_at_has_a_state_a_little_later(
 def test_a_container_that_ends_while_it_is_killed_is_dead() -> None:
     with answering(ENDED, IMPROPER) as engine:
         engine.kill("box")
+
+
+def test_what_is_removed_while_a_list_is_made_is_left_out_of_it() -> None:
+    why = 'locating image with ID "9283574950": image not known'
+    gone = (500, {"cause": "image not known", "message": f"retrieving parent of image: {why}"})
+    with answering(gone, gone, (200, [{"Id": "8", "Labels": None}])) as engine:
+        assert [image.id for image in engine.images("ale.record")] == ["8"]
+
+
+def test_any_other_fault_of_a_list_is_told() -> None:
+    full = (500, {"cause": "", "message": "no space left on device"})
+    with answering(full) as engine, pytest.raises(SandboxError, match="no space left"):
+        engine.containers("ale.record")

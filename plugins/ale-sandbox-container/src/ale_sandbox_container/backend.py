@@ -19,6 +19,7 @@ from ale_sandbox_container.capabilities import capabilities_of
 from ale_sandbox_container.commands import Commands
 from ale_sandbox_container.composing import Composed, Composer
 from ale_sandbox_container.door import Door, new_name
+from ale_sandbox_container.ended import why_ended
 from ale_sandbox_container.engine import Engine, Image, NotFoundError, Plan
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.images import Images
@@ -316,7 +317,9 @@ class ContainerBackend:
         """End everything in the container, the supervisor too, and start it again."""
 
         def again() -> None:
-            self._check_running(box)
+            why = why_ended(self._engine, box.name)
+            if why is not None:
+                raise SandboxError(f"the container of sandbox {box.record.id} {why}")
             self._engine.kill(box.name)
             self._engine.start(box.name)
 
@@ -329,16 +332,6 @@ class ContainerBackend:
             pool.close(f"sandbox {box.record.id} could not be started again")
             raise
         return pool
-
-    def _check_running(self, box: Box) -> None:
-        id = box.record.id
-        try:
-            state = self._engine.state(box.name)
-        except NotFoundError:
-            raise SandboxError(f"the container of sandbox {id} is gone") from None
-        if not state.running:
-            why = "it was out of memory" if state.out_of_memory else f"exit code {state.exit_code}"
-            raise SandboxError(f"the container of sandbox {id} has ended: {why}")
 
     async def _commit(self, box: Box, kind: Kind) -> Record:
         if self._options.read_only:

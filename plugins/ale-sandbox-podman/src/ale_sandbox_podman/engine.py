@@ -44,6 +44,8 @@ _CPU_PERIOD_US = 100_000
 _LOOK_S = 0.01
 _ENDED = re.compile(r"/proc/\d+/\S*: no such (process|file)")
 """In an error of the engine: it looked for a process that is no more."""
+_GONE = re.compile(r"^\{\"cause\":.*(image not known|layer not known|no such container)")
+"""An error of the engine: something was removed under its hands."""
 
 
 @contextlib.contextmanager
@@ -179,9 +181,18 @@ class PodmanEngine:
     def images(self, label: str) -> Sequence[Found]:
         """Images with this label."""
         params = {"filters": json.dumps({"label": [label]})}
-        with _told():
-            found = _ok(self._api.get("/images/json", params=params)).json()
-        return [Found(id=image["Id"], labels=image["Labels"] or {}) for image in found or ()]
+        found = self._listed("/images/json", params)
+        return [Found(id=image["Id"], labels=image["Labels"] or {}) for image in found]
+
+    def _listed(self, path: str, params: Mapping[str, Any]) -> Sequence[Any]:
+        """A list that is made while somebody removes what is on it fails as a whole."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        while True:
+            with _told():
+                response = self._api.get(path, params=params)
+                if not _GONE.search(response.text) or time.monotonic() > deadline:
+                    return _ok(response).json() or ()
+            time.sleep(_LOOK_S)
 
     def remove_image(self, ref: str) -> None:
         """Remove an image. Never by force, which would remove its containers too."""
@@ -272,11 +283,9 @@ class PodmanEngine:
     def containers(self, label: str) -> Sequence[Found]:
         """Containers with this label."""
         params = {"all": True, "filters": json.dumps({"label": [label]})}
-        with _told():
-            found = _ok(self._api.get("/containers/json", params=params)).json()
         return [
             Found(id=box["Id"], labels=box["Labels"], running=box["State"] == "running")
-            for box in found
+            for box in self._listed("/containers/json", params)
         ]
 
     def inject(

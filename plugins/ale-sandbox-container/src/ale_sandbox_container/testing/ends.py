@@ -107,6 +107,25 @@ class EndProbes:
             else:
                 raise AssertionError("a command ran in a container that is no more")
 
+    async def test_a_container_killed_from_outside_is_told_by_an_engine_that_notices_late(
+        self, make: Make
+    ) -> None:
+        backend = make()
+        async with opened(backend) as sandbox:
+            engine: Any = backend._engine
+            before, state = engine.state(f"ale-{sandbox.id}"), engine.state
+            late = iter([before] * 3)
+            engine.state = lambda name: next(late, None) or state(name)
+            os.kill(before.pid, signal.SIGKILL)
+            try:
+                await sandbox.exec("true", timeout_s=PATIENCE_S)
+            except SandboxError as error:
+                assert "has ended" in str(error)
+            else:
+                raise AssertionError("the container was started again")
+            finally:
+                del engine.state
+
     async def test_when_the_host_process_dies_the_container_ends_by_itself(
         self, make: Make, host: tuple[str, dict[str, Any]]
     ) -> None:
