@@ -9,7 +9,8 @@ import pytest
 from attrs import evolve, frozen
 
 from ale.errors import SandboxError
-from ale_sandbox_process.records import Record, Records, private
+from ale_sandbox_process.claims import private
+from ale_sandbox_process.records import Record, Records
 from ale_sandbox_process.trees import remove, remove_small
 from ale_sandbox_shell.owner import Owner
 

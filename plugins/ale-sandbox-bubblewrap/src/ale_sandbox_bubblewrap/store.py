@@ -13,7 +13,8 @@ from attrs import evolve, field, frozen
 
 from ale_sandbox_bubblewrap import holding
 from ale_sandbox_bubblewrap.layers import LAYERS
-from ale_sandbox_process.records import Record, Records, private
+from ale_sandbox_process.claims import private
+from ale_sandbox_process.records import Record, Records
 from ale_sandbox_process.trees import remove, remove_small
 from ale_sandbox_shell.owner import Owner
 

@@ -5,8 +5,6 @@ three a crash leaves behind tells the same.
 """
 
 import json
-import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +14,7 @@ from attrs import asdict, field, frozen
 
 from ale.errors import SandboxError
 from ale_sandbox_container.door import remove
+from ale_sandbox_process.claims import claim, private, sweep
 from ale_sandbox_shell.owner import Owner
 
 LABEL = "ale.record"
@@ -81,15 +80,11 @@ class Folders:
         """Write a record; False when its id is taken."""
         private(self.root.parent)
         private(self.root)
-        draft = self.root / f"{record.id}.{os.getpid()}"
-        draft.write_text(record.text, encoding="utf-8")
-        try:
-            os.link(draft, self._file(record.id))
-        except FileExistsError:
-            return False
-        finally:
-            draft.unlink()
-        return True
+        return claim(self._file(record.id), record.text.encode())
+
+    def sweep(self) -> None:
+        """Remove what a process has left that was killed while it wrote its record."""
+        sweep(self.root)
 
     def drop(self, id: str) -> None:
         """Remove folder and record. Fine when they are gone already."""
@@ -104,19 +99,6 @@ class Folders:
                 text = path.read_text(encoding="utf-8")
             except FileNotFoundError:
                 continue  # closed meanwhile
-            found.append(parse(text, str(path)))
+            if text:  # else it is being written, or its owner was killed before (`sweep`)
+                found.append(parse(text, str(path)))
         return found
-
-
-def private(folder: Path) -> None:
-    """Make sure that the folder is there, is ours, and is closed to everybody else.
-
-    Raises:
-        SandboxError: somebody else was there first.
-    """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    about = folder.lstat()
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
-        raise SandboxError(f"{folder} is not a folder of this user; remove it or set another root")
-    if stat.S_IMODE(about.st_mode) & 0o077:
-        folder.chmod(0o700)

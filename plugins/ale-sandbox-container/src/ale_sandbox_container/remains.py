@@ -98,6 +98,7 @@ class Remains:
         """
         removed: dict[str, SandboxInfo] = {}
         failed = []
+        self._folders.sweep()
         for trace in sorted(self._traces(), key=_order):
             if trace.record.owner.alive:
                 continue

@@ -17,7 +17,8 @@ from ale_sandbox_local.limits import check, facts_of, rlimits, tasks_now
 from ale_sandbox_local.plugin import LocalOptions
 from ale_sandbox_local.sandbox import PATH, SHELL, LocalSandbox, Setup
 from ale_sandbox_process import marks
-from ale_sandbox_process.records import Records, private, state_folder
+from ale_sandbox_process.claims import private
+from ale_sandbox_process.records import Records, state_folder
 from ale_sandbox_process.trees import remove, remove_small
 from ale_sandbox_shell.owner import Owner
 

@@ -1,10 +1,7 @@
 """What is known on disk about every open sandbox, so that a killed run can be cleaned up."""
 
-import contextlib
-import fcntl
 import json
 import os
-import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -13,11 +10,11 @@ from attrs import asdict, field, frozen
 
 from ale.errors import SandboxError
 from ale.types import SandboxInfo
+from ale_sandbox_process.claims import claim, private, sweep
 from ale_sandbox_process.marks import Mark
 from ale_sandbox_shell.owner import Owner
 
 _TRIES = 100
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _DRAFT = ".draft"
 
 
@@ -80,27 +77,11 @@ class Records(Generic[RecordT]):
         """Write a record; False when its mark is taken."""
         private(self._base)
         private(self.folder)
-        while True:
-            try:
-                descriptor = os.open(self._path(record), _NEW, 0o600)
-            except FileExistsError:
-                return False
-            with os.fdopen(descriptor, "wb", buffering=0) as file:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)  # for `sweep`, which may have been quicker
-                if os.fstat(descriptor).st_nlink:
-                    file.write(_text(record))  # one write: whole or not at all
-                    return True
+        return claim(self._path(record), _text(record))
 
     def sweep(self) -> None:
         """Remove what a process has left that was killed while it wrote its record."""
-        for path in self.folder.glob("*.json"):
-            with contextlib.suppress(FileNotFoundError, BlockingIOError):
-                if path.stat().st_size:
-                    continue
-                with path.open("rb") as file:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    if not os.fstat(file.fileno()).st_size:
-                        path.unlink()
+        sweep(self.folder)
 
     def claim(
         self,
@@ -181,22 +162,3 @@ def state_folder(environ: Mapping[str, str]) -> Path:
     """
     runtime = environ.get("XDG_RUNTIME_DIR")
     return Path(runtime) / "ale" if runtime else Path(f"/tmp/ale-{os.geteuid()}")  # noqa: S108
-
-
-def private(folder: Path) -> None:
-    """Make sure that the folder is there, is ours, and is closed to everybody else.
-
-    Raises:
-        SandboxError: somebody else was there first.
-    """
-    try:
-        folder.mkdir(mode=0o700, parents=True)
-    except FileExistsError:
-        pass
-    else:
-        return
-    about = folder.lstat()
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
-        raise SandboxError(f"{folder} is not a folder of this user; remove it or set another root")
-    if stat.S_IMODE(about.st_mode) & 0o077:
-        folder.chmod(0o700)
