@@ -6,7 +6,7 @@ from pathlib import Path
 from ale_sandbox_container.engine import Engine, NotFoundError
 
 _LOOK_S = 0.02
-_LOOKS = 100
+_LOOKS = 500
 _EXITING = 0x4
 """PF_EXITING of the kernel: a first process waits in its end for all others."""
 

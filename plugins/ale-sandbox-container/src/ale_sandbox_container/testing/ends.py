@@ -17,6 +17,7 @@ from typing import Any
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
+from ale_sandbox_container.ended import lives
 from ale_sandbox_container.records import LABEL, parse
 from ale_sandbox_container.testing.tools import (
     PATIENCE_S,
@@ -117,6 +118,7 @@ class EndProbes:
             late = iter([before] * 3)
             engine.state = lambda name: next(late, None) or state(name)
             os.kill(before.pid, signal.SIGKILL)
+            await until(lambda: not lives(before.pid), "the end of the first process")
             try:
                 await sandbox.exec("true", timeout_s=PATIENCE_S)
             except SandboxError as error:
