@@ -9,12 +9,14 @@ Rank 0 then is ``ale``, with ``trainer.processes`` saying how many ranks there a
 what it tells them, until it ends.
 """
 
+import atexit
+import logging
 import os
 import runpy
 import signal
 import sys
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -97,7 +99,7 @@ def main() -> None:
         # torchrun asks every rank to end, and kills after a while: rank 0 has a run to store.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         serve(local)
-        return
+        leave(0)
     try:
         runpy.run_module("ale", run_name="__main__", alter_sys=True)
     except SystemExit as end:
@@ -106,7 +108,21 @@ def main() -> None:
         if end.code != FAILED:
             tell(None)
             dist.destroy_process_group()
+        if end.code is None or isinstance(end.code, int):
+            leave(end.code or 0)
         raise
+
+
+def leave(status: int) -> NoReturn:
+    """End this process as usual, but without taking the interpreter apart.
+
+    A thread of gloo that lets go of a finished collective's tensors just then would abort it.
+    """
+    atexit._run_exitfuncs()
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
 
 
 if __name__ == "__main__":
