@@ -4,6 +4,7 @@ The kernel keeps a process that was started from an unreadable file from being t
 into by others of its user. One copy per image is made, and linked into each sandbox's door.
 """
 
+import contextlib
 import os
 import stat
 import tarfile
@@ -64,7 +65,9 @@ class SealedShells:
             with engine.get(container, _find(engine, container)) as pieces, opened(pieces) as tar:
                 _write(tar, draft)
             draft.chmod(_EXECUTE_ONLY)
-            draft.rename(copy)
+            # Never in place of another's: a file that is replaced while somebody links it is gone.
+            with contextlib.suppress(FileExistsError):
+                copy.hardlink_to(draft)
         finally:
             draft.unlink(missing_ok=True)
 
