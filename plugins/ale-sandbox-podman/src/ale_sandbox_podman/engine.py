@@ -42,6 +42,8 @@ _FORMAT = "application/vnd.docker.distribution.manifest.v2+json"
 _PIECE = 1 << 16
 _CPU_PERIOD_US = 100_000
 _LOOK_S = 0.01
+_PASSING_S = 10.0
+"""What is only so because something ends or goes just now is over by then."""
 _ENDED = re.compile(r"/proc/\d+/\S*: no such (process|file)")
 """In an error of the engine: it looked for a process that is no more."""
 _GONE = re.compile(r"^\{\"cause\":.*(image not known|layer not known|no such container)")
@@ -186,7 +188,7 @@ class PodmanEngine:
 
     def _listed(self, path: str, params: Mapping[str, Any]) -> Sequence[Any]:
         """A list that is made while somebody removes what is on it fails as a whole."""
-        deadline = time.monotonic() + _TIMEOUT_S
+        deadline = time.monotonic() + _PASSING_S
         while True:
             with _told():
                 response = self._api.get(path, params=params)
@@ -263,7 +265,7 @@ class PodmanEngine:
             return _ok(response).json()
 
     def _inspect(self, container: str) -> Any:
-        deadline = time.monotonic() + _TIMEOUT_S
+        deadline = time.monotonic() + _PASSING_S
         while (found := self._look(container)) is None:
             if time.monotonic() > deadline:
                 raise SandboxError(f"podman still takes {container} for running")
