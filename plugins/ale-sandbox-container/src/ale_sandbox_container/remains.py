@@ -82,10 +82,13 @@ class Remains:
     def list(self) -> Sequence[SandboxInfo]:
         """Sandboxes and snapshots, and of dead owners whatever is left."""
         shown: dict[str, SandboxInfo] = {}
+        # What is on its way out now may be gone when the engine's answer comes.
+        closed = self._leaving.copy()
         for trace in self._traces():
             id = trace.record.id
             passing = trace.what == "folder" or trace.record.kind == "fork"
-            if id in self._leaving or id in shown or (passing and trace.record.owner.alive):
+            leaving = id in self._leaving or (id in closed and id not in self._failed)
+            if leaving or id in shown or (passing and trace.record.owner.alive):
                 continue
             shown[id] = self._info(trace)
         return list(shown.values())

@@ -248,7 +248,8 @@ class PodmanEngine:
     def remove(self, container: str) -> None:
         """Kill and remove it with its volumes."""
         self.kill(container)
-        params = {"force": True, "v": True, "timeout": 0}
+        # "v", which the engine's reference names too, is read in its imitation of Docker alone.
+        params = {"force": True, "volumes": True, "timeout": 0}
         with _told():
             _ok(self._api.delete(f"/containers/{container}", params=params), 404)
 

@@ -9,8 +9,10 @@ import secrets
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,37 @@ class EndProbes:
         other._engine.remove_image(f"ale-snapshot:{ref}")
         await other.aclose()
         assert _left(other) == []
+
+    async def test_a_volume_goes_with_its_container(self, make: Make) -> None:
+        backend = make(read_only=True)
+        async with opened(backend) as sandbox:
+            mount = await out(sandbox, 'grep " $PWD " /proc/self/mountinfo')
+            (volume,) = [name for name in _volumes(backend) if f"/{name}/" in mount]
+        assert volume not in _volumes(backend)
+
+    async def test_what_is_closed_is_not_listed_when_it_goes_while_the_engine_answers(
+        self, make: Make
+    ) -> None:
+        backend = make()
+        engine: Any = backend._engine
+        remove, containers = engine.remove, engine.containers
+        answered = threading.Event()
+
+        def removed_late(container: str) -> None:
+            assert answered.wait(PATIENCE_S)
+            remove(container)
+
+        def answered_late(label: str) -> Any:
+            found = containers(label)
+            answered.set()
+            wait(list(backend._workers._behind), PATIENCE_S)
+            return found
+
+        async with opened(backend) as sandbox:
+            engine.remove, engine.containers = removed_late, answered_late
+            await sandbox.close()
+            assert sandbox.id not in {info.id for info in await backend.list()}
+        assert _left(backend) == []
 
     async def test_a_container_that_somebody_removes_is_told(self, make: Make) -> None:
         backend = make()
@@ -241,6 +274,11 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
     assert process.stdout is not None
     process.stdout.close()
+
+
+def _volumes(backend: ContainerBackend) -> list[str]:
+    command = [backend._engine.name, "volume", "ls", "--quiet"]
+    return subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout.split()
 
 
 def _left(backend: ContainerBackend) -> list[str]:
