@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ale.types import SandboxSpec
 from ale_sandbox_container.plan import AGENT_USER, READY
-from ale_sandbox_container.testing.tools import Make, opened, out
+from ale_sandbox_container.testing.tools import Make, opened, out, until
 
 _SETUID = """\
 FROM {image}
@@ -39,7 +39,11 @@ class PrivilegeProbes:
             assert (await sandbox.exec("/su/sleep 100 & wait", timeout_s=1.0)).timed_out
             assert await out(sandbox, _RUNNING) == "0", "it outlived its command's time"
             await sandbox.exec("/su/sleep 100 >/dev/null 2>&1 &")
-            assert await out(sandbox, _RUNNING) == "1"
+
+            async def sleeps() -> bool:
+                return await out(sandbox, _RUNNING) == "1"
+
+            await until(sleeps, "the program's beginning")
             assert await sandbox.end_processes() == 1
             assert await out(sandbox, _RUNNING) == "0"
 
