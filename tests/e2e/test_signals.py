@@ -195,6 +195,26 @@ def test_a_ctrl_c_while_credit_is_given_loses_nothing(workshop: Any, shell: Any)
     assert sorted(path.name for path in workshop.run.glob("credits/*")) == ["00000.jsonl"]
 
 
+def test_a_ctrl_c_when_all_is_done_is_no_traceback(workshop: Any, shell: Any) -> None:
+    """The interpreter waits at its end for a thread, say of a library's."""
+    workshop.task("t")
+    workshop.scripted({"default": shell("touch done")})
+    (workshop.folder / "late").mkdir()
+    (workshop.folder / "late" / "sitecustomize.py").write_text(
+        "import sys, threading, time\n"
+        "if 'run.yaml' in sys.orig_argv:\n"
+        "    threading.Thread(target=time.sleep, args=(600,)).start()\n"
+    )
+    running = workshop.start("run", "run.yaml", PYTHONPATH=str(workshop.folder / "late"))
+    workshop.wait_for(lambda: "completed:" in running.said)
+    time.sleep(1.0)
+    running.signal(signal.SIGINT)
+    ended = running.ended()
+    assert "Traceback" not in ended.text
+    assert ended.code in (130, -signal.SIGINT), ended.text
+    assert outcome(workshop.run) == "completed"
+
+
 def test_a_second_process_is_refused_while_the_first_writes(workshop: Any, config: str) -> None:
     running = workshop.start("run", config)
     working(workshop)

@@ -33,7 +33,7 @@ def registry_of(ctx: click.Context, *, commands: bool = False) -> "Registry":
     root = ctx.find_root().command
     assert isinstance(root, Commands)
     if commands:
-        root.added()
+        _ = root.added
     return root.registry
 
 

@@ -22,8 +22,7 @@ def command(ctx: click.Context, kind: str | None) -> None:
     check_kind(kind)
     for each in [kind] if kind else KINDS:
         for offer in registry.offers(each):
-            found = offer.probe()
-            if found is None:
+            if (found := offer.probe()) is None:
                 continue
             state = "usable  " if found.usable else "UNUSABLE"
             click.echo(f"{state}  {each:<9} {offer.component.name:<14} {found.reason}")

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -57,27 +58,22 @@ class Telling(click.Group):
 class Commands(Telling):
     """Built-in commands by name, then the commands of plugins."""
 
-    _added: dict[str, click.Command] | None = None
-
-    @property
+    @cached_property
     def registry(self) -> "Registry":
         """What is installed; read once per process."""
-        if not hasattr(self, "_registry"):
-            from ale._registry import Registry
+        from ale._registry import Registry
 
-            self._registry = Registry.installed()
-        return self._registry
+        return Registry.installed()
 
+    @cached_property
     def added(self) -> dict[str, click.Command]:
         """The commands of plugins."""
-        if self._added is None:
-            self._added = _plugin_commands(self.registry)
-        return self._added
+        return _plugin_commands(self.registry)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order of their use: to run, then what packages add, then what is installed."""
         names = list(_BUILT_IN)
-        return [*names[:_FIRST], *self.added(), *names[_FIRST:]]
+        return [*names[:_FIRST], *self.added, *names[_FIRST:]]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import a command."""
@@ -88,7 +84,7 @@ class Commands(Telling):
         if name in _BUILT_IN:
             command: click.Command = importlib.import_module(f"ale._cli.{name}").command
             return command
-        return self.added().get(name)
+        return self.added.get(name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -108,7 +104,7 @@ class Commands(Telling):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Help lines without importing the commands."""
         with formatter.section("Commands"):
-            added = {name: command.get_short_help_str(90) for name, command in self.added().items()}
+            added = {name: command.get_short_help_str(90) for name, command in self.added.items()}
             said = {**_BUILT_IN, **added}
             formatter.write_dl([(name, said[name]) for name in self.list_commands(ctx)])
 
@@ -159,8 +155,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: default: the process's own.
     """
+    _end_at_ctrl_c()
+    try:
+        cli(None if arguments is None else list(arguments), prog_name="ale")
+    finally:
+        _end_at_ctrl_c()
+
+
+def _end_at_ctrl_c() -> None:
+    """Nothing has been started, or all is done: a Ctrl-C ends it here and now.
+
+    As an exception it would be lost where it comes at a bad moment of an import, or be printed as a
+    traceback while the interpreter ends.
+    """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        # Nothing has been started: a Ctrl-C ends it here and now. As an exception it would be lost
-        # where it comes at a bad moment of an import.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    cli(None if arguments is None else list(arguments), prog_name="ale")
