@@ -165,11 +165,13 @@ class AttackProbes:
                 try:
                     await until(begun, "the victim's beginning")
                     await until(ended, "the forged end")
-                    return (await victim).exit_code == 0
+                    result = await victim
                 except SandboxError:  # what is forged can end the container, too
                     return False
                 finally:
                     victim.cancel()
+                assert result.exit_code == 0
+                return True
 
         await until(forged, "a forged end")
         await backend.aclose()
