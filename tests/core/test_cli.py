@@ -28,8 +28,9 @@ def ale(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Run `ale` with the bench as the only plugin, in a folder with a config of three tasks."""
     (tmp_path / "c.yaml").write_text("tasks: {type: list, n: 3}\nagent: {type: bench}\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "_registry", registry, raising=False)
-    monkeypatch.setattr(cli, "_added", None)
+    monkeypatch.setitem(vars(cli), "registry", registry)
+    monkeypatch.setitem(vars(cli), "added", {})  # so that it is put back after the test
+    del vars(cli)["added"]
 
     def invoke(*arguments: str) -> Result:
         return CliRunner().invoke(cli, arguments)
