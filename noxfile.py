@@ -12,7 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 BOOTSTRAP = ROOT / ".nox" / "bootstrap"
-PLUGINS = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
+FOLDERS = {path.parent.name: path.parent for path in ROOT.glob("plugins/*/*/pyproject.toml")}
+PLUGINS = sorted(FOLDERS)
 
 
 # What the tests are run with, where what the packages allow is wider: see the file.
@@ -53,7 +54,7 @@ nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_venv = "yes"
 nox.options.error_on_external_run = True
-nox.options.sessions = ["lint", "types", "tests", "house", "e2e", "docs", "plugin"]
+nox.options.sessions = ["lint", "types", "tests", "repo", "e2e", "docs", "plugin"]
 
 QUIET = {
     "PYTHONDONTWRITEBYTECODE": None,
@@ -73,13 +74,13 @@ def workspace(session: nox.Session, extras: str = "dev,train") -> None:
 
 def test_needs(name: str) -> list[str]:
     """The dependency group ``test`` of a plugin."""
-    project = nox.project.load_toml(ROOT / "plugins" / name / "pyproject.toml")
+    project = nox.project.load_toml(FOLDERS[name] / "pyproject.toml")
     return list(nox.project.dependency_groups(project, "test"))
 
 
 def sources() -> list[str]:
     """The ``src`` of every package."""
-    return [str(path) for path in (ROOT / "core" / "src", *sorted(ROOT.glob("plugins/*/src")))]
+    return [str(path) for path in (ROOT / "core" / "src", *sorted(ROOT.glob("plugins/*/*/src")))]
 
 
 @nox.session(tags=["fast"])
@@ -102,7 +103,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session(tags=["fast"])
 def tests(session: nox.Session) -> None:
-    """The core's tests; after ``--`` others, as in ``nox -s tests -- plugins/ale-credit``."""
+    """The core's tests; others after ``--``: ``nox -s tests -- plugins/credit/ale-credit``."""
     workspace(session)
     session.run("pytest", "-m", "not long", *(session.posargs or ["tests/core"]))
 
@@ -122,29 +123,27 @@ def e2e(session: nox.Session) -> None:
 
 
 @nox.session(tags=["fast"])
-def house(session: nox.Session) -> None:
-    """The rules of the house: imports, sizes, every hook documented and tested."""
+def repo(session: nox.Session) -> None:
+    """Checks of the repository: imports, file sizes, every package and page complete."""
     workspace(session)
-    session.run("pytest", *(session.posargs or ["tests/house"]))
+    session.run("pytest", *(session.posargs or ["tests/repo"]))
 
 
 @nox.session
 @nox.parametrize("name", PLUGINS, ids=PLUGINS)
 def plugin(session: nox.Session, name: str) -> None:
     """One plugin's tests with the core and that plugin alone."""
-    # The core's own library comes with it.
-    needed = dict.fromkeys(("ale-strict", *libraries(name), name))
-    packages = [f"./plugins/{other}" for other in needed]
+    packages = [str(FOLDERS[other]) for other in (*libraries(name), name)]
     session.install("./core", *packages, *test_needs(name))
     session.env.update(QUIET)
     # The long ones: nox -s "plugin(ale-observe-wandb)" -- -m long
     marked = session.posargs or ["-m", "not long"]
-    session.run("pytest", "-c", "pyproject.toml", "--rootdir", ".", *marked, f"plugins/{name}")
+    session.run("pytest", "-c", "pyproject.toml", "--rootdir", ".", *marked, str(FOLDERS[name]))
 
 
 def libraries(name: str) -> list[str]:
     """The packages of this repository that a plugin needs, and what those need."""
-    project = nox.project.load_toml(ROOT / "plugins" / name / "pyproject.toml")
+    project = nox.project.load_toml(FOLDERS[name] / "pyproject.toml")
     wanted = {_names(line) for line in project["project"].get("dependencies", [])}
     found = [other for other in PLUGINS if other in wanted]
     return sorted({*found, *(deeper for other in found for deeper in libraries(other))})

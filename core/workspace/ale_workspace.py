@@ -29,7 +29,7 @@ def _project(folder: Path) -> dict[str, Any]:
 
 def members() -> list[Path]:
     """Folders of the packages: the core first, then the plugins by name."""
-    plugins = sorted(path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml"))
+    plugins = sorted(path.parent for path in (ROOT / "plugins").glob("*/*/pyproject.toml"))
     return [ROOT / "core", *plugins]
 
 
@@ -173,5 +173,5 @@ def build_wheel(
     """Refused: there is nothing to publish at the root."""
     raise SystemExit(
         "The root is a workspace for developers: use `pip install -e .`, or install packages by "
-        "themselves, as in `pip install ./core ./plugins/ale-sandbox-local`."
+        "themselves, as in `pip install ./core ./plugins/sandbox/ale-sandbox-local`."
     )

@@ -24,7 +24,7 @@ from ale.testing.builders import conversation
 from ale.types import CompletionRequest, Message, Sampling
 from ale_llm_policy.build import over
 from ale_llm_policy.options import PolicyOptions
-from ale_policy import TinyShape, tiny_policy
+from ale_llm_policy.pretrained import TinyShape, tiny_policy
 
 BATCH = 64
 N_PROMPT = 128

@@ -38,7 +38,7 @@ from ale.types import (
 )
 from ale_llm_policy.build import over
 from ale_llm_policy.options import PolicyOptions as SamplerOptions
-from ale_policy import TinyShape, tiny_policy
+from ale_llm_policy.pretrained import TinyShape, tiny_policy
 from ale_trainer_policy.options import PolicyOptions
 from ale_trainer_policy.plugin import ale_trainers
 

@@ -27,7 +27,7 @@ from verdict import Verdict, compared
 from ale_sandbox_container.testing_images import BUSYBOX, DEBIAN, CannotMakeError, provide
 
 ALE = str(Path(sys.executable).with_name("ale"))
-DATA = Path(__file__).parents[2] / "plugins" / "ale-tasks-harbor" / "tests" / "data"
+DATA = Path(__file__).parents[2] / "plugins" / "tasks" / "ale-tasks-harbor" / "tests" / "data"
 PRIVILEGES = {
     "capabilities": ["DOCKER_DEFAULT"],
     "new_privileges": True,

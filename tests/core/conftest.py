@@ -99,7 +99,7 @@ class Bench:
                 async with super().open(spec) as sandbox:
                     yield sandbox
 
-        return [Component("folder", None, lambda o, c: Backend(), summary="A folder.", rank=1)]
+        return [Component("folder", None, lambda o, c: Backend(), summary="A folder.", priority=1)]
 
     @hookimpl
     def ale_agents(self) -> Sequence[Component[Any, Any]]:
@@ -212,7 +212,7 @@ def registry(bench: Bench) -> Registry:
     """A registry with that plugin alone."""
     made = Registry()
     made.add(bench, "ale-bench", "1.0")
-    assert not made.quarantined
+    assert not made.failed
     return made
 
 

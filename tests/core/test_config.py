@@ -208,7 +208,7 @@ def test_a_sandbox_whose_probe_is_broken_is_not_picked(
     class Sick:
         @hookimpl
         def ale_sandboxes(self) -> list[Component[Any, Any]]:
-            return [Component("sick", None, print, summary="Sick.", rank=9, probe=probe)]
+            return [Component("sick", None, print, summary="Sick.", priority=9, probe=probe)]
 
     registry = Registry()
     registry.add(Sick(), "ale-sick")
@@ -219,7 +219,7 @@ def test_auto_takes_the_next_sandbox_after_a_broken_one(tmp_path: Path, registry
     class Sick:
         @hookimpl
         def ale_sandboxes(self) -> list[Component[Any, Any]]:
-            return [Component("sick", None, print, summary="Sick.", rank=9, probe=_crash)]
+            return [Component("sick", None, print, summary="Sick.", priority=9, probe=_crash)]
 
     registry.add(Sick(), "ale-sick")
     assert load(tmp_path, registry, BASE).sandbox.name == "folder"
@@ -234,7 +234,7 @@ def test_auto_takes_a_sandbox_only_with_what_it_needs(tmp_path: Path, registry: 
         @hookimpl
         def ale_sandboxes(self) -> list[Component[Any, Any]]:
             made: Component[Any, Any] = Component(
-                "box", Options, print, summary="Boxes.", rank=9, auto_needs=("image",)
+                "box", Options, print, summary="Boxes.", priority=9, auto_needs=("image",)
             )
             return [made]
 

@@ -47,7 +47,7 @@ def offer(registry: Registry, answer: Any, package: str = "ale-short") -> None:
 def formats(registry: Registry) -> Registry:
     short = Short({"SHORT_KEY": Secret(KEY)})
     offer(registry, [ConfigFormat(name="short", reads=short.reads, convert=short.convert)])
-    assert not registry.quarantined
+    assert not registry.failed
     return registry
 
 
@@ -101,12 +101,12 @@ def test_two_formats_that_claim_one_file_are_both_named(tmp_path: Path, formats:
     assert load(tmp_path, formats, "n: 1", format="short").tasks.options.n == 1
 
 
-def test_an_answer_that_is_no_list_of_formats_is_set_aside(
+def test_an_answer_that_is_no_list_of_formats_fails_to_load(
     tmp_path: Path, registry: Registry
 ) -> None:
     offer(registry, "short")
     assert load(tmp_path, registry, "tasks: {type: list}\nagent: {type: bench}\n").tasks
-    (broken,) = registry.quarantined
+    (broken,) = registry.failed
     assert "ale_config_formats" in broken.message
 
 

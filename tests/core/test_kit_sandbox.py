@@ -407,7 +407,7 @@ async def test_limits_that_are_claimed_must_be_given_small() -> None:
 def test_the_capabilities_of_a_folder_promise_nothing() -> None:
     """The stand-in may not be mistaken for a sandbox."""
     assert FolderSandbox.capabilities == Capabilities(
-        rung="none",
+        isolation="none",
         network_isolation=False,
         filesystem_isolation=False,
         process_isolation=False,

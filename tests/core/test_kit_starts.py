@@ -249,7 +249,7 @@ def test_the_kit_fails_an_expert_that_says_nothing() -> None:
 def test_the_kit_fails_a_scheme_that_says_nothing_ahead() -> None:
     class Silent(Deeper):
         def starts(self, task: Task, rollouts: int) -> list[Start]:
-            return [replace(s, ahead=self.expert(0)) for s in super().starts(task, rollouts)]
+            return [replace(s, next_action=self.expert(0)) for s in super().starts(task, rollouts)]
 
     with pytest.raises(AssertionError, match="nothing is said ahead"):
         kit.test_experts_speak_as_the_assistant_with_calls_that_can_be_answered(Silent, tasks, SEED)

@@ -42,7 +42,7 @@ def test_a_hook_that_does_not_exist_names_the_nearest_one() -> None:
     registry = Registry()
     registry.add(package(ale_agent=lambda: []), "ale-typo")
     assert not registry.packages
-    assert "did you mean 'ale_agents'?" in registry.quarantined[0].message
+    assert "did you mean 'ale_agents'?" in registry.failed[0].message
 
 
 def test_options_given_by_a_function_are_imported_when_they_are_needed() -> None:
@@ -63,10 +63,10 @@ def test_options_given_by_a_function_are_imported_when_they_are_needed() -> None
     assert calls == ["imported"]
 
 
-def test_a_hook_with_a_wrong_argument_is_set_aside() -> None:
+def test_a_hook_with_a_wrong_argument_fails_to_load() -> None:
     registry = Registry()
     registry.add(package(ale_agents=lambda context: []), "ale-wrong")
-    (broken,) = registry.quarantined
+    (broken,) = registry.failed
     assert "context" in broken.message
 
 
@@ -79,18 +79,18 @@ def _generator(event: Any) -> Any:
 
 
 @pytest.mark.parametrize("hook", [_async, _generator])
-def test_a_hook_whose_body_would_never_run_is_set_aside(hook: Any) -> None:
+def test_a_hook_whose_body_would_never_run_fails_to_load(hook: Any) -> None:
     registry = Registry()
     registry.add(package(ale_episode_finished=hook), "ale-wrong")
-    (broken,) = registry.quarantined
+    (broken,) = registry.failed
     assert "ale_episode_finished must be a plain function" in broken.message
     assert not registry.packages
 
 
-def test_an_event_hook_with_a_misspelt_argument_is_set_aside() -> None:
+def test_an_event_hook_with_a_misspelt_argument_fails_to_load() -> None:
     registry = Registry()
     registry.add(package(ale_episode_finished=lambda evnt: None), "ale-wrong")
-    (broken,) = registry.quarantined
+    (broken,) = registry.failed
     assert "{'evnt'}" in broken.message
     assert not registry.packages
 
@@ -113,8 +113,10 @@ def test_a_component_that_could_not_be_used_is_named_when_asked_for(
     registry: Registry, changes: Any, said: str
 ) -> None:
     registry.add(package(ale_agents=lambda: [evolve(agent("x"), **changes)]), "ale-broken")
-    assert [offer.distribution for offer in registry.offers("agent")] == ["ale-bench"] * 2
-    (broken,) = registry.quarantined
+    assert [registration.distribution for registration in registry.registrations("agent")] == [
+        "ale-bench"
+    ] * 2
+    (broken,) = registry.failed
     assert said in broken.message
 
 
@@ -142,7 +144,7 @@ def test_a_broken_answer_is_named_when_asked_for_and_the_rest_works(
     assert "Traceback" in str(caught.value)
 
 
-def test_a_package_that_fails_to_import_is_set_aside(
+def test_a_package_that_fails_to_import_fails_to_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sick_module.py").write_text("raise SystemExit('never')")
@@ -152,5 +154,5 @@ def test_a_package_that_fails_to_import_is_set_aside(
     (info / "entry_points.txt").write_text("[ale]\nplugin = sick_module\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     registry = Registry.installed()
-    assert registry.quarantined[0].distribution == "ale-sick"
-    assert "SystemExit: never" in registry.quarantined[0].traceback
+    assert registry.failed[0].distribution == "ale-sick"
+    assert "SystemExit: never" in registry.failed[0].traceback

@@ -154,10 +154,10 @@ def test_an_observer_that_would_hear_nothing_is_refused(
 ) -> None:
     scope: dict[str, Any] = {"hookimpl": hookimpl}
     exec(f"class Deaf:\n    @hookimpl\n    {method}", scope)
-    offer = workplace.registry.find("observer", "console")
-    deaf = evolve(offer.component, build=lambda options, context: scope["Deaf"]())
+    registration = workplace.registry.find("observer", "console")
+    deaf = evolve(registration.component, build=lambda options, context: scope["Deaf"]())
     config = workplace.config()
-    listening = evolve(config.observers[0], offer=evolve(offer, component=deaf))
+    listening = evolve(config.observers[0], registration=evolve(registration, component=deaf))
     with pytest.raises(InputError, match=re.escape(said)):
         check_run(evolve(config, observers=(listening,)), "test", workplace.outside())
 
@@ -167,11 +167,13 @@ def test_a_part_whose_build_fails_is_named_with_its_package(workplace: Any) -> N
         raise OSError("no such device")
 
     config = workplace.config()
-    offer = config.agent.offer
-    broken = evolve(offer, component=evolve(offer.component, build=build))
+    registration = config.agent.registration
+    broken = evolve(registration, component=evolve(registration.component, build=build))
     with pytest.raises(InputError, match="agent 'bench' of ale-bench failed to build") as caught:
         check_run(
-            evolve(config, agent=evolve(config.agent, offer=broken)), "t", workplace.outside()
+            evolve(config, agent=evolve(config.agent, registration=broken)),
+            "t",
+            workplace.outside(),
         )
     assert "no such device" in str(caught.value)
 

@@ -228,8 +228,8 @@ class Ahead(Halfway):
     def starts(self, task_id: str) -> list[Start]:
         beginning, inside = super().starts(task_id)
         return [
-            replace(beginning, ahead=lambda: self.expert(1)),
-            replace(inside, ahead=lambda: self.expert(2), expert_turns=7),
+            replace(beginning, next_action=lambda: self.expert(1)),
+            replace(inside, next_action=lambda: self.expert(2), expert_turns=7),
         ]
 
 
@@ -432,7 +432,7 @@ async def test_nothing_learns_from_an_evaluation(
     learned += [name for step in trainer.groups for group in step for name in group]
     assert not [name for name in learned if name.startswith("evaluation")]
     assert all(not row.episode_id.startswith("evaluation") for row in run.store.reader.credits())
-    assert (finished.n_graded, finished.n_guided) == (6, 12)
+    assert (finished.n_graded, finished.n_expert_guided) == (6, 12)
 
 
 async def test_a_resumed_evaluation_asks_for_the_missing_episodes_only(

@@ -65,9 +65,11 @@ def trainers(registry: Registry) -> list[Counter]:
 
 def trained(workplace: Any, **run: Any) -> Any:
     config = workplace.config(**run)
-    offer = workplace.registry.find("trainer", "count")
+    registration = workplace.registry.find("trainer", "count")
     resolved = {**config.resolved, "trainer": {"type": "count"}}
-    return evolve(config, trainer=Selected(offer=offer, options=None), resolved=resolved)
+    return evolve(
+        config, trainer=Selected(registration=registration, options=None), resolved=resolved
+    )
 
 
 async def test_every_step_trains_once_on_its_own_episodes(

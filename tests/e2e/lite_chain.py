@@ -101,7 +101,7 @@ def config(file: Path, url: str, model: str) -> str:
 
 def make_model(corpus: Path, folder: Path) -> None:
     """A transformer of a few layers with fresh weights, and its tokenizer."""
-    from ale_policy import TinyShape, tiny_policy
+    from ale_llm_policy.pretrained import TinyShape, tiny_policy
 
     shape = TinyShape(layers=2, width=64, heads=2, head_dim=32, mlp=192, context=8192)
     tiny_policy(corpus, shape, seed=0).save(folder)

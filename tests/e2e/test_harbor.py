@@ -7,7 +7,7 @@ import pytest
 
 from .harbor_tasks import PRIVILEGES, config, containers, outcomes, why_not
 
-DATA = Path(__file__).parents[2] / "plugins" / "ale-tasks-harbor" / "tests" / "data"
+DATA = Path(__file__).parents[2] / "plugins" / "tasks" / "ale-tasks-harbor" / "tests" / "data"
 BROKEN = {
     "build-fails": "could not be built",
     "no-base": "base image 'registry.invalid/no/such-base:1' is not there and can't be had",

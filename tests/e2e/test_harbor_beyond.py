@@ -8,7 +8,15 @@ import pytest
 
 from .harbor_tasks import config, containers, outcomes, why_not
 
-DATA = Path(__file__).parents[2] / "plugins" / "ale-tasks-harbor" / "tests" / "data" / "beyond"
+DATA = (
+    Path(__file__).parents[2]
+    / "plugins"
+    / "tasks"
+    / "ale-tasks-harbor"
+    / "tests"
+    / "data"
+    / "beyond"
+)
 
 pytestmark = pytest.mark.engine
 

@@ -11,7 +11,15 @@ import pytest
 
 from .harbor_tasks import config, containers, outcomes, why_not
 
-DATA = Path(__file__).parents[2] / "plugins" / "ale-tasks-harbor" / "tests" / "data" / "compose"
+DATA = (
+    Path(__file__).parents[2]
+    / "plugins"
+    / "tasks"
+    / "ale-tasks-harbor"
+    / "tests"
+    / "data"
+    / "compose"
+)
 WAIT_S = 240.0
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]

@@ -81,7 +81,7 @@ class Always:
 
 
 def _part(name: str, make: Callable[[], Any]) -> Component[Any, Any]:
-    return Component(name, None, lambda options, context: make(), summary="Of a test.", rank=1)
+    return Component(name, None, lambda options, context: make(), summary="Of a test.", priority=1)
 
 
 class Shop:

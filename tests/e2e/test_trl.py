@@ -22,7 +22,7 @@ pytestmark = pytest.mark.long
 @pytest.fixture
 def make_config(workshop: Any) -> Callable[..., str]:
     """A model that does one of two things, one of which is right, and a trainer for it."""
-    from ale_policy import TinyShape, tiny_policy
+    from ale_llm_policy.pretrained import TinyShape, tiny_policy
 
     for name in ("first", "second"):
         workshop.task(name, check="test -e apple")

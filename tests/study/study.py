@@ -126,7 +126,7 @@ def _save(run: Path, steps: int, model: Path) -> None:
     """Write the weights that a run had after so many steps as a model of transformers."""
     from safetensors.torch import load_file
 
-    from ale_policy import TinyShape, tiny_policy
+    from ale_llm_policy.pretrained import TinyShape, tiny_policy
 
     manifest = RunReader(run).manifest
     tiny = dict(manifest["config"]["llm"]["tiny"])

@@ -36,7 +36,7 @@ KINDS: Mapping[str, str] = {
 
 
 @frozen(kw_only=True)
-class Offer:
+class Registration:
     """A component and the package that offers it."""
 
     kind: str
@@ -65,7 +65,7 @@ class Offer:
 
 
 @frozen(kw_only=True)
-class Quarantined:
+class FailedPackage:
     """A package that could not be loaded or broke its contract."""
 
     distribution: str
@@ -98,8 +98,8 @@ class Registry:
         self.manager = pluggy.PluginManager(PROJECT)
         self.manager.add_hookspecs(hookspecs)
         self.packages: list[Package] = []
-        self.quarantined: list[Quarantined] = []
-        self._offers: dict[str, list[Offer]] = {}
+        self.failed: list[FailedPackage] = []
+        self._registrations: dict[str, list[Registration]] = {}
 
     @classmethod
     def installed(cls) -> "Registry":
@@ -112,7 +112,7 @@ class Registry:
                 # SystemExit and the like too: a package must not be able to end every command.
                 if isinstance(error, KeyboardInterrupt):
                     raise
-                registry._quarantine(entry.distribution, entry.name, "failed to load", error)
+                registry._record_failure(entry.distribution, entry.name, "failed to load", error)
             else:
                 registry.add(module, entry.distribution, entry.version, entry.name)
         return registry
@@ -131,9 +131,9 @@ class Registry:
         except (pluggy.PluginValidationError, PluginError, ValueError) as error:
             if self.manager.is_registered(module):
                 self.manager.unregister(module)
-            self._quarantine(distribution, entry_point, "broke the contract of a hook", error)
+            self._record_failure(distribution, entry_point, "broke the contract of a hook", error)
         else:
-            self._offers.clear()
+            self._registrations.clear()
             self.packages.append(
                 Package(
                     distribution=distribution,
@@ -158,11 +158,11 @@ class Registry:
                     "nor iterated"
                 )
 
-    def _quarantine(
+    def _record_failure(
         self, distribution: str, entry_point: str, message: str, error: BaseException
     ) -> None:
-        self.quarantined.append(
-            Quarantined(
+        self.failed.append(
+            FailedPackage(
                 distribution=distribution,
                 entry_point=entry_point,
                 message=f"{message}: {type(error).__name__}: {error}",
@@ -170,19 +170,21 @@ class Registry:
             )
         )
 
-    def offers(self, kind: str) -> Sequence[Offer]:
+    def registrations(self, kind: str) -> Sequence[Registration]:
         """Every component of a kind, by name."""
-        if kind not in self._offers:
-            made = sorted(self._ask(kind), key=lambda offer: offer.full_name)
-            self._offers[kind] = sorted(made, key=lambda offer: offer.component.name)
-        return self._offers[kind]
+        if kind not in self._registrations:
+            made = sorted(self._ask(kind), key=lambda registration: registration.full_name)
+            self._registrations[kind] = sorted(
+                made, key=lambda registration: registration.component.name
+            )
+        return self._registrations[kind]
 
-    def _ask(self, kind: str) -> Iterator[Offer]:
+    def _ask(self, kind: str) -> Iterator[Registration]:
         for package, answer in self.answers(KINDS[kind]):
             try:
                 yield from _checked(kind, package, answer)
             except PluginError as error:
-                self.set_aside(package, KINDS[kind], error)
+                self.record_broken_hook(package, KINDS[kind], error)
 
     def answers(self, hook: str) -> Iterator[tuple[Package, Any]]:
         """What each package answers to a hook without arguments; one that raises is set aside."""
@@ -192,32 +194,34 @@ class Registry:
             try:
                 answer = implementation.function()
             except Exception as error:
-                self.set_aside(package, hook, error)
+                self.record_broken_hook(package, hook, error)
             else:
                 yield package, answer
 
-    def set_aside(self, package: Package, hook: str, error: Exception) -> None:
+    def record_broken_hook(self, package: Package, hook: str, error: Exception) -> None:
         """Note that a package broke the contract of a hook."""
-        self._quarantine(package.distribution, package.entry_point, f"broke {hook}", error)
+        self._record_failure(package.distribution, package.entry_point, f"broke {hook}", error)
 
-    def find(self, kind: str, name: str) -> Offer:
+    def find(self, kind: str, name: str) -> Registration:
         """The component that a config means by ``type: name``.
 
         Raises:
             PluginError: there is none, or two packages offer it.
         """
         found = [
-            offer for offer in self.offers(kind) if name in (offer.component.name, offer.full_name)
+            registration
+            for registration in self.registrations(kind)
+            if name in (registration.component.name, registration.full_name)
         ]
         if len(found) == 1:
             return found[0]
         if found:
-            owners = " and ".join(offer.full_name for offer in found)
+            owners = " and ".join(registration.full_name for registration in found)
             raise PluginError(f"{kind} '{name}' is offered twice: write {owners} to pick one")
         raise PluginError(self._absent(kind, name))
 
     def _absent(self, kind: str, name: str) -> str:
-        names = [offer.component.name for offer in self.offers(kind)]
+        names = [registration.component.name for registration in self.registrations(kind)]
         known = f"installed: {', '.join(names)}" if names else "none is installed"
         return f"no {kind} '{name}'; {known}{self.suspects()}"
 
@@ -225,11 +229,11 @@ class Registry:
         """Who may have offered what is missing, and why they could not; a line each, and more."""
         return "".join(
             f"\n{broken.distribution} may have offered it, but {broken.message}\n{broken.traceback}"
-            for broken in self.quarantined
+            for broken in self.failed
         )
 
 
-def _checked(kind: str, package: Package, answer: Any) -> Iterable[Offer]:
+def _checked(kind: str, package: Package, answer: Any) -> Iterable[Registration]:
     if isinstance(answer, Component | str) or not isinstance(answer, Sequence):
         raise PluginError(f"expected a list of Component, got {answer!r}")
     names: set[str] = set()
@@ -240,7 +244,7 @@ def _checked(kind: str, package: Package, answer: Any) -> Iterable[Offer]:
             raise PluginError(f"the name '{component.name}' is offered twice")
         names.add(component.name)
     return [
-        Offer(
+        Registration(
             kind=kind,
             component=component,
             distribution=package.distribution,

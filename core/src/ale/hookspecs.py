@@ -1,6 +1,6 @@
-"""The doors of `ale`. Every hook says when it is called, how often, and what it may not do.
+"""The hooks of `ale`. Each says when it is called, how often, and what it may not do.
 
-Component doors all have one shape: they take nothing and return `Component`s, are asked once per
+Component hooks all have one shape: they take nothing and return `Component`s, are asked once per
 process, and must not import an SDK: that belongs in ``Component.build``.
 """
 
@@ -44,52 +44,52 @@ hookspec = pluggy.HookspecMarker(PROJECT)
 
 @hookspec
 def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:  # type: ignore[empty-body]
-    """Offer places to read tasks from, chosen by ``tasks: {type: ...}``."""
+    """Register places to read tasks from, chosen by ``tasks: {type: ...}``."""
 
 
 @hookspec
 def ale_sandboxes() -> Sequence[Component[Any, SandboxBackend]]:  # type: ignore[empty-body]
-    """Offer places to run commands, chosen by ``sandbox: {type: ...}``."""
+    """Register places to run commands, chosen by ``sandbox: {type: ...}``."""
 
 
 @hookspec
 def ale_llms() -> Sequence[Component[Any, LLM]]:  # type: ignore[empty-body]
-    """Offer language models, chosen by ``llm: {type: ...}``."""
+    """Register language models, chosen by ``llm: {type: ...}``."""
 
 
 @hookspec
 def ale_agents() -> Sequence[Component[Any, Agent]]:  # type: ignore[empty-body]
-    """Offer agents, chosen by ``agent: {type: ...}``."""
+    """Register agents, chosen by ``agent: {type: ...}``."""
 
 
 @hookspec
 def ale_criteria() -> Sequence[Component[Any, Criterion]]:  # type: ignore[empty-body]
-    """Offer grading criteria, chosen by each entry of a task's ``success_criteria``."""
+    """Register grading criteria, chosen by each entry of a task's ``success_criteria``."""
 
 
 @hookspec
 def ale_chunkers() -> Sequence[Component[Any, Chunker]]:  # type: ignore[empty-body]
-    """Offer ways to cut a trajectory, chosen by ``chunker: {type: ...}``."""
+    """Register ways to cut a trajectory, chosen by ``chunker: {type: ...}``."""
 
 
 @hookspec
 def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:  # type: ignore[empty-body]
-    """Offer credit schemes, chosen by ``credit: {type: ...}``."""
+    """Register credit schemes, chosen by ``credit: {type: ...}``."""
 
 
 @hookspec
 def ale_starts() -> Sequence[Component[Any, StartScheme]]:  # type: ignore[empty-body]
-    """Offer ways to choose where rollouts begin, chosen by ``starts: {type: ...}``."""
+    """Register ways to choose where rollouts begin, chosen by ``starts: {type: ...}``."""
 
 
 @hookspec
 def ale_trainers() -> Sequence[Component[Any, Trainer]]:  # type: ignore[empty-body]
-    """Offer trainers, chosen by ``trainer: {type: ...}``."""
+    """Register trainers, chosen by ``trainer: {type: ...}``."""
 
 
 @hookspec
 def ale_observers() -> Sequence[Component[Any, object]]:  # type: ignore[empty-body]
-    """Offer observers, chosen by ``observers: [{type: ...}, ...]``.
+    """Register observers, chosen by ``observers: [{type: ...}, ...]``.
 
     The product is an object with methods marked `hookimpl` that answer any of the event hooks
     below. It lives as long as the run.
@@ -98,7 +98,7 @@ def ale_observers() -> Sequence[Component[Any, object]]:  # type: ignore[empty-b
 
 @hookspec
 def ale_config_formats() -> Sequence[ConfigFormat]:  # type: ignore[empty-body]
-    """Offer to read config files of another format, told by their keys or by ``--format NAME``.
+    """Register to read config files of another format, told by their keys or by ``--format NAME``.
 
     Asked whenever a config is read. What a format gives is laid over and checked like any config,
     so ``ale check``, ``ale run`` and ``--set`` work on such a file as on one of the project's own.

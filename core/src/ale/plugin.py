@@ -118,7 +118,7 @@ class Component(Generic[OptionsT, ProductT_co]):
         build: makes the product from options and context; the place to import an SDK.
         summary: one line for ``ale plugins``.
         probe: is it usable here? Cheap; must not raise. None means always.
-        rank: for sandboxes, its rung: ``type: auto`` takes the highest that is usable; 0 never.
+        priority: for sandboxes: ``type: auto`` takes the usable one with the highest; 0 never.
         auto_needs: options without which ``type: auto`` passes it over, such as ``image``.
         needs: sections of the config that must be there too, such as ``llm`` for an agent.
     """
@@ -130,7 +130,7 @@ class Component(Generic[OptionsT, ProductT_co]):
     probe: Callable[[], Probe] | None = field(
         default=None, kw_only=True, validator=validators.optional(validators.is_callable())
     )
-    rank: int = field(default=0, kw_only=True)
+    priority: int = field(default=0, kw_only=True)
     auto_needs: tuple[str, ...] = field(default=(), kw_only=True)
     needs: tuple[str, ...] = field(default=(), kw_only=True)
 

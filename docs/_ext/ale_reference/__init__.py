@@ -29,8 +29,8 @@ def write_pages(source: Path) -> None:
     """Make every generated page, and remove those that nothing makes any more."""
     target = source / "reference" / "generated"
     registry = Registry.installed()
-    if registry.quarantined:
-        raise RuntimeError(registry.quarantined[0].traceback)
+    if registry.failed:
+        raise RuntimeError(registry.failed[0].traceback)
     wanted: dict[Path, str] = {}
     for make in MAKERS:
         wanted |= {target / name: text for name, text in make(registry, source.parent).items()}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ale._config.describe import describe_options
 from ale._config.model import EvaluationOptions, RunOptions
-from ale._registry import KINDS, Offer, Registry
+from ale._registry import KINDS, Registration, Registry
 from ale_reference.markup import code, markdown, table
 
 TITLES = {
@@ -54,11 +54,11 @@ def _index(registry: Registry) -> str:
         parts.append(f"## {TITLES[kind]}\n\n")
         rows = [
             [
-                f"[`{offer.component.name}`]({kind}.md#{_anchor(kind, offer)})",
-                offer.distribution,
-                markdown(offer.component.summary),
+                f"[`{registration.component.name}`]({kind}.md#{_anchor(kind, registration)})",
+                registration.distribution,
+                markdown(registration.component.summary),
             ]
-            for offer in registry.offers(kind)
+            for registration in registry.registrations(kind)
         ]
         parts.append(table(["name", "package", "what it is"], rows) + "\n")
     return "".join(parts)
@@ -75,21 +75,21 @@ def _page(kind: str, registry: Registry) -> str:
         f"# {TITLES[kind]}\n\nChosen {where}; offered through the hook "
         f"[`{hook}`](../../hooks.md#{hook.replace('_', '-')}).\n\n"
     )
-    offers = registry.offers(kind)
-    if not offers:
+    registrations = registry.registrations(kind)
+    if not registrations:
         head += "No package of this repository offers one.\n"
-    return head + "".join("".join(_component(kind, offer)) for offer in offers)
+    return head + "".join("".join(_component(kind, registration)) for registration in registrations)
 
 
-def _anchor(kind: str, offer: Offer) -> str:
-    return f"{kind}-{offer.component.name}"
+def _anchor(kind: str, registration: Registration) -> str:
+    return f"{kind}-{registration.component.name}"
 
 
-def _component(kind: str, offer: Offer) -> Iterator[str]:
-    component, package = offer.component, offer.distribution
-    yield f"({_anchor(kind, offer)})=\n\n## `{component.name}`\n\n"
+def _component(kind: str, registration: Registration) -> Iterator[str]:
+    component, package = registration.component, registration.distribution
+    yield f"({_anchor(kind, registration)})=\n\n## `{component.name}`\n\n"
     yield f"{markdown(component.summary)} From [{package}](../packages/{package}.md)"
-    yield f" {offer.version}.\n\n"
+    yield f" {registration.version}.\n\n"
     if component.needs:
         yield f"Needs the section(s) {', '.join(map(code, component.needs))}.\n\n"
     if component.options is None:

@@ -34,9 +34,13 @@ def _answers(name: str, registry: Registry) -> Iterator[str]:
     kinds = {hook: kind for kind, hook in KINDS.items()}
     if name in kinds:
         kind = kinds[name]
-        offers = registry.offers(kind)
-        for package in sorted({offer.distribution for offer in offers}):
-            mine = [offer.component.name for offer in offers if offer.distribution == package]
+        registrations = registry.registrations(kind)
+        for package in sorted({registration.distribution for registration in registrations}):
+            mine = [
+                registration.component.name
+                for registration in registrations
+                if registration.distribution == package
+            ]
             listed = ", ".join(f"`{component}`" for component in mine)
             yield f"{_link(package)} ({listed})"
         return

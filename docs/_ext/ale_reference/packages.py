@@ -14,7 +14,7 @@ _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 
 def pages(registry: Registry, root: Path) -> Mapping[str, str]:
     """A page per package, and the table of them."""
-    folders = [root / "core", *sorted(p.parent for p in root.glob("plugins/*/pyproject.toml"))]
+    folders = [root / "core", *sorted(p.parent for p in root.glob("plugins/*/*/pyproject.toml"))]
     projects = {folder: _project(folder) for folder in folders}
     made = {
         f"packages/{project['name']}.md": _page(folder, project)
@@ -25,7 +25,7 @@ def pages(registry: Registry, root: Path) -> Mapping[str, str]:
         [
             f"[{project['name']}]({project['name']}.md)",
             markdown(project["description"]),
-            _offers(project["name"], registry),
+            _registrations(project["name"], registry),
         ]
         for project in projects.values()
     ]
@@ -42,12 +42,12 @@ def _project(folder: Path) -> dict[str, Any]:
     return project
 
 
-def _offers(distribution: str, registry: Registry) -> str:
+def _registrations(distribution: str, registry: Registry) -> str:
     offered = [
-        f"{kind} {offer.component.name}"
+        f"{kind} {registration.component.name}"
         for kind in KINDS
-        for offer in registry.offers(kind)
-        if offer.distribution == distribution
+        for registration in registry.registrations(kind)
+        if registration.distribution == distribution
     ]
     for package, commands in registry.answers("ale_commands"):
         if package.distribution == distribution:
@@ -68,7 +68,7 @@ def _link(match: "re.Match[str]") -> str:
     label, target = match[1], match[2]
     if re.match(r"[a-z]+:|#", target):
         return match[0]
-    other = re.fullmatch(r"(?:\.\./)+(?:plugins/)?([a-z-]+)/README\.md", target)
+    other = re.fullmatch(r"(?:\.\./)+(?:plugins/)?(?:[a-z]+/)?([a-z-]+)/README\.md", target)
     if other:
         name = "ale-core" if other[1] == "core" else other[1]
         return f"[{label}]({name}.md)"

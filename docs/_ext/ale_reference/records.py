@@ -1,4 +1,4 @@
-"""The public rooms: records as tables of their fields, everything else by autodoc."""
+"""The public modules: records as tables of their fields, everything else by autodoc."""
 
 import ast
 import functools
@@ -18,7 +18,7 @@ from attrs import frozen
 from ale._registry import Registry
 from ale_reference.markup import indent, list_table, rest
 
-ROOMS = (
+MODULES = (
     "plugin",
     "errors",
     "strict",
@@ -95,25 +95,25 @@ def _default(value: ast.expr | None) -> str | None:
 
 
 def pages(registry: Registry, root: Path) -> Mapping[str, str]:
-    """``parts/types.md``, and one for each of the other public rooms."""
-    made = {"parts/types.md": _house("types", TYPES)}
-    made["parts/protocols.md"] = _house("protocols", PROTOCOLS)
-    for room in ROOMS:
-        module = importlib.import_module(f"ale.{room}")
-        text = "".join(document(module.__name__, name) for name in _names(module))
-        made[f"parts/{room.replace('.', '-')}.md"] = text
+    """``parts/types.md``, and one for each of the other public modules."""
+    made = {"parts/types.md": _package("types", TYPES)}
+    made["parts/protocols.md"] = _package("protocols", PROTOCOLS)
+    for name in MODULES:
+        module = importlib.import_module(f"ale.{name}")
+        text = "".join(document(module.__name__, each) for each in _names(module))
+        made[f"parts/{name.replace('.', '-')}.md"] = text
     return made
 
 
-def _house(name: str, rooms: Sequence[str]) -> str:
+def _package(name: str, modules: Sequence[str]) -> str:
     """A package whose names are public in itself, under a heading for each of its modules."""
-    house = f"ale.{name}"
-    left, parts = list(importlib.import_module(house).__all__), []
-    for room in rooms:
-        module = importlib.import_module(f"{house}.{room}")
-        parts.append(f"## {TITLES[room]}\n\n")
+    package = f"ale.{name}"
+    left, parts = list(importlib.import_module(package).__all__), []
+    for part in modules:
+        module = importlib.import_module(f"{package}.{part}")
+        parts.append(f"## {TITLES[part]}\n\n")
         here = [name for name in vars(module) if name in left and _is_from(module, name)]
-        parts += [document(house, name) for name in here]
+        parts += [document(package, name) for name in here]
         left = [name for name in left if name not in here]
     if left:
         raise RuntimeError(f"no page for {left}")
@@ -194,10 +194,12 @@ def _type(annotation: str) -> str:
 @functools.cache
 def _public() -> Mapping[str, str]:
     """Every public record, alias and protocol, with its full name."""
-    rooms = {
-        room: importlib.import_module(f"ale.{room}") for room in ("types", "protocols", "plugin")
+    public = ("types", "protocols", "plugin")
+    return {
+        name: f"ale.{module}.{name}"
+        for module in public
+        for name in _names(importlib.import_module(f"ale.{module}"))
     }
-    return {name: f"ale.{room}.{name}" for room, module in rooms.items() for name in _names(module)}
 
 
 def _told(docstring: str) -> dict[str, str]:

@@ -21,14 +21,14 @@ def command(ctx: click.Context, kind: str | None) -> None:
     registry = registry_of(ctx, commands=True)
     check_kind(kind)
     for each in [kind] if kind else KINDS:
-        for offer in registry.offers(each):
-            if (found := offer.probe()) is None:
+        for registration in registry.registrations(each):
+            if (found := registration.probe()) is None:
                 continue
             state = "usable  " if found.usable else "UNUSABLE"
-            click.echo(f"{state}  {each:<9} {offer.component.name:<14} {found.reason}")
+            click.echo(f"{state}  {each:<9} {registration.component.name:<14} {found.reason}")
             for name, fact in found.facts.items():
                 click.echo(f"          {name}: {fact}")
             if found.remedy is not None and not found.usable:
                 click.echo(f"          to make it usable: {found.remedy}")
-    for broken in registry.quarantined:
+    for broken in registry.failed:
         click.echo(f"BROKEN    package   {broken.distribution:<14} {broken.message}")

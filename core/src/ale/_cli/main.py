@@ -115,7 +115,7 @@ def _plugin_commands(registry: "Registry") -> dict[str, click.Command]:
     for package, answer in registry.answers("ale_commands"):
         if not isinstance(answer, Sequence) or not all(map(_is_command, answer)):
             error = PluginError(f"expected a list of named click commands, got {answer!r}")
-            registry.set_aside(package, "ale_commands", error)
+            registry.record_broken_hook(package, "ale_commands", error)
             continue
         for command in answer:
             name = command.name

@@ -8,7 +8,7 @@ from ale._cli.common import check_kind, registry_of
 from ale.text import shorten, table
 
 if TYPE_CHECKING:
-    from ale._registry import Offer, Registry
+    from ale._registry import Registration, Registry
 
 
 @click.command("plugins")
@@ -38,9 +38,14 @@ def command(ctx: click.Context, kind: str | None, name: str | None) -> None:
         return
     kinds = [kind] if kind else list(KINDS)
     rows = [
-        [offer.kind, offer.component.name, offer.distribution, offer.component.summary]
+        [
+            registration.kind,
+            registration.component.name,
+            registration.distribution,
+            registration.component.summary,
+        ]
         for each in kinds
-        for offer in registry.offers(each)
+        for registration in registry.registrations(each)
     ]
     click.echo(table(["kind", "name", "package", "what it is"], rows))
     click.echo(_faults(registry, kinds), nl=False)
@@ -49,11 +54,11 @@ def command(ctx: click.Context, kind: str | None, name: str | None) -> None:
 def _faults(registry: "Registry", kinds: list[str]) -> str:
     text = ""
     for kind in kinds:
-        names = [offer.component.name for offer in registry.offers(kind)]
+        names = [registration.component.name for registration in registry.registrations(kind)]
         for name in sorted({name for name in names if names.count(name) > 1}):
-            owners = [o.full_name for o in registry.offers(kind) if o.component.name == name]
+            owners = [o.full_name for o in registry.registrations(kind) if o.component.name == name]
             text += f"\n{kind} '{name}' is offered twice; write {' or '.join(owners)}\n"
-    for broken in registry.quarantined:
+    for broken in registry.failed:
         text += (
             f"\n{broken.distribution} ({broken.entry_point}) is set aside: {broken.message}\n"
             f"{broken.traceback}"
@@ -61,11 +66,11 @@ def _faults(registry: "Registry", kinds: list[str]) -> str:
     return text
 
 
-def _one(offer: "Offer") -> str:
-    component = offer.component
+def _one(registration: "Registration") -> str:
+    component = registration.component
     lines = [
-        f"{offer.kind} {component.name}: {component.summary}",
-        f"from {offer.distribution} {offer.version}",
+        f"{registration.kind} {component.name}: {component.summary}",
+        f"from {registration.distribution} {registration.version}",
     ]
     if component.needs:
         lines.append(f"needs the section(s) {', '.join(component.needs)}")

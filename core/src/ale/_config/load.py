@@ -9,7 +9,7 @@ import attrs
 
 from ale._config.model import Evaluation, EvaluationOptions, RunConfig, RunOptions, Selected
 from ale._config.source import lay_over, merge, read_source
-from ale._registry import Offer, Registry
+from ale._registry import Registration, Registry
 from ale.errors import InputError, PluginError, Problem
 from ale.plugin import ConfigFormat, Converted
 from ale.strict import Node, describe, from_plain, nearest, structure
@@ -60,7 +60,7 @@ def _formats(registry: Registry) -> Iterator[ConfigFormat]:
             yield from answer
         else:
             error = PluginError(f"expected a list of ConfigFormat, got {answer!r}")
-            registry.set_aside(package, "ale_config_formats", error)
+            registry.record_broken_hook(package, "ale_config_formats", error)
 
 
 def structure_config(node: Node, registry: Registry) -> RunConfig:
@@ -131,7 +131,7 @@ def _unmet_needs(node: Node, picked: dict[str, Any]) -> list[Problem]:
         )
         for kind, part in picked.items()
         if part is not None
-        for need in part.offer.component.needs
+        for need in part.registration.component.needs
         if node.get(need) is None
     ]
 
@@ -141,7 +141,9 @@ def _part(root: Node, kind: str, registry: Registry) -> Selected | None:
     if node is None and kind in _OPTIONAL:
         return None
     if node is None:
-        names = ", ".join(offer.component.name for offer in registry.offers(kind))
+        names = ", ".join(
+            registration.component.name for registration in registry.registrations(kind)
+        )
         message = f"section '{kind}' is missing"
         expected = f"{kind}: {{type: ...}}, one of {names or 'none installed'}"
         raise root.error(message, expected=expected)
@@ -190,42 +192,49 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
         said = f"expected a mapping with a type, found {describe(node.value)}"
         raise node.error(said, path=path, hint="{type: ...}")
     type_ = node.get("type")
-    names = [offer.component.name for offer in registry.offers(kind)]
+    names = [registration.component.name for registration in registry.registrations(kind)]
     if type_ is None or not isinstance(type_.value, str):
         message = "'type' is missing" if type_ is None else "expected text"
         at = node if type_ is None else type_
         raise at.error(message, path=f"{path}.type", expected="one of " + ", ".join(names))
     try:
         automatic = kind == "sandbox" and type_.value == "auto"
-        offer = _auto(node, registry) if automatic else registry.find(kind, type_.value)
+        registration = _auto(node, registry) if automatic else registry.find(kind, type_.value)
     except PluginError as error:
         hint = nearest(type_.value, names)
         raise type_.error(str(error), path=f"{path}.type", hint=hint) from None
     rest = {key: child for key, child in node.mapping.items() if key != "type"}
-    return Selected(offer=offer, options=_options(Node(rest, node.file, node.line), offer, path))
+    return Selected(
+        registration=registration,
+        options=_options(Node(rest, node.file, node.line), registration, path),
+    )
 
 
-def _auto(node: Node, registry: Registry) -> Offer:
+def _auto(node: Node, registry: Registry) -> Registration:
     """The strongest sandbox that its probe finds usable here, and that has what it needs."""
-    ranked = [offer for offer in registry.offers("sandbox") if offer.component.rank > 0]
+    ranked = [
+        registration
+        for registration in registry.registrations("sandbox")
+        if registration.component.priority > 0
+    ]
     refused = []
-    for offer in sorted(ranked, key=lambda offer: -offer.component.rank):
-        lacking = [name for name in offer.component.auto_needs if node.get(name) is None]
+    for registration in sorted(ranked, key=lambda registration: -registration.component.priority):
+        lacking = [name for name in registration.component.auto_needs if node.get(name) is None]
         if lacking:
-            refused.append(f"{offer.component.name}: sandbox.{lacking[0]} is not given")
+            refused.append(f"{registration.component.name}: sandbox.{lacking[0]} is not given")
             continue
-        found = offer.probe()
+        found = registration.probe()
         if found is None or found.usable:
-            return offer
-        refused.append(f"{offer.component.name}: {found.reason}")
+            return registration
+        refused.append(f"{registration.component.name}: {found.reason}")
     raise PluginError("no sandbox is usable here; " + ("; ".join(refused) or "none is installed"))
 
 
-def _options(node: Node, offer: Offer, path: str) -> Any:
-    cls = offer.component.options
+def _options(node: Node, registration: Registration, path: str) -> Any:
+    cls = registration.component.options
     if cls is not None:
         return structure(node, cls, path=path)
-    expected = f"no options of {offer.component.name}"
+    expected = f"no options of {registration.component.name}"
     problems = [
         child.problem("unknown option", path=f"{path}.{key}", expected=expected)
         for key, child in (node.mapping or {}).items()
@@ -236,7 +245,7 @@ def _options(node: Node, offer: Offer, path: str) -> Any:
 
 
 def _plain(part: Selected) -> dict[str, Any]:
-    return {"type": part.offer.full_name, **_values(part.options)}
+    return {"type": part.registration.full_name, **_values(part.options)}
 
 
 def _values(options: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import field, frozen, validators
 
-from ale._registry import Offer
+from ale._registry import Registration
 from ale.plugin import doc, ge, gt
 from ale.strict import describe
 
@@ -15,13 +15,13 @@ from ale.strict import describe
 class Selected:
     """A part that the config picked: whose it is, and its options."""
 
-    offer: Offer
+    registration: Registration
     options: Any
 
     @property
     def name(self) -> str:
         """What stands after ``type:``."""
-        return self.offer.component.name
+        return self.registration.component.name
 
 
 _LONGEST_NAME = 200

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from attrs import field, frozen
 
 from ale._config import RunOptions
-from ale._run.guided import Guided
+from ale._run.expert_guided import ExpertGuidedLLM
 from ale._run.parts import Parts, TaskToRun
 from ale._run.plan import Work
 from ale._run.waiting import UNWIND_S, OverdueError, Waiting, opened
@@ -95,7 +95,7 @@ class _Attempt:
         self._scores: tuple[Score, ...] = ()
         self._left_behind: list[str] = []
         self._way: Restoring | None = None
-        self._guided: Guided | None = None
+        self._expert_guided: ExpertGuidedLLM | None = None
 
     def append(self, turn: Turn) -> None:
         """Keep a turn: the recorder that the agent is given is this attempt."""
@@ -149,8 +149,8 @@ class _Attempt:
             made["teardown"] = self._left_behind
         if self._work.start.expert_turns is not None:
             made["expert_turns"] = self._work.start.expert_turns
-        if self._guided is not None and self._guided.expert_next is not None:
-            made["expert_next"] = self._guided.expert_next
+        if self._expert_guided is not None and self._expert_guided.expert_next is not None:
+            made["expert_next"] = self._expert_guided.expert_next
         return made if self._way is None else {**made, **self._way.facts}
 
     def _restoring(self) -> AbstractAsyncContextManager[Restoring | None]:
@@ -250,11 +250,13 @@ class _Attempt:
         llm, start = self._runner.parts.llm, self._work.start
         if llm is None:
             return _Absent()
-        if start.expert is None and start.ahead is None:
+        if start.expert is None and start.next_action is None:
             return llm
         assert isinstance(llm, Policy)  # the parts have been checked
-        self._guided = Guided(llm, start, None if self._way is None else self._way.arrived)
-        return self._guided
+        self._expert_guided = ExpertGuidedLLM(
+            llm, start, None if self._way is None else self._way.arrived
+        )
+        return self._expert_guided
 
     async def _grade(self, step: TaskToRun, sandbox: Sandbox) -> tuple[Score, ...]:
         trajectory = Trajectory(turns=tuple(self.turns), stop=self._stop)

@@ -63,23 +63,26 @@ def build(selected: Selected, context: BuildContext) -> Any:
     Raises:
         InputError: it can't be built with these options on this machine.
     """
-    component, part = selected.offer.component, f"{selected.offer.kind} '{selected.name}'"
+    component, part = (
+        selected.registration.component,
+        f"{selected.registration.kind} '{selected.name}'",
+    )
     try:
         product = component.build(selected.options, context)
     except InputError:
         raise
     except (AleError, ImportError) as error:
-        found = selected.offer.probe()
+        found = selected.registration.probe()
         hint = None if found is None else found.remedy
         raise InputError([Problem(message=f"{part} can't be used: {error}", hint=hint)]) from error
     except Exception as error:
-        message = f"{part} of {selected.offer.distribution} failed to build"
+        message = f"{part} of {selected.registration.distribution} failed to build"
         raise InputError([Problem(message=f"{message}:\n{_told(error)}")]) from error
     faults = ["its build returned None"] if product is None else []
-    if selected.offer.kind == "observer" and product is not None:
+    if selected.registration.kind == "observer" and product is not None:
         faults = faults_of(product)
     if faults:
-        owner = selected.offer.distribution
+        owner = selected.registration.distribution
         raise InputError([Problem(message=f"{part} of {owner}: {fault}") for fault in faults])
     return product
 

@@ -113,7 +113,7 @@ class Run:
             n_graded=len(rewards),
             n_succeeded=sum(reward == SUCCESS for reward in rewards),
             n_evaluated=index.count("evaluation"),
-            n_guided=len(list(index.rewards(elsewhere=True))),
+            n_expert_guided=len(list(index.rewards(elsewhere=True))),
             concurrency=self.config.run.concurrency,
             config=self.config.resolved,
             at=self.context.clock(),
@@ -121,13 +121,13 @@ class Run:
 
     def _finished(self, outcome: str, seconds: float) -> RunFinished:
         rewards = list(self.store.index.rewards())
-        n_guided = len(list(self.store.index.rewards(elsewhere=True)))
+        n_expert_guided = len(list(self.store.index.rewards(elsewhere=True)))
         return RunFinished(
             run_id=self.context.run_id,
             directory=str(self.store.path),
             outcome=outcome,
             n_graded=len(rewards),
-            n_guided=n_guided,
+            n_expert_guided=n_expert_guided,
             n_broken=self.store.index.broken(),
             n_succeeded=sum(reward == SUCCESS for reward in rewards),
             mean_reward=sum(rewards) / len(rewards) if rewards else None,

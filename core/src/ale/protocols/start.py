@@ -39,7 +39,7 @@ class Start:
     """Empty for the task's own beginning; else one word, which stands in the episodes' ids."""
     expert: Callable[[], Expert] | None = None
     """Makes the one that speaks first, anew for each rollout."""
-    ahead: Callable[[], Expert] | None = None
+    next_action: Callable[[], Expert] | None = None
     """Makes one that says a turn more than `expert`, from a task's own beginning the first: what
     the expert would say where the rollout begins. The model writes it down (`Policy.force`) before
     it answers itself, and the agent never hears of it. A trainer that imitates finds it in

@@ -222,7 +222,7 @@ class FolderSandbox:
     """Runs commands in a temporary folder, with no containment at all."""
 
     capabilities = Capabilities(
-        rung="none",
+        isolation="none",
         network_isolation=False,
         filesystem_isolation=False,
         process_isolation=False,

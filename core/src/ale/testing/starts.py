@@ -146,9 +146,9 @@ def drawn(tasks: Sequence[Task], step: int) -> Sequence[Task]:
 
 def said_next(start: Start) -> Message | None:
     """What an expert would say where the start's rollouts begin; None where nobody says so."""
-    if start.ahead is None:
+    if start.next_action is None:
         return None
-    return start.ahead().answer(request(replayed(start), start.task_id))
+    return start.next_action().answer(request(replayed(start), start.task_id))
 
 
 def asked(starts: Sequence[Start]) -> list[tuple[str, int, str, list[Message], Message | None]]:
@@ -311,7 +311,7 @@ class StartSchemeContract:
         for _, starts, _ in trained(make_scheme(), tasks, seed):
             for start in starts:
                 said = [turn.completion.message for turn in replayed(start)]
-                if start.ahead is not None:
+                if start.next_action is not None:
                     following = said_next(start)
                     assert following is not None, f"nothing is said ahead of {start.name!r}"
                     said.append(following)

@@ -26,7 +26,7 @@ class RunStarted:
     """Of these, episodes whose reward is 1."""
     n_evaluated: int = 0
     """Evaluation episodes among `n_done`; they are in neither of the two above."""
-    n_guided: int = 0
+    n_expert_guided: int = 0
     """Graded episodes among `n_done` that an expert began; likewise."""
     concurrency: int
     config: Mapping[str, Any] = field(factory=dict)
@@ -88,7 +88,7 @@ class RunFinished:
     n_broken: int
     n_succeeded: int
     mean_reward: float | None
-    n_guided: int = 0
+    n_expert_guided: int = 0
     """Graded episodes that an expert began (a demonstration, another start); `n_graded`,
     `n_succeeded` and `mean_reward` are of the others."""
     seconds: float

@@ -8,7 +8,7 @@ from attrs import field
 from ale.types._record import record
 
 ForkCost = Literal["copy", "layer", "replay"]
-Rung = Literal["none", "process", "namespace", "container", "vm"]
+IsolationLevel = Literal["none", "process", "namespace", "container", "vm"]
 Enforcement = Literal["enforced", "best-effort", "none"]
 
 
@@ -55,7 +55,7 @@ class Capabilities:
     ``disk``: ``enforced``, ``best-effort`` or ``none``.
     """
 
-    rung: Rung
+    isolation: IsolationLevel
     network_isolation: bool
     filesystem_isolation: bool
     process_isolation: bool

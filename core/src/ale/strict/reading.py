@@ -1,0 +1,147 @@
+"""Read YAML as version 1.2 has it, with line numbers; nothing is guessed.
+
+Only ``true`` and ``false`` are booleans (``off`` stays text and is caught where a boolean is
+wanted), ``1e-5`` is a number, and a key that stands twice, a tag or a merge key is a problem.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ale.errors import InputError, Problem, nearest
+from ale.strict.node import Node, Scalar
+
+# The C reader is some ten times faster where PyYAML was built with it; both give the same nodes.
+_Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(
+    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+)
+_WORDS: dict[str, Scalar] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
+_WORDS |= {word: True for word in ("true", "True", "TRUE")}
+_WORDS |= {word: False for word in ("false", "False", "FALSE")}
+_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("map", "seq", "str")}
+
+
+def read_yaml(path: Path) -> Node:
+    """Read one YAML (or JSON) file.
+
+    Raises:
+        InputError: it can't be read, is not UTF-8, or is not valid; every problem at once.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise Node(None, str(path)).error("no such file", hint=nearest_file(path)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Node(None, str(path)).error(f"can't be read: {error}") from error
+    return parse_yaml(text, file=str(path))
+
+
+def nearest_file(path: Path) -> str | None:
+    """A hint, as `nearest` gives it, among the files beside one that is not there."""
+    beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    return nearest(path.name, beside)
+
+
+def parse_yaml(text: str, *, file: str | None = None) -> Node:
+    """Read YAML text; `file` is the name that problems give.
+
+    Raises:
+        InputError: it is not valid; every problem at once.
+    """
+    try:
+        root = yaml.compose(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise InputError([_syntax(error, text, file)]) from None
+    if root is None:
+        return Node(None, file, 1)
+    reader = _Reader(file)
+    node = reader.read(root, root.start_mark.line + 1)
+    if reader.problems:
+        raise InputError(reader.problems)
+    return node
+
+
+def _syntax(error: yaml.YAMLError, text: str, file: str | None) -> Problem:
+    mark = getattr(error, "problem_mark", None)
+    said = getattr(error, "problem", None) or str(error).splitlines()[0]
+    context = getattr(error, "context", None)
+    # The two readers word it differently, so look for the tab where they stopped.
+    lines = text.splitlines()
+    stopped = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
+    indent = stopped[: len(stopped) - len(stopped.lstrip())]
+    hint = "indent with spaces" if "\t" in indent else None
+    return Problem(
+        message=f"not valid YAML: {said}" + (f" ({context})" if context else ""),
+        file=file,
+        line=None if mark is None else mark.line + 1,
+        hint=hint,
+    )
+
+
+class _Reader:
+    """Turns PyYAML's nodes into ours; an anchored node is turned once, however often it is used."""
+
+    def __init__(self, file: str | None) -> None:
+        self.problems: list[Problem] = []
+        self._file = file
+        self._open: set[int] = set()
+        self._done: dict[int, Node] = {}
+
+    def read(self, node: yaml.Node, line: int) -> Node:
+        known = self._done.get(id(node))
+        if known is not None:
+            return Node(known.value, self._file, line)
+        if id(node) in self._open:
+            return self._refuse("an anchor that contains itself", line)
+        self._open.add(id(node))
+        made = self._read(node, line)
+        self._open.discard(id(node))
+        self._done[id(node)] = made
+        return made
+
+    def _read(self, node: yaml.Node, line: int) -> Node:
+        if node.tag not in _TAGS:
+            return self._refuse(f"the tag {node.tag} is not read", line)
+        if isinstance(node, yaml.MappingNode):
+            return Node(dict(self._entries(node)), self._file, line)
+        if isinstance(node, yaml.SequenceNode):
+            items = [self.read(child, child.start_mark.line + 1) for child in node.value]
+            return Node(items, self._file, line)
+        assert isinstance(node, yaml.ScalarNode)
+        plain = not node.style  # a quoted or block scalar is always text
+        return Node(_scalar(node.value) if plain else node.value, self._file, line)
+
+    def _entries(self, node: yaml.MappingNode) -> Iterator[tuple[str, Node]]:
+        first: dict[str, int] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                self._refuse("a key must be text", line)
+            elif key.value in first:
+                self._refuse(f"'{key.value}' stands twice, first on line {first[key.value]}", line)
+            elif key.value == "<<":
+                self._refuse("merge keys are not read", line, hint="use 'extends', or an alias")
+            else:
+                first[key.value] = line
+                yield key.value, self.read(value, line)
+
+    def _refuse(self, message: str, line: int, hint: str | None = None) -> Node:
+        self.problems.append(Problem(message=message, file=self._file, line=line, hint=hint))
+        return Node(None, self._file, line)
+
+
+def _scalar(text: str) -> Scalar:
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text):
+        return int(text, 0) if text[:2] in ("0x", "0o") else int(text)
+    if _FLOAT.fullmatch(text):
+        lowered = text.lower()
+        return float(lowered.replace(".inf", "inf").replace(".nan", "nan"))
+    return text

@@ -1,0 +1,120 @@
+"""What is written for each kind: quickly as modules, then for real in a fresh environment."""
+
+import ast
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ale import protocols
+from ale.plugin import BuildContext
+from ale_new.kinds import COMMAND, KINDS, Kind
+from ale_new.names import names
+from ale_new.writing import render, write
+
+ROOT = Path(__file__).parents[4]
+CORE = (ROOT / "core",)
+OFFERS: Mapping[str, tuple[str, type, Mapping[str, Any]]] = {
+    "tasks": ("ale_task_sources", protocols.TaskSource, {"path": Path("tasks.jsonl")}),
+    "sandbox": ("ale_sandboxes", protocols.SandboxBackend, {}),
+    "llm": ("ale_llms", protocols.LLM, {}),
+    "agent": ("ale_agents", protocols.Agent, {}),
+    "criterion": ("ale_criteria", protocols.Criterion, {"path": "a.txt"}),
+    "chunker": ("ale_chunkers", protocols.Chunker, {}),
+    "credit": ("ale_credit_schemes", protocols.CreditScheme, {}),
+    "starts": ("ale_starts", protocols.StartScheme, {}),
+    "trainer": ("ale_trainers", protocols.Trainer, {}),
+    "observer": ("ale_observers", object, {}),
+}
+every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+
+
+def distribution(kind: Kind) -> str:
+    return f"ale-{kind.prefixes[0]}-third-party"
+
+
+@every_kind
+def test_every_file_is_filled_in(kind: Kind) -> None:
+    for path, text in render(kind, names(distribution(kind), kind)).items():
+        assert not re.search(r"\$[{a-z]", text), path
+        assert (text == "") == path.endswith("py.typed"), path
+        if path.endswith(".py"):
+            assert ast.get_docstring(ast.parse(text)), f"{path} has no docstring"
+        if path.endswith(".toml"):
+            tomllib.loads(text)
+
+
+@pytest.mark.parametrize("kind", OFFERS)
+def test_its_component_is_offered_and_built(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = names(distribution(KINDS[kind]), KINDS[kind])
+    write(tmp_path, KINDS[kind], chosen)
+    monkeypatch.syspath_prepend(tmp_path / chosen.distribution / "src")
+    hook, protocol, options = OFFERS[kind]
+    plugin = importlib.import_module(f"{chosen.module}.plugin")
+    (component,) = getattr(plugin, hook)()
+    product = component.build(component.options(**options), BuildContext(run_directory=tmp_path))
+    assert component.name.replace("_", "-") == "third-party"
+    assert isinstance(product, protocol)
+    assert [f.name for f in component.options.__attrs_attrs__ if "doc" not in f.metadata] == []
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh environment that has the core and nothing of this workspace."""
+    uv = shutil.which("uv")
+    assert uv is not None, "these tests make environments with uv: pip install uv"
+    folder = tmp_path_factory.mktemp("environment")
+    run(uv, "venv", "-q", "--python", sys.executable, folder)
+    install = (uv, "pip", "install", "-q", "--python", folder / "bin/python")
+    # A copy, so that uv sees no workspace around it: a third party has none.
+    ignored = shutil.ignore_patterns("*.dist-info")
+    core, strict = (shutil.copytree(p, folder / p.name, ignore=ignored) for p in CORE)
+    run(*install, "--no-sources", f"{core}[testing]", strict, "mypy", "ruff")
+    return folder
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    """Run a command outside this workspace; its output."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}"
+    return done.stdout
+
+
+@pytest.mark.long
+@every_kind
+def test_it_installs_is_found_and_passes_its_tests(
+    kind: Kind, environment: Path, tmp_path: Path
+) -> None:
+    chosen = names(distribution(kind), kind)
+    write(tmp_path, kind, chosen)
+    package, tools = tmp_path / chosen.distribution, environment / "bin"
+    run("uv", "pip", "install", "-q", "--python", tools / "python", "-e", f"{package}[test]")
+    passed = run(tools / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=package)
+    assert " passed" in passed
+    assert "skipped" not in passed
+    if kind == COMMAND:
+        assert run(tools / "ale", chosen.component, "Ada") == "Hello, Ada!\n"
+    else:
+        listed = run(tools / "ale", "plugins", kind.name, chosen.component)
+        assert f"from {chosen.distribution} 0.1.0" in listed
+    run(tools / "ruff", "check", "--no-cache", ".", cwd=package)
+    run(tools / "ruff", "format", "--no-cache", "--check", ".", cwd=package)
+    run(tools / "mypy", "--strict", "src", cwd=package)

@@ -1,0 +1,113 @@
+"""``ale sandbox list`` and ``ale sandbox prune``."""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from ale.protocols import SandboxBackend
+    from ale.runs import Registry
+    from ale.types import SandboxInfo
+
+_Ask = Callable[["SandboxBackend"], Awaitable[Sequence["SandboxInfo"]]]
+
+_type_option = click.option(
+    "--type", "wanted", metavar="TYPE", help="Only this type of sandbox; default: all usable ones."
+)
+
+
+@click.group("sandbox")
+def sandbox() -> None:
+    """List the sandboxes on this machine, or remove what killed runs have left.
+
+    \b
+    Examples:
+      ale sandbox list
+      ale sandbox prune --type docker
+    """
+
+
+@sandbox.command("list")
+@_type_option
+@click.pass_obj
+def list_(registry: "Registry", wanted: str | None) -> None:
+    """List every sandbox, of runs that are alive and of others.
+
+    \b
+    Example:
+      ale sandbox list
+    """
+    _show(_gather(registry, wanted, lambda backend: backend.list()), "no sandbox is there")
+
+
+@sandbox.command("prune")
+@_type_option
+@click.pass_obj
+def prune(registry: "Registry", wanted: str | None) -> None:
+    """Remove what runs that are no longer alive have left: processes, containers, files.
+
+    \b
+    Example:
+      ale sandbox prune
+    """
+    _show(_gather(registry, wanted, lambda backend: backend.prune()), "nothing was left behind")
+
+
+def _gather(registry: "Registry", wanted: str | None, ask: _Ask) -> "list[SandboxInfo]":
+    import asyncio
+
+    found: list[SandboxInfo] = []
+    for name in _usable(registry, wanted):
+        found += asyncio.run(_ask_backend(registry, name, ask))
+    return found
+
+
+def _usable(registry: "Registry", wanted: str | None) -> Iterator[str]:
+    """Full names; a backend that can't be used has nothing here, and is named."""
+    registrations = (
+        registry.registrations("sandbox") if wanted is None else [registry.find("sandbox", wanted)]
+    )
+    for registration in registrations:
+        probe = registration.component.probe
+        found = None if probe is None else probe()
+        if found is None or found.usable:
+            yield registration.full_name
+        else:
+            click.echo(f"{registration.component.name}: not usable here: {found.reason}", err=True)
+
+
+async def _ask_backend(registry: "Registry", name: str, ask: _Ask) -> "Sequence[SandboxInfo]":
+    import os
+
+    from ale.plugin import BuildContext
+    from ale.runs import build_choice
+    from ale.strict import from_plain
+
+    context = BuildContext(environ=dict(os.environ))
+    backend: SandboxBackend
+    _, backend = build_choice(from_plain({"type": name}), "sandbox", registry, context)
+    try:
+        return await ask(backend)
+    finally:
+        await backend.aclose()
+
+
+def _show(found: "list[SandboxInfo]", nothing: str) -> None:
+    from ale.text import seconds, table
+
+    if not found:
+        click.echo(nothing)
+        return
+    rows = [
+        [
+            info.backend,
+            info.id,
+            "alive" if info.owner_alive else "dead",
+            seconds(info.age_s),
+            " ".join(f"{name}={value}" for name, value in sorted(info.tags.items())),
+            info.detail,
+        ]
+        for info in found
+    ]
+    click.echo(table(["type", "id", "owner", "age", "tags", "detail"], rows))

@@ -1,0 +1,209 @@
+"""The schema of a config, with the options of every package that is installed."""
+
+from collections import Counter
+from typing import Any
+from urllib.parse import quote
+
+from ale.runs import EvaluationOptions, Registry, RunOptions
+from ale_schema.options import Schema, needs, properties
+from ale_schema.stored import DRAFT
+
+VERSION = 1
+TITLE = f"A config of `ale run`, version {VERSION}"
+PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
+REQUIRED = ("tasks", "agent")
+DEFAULTS = {"sandbox": "auto", "chunker": "interaction", "credit": "ipa"}
+"""Sections that need no ``type``."""
+AUTOMATIC = "auto"
+
+
+def config_schema(registry: Registry) -> dict[str, Any]:
+    """The schema (draft 2020-12) of a config file of these packages.
+
+    It accepts a file that extends another though it lacks what the other may have. What only a run
+    can tell (a folder that is not there, an option that another rules out) is left to `ale check`.
+    """
+    kinds = {kind: _Kind(registry, kind) for kind in (*PARTS, "observer")}
+    sections = {name: kinds[name].section for name in PARTS}
+    tasks, observer = kinds["tasks"], kinds["observer"]
+    return {
+        "$schema": DRAFT,
+        "$id": f"urn:ale:config:{VERSION}",
+        "title": TITLE,
+        "type": "object",
+        "properties": {
+            "extends": _EXTENDS,
+            **sections,
+            "evaluation": {
+                "description": "The policy is measured on other tasks while it is trained.",
+                "type": ["object", "null"],
+                "properties": {
+                    "tasks": {**tasks.section, "type": "object"},
+                    **properties(EvaluationOptions),
+                },
+                "additionalProperties": False,
+            },
+            "observers": {
+                "description": "Progress, trackers and reports.",
+                "type": ["array", "null"],
+                "items": {"allOf": [{**observer.section, "type": "object"}, observer.whole]},
+            },
+            "run": {
+                "description": "How the run itself goes.",
+                "type": ["object", "null"],
+                "properties": properties(RunOptions),
+                "additionalProperties": False,
+            },
+        },
+        "additionalProperties": False,
+        "if": {"not": {"required": ["extends"]}},
+        "then": _whole(kinds),
+        "$defs": {name: made for kind in kinds.values() for name, made in kind.definitions()},
+    }
+
+
+_EXTENDS: Schema = {
+    "description": "Files that this one is laid over, relative to it.",
+    "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
+}
+
+
+def _whole(kinds: "dict[str, _Kind]") -> Schema:
+    """What a config must have that extends no other."""
+    neighbours = [made for name in PARTS for made in kinds[name].neighbours()]
+    return {
+        "required": list(REQUIRED),
+        "properties": {
+            **{name: kinds[name].whole for name in PARTS},
+            "evaluation": {"required": ["tasks"], "properties": {"tasks": kinds["tasks"].whole}},
+        },
+        **({"allOf": neighbours} if neighbours else {}),
+    }
+
+
+class _Kind:
+    """The components of one kind."""
+
+    def __init__(self, registry: Registry, kind: str) -> None:
+        self._kind = kind
+        self._registrations = registry.registrations(kind)
+        self._owners = Counter(registration.component.name for registration in self._registrations)
+
+    def definitions(self) -> list[tuple[str, Schema]]:
+        """The options of each component, under the name of its definition."""
+        return [
+            (self._key(registration), self._options(registration))
+            for registration in self._registrations
+        ]
+
+    @property
+    def section(self) -> Schema:
+        """What a section may be, which can lack whatever it is laid over has."""
+        chosen = [
+            {
+                "if": self._is(registration),
+                "then": {"$ref": "#/$defs/" + quote(self._key(registration))},
+            }
+            for registration in self._registrations
+        ]
+        return {
+            "type": ["object", "null"],
+            "properties": {
+                "type": {"description": self._summaries(), "enum": self._all_names()},
+            },
+            **({"allOf": chosen} if chosen else {}),
+        }
+
+    @property
+    def whole(self) -> Schema:
+        """What it must have where nothing lies below it."""
+        rules = [
+            {"if": self._is(registration), "then": needed}
+            for registration in self._registrations
+            if (needed := _needed(registration))
+        ]
+        made: Schema = {"type": "object"} if self._kind in REQUIRED else {}
+        if self._kind not in DEFAULTS:
+            made["required"] = ["type"]
+        else:
+            rules += self._without_type(DEFAULTS[self._kind])
+        return {**made, "allOf": rules} if rules else made
+
+    def _without_type(self, default: str) -> list[Schema]:
+        found = [
+            registration
+            for registration in self._registrations
+            if registration.component.name == default
+        ]
+        return [
+            {
+                "if": {"not": {"required": ["type"]}},
+                "then": {"$ref": "#/$defs/" + quote(self._key(registration))},
+            }
+            for registration in found
+        ]
+
+    def neighbours(self) -> list[Schema]:
+        """Sections that must be there because a component needs them."""
+        return [
+            {
+                "if": {
+                    "required": [self._kind],
+                    "properties": {self._kind: self._is(registration)},
+                },
+                "then": {
+                    "required": list(registration.component.needs),
+                    "properties": {
+                        name: {"type": "object"} for name in registration.component.needs
+                    },
+                },
+            }
+            for registration in self._registrations
+            if registration.component.needs
+        ]
+
+    def _key(self, registration: Any) -> str:
+        return f"{self._kind}:{registration.distribution}:{registration.component.name}"
+
+    def _options(self, registration: Any) -> Schema:
+        cls = registration.component.options
+        return {
+            "description": registration.component.summary,
+            "properties": {"type": True, **({} if cls is None else properties(cls))},
+            "additionalProperties": False,
+        }
+
+    def _names(self, registration: Any) -> list[str]:
+        name = registration.component.name
+        return (
+            [registration.full_name] if self._owners[name] > 1 else [name, registration.full_name]
+        )
+
+    def _all_names(self) -> list[str]:
+        short, full = [], []
+        for registration in self._registrations:
+            *first, last = self._names(registration)
+            short += first
+            full.append(last)
+        automatic = [AUTOMATIC] if self._kind == "sandbox" else []
+        return [*automatic, *short, *full]
+
+    def _is(self, registration: Any) -> Schema:
+        names = self._names(registration)
+        return {
+            "type": "object",
+            "required": ["type"],
+            "properties": {"type": {"enum": names}},
+        }
+
+    def _summaries(self) -> str:
+        lines = [
+            f"{registration.component.name}: {registration.component.summary}"
+            for registration in self._registrations
+        ]
+        return "\n".join(lines)
+
+
+def _needed(registration: Any) -> Schema:
+    cls = registration.component.options
+    return {} if cls is None else needs(cls)

@@ -1,0 +1,78 @@
+"""What can be promised of an engine's containers, as it says it is and as they are started."""
+
+from ale.types import Capabilities
+from ale_sandbox_container.engine import Facts
+from ale_sandbox_container.options import ContainerOptions, capabilities_added
+
+_DISK = "disk: what is written in a container is limited per file only, not in all"
+_KERNEL = "kernel: it is the host's; a fault in it is a way out"
+_ROOT = (
+    "root: root in a container is root on the host, without capabilities that were not added; "
+    "set sandbox.user"
+)
+_NEW = (
+    "privileges: a command of any user may become the container's root by a setuid program of the "
+    "image (new_privileges)"
+)
+_SAME_USER = (
+    "same user: what a command leaves running may kill or trace later commands of its user; "
+    "end_processes ends it"
+)
+_EVADE = (
+    "timeouts: a process that lowers its own RLIMIT_RSS outlives the timeout of its command; "
+    "it does not outlive end_processes or the sandbox"
+)
+_OPEN = (
+    "supervisor: others of its user can look into it and so forge the end of a command, because "
+    "{why}"
+)
+_NETWORK = "network: where it is on, the host's own addresses and the metadata address are reached"
+_VOLUMES = "fork: what is in a volume that the image declares is not copied"
+_SECCOMP = "system calls: the engine filters none (no seccomp)"
+
+
+def capabilities_of(facts: Facts, options: ContainerOptions, *, sealed: bool) -> Capabilities:
+    """What is promised, and in `notes` what is not.
+
+    Args:
+        sealed: the supervisor can run from a file that nobody inside may read.
+    """
+    memory = facts.holds_memory and options.memory_mb is not None
+    processes = facts.holds_processes and options.processes is not None
+    cpu = options.cpu_s is not None or (facts.holds_cpu and options.cpus is not None)
+    return Capabilities(
+        isolation="container",
+        network_isolation=options.network is not True,
+        filesystem_isolation=True,
+        process_isolation=True,
+        fork="replay" if options.read_only else "layer",
+        snapshot=not options.read_only,
+        images=True,
+        limits={
+            "cpu": "enforced" if cpu else "none",
+            "memory": "enforced" if memory else "none",
+            "processes": "enforced" if processes else "none",
+            "file_size": "none" if options.file_size_mb is None else "enforced",
+            "disk": "none",
+        },
+        notes=tuple(_notes(facts, options, sealed)),
+    )
+
+
+def _notes(facts: Facts, options: ContainerOptions, sealed: bool) -> list[str]:
+    notes = [_KERNEL, _DISK, _SAME_USER, _EVADE]
+    if facts.root_is_root and (options.user is None or options.new_privileges):
+        notes.append(_ROOT)
+    if options.new_privileges:
+        notes.append(_NEW)
+    if not sealed:
+        notes.append(_OPEN.format(why="sandbox.root is mounted noexec"))
+    elif "DAC_OVERRIDE" in capabilities_added(options):
+        notes.append(_OPEN.format(why="DAC_OVERRIDE lets root read every file"))
+    if options.network is not False:
+        notes.append(_NETWORK)
+    if not options.read_only:
+        notes.append(_VOLUMES)
+    if not facts.seccomp:
+        notes.append(_SECCOMP)
+    return notes

@@ -1,0 +1,52 @@
+"""What this package offers: ``litellm``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ale.errors import NotUsableError
+from ale.plugin import BuildContext, Component, Probe, hookimpl
+from ale.protocols import LLM
+
+if TYPE_CHECKING:
+    from ale_llm_litellm.options import LiteLLMOptions
+
+REMEDY = "pip install litellm"
+
+
+def _options() -> type[LiteLLMOptions]:
+    from ale_llm_litellm.options import LiteLLMOptions
+
+    return LiteLLMOptions
+
+
+def _build(options: LiteLLMOptions, context: BuildContext) -> LLM:
+    from ale_openai_wire import key_from
+
+    key = key_from(options.api_key_env, context)
+    found = probe()
+    if not found.usable:
+        raise NotUsableError(f"{found.reason}: {found.remedy}")
+    from ale_llm_litellm.client import LiteLLM
+
+    return LiteLLM(options, key=key, context=context)
+
+
+def probe() -> Probe:
+    """Is litellm there? It is not imported, which takes seconds, and nobody is asked."""
+    return Probe.of_package("litellm", remedy=REMEDY)
+
+
+@hookimpl
+def ale_llms() -> Sequence[Component[LiteLLMOptions, LLM]]:
+    """Register ``litellm``."""
+    return [
+        Component(
+            "litellm",
+            _options,
+            _build,
+            summary="Any provider that litellm knows; no token ids.",
+            probe=probe,
+        )
+    ]

@@ -1,0 +1,54 @@
+"""What this package offers: ``openai``, and presets that differ in where they look alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ale.plugin import BuildContext, Component, Probe, hookimpl
+from ale.protocols import LLM
+
+if TYPE_CHECKING:
+    from ale_llm_openai.options import OpenAIOptions
+
+
+def _options(name: str) -> Callable[[], type[OpenAIOptions]]:
+    def late() -> type[OpenAIOptions]:
+        from ale_llm_openai.options import PRESETS
+
+        return PRESETS[name]
+
+    return late
+
+
+def _build(options: OpenAIOptions, context: BuildContext) -> LLM:
+    from ale_openai_wire import key_from
+
+    otherwise = ", or leave api_key_env out for a server that checks no key"
+    key = key_from(options.api_key_env, context, otherwise=otherwise)
+    from ale_llm_openai.client import OpenAILLM
+
+    return OpenAILLM(options, key=key, context=context)
+
+
+def probe() -> Probe:
+    """Is the SDK there? No server is asked: which one it will be stands in a config."""
+    return Probe.of_package("openai", remedy="pip install 'openai>=2.20,<4'")
+
+
+_SUMMARIES: Mapping[str, str] = {
+    "openai": "Any server with the OpenAI chat API.",
+    "lmstudio": "LM Studio on this machine, port 1234.",
+    "vllm": "vLLM on this machine, port 8000.",
+    "sglang": "SGLang on this machine, port 30000.",
+    "ollama": "Ollama on this machine, port 11434.",
+}
+
+
+@hookimpl
+def ale_llms() -> Sequence[Component[Any, LLM]]:
+    """Register ``openai`` and its presets."""
+    return [
+        Component(name, _options(name), _build, summary=summary, probe=probe)
+        for name, summary in _SUMMARIES.items()
+    ]

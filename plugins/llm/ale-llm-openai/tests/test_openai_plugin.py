@@ -1,0 +1,82 @@
+"""What the plugin registrations, and what it refuses before anything is asked."""
+
+import importlib.metadata
+import subprocess
+import sys
+
+import pytest
+
+from ale.errors import InputError
+from ale.plugin import BuildContext
+from ale_llm_openai import plugin
+from ale_llm_openai.options import OpenAIOptions
+
+
+def test_the_presets_differ_in_where_they_look_alone() -> None:
+    made = {c.name: c.options(model="m") for c in plugin.ale_llms()}
+    assert {name: options.base_url for name, options in made.items()} == {
+        "openai": "https://api.openai.com/v1",
+        "lmstudio": "http://127.0.0.1:1234/v1",
+        "vllm": "http://127.0.0.1:8000/v1",
+        "sglang": "http://127.0.0.1:30000/v1",
+        "ollama": "http://127.0.0.1:11434/v1",
+    }
+    assert len({c.build for c in plugin.ale_llms()}) == 1
+
+
+def test_listing_the_components_imports_no_sdk() -> None:
+    code = (
+        "import sys; from ale_llm_openai import plugin; plugin.ale_llms(); plugin.probe(); "
+        "print([m for m in ('openai', 'httpx', 'httpx2', 'ale_openai_wire') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_probe_tells_the_version() -> None:
+    probe = plugin.probe()
+    assert probe.usable
+    assert probe.facts["openai"] == importlib.metadata.version("openai")
+
+
+def test_without_the_sdk_the_probe_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    assert not plugin.probe().usable
+    assert plugin.probe().remedy == "pip install 'openai>=2.20,<4'"
+
+
+@pytest.mark.parametrize("environ", [{}, {"LLM_KEY": ""}, {"LLM_KEY": "  "}])
+def test_a_named_variable_that_is_not_set_is_an_error_at_build(environ: dict[str, str]) -> None:
+    options = OpenAIOptions(model="m", api_key_env="LLM_KEY")
+    with pytest.raises(InputError, match="LLM_KEY is not set") as caught:
+        plugin.ale_llms()[0].build(options, BuildContext(environ=environ))
+    assert caught.value.problems[0].path == "llm.api_key_env"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"base_url": "127.0.0.1:8000"}, "base_url"),
+        ({"temperature": -1}, "temperature"),
+        ({"top_p": 0}, "top_p"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_retries": -1}, "max_retries"),
+        ({"retry_min_s": 9, "retry_max_s": 8}, "retry_max_s"),
+        ({"return_token_ids": True}, "temperature: 1 and top_p: 1"),
+        ({"return_token_ids": True, "temperature": 0.7, "top_p": 1}, "temperature: 1"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(wrong: dict[str, object], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        OpenAIOptions(model="m", **wrong)
+
+
+def test_token_ids_are_promised_exactly_where_they_are_asked_for() -> None:
+    build = plugin.ale_llms()[0].build
+    plain = build(OpenAIOptions(model="m"), BuildContext())
+    assert not plain.capabilities.token_ids
+    asked = OpenAIOptions(model="m", return_token_ids=True, temperature=1, top_p=1)
+    assert build(asked, BuildContext()).capabilities.token_ids

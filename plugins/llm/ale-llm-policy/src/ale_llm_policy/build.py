@@ -1,0 +1,136 @@
+"""From options to a model, checked against the model's own forward pass."""
+
+from random import Random
+
+import torch
+from torch import Tensor
+
+from ale.errors import InputError, Problem
+from ale.types import Sampling
+from ale_llm_policy.batch import Batch, Forward
+from ale_llm_policy.engine import Engine
+from ale_llm_policy.jobs import Job, Outcome, Rules
+from ale_llm_policy.model import PolicyLLM
+from ale_llm_policy.modules import Modules
+from ale_llm_policy.options import PolicyOptions, TinyOptions
+from ale_llm_policy.packed import Packed, fits
+from ale_llm_policy.pretrained import TinyShape, TorchPolicy, load_policy, tiny_policy
+
+
+def build(options: PolicyOptions, *, seed: int) -> PolicyLLM:
+    """Load or make the policy and start nothing yet: the thread begins with the first request.
+
+    Raises:
+        InputError: the model can't be loaded, or can't be sampled by this loop.
+    """
+    if options.model is None:
+        policy = _tiny(options, options.tiny or TinyOptions(), seed)
+    else:
+        policy = load_policy(
+            options.model,
+            device=options.device,
+            dtype=options.dtype,
+            chat_template=options.chat_template,
+            calls=options.calls,
+        )
+    return over(policy, options)
+
+
+def over(policy: TorchPolicy, options: PolicyOptions) -> PolicyLLM:
+    """The model that samples from this policy.
+
+    Raises:
+        InputError: it can't be sampled by this loop.
+    """
+    forward = _forward(policy, options)
+    engine = Engine(
+        policy,
+        forward,
+        max_batch=options.max_batch,
+        cache_bytes=options.prefix_cache_mb << 20,
+        threads=options.threads if policy.device.type == "cpu" else None,
+    )
+    defaults = Sampling(
+        temperature=options.temperature,
+        top_p=options.top_p,
+        max_tokens=options.max_tokens,
+        stop=options.stop,
+    )
+    return PolicyLLM(policy, engine, defaults=defaults, context=options.context or policy.context)
+
+
+def _tiny(options: PolicyOptions, tiny: TinyOptions, seed: int) -> TorchPolicy:
+    shape = TinyShape(
+        layers=tiny.layers,
+        width=tiny.width,
+        heads=tiny.heads,
+        kv_heads=tiny.kv_heads,
+        head_dim=tiny.head_dim,
+        mlp=tiny.mlp,
+        vocabulary=tiny.vocabulary,
+        context=tiny.context,
+    )
+    return tiny_policy(
+        tiny.corpus,
+        shape,
+        seed=seed,
+        whole=tiny.whole,
+        device=options.device,
+        dtype=options.dtype,
+    )
+
+
+def _forward(policy: TorchPolicy, options: PolicyOptions) -> Forward:
+    packs = fits(policy.base)
+    if options.decoder == "packed" and not packs:
+        name = type(policy.base).__name__
+        problem = Problem(
+            message=f"{name} can't be packed",
+            path="llm.decoder",
+            expected="Qwen2, Qwen3 or Llama with full attention",
+            hint="decoder: auto",
+        )
+        raise InputError([problem])
+    packed = packs and options.decoder != "modules"
+    model: Forward = Packed(policy.base) if packed else Modules(policy.base)
+    _check(policy, model)
+    return model
+
+
+def _check(policy: TorchPolicy, model: Forward) -> None:
+    """Sample's numbers must be the model's: two ragged rows, prefilled and stepped on.
+
+    Raises:
+        InputError: they differ, so this model does not work the way this loop takes for granted.
+    """
+    n_vocabulary = policy.base.config.get_text_config().vocab_size
+    sequences = [[(7 * i + 3) % n_vocabulary for i in range(n)] for n in (9, 6)]
+    rules = Rules(temperature=1.0, top_p=1.0, max_tokens=1, ends=frozenset())
+    batch = Batch(model, policy.device)
+    nothing = Random(0)  # noqa: S311
+    with policy.lock:
+        batch.enter([Job(tuple(s[:-1]), rules, nothing, _ignore) for s in sequences])
+        batch.prefill(0)
+        for job, sequence in zip(batch.jobs, sequences, strict=True):
+            job.ids = list(sequence)
+        found = batch.decode().log_softmax(-1)
+        meant = torch.stack([_plain(policy, sequence) for sequence in sequences])
+    tolerance = 1e-3 if policy.dtype == torch.float32 else 0.5
+    distance = float((found - meant).abs().max())
+    if not distance <= tolerance:
+        message = f"stepwise log-probabilities differ from the model's own by {distance:.2g}"
+        expected = f"at most {tolerance}: attention over keys and values per token"
+        raise InputError([Problem(message=message, path="llm.model", expected=expected)])
+
+
+@torch.inference_mode()
+def _plain(policy: TorchPolicy, ids: list[int]) -> Tensor:
+    training = policy.base.training
+    policy.base.eval()
+    logits: Tensor = policy.base(torch.tensor([ids], device=policy.device), use_cache=False).logits
+    policy.base.train(training)
+    return logits[0, -1].float().log_softmax(-1)
+
+
+def _ignore(job: Job, outcome: Outcome | Exception) -> None:
+    """Nobody waits for these."""

@@ -1,0 +1,257 @@
+"""The thread that samples: admits between steps, decodes all rows together, lets go of the done."""
+
+import atexit
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import torch
+
+from ale.errors import LLMError
+from ale_llm_policy.batch import Batch, Forward
+from ale_llm_policy.jobs import Job, Outcome
+from ale_llm_policy.prefixes import BLOCK, Prefixes, block_keys, pack
+from ale_llm_policy.pretrained import TorchPolicy
+
+log = logging.getLogger(__name__)
+
+
+class Engine:
+    """Continuous batching over one policy.
+
+    Args:
+        policy: what is sampled from; its lock is held during each step.
+        model: the policy's model over a slab.
+        max_batch: rows at once; further jobs wait in order.
+        cache_bytes: of keys and values that are kept for later requests.
+        threads: of torch, for this process; None leaves them.
+    """
+
+    def __init__(
+        self,
+        policy: TorchPolicy,
+        model: Forward,
+        *,
+        max_batch: int,
+        cache_bytes: int,
+        threads: int | None,
+    ) -> None:
+        self._policy = policy
+        self._model = model
+        self._max_batch = max_batch
+        self._threads = threads
+        self._batch = Batch(model, policy.device)
+        self.prefixes = Prefixes(cache_bytes)
+        self.n_prefilled = 0
+        """Tokens run that were not sampled just before: what caching saves shows here."""
+        self.n_steps = 0
+        self._changed = threading.Condition()
+        self._inbox: deque[Job] = deque()
+        self._tasks: deque[Callable[[], None]] = deque()
+        self._pending: deque[Job] = deque()
+        self._entering: list[Job] = []
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def submit(self, job: Job) -> None:
+        """Put a job in line.
+
+        Raises:
+            LLMError: the engine is closed.
+        """
+        with self._changed:
+            if self._closed:
+                raise LLMError("the policy is closed")
+            self._inbox.append(job)
+            self._start()
+
+    def call(self, work: Callable[[], Any]) -> "Future[Any]":
+        """Run `work` in the engine's thread between two steps.
+
+        Raises:
+            LLMError: the engine is closed.
+        """
+        future: Future[Any] = Future()
+
+        def task() -> None:
+            try:
+                future.set_result(work())
+            except BaseException as error:
+                future.set_exception(error)
+
+        with self._changed:
+            if self._closed:
+                raise LLMError("the policy is closed")
+            self._tasks.append(task)
+            self._start()
+        return future
+
+    def cancel(self, job: Job) -> None:
+        """Free the job's row before the next step; `done` is not called."""
+        job.cancelled = True
+
+    def close(self) -> None:
+        """End the thread; jobs that are under way fail. May be called again."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+            atexit.unregister(self.close)
+
+    def reload(self, change: Callable[[], None]) -> None:
+        """Change the weights; to be run by `call`.
+
+        Nothing that was computed with the old ones is used again: the rows under way are run anew
+        up to their last token.
+        """
+        with self._policy.lock:
+            change()
+            self._model.refresh()
+        self.prefixes.clear()
+        under_way = self._batch.jobs
+        self._batch.jobs = []
+        for job in reversed(under_way):
+            job.cached = 0
+            self._pending.appendleft(job)
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="ale-llm-policy", daemon=True)
+            self._thread.start()
+            # A thread inside torch when the interpreter ends would abort the process.
+            atexit.register(self.close)
+        self._changed.notify_all()
+
+    def _run(self) -> None:
+        if self._threads is not None:
+            torch.set_num_threads(self._threads)
+        while self._take_orders():
+            try:
+                with self._policy.lock, torch.inference_mode():
+                    self._work()
+            except Exception as error:
+                log.exception("the policy failed while sampling")
+                self._fail(LLMError(f"the policy failed while sampling: {error!r}"))
+        self._fail(LLMError("the policy was closed while it was sampling"))
+
+    def _take_orders(self) -> bool:
+        """Wait for something to do; False once closed."""
+        with self._changed:
+            while not (self._closed or self._inbox or self._tasks or self._busy):
+                self._changed.wait()
+            self._pending += self._inbox
+            self._inbox.clear()
+            tasks, self._tasks = self._tasks, deque()
+            closed = self._closed
+        for task in tasks:
+            task()
+        return not closed
+
+    @property
+    def _busy(self) -> bool:
+        return bool(self._pending or self._batch.jobs)
+
+    def _work(self) -> None:
+        """Let go of what was cancelled, admit, and sample one token for every row."""
+        for job in [job for job in self._batch.jobs if job.cancelled]:
+            self._batch.leave(job)
+        n_decoding = len(self._batch.jobs)
+        if n_decoding:
+            logits = self._batch.decode()
+            self.n_steps += 1
+            self._batch.sample(0, logits, self._policy.version)
+            self._settle(0)
+        while admitted := self._admit():
+            self._entering = admitted
+            self._prefill(admitted)
+            self._entering = []
+
+    def _admit(self) -> list[Job]:
+        """The jobs that are to be run together now, in rows of their own.
+
+        One that begins as another of them does is left for the next pass, when what they share
+        has been computed.
+        """
+        chosen: list[Job] = []
+        later: list[Job] = []
+        coming: set[int] = set()
+        while self._pending and len(self._batch.jobs) + len(chosen) < self._max_batch:
+            job = self._pending.popleft()
+            if job.cancelled:
+                continue
+            keys = list(block_keys(pack(job.ids)))
+            shared = min(BLOCK * sum(key in coming for key in keys), len(job.ids) - 1)
+            if shared > self.prefixes.find(job.ids)[1]:
+                later.append(job)
+                continue
+            coming.update(keys)
+            chosen.append(job)
+        self._pending.extendleft(reversed(later))
+        return chosen
+
+    def _prefill(self, jobs: list[Job]) -> None:
+        first = len(self._batch.jobs)
+        # Alike ones next to each other, so that a pass has little padding.
+        found = {id(job): self.prefixes.find(job.ids) for job in jobs}
+        jobs.sort(key=lambda job: len(job.ids) - found[id(job)][1])
+        for job in jobs:
+            entry, job.cached = found[id(job)]
+            if job.forced:
+                # The state before the answer's first token is needed, so its prompt's last token.
+                job.cached = min(job.cached, len(job.prompt) - 1)
+            if entry is not None:
+                row = len(self._batch.jobs)
+                self._batch.slab.put(row, entry.kept, job.cached)
+            self.n_prefilled += len(job.ids) - job.cached
+            self._batch.enter([job])
+            if job.forced:
+                self._score(job)
+        if len(self._batch.jobs) > first:
+            logits = self._batch.prefill(first)
+            for row, job in enumerate(self._batch.jobs[first:], first):
+                # What is mostly new may be the beginning of others, such as a group's prompt.
+                if found[id(job)][1] <= len(job.ids) // 2:
+                    self._keep(row)
+            self._batch.sample(first, logits, self._policy.version)
+            self._settle(first)
+
+    def _keep(self, row: int) -> None:
+        job = self._batch.jobs[row]
+        self.prefixes.add(job.ids[: job.cached], self._batch.slab.take(row, job.cached))
+
+    def _score(self, job: Job) -> None:
+        row = len(self._batch.jobs) - 1
+        job.logprobs = [min(0.0, value) for value in self._batch.score(row)]
+        job.versions = [self._policy.version] * len(job.logprobs)
+        self._keep(row)
+        self._batch.leave(job)
+        job.done(job, Outcome("forced"))
+
+    def _settle(self, first: int) -> None:
+        """Let go of the jobs, from row `first` on, that have ended."""
+        text = self._policy.template.pieces.text
+        for job in self._batch.jobs[first:]:
+            outcome = job.outcome(lambda ids: text(ids).text)
+            if outcome is not None:
+                self._keep(self._batch.jobs.index(job))
+                self._batch.leave(job)
+                job.done(job, outcome)
+
+    def _fail(self, error: LLMError) -> None:
+        """End every job with an error, and start from nothing."""
+        with self._changed:
+            entering = [job for job in self._entering if job not in self._batch.jobs]
+            jobs = [*self._batch.jobs, *entering, *self._pending, *self._inbox]
+            self._entering = []
+            self._pending.clear()
+            self._inbox.clear()
+        self._batch = Batch(self._model, self._policy.device)
+        self.prefixes.clear()
+        for job in jobs:
+            if not job.cancelled:
+                job.done(job, error)

@@ -1,0 +1,123 @@
+"""From a name, a folder or a seed to a policy."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from tokenizers import Tokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+
+from ale_llm_policy.pretrained.errors import wrong
+from ale_llm_policy.pretrained.policy import TorchPolicy
+from ale_llm_policy.pretrained.template import ChatTemplate
+from ale_llm_policy.pretrained.tiny import TinyShape, make_tiny
+
+Dtype = Literal["auto", "float32", "bfloat16"]
+Device = Literal["auto", "cpu", "cuda"]
+_PROBE = '{"name": "shell"} it\'s 1,234 caf\u00e9 \U0001f40d\n\tdef f(x):\n        return x  '
+
+
+def tiny_policy(
+    corpus: Path | Iterable[str] | None,
+    shape: TinyShape | None = None,
+    *,
+    seed: int = 0,
+    whole: Iterable[str] = (),
+    device: Device = "cpu",
+    dtype: Dtype = "auto",
+) -> TorchPolicy:
+    """A tiny policy with fresh weights; see `make_tiny`."""
+    model, tokenizer = make_tiny(corpus, shape or TinyShape(), seed=seed, whole=whole)
+    place = resolve_device(device)
+    model.to(device=place, dtype=resolve_dtype(dtype, place))
+    return TorchPolicy(model, tokenizer, ChatTemplate(tokenizer), name=f"tiny-{seed}")
+
+
+def load_policy(
+    name: str,
+    *,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    chat_template: str | None = None,
+    calls: str = "hermes",
+) -> TorchPolicy:
+    """Any causal model of transformers.
+
+    Args:
+        name: a folder, or a name on the hub; with ``HF_HUB_OFFLINE`` set nothing is downloaded.
+        device: ``auto`` is CUDA where it is there.
+        dtype: ``auto`` is bfloat16 on CUDA and float32 elsewhere.
+        chat_template: ``chatml`` for the one of this package, a file, or None for the model's own.
+        calls: how the model writes tool calls; a name of `ale_llm_policy.pretrained.calls.FORMATS`.
+
+    Raises:
+        InputError: it can't be loaded, or its template does not extend its own prefix.
+    """
+    place = resolve_device(device)
+    try:
+        tokenizer = _tokenizer(name)
+        model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=resolve_dtype(dtype, place))
+    except (OSError, ValueError, KeyError) as error:
+        raise wrong(
+            f"{name} can't be loaded: {str(error).strip().splitlines()[0]}",
+            path="llm.model",
+            expected="a folder with config.json, weights and tokenizer.json, or a name on the hub",
+        ) from error
+    source = _source(chat_template)
+    if source is not None:
+        tokenizer.chat_template = source  # so that `TorchPolicy.save` keeps it
+    template = ChatTemplate(tokenizer, calls=calls)
+    return TorchPolicy(model.to(place).eval(), tokenizer, template, name=name)
+
+
+def resolve_device(device: Device) -> torch.device:
+    """The device that is meant.
+
+    Raises:
+        InputError: CUDA is asked for and is not there.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise wrong("cuda is not available here", path="llm.device", hint="device: auto")
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(device)
+
+
+def resolve_dtype(dtype: Dtype, device: torch.device) -> torch.dtype:
+    """The type of number that is meant."""
+    if dtype == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[dtype]
+
+
+def _tokenizer(name: str) -> Any:
+    """The model's tokenizer, as its ``tokenizer.json`` has it.
+
+    AutoTokenizer puts a class of its own in the place of some; where its ids then differ from the
+    file's, the file counts: the model was trained with it.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(name)
+    if not getattr(tokenizer, "is_fast", False):
+        raise wrong(f"{name} has no fast tokenizer", path="llm.model", expected="a tokenizer.json")
+    file = Path(name) / "tokenizer.json"
+    if file.is_file():
+        meant = Tokenizer.from_file(str(file)).encode(_PROBE, add_special_tokens=False).ids
+        if tokenizer.backend_tokenizer.encode(_PROBE, add_special_tokens=False).ids != meant:
+            return PreTrainedTokenizerFast.from_pretrained(name)
+    return tokenizer
+
+
+def _source(chat_template: str | None) -> str | None:
+    if chat_template is None:
+        return None
+    own = chat_template == "chatml"
+    file = Path(__file__).with_name("chatml.jinja") if own else Path(chat_template)
+    try:
+        return file.read_text("utf-8").rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise wrong(
+            f"{chat_template} can't be read: {error}",
+            path="llm.chat_template",
+            expected="chatml, or a file with a Jinja template",
+        ) from error

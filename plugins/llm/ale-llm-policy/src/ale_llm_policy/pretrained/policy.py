@@ -1,0 +1,90 @@
+"""The policy: what is sampled from and trained, in one process."""
+
+import hashlib
+import threading
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ale_llm_policy.pretrained import weights
+from ale_llm_policy.pretrained.template import ChatTemplate
+
+
+class TorchPolicy:
+    """A causal language model of transformers with its tokenizer and template.
+
+    The LLM component ``policy`` has one as its attribute `policy`, and a trainer in the same
+    process takes it from there.
+
+    Attributes:
+        model: the module that a forward pass goes through. A trainer that adds adapters may put
+            the wrapped module here.
+        tokenizer: fast tokenizer of transformers.
+        template: renders conversations and reads answers.
+        version: of the weights that are sampled from; `Policy.load_policy` sets it.
+        lock: held while the model runs or its weights change, so that no step sees half of an
+            update.
+        name: of the model, for records.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: Any, template: ChatTemplate, *, name: str, version: int = 0
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.template = template
+        self.version = version
+        self.name = name
+        self.lock = threading.RLock()
+        self._base = model
+        self.fingerprint = _fingerprint(model, tokenizer)
+        """Of architecture and tokenizer, not of weights: two policies with the same one can take
+        each other's weights and ids."""
+
+    @property
+    def base(self) -> Any:
+        """The model of transformers itself, without what a trainer has wrapped around it."""
+        return self._base
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        device: torch.device = next(self._base.parameters()).device
+        return device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights."""
+        dtype: torch.dtype = next(self._base.parameters()).dtype
+        return dtype
+
+    @property
+    def context(self) -> int:
+        """Most tokens that the model was made for, prompt and answer together."""
+        config = self._base.config.get_text_config()
+        return int(getattr(config, "max_position_embeddings", 0) or 2**31 - 1)
+
+    def load_weights(self, source: Any) -> None:
+        """Take weights in place: a mapping of names to tensors, or a folder of safetensors.
+
+        Raises:
+            InputError: they are not those of this model.
+        """
+        with self.lock:
+            weights.load(self._base, source)
+
+    def save(self, directory: Path) -> None:
+        """Write model, tokenizer and template in the form of transformers."""
+        with self.lock:
+            self._base.save_pretrained(directory, safe_serialization=True)
+        self.tokenizer.save_pretrained(directory)
+
+
+def _fingerprint(model: Any, tokenizer: Any) -> str:
+    """SHA-256 over the model's class, its parameters' names and shapes, and the vocabulary."""
+    digest = hashlib.sha256(type(model).__name__.encode())
+    for name, weight in model.named_parameters():
+        digest.update(f"{name}{tuple(weight.shape)}".encode())
+    digest.update(tokenizer.backend_tokenizer.to_str().encode())
+    return digest.hexdigest()

@@ -1,0 +1,75 @@
+"""Weights into a model, in place, all or none."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from ale_llm_policy.pretrained.errors import wrong
+
+_PATH = "weights"
+
+
+def load(model: Any, source: Any) -> None:
+    """Copy weights into `model`.
+
+    Args:
+        model: a module.
+        source: a mapping of parameter names to tensors, or a folder that holds ``*.safetensors``.
+            All parameters must be there; tied ones once. Buffers may be left out.
+
+    Raises:
+        InputError: a name is missing or unknown, a shape differs, or a file can't be read.
+    """
+    given: Mapping[str, torch.Tensor]
+    given = read(Path(source)) if isinstance(source, str | Path) else source
+    if not isinstance(given, Mapping):
+        raise wrong(
+            f"weights of type {type(given).__name__}",
+            path=_PATH,
+            expected="a mapping of names to tensors, or a folder",
+        )
+    own = {**dict(model.named_buffers()), **dict(model.named_parameters(remove_duplicate=False))}
+    _check(model, own, given)
+    with torch.no_grad():
+        for name, tensor in given.items():
+            own[name].copy_(tensor)
+
+
+def _check(model: Any, own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    unknown = sorted(given.keys() - own.keys())
+    parts = {own[name].data_ptr() for name in given if name in own}
+    lacking = sorted(name for name, w in model.named_parameters() if w.data_ptr() not in parts)
+    if unknown or lacking:
+        names = ", ".join((unknown or lacking)[:3])
+        what = "has no parameters" if unknown else "is not given its parameters"
+        raise wrong(f"the model {what} {names}", path=_PATH, hint="are they of another model?")
+    for name, tensor in given.items():
+        if tuple(tensor.shape) != tuple(own[name].shape):
+            raise wrong(
+                f"{name} has the shape {tuple(tensor.shape)}",
+                path=_PATH,
+                expected=f"{tuple(own[name].shape)}",
+                hint="are they of another model?",
+            )
+
+
+def read(folder: Path) -> dict[str, torch.Tensor]:
+    """All tensors of the ``*.safetensors`` files of a folder.
+
+    Raises:
+        InputError: there are none, or one can't be read.
+    """
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise wrong(f"no *.safetensors in {folder}", path=_PATH)
+    found: dict[str, torch.Tensor] = {}
+    for file in files:
+        try:
+            with safe_open(file, framework="pt") as tensors:
+                found |= {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
+        except (OSError, SafetensorError) as error:
+            raise wrong(f"{file} can't be read: {error}", path=_PATH) from error
+    return found

@@ -1,0 +1,88 @@
+"""Tool calls in text, well written or not."""
+
+import pytest
+
+from ale_llm_policy.pretrained.calls import Reading, hermes, llama3, mistral, read
+
+GOOD = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
+
+
+def calls(reading: Reading) -> list[tuple[str, str]]:
+    return [(call.name, call.arguments) for call in reading.calls]
+
+
+@pytest.mark.parametrize(
+    ("text", "content", "found"),
+    [
+        (GOOD, "", [("f", '{"a": 1}')]),
+        (f"I act.\n{GOOD}\n{GOOD}\n", "I act.", [("f", '{"a": 1}')] * 2),
+        ('a <tool_call>\n{"name": "f", "arguments": {}}\n</tool_call> b', "a  b", [("f", "{}")]),
+        ('<tool_call>{"name": "f"}</tool_call>', "", [("f", "{}")]),
+        ('<tool_call>{"name": "f", "arguments": "{\\"a\\": 1}"}</tool_call>', "",
+         [("f", '{"a": 1}')]),
+        ('<tool_call>{"name": "f", "arguments": {"x": "</tool_call>"}}</tool_call>', "",
+         [("f", '{"x": "</tool_call>"}')]),
+        ('<tool_call>{"name": "f", "arguments": {"a": "two\nlines"}}</tool_call>', "",
+         [("f", '{"a": "two\\nlines"}')]),
+        ('<tool_call>{"name": "f", "arguments": {"a": "é\\ud800"}}</tool_call>', "",
+         [("f", '{"a": "\\u00e9\\ud800"}')]),
+        # What is no JSON is a call all the same: the agent says what is wrong with it.
+        ('<tool_call>{"name": "f", "arguments": {"a": }</tool_call>', "",
+         [("f", '{"name": "f", "arguments": {"a": }')]),
+        ('<tool_call>{"name": "f", "argum', "", [("f", '{"name": "f", "argum')]),
+        ("<tool_call>", "", [("", "")]),
+        ("<tool_call>[1, 2]</tool_call>", "", [("", "[1, 2]")]),
+        ('<tool_call>{"name": 3, "arguments": [1]}</tool_call>', "", [("", "[1]")]),
+        ("<tool_call>" + "[" * 100_000, "", [("", "[" * 100_000)]),
+        ("no call at all ", "no call at all ", []),
+    ],
+)  # fmt: skip
+def test_hermes_calls_are_found(text: str, content: str, found: list[tuple[str, str]]) -> None:
+    reading = read(text, hermes)
+    assert calls(reading) == found
+    assert reading.content == content
+
+
+def test_without_tools_nothing_is_a_call() -> None:
+    assert read(GOOD, None).content == GOOD
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "content"),
+    [
+        ("<think>why</think>\n\nDone.", "why", "Done."),
+        ("why</think>Done.", "why", "Done."),
+        ("<think>cut off", "cut off", ""),
+        ("Done. <think>late", None, "Done. <think>late"),
+    ],
+)
+def test_leading_reasoning_is_split_off(text: str, reasoning: str | None, content: str) -> None:
+    found = read(text, hermes)
+    assert (found.reasoning, found.content) == (reasoning, content)
+
+
+def test_a_call_drafted_in_reasoning_is_none() -> None:
+    assert read(f"<think>{GOOD}</think>Done.", hermes).calls == ()
+
+
+def test_places_count_what_is_kept() -> None:
+    text = f"<think>w</think> ab {GOOD} cd"
+    reading = read(text, hermes)
+    assert reading.content == "ab  cd"
+    assert reading.place(0) == 0
+    assert reading.place(text.index("b")) == 1
+    assert reading.place(text.index("<tool_call>")) == 3
+    assert reading.place(text.index("d", text.index("</tool_call>"))) == 5
+    assert reading.place(len(text)) == 6
+
+
+def test_calls_are_numbered_by_turn_and_place() -> None:
+    assert [call.id for call in read(GOOD * 2, hermes).tool_calls(3)] == ["call_3_0", "call_3_1"]
+
+
+def test_other_formats_have_names_of_their_own() -> None:
+    assert calls(read('{"name": "f", "parameters": {"a": 1}}', llama3)) == [("f", '{"a": 1}')]
+    assert calls(read("Hello {", llama3)) == []
+    two = '[TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}]'
+    assert calls(read(two, mistral)) == [("f", "{}"), ("g", "{}")]
+    assert calls(read('[TOOL_CALLS][{"name": "f"', mistral)) == [("f", '[{"name": "f"')]

@@ -1,0 +1,121 @@
+"""Models of other families, adapters, and models that this loop can't sample."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import nn
+
+from ale.errors import InputError
+from ale_llm_policy.build import over
+from ale_llm_policy.options import PolicyOptions
+from ale_llm_policy.packed import weight_of
+from ale_llm_policy.pretrained import TorchPolicy
+from ale_llm_policy.testing import CORPUS, forward_logits, new_policy, request
+
+SIZE = {
+    "vocab_size": 330,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 1024,
+}
+GPT2 = {"vocab_size": 330, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 1024}
+SLIDING = {"sliding_window": 12}
+LLAMA3 = {
+    "rope_parameters": {
+        "rope_type": "llama3",
+        "rope_theta": 10000.0,
+        "factor": 4.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    }
+}
+MODELS: list[tuple[str, dict[str, Any]]] = [
+    ("Llama", SIZE),
+    ("Llama", {**SIZE, "attention_bias": True, "tie_word_embeddings": False, **LLAMA3}),
+    ("Qwen2", SIZE),
+    ("Mistral", {**SIZE, **SLIDING}),
+    ("Gemma2", {**SIZE, **SLIDING, "query_pre_attn_scalar": 8}),
+    ("Gemma3", {**SIZE, **SLIDING, "query_pre_attn_scalar": 8}),
+    ("GPT2", GPT2),
+]
+
+
+def policy_of(family: str, fields: dict[str, Any]) -> TorchPolicy:
+    """A policy whose model has random weights, far from uniform, and the tiny one's tokenizer."""
+    tiny = new_policy()
+    suffix = "TextConfig" if family == "Gemma3" else "Config"
+    config = getattr(transformers, f"{family}{suffix}")(**fields, eos_token_id=1, pad_token_id=0)
+    name = "GPT2LMHeadModel" if family == "GPT2" else f"{family}ForCausalLM"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = getattr(transformers, name)(config).eval()
+        for weight in model.parameters():
+            if weight.ndim > 1:
+                nn.init.normal_(weight, std=0.15)
+    return TorchPolicy(model, tiny.tokenizer, tiny.template, name=family)
+
+
+async def check(policy: TorchPolicy, **options: Any) -> None:
+    """Several ragged requests, long enough to pass a window: all as one forward pass has it."""
+    llm = over(policy, PolicyOptions(**options))
+    asked = [request(CORPUS[0] * n, seed=n) for n in (1, 4, 2)]
+    for answer in await asyncio.gather(*(llm.complete(each) for each in asked)):
+        found = answer.tokens
+        assert found is not None
+        logp = forward_logits(policy, found.prompt_ids, found.output_ids).log_softmax(-1)
+        meant = logp.gather(1, torch.tensor(found.output_ids)[:, None])[:, 0]
+        assert torch.tensor(found.logprobs) == pytest.approx(meant, abs=1e-5)
+    await llm.aclose()
+
+
+@pytest.mark.parametrize(("family", "fields"), MODELS)
+async def test_any_family_gives_the_numbers_of_its_own_forward_pass(
+    family: str, fields: dict[str, Any]
+) -> None:
+    policy = policy_of(family, fields)
+    await check(policy)
+    await check(policy, decoder="modules")
+
+
+def test_a_model_whose_state_is_not_keys_and_values_is_refused() -> None:
+    fields = {"vocab_size": 330, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}
+    with pytest.raises(InputError, match="attention"):
+        over(policy_of("Mamba", fields), PolicyOptions())
+
+
+def test_a_model_that_is_not_of_the_family_is_not_packed() -> None:
+    with pytest.raises(InputError, match="can't be packed"):
+        over(policy_of("GPT2", GPT2), PolicyOptions(decoder="packed"))
+
+
+class Adapted(nn.Module):
+    """What PEFT puts in the place of a linear layer, as far as packing looks at it."""
+
+    def __init__(self, base: nn.Linear, delta: torch.Tensor) -> None:
+        super().__init__()
+        self.base_layer = base
+        self.lora_A = {"default": None}
+        self.active_adapters = ["default"]
+        self.disable_adapters = self.merged = False
+        self._delta = delta
+
+    def get_delta_weight(self, name: str) -> torch.Tensor:
+        """What the adapter adds."""
+        return self._delta
+
+
+def test_adapters_are_merged_into_what_is_packed() -> None:
+    base = nn.Linear(3, 2, bias=False)
+    adapted = Adapted(base, torch.ones(2, 3))
+    assert torch.equal(weight_of(adapted), base.weight + 1)
+    adapted.disable_adapters = True
+    assert torch.equal(weight_of(adapted), base.weight)
+    assert weight_of(base).data_ptr() == base.weight.data_ptr()

@@ -1,0 +1,129 @@
+"""The tiny policy: from a seed, the same everywhere; saved, loaded and told apart."""
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from ale.errors import InputError
+from ale.types import Message
+from ale_llm_policy.pretrained import TinyShape, load_policy, make_tokenizer, tiny_policy
+
+SHAPE = TinyShape(layers=2, width=32, heads=4, kv_heads=2, head_dim=8, mlp=48, vocabulary=400)
+CORPUS = ["grep -c error log.txt\n", "sort words.txt | uniq -c\n", "café 🐍\n"] * 3
+SCRIPT = """\
+import sys
+from test_policy_tiny import digest
+print(digest())
+"""
+
+
+def digest() -> str:
+    """Of every byte of the tokenizer and of the weights."""
+    policy = tiny_policy(CORPUS, SHAPE, seed=5)
+    found = hashlib.sha256(policy.tokenizer.backend_tokenizer.to_str().encode())
+    for name, weight in sorted(policy.model.state_dict().items()):
+        found.update(name.encode() + weight.numpy().tobytes())
+    return found.hexdigest()
+
+
+def test_a_seed_gives_the_same_bytes_in_another_process() -> None:
+    folder = str(Path(__file__).parent)
+    code = f"import sys; sys.path.insert(0, {folder!r})\n{SCRIPT}"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == digest()
+
+
+def test_making_a_model_leaves_the_global_random_state_alone() -> None:
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    tiny_policy(CORPUS, SHAPE, seed=5)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_another_seed_gives_other_weights_and_the_same_fingerprint() -> None:
+    one, two = (tiny_policy(CORPUS, SHAPE, seed=seed) for seed in (1, 2))
+    assert not torch.equal(one.model.lm_head.weight, two.model.lm_head.weight)
+    assert one.fingerprint == two.fingerprint
+    wider = TinyShape(layers=1, width=32, heads=4, kv_heads=2, head_dim=8, mlp=48, vocabulary=400)
+    assert tiny_policy(CORPUS, wider).fingerprint != one.fingerprint
+    assert tiny_policy(["other words here\n" * 9], SHAPE).fingerprint != one.fingerprint
+
+
+def test_any_text_can_be_written() -> None:
+    tokenizer = make_tokenizer(CORPUS, vocabulary=400)
+    text = "naïve 🐍 \x00 \u2028\t<x>  \n"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_whole_texts_are_one_token() -> None:
+    begin = '{"name": "shell", "arguments": {"command": "'
+    tokenizer = make_tokenizer(CORPUS, vocabulary=400, whole=(begin,))
+    assert len(tokenizer.encode(begin)) == 1
+    assert len(tokenizer) <= 400
+
+
+def test_a_vocabulary_without_room_for_bytes_is_refused() -> None:
+    with pytest.raises(InputError, match="too small"):
+        make_tokenizer(CORPUS, vocabulary=260)
+
+
+def test_a_corpus_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="corpus"):
+        make_tokenizer(tmp_path / "none.txt", vocabulary=400)
+
+
+def test_what_is_saved_is_loaded_to_the_bit(tmp_path: Path) -> None:
+    policy = tiny_policy(CORPUS, SHAPE, seed=5)
+    policy.save(tmp_path)
+    again = load_policy(str(tmp_path), device="cpu")
+    assert again.fingerprint == policy.fingerprint
+    for name, weight in policy.model.state_dict().items():
+        assert torch.equal(again.model.state_dict()[name], weight)
+    ids = torch.tensor([[1, 2, 3]])
+    assert torch.equal(again.model(ids).logits, policy.model(ids).logits)
+
+
+def test_a_template_that_was_given_is_saved_too(tmp_path: Path) -> None:
+    made = tiny_policy(CORPUS, SHAPE, seed=5)
+    made.save(tmp_path / "own")
+    (tmp_path / "brief.jinja").write_text(
+        f"<|system|>Be brief.<|end|>{made.tokenizer.chat_template}"
+    )
+    given = str(tmp_path / "brief.jinja")
+    policy = load_policy(str(tmp_path / "own"), device="cpu", chat_template=given)
+    policy.save(tmp_path / "given")
+    again = load_policy(str(tmp_path / "given"), device="cpu")
+    messages = [Message(role="user", content="hello")]
+    assert again.template.prompt(messages) == policy.template.prompt(messages)
+    own = load_policy(str(tmp_path / "own"), device="cpu")
+    assert own.template.prompt(messages) != policy.template.prompt(messages)
+
+
+def test_weights_go_in_whole_or_not_at_all(tmp_path: Path) -> None:
+    policy, other = (tiny_policy(CORPUS, SHAPE, seed=seed) for seed in (1, 2))
+    before = {name: weight.clone() for name, weight in policy.model.state_dict().items()}
+    given = dict(other.model.named_parameters())
+    name = "model.norm.weight"
+    wrong = [
+        {key: given[key] for key in given if key != name},
+        {**given, "more": given[name]},
+        {**given, name: torch.zeros(3)},
+    ]
+    for weights in wrong:
+        with pytest.raises(InputError, match="another model"):
+            policy.load_weights(weights)
+    assert all(torch.equal(policy.model.state_dict()[key], before[key]) for key in before)
+    other.save(tmp_path)
+    policy.load_weights(tmp_path)
+    assert torch.equal(policy.model.lm_head.weight, other.model.lm_head.weight)
+    with pytest.raises(InputError, match=r"no \*\.safetensors"):
+        policy.load_weights(tmp_path / "empty")
+
+
+def test_a_model_that_is_not_there_is_named() -> None:
+    with pytest.raises(InputError, match=r"llm\.model"):
+        load_policy("no/such-model-here", device="cpu")

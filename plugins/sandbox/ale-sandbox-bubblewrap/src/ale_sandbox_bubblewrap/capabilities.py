@@ -1,0 +1,68 @@
+"""What is promised on this machine, with these options."""
+
+from collections.abc import Mapping
+
+from ale.types import Capabilities
+from ale_sandbox_bubblewrap.facts import Facts
+from ale_sandbox_bubblewrap.plugin import BubblewrapOptions
+from ale_sandbox_process import doctor
+
+NOTES = (
+    "kernel: the host's own; a hole in it is a hole in the sandbox",
+    "network: a task or config that asks for it gets the host's, its loopback and abstract "
+    "sockets included",
+    "sessions: a session's shell tells how its commands ended, and shell code that runs in it can "
+    "make it lie about itself; exec's exit codes come from the kernel",
+    "system: a task may replace programs that later commands of its sandbox run; "
+    "writable_system: false forbids it",
+    "time limits: a process that clears its environment and lowers RLIMIT_RSS outlives its own "
+    "command's time limit, not end_processes and not the sandbox",
+    "programs: no 32-bit programs on a 64-bit machine, no set-user-id",
+)
+NO_LAYERS = "fork: by copying, because layers can't be made here"
+BUSY = (
+    "fork: while a process other than an idle session's shell runs, or has a file open for "
+    "writing, what the sandbox has written is copied"
+)
+
+
+def has_layers(facts: Facts, options: BubblewrapOptions) -> bool:
+    """Overlays are used."""
+    return (facts.overlay if options.disk_mb is None else facts.memory) is None
+
+
+def capabilities_of(facts: Facts, options: BubblewrapOptions) -> Capabilities:
+    """The declaration, as the contract kit checks it."""
+    layered = has_layers(facts, options) and options.disk_mb is None
+    places = facts.cgroups.places
+    enforced = "pids" in places or facts.counts_processes
+    return Capabilities(
+        isolation="namespace",
+        network_isolation=True,
+        filesystem_isolation=True,
+        process_isolation=True,
+        fork="layer" if layered else "copy",
+        snapshot=True,
+        images=False,
+        limits={
+            "cpu": "enforced" if "cpu" in places else "best-effort",
+            "memory": "enforced" if "memory" in places else "best-effort",
+            "processes": "enforced" if enforced else "best-effort",
+            "file_size": "enforced",
+            "disk": "none" if options.disk_mb is None else "enforced",
+        },
+        notes=(*NOTES, BUSY if layered else NO_LAYERS),
+    )
+
+
+def in_words(facts: Facts) -> Mapping[str, str]:
+    """For ``ale doctor``."""
+    layers = "overlayfs" if facts.overlay is None else f"none ({facts.overlay}): copies"
+    places = facts.cgroups.places
+    groups = f"version {facts.cgroups.version}: {', '.join(sorted(places))}" if places else "none"
+    return {
+        "isolation": "network, files, processes, users; system calls filtered",
+        "layers": layers,
+        "control groups": groups,
+        **doctor.in_words(capabilities_of(facts, BubblewrapOptions()), label="note"),
+    }

@@ -1,0 +1,159 @@
+"""What options change, and what is said where the sandbox can't be had."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from ale.errors import NotUsableError
+from ale.plugin import BuildContext
+from ale.protocols import SandboxBackend
+from ale.types import SandboxSpec
+from ale_sandbox_bubblewrap import capabilities, facts
+from ale_sandbox_bubblewrap.cgroups import Cgroups
+from ale_sandbox_bubblewrap.plugin import BubblewrapOptions, build, probe
+
+Build = Callable[..., SandboxBackend]
+CONNECT = "import socket; socket.create_connection(('127.0.0.1', {port}), 10); print('reached')"
+
+
+@pytest.mark.parametrize(
+    ("option", "task", "reached"),
+    [
+        (None, True, True),
+        (None, None, False),
+        (True, None, True),
+        (True, False, False),
+        (False, True, False),
+    ],
+)
+async def test_the_network_is_there_only_if_somebody_asks_and_nobody_says_no(
+    shared: Build, option: bool | None, task: bool | None, reached: bool
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        code = CONNECT.format(port=listener.getsockname()[1])
+        async with shared(network=option).open(SandboxSpec(network=task)) as box:
+            result = await box.exec(["python3", "-c", code])
+    assert (result.stdout == b"reached\n") is reached
+
+
+async def test_a_shared_network_resolves_names_as_the_host_does(shared: Build) -> None:
+    async with shared(network=True).open(SandboxSpec()) as box:
+        assert await box.read("/etc/resolv.conf") == Path("/etc/resolv.conf").read_bytes()
+        twin = await box.fork()
+        assert await twin.read("/etc/resolv.conf") == Path("/etc/resolv.conf").read_bytes()
+        await twin.close()
+
+
+async def test_paths_on_the_allow_list_are_there_to_read(make: Build, tmp_path: Path) -> None:
+    shown, other = tmp_path / "shown", tmp_path / "other"
+    for folder in (shown, other):
+        folder.mkdir()
+        (folder / "file").write_text(folder.name)
+    tmp_path.chmod(0o755)
+    for folder in list(tmp_path.parents)[:2]:
+        folder.chmod(0o755)
+    async with make(allowlist_paths=(shown,)).open(SandboxSpec()) as box:
+        assert await box.read(f"{shown}/file") == b"shown"
+        result = await box.exec(f"echo x > {shown}/file; echo x > {shown}/new; ls {other}")
+        assert result.stderr.count(b"Read-only") == 2
+        assert b"No such file" in result.stderr
+        await box.exec("echo x > written")
+        twin = await box.fork()
+        assert await twin.read(f"{shown}/file") == b"shown"
+        await twin.close()
+    assert (shown / "file").read_text() == "shown"
+
+
+@pytest.mark.parametrize("path", ["/", "/usr/../etc"])
+def test_the_whole_host_is_not_shared(path: str) -> None:
+    with pytest.raises(ValueError, match="allowlist_paths"):
+        BubblewrapOptions(allowlist_paths=(Path(path),))
+
+
+async def test_a_system_that_is_not_to_be_written_is_not(shared: Build) -> None:
+    async with shared(writable_system=False).open(SandboxSpec()) as box:
+        result = await box.exec("rm /usr/bin/env; echo x > /usr/local/bin/x; echo ok > /etc/mine")
+        assert result.stderr.count(b"Read-only") == 2
+        assert await box.read("/etc/mine") == b"ok\n"
+        twin = await box.fork()
+        assert (await twin.exec("cat /etc/mine; rm /usr/bin/env")).exit_code != 0
+        await twin.close()
+
+
+async def test_an_image_is_ignored_where_it_is_to_be(shared: Build) -> None:
+    async with shared(ignore_image=True).open(SandboxSpec(image="python:3.12-slim")) as box:
+        assert (await box.exec("echo ran")).stdout == b"ran\n"
+
+
+async def test_an_older_bubblewrap_is_not_told_what_it_does_not_know(make: Build) -> None:
+    async with make(changed={"sizes": False}).open(SandboxSpec()) as box:
+        line = await box.exec("df -k /dev/shm | tail -n 1")
+        assert int(line.stdout.split()[1]) != 64 << 10
+        assert (await box.exec("touch /dev/shm/x; ls /dev/shm")).stdout == b"x\n"
+
+
+def test_doctor_says_what_holds_and_what_to_mind(found: facts.Facts) -> None:
+    said = probe()
+    assert said.usable
+    declared = capabilities.capabilities_of(found, BubblewrapOptions())
+    for name, kept in declared.limits.items():
+        words = {"enforced": "limits enforced", "best-effort": "best effort", "none": "no limit on"}
+        assert name in said.facts[words[kept]].split(", ")
+    assert said.facts["isolation"] == "namespace"
+    assert sum(key.startswith("note (") for key in said.facts) == len(declared.notes)
+
+
+def test_a_limit_is_enforced_only_where_something_holds_it_for_the_whole(
+    found: facts.Facts,
+) -> None:
+    poor = evolve(found, cgroups=Cgroups({}, 1), counts_processes=False, overlay="no such device")
+    declared = capabilities.capabilities_of(poor, BubblewrapOptions())
+    assert declared.limits == {
+        "cpu": "best-effort",
+        "memory": "best-effort",
+        "processes": "best-effort",
+        "file_size": "enforced",
+        "disk": "none",
+    }
+    assert (declared.fork, declared.notes[-1]) == ("copy", capabilities.NO_LAYERS)
+    assert capabilities.in_words(poor)["control groups"] == "none"
+
+
+def test_without_bubblewrap_the_package_to_install_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = probe()
+    assert not said.usable
+    assert said.reason == "there is no bwrap on PATH"
+    assert said.remedy == "sudo apt-get install bubblewrap"
+    with pytest.raises(NotUsableError, match="there is no bwrap"):
+        build(BubblewrapOptions(), BuildContext())
+
+
+def test_why_bubblewrap_refuses_is_told_in_its_words(
+    found: facts.Facts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A program that says what bubblewrap says where user namespaces are switched off."""
+    (tmp_path / "bwrap").write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo bubblewrap 0.8.0 && exit\n'
+        "echo 'bwrap: No permissions to create new namespace' >&2; exit 1\n"
+    )
+    (tmp_path / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = probe()
+    assert not said.usable
+    assert said.reason == "bwrap: No permissions to create new namespace"
+
+
+def test_a_kernel_that_forbids_namespaces_is_told_by_its_switch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "switch").write_text("0\n")
+    monkeypatch.setattr(
+        facts, "_SWITCHES", ((str(tmp_path / "switch"), "0", "sysctl -w some.switch=1"),)
+    )
+    assert facts._remedy() == "sudo sysctl -w some.switch=1"

@@ -1,0 +1,307 @@
+"""The model that a run has trained, taken out of it: one of its checkpoints as a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import attrs
+
+from ale.errors import InputError, Problem, StoreError
+from ale.plugin import BuildContext
+from ale.runs import Registry, RunReader, build_choice
+from ale.strict import Node, from_plain, parse_yaml, structure
+from ale_trainer_policy import adapters
+from ale_trainer_policy.checkpoint import STATE, State, read_state, read_weights
+from ale_trainer_policy.models import InProcess, fingerprint_of, policy_of
+from ale_trainer_policy.options import LearnOptions, LoraOptions, PolicyOptions, SftOptions
+
+_OWN = "ale-trainer-policy"
+_TRAINERS: Mapping[str, type[LearnOptions]] = {"policy": PolicyOptions, "sft": SftOptions}
+_IN_THE_FOLDER = ("type", "model", "tiny", "chat_template")
+"""Options of the run's model that the folder takes the place of."""
+
+
+@runtime_checkable
+class Kept(InProcess, Protocol):
+    """A policy that can be written; ale-llm-policy's `TorchPolicy` is one."""
+
+    tokenizer: Any
+
+    def load_weights(self, source: Any) -> None:
+        """Take all weights, by name."""
+
+    def save(self, directory: Path) -> None:
+        """Write model, tokenizer and template in the form of transformers."""
+
+
+@attrs.frozen(kw_only=True)
+class Written:
+    """What was written."""
+
+    out: Path
+    checkpoint: Path
+    steps: int
+    """How many were done, as evaluations count them: ``checkpoints/00059`` is after 60."""
+    version: int
+    form: str
+    """``model``, ``merged model`` or ``adapter``."""
+    llm: Mapping[str, Any]
+    """The section ``llm`` of a config that samples from it as the run did."""
+
+    def lines(self) -> list[str]:
+        """For people."""
+        section = ", ".join(f"{key}: {json.dumps(value)}" for key, value in self.llm.items())
+        return [
+            f"{self.out}: the {self.form} after {_count(self.steps)}, "
+            f"policy version {self.version}, of {self.checkpoint}",
+            f"llm: {{{section}}}",
+        ]
+
+
+def write_model(
+    run: Path,
+    out: Path,
+    registry: Registry,
+    *,
+    after: int | None = None,
+    merge: bool = False,
+    overrides: Sequence[str] = (),
+) -> Written:
+    """Write the policy as it stood after some steps of a run.
+
+    The run's own section ``llm`` makes or loads the model, which then takes the checkpoint's
+    weights. The folder is there whole, or not at all.
+
+    Args:
+        out: a folder that does not exist.
+        after: how many steps; default: as many as the newest checkpoint has.
+        merge: a whole model of a run that trained LoRA adapters.
+        overrides: ``llm.key=value``, over the run's own.
+
+    Raises:
+        InputError: `run` is no run of a trainer of this package or has no such checkpoint, `out`
+            exists or can't be made, or the model that the run began with is not found.
+        StoreError: the checkpoint can't be read, or the folder can't be written.
+    """
+    reader = RunReader(run)
+    manifest = from_plain(reader.manifest, file=str(run / "manifest.json"))
+    trainer, options = _trainer(manifest)
+    taken = _checkpoint(run, after)
+    if merge and options.lora is None:
+        message = "this run trained all weights, so that there is nothing to merge"
+        raise _refused(message, "--merge", hint="leave --merge out")
+    if out.exists() or out.is_symlink():
+        raise _refused(f"{out} exists", "--out", expected="a folder that is to be made")
+    section = _laid_over(_part(manifest, "llm"), overrides)
+    state = read_state(taken, trainer)
+    weights = read_weights(taken)
+    with _policy(section, int(reader.manifest["seed"]), registry) as policy:
+        _check_fingerprint(policy, options, state, taken)
+        form = _write(policy, options.lora, weights, out, merge=merge)
+    return Written(
+        out=out,
+        checkpoint=taken,
+        steps=_steps(taken),
+        version=state.version,
+        form=form,
+        llm=_like(section, registry, out),
+    )
+
+
+def _part(manifest: Node, name: str) -> Node:
+    config = manifest.get("config")
+    part = None if config is None else config.get(name)
+    if part is None or part.mapping is None:
+        raise manifest.error(f"this run has no {name}", path=f"config.{name}")
+    return part
+
+
+def _trainer(manifest: Node) -> tuple[str, LearnOptions]:
+    """The name and the options of the run's trainer.
+
+    Raises:
+        InputError: it has none, or one of another package.
+    """
+    part = _part(manifest, "trainer")
+    entries = dict(part.mapping or {})
+    said = entries.pop("type", Node("", part.file)).value
+    owner, _, name = str(said).rpartition("/")
+    if owner != _OWN or name not in _TRAINERS:
+        expected = "one of " + ", ".join(f"{_OWN}/{each}" for each in _TRAINERS)
+        message = f"this run was trained by {said}, which keeps its model in a way of its own"
+        raise manifest.error(message, path="config.trainer.type", expected=expected)
+    return name, structure(Node(entries, part.file, part.line), _TRAINERS[name], path="trainer")
+
+
+def _checkpoint(run: Path, after: int | None) -> Path:
+    """The folder of the checkpoint that is meant.
+
+    Raises:
+        InputError: there is none after so many steps, or none at all.
+    """
+    whole = [path.parent for path in run.glob(f"checkpoints/[0-9]*/{STATE}")]
+    found = {_steps(path): path for path in whole}
+    if not found:
+        hint = "there is one after each step that the run has finished"
+        raise InputError([Problem(message="no checkpoint", file=str(run), hint=hint)])
+    chosen = max(found) if after is None else after
+    if chosen not in found:
+        message = f"{run} has no checkpoint after {_count(chosen)}"
+        raise _refused(message, "--after", expected=_ranges(sorted(found)))
+    return found[chosen]
+
+
+def _steps(checkpoint: Path) -> int:
+    return int(checkpoint.name) + 1
+
+
+def _count(steps: int) -> str:
+    return "1 step" if steps == 1 else f"{steps} steps"
+
+
+def _ranges(steps: Sequence[int]) -> str:
+    """``0 to 3, 7``."""
+    parts: list[list[int]] = []
+    for step in steps:
+        if parts and parts[-1][1] == step - 1:
+            parts[-1][1] = step
+        else:
+            parts.append([step, step])
+    return ", ".join(f"{a} to {b}" if a < b else str(a) for a, b in parts)
+
+
+def _laid_over(section: Node, overrides: Sequence[str]) -> Node:
+    for text in overrides:
+        path, equals, value = text.partition("=")
+        first, *keys = path.split(".")
+        if not equals or first != "llm" or not keys or not all(keys):
+            message = f"expected llm.key=value, found '{text}'"
+            raise _refused(message, "--set", hint="for example --set llm.model=FOLDER")
+        section = _with(section, keys, Node(parse_yaml(value, file="--set").value, "--set"))
+    return section
+
+
+def _with(node: Node, keys: Sequence[str], leaf: Node) -> Node:
+    if not keys:
+        return leaf
+    entries = dict(node.mapping or {})
+    entries[keys[0]] = _with(entries.get(keys[0], Node({}, "--set")), keys[1:], leaf)
+    return Node(entries, node.file, node.line)
+
+
+@contextmanager
+def _policy(section: Node, seed: int, registry: Registry) -> Iterator[Kept]:
+    """The policy as the run began with it.
+
+    Raises:
+        InputError: it can't be made or found, or can't be written.
+    """
+    context = BuildContext(seed=seed, environ=dict(os.environ))
+    _, llm = build_choice(section, "llm", registry, context)
+    try:
+        policy = policy_of(llm)
+        if not isinstance(policy, Kept):
+            message = f"the model {type(llm).__name__} has a policy that can't be written"
+            raise section.error(message, path="llm.type")
+        if hasattr(policy.model, "peft_config"):
+            message = "the run began with an adapter of PEFT, and what was trained over it"
+            raise section.error(f"{message} can't be taken out", path="llm.model")
+        yield policy
+    finally:
+        asyncio.run(llm.aclose())
+
+
+def _check_fingerprint(policy: Kept, options: LearnOptions, state: State, taken: Path) -> None:
+    if fingerprint_of(policy, options) == state.fingerprint:
+        return
+    raise InputError(
+        [
+            Problem(
+                message=f"{taken} is a checkpoint of another model than the run's config gives now",
+                path="llm",
+                hint="has the corpus of llm.tiny, or the folder llm.model, changed since? "
+                "--set llm.KEY=VALUE names another one",
+            )
+        ]
+    )
+
+
+def _write(
+    policy: Kept,
+    lora: LoraOptions | None,
+    weights: Mapping[str, Any],
+    out: Path,
+    *,
+    merge: bool,
+) -> str:
+    """Write the policy with the checkpoint's weights; what was written."""
+    base = policy.model.name_or_path
+    if lora is None:
+        policy.load_weights(weights)
+    elif merge:
+        adapters.merge(adapters.add(policy.model, lora, weights))
+    elif base:
+        tuner = adapters.add(policy.model, lora, weights)
+        with _made(out) as partial:
+            adapters.write(tuner, base, partial)
+            policy.tokenizer.save_pretrained(partial)
+        return "adapter"
+    else:
+        message = "the model under the adapters was made from the run's seed and is in no folder"
+        raise _refused(message, "--out", hint="--merge writes a whole model")
+    with _made(out) as partial:
+        policy.save(partial)
+    return "model" if lora is None else "merged model"
+
+
+@contextmanager
+def _made(out: Path) -> Iterator[Path]:
+    """A folder to write into, which is `out` when all is written, and gone where it is not."""
+    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        partial.mkdir()
+    except OSError as error:
+        raise _refused(f"{out} can't be made: {error.strerror}", "--out") from error
+    try:
+        yield partial
+        partial.rename(out)
+    except OSError as error:
+        raise StoreError(f"{out} can't be written: {error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _like(section: Node, registry: Registry, out: Path) -> Mapping[str, Any]:
+    """A section ``llm`` that samples from `out` as the run did: what is not the default is said."""
+    said = section.plain()
+    registration = registry.find("llm", said["type"])
+    fields = (
+        {}
+        if registration.component.options is None
+        else attrs.fields_dict(registration.component.options)
+    )
+    changed = {
+        key: value
+        for key, value in said.items()
+        if key not in _IN_THE_FOLDER and (key not in fields or not _same(value, fields[key]))
+    }
+    return {"type": registration.component.name, "model": str(out), **changed}
+
+
+def _same(value: Any, field: attrs.Attribute[Any]) -> bool:
+    default = list(field.default) if isinstance(field.default, tuple) else field.default
+    return bool(value == default)
+
+
+def _refused(
+    message: str, option: str, *, expected: str | None = None, hint: str | None = None
+) -> InputError:
+    return InputError([Problem(message=message, path=option, expected=expected, hint=hint)])

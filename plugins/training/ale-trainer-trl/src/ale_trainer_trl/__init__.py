@@ -1,0 +1,1 @@
+"""The trainers ``dpo`` and ``grpo``, and the command ``train``."""

@@ -1,0 +1,30 @@
+"""Training with TRL and PEFT: from a data set, or token for token from what a run sampled.
+
+A library, not a plugin. Importing it is cheap: torch, TRL and the rest are imported by the
+functions that need them. Its rooms: `options` and `reading` (what is asked for), `packages` (what
+is missing), `models` (loading, adapters, quantisation), `tokens` (conversations as ids and masks),
+`pairs` (a data set of preferences), `preference` and `groups` (TRL's trainers, fed with ids),
+`dpo` and `grpo` (training from a data set), `learner` (update by update, inside a run),
+`output` (checkpoints, record and model card).
+"""
+
+from ale_trainer_trl.learning.options import DpoTraining, GrpoTraining, LoraOptions
+from ale_trainer_trl.learning.packages import missing_packages, require_packages
+from ale_trainer_trl.learning.progress import Progress, StoppedError, Trained
+from ale_trainer_trl.learning.reading import read_dpo, read_grpo
+from ale_trainer_trl.learning.training import train_dpo, train_grpo
+
+__all__ = [
+    "DpoTraining",
+    "GrpoTraining",
+    "LoraOptions",
+    "Progress",
+    "StoppedError",
+    "Trained",
+    "missing_packages",
+    "read_dpo",
+    "read_grpo",
+    "require_packages",
+    "train_dpo",
+    "train_grpo",
+]

@@ -1,0 +1,68 @@
+"""Preference training from a data set. Imported late: see `training.train_dpo`."""
+
+import shutil
+from contextlib import suppress
+
+from trl import DPOConfig  # type: ignore[attr-defined]
+
+from ale_trainer_trl.learning import engine, output
+from ale_trainer_trl.learning.hushed import hushed
+from ale_trainer_trl.learning.models import adapters, check, load_model, load_tokenizer
+from ale_trainer_trl.learning.options import DpoTraining
+from ale_trainer_trl.learning.pairs import load_pairs
+from ale_trainer_trl.learning.preference import PairCollator, PairTrainer
+from ale_trainer_trl.learning.progress import Listener, Stop, Trained
+
+WORK = "work"
+"""Folder inside ``output_dir`` for what is only needed while it trains."""
+
+
+def train(training: DpoTraining, progress: Listener | None, stop: Stop | None) -> Trained:
+    """As `training.train_dpo`, with all packages there."""
+    check(training)
+    with hushed():
+        return _train(training, progress, stop)
+
+
+def _train(training: DpoTraining, progress: Listener | None, stop: Stop | None) -> Trained:
+    tokenizer = load_tokenizer(training.model_name_or_path)
+    work = training.output_dir / WORK
+    work.mkdir(parents=True, exist_ok=True)
+    try:
+        pairs = load_pairs(training, tokenizer, work / "pairs.arrow")
+        checkpoint, done = output.begin(training, "dpo", pairs.fingerprint)
+        if done is not None:
+            return done
+        trainer = PairTrainer(
+            model=load_model(training),
+            args=DPOConfig(
+                **engine.arguments(training),
+                beta=training.beta,
+                loss_type=[training.loss],
+                label_smoothing=training.label_smoothing,
+                max_length=None,
+                eval_strategy="no",
+                per_device_eval_batch_size=training.batch_size,
+            ),
+            data_collator=PairCollator(tokenizer.pad_token_id),
+            train_dataset=pairs.train,
+            eval_dataset=pairs.held_out,
+            processing_class=tokenizer,
+            peft_config=adapters(training.lora),
+        )
+        trained = engine.run(
+            trainer,
+            training,
+            method="dpo",
+            checkpoint=checkpoint,
+            progress=progress,
+            stop=stop,
+            rows=len(pairs.train),
+            left_out=pairs.left_out,
+        )
+        engine.finish(trainer, tokenizer, training, trained, pairs.fingerprint)
+        return trained
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+        with suppress(OSError):  # it has something in it, unless the rows were refused
+            training.output_dir.rmdir()

@@ -1,0 +1,296 @@
+"""Update by update: a model, its adapters and its optimiser, taught by TRL's trainers.
+
+For use inside a run, where the batches come one after the other. Each update builds TRL's trainer
+anew around the same model and optimiser, which costs milliseconds; the public interface of TRL is
+made for one data set that is known from the start.
+"""
+
+import copy
+import random
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import datasets  # type: ignore[import-untyped]
+import numpy as np
+import torch
+from attrs import field, frozen
+from peft import get_peft_model
+from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
+from trl import DPOConfig, GRPOConfig  # type: ignore[attr-defined]
+
+from ale_trainer_trl.learning.engine import Telling, listen
+from ale_trainer_trl.learning.errors import wrong
+from ale_trainer_trl.learning.groups import GroupTrainer, Sampled, filled
+from ale_trainer_trl.learning.hushed import hushed, quiet
+from ale_trainer_trl.learning.models import adapters
+from ale_trainer_trl.learning.options import DpoLoss, GrpoLoss, LoraOptions, ScaleRewards
+from ale_trainer_trl.learning.pairs import as_row
+from ale_trainer_trl.learning.preference import PairCollator, PairTrainer
+from ale_trainer_trl.learning.tokens import Pair
+
+
+@frozen(kw_only=True)
+class Settings:
+    """How an update is done."""
+
+    lora: LoraOptions | None
+    learning_rate: float
+    max_grad_norm: float = 1.0
+    batch_size: int = 4
+    """Sequences (pairs, for DPO) in one forward and backward pass."""
+    epochs: int = 1
+    """Passes over the pairs, or updates per batch of groups."""
+    seed: int = 0
+    extra: Mapping[str, Any] = field(factory=dict)
+    """Fields of DPOConfig or GRPOConfig."""
+
+
+def dpo_fields(*, beta: float, loss: DpoLoss, label_smoothing: float) -> dict[str, Any]:
+    """Fields of DPOConfig."""
+    return {"beta": beta, "loss_type": [loss], "label_smoothing": label_smoothing}
+
+
+def grpo_fields(
+    *,
+    loss: GrpoLoss,
+    scale_rewards: ScaleRewards,
+    epsilon: float,
+    epsilon_high: float | None,
+    temperature: float,
+) -> dict[str, Any]:
+    """Fields of GRPOConfig."""
+    return {
+        "loss_type": loss,
+        "scale_rewards": scale_rewards,
+        "epsilon": epsilon,
+        "epsilon_high": epsilon_high,
+        "temperature": temperature,
+    }
+
+
+class Learner:
+    """A model that is taught step by step.
+
+    Args:
+        model: of transformers; it is changed in place and belongs to the learner from now on.
+        tokenizer: the model's.
+        settings: how.
+
+    Raises:
+        InputError: the adapters' targets are not there.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, settings: Settings) -> None:
+        self._settings = settings
+        # TRL sets the padding of what it is given.
+        self._tokenizer = copy.deepcopy(tokenizer)
+        config = adapters(settings.lora)
+        with _own_randomness(settings.seed), hushed():
+            self.model = model if config is None else _wrapped(model, config)
+        if config is None:
+            self.model.requires_grad_(True)
+        self._trained = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+        self._optimizer = torch.optim.AdamW(
+            list(self._trained.values()), lr=settings.learning_rate, weight_decay=0.0
+        )
+        self.updates = 0
+        """Of the optimiser, so far."""
+
+    @property
+    def _adapted(self) -> bool:
+        return self._settings.lora is not None
+
+    @property
+    def _inner(self) -> Any:
+        """The model of transformers."""
+        return self.model.get_base_model() if self._adapted else self.model
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        device: torch.device = next(self.model.parameters()).device
+        return device
+
+    def prefer(self, pairs: Sequence[Pair]) -> dict[str, float]:
+        """DPO on some pairs, held to the policy as it is before them.
+
+        Returns:
+            TRL's metrics, meaned over the updates.
+        """
+        settings = self._settings
+        rows = datasets.Dataset.from_list([as_row(pair) for pair in pairs])
+        with self._trainer_folder() as shared:
+            trainer = PairTrainer(
+                model=self.model,
+                # Of adapters TRL keeps a copy by itself, under the name that `_restore` removes.
+                ref_model=None if self._adapted else copy.deepcopy(self.model),
+                args=DPOConfig(
+                    **shared,
+                    **settings.extra,
+                    num_train_epochs=settings.epochs,
+                    per_device_train_batch_size=settings.batch_size,
+                    max_length=None,
+                ),
+                data_collator=PairCollator(self._tokenizer.pad_token_id),
+                train_dataset=rows,
+                processing_class=self._tokenizer,
+                optimizers=self._optimizers(),
+            )
+            return self._taught(trainer)
+
+    def reinforce(self, groups: Sequence[Sequence[Sampled]]) -> dict[str, float]:
+        """GRPO on the rollouts of some prompts: one update, or `epochs` on the same rollouts.
+
+        Returns:
+            TRL's metrics, meaned over the updates.
+        """
+        settings = self._settings
+        even = filled(groups)
+        n_rows = len(even) * len(even[0])
+        size = max(n for n in range(1, settings.batch_size + 1) if n_rows % n == 0)
+        with self._trainer_folder() as shared:
+            trainer = GroupTrainer(
+                even,
+                model=self.model,
+                args=GRPOConfig(
+                    **shared,
+                    **settings.extra,
+                    beta=0.0,
+                    max_steps=settings.epochs,
+                    num_iterations=settings.epochs,
+                    num_generations=len(even[0]),
+                    per_device_train_batch_size=size,
+                    gradient_accumulation_steps=n_rows // size,
+                    shuffle_dataset=False,
+                ),
+                train_dataset=datasets.Dataset.from_list(
+                    [{"prompt": str(i)} for i in range(len(even))]
+                ),
+                processing_class=self._tokenizer,
+                optimizers=self._optimizers(),
+            )
+            return self._taught(trainer)
+
+    @contextmanager
+    def _trainer_folder(self) -> Iterator[dict[str, Any]]:
+        """Fields that both configurations share; nothing is written into the folder."""
+        settings = self._settings
+        seed = settings.seed + self.updates
+        with tempfile.TemporaryDirectory() as folder, _own_randomness(seed), hushed():
+            yield {
+                "output_dir": folder,
+                "learning_rate": settings.learning_rate,
+                "max_grad_norm": settings.max_grad_norm,
+                "save_strategy": "no",
+                "logging_steps": 1,
+                "seed": seed,
+                **quiet(self.device.type),
+            }
+
+    def _optimizers(self) -> tuple[Any, Any]:
+        return self._optimizer, LambdaLR(self._optimizer, lambda _: 1.0)
+
+    def _taught(self, trainer: Any) -> dict[str, float]:
+        telling = Telling()
+        listen(trainer, telling)
+        try:
+            trainer.train()
+        finally:
+            self._restore()
+        self.updates += int(trainer.state.global_step)
+        return _means(trainer.state.log_history)
+
+    def _restore(self) -> None:
+        """Take off what TRL has laid over the model: the next update lays it again."""
+        self._inner.__dict__.pop("forward", None)
+        if self._adapted and "ref" in self.model.peft_config:
+            self.model.delete_adapter("ref")
+        self.model.eval()
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def full_weights(self) -> dict[str, Tensor]:
+        """A copy of all weights under the names of the plain model, adapters merged into them."""
+        inner = self._inner
+        deltas = {
+            name: module.get_delta_weight("default")
+            for name, module in inner.named_modules()
+            if hasattr(module, "get_delta_weight")
+        }
+        found: dict[str, Tensor] = {}
+        with torch.no_grad():
+            for name, tensor in inner.state_dict().items():
+                if "lora_" in name:
+                    continue
+                owner, _, leaf = name.rpartition(".base_layer.")
+                plain = f"{owner}.{leaf}" if owner else name
+                delta = deltas.get(owner) if leaf == "weight" else None
+                found[plain] = tensor.clone() if delta is None else tensor + delta.to(tensor.dtype)
+        return found
+
+    def state(self) -> dict[str, Tensor]:
+        """Tensors of a checkpoint: what is trained, and the optimiser's moments."""
+        found = {f"weight/{name}": p.detach().clone() for name, p in self._trained.items()}
+        for name, parameter in self._trained.items():
+            for key, value in self._optimizer.state.get(parameter, {}).items():
+                found[f"{key}/{name}"] = torch.as_tensor(value).clone()
+        return found
+
+    def load_state(self, tensors: Mapping[str, Tensor], updates: int) -> None:
+        """Take what `state` gave.
+
+        Raises:
+            KeyError, ValueError: it is of another model, or not whole.
+        """
+        with torch.no_grad():
+            for name, parameter in self._trained.items():
+                given = tensors[f"weight/{name}"]
+                if given.shape != parameter.shape:
+                    raise ValueError(f"{name} has the shape {tuple(given.shape)}")
+                parameter.copy_(given)
+        self._optimizer.state.clear()
+        for name, parameter in self._trained.items():
+            keys = ("step", "exp_avg", "exp_avg_sq")
+            if f"step/{name}" in tensors:
+                self._optimizer.state[parameter] = {
+                    key: tensors[f"{key}/{name}"].clone()
+                    if key == "step"
+                    else tensors[f"{key}/{name}"].to(parameter.device, copy=True)
+                    for key in keys
+                }
+        self.updates = updates
+
+
+def _wrapped(model: Any, config: Any) -> Any:
+    try:
+        return get_peft_model(model, config)
+    except ValueError as error:
+        raise wrong(str(error), path="trainer.lora.target") from error
+
+
+def _means(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Over the updates; the last entry, of the whole training, has no learning rate."""
+    logs = [entry for entry in history if "learning_rate" in entry]
+    names = {name for entry in logs for name in entry} - {"step", "epoch", "step_time"}
+    found = {}
+    for name in sorted(names):
+        values = [entry[name] for entry in logs if isinstance(entry.get(name), int | float)]
+        if values and all(np.isfinite(values)):
+            found[name] = float(np.mean(values))
+    return found
+
+
+@contextmanager
+def _own_randomness(seed: int) -> Iterator[None]:
+    """TRL seeds every generator of the process; the others of the run get theirs back."""
+    python, numpy = random.getstate(), np.random.get_state()
+    devices = list(range(torch.cuda.device_count()))
+    try:
+        with torch.random.fork_rng(devices):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)

@@ -1,0 +1,137 @@
+"""What stands in a training's folder: checkpoints, the record of it, the model card."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from ale_trainer_trl.learning.errors import wrong
+from ale_trainer_trl.learning.options import Training
+from ale_trainer_trl.learning.packages import NEEDED, installed
+from ale_trainer_trl.learning.progress import Trained
+
+RECORD = "training.json"
+SCHEMA = 1
+# What may change without making it another training: what it is called, and how often it is saved.
+_FREE = {
+    "output_dir",
+    "dataset_path",
+    "save_steps",
+    "keep_checkpoints",
+    "log_steps",
+    "resume",
+    "merge",
+}
+
+
+def identity(training: Training, data: str) -> str:
+    """Of all that decides the weights; a checkpoint of another one must not be gone on from.
+
+    Args:
+        data: fingerprint of what is trained on.
+    """
+    told = {k: v for k, v in plain(training).items() if k not in _FREE}
+    text = json.dumps({"training": told, "data": data}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def plain(training: Training) -> dict[str, Any]:
+    """The options in types that JSON has."""
+    return attrs.asdict(
+        training, value_serializer=lambda _, __, v: str(v) if isinstance(v, Path) else v
+    )
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest whole checkpoint: its state is the file that is written last."""
+    numbered = []
+    for state in folder.glob("checkpoint-*/trainer_state.json"):
+        number = state.parent.name.removeprefix("checkpoint-")
+        if number.isdecimal() and _reads(state):
+            numbered.append((int(number), state.parent))
+    return max(numbered, default=(0, None))[1]
+
+
+def _reads(path: Path) -> bool:
+    try:
+        json.loads(path.read_text())
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def begin(training: Training, method: str, data: str) -> tuple[Path | None, Trained | None]:
+    """Make the folder, or look at what an earlier call has left in it.
+
+    Returns:
+        The checkpoint to go on from, if any; and the result, if all is done already.
+
+    Raises:
+        InputError: it holds another training, or something else.
+    """
+    folder, file = training.output_dir, training.output_dir / RECORD
+    mine = identity(training, data)
+    if training.resume == "never":
+        for old in folder.glob("checkpoint-*"):
+            shutil.rmtree(old)
+        file.unlink(missing_ok=True)
+    if file.exists():
+        known = _record(file)
+        if known.get("identity") != mine or known.get("method") != method:
+            raise wrong(
+                f"{folder} holds another training: {_difference(known, training, method)}",
+                path="output_dir",
+                hint="another output_dir, or resume: never to begin anew in this one",
+            )
+        done = known.get("trained")
+        if done is not None:
+            return None, Trained(**{**done, "output_dir": folder})
+        return last_checkpoint(folder), None
+    folder.mkdir(parents=True, exist_ok=True)
+    write_record(training, method, data, None)
+    return None, None
+
+
+def _record(file: Path) -> dict[str, Any]:
+    try:
+        known = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise wrong(f"{file} can't be read: {error}", path="output_dir") from error
+    if not isinstance(known, dict) or known.get("schema") != SCHEMA:
+        raise wrong(f"{file} is no record of a training, schema {SCHEMA}", path="output_dir")
+    return known
+
+
+def _difference(known: Mapping[str, Any], training: Training, method: str) -> str:
+    if known.get("method") != method:
+        return f"of method {known.get('method')}"
+    before, now = known.get("training", {}), plain(training)
+    changed = [k for k in now if k not in _FREE and before.get(k) != now[k]]
+    if not changed:
+        return "of other rows"
+    key = changed[0]
+    return f"{key} was {before.get(key)!r} and is {now[key]!r}"
+
+
+def write_record(training: Training, method: str, data: str, trained: Trained | None) -> None:
+    """Write what is trained on what with which versions, and, once it is done, what came of it."""
+    done = None if trained is None else attrs.asdict(trained)
+    if done is not None:
+        done.pop("output_dir")
+    record = {
+        "schema": SCHEMA,
+        "method": method,
+        "identity": identity(training, data),
+        "data": data,
+        "training": plain(training),
+        "versions": {name: installed(name) for name in ("ale-trainer-trl", *NEEDED)},
+        "trained": done,
+    }
+    file = training.output_dir / RECORD
+    partial = file.with_name(f".{RECORD}.partial")
+    partial.write_text(json.dumps(record, indent=2) + "\n")
+    partial.replace(file)

@@ -1,0 +1,34 @@
+"""Which packages are missing, and the command that installs them."""
+
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from ale.errors import NotUsableError
+
+NEEDED = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "safetensors")
+REMEDY = "pip install -e '.[train]' in a clone; else pip install ale-trainer-trl"
+
+
+def missing_packages(needed: Sequence[str] = NEEDED) -> tuple[str, ...]:
+    """Those of `needed` that are not installed; none of them is imported."""
+    return tuple(name for name in needed if installed(name) is None)
+
+
+def installed(name: str) -> str | None:
+    """The version of a distribution, or None."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def require_packages(needed: Sequence[str] = NEEDED, *, remedy: str = REMEDY) -> None:
+    """Go on only with all of them.
+
+    Raises:
+        NotUsableError: naming each one that is missing, and the command that installs them.
+    """
+    lacking = missing_packages(needed)
+    if lacking:
+        verb = "is" if len(lacking) == 1 else "are"
+        raise NotUsableError(f"{', '.join(lacking)} {verb} not installed. Install with: {remedy}")

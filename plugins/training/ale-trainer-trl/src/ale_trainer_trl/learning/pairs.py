@@ -1,0 +1,145 @@
+"""A data set of preferences, as token ids on disk."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import datasets  # type: ignore[import-untyped]
+import numpy as np
+from attrs import frozen
+from datasets.arrow_writer import ArrowWriter  # type: ignore[import-untyped]
+
+from ale_trainer_trl.learning.errors import wrong
+from ale_trainer_trl.learning.options import DpoTraining
+from ale_trainer_trl.learning.rows import Place, Row, read_rows
+from ale_trainer_trl.learning.tokens import Pair, UnrenderableError, of_messages, of_text
+
+FIELDS = ("prompt", "chosen", "rejected")
+COLUMNS = ("chosen_ids", "chosen_mask", "rejected_ids", "rejected_mask")
+TOO_LONG = "longer than max_length"
+THE_SAME = "chosen and rejected are the same"
+EXPECTED = "prompt, chosen and rejected, all three text or all three lists of messages"
+
+
+@frozen(kw_only=True)
+class Preferences:
+    """What is trained on, and what is held out."""
+
+    train: datasets.Dataset
+    held_out: datasets.Dataset | None
+    left_out: Mapping[str, int]
+    """Rows that were not taken, by reason."""
+    fingerprint: str
+    """Of the ids of all pairs, in order."""
+
+
+def load_pairs(training: DpoTraining, tokenizer: Any, file: Path) -> Preferences:
+    """Read, check and tokenise a data set of preferences.
+
+    Args:
+        training: which one, and what of it is taken.
+        tokenizer: the model's.
+        file: to write the ids to; they are mapped from there, so memory does not grow with them.
+
+    Raises:
+        InputError: a row is none, with file and line; or none is left.
+    """
+    left_out: Counter[str] = Counter({TOO_LONG: 0, THE_SAME: 0})
+    digest = hashlib.sha256()
+    features = datasets.Features({name: datasets.List(datasets.Value("int32")) for name in COLUMNS})
+    writer = ArrowWriter(path=str(file), features=features)
+    for pair in _pairs(training, tokenizer, left_out):
+        digest.update(repr(pair).encode())
+        writer.write(as_row(pair))
+    n_pairs, _ = writer.finalize()
+    if not n_pairs:
+        why = ", ".join(f"{n} {reason}" for reason, n in left_out.items() if n)
+        raise wrong(
+            f"{training.dataset_path} has no pair to train on" + (f": {why}" if why else ""),
+            path="dataset_path",
+            expected="rows of " + EXPECTED,
+        )
+    whole = datasets.Dataset.from_file(str(file))
+    n_held_out = _held_out(n_pairs, training.evaluation_fraction)
+    order = np.random.Generator(np.random.PCG64(training.seed)).permutation(n_pairs)
+    return Preferences(
+        train=whole.select(np.sort(order[n_held_out:])) if n_held_out else whole,
+        held_out=whole.select(np.sort(order[:n_held_out])) if n_held_out else None,
+        left_out=dict(left_out),
+        fingerprint=digest.hexdigest(),
+    )
+
+
+def _held_out(n_pairs: int, fraction: float) -> int:
+    """At least one where a share is asked for, and one that is left to train on."""
+    return min(max(int(n_pairs * fraction), int(fraction > 0.0)), n_pairs - 1)
+
+
+def as_row(pair: Pair) -> dict[str, Sequence[int]]:
+    """A pair under the names that the collator takes."""
+    return {
+        "chosen_ids": pair.chosen.ids,
+        "chosen_mask": pair.chosen.mask,
+        "rejected_ids": pair.rejected.ids,
+        "rejected_mask": pair.rejected.mask,
+    }
+
+
+def _pairs(training: DpoTraining, tokenizer: Any, left_out: "Counter[str]") -> Iterator[Pair]:
+    for place, row in read_rows(training.dataset_path):
+        pair = pair_of(tokenizer, row, place)
+        if pair.chosen.ids == pair.rejected.ids:
+            left_out[THE_SAME] += 1
+        elif pair.longest > training.max_length:
+            left_out[TOO_LONG] += 1
+        else:
+            yield pair
+
+
+def pair_of(tokenizer: Any, row: Row, place: Place) -> Pair:
+    """The ids of one row.
+
+    Raises:
+        InputError: it is no row of preferences, or can't be rendered; with file and line.
+    """
+    file, line = place
+    given = [row.get(name) for name in FIELDS]
+    prompt, chosen, rejected = given
+    if all(isinstance(each, str) for each in given):
+        return Pair(
+            chosen=of_text(tokenizer, str(prompt), str(chosen)),
+            rejected=of_text(tokenizer, str(prompt), str(rejected)),
+        )
+    if not all(map(_conversation, given)):
+        lacking = [name for name in FIELDS if row.get(name) is None]
+        said = (
+            f"'{lacking[0]}' is missing" if lacking else "prompt, chosen and rejected don't match"
+        )
+        raise wrong(said, file=file, line=line, expected=EXPECTED)
+    if not tokenizer.chat_template:
+        message = "a conversation, and the model's tokenizer has no chat template"
+        raise wrong(message, file=file, line=line, expected="prompt, chosen and rejected as text")
+    tools = _tools(row)
+    try:
+        return Pair(
+            chosen=of_messages(tokenizer, prompt, chosen, tools),  # type: ignore[arg-type]
+            rejected=of_messages(tokenizer, prompt, rejected, tools),  # type: ignore[arg-type]
+        )
+    except UnrenderableError as error:
+        raise wrong(str(error), file=file, line=line) from error
+
+
+def _conversation(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(each, Mapping) and isinstance(each.get("role"), str) for each in value
+    )
+
+
+def _tools(row: Row) -> Sequence[Any] | None:
+    """Tool specifications; TRL keeps them as JSON text, because Arrow can't hold every schema."""
+    tools = row.get("tools")
+    read = json.loads(tools) if isinstance(tools, str) and tools else tools
+    return read or None

@@ -1,0 +1,69 @@
+"""A training's configuration file, read strictly."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from ale.strict import Node, describe, parse_yaml, read_yaml, structure
+from ale_trainer_trl.learning.options import DpoTraining, GrpoTraining
+
+T = TypeVar("T")
+PATHS = {"dataset_path", "output_dir"}
+
+
+def read_dpo(path: Path, overrides: Sequence[str] = ()) -> DpoTraining:
+    """Read the configuration of a preference training.
+
+    Args:
+        path: YAML; the keys are the fields of `DpoTraining`. Paths in it are relative to the
+            working folder, as those of TRL's own commands: a model may be a folder or a name.
+        overrides: laid over it: ``lora.r=8``.
+
+    Raises:
+        InputError: with every problem, each with file, line and path.
+    """
+    return _read(path, overrides, DpoTraining)
+
+
+def read_grpo(path: Path, overrides: Sequence[str] = ()) -> GrpoTraining:
+    """Read the configuration of a group-relative training; as `read_dpo`."""
+    return _read(path, overrides, GrpoTraining)
+
+
+def _read(path: Path, overrides: Sequence[str], cls: type[T]) -> T:
+    node = read_yaml(path)
+    if node.value is None:
+        node = Node({}, node.file, node.line)
+    if node.mapping is None:
+        raise node.error(f"expected a mapping, found {describe(node.value)}")
+    for override in overrides:
+        node = _laid_over(node, override)
+    return structure(_from_working_folder(node), cls)
+
+
+def _from_working_folder(node: Node) -> Node:
+    """The strict reader would take paths from the file's own folder."""
+    entries = dict(node.mapping or {})
+    for key in PATHS & entries.keys():
+        given = entries[key]
+        if isinstance(given.value, str):
+            whole = str(Path.cwd() / Path(given.value).expanduser())
+            entries[key] = Node(whole, given.file, given.line)
+    return Node(entries, node.file, node.line)
+
+
+def _laid_over(node: Node, override: str) -> Node:
+    where, equals, value = override.partition("=")
+    keys = where.split(".")
+    if not equals or not all(keys):
+        message = f"expected key=value, found '{override}'"
+        raise Node(None, "--set").error(message, hint="for example --set lora.r=8")
+    return _with(node, keys, Node(parse_yaml(value, file="--set").value, "--set"))
+
+
+def _with(node: Node, keys: Sequence[str], value: Node) -> Node:
+    first, *rest = keys
+    entries = dict(node.mapping or {})
+    below = entries.get(first, Node({}, "--set"))
+    entries[first] = _with(below, rest, value) if rest else value
+    return Node(entries, node.file, node.line)

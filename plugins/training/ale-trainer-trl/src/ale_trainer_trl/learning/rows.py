@@ -1,0 +1,78 @@
+"""Rows of a data set, one at a time, each with the place it stands at."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ale_trainer_trl.learning.errors import wrong
+
+Row = Mapping[str, Any]
+Place = tuple[str, int]
+"""File, and line (JSON Lines) or row (the other forms), from 1."""
+
+EXPECTED = "a file .jsonl or .parquet, or a folder of Hugging Face datasets"
+
+
+def read_rows(path: Path) -> Iterator[tuple[Place, Row]]:
+    """The rows of a data set; memory does not grow with it.
+
+    Raises:
+        InputError: there is none, or a line is no JSON object.
+    """
+    if path.is_dir():
+        return _folder(path)
+    if not path.exists():
+        raise wrong(f"no such file: {path}", path="dataset_path", expected=EXPECTED)
+    if path.suffix == ".parquet":
+        return _parquet(path)
+    return _lines(path)
+
+
+def _lines(path: Path) -> Iterator[tuple[Place, Row]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise wrong(f"no JSON: {error}", file=str(path), line=number) from error
+            if not isinstance(row, dict):
+                raise wrong("no JSON object", file=str(path), line=number)
+            yield (str(path), number), row
+
+
+def _parquet(path: Path) -> Iterator[tuple[Place, Row]]:
+    from pyarrow import ArrowInvalid  # type: ignore[import-untyped]
+    from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
+
+    try:
+        batches = ParquetFile(path).iter_batches(batch_size=256)
+        number = 0
+        for batch in batches:
+            for row in batch.to_pylist():
+                number += 1
+                yield (str(path), number), row
+    except ArrowInvalid as error:
+        raise wrong(f"{path} is no Parquet file: {error}", path="dataset_path") from error
+
+
+def _folder(path: Path) -> Iterator[tuple[Place, Row]]:
+    from datasets import DatasetDict, load_from_disk  # type: ignore[import-untyped]
+
+    try:
+        found = load_from_disk(str(path))
+    except (OSError, ValueError) as error:
+        raise wrong(
+            f"{path} is no folder of Hugging Face datasets: {error}",
+            path="dataset_path",
+            expected=EXPECTED,
+        ) from error
+    if isinstance(found, DatasetDict):
+        if "train" not in found:
+            names = ", ".join(map(str, found))
+            raise wrong(f"{path} has no split 'train', but {names}", path="dataset_path")
+        found = found["train"]
+    for number, row in enumerate(found, start=1):
+        yield (str(path), number), row

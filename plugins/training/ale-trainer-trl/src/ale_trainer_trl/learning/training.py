@@ -1,0 +1,45 @@
+"""Training from a data set: the functions behind `ale train` and `roll train-dpo`."""
+
+from ale_trainer_trl.learning.options import DpoTraining, GrpoTraining
+from ale_trainer_trl.learning.packages import require_packages
+from ale_trainer_trl.learning.progress import Listener, Stop, Trained
+
+
+def train_dpo(
+    training: DpoTraining, *, progress: Listener | None = None, stop: Stop | None = None
+) -> Trained:
+    """Train on preferences, from the last checkpoint in ``output_dir`` where there is one.
+
+    Args:
+        training: what, on what, how, and where it goes.
+        progress: told after every update. What it raises ends the training; the next call goes on
+            from the last checkpoint.
+        stop: asked after every update; where it says so, a checkpoint is written and it ends.
+
+    Returns:
+        What there is in ``output_dir`` now. A training that had been finished before is not
+        repeated.
+
+    Raises:
+        NotUsableError: a package is missing, or quantisation is asked for and there is no GPU.
+        InputError: the rows, the model or the options can't be used, or ``output_dir`` holds
+            another training.
+        StoppedError: `stop` said so before the end.
+    """
+    require_packages()
+    from ale_trainer_trl.learning import dpo  # late: torch and TRL take seconds
+
+    return dpo.train(training, progress, stop)
+
+
+def train_grpo(
+    training: GrpoTraining, *, progress: Listener | None = None, stop: Stop | None = None
+) -> Trained:
+    """Train on prompts: TRL samples the completions and a function rewards them.
+
+    Arguments, result and errors are as for `train_dpo`.
+    """
+    require_packages()
+    from ale_trainer_trl.learning import grpo  # late: torch and TRL take seconds
+
+    return grpo.train(training, progress, stop)

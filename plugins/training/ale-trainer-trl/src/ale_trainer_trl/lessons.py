@@ -1,0 +1,201 @@
+"""What is learnt from a batch: pairs, or groups. Pure; what is left out is counted."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from attrs import field, frozen
+
+from ale.errors import AleError
+from ale.types import Batch, Credit, CreditedGroup, Rollout
+from ale_trainer_trl.contexts import Context, contexts_of
+from ale_trainer_trl.learning.groups import Sampled
+from ale_trainer_trl.learning.tokens import Pair, Tokens
+from ale_trainer_trl.options import DpoOptions, GrpoOptions
+
+Counts = Counter[str]
+Known = tuple[Rollout, Credit, list[Context]]
+
+
+@frozen
+class Pairs:
+    """The preferences of a batch, and what was not taken."""
+
+    pairs: list[Pair]
+    counts: Counts
+
+
+@frozen
+class Groups:
+    """The groups of a batch, and what was not taken."""
+
+    groups: list[list[Sampled]]
+    counts: Counts
+    signal: bool = field(kw_only=True)
+    """Would any token move?"""
+
+
+def pairs_of(batch: Batch, options: DpoOptions) -> Pairs:
+    """The preferences that a batch holds.
+
+    Raises:
+        AleError: credits and rollouts don't belong together.
+    """
+    counts: Counts = Counter(
+        dict.fromkeys(
+            (
+                "episodes_in_several_contexts",
+                "episodes_without_tokens",
+                "pairs_of_other_prompts",
+                "pairs_tied",
+                "pairs_too_long",
+            ),
+            0,
+        )
+    )
+    by = _best_and_worst if options.pairs == "same-prompt" else _within
+    found = []
+    for group in batch.groups:
+        for pair in by(_known(group, counts), options, counts):
+            if pair.longest > options.max_length:
+                counts["pairs_too_long"] += 1
+            else:
+                found.append(pair)
+    counts["pairs"] = len(found)
+    return Pairs(found, counts)
+
+
+def _known(group: CreditedGroup, counts: Counts) -> list[Known]:
+    rollouts = group.group.rollouts
+    if len(group.credits) != len(rollouts):
+        raise AleError(
+            f"{len(group.credits)} credits for {len(rollouts)} rollouts "
+            f"of task {group.group.task_id}"
+        )
+    found = []
+    for rollout, credit in zip(rollouts, group.credits, strict=True):
+        contexts = contexts_of(rollout)
+        counts["episodes_without_tokens"] += not contexts
+        if contexts:
+            found.append((rollout, credit, contexts))
+    return found
+
+
+def _reward(rollout: Rollout) -> float:
+    assert rollout.episode.reward is not None  # broken episodes are in no group
+    return rollout.episode.reward
+
+
+def _best_and_worst(known: Sequence[Known], options: DpoOptions, counts: Counts) -> Iterator[Pair]:
+    """The best against the worst of one prompt, the second best against the second worst ..."""
+    whole = [(rollout, contexts[0]) for rollout, _, contexts in known if len(contexts) == 1]
+    counts["episodes_in_several_contexts"] += len(known) - len(whole)
+    ranked = sorted(whole, key=lambda each: -_reward(each[0]))
+    for i in range(min(options.pairs_per_group, len(ranked) // 2)):
+        (better, chosen), (worse, rejected) = ranked[i], ranked[-1 - i]
+        if _reward(better) == _reward(worse):
+            counts["pairs_tied"] += 1
+        elif chosen.prompt_ids != rejected.prompt_ids:
+            counts["pairs_of_other_prompts"] += 1
+        elif any(chosen.mask) and any(rejected.mask):
+            yield Pair(_tokens(chosen), _tokens(rejected))
+
+
+def _within(known: Sequence[Known], _: DpoOptions, counts: Counts) -> Iterator[Pair]:
+    """The highest against the lowest rewarded chunk of each episode, each after its own context."""
+    for _rollout, credit, contexts in known:
+        sides = {number for each in contexts for number in each.chunks if number >= 0}
+        ranked = sorted(sides, key=lambda number: (credit.rewards[number], number))
+        if len(ranked) < 2 or credit.rewards[ranked[0]] == credit.rewards[ranked[-1]]:
+            counts["pairs_tied"] += 1
+            continue
+        lowest, highest = ranked[0], ranked[-1]
+        yield Pair(_of_chunk(contexts, highest), _of_chunk(contexts, lowest))
+
+
+def _of_chunk(contexts: Sequence[Context], number: int) -> Tokens:
+    """All up to the end of a chunk; only its own tokens are learnt."""
+    context = next(each for each in contexts if number in each.chunks)
+    stop = len(context.chunks) - context.chunks[::-1].index(number)
+    own = [int(chunk == number) for chunk in context.chunks[:stop]]
+    return Tokens([*context.prompt_ids, *context.ids[:stop]], [0] * len(context.prompt_ids) + own)
+
+
+def _tokens(context: Context) -> Tokens:
+    return Tokens([*context.prompt_ids, *context.ids], [0] * len(context.prompt_ids) + context.mask)
+
+
+def groups_of(batch: Batch, options: GrpoOptions) -> Groups:
+    """The groups that a batch holds, as TRL takes them.
+
+    With ``advantage: group`` an episode whose conversation began anew counts in its group's mean
+    with its reward, and none of its tokens is trained: TRL knows one sequence per reward. With
+    ``advantage: credit`` each context is a sequence of its own, with the weights of its chunks.
+
+    Raises:
+        AleError: credits and rollouts don't belong together.
+    """
+    counts: Counts = Counter(
+        dict.fromkeys(
+            (
+                "episodes_in_several_contexts",
+                "episodes_too_long",
+                "episodes_without_tokens",
+                "groups_equal_rewards",
+                "groups_of_one",
+            ),
+            0,
+        )
+    )
+    found, signal = [], False
+    for group in batch.groups:
+        known = _known(group, counts)
+        rewards = {_reward(rollout) for rollout, _, _ in known}
+        counts["groups_equal_rewards"] += len(known) > 1 and len(rewards) == 1
+        if options.advantage == "credit":
+            rows = [row for each in known for row in _weighted(each, options, counts)]
+            # Tokens that are not learnt have no weight.
+            teaches = any(any(row.weights or ()) for row in rows)
+        else:
+            rows = [_rewarded(each, options, counts) for each in known]
+            counts["groups_of_one"] += len(rows) == 1
+            teaches = len(rewards) > 1 and any(any(row.mask) for row in rows)
+            rows = rows if len(rows) > 1 else []
+        signal = signal or teaches
+        if rows:
+            found.append(rows)
+    return Groups(found, counts, signal=signal)
+
+
+def _rewarded(known: Known, options: GrpoOptions, counts: Counts) -> Sampled:
+    rollout, _, contexts = known
+    context, n_contexts = contexts[0], len(contexts)
+    counts["episodes_in_several_contexts"] += n_contexts > 1
+    counts["episodes_too_long"] += context.length > options.max_length
+    trained = n_contexts == 1 and context.length <= options.max_length
+    # What is not trained needs no more than one token to be a sequence.
+    n = len(context.ids) if trained else 1
+    return Sampled(
+        prompt_ids=context.prompt_ids,
+        ids=context.ids[:n],
+        mask=context.mask[:n] if trained else (0,),
+        logprobs=context.logprobs[:n],
+        reward=_reward(rollout),
+    )
+
+
+def _weighted(known: Known, options: GrpoOptions, counts: Counts) -> Iterator[Sampled]:
+    rollout, credit, contexts = known
+    for context in contexts:
+        if context.length > options.max_length:
+            counts["episodes_too_long"] += 1
+            continue
+        weights = [credit.weights[number] if number >= 0 else 0.0 for number in context.chunks]
+        yield Sampled(
+            prompt_ids=context.prompt_ids,
+            ids=context.ids,
+            # A token whose chunk isn't known has no weight, and must not dilute the others'.
+            mask=[int(number >= 0) for number in context.chunks],
+            logprobs=context.logprobs,
+            reward=_reward(rollout),
+            weights=weights,
+        )

@@ -1,0 +1,94 @@
+"""Options of the trainers inside a run."""
+
+from typing import Literal
+
+from attrs import field, frozen
+
+from ale.plugin import doc, ge, gt, lt
+from ale_trainer_trl.learning import LoraOptions
+from ale_trainer_trl.learning.options import DpoLoss, GrpoLoss, ScaleRewards
+
+
+@frozen(kw_only=True)
+class LearnOptions:
+    """What both trainers are told."""
+
+    learning_rate: float = field(default=1e-5, validator=gt(0.0), metadata=doc("Of AdamW."))
+    lora: LoraOptions | None = field(
+        factory=LoraOptions, metadata=doc("Adapters of PEFT; null trains every weight.")
+    )
+    max_grad_norm: float = field(
+        default=1.0, validator=gt(0.0), metadata=doc("Gradients are clipped to this norm.")
+    )
+    max_length: int = field(
+        default=4096,
+        validator=ge(8),
+        metadata=doc("Tokens of a whole episode; longer ones are left out and counted."),
+    )
+
+
+@frozen(kw_only=True)
+class DpoOptions(LearnOptions):
+    """Preferences between the episodes of a step (DPO, arXiv:2305.18290), trained by TRL."""
+
+    pairs: Literal["same-prompt", "same-trajectory"] = field(
+        default="same-prompt",
+        metadata=doc(
+            "Best against worst episode of one task; or highest against lowest rewarded chunk of "
+            "one episode, which compares answers to different contexts."
+        ),
+    )
+    pairs_per_group: int = field(
+        default=1,
+        validator=ge(1),
+        metadata=doc("same-prompt: the second best against the second worst, and so on."),
+    )
+    beta: float = field(
+        default=0.1,
+        validator=gt(0.0),
+        metadata=doc("How strongly a step is held to the policy as it was before it."),
+    )
+    loss: DpoLoss = field(default="sigmoid", metadata=doc("TRL's `loss_type`."))
+    label_smoothing: float = field(
+        default=0.0,
+        validator=[ge(0.0), lt(0.5)],
+        metadata=doc("Probability that a pair is the wrong way round."),
+    )
+    epochs: int = field(
+        default=1, validator=ge(1), metadata=doc("Passes over the pairs of a step.")
+    )
+    batch_size: int = field(default=4, validator=ge(1), metadata=doc("Pairs per update."))
+
+
+@frozen(kw_only=True)
+class GrpoOptions(LearnOptions):
+    """Group-relative policy optimisation (arXiv:2402.03300), trained by TRL."""
+
+    advantage: Literal["group", "credit"] = field(
+        default="group",
+        metadata=doc(
+            "TRL's: the episode's reward against its group's, for all its tokens; or the weight "
+            "that the config's credit scheme gave each chunk."
+        ),
+    )
+    loss: GrpoLoss = field(default="dapo", metadata=doc("TRL's `loss_type`."))
+    scale_rewards: ScaleRewards = field(
+        default="group", metadata=doc("What advantages are divided by the deviation of.")
+    )
+    epsilon: float = field(
+        default=0.2, validator=gt(0.0), metadata=doc("The ratio is clipped to 1 - epsilon ...")
+    )
+    epsilon_high: float | None = field(
+        default=None, metadata=doc("... and to 1 + this; null is epsilon.")
+    )
+    temperature: float = field(
+        default=1.0, validator=gt(0.0), metadata=doc("Of the sampler: what `llm.temperature` says.")
+    )
+    iterations: int = field(
+        default=1, validator=ge(1), metadata=doc("Updates on the episodes of a step.")
+    )
+    batch_size: int = field(
+        default=8,
+        validator=ge(1),
+        metadata=doc("Most episodes in one forward and backward pass; a step is one update."),
+    )

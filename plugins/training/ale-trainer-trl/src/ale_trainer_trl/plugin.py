@@ -1,0 +1,73 @@
+"""Offers the trainers ``dpo`` and ``grpo`` and the command ``train``. TRL is imported late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ale.plugin import BuildContext, Component, Probe, hookimpl
+from ale.protocols import Trainer
+
+if TYPE_CHECKING:
+    import click
+
+    from ale_trainer_trl.options import DpoOptions, GrpoOptions
+
+
+def _options(name: str) -> Callable[[], type]:
+    def late() -> type:
+        from ale_trainer_trl import options
+
+        found: type = getattr(options, name)
+        return found
+
+    return late
+
+
+def _dpo(options: DpoOptions, context: BuildContext) -> Trainer:
+    from ale_trainer_trl.build import dpo_trainer
+
+    return dpo_trainer(options, context)
+
+
+def _grpo(options: GrpoOptions, context: BuildContext) -> Trainer:
+    from ale_trainer_trl.build import grpo_trainer
+
+    return grpo_trainer(options, context)
+
+
+def _probe() -> Probe:
+    from ale_trainer_trl.learning.packages import REMEDY
+
+    return Probe.of_package("trl", remedy=REMEDY)
+
+
+@hookimpl
+def ale_trainers() -> Sequence[Component[Any, Trainer]]:
+    """Training by TRL in this process."""
+    return [
+        Component(
+            "dpo",
+            _options("DpoOptions"),
+            _dpo,
+            summary="Preferences between the episodes of a step, by TRL's DPO.",
+            probe=_probe,
+            needs=("llm",),
+        ),
+        Component(
+            "grpo",
+            _options("GrpoOptions"),
+            _grpo,
+            summary="Group-relative reinforcement on a step's episodes, by TRL's GRPO.",
+            probe=_probe,
+            needs=("llm",),
+        ),
+    ]
+
+
+@hookimpl
+def ale_commands() -> Sequence[click.Command]:
+    """Add ``ale train``."""
+    from ale_trainer_trl.commands import train
+
+    return [train]

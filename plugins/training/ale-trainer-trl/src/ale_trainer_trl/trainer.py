@@ -1,0 +1,165 @@
+"""The trainer: a batch becomes a lesson, TRL teaches it, and the model has a new version."""
+
+import asyncio
+import copy
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from ale.errors import AleError, InputError, Problem, StoreError
+from ale.protocols import LLM
+from ale.types import Batch, PolicySnapshot, StepReport
+from ale_trainer_trl import checkpoint
+from ale_trainer_trl.learning.learner import Learner, Settings
+
+
+class InProcess(Protocol):
+    """What a model component in this process has as its attribute `policy`."""
+
+    model: Any
+    """A causal model of transformers."""
+    tokenizer: Any
+    version: int
+    fingerprint: str
+    """Of architecture and vocabulary, not of weights."""
+    name: str
+
+
+Teach = Callable[[Learner, Batch], Mapping[str, float]]
+"""Learn from a batch: its counts, and TRL's metrics where anything was learnt."""
+
+
+class TrlTrainer:
+    """Trains a copy of the model that samples, and hands over its weights after each step.
+
+    A copy, because TRL changes the forward pass of what it trains.
+
+    Args:
+        name: under which it is offered; a checkpoint of another one is refused.
+        settings: of the learner.
+        teach: the lesson.
+    """
+
+    def __init__(self, name: str, settings: Settings, teach: Teach) -> None:
+        self._name = name
+        self._settings = settings
+        self._teach = teach
+        self._lock = threading.Lock()
+        self._learner: Learner | None = None
+        self._fingerprint = ""
+        self._version = 0
+        self._snapshot: PolicySnapshot | None = None
+
+    def attach(self, llm: LLM | None) -> None:
+        """Copy the model that samples.
+
+        Raises:
+            InputError: it gives no token ids, or does not run in this process.
+        """
+        policy = policy_of(llm)
+        model = copy.deepcopy(getattr(policy, "base", policy.model))
+        self._learner = Learner(model, policy.tokenizer, self._settings)
+        self._fingerprint = f"{policy.fingerprint}/{self._settings.lora}"
+        self._version = int(policy.version)
+
+    async def step(self, batch: Batch) -> StepReport:
+        """Learn from one batch, in a thread.
+
+        Returns:
+            A report with counts of what was left out and TRL's metrics. The version grows where
+            anything was learnt.
+
+        Raises:
+            AleError: credits that don't fit the episodes. Nothing has been learnt.
+        """
+        return await asyncio.to_thread(self._step, batch)
+
+    def _step(self, batch: Batch) -> StepReport:
+        learner = self._attached()
+        with self._lock:
+            began, before = time.perf_counter(), learner.updates
+            metrics = dict(self._teach(learner, batch))
+            updates = learner.updates - before
+            if updates:
+                self._version += 1
+                self._snapshot = None
+            metrics |= {"updates": float(updates), "seconds": time.perf_counter() - began}
+            return StepReport(step=batch.step, policy_version=self._version, metrics=metrics)
+
+    def snapshot(self) -> PolicySnapshot:
+        """The version as it stands, with its weights by name, adapters merged into them."""
+        learner = self._attached()
+        with self._lock:
+            if self._snapshot is None:
+                self._snapshot = PolicySnapshot(
+                    version=self._version, weights=learner.full_weights()
+                )
+            return self._snapshot
+
+    def save(self, directory: Path) -> None:
+        """Write weights, optimiser and counters; and the adapter as PEFT has it, to be used."""
+        learner = self._attached()
+        with self._lock:
+            state = checkpoint.State(
+                trainer=self._name,
+                fingerprint=self._fingerprint,
+                version=self._version,
+                updates=learner.updates,
+            )
+            if self._settings.lora is not None:
+                learner.model.save_pretrained(directory / "adapter")
+            checkpoint.write(directory, state, learner.state())
+
+    def load(self, directory: Path) -> None:
+        """Go on from what `save` wrote.
+
+        Raises:
+            StoreError: it is not a checkpoint of this trainer, or it is one of another model.
+        """
+        learner = self._attached()
+        with self._lock:
+            state, tensors = checkpoint.read(directory, self._name, self._fingerprint)
+            try:
+                learner.load_state(tensors, state.updates)
+            except (KeyError, ValueError) as error:
+                raise StoreError(f"{directory} is not whole: {error}") from error
+            self._version = state.version
+            self._snapshot = None
+
+    def _attached(self) -> Learner:
+        if self._learner is None:
+            raise AleError("the trainer has no model yet: attach one first")
+        return self._learner
+
+
+def policy_of(llm: LLM | None) -> InProcess:
+    """The policy inside a model component.
+
+    Raises:
+        InputError: there is none, so that nothing could be trained.
+    """
+    if llm is None:
+        raise _refused("this trainer needs section 'llm': it trains the model that samples")
+    if not llm.capabilities.token_ids:
+        raise _refused(
+            f"the model {type(llm).__name__} gives no token ids, and nothing is tokenised again "
+            "to replace them"
+        )
+    policy = getattr(llm, "policy", None)
+    if policy is None or not hasattr(policy, "model") or not hasattr(policy, "tokenizer"):
+        raise _refused(f"the model {type(llm).__name__} does not run in this process")
+    found: InProcess = policy
+    return found
+
+
+def _refused(message: str) -> InputError:
+    problem = Problem(
+        path="trainer.type",
+        message=message,
+        expected="a model in this process that records token ids and log-probabilities",
+        hint="llm: {type: policy, ...}; or run without a trainer, and train on the data set that "
+        "`ale dataset` makes of the run",
+    )
+    return InputError([problem])

@@ -1,0 +1,142 @@
+"""GRPO from prompts: the reward of what is sampled rises."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from ale.errors import InputError
+from ale_trainer_trl.learning import GrpoTraining, LoraOptions, Progress, train_grpo
+
+Write = Callable[..., Path]
+pytestmark = pytest.mark.filterwarnings("ignore:.*will be removed in v6:FutureWarning")
+
+REWARD = '''
+def letters(prompts, completions, **columns):
+    """Share of the characters that are letters; `bonus` is a column of the rows."""
+    texts = [each[0]["content"] if isinstance(each, list) else each for each in completions]
+    shares = [sum(c.isascii() and c.isalpha() for c in text) / max(1, len(text)) for text in texts]
+    return [share + extra for share, extra in zip(shares, columns["bonus"], strict=True)]
+'''
+
+
+@pytest.fixture
+def asked(base: Path, tmp_path: Path, write_rows: Write) -> Callable[..., GrpoTraining]:
+    (tmp_path / "reward.py").write_text(REWARD)
+    rows = [
+        {"prompt": [{"role": "user", "content": word}], "bonus": 0.0}
+        for word in ("stone", "cloud", "paper", "green") * 16
+    ]
+    data = write_rows(rows, "prompts.jsonl")
+
+    def make(out: str = "out", **fields: Any) -> GrpoTraining:
+        given: dict[str, Any] = {
+            "reward": f"{tmp_path / 'reward.py'}:letters",
+            "learning_rate": 5e-2,
+            "schedule": "constant",
+            "batch_size": 32,
+            "generations": 8,
+            "max_completion_length": 6,
+            "lora": LoraOptions(r=4),
+            **fields,
+        }
+        return GrpoTraining(
+            model_name_or_path=str(base),
+            dataset_path=data,
+            output_dir=tmp_path / out,
+            device="cpu",
+            **given,
+        )
+
+    return make
+
+
+def mean_letters(model: Any, tokenizer: Any) -> float:
+    """Of 64 fresh samples of six tokens, by transformers alone."""
+    prompt = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "river"}], add_generation_prompt=True, return_dict=False
+    )
+    torch.manual_seed(0)
+    ids = model.generate(
+        input_ids=torch.tensor([prompt] * 64), do_sample=True, max_new_tokens=6, top_k=0
+    )
+    texts = tokenizer.batch_decode(ids[:, len(prompt) :], skip_special_tokens=True)
+    return sum(
+        sum(c.isascii() and c.isalpha() for c in text) / max(1, len(text)) for text in texts
+    ) / len(texts)
+
+
+def test_the_reward_of_what_is_sampled_rises(
+    asked: Callable[..., GrpoTraining], base: Path
+) -> None:
+    training = asked(max_steps=10, log_steps=2)
+    told: list[Progress] = []
+    done = train_grpo(training, progress=told.append)
+    tokenizer = AutoTokenizer.from_pretrained(training.output_dir)
+    plain = AutoModelForCausalLM.from_pretrained(base).eval()
+    before = mean_letters(plain, tokenizer)
+    after = mean_letters(PeftModel.from_pretrained(plain, training.output_dir).eval(), tokenizer)
+    assert before < 0.4
+    assert after > before + 0.15
+    rewards = [each.metrics["reward"] for each in told if "reward" in each.metrics]
+    assert rewards[-1] > rewards[0] + 0.1
+    assert (done.method, done.steps, done.rows) == ("grpo", 10, 64)
+    assert "Group-relative policy optimisation" in (training.output_dir / "README.md").read_text()
+
+
+class Unplugged(Exception):
+    """The machine went away."""
+
+
+def test_an_interrupted_training_goes_on_and_ends_with_the_same_weights(
+    asked: Callable[..., GrpoTraining],
+) -> None:
+    def listener(progress: Progress) -> None:
+        if progress.step == 4:
+            raise Unplugged
+
+    fields: dict[str, Any] = {"max_steps": 6, "save_steps": 3, "batch_size": 16}
+    whole, cut = asked("whole", **fields), asked("cut", **fields)
+    train_grpo(whole)
+    with pytest.raises(Unplugged):
+        train_grpo(cut, progress=listener)
+    assert train_grpo(cut).resumed_from == 3
+    expected, found = (
+        load_file(each.output_dir / "adapter_model.safetensors") for each in (whole, cut)
+    )
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"batch_size": 12}, "whole groups: a multiple of generations"),
+        ({"iterations": 2, "save_steps": 5}, "a multiple of iterations"),
+        ({"reward": "letters"}, "module:function or file.py:function"),
+        ({"reward": "no_such_module:f"}, "no_such_module can't be imported"),
+        ({"reward": "json:no_such_function"}, "json has no function 'no_such_function'"),
+        ({"dataset_path": Path("absent.jsonl")}, "no such file: absent.jsonl"),
+    ],
+)
+def test_what_can_not_be_used_is_said_before_anything_is_sampled(
+    asked: Callable[..., GrpoTraining], fields: dict[str, Any], said: str
+) -> None:
+    from attrs import evolve
+
+    with pytest.raises(InputError, match=said):
+        train_grpo(evolve(asked(), **fields))
+
+
+def test_a_row_without_a_prompt_is_named(
+    asked: Callable[..., GrpoTraining], write_rows: Write
+) -> None:
+    from attrs import evolve
+
+    data = write_rows([{"prompt": "go"}, {"question": "go"}], "other.jsonl")
+    with pytest.raises(InputError, match=r"other\.jsonl:2: 'prompt' is missing"):
+        train_grpo(evolve(asked(), dataset_path=data))

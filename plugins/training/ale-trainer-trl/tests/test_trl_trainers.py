@@ -1,0 +1,215 @@
+"""The trainers as a run uses them."""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from peft import PeftModel
+
+from ale.errors import AleError, InputError, StoreError
+from ale.plugin import BuildContext
+from ale.protocols import Trainer
+from ale.testing.trainer import TrainerContract
+from ale.types import Batch
+from ale_trainer_trl.learning import LoraOptions
+from ale_trainer_trl.options import DpoOptions, GrpoOptions
+from ale_trainer_trl.plugin import ale_trainers
+
+COMPONENTS = {component.name: component for component in ale_trainers()}
+OPTIONS = {"dpo": DpoOptions, "grpo": GrpoOptions}
+
+
+def build(name: str, *, staleness: int = 0, **fields: Any) -> Any:
+    given = {"learning_rate": 1e-2, "lora": LoraOptions(r=4), **fields}
+    return COMPONENTS[name].build(OPTIONS[name](**given), BuildContext(staleness=staleness))
+
+
+def attached(llm: Any, name: str, **fields: Any) -> Any:
+    trainer = build(name, **fields)
+    trainer.attach(llm)
+    return trainer
+
+
+class _Contract(TrainerContract):
+    timings: Sequence[str] = ("seconds",)
+    name = "dpo"
+    fields: dict[str, Any]
+
+    @pytest.fixture
+    def make_trainer(self, lab: Any) -> Callable[[], Trainer]:
+        return lambda: attached(lab.llm(), self.name, **self.fields)
+
+    @pytest.fixture
+    def make_unattached(self) -> Callable[[], Trainer]:
+        return lambda: build(self.name, **self.fields)
+
+    @pytest.fixture
+    def batch(self, lab: Any) -> Callable[[int], Batch]:
+        made: Callable[[int], Batch] = lab.contrast
+        return made
+
+
+class TestDpo(_Contract):
+    fields = {"epochs": 2}  # noqa: RUF012
+
+
+class TestGrpo(_Contract):
+    name = "grpo"
+    fields = {"lora": LoraOptions(r=4, dropout=0.1)}  # noqa: RUF012
+
+
+class TestGrpoOnCreditWithoutAdapters(_Contract):
+    name = "grpo"
+    fields = {"advantage": "credit", "lora": None, "learning_rate": 1e-3}  # noqa: RUF012
+
+
+def copy_of(llm: Any, trainer: Any, lab: Any) -> Any:
+    """A model with the weights that a trainer would hand over."""
+    model = lab.make_model()
+    model.load_state_dict(trainer.snapshot().weights)
+    return model
+
+
+def logp(model: Any, ids: Sequence[int], start: int) -> float:
+    with torch.no_grad():
+        scores = model(torch.tensor([ids])).logits.log_softmax(-1)[0]
+    return float(sum(scores[i - 1, ids[i]] for i in range(start, len(ids))))
+
+
+@pytest.mark.parametrize("name", ["dpo", "grpo"])
+async def test_a_step_raises_the_best_episode_over_the_worst(name: str, lab: Any) -> None:
+    llm = lab.llm()
+    trainer = attached(llm, name)
+    good, bad = [1, 2, 3, 20, 21, 9, 9, 40, 41, 257], [1, 2, 3, 22, 21, 9, 9, 42, 41, 257]
+
+    def margin(model: Any) -> float:
+        return logp(model, good, 3) - logp(model, bad, 3)
+
+    before = margin(llm.policy.model)
+    for step in range(3):
+        report = await trainer.step(lab.contrast(step))
+        assert report.policy_version == step + 1
+    assert margin(copy_of(llm, trainer, lab)) > before + 0.1
+    # The sampler has its own weights until it is handed these.
+    assert margin(llm.policy.model) == before
+
+
+def play(model: Any, prompt: Sequence[int], n: int, generator: torch.Generator) -> list[list[int]]:
+    """`n` samples of four tokens, without a line of TRL."""
+    ids = torch.tensor([list(prompt)] * n)
+    for _ in range(4):
+        with torch.no_grad():
+            chances = model(ids).logits[:, -1].softmax(-1)
+        ids = torch.cat([ids, torch.multinomial(chances, 1, generator=generator)], dim=1)
+    return [row[len(prompt) :] for row in ids.tolist()]
+
+
+@pytest.mark.parametrize("advantage", ["group", "credit"])
+async def test_grpo_raises_the_reward_of_what_is_sampled(advantage: Any, lab: Any) -> None:
+    """About a quarter of the tokens are liked, by a trait that all of these have in common."""
+    llm = lab.llm()
+    traits = llm.policy.model.get_input_embeddings().weight[:, 0]
+    liked = set((traits > 0.1).nonzero().flatten().tolist())
+    trainer = attached(llm, "grpo", advantage=advantage)
+    generator = torch.Generator().manual_seed(0)
+    means = []
+    for step in range(8):
+        model = copy_of(llm, trainer, lab)
+        groups, rewards = [], []
+        for task in (0, 1):
+            prompt = [1, 2, 3 + task]
+            outputs = play(model, prompt, 32, generator)
+            rewards.append([sum(i in liked for i in output) / 4 for output in outputs])
+            mean = float(np.mean(rewards[task]))
+            played = [
+                lab.Played(
+                    said=[lab.Said(prompt=prompt, output=output)],
+                    reward=reward,
+                    weights=[4 * (reward - mean)],
+                )
+                for output, reward in zip(outputs, rewards[task], strict=True)
+            ]
+            groups.append(lab.credited(*played, task=f"t{task}"))
+        means.append(float(np.mean(rewards)))
+        await trainer.step(lab.batch_of(*groups, step=step))
+    assert means[0] < 0.4
+    # 512 tokens, so 0.02 is one standard error.
+    assert (means[-2] + means[-1]) / 2 > means[0] + 0.1, means
+
+
+async def test_a_step_leaves_everybody_elses_random_numbers_alone(lab: Any) -> None:
+    trainer = attached(lab.llm(), "grpo")
+    torch.manual_seed(7)
+    random.seed(7)
+    np.random.seed(7)
+    expected = torch.rand(1).item(), random.random(), np.random.rand()
+    torch.manual_seed(7)
+    random.seed(7)
+    np.random.seed(7)
+    await trainer.step(lab.contrast())
+    assert (torch.rand(1).item(), random.random(), np.random.rand()) == expected
+
+
+async def test_a_batch_without_signal_is_no_new_version(lab: Any) -> None:
+    said = [lab.Said(prompt=[1, 2], output=[3, 4])]
+    tied = lab.credited(*[lab.Played(said=said, reward=0.0, weights=[0.0])] * 3)
+    for name, count in (("dpo", "pairs_tied"), ("grpo", "groups_equal_rewards")):
+        trainer = attached(lab.llm(), name)
+        report = await trainer.step(lab.batch_of(tied))
+        assert report.policy_version == 0
+        assert (report.metrics[count], report.metrics["updates"]) == (1, 0)
+
+
+async def test_iterations_are_updates_on_the_same_episodes(lab: Any) -> None:
+    report = await attached(lab.llm(), "grpo", iterations=3).step(lab.contrast())
+    assert report.metrics["updates"] == 3
+    assert report.policy_version == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*will be removed in v6:FutureWarning")
+async def test_a_checkpoint_holds_an_adapter_that_loads_again(lab: Any, tmp_path: Path) -> None:
+    llm = lab.llm()
+    trainer = attached(llm, "dpo")
+    await trainer.step(lab.contrast())
+    trainer.save(tmp_path)
+    ids = [1, 2, 3, 20, 21]
+    merged = copy_of(llm, trainer, lab)
+    adapted = PeftModel.from_pretrained(lab.make_model(), str(tmp_path / "adapter")).eval()
+    assert logp(adapted, ids, 3) == pytest.approx(logp(merged, ids, 3), abs=1e-4)
+    assert logp(adapted, ids, 3) != pytest.approx(logp(llm.policy.model, ids, 3), abs=1e-4)
+    assert json.loads((tmp_path / "trainer.json").read_text())["version"] == 1
+
+
+async def test_a_checkpoint_of_other_adapters_is_refused(lab: Any, tmp_path: Path) -> None:
+    attached(lab.llm(), "dpo").save(tmp_path)
+    with pytest.raises(StoreError, match="of another model or other adapters"):
+        attached(lab.llm(), "dpo", lora=LoraOptions(r=2)).load(tmp_path)
+    with pytest.raises(StoreError, match="of trainer dpo"):
+        attached(lab.llm(), "grpo").load(tmp_path)
+
+
+def test_grpo_refuses_episodes_of_older_weights() -> None:
+    with pytest.raises(InputError, match="TRL's GRPO takes the episodes"):
+        build("grpo", staleness=1)
+    build("dpo", staleness=1)
+
+
+def test_a_layer_that_is_not_there_is_named(lab: Any) -> None:
+    with pytest.raises(InputError, match=r"trainer\.lora\.target"):
+        attached(lab.llm(), "dpo", lora=LoraOptions(target=("no_such_layer",)))
+
+
+async def test_credits_that_do_not_fit_are_refused_before_anything_is_learnt(lab: Any) -> None:
+    from ale.types import replace
+
+    trainer = attached(lab.llm(), "grpo")
+    batch = lab.contrast()
+    broken = replace(batch.groups[0], credits=batch.groups[0].credits[1:])
+    with pytest.raises(AleError, match="2 credits for 3 rollouts of task t0"):
+        await trainer.step(lab.batch_of(broken))
+    assert trainer.snapshot().version == 0

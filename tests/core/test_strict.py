@@ -1,0 +1,215 @@
+"""Strict reading: what is written is what is meant, and every problem names its place."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import yaml
+from attrs import field, frozen
+
+from ale.errors import InputError
+from ale.plugin import doc, ge
+from ale.strict import Node, parse_yaml, read_yaml, structure
+
+
+@frozen(kw_only=True)
+class Inner:
+    depth: int = 1
+
+
+@frozen(kw_only=True)
+class Options:
+    image: str = field(default="x", metadata=doc("Image."))
+    network: bool = False
+    memory_mb: int = field(default=64, validator=ge(16))
+    rate: float = 0.1
+    mode: Literal["fast", "slow"] = "fast"
+    names: tuple[str, ...] = ()
+    folder: Path | None = None
+    inner: Inner = Inner()
+    extra: Mapping[str, Any] = field(factory=dict)
+
+
+@frozen(kw_only=True)
+class Needy:
+    path: str = field(metadata=doc("Where the tasks are."))
+
+
+def problems(text: str, cls: type = Options) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        structure(parse_yaml(text, file="c.yaml"), cls)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_scalars_are_read_as_written() -> None:
+    node = parse_yaml("a: 1e-5\nb: off\nc: true\nd: 0x10\ne: '3'\nf:\ng: -.inf\nh: 1_000\n")
+    assert node.plain() == {
+        "a": 1e-5,
+        "b": "off",
+        "c": True,
+        "d": 16,
+        "e": "3",
+        "f": None,
+        "g": float("-inf"),
+        "h": "1_000",
+    }
+
+
+def test_off_is_not_taken_for_false() -> None:
+    assert problems("network: off") == [
+        'c.yaml:1: network: expected true or false, found the text "off"\n    hint      write false'
+    ]
+
+
+def test_text_is_not_taken_for_a_number() -> None:
+    assert problems("memory_mb: '64'") == [
+        'c.yaml:1: memory_mb: expected a whole number, found the text "64"'
+    ]
+
+
+def test_an_unknown_option_names_the_nearest_one() -> None:
+    (said,) = problems("\nimge: x")
+    assert said.startswith("c.yaml:2: imge: unknown option\n    expected  one of extra, folder,")
+    assert said.endswith("did you mean 'image'?")
+
+
+def test_every_problem_is_reported_at_once() -> None:
+    said = problems("memory_mb: 3\nmode: fas\nnames: x\ninner: {depth: a}\nrate: true\n")
+    assert [line.splitlines()[0] for line in said] == [
+        "c.yaml:1: memory_mb: expected a value >= 16, found 3",
+        'c.yaml:2: mode: expected one of fast, slow, found the text "fas"',
+        'c.yaml:3: names: expected a list, found the text "x"',
+        'c.yaml:4: inner.depth: expected a whole number, found the text "a"',
+        "c.yaml:5: rate: expected a number, found true",
+    ]
+
+
+def test_a_bound_is_reported_with_the_bound_and_the_value() -> None:
+    assert problems("memory_mb: 3") == ["c.yaml:1: memory_mb: expected a value >= 16, found 3"]
+
+
+def test_a_missing_option_says_what_it_is_for() -> None:
+    assert problems("{}", Needy) == [
+        "c.yaml:1: 'path' is missing\n    expected  Where the tasks are."
+    ]
+
+
+@frozen(kw_only=True)
+class Preset:
+    preset: Literal["ipa", "grpo"]
+    mask: str = "chunk"
+
+
+@frozen(kw_only=True)
+class Chosen:
+    objective: Literal["ipa", "grpo"] | Preset = "ipa"
+
+
+def laid(above: str, below: str) -> Any:
+    nodes = [parse_yaml(text, file=name) for text, name in ((above, "--set"), (below, "a.yaml"))]
+    return Node({"objective": nodes[0].laid_over(nodes[1])})
+
+
+def test_a_text_that_a_mapping_is_laid_over_is_its_one_required_option() -> None:
+    assert structure(laid("{mask: none}", "grpo"), Chosen).objective == Preset(
+        preset="grpo", mask="none"
+    )
+    given = structure(laid("{preset: ipa, mask: none}", "grpo"), Chosen)
+    assert given.objective == Preset(preset="ipa", mask="none")
+    with pytest.raises(InputError) as caught:
+        structure(laid("{mask: none}", "grop"), Chosen)
+    (problem,) = caught.value.problems
+    assert (problem.file, problem.path) == ("a.yaml", "objective.preset")
+
+
+def test_what_is_no_text_gives_nothing_to_the_mapping_over_it() -> None:
+    with pytest.raises(InputError, match="'preset' is missing"):
+        structure(laid("{mask: none}", "[grpo]"), Chosen)
+
+
+def test_a_key_that_stands_twice_is_a_problem() -> None:
+    assert problems("image: a\nimage: b") == ["c.yaml:2: 'image' stands twice, first on line 1"]
+
+
+def test_an_item_of_a_list_is_named_by_its_number() -> None:
+    assert problems("names: [a, 3]") == [
+        "c.yaml:1: names[1]: expected text, found the number 3\n    hint      put it in quotes"
+    ]
+
+
+@pytest.mark.parametrize("text", ["a: ]", "a: b: c", "\ta: 1", "a: !!python/object:x y", "<<: {}"])
+def test_what_is_not_plain_yaml_is_refused_with_its_line(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_yaml(text, file="c.yaml")
+    assert caught.value.problems[0].line == 1
+
+
+@pytest.mark.parametrize("reader", ["CBaseLoader", "BaseLoader"])
+@pytest.mark.parametrize("text", ["\ta: 1", "a: 1\nb:\n  c: 1\n\td: 2\n", "a:\n  - x\n\t- y\n"])
+def test_an_indent_with_tabs_is_named_by_either_reader(
+    text: str, reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ale.strict.reading._Loader", getattr(yaml, reader))
+    with pytest.raises(InputError) as caught:
+        parse_yaml(text)
+    assert caught.value.problems[0].hint == "indent with spaces"
+
+
+def test_a_fault_without_tabs_has_no_hint_about_them() -> None:
+    with pytest.raises(InputError) as caught:
+        parse_yaml("a: b: c\td")
+    assert caught.value.problems[0].hint is None
+
+
+def test_an_anchor_that_contains_itself_is_refused() -> None:
+    with pytest.raises(InputError, match="contains itself"):
+        parse_yaml("a: &x [*x]")
+
+
+def test_a_nest_of_aliases_costs_no_time() -> None:
+    lines = ["a0: &a0 [x]"] + [
+        f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30)
+    ]
+    assert parse_yaml("\n".join(lines)).get("a29") is not None
+
+
+def test_a_path_is_relative_to_the_file_it_stands_in(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("folder: ../tasks")
+    made = structure(read_yaml(tmp_path / "c.yaml"), Options)
+    assert made.folder == tmp_path.parent / "tasks"
+
+
+def test_a_missing_file_names_the_nearest_one(tmp_path: Path) -> None:
+    (tmp_path / "quickstart.yaml").write_text("")
+    with pytest.raises(InputError, match=r"no such file\n    hint      did you mean 'quickstart"):
+        read_yaml(tmp_path / "quickstrat.yaml")
+
+
+def test_free_values_come_out_as_pythons_own() -> None:
+    made = structure(parse_yaml("extra: {a: [1, {b: x}]}"), Options)
+    assert made.extra == {"a": [1, {"b": "x"}]}
+
+
+def test_bad_values_are_reported_beside_unknown_and_missing_keys() -> None:
+    @frozen(kw_only=True)
+    class Range:
+        low: int = field(validator=ge(0))
+        high: int
+        step: int = field(default=1)
+
+        @step.validator
+        def _fits(self, attribute: object, value: int) -> None:
+            if value > self.high - self.low:
+                raise ValueError("expected a step that fits")
+
+    assert problems("low: -1\nstep: 9\nhihg: 3\n", Range) == [
+        "c.yaml:1: 'high' is missing",
+        "c.yaml:1: low: expected a value >= 0, found -1",
+        "c.yaml:3: hihg: unknown option\n"
+        "    expected  one of high, low, step\n"
+        "    hint      did you mean 'high'?",
+    ]
+    assert problems("low: 0\nstep: 9\nhigh: 3\n", Range) == [
+        "c.yaml:2: step: expected a step that fits"
+    ]

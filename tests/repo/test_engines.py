@@ -1,0 +1,23 @@
+"""Where the project's own checks run, every sandbox backend must really be there.
+
+Elsewhere a backend that can't be used skips its tests with the reason; if that could happen
+unnoticed in CI, a backend could be broken for weeks.
+"""
+
+import os
+
+import pytest
+
+from ale._registry import Registration, Registry
+
+
+@pytest.mark.skipif(os.environ.get("CI") != "true", reason="only CI must have every engine")
+@pytest.mark.parametrize(
+    "registration",
+    Registry.installed().registrations("sandbox"),
+    ids=lambda registration: registration.component.name,
+)
+def test_every_backend_can_be_used_in_ci(registration: Registration) -> None:
+    assert registration.component.probe is not None
+    found = registration.component.probe()
+    assert found.usable, found.reason

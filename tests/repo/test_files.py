@@ -1,0 +1,36 @@
+"""Files are small, and nothing unknown stands at the top."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LONGEST = 500
+
+PYTHON = [
+    path
+    for folder in ("core", "plugins", "tests", "docs")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if not any(part.startswith((".", "_build")) for part in path.relative_to(ROOT).parts)
+]
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_has_at_most_500_lines(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LONGEST
+
+
+def test_nothing_else_stands_at_the_top() -> None:
+    names = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
+    assert names - {"runs", "uv.lock", "build", "dist", "__pycache__"} == {
+        "LICENSE",
+        "README.md",
+        "configs",
+        "core",
+        "docs",
+        "noxfile.py",
+        "plugins",
+        "pyproject.toml",
+        "tasks",
+        "tests",
+    }

@@ -1,0 +1,174 @@
+"""Every package is whole: metadata, documents, tests, and the kit of what it offers."""
+
+import ast
+import importlib.metadata
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PLUGINS = sorted(path.parent for path in ROOT.glob("plugins/*/*/pyproject.toml"))
+KITS = {
+    "ale_task_sources": "TaskSourceContract",
+    "ale_sandboxes": "SandboxContract",
+    "ale_llms": "LLM(Server)?Contract",
+    "ale_agents": "AgentContract",
+    "ale_criteria": "CriterionContract",
+    "ale_chunkers": "ChunkerContract",
+    "ale_credit_schemes": "CreditContract",
+    "ale_starts": "StartSchemeContract",
+    "ale_trainers": "TrainerContract",
+    "ale_observers": "ObserverContract",
+}
+
+GROUPS = {
+    "tasks": {"ale_task_sources"},
+    "sandbox": {"ale_sandboxes"},
+    "llm": {"ale_llms"},
+    "agent": {"ale_agents"},
+    "criteria": {"ale_criteria"},
+    "credit": {"ale_chunkers", "ale_credit_schemes"},
+    "training": {"ale_trainers", "ale_starts"},
+    "observe": {"ale_observers"},
+    "commands": {"ale_commands", "ale_config_formats"},
+}
+"""The folders of `plugins/`, and the hooks that their packages implement."""
+
+each_plugin = pytest.mark.parametrize("folder", PLUGINS, ids=lambda folder: folder.name)
+
+
+def project(folder: Path) -> dict[str, Any]:
+    made: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    return made
+
+
+def source(folder: Path) -> Path:
+    (found,) = folder.glob("src/*/__init__.py")
+    return found.parent
+
+
+def trees(folder: Path) -> list[ast.Module]:
+    """Its modules; what is uploaded to run inside a sandbox imports what stands there."""
+    paths = [path for path in sorted(folder.rglob("*.py")) if path.parent.name != "inside"]
+    return [ast.parse(path.read_text()) for path in paths]
+
+
+@each_plugin
+def test_a_package_has_its_documents_and_tests(folder: Path) -> None:
+    for name in ("README.md", "CHANGELOG.md"):
+        assert (folder / name).read_text().strip()
+    assert "unreleased" in (folder / "CHANGELOG.md").read_text()
+    assert (source(folder) / "py.typed").exists()
+    assert list((folder / "tests").glob("test_*.py"))
+    assert source(folder).name == folder.name.replace("-", "_")
+
+
+@each_plugin
+def test_a_package_says_what_it_is_and_which_core_it_fits(folder: Path) -> None:
+    about = project(folder)
+    assert about["name"] == folder.name
+    assert about["description"].endswith(".")
+    assert about["requires-python"] == ">=3.11"
+    assert about["license"] == "Apache-2.0"
+    cores = [line for line in about.get("dependencies", []) if line.startswith("ale-core")]
+    assert cores == ["ale-core>=0.1,<0.2"]
+
+
+@each_plugin
+def test_a_package_stands_in_the_group_of_what_it_registers(folder: Path) -> None:
+    """A library says so by its folder and its keyword, and two or more packages use it."""
+    group = folder.parent.name
+    library = group == "libraries"
+    assert project(folder)["keywords"] == ["ale-library" if library else "ale-plugin"]
+    assert ("entry-points" in project(folder)) != library
+    if library:
+        users = [other for other in PLUGINS if folder.name in map(_normal, needs(other))]
+        assert len(users) >= 2, f"only {users} use it: move it there"
+    else:
+        assert GROUPS[group] & set(_answered(folder)), f"nothing in it belongs into {group}/"
+
+
+def needs(folder: Path) -> list[str]:
+    return list(project(folder).get("dependencies", []))
+
+
+@each_plugin
+def test_a_package_declares_what_it_imports(folder: Path) -> None:
+    """The shared environment would hide an undeclared import until a user meets it."""
+    declared = {_normal(line) for line in project(folder).get("dependencies", [])}
+    declared |= {"ale-core", folder.name}
+    owners = importlib.metadata.packages_distributions()
+    local = {path.name: path.parents[1].name for path in map(source, PLUGINS)}
+    undeclared = set()
+    for module in _imports(trees(source(folder))) - set(sys.stdlib_module_names) - {"ale"}:
+        found = {_normal(name) for name in owners.get(module, [module])} | {local.get(module, "")}
+        if not found & declared:
+            undeclared.add(module)
+    assert not undeclared
+
+
+def _imports(modules: list[ast.Module]) -> set[str]:
+    found = set()
+    for module in modules:
+        for node in ast.walk(module):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                found.add((node.module or "").partition(".")[0])
+    return found
+
+
+def _normal(requirement: str) -> str:
+    name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@each_plugin
+def test_what_a_package_offers_passes_its_contract_kit(folder: Path) -> None:
+    tested = "\n".join(path.read_text() for path in (folder / "tests").rglob("*.py"))
+    for hook in _answered(folder):
+        if hook in KITS:
+            derived = re.search(rf"class \w+\(.*\b{KITS[hook]}\b", tested)
+            assert derived, f"no test derives from the kit of {hook}"
+
+
+def _answered(folder: Path) -> set[str]:
+    return {
+        node.name
+        for module in trees(source(folder))
+        for node in ast.walk(module)
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("ale_")
+    }
+
+
+def test_every_hook_is_documented_and_answered_by_a_package() -> None:
+    from ale import hookspecs
+
+    answered = set().union(*(_answered(folder) for folder in PLUGINS))
+    hooks = [name for name in dir(hookspecs) if name.startswith("ale_")]
+    assert set(KITS) < set(hooks)
+    for hook in hooks:
+        text = getattr(hookspecs, hook).__doc__ or ""
+        assert len(text.splitlines()) >= 1, f"{hook} has no docstring"
+        assert re.match(r"(Register|Add|Called) .+[.,]", text), f"{hook} does not say what it is"
+        assert hook in answered, f"no package answers {hook}"
+
+
+def test_every_option_of_every_component_is_documented() -> None:
+    from ale._config.describe import describe_options
+    from ale._registry import KINDS, Registry
+
+    registry = Registry.installed()
+    bare = [
+        f"{registration.full_name}: {option.name}"
+        for kind in KINDS
+        for registration in registry.registrations(kind)
+        if registration.component.options is not None
+        for option in describe_options(registration.component.options)
+        if not option.doc
+    ]
+    assert not bare

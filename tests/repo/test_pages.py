@@ -1,0 +1,91 @@
+"""What pages and READMEs say is so: links, packages, examples of configs."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ale._config.load import select
+from ale._config.model import RunOptions
+from ale._registry import Registry
+from ale.strict import Node, parse_yaml, structure
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+GENERATED = DOCS / "reference" / "generated"
+WRITTEN = [
+    path for path in sorted(DOCS.rglob("*.md")) if not {"_build", "generated"} & {*path.parts}
+]
+READMES = [
+    ROOT / "README.md",
+    *sorted(ROOT.glob("core/*.md")),
+    *sorted(ROOT.glob("plugins/*/*/*.md")),
+]
+PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
+SECTIONS = {*PARTS, "evaluation", "observers", "run", "extends"}
+
+_YAML = re.compile(r"^```(?:yaml|\{code-block\} yaml\n(?::[^\n]*\n)?)\n(.*?)^```$", re.M | re.S)
+
+each_page = pytest.mark.parametrize(
+    "page", [*READMES, *WRITTEN], ids=lambda path: str(path.relative_to(ROOT))
+)
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return Registry.installed()
+
+
+@each_page
+def test_a_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        path = target.partition("#")[0]
+        if not path or ":" in path:
+            continue
+        linked = (page.parent / path).resolve()
+        # Links to what is generated are held by the build of the documentation.
+        assert linked.is_relative_to(GENERATED) or linked.exists(), target
+
+
+def test_the_readme_names_every_package_and_no_other() -> None:
+    text = (ROOT / "README.md").read_text()
+    linked = set(re.findall(r"\]\(plugins/[a-z]+/([a-z-]+)/README\.md\)", text))
+    assert linked == {path.parent.name for path in ROOT.glob("plugins/*/*/pyproject.toml")}
+
+
+def configs(page: Path) -> Iterator[Node]:
+    """The examples of configs on a page, whole ones and single sections."""
+    fences = re.findall(
+        r"^```(?:yaml|\{code-block\} yaml\n(?::[^\n]*\n)?)\n(.*?)^```$",
+        page.read_text(),
+        re.M | re.S,
+    )
+    for text in fences:
+        node = parse_yaml(text, file=str(page))
+        if node.mapping and {*node.mapping} <= SECTIONS:
+            yield node
+
+
+@each_page
+def test_an_example_of_a_config_is_one(page: Path, registry: Registry) -> None:
+    for config in configs(page):
+        for kind in PARTS:
+            part = config.get(kind)
+            if part is not None and part.get("type") is not None:
+                select(part, kind, registry, path=kind)
+        evaluation = config.get("evaluation")
+        if evaluation is not None:
+            select(evaluation.get("tasks"), "tasks", registry, path="evaluation.tasks")
+        observers = config.get("observers")
+        for observer in (observers and observers.items) or []:
+            select(observer, "observer", registry, path="observers")
+        run = config.get("run")
+        if run is not None:
+            structure(run, RunOptions, path="run")
+
+
+def test_examples_of_configs_are_found() -> None:
+    found = [page for page in (*READMES, *WRITTEN) if list(configs(page))]
+    assert len(found) > 12
+    assert {ROOT / "README.md", DOCS / "index.md", DOCS / "how-to" / "use-a-model.md"} <= {*found}
