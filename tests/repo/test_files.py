@@ -23,8 +23,10 @@ def test_a_file_has_at_most_500_lines(path: Path) -> None:
 def test_nothing_else_stands_at_the_top() -> None:
     names = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
     assert names - {"runs", "uv.lock", "build", "dist", "__pycache__"} == {
+        "CONTRIBUTING.md",
         "LICENSE",
         "README.md",
+        "SECURITY.md",
         "configs",
         "core",
         "docs",

@@ -11,7 +11,16 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 from ale._registry import Registry
-from ale_reference import commands, components, hooks, kits, packages, records, schemas
+from ale_reference import (
+    architecture,
+    commands,
+    components,
+    hooks,
+    kits,
+    packages,
+    records,
+    schemas,
+)
 
 Pages = Mapping[str, str]
 MAKERS: tuple[Callable[[Registry, Path], Pages], ...] = (
@@ -22,6 +31,7 @@ MAKERS: tuple[Callable[[Registry, Path], Pages], ...] = (
     commands.pages,
     schemas.pages,
     packages.pages,
+    architecture.pages,
 )
 
 

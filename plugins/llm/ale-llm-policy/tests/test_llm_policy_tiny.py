@@ -16,7 +16,7 @@ SHAPE = TinyShape(layers=2, width=32, heads=4, kv_heads=2, head_dim=8, mlp=48, v
 CORPUS = ["grep -c error log.txt\n", "sort words.txt | uniq -c\n", "café 🐍\n"] * 3
 SCRIPT = """\
 import sys
-from test_policy_tiny import digest
+from test_llm_policy_tiny import digest
 print(digest())
 """
 

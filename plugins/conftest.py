@@ -1,0 +1,46 @@
+"""Leaves out the tests of a package whose dependencies are not installed, and says so."""
+
+import importlib.metadata
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+_left_out: dict[str, list[str]] = {}
+
+
+@cache
+def missing(folder: Path) -> list[str]:
+    """Distributions that the package in this folder needs and that are not installed."""
+    about = tomllib.loads((folder / "pyproject.toml").read_text())
+    needs = about["project"].get("dependencies", []) + about["dependency-groups"]["test"]
+    names = {re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in needs}
+    return sorted(name for name in names if not _installed(name))
+
+
+def _installed(name: str) -> bool:
+    try:
+        importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out a package that lacks something."""
+    parts = collection_path.relative_to(HERE).parts
+    if len(parts) < 2 or not (HERE / parts[0] / parts[1] / "pyproject.toml").exists():
+        return None
+    if lacking := missing(HERE / parts[0] / parts[1]):
+        _left_out[parts[1]] = lacking
+        return True
+    return None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name what was left out."""
+    for name, lacking in _left_out.items():
+        terminalreporter.write_line(f"{name} was not tested: {', '.join(lacking)} not installed")
