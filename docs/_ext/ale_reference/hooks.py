@@ -1,4 +1,4 @@
-"""Every hook with its docstring and who answers it."""
+"""Every hook with its docstring and who implements it."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,12 +11,12 @@ from ale_reference.markup import rest
 def pages(registry: Registry, root: Path) -> Mapping[str, str]:
     """``parts/hooks.md``."""
     names = [name for name in vars(hookspecs) if name.startswith("ale_")]
-    doors = [name for name in names if name in KINDS.values()]
-    others = [name for name in names if name not in doors]
+    components = [name for name in names if name in KINDS.values()]
+    others = [name for name in names if name not in components]
     text = "".join(
         [
             "## Components\n\n",
-            *(_hook(name, registry) for name in doors),
+            *(_hook(name, registry) for name in components),
             "## Commands, config formats and events\n\n",
             *(_hook(name, registry) for name in others),
         ]
@@ -25,12 +25,12 @@ def pages(registry: Registry, root: Path) -> Mapping[str, str]:
 
 
 def _hook(name: str, registry: Registry) -> str:
-    answered = "; ".join(_answers(name, registry))
+    implemented = "; ".join(_implementations(name, registry))
     signature = rest(f".. autofunction:: ale.hookspecs.{name}\n   :no-index-entry:")
-    return f"### `{name}`\n\n{signature}\nAnswered by: {answered}.\n\n"
+    return f"### `{name}`\n\n{signature}\nImplemented by: {implemented}.\n\n"
 
 
-def _answers(name: str, registry: Registry) -> Iterator[str]:
+def _implementations(name: str, registry: Registry) -> Iterator[str]:
     kinds = {hook: kind for kind, hook in KINDS.items()}
     if name in kinds:
         kind = kinds[name]
