@@ -1,0 +1,64 @@
+"""Names and sentences use the terms of the field: docs/glossary.md has them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PRIVATE = {
+    r"doors?": "hook, extension point",
+    r"fall(s|en)? silent|speaks? (first|next)": "the expert's turns end",
+    r"fleets?": "worker group",
+    r"folded|folding|nudges?d?": "compact, reminder",
+    r"go(es|ing)? on\b(?! (GitHub|a|the)\b)": "continue, resume",
+    r"hushed": "suppressed output",
+    r"keepers?|zygotes?": "supervisor, fork server",
+    r"(laid|lay|lays|laying) over": "override, merge",
+    r"lanes?": "worker shell",
+    r"lessons?": "training target",
+    r"let(s|ting)? go": "close, release",
+    r"quarantined?": "failed to load",
+    r"rooms?": "module",
+    r"rungs?": "isolation level, priority",
+    r"sets? aside": "failed to load",
+    r"slabs?": "KV cache",
+    r"tally|tallies": "metrics accumulator",
+    r"trunks?": "snapshot",
+}
+"""Words that had a meaning of their own here once, and what to write in their place."""
+
+FILES = sorted(
+    path
+    for pattern in (
+        "*.md",
+        "configs/*.yaml",
+        "core/*.md",
+        "core/src/**/*.py",
+        "docs/**/*.md",
+        "noxfile.py",
+        "plugins/*/*/*.md",
+        "plugins/*/*/src/**/*.py",
+    )
+    for path in ROOT.glob(pattern)
+    if not {"_build", "generated"} & {*path.parts} and not path.name.endswith(".script.yaml")
+)
+
+
+@pytest.mark.parametrize("word", PRIVATE)
+def test_no_word_has_a_private_meaning(word: str) -> None:
+    # In names too: `lay_over`, `KeeperLink`.
+    found = re.compile(rf"(?<![A-Za-z])({word})(?![A-Za-z])".replace(" ", r"[\s_]+"), re.I)
+    places = []
+    for path in FILES:
+        text = path.read_text()
+        for match in found.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            places.append(f"{path.relative_to(ROOT)}:{line}: {match[0]!r}")
+    assert not places, f"write {PRIVATE[word]} instead:\n" + "\n".join(places)
+
+
+def test_the_files_that_people_read_are_checked() -> None:
+    names = {str(path.relative_to(ROOT)) for path in FILES}
+    assert {"README.md", "docs/index.md", "core/src/ale/hookspecs.py"} <= names
+    assert len(names) > 500
