@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it exits with, what it does not import."""
+"""The command line: output, exit codes and imports."""
 
 import re
 import shlex
@@ -51,7 +51,7 @@ class Inspects:
         return [click.Command("show"), click.Command("credit")]
 
 
-def test_a_run_ends_by_saying_what_happened_where_it_is_and_what_to_try(
+def test_a_run_ends_with_a_summary_its_directory_and_commands_to_try(
     ale: Ale, registry: Registry, tmp_path: Path
 ) -> None:
     registry.add(Inspects(), "ale-inspects")
@@ -63,13 +63,13 @@ def test_a_run_ends_by_saying_what_happened_where_it_is_and_what_to_try(
     assert f"ale show {path}" in done.output
 
 
-def test_no_command_is_suggested_that_no_package_offers(ale: Ale) -> None:
-    said = ale("run", "c.yaml").output
-    assert "stored in" in said
-    assert "next" not in said
+def test_only_installed_commands_are_suggested(ale: Ale) -> None:
+    output = ale("run", "c.yaml").output
+    assert "stored in" in output
+    assert "next" not in output
 
 
-def test_what_to_try_can_be_pasted_into_a_shell(
+def test_suggested_commands_can_be_pasted_into_a_shell(
     ale: Ale, registry: Registry, tmp_path: Path
 ) -> None:
     registry.add(Inspects(), "ale-inspects")
@@ -102,16 +102,19 @@ def test_bad_input_exits_with_2_and_starts_nothing(ale: Ale, tmp_path: Path) -> 
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_dry_run_says_what_would_be_done_and_does_nothing(ale: Ale, tmp_path: Path) -> None:
+def test_a_dry_run_prints_the_plan_and_starts_nothing(ale: Ale, tmp_path: Path) -> None:
     done = ale("run", "c.yaml", "--dry-run", "--set", "run.rollouts=4", "-n", "2")
     assert done.exit_code == 0
-    assert "1 step(s) of 3 task(s) x 4 rollout(s): 12 episodes, 2 at once" in done.output
+    assert (
+        "3 tasks; 1 step of 3 tasks x 4 rollouts: 12 episodes, at most 2 at the same time"
+        in done.output
+    )
     assert not (tmp_path / "runs").exists()
 
 
-def test_check_finds_nothing_wrong_with_a_sound_config(ale: Ale) -> None:
+def test_check_reports_a_valid_config(ale: Ale) -> None:
     done = ale("check", "c.yaml")
-    assert (done.exit_code, "Nothing is wrong with it." in done.output) == (0, True)
+    assert (done.exit_code, "Config is valid." in done.output) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +133,7 @@ def test_plugins_lists_kinds_names_and_options(ale: Ale) -> None:
     assert (absent.exit_code, "no agent 'bnch'" in absent.output) == (2, True)
 
 
-def test_a_command_that_a_package_adds_is_there(ale: Ale, registry: Registry) -> None:
+def test_a_package_can_add_a_command(ale: Ale, registry: Registry) -> None:
     class Adds:
         @hookimpl
         def ale_commands(self) -> list[click.Command]:
@@ -138,13 +141,13 @@ def test_a_command_that_a_package_adds_is_there(ale: Ale, registry: Registry) ->
 
     registry.add(Adds(), "ale-hello")
     listed = ale("--help").output
-    assert "the command 'run' is offered by ale-core and by ale-hello" in listed
+    assert "the command 'run' is registered by ale-core and by ale-hello" in listed
     names = re.findall(r"^  (\w+)", listed.partition("Commands:")[2], flags=re.M)
     assert names[:5] == ["run", "check", "hello", "plugins", "doctor"]
     assert ale("hello").output == "hi\n"
 
 
-def test_a_command_that_a_package_adds_is_given_the_registry(ale: Ale, registry: Registry) -> None:
+def test_an_added_command_gets_the_registry(ale: Ale, registry: Registry) -> None:
     @click.command("kinds")
     @click.pass_obj
     def kinds(given: Registry) -> None:
@@ -191,7 +194,7 @@ def test_the_interval_is_wilsons() -> None:
     assert rate_line(0, 0) == "none graded"
 
 
-def test_seconds_are_said_as_people_say_them() -> None:
+def test_durations_are_printed_in_readable_units() -> None:
     assert [seconds(s) for s in (0.85, 12.34, 250, 7500)] == [
         "850 ms",
         "12.3 s",

@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import field, frozen
+from attrs import evolve, field, frozen, validators
 
 from ale._config import RunConfig, load_config
 from ale._registry import Registry
 from ale.errors import InputError
 from ale.plugin import Component, Probe, doc, hookimpl
+from ale.testing.fakes import FolderBackend
 
 BASE = "tasks: {type: list, n: 3}\nagent: {type: bench}\n"
 
@@ -43,7 +44,7 @@ def problems(tmp_path: Path, registry: Registry, text: str, *overrides: str) -> 
     return str(caught.value).replace(f"{tmp_path}/", "")
 
 
-def test_what_is_not_written_has_its_default(tmp_path: Path, registry: Registry) -> None:
+def test_a_missing_section_has_its_default(tmp_path: Path, registry: Registry) -> None:
     config = load(tmp_path, registry, BASE)
     assert (config.sandbox.name, config.chunker.name, config.credit.name) == (
         "folder",
@@ -64,9 +65,47 @@ def test_an_override_wins_over_the_file(tmp_path: Path, registry: Registry) -> N
     assert load(tmp_path, registry, BASE, "tasks.n=7").tasks.options.n == 7
 
 
-def test_another_type_drops_the_options_of_the_old_one(tmp_path: Path, registry: Registry) -> None:
-    text = "extends: base.yaml\ntasks: {type: ale-bench/list}\n"
-    assert load(tmp_path, registry, text).tasks.options.n == 1
+class OtherTasks:
+    @hookimpl
+    def ale_task_sources(self) -> list[Component[Any, Any]]:
+        @frozen(kw_only=True)
+        class Options:
+            n: int = 1
+
+        return [Component("counted", Options, print, summary="Tasks."), EMPTY]
+
+
+EMPTY: Component[Any, Any] = Component("empty", None, print, summary="No options.")
+
+
+def test_another_type_keeps_the_options_that_it_has_too(tmp_path: Path, registry: Registry) -> None:
+    registry.add(OtherTasks(), "ale-others")
+    for config in (
+        load(tmp_path, registry, "extends: base.yaml\ntasks: {type: counted}\n"),
+        load(tmp_path, registry, BASE, "tasks.type=counted"),
+    ):
+        assert (config.tasks.name, config.tasks.options.n) == ("counted", 3)
+        assert config.notes == []
+
+
+def test_options_that_another_type_lacks_are_dropped_with_a_note(
+    tmp_path: Path, registry: Registry
+) -> None:
+    registry.add(OtherTasks(), "ale-others")
+    config = load(tmp_path, registry, BASE, "tasks.type=empty")
+    assert config.notes == ["--set tasks.type=empty: dropped tasks.n, which empty does not have"]
+    config = load(tmp_path, registry, "extends: base.yaml\ntasks:\n  type: empty\n")
+    (note,) = config.notes
+    assert note.endswith("c.yaml:3: tasks.type=empty: dropped tasks.n, which empty does not have")
+
+
+def test_an_option_given_with_the_new_type_is_never_dropped(
+    tmp_path: Path, registry: Registry
+) -> None:
+    registry.add(OtherTasks(), "ale-others")
+    assert "--set: tasks.n: unknown option" in problems(
+        tmp_path, registry, BASE, "tasks.type=empty", "tasks.n=2"
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,7 +119,7 @@ def test_another_type_drops_the_options_of_the_old_one(tmp_path: Path, registry:
         ("{preset: ipa, depth: 3}", ["objective.depth=2"], "ipa", 2),
     ],
 )
-def test_a_part_may_be_laid_over_a_bare_name(
+def test_options_may_be_merged_over_a_bare_name(
     tmp_path: Path, registry: Registry, written: str, overrides: list[str], preset: str, depth: int
 ) -> None:
     registry.add(Trainers(), "ale-parts")
@@ -127,7 +166,7 @@ def test_overrides_of_a_section_may_come_in_any_order(tmp_path: Path, registry: 
     changed = "tasks.type=ale-bench/list"
     assert load(tmp_path, registry, BASE, "tasks.n=7", changed).tasks.options.n == 7
     assert load(tmp_path, registry, BASE, changed, "tasks.n=7").tasks.options.n == 7
-    assert load(tmp_path, registry, BASE, changed).tasks.options.n == 1
+    assert load(tmp_path, registry, BASE, changed).tasks.options.n == 3
 
 
 def test_an_override_leaves_the_place_of_other_problems(tmp_path: Path, registry: Registry) -> None:
@@ -274,3 +313,72 @@ def test_a_missing_base_is_named(tmp_path: Path, registry: Registry) -> None:
     said = problems(tmp_path, registry, "\nextends: bse.yaml\n")
     assert said.startswith("c.yaml:2: extends: no such file: bse.yaml")
     assert "did you mean 'base.yaml'?" in said
+
+
+def test_an_empty_text_is_reported_as_such(tmp_path: Path, registry: Registry) -> None:
+    @frozen(kw_only=True)
+    class Options:
+        model: str = field(validator=validators.min_len(1))
+
+    class Trainer:
+        @hookimpl
+        def ale_trainers(self) -> list[Component[Any, Any]]:
+            return [Component("named", Options, print, summary="Named.")]
+
+    registry.add(Trainer(), "ale-named")
+    text = BASE + 'trainer: {type: named, model: ""}\n'
+    assert "trainer.model: expected a non-empty text, found an empty one" in problems(
+        tmp_path, registry, text
+    )
+
+
+def test_a_missing_file_suggests_only_files_of_its_type(tmp_path: Path, registry: Registry) -> None:
+    (tmp_path / "bas.txt").write_text("")
+    (tmp_path / "short.yaml").write_text(BASE)
+    assert "did you mean 'base.yaml'?" in problems(tmp_path, registry, "extends: bas.yaml\n")
+    assert "did you mean" not in problems(tmp_path, registry, "extends: bas.toml\n")
+    assert "did you mean 'short.yaml'?" in problems(tmp_path, registry, "extends: short\n")
+
+
+def test_a_name_registered_twice_has_no_misleading_hint(tmp_path: Path, registry: Registry) -> None:
+    registry.add(OtherTasks(), "ale-one")
+    registry.add(OtherTasks(), "ale-two")
+    found = problems(tmp_path, registry, BASE, "tasks.type=counted")
+    assert "registered twice: write ale-one/counted or ale-two/counted" in found
+    assert "did you mean" not in found
+
+
+class IsolatingBackend(FolderBackend):
+    """Claims to isolate the network, as its class attribute says."""
+
+    capabilities = evolve(FolderBackend.capabilities, network_isolation=True)
+
+
+class Isolating:
+    """A sandbox below the folder in priority that isolates the network."""
+
+    @hookimpl
+    def ale_sandboxes(self) -> list[Component[Any, Any]]:
+        build = lambda options, context: IsolatingBackend()  # noqa: E731
+        return [
+            Component("weak", None, lambda o, c: FolderBackend(), summary="Weak.", priority=5),
+            Component("jail", None, build, summary="A jail.", priority=4),
+        ]
+
+
+def test_auto_skips_a_sandbox_that_lacks_required_isolation(
+    tmp_path: Path, registry: Registry
+) -> None:
+    registry.add(Isolating(), "ale-jail")
+    assert load(tmp_path, registry, BASE).sandbox.name == "weak"
+    config = load(tmp_path, registry, BASE, "sandbox.require=[network]")
+    assert (config.sandbox.name, config.resolved["sandbox"]["require"]) == ("jail", ["network"])
+    assert config.sandbox.auto is not None
+    assert config.sandbox.auto.skipped == ("weak: does not isolate the network",)
+    refused = problems(tmp_path, registry, BASE, "sandbox.require=[network, files]")
+    assert "folder: does not isolate the network or files" in refused
+
+
+def test_an_unknown_requirement_is_refused(tmp_path: Path, registry: Registry) -> None:
+    refused = problems(tmp_path, registry, BASE, "sandbox.require=[networks]")
+    assert "--set: sandbox.require[0]: expected one of network, files, processes" in refused

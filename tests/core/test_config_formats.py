@@ -1,4 +1,4 @@
-"""Config files of another format: told by their keys or by name, converted, then read as any."""
+"""Config files of another format: detection, overrides, conversion and errors."""
 
 import types
 from collections.abc import Callable, Mapping
@@ -46,7 +46,10 @@ def offer(registry: Registry, answer: Any, package: str = "ale-short") -> None:
 @pytest.fixture
 def formats(registry: Registry) -> Registry:
     short = Short({"SHORT_KEY": Secret(KEY)})
-    offer(registry, [ConfigFormat(name="short", reads=short.reads, convert=short.convert)])
+    offer(
+        registry,
+        [ConfigFormat(name="short", reads=short.reads, convert=short.convert, keys=lambda: ["n"])],
+    )
     assert not registry.failed
     return registry
 
@@ -81,8 +84,17 @@ def test_a_format_can_be_named_where_the_keys_do_not_say_it(
     assert load(tmp_path, formats, "", format="short").tasks.options.n == 1
 
 
-def test_overrides_are_laid_over_what_was_converted(tmp_path: Path, formats: Registry) -> None:
+def test_other_overrides_are_applied_after_the_conversion(
+    tmp_path: Path, formats: Registry
+) -> None:
     assert load(tmp_path, formats, "n: 3\n", "tasks.n=5", "run.seed=7").run.seed == 7
+
+
+def test_an_override_of_a_key_of_the_format_is_applied_before_the_conversion(
+    tmp_path: Path, formats: Registry
+) -> None:
+    assert load(tmp_path, formats, "n: 3\n", "n=5").tasks.options.n == 5
+    assert load(tmp_path, formats, "n: 3\n", "n=5", "tasks.n=6").tasks.options.n == 6
 
 
 def test_a_problem_keeps_its_line_in_the_file(tmp_path: Path, formats: Registry) -> None:

@@ -106,30 +106,30 @@ class Chosen:
     objective: Literal["ipa", "grpo"] | Preset = "ipa"
 
 
-def laid(above: str, below: str) -> Any:
+def merged(above: str, below: str) -> Any:
     nodes = [parse_yaml(text, file=name) for text, name in ((above, "--set"), (below, "a.yaml"))]
-    return Node({"objective": nodes[0].laid_over(nodes[1])})
+    return Node({"objective": nodes[0].replacing(nodes[1])})
 
 
-def test_a_text_that_a_mapping_is_laid_over_is_its_one_required_option() -> None:
-    assert structure(laid("{mask: none}", "grpo"), Chosen).objective == Preset(
+def test_text_replaced_by_a_mapping_becomes_its_one_required_option() -> None:
+    assert structure(merged("{mask: none}", "grpo"), Chosen).objective == Preset(
         preset="grpo", mask="none"
     )
-    given = structure(laid("{preset: ipa, mask: none}", "grpo"), Chosen)
+    given = structure(merged("{preset: ipa, mask: none}", "grpo"), Chosen)
     assert given.objective == Preset(preset="ipa", mask="none")
     with pytest.raises(InputError) as caught:
-        structure(laid("{mask: none}", "grop"), Chosen)
+        structure(merged("{mask: none}", "grop"), Chosen)
     (problem,) = caught.value.problems
     assert (problem.file, problem.path) == ("a.yaml", "objective.preset")
 
 
-def test_what_is_no_text_gives_nothing_to_the_mapping_over_it() -> None:
+def test_a_list_replaced_by_a_mapping_sets_no_option() -> None:
     with pytest.raises(InputError, match="'preset' is missing"):
-        structure(laid("{mask: none}", "[grpo]"), Chosen)
+        structure(merged("{mask: none}", "[grpo]"), Chosen)
 
 
-def test_a_key_that_stands_twice_is_a_problem() -> None:
-    assert problems("image: a\nimage: b") == ["c.yaml:2: 'image' stands twice, first on line 1"]
+def test_a_duplicate_key_is_a_problem() -> None:
+    assert problems("image: a\nimage: b") == ["c.yaml:2: 'image' is given twice, first on line 1"]
 
 
 def test_an_item_of_a_list_is_named_by_its_number() -> None:

@@ -6,7 +6,7 @@ A package names one module under the entry-point group ``ale``; that module answ
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -161,8 +161,11 @@ class ConfigFormat:
         reads: do the keys of this tree show that it is of the format? Never true of a tree that
             could be in the project's own: such a file is of another format only where ``--format``
             says so.
-        convert: the tree in the project's own words. Its second argument gives what the probe of
-            a component finds here, by kind and name. Raises `InputError` with every problem.
+        convert: returns the config in the project's own format. Its second argument returns what
+            the probe of a component found here, by kind and name. Raises `InputError` with every
+            problem.
+        keys: the dotted keys of the format, such as ``sandbox.backend``: ``--set`` of one of them
+            is applied before the conversion, ``--set`` of any other key after it.
     """
 
     name: str
@@ -170,3 +173,4 @@ class ConfigFormat:
     convert: "Callable[[Node, Callable[[str, str], Probe | None]], Converted]" = field(
         validator=validators.is_callable()
     )
+    keys: Callable[[], Collection[str]] = field(default=tuple, validator=validators.is_callable())

@@ -1,7 +1,7 @@
-"""Read YAML as version 1.2 has it, with line numbers; nothing is guessed.
+"""Read YAML 1.2 with line numbers, without implicit conversions.
 
-Only ``true`` and ``false`` are booleans (``off`` stays text and is caught where a boolean is
-wanted), ``1e-5`` is a number, and a key that stands twice, a tag or a merge key is a problem.
+Only ``true`` and ``false`` are booleans (``off`` is text, and an error where a boolean is
+expected), ``1e-5`` is a number, and a duplicate key, a tag or a merge key is an error.
 """
 
 import re
@@ -24,6 +24,7 @@ _FLOAT = re.compile(
 _WORDS: dict[str, Scalar] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
 _WORDS |= {word: True for word in ("true", "True", "TRUE")}
 _WORDS |= {word: False for word in ("false", "False", "FALSE")}
+_YAML_SUFFIXES = {".yaml", ".yml", ".json"}
 _TAGS = {f"tag:yaml.org,2002:{name}" for name in ("map", "seq", "str")}
 
 
@@ -43,9 +44,18 @@ def read_yaml(path: Path) -> Node:
 
 
 def nearest_file(path: Path) -> str | None:
-    """A hint, as `nearest` gives it, among the files beside one that is not there."""
-    beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    return nearest(path.name, beside)
+    """A hint, as `nearest` gives it, for a missing file: a similar name of the same file type.
+
+    A name without a suffix may also be short for a file with one.
+    """
+    siblings = path.parent.iterdir() if path.parent.is_dir() else ()
+    return nearest(path.name, [each.name for each in siblings if _same_type(path, each)])
+
+
+def _same_type(wanted: Path, found: Path) -> bool:
+    if not wanted.suffix and found.stem == wanted.name:
+        return True
+    return found.suffix == wanted.suffix or {wanted.suffix, found.suffix} <= _YAML_SUFFIXES
 
 
 def parse_yaml(text: str, *, file: str | None = None) -> Node:
@@ -124,7 +134,9 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode):
                 self._refuse("a key must be text", line)
             elif key.value in first:
-                self._refuse(f"'{key.value}' stands twice, first on line {first[key.value]}", line)
+                self._refuse(
+                    f"'{key.value}' is given twice, first on line {first[key.value]}", line
+                )
             elif key.value == "<<":
                 self._refuse("merge keys are not read", line, hint="use 'extends', or an alias")
             else:
