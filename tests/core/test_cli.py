@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 import pytest
+from attrs import evolve
 from click.testing import CliRunner, Result
 
 from ale._cli.main import cli
@@ -18,7 +19,7 @@ from ale.errors import LLMError
 from ale.plugin import hookimpl
 from ale.protocols import AgentContext
 from ale.text import rate_line, seconds, table, wilson
-from ale.types import Stop
+from ale.types import Constraints, Stop
 
 Ale = Callable[..., Result]
 
@@ -205,3 +206,118 @@ def test_durations_are_printed_in_readable_units() -> None:
 
 def test_a_table_pads_to_its_widest_cell() -> None:
     assert table(["a", "n"], [["long", "1"]], right=(1,)) == "a     n\nlong  1"
+
+
+def test_check_prints_every_option_and_marks_the_defaults(ale: Ale) -> None:
+    lines = ale("check", "c.yaml", "--set", "run.rollouts=2").output.splitlines()
+    assert "tasks     list           n=3" in lines
+    assert "          gamma=1.0 (default)" in lines
+    assert "run                      rollouts=2" in lines
+    assert "          seed=0 (default)" in lines
+
+
+def test_auto_reports_its_choice_and_what_it_does_not_isolate(ale: Ale) -> None:
+    (line,) = ale("check", "c.yaml").stderr.splitlines()
+    assert line == (
+        "auto: using folder, which does not isolate the network, files or processes from this "
+        "machine: no other sandbox is installed"
+    )
+    assert ale("check", "c.yaml", "--set", "sandbox.type=folder").stderr == ""
+
+
+def test_a_network_ban_that_the_sandbox_does_not_enforce_is_reported(ale: Ale, bench: Any) -> None:
+    offline = Constraints(network=False)
+    make = bench.tasks
+    bench.tasks = lambda n: [evolve(task, constraints=offline) for task in make(n)]
+    for command in ("check", "run"):
+        done = ale(command, "c.yaml", "--set", "sandbox.type=folder")
+        assert done.exit_code == 0
+        assert done.stderr.splitlines()[0] == (
+            "network: false of 3 tasks (t0, ...) is not enforced: sandbox 'folder' does not "
+            "isolate the network"
+        )
+
+
+def test_a_sandbox_without_the_required_isolation_is_refused(ale: Ale, tmp_path: Path) -> None:
+    required = ("--set", "sandbox.type=folder", "--set", "sandbox.require=[network, processes]")
+    done = ale("run", "c.yaml", *required)
+    assert done.exit_code == 2
+    assert (
+        "sandbox.require: sandbox 'folder' does not isolate the network or processes" in done.stderr
+    )
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_folder_without_runs_is_refused_as_such(ale: Ale, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = ale("run", "--resume", "empty")
+    assert done.exit_code == 2
+    assert "not a run directory (no manifest.json)" in done.stderr
+    assert "expected  the directory of a run" in done.stderr
+    assert "the folder contains no runs" in done.stderr
+
+
+def test_one_of_something_is_not_plural(ale: Ale) -> None:
+    assert "1 episode on disk" in ale("run", "c.yaml", "--set", "tasks.n=1").output
+
+
+def test_doctor_starts_with_the_sandbox_that_auto_chooses(ale: Ale) -> None:
+    first, second, *_ = ale("doctor").output.splitlines()
+    assert first == "auto: folder (A folder.)"
+    assert second == "auto with sandbox.image: folder (A folder.)"
+
+
+MINE = """\
+from ale.plugin import Component, hookimpl
+
+
+class Agent:
+    limits = None
+
+    async def run(self, context):
+        raise RuntimeError("called")
+
+
+@hookimpl
+def ale_agents():
+    return [Component("mine", None, lambda options, context: Agent(), summary="Mine.")]
+"""
+
+
+def test_a_config_can_name_a_plugin_file_relative_to_itself(ale: Ale, tmp_path: Path) -> None:
+    folder = tmp_path / "sub"
+    folder.mkdir()
+    (folder / "mine.py").write_text(MINE)
+    (folder / "c.yaml").write_text(
+        "plugins: [./mine.py]\ntasks: {type: list}\nagent: {type: mine}\n"
+    )
+    done = ale("check", "sub/c.yaml")
+    assert done.exit_code == 0, done.output
+    assert "agent     mine" in done.output
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import os\n1 / 0\n", "mine.py:2: failed to load: ZeroDivisionError: division by zero"),
+        ("x = 1\ndef f(:\n", "mine.py:2: failed to load: SyntaxError"),
+        (MINE.replace("ale_agents", "ale_agent"), "no such hook: ale_agent"),
+        (
+            MINE + "\n\n@hookimpl\ndef ale_llms():\n    return [nothing]\n",
+            "mine.py:18: broke",
+        ),
+        (None, "no such file"),
+    ],
+)
+def test_a_broken_plugin_file_is_an_error_of_the_config_with_its_line(
+    ale: Ale, tmp_path: Path, code: str | None, message: str
+) -> None:
+    if code is not None:
+        (tmp_path / "mine.py").write_text(code)
+    config = (tmp_path / "c.yaml").read_text()
+    (tmp_path / "c.yaml").write_text(f"{config}plugins:\n  - mine.py\n")
+    done = ale("run", "c.yaml")
+    assert done.exit_code == 2
+    assert "c.yaml:4: plugins[0]: " in done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

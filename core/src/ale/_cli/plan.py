@@ -89,9 +89,9 @@ def _options(options: Any) -> Iterator[tuple[str, str, bool]]:
 
 
 def _text(value: Any) -> str:
-    return (
-        value if isinstance(value, str) else json.dumps(value, default=_plain, ensure_ascii=False)
-    )
+    if isinstance(value, str | Path):
+        return str(value)
+    return json.dumps(value, default=_plain, ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:

@@ -56,10 +56,23 @@ def _refusal_by_isolation(
     # Capabilities can depend on options and machine, so the backend is built; it starts nothing.
     try:
         backend = candidate.component.build(options, BuildContext(environ=dict(os.environ)))
+        lacking = not_isolated(capabilities_of(candidate, backend))
     except (AleError, ImportError) as error:
         return str(error)
-    missing = [name for name in not_isolated(backend.capabilities) if name in require]
+    missing = [name for name in lacking if name in require]
     return f"does not isolate {listed(missing)}" if missing else None
+
+
+def capabilities_of(registration: Registration, backend: object) -> Capabilities:
+    """What a built sandbox backend provides.
+
+    Raises:
+        PluginError: the backend does not say.
+    """
+    found = getattr(backend, "capabilities", None)
+    if not isinstance(found, Capabilities):
+        raise PluginError(f"the sandbox {registration.full_name} has no capabilities: {found!r}")
+    return found
 
 
 def not_isolated(capabilities: Capabilities) -> list[str]:

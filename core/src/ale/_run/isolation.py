@@ -3,19 +3,22 @@
 from collections.abc import Iterator
 
 from ale._config import RunConfig
-from ale._config.auto import listed, not_isolated
+from ale._config.auto import capabilities_of, listed, not_isolated
 from ale._run.parts import Tasks
 from ale.errors import InputError, Problem
+from ale.protocols import SandboxBackend
 from ale.text import counted
-from ale.types import Capabilities, Task
+from ale.types import Task
 
 
-def isolation_notes(config: RunConfig, capabilities: Capabilities, tasks: Tasks) -> list[str]:
+def isolation_notes(config: RunConfig, backend: SandboxBackend, tasks: Tasks) -> list[str]:
     """What the user should know about the chosen sandbox before the run, a line each.
 
     Raises:
         InputError: the sandbox does not isolate what ``sandbox.require`` names.
+        PluginError: it has no capabilities.
     """
+    capabilities = capabilities_of(config.sandbox.registration, backend)
     lacking = not_isolated(capabilities)
     missing = [name for name in lacking if name in config.require]
     name = config.sandbox.name

@@ -98,7 +98,7 @@ def check_run(config: RunConfig, name: str, outside: Surroundings) -> Prepared:
     _refuse_secrets(config, tasks, outside.redactor(config))
     if parts.starts is not None:  # what the scheme can't do with these tasks is said before all
         starts_of_step(tasks["train"], config.run, 0, parts.starts)
-    notes = (*config.notes, *isolation_notes(config, parts.backend.capabilities, tasks))
+    notes = (*config.notes, *isolation_notes(config, parts.backend, tasks))
     return Prepared(
         config=config, parts=parts, tasks=tasks, context=context, path=path, notes=notes
     )
@@ -167,7 +167,7 @@ def resume(path: Path, outside: Surroundings, concurrency: int | None = None) ->
     store = RunDirectory.resume(path, outside.redactor(config))
     try:
         tasks = _stored_tasks(store, parts, outside, context)
-        notes = isolation_notes(config, parts.backend.capabilities, tasks)
+        notes = isolation_notes(config, parts.backend, tasks)
         notes += [
             f"{file} has changed since the run started: its code as of now is used"
             for file in changed_files(reader.manifest.get("plugins"), config.plugins)
