@@ -26,7 +26,7 @@ def test_a_component_is_found_by_its_name(registry: Registry) -> None:
     assert registry.find("agent", "bench").distribution == "ale-bench"
 
 
-def test_an_absent_name_lists_what_is_installed(registry: Registry) -> None:
+def test_an_unknown_name_lists_the_installed_ones(registry: Registry) -> None:
     with pytest.raises(PluginError, match="no agent 'iflow'; installed: bench"):
         registry.find("agent", "iflow")
 
@@ -47,7 +47,7 @@ def test_a_hook_that_does_not_exist_names_the_nearest_one() -> None:
     assert "did you mean 'ale_agents'?" in registry.failed[0].message
 
 
-def test_options_given_by_a_function_are_imported_when_they_are_needed() -> None:
+def test_an_options_function_is_called_on_use() -> None:
     calls = []
 
     def options() -> type[Any]:
@@ -111,7 +111,7 @@ def test_an_event_hook_with_a_misspelt_argument_fails_to_load() -> None:
         ({"probe": True}, "'probe' must be callable"),
     ],
 )
-def test_a_component_that_could_not_be_used_is_named_when_asked_for(
+def test_an_invalid_component_is_recorded_with_its_package(
     registry: Registry, changes: Any, said: str
 ) -> None:
     registry.add(package(ale_agents=lambda: [evolve(agent("x"), **changes)]), "ale-broken")
@@ -135,7 +135,7 @@ def _raise() -> Sequence[Component[Any, Any]]:
         (lambda: [agent("x"), agent("x")], "the name 'x' is registered twice"),
     ],
 )
-def test_a_broken_answer_is_named_when_asked_for_and_the_rest_works(
+def test_a_broken_hook_is_named_and_other_packages_work(
     registry: Registry, answer: Any, said: str
 ) -> None:
     registry.add(package(ale_agents=answer), "ale-broken")

@@ -82,9 +82,9 @@ def test_every_command_works_with_broken_packages_installed(
     assert listed.code == 0, listed.text
     for name in ("noop", "local", "tbp", "ipa"):
         assert f" {name} " in listed.out
-    for distribution, said in SAID.items():
+    for distribution, printed in SAID.items():
         assert distribution in listed.text, distribution
-        assert said in listed.text, distribution
+        assert printed in listed.text, distribution
     assert "Traceback" not in listed.text
     for arguments in (("--verbose",), ("acme-raises",)):
         traceback = workshop.ale("plugins", *arguments).out

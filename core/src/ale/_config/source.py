@@ -82,7 +82,7 @@ def _parse_override(text: str) -> Node:
     if not equals or not all(keys):
         message = f"expected key.key=value, found '{text}'"
         raise Node(None, "--set").error(message, hint="for example --set credit.type=grpo")
-    # Paths in an override are relative to the working folder, as on any command line.
+    # Paths in an override are relative to the working directory.
     node = parse_yaml(value, file="--set")
     node = _without_line(node)
     for key in reversed(keys):
