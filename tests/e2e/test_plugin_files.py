@@ -82,3 +82,13 @@ def test_an_override_in_the_words_of_another_format_works(workshop: Any) -> None
     refused = workshop.ale("check", "lite.yaml", *tasks, "--set", "sandbox.backend=lokal")
     assert refused.code == 2
     assert "--set: sandbox.backend: expected one of auto, docker, local" in refused.err
+
+
+def test_a_replay_reports_no_dropped_options_of_the_model(workshop: Any, shell: Any) -> None:
+    workshop.task("t")
+    workshop.scripted({"default": shell("touch done")})
+    assert workshop.ale("run", "run.yaml").code == 0
+    workshop.config(llm={"type": "openai", "model": "m", "max_retries": 1})
+    done = workshop.ale("run", "run.yaml", "--replay", str(workshop.run))
+    assert done.code == 0, done.text
+    assert "dropped" not in done.err

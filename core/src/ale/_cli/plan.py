@@ -27,7 +27,7 @@ def describe_plan(ready: Prepared, *, defaults: bool = False) -> str:
     parts = [(section, getattr(config, section)) for section in _PARTS]
     parts += [("observer", observer) for observer in config.observers]
     if config.evaluation is not None:
-        parts.append(("measured", config.evaluation.tasks))
+        parts.append(("evaluation", config.evaluation.tasks))
     lines: list[str] = []
     for section, part in parts:
         if part is None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from ale.types import RunFinished
 
 
+_REPLAY_TYPE = "llm.type=scripted"
+
+
 @click.command("run")
 @click.argument("config", type=click.Path(path_type=Path), required=False)
 @overrides_option
@@ -86,7 +89,9 @@ def command(
         loaded = load_config(config, registry, all_overrides, format)
         ready = check_run(loaded, config.stem, outside)
         for note in ready.notes:
-            click.echo(note, err=True)
+            # --replay replaces the model on purpose, so its options are dropped without a note.
+            if replay is None or not note.startswith(f"--set {_REPLAY_TYPE}:"):
+                click.echo(note, err=True)
         if dry_run:
             click.echo(describe_plan(ready))
             return
@@ -109,7 +114,7 @@ def _all_overrides(
     if replay is not None:
         # Quoted, because the value is read as YAML. A script in the config is replaced.
         quoted = str(replay).replace("'", "''")
-        made += ["llm.type=scripted", "llm.script=null", f"llm.replay='{quoted}'"]
+        made += [_REPLAY_TYPE, "llm.script=null", f"llm.replay='{quoted}'"]
     made += overrides
     return made if concurrency is None else [*made, f"run.concurrency={concurrency}"]
 
