@@ -99,6 +99,17 @@ def test_options_that_another_type_lacks_are_dropped_with_a_note(
     assert note.endswith("c.yaml:3: tasks.type=empty: dropped tasks.n, which empty does not have")
 
 
+def test_an_override_of_a_whole_section_retains_no_option_of_another_type(
+    tmp_path: Path, registry: Registry
+) -> None:
+    registry.add(OtherTasks(), "ale-others")
+    config = load(tmp_path, registry, BASE, "tasks={type: counted}")
+    assert config.tasks.options.n == 1
+    assert config.notes == ["--set tasks={type: counted, ...}: dropped tasks.n"]
+    config = load(tmp_path, registry, BASE, "tasks={type: counted}", "tasks.n=5")
+    assert (config.tasks.options.n, config.notes[1:]) == (5, [])
+
+
 def test_an_option_given_with_the_new_type_is_never_dropped(
     tmp_path: Path, registry: Registry
 ) -> None:

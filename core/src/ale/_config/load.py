@@ -238,14 +238,14 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
 
 
 def _split(options: Node, registration: Registration) -> tuple[Node, dict[str, Node]]:
-    """The options without those of an earlier ``type`` that this component lacks; and those."""
+    """The options of this component, and the options of an earlier ``type`` to drop."""
     cls = registration.component.options
     known = set() if cls is None else {field.name for field in attrs.fields(cls)}
     entries = options.mapping or {}
     lacking = {
         key: child
         for key, child in entries.items()
-        if key not in known and child.new_type is not None
+        if child.new_type is not None and (key not in known or child.new_type.whole_section)
     }
     own = {key: child for key, child in entries.items() if key not in lacking}
     return Node(own, options.file, options.line), lacking
@@ -256,10 +256,12 @@ def _dropped(lacking: Mapping[str, Node], registration: Registration, path: str)
     new_type = next((child.new_type for child in lacking.values()), None)
     if new_type is None:
         return None
-    written = f"{path}.type={new_type.value}"
     place = f"{new_type.file} " if new_type.line is None else f"{new_type.file}:{new_type.line}: "
     names = ", ".join(f"{path}.{key}" for key in lacking)
-    return f"{place}{written}: dropped {names}, which {registration.component.name} does not have"
+    if new_type.whole_section:
+        return f"{place}{path}={{type: {new_type.value}, ...}}: dropped {names}"
+    name = registration.component.name
+    return f"{place}{path}.type={new_type.value}: dropped {names}, which {name} does not have"
 
 
 def _options(node: Node, registration: Registration, path: str) -> Any:

@@ -61,7 +61,8 @@ def merge(below: Node, above: Node) -> Node:
 
     Mappings are merged key by key, everything else is replaced; a mapping remembers the text that
     it replaced (see `Node.replacing`). If the ``type`` of a section changes, its other options are
-    marked with the new type (see `Node.new_type`): `select` drops those that the new type lacks.
+    marked with the new type (see `Node.new_type`): `select` drops those that the new type lacks, or
+    all of them if an override gave the whole section.
     """
     if above.mapping is None or above.replaced_text is not None:
         return above
@@ -85,6 +86,8 @@ def _parse_override(text: str) -> Node:
     # Paths in an override are relative to the working directory.
     node = parse_yaml(value, file="--set")
     node = _without_line(node)
+    if node.mapping is not None and "type" in node.mapping:
+        node.mapping["type"] = evolve(node.mapping["type"], whole_section=True)
     for key in reversed(keys):
         node = Node({key: node}, "--set", None)
     return node

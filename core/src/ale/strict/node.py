@@ -24,6 +24,9 @@ class Node:
     new_type: "Node | None" = None
     """For an option of a section: the ``type`` that a merge gave the section after this option was
     written. The new type may not have the option."""
+    whole_section: bool = False
+    """For a ``type``: an override gave it with its section (``--set starts={type: parallel}``), so
+    that no option of the old type is retained."""
 
     def replacing(self, old: "Node") -> "Node":
         """This mapping, merged over `old`, which is no mapping.
