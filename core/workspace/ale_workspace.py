@@ -1,12 +1,12 @@
 """Build backend of the repository's root: one editable install of the core and every plugin.
 
 `pip install -e .` can't install local packages as editable dependencies, and building two dozen
-of them one after the other takes pip most of a minute. So the root's wheel holds one ``.pth``
-file that puts every package's ``src`` on the path, depends on what the packages depend on, and
-each package's metadata (name, version, entry points) is written beside its code, where
-`importlib.metadata` finds it as if the package had been installed by itself.
+of them one after another takes pip most of a minute. So the root's wheel has one ``.pth`` file that
+adds every package's ``src`` to `sys.path`, and the dependencies of all packages. Each package's
+metadata (name, version, entry points) is written next to its code, where `importlib.metadata` finds
+it as if the package were installed separately.
 
-Only the standard library is used; there is nothing to download before the install can start.
+Only the standard library is used, so that the build needs no downloads.
 """
 
 import base64
@@ -28,7 +28,7 @@ def _project(folder: Path) -> dict[str, Any]:
 
 
 def members() -> list[Path]:
-    """Folders of the packages: the core first, then the plugins by name."""
+    """Folders of the packages: the core, then the plugins by name."""
     plugins = sorted(path.parent for path in (ROOT / "plugins").glob("*/*/pyproject.toml"))
     return [ROOT / "core", *plugins]
 
@@ -38,10 +38,10 @@ def _name(requirement: str) -> str:
 
 
 def requirements() -> list[str]:
-    """What the default packages need from outside the workspace.
+    """External dependencies of the default packages.
 
-    A package named in ``[tool.ale.workspace] optional`` is on the path too, but what it needs is
-    an extra of the root; until then it says for itself what is missing.
+    Packages in ``[tool.ale.workspace] optional`` are on the path too, but their dependencies are
+    extras of the root; without them, they report what is missing.
     """
     optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ale"]["workspace"][
         "optional"
@@ -83,7 +83,7 @@ def _dist_info(project: dict[str, Any]) -> str:
 
 
 def write_member_metadata() -> None:
-    """Write each package's ``.dist-info`` beside its code (ignored by git)."""
+    """Write each package's ``.dist-info`` next to its code (ignored by git)."""
     for folder in members():
         project = _project(folder)
         source = folder / "src"
@@ -101,7 +101,7 @@ def _root_metadata() -> str:
 
 
 def _scripts() -> dict[str, str]:
-    """Console scripts of every package: pip makes those of the root's wheel alone."""
+    """Console scripts of every package; pip creates only those of the root's wheel."""
     found: dict[str, str] = {}
     for folder in members():
         found |= _project(folder).get("scripts", {})
@@ -170,8 +170,8 @@ def build_editable(
 def build_wheel(
     wheel_directory: str, config_settings: object = None, metadata_directory: str | None = None
 ) -> str:
-    """Refused: there is nothing to publish at the root."""
+    """Not supported: the root is not published."""
     raise SystemExit(
-        "The root is a workspace for developers: use `pip install -e .`, or install packages by "
-        "themselves, as in `pip install ./core ./plugins/sandbox/ale-sandbox-local`."
+        "The root is a workspace for developers: use `pip install -e .`, or install single "
+        "packages, as in `pip install ./core ./plugins/sandbox/ale-sandbox-local`."
     )

@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it exits with, what it does not import."""
+"""The command line: output, exit codes and imports."""
 
 import re
 import shlex
@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 import pytest
+from attrs import evolve
 from click.testing import CliRunner, Result
 
 from ale._cli.main import cli
@@ -18,7 +19,7 @@ from ale.errors import LLMError
 from ale.plugin import hookimpl
 from ale.protocols import AgentContext
 from ale.text import rate_line, seconds, table, wilson
-from ale.types import Stop
+from ale.types import Constraints, Stop
 
 Ale = Callable[..., Result]
 
@@ -51,7 +52,7 @@ class Inspects:
         return [click.Command("show"), click.Command("credit")]
 
 
-def test_a_run_ends_by_saying_what_happened_where_it_is_and_what_to_try(
+def test_a_run_ends_with_a_summary_its_directory_and_commands_to_try(
     ale: Ale, registry: Registry, tmp_path: Path
 ) -> None:
     registry.add(Inspects(), "ale-inspects")
@@ -63,13 +64,13 @@ def test_a_run_ends_by_saying_what_happened_where_it_is_and_what_to_try(
     assert f"ale show {path}" in done.output
 
 
-def test_no_command_is_suggested_that_no_package_offers(ale: Ale) -> None:
-    said = ale("run", "c.yaml").output
-    assert "stored in" in said
-    assert "next" not in said
+def test_only_installed_commands_are_suggested(ale: Ale) -> None:
+    output = ale("run", "c.yaml").output
+    assert "stored in" in output
+    assert "next" not in output
 
 
-def test_what_to_try_can_be_pasted_into_a_shell(
+def test_suggested_commands_can_be_pasted_into_a_shell(
     ale: Ale, registry: Registry, tmp_path: Path
 ) -> None:
     registry.add(Inspects(), "ale-inspects")
@@ -102,16 +103,19 @@ def test_bad_input_exits_with_2_and_starts_nothing(ale: Ale, tmp_path: Path) -> 
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_dry_run_says_what_would_be_done_and_does_nothing(ale: Ale, tmp_path: Path) -> None:
+def test_a_dry_run_prints_the_plan_and_starts_nothing(ale: Ale, tmp_path: Path) -> None:
     done = ale("run", "c.yaml", "--dry-run", "--set", "run.rollouts=4", "-n", "2")
     assert done.exit_code == 0
-    assert "1 step(s) of 3 task(s) x 4 rollout(s): 12 episodes, 2 at once" in done.output
+    assert (
+        "3 tasks; 1 step of 3 tasks x 4 rollouts: 12 episodes, at most 2 at the same time"
+        in done.output
+    )
     assert not (tmp_path / "runs").exists()
 
 
-def test_check_finds_nothing_wrong_with_a_sound_config(ale: Ale) -> None:
+def test_check_reports_a_valid_config(ale: Ale) -> None:
     done = ale("check", "c.yaml")
-    assert (done.exit_code, "Nothing is wrong with it." in done.output) == (0, True)
+    assert (done.exit_code, "Config is valid." in done.output) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +134,7 @@ def test_plugins_lists_kinds_names_and_options(ale: Ale) -> None:
     assert (absent.exit_code, "no agent 'bnch'" in absent.output) == (2, True)
 
 
-def test_a_command_that_a_package_adds_is_there(ale: Ale, registry: Registry) -> None:
+def test_a_package_can_add_a_command(ale: Ale, registry: Registry) -> None:
     class Adds:
         @hookimpl
         def ale_commands(self) -> list[click.Command]:
@@ -138,13 +142,13 @@ def test_a_command_that_a_package_adds_is_there(ale: Ale, registry: Registry) ->
 
     registry.add(Adds(), "ale-hello")
     listed = ale("--help").output
-    assert "the command 'run' is offered by ale-core and by ale-hello" in listed
+    assert "the command 'run' is registered by ale-core and by ale-hello" in listed
     names = re.findall(r"^  (\w+)", listed.partition("Commands:")[2], flags=re.M)
     assert names[:5] == ["run", "check", "hello", "plugins", "doctor"]
     assert ale("hello").output == "hi\n"
 
 
-def test_a_command_that_a_package_adds_is_given_the_registry(ale: Ale, registry: Registry) -> None:
+def test_an_added_command_gets_the_registry(ale: Ale, registry: Registry) -> None:
     @click.command("kinds")
     @click.pass_obj
     def kinds(given: Registry) -> None:
@@ -191,7 +195,7 @@ def test_the_interval_is_wilsons() -> None:
     assert rate_line(0, 0) == "none graded"
 
 
-def test_seconds_are_said_as_people_say_them() -> None:
+def test_durations_are_printed_in_readable_units() -> None:
     assert [seconds(s) for s in (0.85, 12.34, 250, 7500)] == [
         "850 ms",
         "12.3 s",
@@ -202,3 +206,118 @@ def test_seconds_are_said_as_people_say_them() -> None:
 
 def test_a_table_pads_to_its_widest_cell() -> None:
     assert table(["a", "n"], [["long", "1"]], right=(1,)) == "a     n\nlong  1"
+
+
+def test_check_prints_every_option_and_marks_the_defaults(ale: Ale) -> None:
+    lines = ale("check", "c.yaml", "--set", "run.rollouts=2").output.splitlines()
+    assert "tasks     list           n=3" in lines
+    assert "          gamma=1.0 (default)" in lines
+    assert "run                      rollouts=2" in lines
+    assert "          seed=0 (default)" in lines
+
+
+def test_auto_reports_its_choice_and_what_it_does_not_isolate(ale: Ale) -> None:
+    (line,) = ale("check", "c.yaml").stderr.splitlines()
+    assert line == (
+        "auto: using folder, which does not isolate the network, files or processes from this "
+        "machine: no other sandbox is installed"
+    )
+    assert ale("check", "c.yaml", "--set", "sandbox.type=folder").stderr == ""
+
+
+def test_a_network_ban_that_the_sandbox_does_not_enforce_is_reported(ale: Ale, bench: Any) -> None:
+    offline = Constraints(network=False)
+    make = bench.tasks
+    bench.tasks = lambda n: [evolve(task, constraints=offline) for task in make(n)]
+    for command in ("check", "run"):
+        done = ale(command, "c.yaml", "--set", "sandbox.type=folder")
+        assert done.exit_code == 0
+        assert done.stderr.splitlines()[0] == (
+            "network: false of 3 tasks (t0, ...) is not enforced: sandbox 'folder' does not "
+            "isolate the network"
+        )
+
+
+def test_a_sandbox_without_the_required_isolation_is_refused(ale: Ale, tmp_path: Path) -> None:
+    required = ("--set", "sandbox.type=folder", "--set", "sandbox.require=[network, processes]")
+    done = ale("run", "c.yaml", *required)
+    assert done.exit_code == 2
+    assert (
+        "sandbox.require: sandbox 'folder' does not isolate the network or processes" in done.stderr
+    )
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_folder_without_runs_is_refused_as_such(ale: Ale, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = ale("run", "--resume", "empty")
+    assert done.exit_code == 2
+    assert "not a run directory (no manifest.json)" in done.stderr
+    assert "expected  the directory of a run" in done.stderr
+    assert "the folder contains no runs" in done.stderr
+
+
+def test_one_of_something_is_not_plural(ale: Ale) -> None:
+    assert "1 episode on disk" in ale("run", "c.yaml", "--set", "tasks.n=1").output
+
+
+def test_doctor_starts_with_the_sandbox_that_auto_chooses(ale: Ale) -> None:
+    first, second, *_ = ale("doctor").output.splitlines()
+    assert first == "auto: folder (A folder.)"
+    assert second == "auto with sandbox.image: folder (A folder.)"
+
+
+MINE = """\
+from ale.plugin import Component, hookimpl
+
+
+class Agent:
+    limits = None
+
+    async def run(self, context):
+        raise RuntimeError("called")
+
+
+@hookimpl
+def ale_agents():
+    return [Component("mine", None, lambda options, context: Agent(), summary="Mine.")]
+"""
+
+
+def test_a_config_can_name_a_plugin_file_relative_to_itself(ale: Ale, tmp_path: Path) -> None:
+    folder = tmp_path / "sub"
+    folder.mkdir()
+    (folder / "mine.py").write_text(MINE)
+    (folder / "c.yaml").write_text(
+        "plugins: [./mine.py]\ntasks: {type: list}\nagent: {type: mine}\n"
+    )
+    done = ale("check", "sub/c.yaml")
+    assert done.exit_code == 0, done.output
+    assert "agent     mine" in done.output
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import os\n1 / 0\n", "mine.py:2: failed to load: ZeroDivisionError: division by zero"),
+        ("x = 1\ndef f(:\n", "mine.py:2: failed to load: SyntaxError"),
+        (MINE.replace("ale_agents", "ale_agent"), "no such hook: ale_agent"),
+        (
+            MINE + "\n\n@hookimpl\ndef ale_llms():\n    return [nothing]\n",
+            "mine.py:18: broke",
+        ),
+        (None, "no such file"),
+    ],
+)
+def test_a_broken_plugin_file_is_an_error_of_the_config_with_its_line(
+    ale: Ale, tmp_path: Path, code: str | None, message: str
+) -> None:
+    if code is not None:
+        (tmp_path / "mine.py").write_text(code)
+    config = (tmp_path / "c.yaml").read_text()
+    (tmp_path / "c.yaml").write_text(f"{config}plugins:\n  - mine.py\n")
+    done = ale("run", "c.yaml")
+    assert done.exit_code == 2
+    assert "c.yaml:4: plugins[0]: " in done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,15 +1,16 @@
-"""The config: files that extend each other, overrides, and every problem with its place."""
+"""The config: `extends`, overrides, and problems with file and line."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import field, frozen
+from attrs import evolve, field, frozen, validators
 
 from ale._config import RunConfig, load_config
 from ale._registry import Registry
 from ale.errors import InputError
 from ale.plugin import Component, Probe, doc, hookimpl
+from ale.testing.fakes import FolderBackend
 
 BASE = "tasks: {type: list, n: 3}\nagent: {type: bench}\n"
 
@@ -43,7 +44,7 @@ def problems(tmp_path: Path, registry: Registry, text: str, *overrides: str) -> 
     return str(caught.value).replace(f"{tmp_path}/", "")
 
 
-def test_what_is_not_written_has_its_default(tmp_path: Path, registry: Registry) -> None:
+def test_a_missing_section_has_its_default(tmp_path: Path, registry: Registry) -> None:
     config = load(tmp_path, registry, BASE)
     assert (config.sandbox.name, config.chunker.name, config.credit.name) == (
         "folder",
@@ -64,9 +65,58 @@ def test_an_override_wins_over_the_file(tmp_path: Path, registry: Registry) -> N
     assert load(tmp_path, registry, BASE, "tasks.n=7").tasks.options.n == 7
 
 
-def test_another_type_drops_the_options_of_the_old_one(tmp_path: Path, registry: Registry) -> None:
-    text = "extends: base.yaml\ntasks: {type: ale-bench/list}\n"
-    assert load(tmp_path, registry, text).tasks.options.n == 1
+class OtherTasks:
+    @hookimpl
+    def ale_task_sources(self) -> list[Component[Any, Any]]:
+        @frozen(kw_only=True)
+        class Options:
+            n: int = 1
+
+        return [Component("counted", Options, print, summary="Tasks."), EMPTY]
+
+
+EMPTY: Component[Any, Any] = Component("empty", None, print, summary="No options.")
+
+
+def test_options_that_the_new_type_has_too_are_retained(tmp_path: Path, registry: Registry) -> None:
+    registry.add(OtherTasks(), "ale-others")
+    for config in (
+        load(tmp_path, registry, "extends: base.yaml\ntasks: {type: counted}\n"),
+        load(tmp_path, registry, BASE, "tasks.type=counted"),
+    ):
+        assert (config.tasks.name, config.tasks.options.n) == ("counted", 3)
+        assert config.notes == []
+
+
+def test_options_that_another_type_lacks_are_dropped_with_a_note(
+    tmp_path: Path, registry: Registry
+) -> None:
+    registry.add(OtherTasks(), "ale-others")
+    config = load(tmp_path, registry, BASE, "tasks.type=empty")
+    assert config.notes == ["--set tasks.type=empty: dropped tasks.n, which empty does not have"]
+    config = load(tmp_path, registry, "extends: base.yaml\ntasks:\n  type: empty\n")
+    (note,) = config.notes
+    assert note.endswith("c.yaml:3: tasks.type=empty: dropped tasks.n, which empty does not have")
+
+
+def test_an_override_of_a_whole_section_retains_no_option_of_another_type(
+    tmp_path: Path, registry: Registry
+) -> None:
+    registry.add(OtherTasks(), "ale-others")
+    config = load(tmp_path, registry, BASE, "tasks={type: counted}")
+    assert config.tasks.options.n == 1
+    assert config.notes == ["--set tasks={type: counted, ...}: dropped tasks.n"]
+    config = load(tmp_path, registry, BASE, "tasks={type: counted}", "tasks.n=5")
+    assert (config.tasks.options.n, config.notes[1:]) == (5, [])
+
+
+def test_an_option_given_with_the_new_type_is_never_dropped(
+    tmp_path: Path, registry: Registry
+) -> None:
+    registry.add(OtherTasks(), "ale-others")
+    assert "--set: tasks.n: unknown option" in problems(
+        tmp_path, registry, BASE, "tasks.type=empty", "tasks.n=2"
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,7 +130,7 @@ def test_another_type_drops_the_options_of_the_old_one(tmp_path: Path, registry:
         ("{preset: ipa, depth: 3}", ["objective.depth=2"], "ipa", 2),
     ],
 )
-def test_a_part_may_be_laid_over_a_bare_name(
+def test_options_may_be_merged_over_a_bare_name(
     tmp_path: Path, registry: Registry, written: str, overrides: list[str], preset: str, depth: int
 ) -> None:
     registry.add(Trainers(), "ale-parts")
@@ -94,7 +144,7 @@ def test_a_part_may_be_laid_over_a_bare_name(
         assert found == (preset, depth)
 
 
-def test_an_extending_file_may_change_a_part_of_a_bare_name(
+def test_an_extending_file_may_merge_options_over_a_bare_name(
     tmp_path: Path, registry: Registry
 ) -> None:
     registry.add(Trainers(), "ale-parts")
@@ -107,58 +157,56 @@ def test_an_extending_file_may_change_a_part_of_a_bare_name(
 
 
 def test_problems_of_all_sections_are_reported_at_once(tmp_path: Path, registry: Registry) -> None:
-    said = problems(tmp_path, registry, "taks: {}\nagent: {type: bensh}\nrun: {rollout: 2}\n")
-    assert "c.yaml:1: taks: unknown section" in said
-    assert "did you mean 'tasks'?" in said
-    assert "c.yaml:1: section 'tasks' is missing" in said
-    assert "c.yaml:2: agent.type: no agent 'bensh'; installed: bench" in said
-    assert "did you mean 'bench'?" in said
-    assert "c.yaml:3: run.rollout: unknown option" in said
-    assert "did you mean 'rollouts'?" in said
+    printed = problems(tmp_path, registry, "taks: {}\nagent: {type: bensh}\nrun: {rollout: 2}\n")
+    assert "c.yaml:1: taks: unknown section" in printed
+    assert "did you mean 'tasks'?" in printed
+    assert "c.yaml:1: section 'tasks' is missing" in printed
+    assert "c.yaml:2: agent.type: no agent 'bensh'; installed: bench" in printed
+    assert "did you mean 'bench'?" in printed
+    assert "c.yaml:3: run.rollout: unknown option" in printed
+    assert "did you mean 'rollouts'?" in printed
 
 
 def test_a_problem_in_an_extended_file_names_that_file(tmp_path: Path, registry: Registry) -> None:
     (tmp_path / "other.yaml").write_text("\ntasks: {type: list, n: 0}\n")
-    said = problems(tmp_path, registry, "extends: other.yaml\nagent: {type: bench}\n")
-    assert said == "other.yaml:2: tasks.n: expected a value >= 1, found 0"
+    printed = problems(tmp_path, registry, "extends: other.yaml\nagent: {type: bench}\n")
+    assert printed == "other.yaml:2: tasks.n: expected a value >= 1, found 0"
 
 
 def test_overrides_of_a_section_may_come_in_any_order(tmp_path: Path, registry: Registry) -> None:
     changed = "tasks.type=ale-bench/list"
     assert load(tmp_path, registry, BASE, "tasks.n=7", changed).tasks.options.n == 7
     assert load(tmp_path, registry, BASE, changed, "tasks.n=7").tasks.options.n == 7
-    assert load(tmp_path, registry, BASE, changed).tasks.options.n == 1
+    assert load(tmp_path, registry, BASE, changed).tasks.options.n == 3
 
 
-def test_an_override_leaves_the_place_of_other_problems(tmp_path: Path, registry: Registry) -> None:
-    said = problems(tmp_path, registry, "agent: {type: bench}\n", "run.seed=1")
-    assert said.startswith("c.yaml:1: section 'tasks' is missing")
+def test_an_override_does_not_change_the_line_of_other_problems(
+    tmp_path: Path, registry: Registry
+) -> None:
+    printed = problems(tmp_path, registry, "agent: {type: bench}\n", "run.seed=1")
+    assert printed.startswith("c.yaml:1: section 'tasks' is missing")
 
 
-def test_an_option_may_be_given_to_a_default(
+def test_an_option_can_be_set_without_naming_the_default_type(
     tmp_path: Path, registry: Registry, bench: Any
 ) -> None:
     config = load(tmp_path, registry, BASE, "credit.gamma=0.5")
     assert (config.credit.name, config.credit.options.gamma) == ("ipa", 0.5)
 
 
-def test_another_type_than_the_default_has_none_of_its_options(
-    tmp_path: Path, registry: Registry
-) -> None:
+def test_the_default_type_can_be_overridden(tmp_path: Path, registry: Registry) -> None:
     config = load(tmp_path, registry, BASE, "credit.type=even")
     assert (config.credit.name, config.credit.options) == ("even", None)
 
 
 @pytest.mark.parametrize("section", ["sandbox", "credit", "observers", "run"])
-def test_a_section_with_nothing_in_it_has_its_default(
-    tmp_path: Path, registry: Registry, section: str
-) -> None:
+def test_an_empty_section_has_its_default(tmp_path: Path, registry: Registry, section: str) -> None:
     written = load(tmp_path, registry, BASE + f"{section}:\n")
     assert written.resolved == load(tmp_path, registry, BASE).resolved
 
 
 @pytest.mark.parametrize("llm", ["", "llm: null\n"])
-def test_a_section_that_a_part_needs_must_have_something_in_it(
+def test_a_section_that_a_component_needs_must_not_be_empty(
     tmp_path: Path, registry: Registry, llm: str
 ) -> None:
     text = "tasks: {type: list}\nagent: {type: needy}\n" + llm
@@ -170,22 +218,24 @@ def test_a_section_that_a_part_needs_must_have_something_in_it(
 
 @pytest.mark.parametrize("number", [0, -1])
 def test_a_step_has_at_least_one_task(tmp_path: Path, registry: Registry, number: int) -> None:
-    said = problems(tmp_path, registry, BASE, f"run.tasks_per_step={number}")
-    assert said == f"--set: run.tasks_per_step: expected a value >= 1, found {number}"
+    printed = problems(tmp_path, registry, BASE, f"run.tasks_per_step={number}")
+    assert printed == f"--set: run.tasks_per_step: expected a value >= 1, found {number}"
     assert load(tmp_path, registry, BASE, "run.tasks_per_step=null").run.tasks_per_step is None
 
 
 @pytest.mark.parametrize("name", ["../../evil", "a/b", "/", '""', '"a\\nb"', "x" * 201])
 def test_a_runs_name_stays_in_its_folder(tmp_path: Path, registry: Registry, name: str) -> None:
-    said = problems(tmp_path, registry, BASE, f"run.name={name}")
-    assert said.startswith("--set: run.name: expected part of a folder's name, without '/', found")
+    printed = problems(tmp_path, registry, BASE, f"run.name={name}")
+    assert printed.startswith(
+        "--set: run.name: expected part of a folder's name, without '/', found"
+    )
 
 
 def test_a_runs_name_may_be_in_any_script(tmp_path: Path, registry: Registry) -> None:
     assert load(tmp_path, registry, BASE, "run.name=Größe 2..3").run.name == "Größe 2..3"
 
 
-def test_an_option_that_names_a_part_of_another_gets_a_hint(
+def test_an_unknown_option_that_is_part_of_a_known_one_gets_a_hint(
     tmp_path: Path, registry: Registry
 ) -> None:
     assert "did you mean 'concurrency'?" in problems(tmp_path, registry, BASE, "run.Curr=1")
@@ -196,15 +246,13 @@ def _crash() -> Probe:
 
 
 @pytest.mark.parametrize(
-    ("probe", "said"),
+    ("probe", "printed"),
     [
         (_crash, "the probe of ale-sick/sick failed: RuntimeError('no luck')"),
         (lambda: True, "the probe of ale-sick/sick gave True, not a Probe"),
     ],
 )
-def test_a_sandbox_whose_probe_is_broken_is_not_picked(
-    tmp_path: Path, probe: Any, said: str
-) -> None:
+def test_auto_skips_a_sandbox_with_a_broken_probe(tmp_path: Path, probe: Any, printed: str) -> None:
     class Sick:
         @hookimpl
         def ale_sandboxes(self) -> list[Component[Any, Any]]:
@@ -212,10 +260,12 @@ def test_a_sandbox_whose_probe_is_broken_is_not_picked(
 
     registry = Registry()
     registry.add(Sick(), "ale-sick")
-    assert f"no sandbox is usable here; sick: {said}" in problems(tmp_path, registry, BASE)
+    assert f"no sandbox is usable here; sick: {printed}" in problems(tmp_path, registry, BASE)
 
 
-def test_auto_takes_the_next_sandbox_after_a_broken_one(tmp_path: Path, registry: Registry) -> None:
+def test_auto_chooses_the_next_sandbox_after_a_broken_one(
+    tmp_path: Path, registry: Registry
+) -> None:
     class Sick:
         @hookimpl
         def ale_sandboxes(self) -> list[Component[Any, Any]]:
@@ -225,7 +275,9 @@ def test_auto_takes_the_next_sandbox_after_a_broken_one(tmp_path: Path, registry
     assert load(tmp_path, registry, BASE).sandbox.name == "folder"
 
 
-def test_auto_takes_a_sandbox_only_with_what_it_needs(tmp_path: Path, registry: Registry) -> None:
+def test_auto_skips_a_sandbox_without_the_options_it_needs(
+    tmp_path: Path, registry: Registry
+) -> None:
     @frozen(kw_only=True)
     class Options:
         image: str | None = field(default=None, metadata=doc("Where it starts."))
@@ -243,13 +295,13 @@ def test_auto_takes_a_sandbox_only_with_what_it_needs(tmp_path: Path, registry: 
     assert load(tmp_path, registry, BASE, "sandbox.image=x").sandbox.name == "box"
     alone = Registry()
     alone.add(Containers(), "ale-box")
-    said = "no sandbox is usable here; box: sandbox.image is not given"
-    assert said in problems(tmp_path, alone, BASE)
+    printed = "no sandbox is usable here; box: sandbox.image is not given"
+    assert printed in problems(tmp_path, alone, BASE)
 
 
 def test_a_problem_in_an_override_names_it(tmp_path: Path, registry: Registry) -> None:
-    said = problems(tmp_path, registry, BASE, "run.seed=x")
-    assert said == '--set: run.seed: expected a whole number, found the text "x"'
+    printed = problems(tmp_path, registry, BASE, "run.seed=x")
+    assert printed == '--set: run.seed: expected a whole number, found the text "x"'
 
 
 @pytest.mark.parametrize("override", ["run.seed", "=3", "run..seed=3"])
@@ -264,13 +316,82 @@ def test_a_config_that_extends_itself_is_a_problem(tmp_path: Path, registry: Reg
     assert "a.yaml:1: extends: extends itself" in problems(tmp_path, registry, "extends: a.yaml\n")
 
 
-def test_an_empty_config_says_what_is_missing(tmp_path: Path, registry: Registry) -> None:
-    said = problems(tmp_path, registry, "")
-    assert "section 'tasks' is missing" in said
-    assert "tasks: {type: ...}, one of list" in said
+def test_an_empty_config_lists_the_missing_sections(tmp_path: Path, registry: Registry) -> None:
+    printed = problems(tmp_path, registry, "")
+    assert "section 'tasks' is missing" in printed
+    assert "tasks: {type: ...}, one of list" in printed
 
 
 def test_a_missing_base_is_named(tmp_path: Path, registry: Registry) -> None:
-    said = problems(tmp_path, registry, "\nextends: bse.yaml\n")
-    assert said.startswith("c.yaml:2: extends: no such file: bse.yaml")
-    assert "did you mean 'base.yaml'?" in said
+    printed = problems(tmp_path, registry, "\nextends: bse.yaml\n")
+    assert printed.startswith("c.yaml:2: extends: no such file: bse.yaml")
+    assert "did you mean 'base.yaml'?" in printed
+
+
+def test_an_empty_text_is_reported_as_such(tmp_path: Path, registry: Registry) -> None:
+    @frozen(kw_only=True)
+    class Options:
+        model: str = field(validator=validators.min_len(1))
+
+    class Trainer:
+        @hookimpl
+        def ale_trainers(self) -> list[Component[Any, Any]]:
+            return [Component("named", Options, print, summary="Named.")]
+
+    registry.add(Trainer(), "ale-named")
+    text = BASE + 'trainer: {type: named, model: ""}\n'
+    assert "trainer.model: expected a non-empty text, found an empty one" in problems(
+        tmp_path, registry, text
+    )
+
+
+def test_a_missing_file_suggests_only_files_of_its_type(tmp_path: Path, registry: Registry) -> None:
+    (tmp_path / "bas.txt").write_text("")
+    (tmp_path / "short.yaml").write_text(BASE)
+    assert "did you mean 'base.yaml'?" in problems(tmp_path, registry, "extends: bas.yaml\n")
+    assert "did you mean" not in problems(tmp_path, registry, "extends: bas.toml\n")
+    assert "did you mean 'short.yaml'?" in problems(tmp_path, registry, "extends: short\n")
+
+
+def test_a_name_registered_twice_has_no_misleading_hint(tmp_path: Path, registry: Registry) -> None:
+    registry.add(OtherTasks(), "ale-one")
+    registry.add(OtherTasks(), "ale-two")
+    found = problems(tmp_path, registry, BASE, "tasks.type=counted")
+    assert "registered twice: write ale-one/counted or ale-two/counted" in found
+    assert "did you mean" not in found
+
+
+class IsolatingBackend(FolderBackend):
+    """Claims to isolate the network, as its class attribute says."""
+
+    capabilities = evolve(FolderBackend.capabilities, network_isolation=True)
+
+
+class Isolating:
+    """A sandbox below the folder in priority that isolates the network."""
+
+    @hookimpl
+    def ale_sandboxes(self) -> list[Component[Any, Any]]:
+        build = lambda options, context: IsolatingBackend()  # noqa: E731
+        return [
+            Component("weak", None, lambda o, c: FolderBackend(), summary="Weak.", priority=5),
+            Component("jail", None, build, summary="A jail.", priority=4),
+        ]
+
+
+def test_auto_skips_a_sandbox_that_lacks_required_isolation(
+    tmp_path: Path, registry: Registry
+) -> None:
+    registry.add(Isolating(), "ale-jail")
+    assert load(tmp_path, registry, BASE).sandbox.name == "weak"
+    config = load(tmp_path, registry, BASE, "sandbox.require=[network]")
+    assert (config.sandbox.name, config.resolved["sandbox"]["require"]) == ("jail", ["network"])
+    assert config.sandbox.auto is not None
+    assert config.sandbox.auto.skipped == ("weak: does not isolate the network",)
+    refused = problems(tmp_path, registry, BASE, "sandbox.require=[network, files]")
+    assert "folder: does not isolate the network or files" in refused
+
+
+def test_an_unknown_requirement_is_refused(tmp_path: Path, registry: Registry) -> None:
+    refused = problems(tmp_path, registry, BASE, "sandbox.require=[networks]")
+    assert "--set: sandbox.require[0]: expected one of network, files, processes" in refused

@@ -1,4 +1,4 @@
-"""Config files of another format: told by their keys or by name, converted, then read as any."""
+"""Config files of another format: detection, overrides, conversion and errors."""
 
 import types
 from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ class Short:
         return Converted(root=tree, environ=self.environ)
 
 
-def offer(registry: Registry, answer: Any, package: str = "ale-short") -> None:
+def register(registry: Registry, answer: Any, package: str = "ale-short") -> None:
     hook = hookimpl(lambda: answer, specname="ale_config_formats")
     registry.add(types.SimpleNamespace(ale_config_formats=hook), package)
 
@@ -46,7 +46,10 @@ def offer(registry: Registry, answer: Any, package: str = "ale-short") -> None:
 @pytest.fixture
 def formats(registry: Registry) -> Registry:
     short = Short({"SHORT_KEY": Secret(KEY)})
-    offer(registry, [ConfigFormat(name="short", reads=short.reads, convert=short.convert)])
+    register(
+        registry,
+        [ConfigFormat(name="short", reads=short.reads, convert=short.convert, keys=lambda: ["n"])],
+    )
     assert not registry.failed
     return registry
 
@@ -64,25 +67,36 @@ def refused(tmp_path: Path, registry: Registry, text: str, **more: Any) -> str:
     return str(caught.value).replace(f"{tmp_path}/", "")
 
 
-def test_a_file_is_converted_where_its_keys_say_so(tmp_path: Path, formats: Registry) -> None:
+def test_a_file_is_converted_if_its_keys_identify_a_format(
+    tmp_path: Path, formats: Registry
+) -> None:
     config = load(tmp_path, formats, "n: 3\n")
     assert (config.tasks.options.n, config.run.name) == (3, "short")
 
 
-def test_a_file_of_our_own_is_left_as_it_is(tmp_path: Path, formats: Registry) -> None:
+def test_a_file_in_the_own_format_is_not_converted(tmp_path: Path, formats: Registry) -> None:
     config = load(tmp_path, formats, "tasks: {type: list}\nagent: {type: bench}\n")
     assert config.run.name is None
 
 
-def test_a_format_can_be_named_where_the_keys_do_not_say_it(
+def test_a_format_can_be_named_if_the_keys_do_not_identify_it(
     tmp_path: Path, formats: Registry
 ) -> None:
     assert "section 'tasks' is missing" in refused(tmp_path, formats, "")
     assert load(tmp_path, formats, "", format="short").tasks.options.n == 1
 
 
-def test_overrides_are_laid_over_what_was_converted(tmp_path: Path, formats: Registry) -> None:
+def test_other_overrides_are_applied_after_the_conversion(
+    tmp_path: Path, formats: Registry
+) -> None:
     assert load(tmp_path, formats, "n: 3\n", "tasks.n=5", "run.seed=7").run.seed == 7
+
+
+def test_an_override_of_a_key_of_the_format_is_applied_before_the_conversion(
+    tmp_path: Path, formats: Registry
+) -> None:
+    assert load(tmp_path, formats, "n: 3\n", "n=5").tasks.options.n == 5
+    assert load(tmp_path, formats, "n: 3\n", "n=5", "tasks.n=6").tasks.options.n == 6
 
 
 def test_a_problem_keeps_its_line_in_the_file(tmp_path: Path, formats: Registry) -> None:
@@ -95,22 +109,22 @@ def test_an_unknown_format_is_refused(tmp_path: Path, formats: Registry) -> None
 
 def test_two_formats_that_claim_one_file_are_both_named(tmp_path: Path, formats: Registry) -> None:
     other = ConfigFormat(name="other", reads=lambda root: True, convert=Short({}).convert)
-    offer(formats, [other], "ale-other")
-    said = refused(tmp_path, formats, "n: 1")
-    assert said == "c.yaml:1: --format: can be read as short and as other"
+    register(formats, [other], "ale-other")
+    printed = refused(tmp_path, formats, "n: 1")
+    assert printed == "c.yaml:1: --format: can be read as short and as other"
     assert load(tmp_path, formats, "n: 1", format="short").tasks.options.n == 1
 
 
-def test_an_answer_that_is_no_list_of_formats_fails_to_load(
+def test_a_hook_that_returns_no_list_of_formats_is_recorded(
     tmp_path: Path, registry: Registry
 ) -> None:
-    offer(registry, "short")
+    register(registry, "short")
     assert load(tmp_path, registry, "tasks: {type: list}\nagent: {type: bench}\n").tasks
     (broken,) = registry.failed
     assert "ale_config_formats" in broken.message
 
 
-def test_a_key_in_the_file_is_in_the_environment_of_the_run_and_stored_nowhere(
+def test_an_api_key_in_the_file_is_in_the_runs_environment_and_not_stored(
     tmp_path: Path, formats: Registry
 ) -> None:
     config = load(tmp_path, formats, "n: 3\n")

@@ -34,12 +34,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("group", ["ale", "console_scripts", "pytest11", "no such group"])
-def test_all_packages_of_this_environment_are_read_as_by_the_book(group: str) -> None:
+def test_the_packages_of_this_environment_match_importlib_metadata(group: str) -> None:
     assert _installed._only_folders()
     assert installed(group) == by_the_book(group)
 
 
-def test_a_file_of_entry_points_is_read_as_by_the_book(place: Path) -> None:
+def test_an_entry_points_file_is_read_as_by_importlib_metadata(place: Path) -> None:
     text = (
         "# ale\n\n[ale]\nb=m : thing [extra]\n # a = c\n  a  =  m.n\n[alert]\nx = y\n[other]\nc = d"
     )
@@ -48,12 +48,12 @@ def test_a_file_of_entry_points_is_read_as_by_the_book(place: Path) -> None:
     assert installed("ale")[0] == Entry("ale-mine", "1.5", "a", "m.n")
 
 
-def test_a_record_of_the_old_kind_is_read(place: Path) -> None:
+def test_an_egg_info_record_is_read(place: Path) -> None:
     record(place, "ale_old.egg-info", "[ale]\na = m\n", file="PKG-INFO")
     assert installed("ale") == by_the_book("ale") == [Entry("ale-old", "3", "a", "m")]
 
 
-def test_of_two_packages_of_one_name_the_first_on_the_path_is_it(
+def test_of_two_packages_with_one_name_the_first_on_the_path_counts(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record(place / "first", "ale_two-2.dist-info", "[ale]\na = new\n")
@@ -62,7 +62,7 @@ def test_of_two_packages_of_one_name_the_first_on_the_path_is_it(
     assert installed("ale") == by_the_book("ale") == [Entry("ale-two", "2", "a", "new")]
 
 
-def test_the_current_folder_counts_where_it_is_on_the_path(
+def test_the_current_folder_counts_if_it_is_on_the_path(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record(place, "ale_here-1.dist-info", "[ale]\na = m\n")
@@ -101,5 +101,5 @@ def test_a_package_of_another_finder_is_found(place: Path, monkeypatch: pytest.M
     ("value", "found"),
     [("json.decoder", "json.decoder"), ("json : loads [x]", "loads"), ("os:path.join", "join")],
 )
-def test_an_entry_point_gives_what_it_names(value: str, found: str) -> None:
+def test_an_entry_point_loads_its_object(value: str, found: str) -> None:
     assert Entry("d", "1", "n", value).load().__name__ == found

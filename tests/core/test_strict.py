@@ -1,4 +1,4 @@
-"""Strict reading: what is written is what is meant, and every problem names its place."""
+"""Strict reading: no implicit conversions, and problems with file, line and path."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,27 +56,27 @@ def test_scalars_are_read_as_written() -> None:
     }
 
 
-def test_off_is_not_taken_for_false() -> None:
+def test_off_is_not_false() -> None:
     assert problems("network: off") == [
         'c.yaml:1: network: expected true or false, found the text "off"\n    hint      write false'
     ]
 
 
-def test_text_is_not_taken_for_a_number() -> None:
+def test_text_is_not_converted_to_a_number() -> None:
     assert problems("memory_mb: '64'") == [
         'c.yaml:1: memory_mb: expected a whole number, found the text "64"'
     ]
 
 
 def test_an_unknown_option_names_the_nearest_one() -> None:
-    (said,) = problems("\nimge: x")
-    assert said.startswith("c.yaml:2: imge: unknown option\n    expected  one of extra, folder,")
-    assert said.endswith("did you mean 'image'?")
+    (printed,) = problems("\nimge: x")
+    assert printed.startswith("c.yaml:2: imge: unknown option\n    expected  one of extra, folder,")
+    assert printed.endswith("did you mean 'image'?")
 
 
 def test_every_problem_is_reported_at_once() -> None:
-    said = problems("memory_mb: 3\nmode: fas\nnames: x\ninner: {depth: a}\nrate: true\n")
-    assert [line.splitlines()[0] for line in said] == [
+    printed = problems("memory_mb: 3\nmode: fas\nnames: x\ninner: {depth: a}\nrate: true\n")
+    assert [line.splitlines()[0] for line in printed] == [
         "c.yaml:1: memory_mb: expected a value >= 16, found 3",
         'c.yaml:2: mode: expected one of fast, slow, found the text "fas"',
         'c.yaml:3: names: expected a list, found the text "x"',
@@ -89,7 +89,7 @@ def test_a_bound_is_reported_with_the_bound_and_the_value() -> None:
     assert problems("memory_mb: 3") == ["c.yaml:1: memory_mb: expected a value >= 16, found 3"]
 
 
-def test_a_missing_option_says_what_it_is_for() -> None:
+def test_a_missing_option_is_reported_with_its_description() -> None:
     assert problems("{}", Needy) == [
         "c.yaml:1: 'path' is missing\n    expected  Where the tasks are."
     ]
@@ -106,30 +106,30 @@ class Chosen:
     objective: Literal["ipa", "grpo"] | Preset = "ipa"
 
 
-def laid(above: str, below: str) -> Any:
+def merged(above: str, below: str) -> Any:
     nodes = [parse_yaml(text, file=name) for text, name in ((above, "--set"), (below, "a.yaml"))]
-    return Node({"objective": nodes[0].laid_over(nodes[1])})
+    return Node({"objective": nodes[0].replacing(nodes[1])})
 
 
-def test_a_text_that_a_mapping_is_laid_over_is_its_one_required_option() -> None:
-    assert structure(laid("{mask: none}", "grpo"), Chosen).objective == Preset(
+def test_text_replaced_by_a_mapping_becomes_its_one_required_option() -> None:
+    assert structure(merged("{mask: none}", "grpo"), Chosen).objective == Preset(
         preset="grpo", mask="none"
     )
-    given = structure(laid("{preset: ipa, mask: none}", "grpo"), Chosen)
+    given = structure(merged("{preset: ipa, mask: none}", "grpo"), Chosen)
     assert given.objective == Preset(preset="ipa", mask="none")
     with pytest.raises(InputError) as caught:
-        structure(laid("{mask: none}", "grop"), Chosen)
+        structure(merged("{mask: none}", "grop"), Chosen)
     (problem,) = caught.value.problems
     assert (problem.file, problem.path) == ("a.yaml", "objective.preset")
 
 
-def test_what_is_no_text_gives_nothing_to_the_mapping_over_it() -> None:
+def test_a_list_replaced_by_a_mapping_sets_no_option() -> None:
     with pytest.raises(InputError, match="'preset' is missing"):
-        structure(laid("{mask: none}", "[grpo]"), Chosen)
+        structure(merged("{mask: none}", "[grpo]"), Chosen)
 
 
-def test_a_key_that_stands_twice_is_a_problem() -> None:
-    assert problems("image: a\nimage: b") == ["c.yaml:2: 'image' stands twice, first on line 1"]
+def test_a_duplicate_key_is_a_problem() -> None:
+    assert problems("image: a\nimage: b") == ["c.yaml:2: 'image' is given twice, first on line 1"]
 
 
 def test_an_item_of_a_list_is_named_by_its_number() -> None:
@@ -139,7 +139,7 @@ def test_an_item_of_a_list_is_named_by_its_number() -> None:
 
 
 @pytest.mark.parametrize("text", ["a: ]", "a: b: c", "\ta: 1", "a: !!python/object:x y", "<<: {}"])
-def test_what_is_not_plain_yaml_is_refused_with_its_line(text: str) -> None:
+def test_invalid_or_unsupported_yaml_is_refused_with_its_line(text: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_yaml(text, file="c.yaml")
     assert caught.value.problems[0].line == 1
@@ -147,7 +147,7 @@ def test_what_is_not_plain_yaml_is_refused_with_its_line(text: str) -> None:
 
 @pytest.mark.parametrize("reader", ["CBaseLoader", "BaseLoader"])
 @pytest.mark.parametrize("text", ["\ta: 1", "a: 1\nb:\n  c: 1\n\td: 2\n", "a:\n  - x\n\t- y\n"])
-def test_an_indent_with_tabs_is_named_by_either_reader(
+def test_both_loaders_report_an_indent_with_tabs(
     text: str, reader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ale.strict.reading._Loader", getattr(yaml, reader))
@@ -156,7 +156,7 @@ def test_an_indent_with_tabs_is_named_by_either_reader(
     assert caught.value.problems[0].hint == "indent with spaces"
 
 
-def test_a_fault_without_tabs_has_no_hint_about_them() -> None:
+def test_a_syntax_error_without_tabs_has_no_hint_about_them() -> None:
     with pytest.raises(InputError) as caught:
         parse_yaml("a: b: c\td")
     assert caught.value.problems[0].hint is None
@@ -167,14 +167,14 @@ def test_an_anchor_that_contains_itself_is_refused() -> None:
         parse_yaml("a: &x [*x]")
 
 
-def test_a_nest_of_aliases_costs_no_time() -> None:
+def test_nested_aliases_are_read_fast() -> None:
     lines = ["a0: &a0 [x]"] + [
         f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30)
     ]
     assert parse_yaml("\n".join(lines)).get("a29") is not None
 
 
-def test_a_path_is_relative_to_the_file_it_stands_in(tmp_path: Path) -> None:
+def test_a_path_is_relative_to_its_file(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("folder: ../tasks")
     made = structure(read_yaml(tmp_path / "c.yaml"), Options)
     assert made.folder == tmp_path.parent / "tasks"
@@ -186,12 +186,12 @@ def test_a_missing_file_names_the_nearest_one(tmp_path: Path) -> None:
         read_yaml(tmp_path / "quickstrat.yaml")
 
 
-def test_free_values_come_out_as_pythons_own() -> None:
+def test_untyped_values_become_plain_python_values() -> None:
     made = structure(parse_yaml("extra: {a: [1, {b: x}]}"), Options)
     assert made.extra == {"a": [1, {"b": "x"}]}
 
 
-def test_bad_values_are_reported_beside_unknown_and_missing_keys() -> None:
+def test_bad_values_are_reported_with_unknown_and_missing_keys() -> None:
     @frozen(kw_only=True)
     class Range:
         low: int = field(validator=ge(0))

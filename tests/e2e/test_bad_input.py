@@ -1,4 +1,4 @@
-"""Bad input: everything that is wrong is said at once, and nothing is started."""
+"""Bad input: all problems are reported at once, and nothing is started."""
 
 import shutil
 from collections.abc import Callable
@@ -35,7 +35,7 @@ success_criteria:
 
 @pytest.fixture
 def refused(workshop: Any) -> Callable[..., str]:
-    """Runs ``ale``, which must find something wrong and start nothing; what it said."""
+    """Runs ``ale``, which must exit with 2 and start nothing; returns its stderr."""
 
     def run(*arguments: str) -> str:
         before = {path: path.stat().st_mtime_ns for path in workshop.folder.rglob("*")}
@@ -50,14 +50,14 @@ def refused(workshop: Any) -> Callable[..., str]:
     return run
 
 
-def test_every_problem_of_a_config_is_said_with_line_path_and_the_nearest_name(
+def test_every_problem_of_a_config_is_reported_with_line_path_and_nearest_name(
     workshop: Any, refused: Callable[..., str]
 ) -> None:
     workshop.task("t")
     workshop.write("script.yaml", "default: [Done.]")
     config = CONFIG.replace("concurrency: 1e2, ", "")
     workshop.write("bad.yaml", config)
-    said = refused("run", "bad.yaml")
+    printed = refused("run", "bad.yaml")
     for line in (
         "bad.yaml:2: sandbx: unknown section",
         "hint      did you mean 'sandbox'?",
@@ -69,18 +69,20 @@ def test_every_problem_of_a_config_is_said_with_line_path_and_the_nearest_name(
         "bad.yaml:6: run.rollouts: expected a value >= 1, found 0",
         "5 problems; nothing was started.",
     ):
-        assert line in said, line
+        assert line in printed, line
     workshop.write("bad.yaml", CONFIG)
     assert "bad.yaml:6:" in refused("run", "bad.yaml")  # a key that is written twice
 
 
-def test_every_problem_of_every_task_is_said(workshop: Any, refused: Callable[..., str]) -> None:
+def test_every_problem_of_every_task_is_reported(
+    workshop: Any, refused: Callable[..., str]
+) -> None:
     workshop.config(agent={"type": "oracle"})
     workshop.task("fine")
     workshop.write("tasks/bad.yaml", TASK)
     workshop.write("tasks/worse.yaml", TASK.replace("bad", "worse"))
     workshop.write("tasks/twice.yaml", CRITERIA.replace("good", "fine"))
-    said = refused("run", "run.yaml")
+    printed = refused("run", "run.yaml")
     for line in (
         "tasks/bad.yaml:2: gaol: unknown option",
         "hint      did you mean 'goal'?",
@@ -89,16 +91,16 @@ def test_every_problem_of_every_task_is_said(workshop: Any, refused: Callable[..
         "tasks/twice.yaml:1: id: 'fine' is already the id of",
         "tasks/worse.yaml:2: gaol: unknown option",
     ):
-        assert line in said, line
-    assert refused("check", "run.yaml") == said
+        assert line in printed, line
+    assert refused("check", "run.yaml") == printed
 
 
-def test_every_problem_of_every_criterion_is_said(
+def test_every_problem_of_every_criterion_is_reported(
     workshop: Any, refused: Callable[..., str]
 ) -> None:
     workshop.config(agent={"type": "oracle"})
     workshop.write("tasks/good.yaml", CRITERIA)
-    said = refused("run", "run.yaml", "--dry-run")
+    printed = refused("run", "run.yaml", "--dry-run")
     for line in (
         "good.yaml:4: success_criteria[0].type: no criterion 'file_contain'; installed: ",
         "hint      did you mean 'file_contains'?",
@@ -106,21 +108,21 @@ def test_every_problem_of_every_criterion_is_said(
         "good.yaml:5: success_criteria[1]: 'command' is missing",
         "good.yaml:6: success_criteria[2].pattern: ",
     ):
-        assert line in said, line
+        assert line in printed, line
 
 
-def test_criteria_are_checked_beside_tasks_that_can_not_be_read(
+def test_criteria_are_checked_even_if_other_tasks_can_not_be_read(
     workshop: Any, refused: Callable[..., str]
 ) -> None:
     workshop.config(agent={"type": "oracle"})
     workshop.write("tasks/bad.yaml", TASK)
     workshop.write("tasks/good.yaml", CRITERIA)
-    said = refused("run", "run.yaml")
-    assert "tasks/bad.yaml:2: gaol: unknown option" in said
-    assert "good.yaml:4: success_criteria[0].type: no criterion 'file_contain'" in said
+    printed = refused("run", "run.yaml")
+    assert "tasks/bad.yaml:2: gaol: unknown option" in printed
+    assert "good.yaml:4: success_criteria[0].type: no criterion 'file_contain'" in printed
 
 
-def test_what_is_no_config_at_all_is_said_in_words(
+def test_unreadable_configs_and_arguments_are_reported_in_plain_words(
     workshop: Any, refused: Callable[..., str]
 ) -> None:
     workshop.task("t")
@@ -144,9 +146,9 @@ def test_a_model_without_its_key_is_refused_before_anything_starts(
 ) -> None:
     workshop.task("t")
     workshop.config(llm={"type": "openai", "model": "m", "api_key_env": "MY_KEY"})
-    said = refused("run", "run.yaml")
-    assert "llm.api_key_env: the environment variable MY_KEY is not set" in said
-    assert "export MY_KEY=..." in said
+    printed = refused("run", "run.yaml")
+    assert "llm.api_key_env: the environment variable MY_KEY is not set" in printed
+    assert "export MY_KEY=..." in printed
 
 
 def replace(file: str, old: str, new: str) -> Callable[[Path], None]:
@@ -213,7 +215,7 @@ COMMANDS = {
 }
 
 
-def test_a_damaged_run_is_refused_with_file_and_line_and_stays_as_it_is(
+def test_a_damaged_run_is_refused_with_file_and_line_and_not_changed(
     workshop: Any, shell: Any, refused: Callable[..., str]
 ) -> None:
     workshop.task("t")
@@ -221,12 +223,12 @@ def test_a_damaged_run_is_refused_with_file_and_line_and_stays_as_it_is(
     assert workshop.ale("run", "run.yaml").code == 0
     whole, stored = workshop.folder / "whole", workshop.folder / "stored"
     workshop.run.rename(whole)
-    for name, (damage, commands, said) in DAMAGES.items():
+    for name, (damage, commands, printed) in DAMAGES.items():
         shutil.copytree(whole, stored)
         damage(stored)
         left = {path.name: path.read_bytes() for path in stored.glob("*.json*")}
         for command in commands:
-            assert said in refused(*COMMANDS[command]), (name, command)
+            assert printed in refused(*COMMANDS[command]), (name, command)
         assert {path.name: path.read_bytes() for path in stored.glob("*.json*")} == left
         shutil.rmtree(stored)
     assert "whole" in refused("show", "whol")  # the nearest name

@@ -12,7 +12,7 @@ TASKS = [*ROOT.glob("tasks/*/*/task.yaml"), *ROOT.glob("tasks/tbp_examples/*.yam
 
 
 @pytest.mark.parametrize(("agent", "reward"), [("oracle", 1.0), ("noop", 0.0)])
-def test_every_task_is_solved_by_its_solution_and_by_nothing_else(
+def test_every_task_is_solved_by_its_solution_and_not_by_doing_nothing(
     workshop: Any, agent: str, reward: float
 ) -> None:
     config = str(ROOT / "configs" / f"{agent}.yaml")
@@ -27,7 +27,7 @@ def test_every_task_is_solved_by_its_solution_and_by_nothing_else(
 
 
 @pytest.mark.parametrize("made", ["examples_script", "quickstart_corpus"])
-def test_what_is_made_for_a_config_is_up_to_date(made: str) -> None:
+def test_generated_files_of_configs_are_up_to_date(made: str) -> None:
     module = runpy.run_path(str(ROOT / "tests" / "e2e" / f"{made}.py"))
     assert module["TARGET"].read_text() == module["text"]()
 

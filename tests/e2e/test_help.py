@@ -1,4 +1,4 @@
-"""Help and exit codes are what they say."""
+"""Help texts and exit codes."""
 
 import re
 from typing import Any
@@ -14,21 +14,21 @@ COMMANDS = (
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_each_command_has_an_example(workshop: Any, command: str) -> None:
-    said = workshop.ale(command, "--help")
-    assert said.code == 0, said.text
-    examples = re.findall(rf"^ +(?:Example: )?ale {command}\b", said.out, flags=re.M)
-    assert examples, said.out
+    printed = workshop.ale(command, "--help")
+    assert printed.code == 0, printed.text
+    examples = re.findall(rf"^ +(?:Example: )?ale {command}\b", printed.out, flags=re.M)
+    assert examples, printed.out
 
 
-def test_every_command_is_in_the_help_and_every_exit_code(workshop: Any) -> None:
-    said = workshop.ale("--help")
-    listed = re.findall(r"^  ([\w-]+)  ", said.out.partition("Commands:")[2], flags=re.M)
+def test_the_help_lists_every_command_and_exit_code(workshop: Any) -> None:
+    printed = workshop.ale("--help")
+    listed = re.findall(r"^  ([\w-]+)  ", printed.out.partition("Commands:")[2], flags=re.M)
     assert tuple(listed) == COMMANDS
-    codes = re.findall(r"\b(\d+) [a-z]", said.out.partition("Exit status:")[2])
+    codes = re.findall(r"\b(\d+) [a-z]", printed.out.partition("Exit status:")[2])
     assert codes == ["0", "1", "2", "3", "130", "143"]
 
 
-def test_the_exit_codes_are_what_the_help_says(workshop: Any, shell: Any) -> None:
+def test_the_exit_codes_match_the_help(workshop: Any, shell: Any) -> None:
     """130 and 143 are in test_signals, 1 for a full disk in test_full_disk."""
     workshop.task("t")
     workshop.scripted({"default": shell("touch done")})

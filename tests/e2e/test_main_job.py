@@ -92,7 +92,10 @@ def test_a_dry_run_and_a_check_say_the_plan_and_write_nothing(workshop: Any, con
     for arguments in (("run", config, "--dry-run"), ("check", config)):
         said = workshop.ale(*arguments)
         assert said.code == 0, said.text
-        assert "2 tasks; 1 step(s) of 2 task(s) x 2 rollout(s): 4 episodes, 3 at once" in said.out
+        assert (
+            "2 tasks; 1 step of 2 tasks x 2 rollouts: 4 episodes, at most 3 at the same time"
+            in said.out
+        )
         assert "sandbox   local" in said.out
     assert sorted(workshop.folder.rglob("*")) == before
 

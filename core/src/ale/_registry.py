@@ -1,12 +1,13 @@
-"""Find, load, quarantine and look up plugins.
+"""Find, load and look up plugins.
 
-pluggy's own loader raises at the first broken package and skips a second owner of a name; here a
-package that fails is set aside with its traceback, and everything else works.
+pluggy's own loader raises at the first broken package and skips the second of two packages with one
+name. Here a package that fails is recorded with its traceback, and the others still load.
 """
 
 import inspect
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -32,12 +33,12 @@ KINDS: Mapping[str, str] = {
     "trainer": "ale_trainers",
     "observer": "ale_observers",
 }
-"""Component kinds, as ``ale plugins`` names them, and the hook that each is offered through."""
+"""Component kinds, as ``ale plugins`` names them, and the hook that registers each."""
 
 
 @frozen(kw_only=True)
 class Registration:
-    """A component and the package that offers it."""
+    """A component and the package that registers it."""
 
     kind: str
     component: Component[Any, Any]
@@ -46,11 +47,11 @@ class Registration:
 
     @property
     def full_name(self) -> str:
-        """``distribution/name``, which picks one of two that share a name."""
+        """``distribution/name``, unique even if two packages use one component name."""
         return f"{self.distribution}/{self.component.name}"
 
     def probe(self) -> Probe | None:
-        """Is it usable here? None where it has no probe; one that fails counts as unusable."""
+        """Is it usable on this machine? None without a probe; a failing probe means unusable."""
         if self.component.probe is None:
             return None
         try:
@@ -71,7 +72,9 @@ class FailedPackage:
     distribution: str
     entry_point: str
     message: str
-    traceback: str
+    """The error in one line."""
+    error: BaseException = field(repr=False)
+    traceback: str = field(repr=False)
 
 
 @frozen(kw_only=True)
@@ -92,13 +95,15 @@ _NOT_PLAIN = (
 
 
 class Registry:
-    """What the installed packages offer."""
+    """The components, commands and formats of the installed packages."""
 
     def __init__(self) -> None:
         self.manager = pluggy.PluginManager(PROJECT)
         self.manager.add_hookspecs(hookspecs)
         self.packages: list[Package] = []
         self.failed: list[FailedPackage] = []
+        self.files: dict[Path, str] = {}
+        """Plugin files that a config has loaded, with their SHA-256."""
         self._registrations: dict[str, list[Registration]] = {}
 
     @classmethod
@@ -109,7 +114,7 @@ class Registry:
             try:
                 module = entry.load()
             except BaseException as error:
-                # SystemExit and the like too: a package must not be able to end every command.
+                # SystemExit too: a package must not be able to end every command.
                 if isinstance(error, KeyboardInterrupt):
                     raise
                 registry._record_failure(entry.distribution, entry.name, "failed to load", error)
@@ -124,7 +129,7 @@ class Registry:
         version: str = "0",
         entry_point: str = "plugin",
     ) -> None:
-        """Register one plugin module (or object) by hand."""
+        """Register one plugin module or object."""
         try:
             self.manager.register(module, name=f"{distribution}:{entry_point}")
             self._refuse_bad_hooks(module)
@@ -151,7 +156,7 @@ class Registry:
                 hint = nearest(caller.name, [n for n in dir(hookspecs) if n.startswith("ale_")])
                 raise PluginError(f"no such hook: {caller.name}" + (f"; {hint}" if hint else ""))
             (found,) = (each for each in caller.get_hookimpls() if each.plugin is module)
-            # pluggy would register it, and nothing of its body would ever run.
+            # pluggy would accept it, but its body would never run.
             if any(is_kind(found.function) for is_kind in _NOT_PLAIN):
                 raise PluginError(
                     f"{caller.name} must be a plain function: it is called, neither awaited "
@@ -161,11 +166,13 @@ class Registry:
     def _record_failure(
         self, distribution: str, entry_point: str, message: str, error: BaseException
     ) -> None:
+        text = " ".join(str(error).split())
         self.failed.append(
             FailedPackage(
                 distribution=distribution,
                 entry_point=entry_point,
-                message=f"{message}: {type(error).__name__}: {error}",
+                message=f"{message}: {type(error).__name__}: {text}",
+                error=error,
                 traceback="".join(traceback.format_exception(error)),
             )
         )
@@ -187,7 +194,7 @@ class Registry:
                 self.record_broken_hook(package, KINDS[kind], error)
 
     def answers(self, hook: str) -> Iterator[tuple[Package, Any]]:
-        """What each package answers to a hook without arguments; one that raises is set aside."""
+        """What each package returns from a hook without arguments; errors are recorded."""
         packages = {id(package.module): package for package in self.packages}
         for implementation in getattr(self.manager.hook, hook).get_hookimpls():
             package = packages[id(implementation.plugin)]
@@ -199,14 +206,14 @@ class Registry:
                 yield package, answer
 
     def record_broken_hook(self, package: Package, hook: str, error: Exception) -> None:
-        """Note that a package broke the contract of a hook."""
+        """Record that a package broke the contract of a hook."""
         self._record_failure(package.distribution, package.entry_point, f"broke {hook}", error)
 
     def find(self, kind: str, name: str) -> Registration:
-        """The component that a config means by ``type: name``.
+        """The component for ``type: name``.
 
         Raises:
-            PluginError: there is none, or two packages offer it.
+            PluginError: no package registers it, or two do.
         """
         found = [
             registration
@@ -216,8 +223,8 @@ class Registry:
         if len(found) == 1:
             return found[0]
         if found:
-            owners = " and ".join(registration.full_name for registration in found)
-            raise PluginError(f"{kind} '{name}' is offered twice: write {owners} to pick one")
+            owners = " or ".join(registration.full_name for registration in found)
+            raise PluginError(f"{kind} '{name}' is registered twice: write {owners} to choose one")
         raise PluginError(self._absent(kind, name))
 
     def _absent(self, kind: str, name: str) -> str:
@@ -226,9 +233,10 @@ class Registry:
         return f"no {kind} '{name}'; {known}{self.suspects()}"
 
     def suspects(self) -> str:
-        """Who may have offered what is missing, and why they could not; a line each, and more."""
+        """The failed packages, one of which may register what is missing; a line each."""
         return "".join(
-            f"\n{broken.distribution} may have offered it, but {broken.message}\n{broken.traceback}"
+            f"\n{broken.distribution} may register it, but {broken.message} "
+            f"(traceback: ale plugins {broken.distribution})"
             for broken in self.failed
         )
 
@@ -241,7 +249,7 @@ def _checked(kind: str, package: Package, answer: Any) -> Iterable[Registration]
         if not isinstance(component, Component):
             raise PluginError(f"expected a Component, got {component!r}")
         if component.name in names:
-            raise PluginError(f"the name '{component.name}' is offered twice")
+            raise PluginError(f"the name '{component.name}' is registered twice")
         names.add(component.name)
     return [
         Registration(

@@ -1,10 +1,10 @@
-"""The command line, for packages with console scripts of their own.
+"""The command line, for packages with their own console scripts.
 
-Such a script parses its own flags and hands the work to `ale`: what is said, where it is stored
-and how it ends are then the same, whatever name it was called by.
+Such a script parses its own flags and then calls `ale`, so that output, run directories and exit
+codes are the same.
 """
 
-from ale._cli.main import Telling as Group
+from ale._cli.main import ReportingGroup as Group
 from ale._cli.main import main as ale
 
 __all__ = ["Group", "ale"]

@@ -1,7 +1,7 @@
-"""The hooks of `ale`. Each says when it is called, how often, and what it may not do.
+"""The hooks of `ale`, with when and how often each is called.
 
-Component hooks all have one shape: they take nothing and return `Component`s, are asked once per
-process, and must not import an SDK: that belongs in ``Component.build``.
+Component hooks take no arguments and return `Component`s. They are called once per process and must
+not import an SDK; that belongs in ``Component.build``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pluggy
 from ale.plugin import PROJECT
 
 if TYPE_CHECKING:
-    # Only named in annotations: building the records would double the time of `ale --help`.
+    # For annotations only: importing the records would double the time of `ale --help`.
     from collections.abc import Sequence
 
     import click
@@ -44,75 +44,74 @@ hookspec = pluggy.HookspecMarker(PROJECT)
 
 @hookspec
 def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:  # type: ignore[empty-body]
-    """Register places to read tasks from, chosen by ``tasks: {type: ...}``."""
+    """Register task sources, selected by ``tasks: {type: ...}``."""
 
 
 @hookspec
 def ale_sandboxes() -> Sequence[Component[Any, SandboxBackend]]:  # type: ignore[empty-body]
-    """Register places to run commands, chosen by ``sandbox: {type: ...}``."""
+    """Register sandboxes, selected by ``sandbox: {type: ...}``."""
 
 
 @hookspec
 def ale_llms() -> Sequence[Component[Any, LLM]]:  # type: ignore[empty-body]
-    """Register language models, chosen by ``llm: {type: ...}``."""
+    """Register language models, selected by ``llm: {type: ...}``."""
 
 
 @hookspec
 def ale_agents() -> Sequence[Component[Any, Agent]]:  # type: ignore[empty-body]
-    """Register agents, chosen by ``agent: {type: ...}``."""
+    """Register agents, selected by ``agent: {type: ...}``."""
 
 
 @hookspec
 def ale_criteria() -> Sequence[Component[Any, Criterion]]:  # type: ignore[empty-body]
-    """Register grading criteria, chosen by each entry of a task's ``success_criteria``."""
+    """Register grading criteria, selected by each entry of a task's ``success_criteria``."""
 
 
 @hookspec
 def ale_chunkers() -> Sequence[Component[Any, Chunker]]:  # type: ignore[empty-body]
-    """Register ways to cut a trajectory, chosen by ``chunker: {type: ...}``."""
+    """Register chunkers, which split trajectories, selected by ``chunker: {type: ...}``."""
 
 
 @hookspec
 def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:  # type: ignore[empty-body]
-    """Register credit schemes, chosen by ``credit: {type: ...}``."""
+    """Register credit schemes, selected by ``credit: {type: ...}``."""
 
 
 @hookspec
 def ale_starts() -> Sequence[Component[Any, StartScheme]]:  # type: ignore[empty-body]
-    """Register ways to choose where rollouts begin, chosen by ``starts: {type: ...}``."""
+    """Register start schemes for rollouts, selected by ``starts: {type: ...}``."""
 
 
 @hookspec
 def ale_trainers() -> Sequence[Component[Any, Trainer]]:  # type: ignore[empty-body]
-    """Register trainers, chosen by ``trainer: {type: ...}``."""
+    """Register trainers, selected by ``trainer: {type: ...}``."""
 
 
 @hookspec
 def ale_observers() -> Sequence[Component[Any, object]]:  # type: ignore[empty-body]
-    """Register observers, chosen by ``observers: [{type: ...}, ...]``.
+    """Register observers, selected by ``observers: [{type: ...}, ...]``.
 
-    The product is an object with methods marked `hookimpl` that answer any of the event hooks
-    below. It lives as long as the run.
+    The product is an object with methods marked `hookimpl` for any of the event hooks below. It
+    exists as long as the run.
     """
 
 
 @hookspec
 def ale_config_formats() -> Sequence[ConfigFormat]:  # type: ignore[empty-body]
-    """Register to read config files of another format, told by their keys or by ``--format NAME``.
+    """Register formats of config files, detected from their keys or named by ``--format NAME``.
 
-    Asked whenever a config is read. What a format gives is laid over and checked like any config,
-    so ``ale check``, ``ale run`` and ``--set`` work on such a file as on one of the project's own.
+    Called whenever a config is read. The converted config is checked like any other, so ``ale
+    check``, ``ale run`` and ``--set`` work with such a file.
     """
 
 
 @hookspec
 def ale_commands() -> Sequence[click.Command]:  # type: ignore[empty-body]
-    """Add commands to ``ale``. Asked once per start of the command line, for its help too.
+    """Register commands of ``ale``. Called once per start of the command line, for its help too.
 
-    Must be quick: no SDK is imported here, but inside the command's body. In `ale --help` they
-    stand in the order in which a package gives them. A name that `ale` itself or another package
-    has taken is an error that names both. A command finds what is installed, a
-    `ale.runs.Registry`, as its context's ``obj``.
+    Must be fast: import an SDK inside the command's body only. `ale --help` lists the commands in
+    the returned order. A name that `ale` or another package already uses is reported with both
+    packages and ignored. A command finds the `ale.runs.Registry` as its context's ``obj``.
     """
 
 
@@ -120,15 +119,15 @@ def ale_commands() -> Sequence[click.Command]:  # type: ignore[empty-body]
 def ale_run_started(event: RunStarted) -> None:
     """Called once, before the first sandbox is opened.
 
-    This and the following event hooks are called from the event loop, one after the other: they
-    must return at once and must not start to wait. One that raises is reported once, dropped for
-    the rest of the run, and harms nothing.
+    This and the following event hooks are called from the event loop, one after the other, and
+    must not block. One that raises is reported once and not called again in this run; the run
+    continues.
     """
 
 
 @hookspec
 def ale_episode_stage(event: EpisodeStage) -> None:
-    """Called whenever an episode enters a stage: some five times an episode."""
+    """Called whenever an episode enters a stage: about five times per episode."""
 
 
 @hookspec
@@ -138,14 +137,14 @@ def ale_episode_finished(event: EpisodeFinished) -> None:
 
 @hookspec
 def ale_step_finished(event: StepFinished) -> None:
-    """Called once per training step, after the trainer has reported. Never without a trainer."""
+    """Called once per training step, after the trainer's report; only with a trainer."""
 
 
 @hookspec
 def ale_evaluation_finished(event: EvaluationFinished) -> None:
-    """Called after each round of evaluation. Never without a section ``evaluation``."""
+    """Called after each evaluation; only with a section ``evaluation``."""
 
 
 @hookspec
 def ale_run_finished(event: RunFinished) -> None:
-    """Called once, at the end of the run, however it ended, short of SIGKILL."""
+    """Called once, at the end of the run, also after an error or a signal (except SIGKILL)."""

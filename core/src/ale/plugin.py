@@ -1,12 +1,12 @@
-"""How a package offers something to `ale`.
+"""How a package registers components, commands and formats with `ale`.
 
-A package names one module under the entry-point group ``ale``; that module answers hooks of
+A package names one module under the entry-point group ``ale``. That module implements hooks of
 `ale.hookspecs` with functions marked `hookimpl`, most of which return `Component`s.
 """
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -24,11 +24,11 @@ ProductT_co = TypeVar("ProductT_co", covariant=True)
 
 
 def doc(text: str) -> dict[str, str]:
-    """Metadata for a field of an options class: the line that docs, schema and errors show."""
+    """Metadata for a field of an options class: its description in docs, schema and errors."""
     return {"doc": text}
 
 
-# Bounds for options, under the names that the config's error messages use.
+# Bounds for options; the config's error messages know their wording.
 ge = validators.ge
 gt = validators.gt
 le = validators.le
@@ -37,19 +37,19 @@ lt = validators.lt
 
 @frozen(kw_only=True)
 class Probe:
-    """Is a component usable on this machine?"""
+    """Whether a component is usable on this machine."""
 
     usable: bool
     reason: str
-    """Why, in one line: what was found."""
+    """Why, in one line."""
     remedy: str | None = None
-    """The command that would make it usable, where it is not."""
+    """The command that would make it usable, if it is not."""
     facts: Mapping[str, str] = field(factory=dict)
-    """What else `ale doctor` shows: versions, what is enforced."""
+    """More for `ale doctor`: versions, enforced limits, notes."""
 
     @classmethod
     def of_package(cls, name: str, *, remedy: str) -> "Probe":
-        """Usable where the distribution `name` is installed, say an SDK; it is not imported."""
+        """Usable if the distribution `name`, such as an SDK, is installed; it is not imported."""
         from importlib.metadata import PackageNotFoundError, version  # late: it takes a while
 
         try:
@@ -61,7 +61,7 @@ class Probe:
 
 @frozen
 class Secret:
-    """A value that must not be written anywhere. Its text forms never show it."""
+    """A value that must not be written anywhere; `str` and `repr` do not show it."""
 
     value: str = field(repr=False)
 
@@ -75,28 +75,28 @@ def _random_id() -> str:
 
 @frozen(kw_only=True)
 class BuildContext:
-    """What a component is built with besides its options.
+    """What a component is built with in addition to its options.
 
-    Clock, ids and seed come from here and nowhere else, so that a run can be repeated to the byte.
+    Components take clock, ids and seed from here only, so that a run is reproducible.
     """
 
     seed: int = 0
     run_id: str = ""
     run_directory: Path | None = None
     staleness: int = 0
-    """``run.staleness``: above 0, the model samples while the trainer changes weights."""
+    """``run.staleness``: above 0, the model samples while the trainer updates the weights."""
     tags: Mapping[str, str] = field(factory=dict)
-    """To be put on whatever could be left behind by a crash."""
+    """Labels for resources that a crash could leave behind, such as containers."""
     environ: Mapping[str, str] = field(factory=dict, repr=False)
     """The environment to read secrets from."""
     clock: Callable[[], float] = time.time
     """Seconds since the epoch."""
     monotonic: Callable[[], float] = time.perf_counter
-    """Seconds from an arbitrary start, for durations."""
+    """Seconds from an arbitrary origin, for durations."""
     new_id: Callable[[], str] = _random_id
 
     def secret(self, variable: str) -> Secret | None:
-        """The value of an environment variable, or None where it is not set."""
+        """The value of an environment variable, or None if it is not set."""
         value = self.environ.get(variable)
         return None if value is None else Secret(value)
 
@@ -109,18 +109,18 @@ def _attrs_class(_: object, __: object, value: Any) -> None:
 
 @frozen
 class Component(Generic[OptionsT, ProductT_co]):
-    """One named choice behind a door.
+    """A named component that a hook registers.
 
     Attributes:
         name: what a config writes after ``type:``; no spaces, no ``/``.
-        options: an attrs class (keyword-only, all fields with `doc`), or None for none; where
-            there are many, a function that imports the class: it is called when they are needed.
-        build: makes the product from options and context; the place to import an SDK.
+        options: an attrs class (keyword-only, all fields with `doc`), None for no options, or a
+            function that imports the class when it is needed.
+        build: makes the product from options and context; imports an SDK if it needs one.
         summary: one line for ``ale plugins``.
-        probe: is it usable here? Cheap; must not raise. None means always.
-        priority: for sandboxes: ``type: auto`` takes the usable one with the highest; 0 never.
-        auto_needs: options without which ``type: auto`` passes it over, such as ``image``.
-        needs: sections of the config that must be there too, such as ``llm`` for an agent.
+        probe: whether it is usable here. Must be fast and not raise. None means always usable.
+        priority: for sandboxes: ``type: auto`` chooses the usable one with the highest; 0 never.
+        auto_needs: options without which ``type: auto`` skips it, such as ``image``.
+        needs: sections that the config must have too, such as ``llm`` for an agent.
     """
 
     name: str = field(validator=[validators.instance_of(str), validators.matches_re(r"[^\s/]+")])
@@ -143,13 +143,13 @@ class Component(Generic[OptionsT, ProductT_co]):
 
 @frozen(kw_only=True)
 class Converted:
-    """A config of another format, in the project's own words."""
+    """A config converted from another format."""
 
     root: "Node"
-    """The tree. A node keeps the file and line that it was written on, for messages."""
+    """The config. Each node has the file and line of the original, for messages."""
     environ: Mapping[str, Secret] = field(factory=dict, repr=False)
-    """Variables for this run alone, over those of the process. Where the format has a key written
-    in the file, the tree names such a variable (``api_key_env``), and the key is stored nowhere."""
+    """Environment variables for this run, which override those of the process. For an API key in
+    the file, the tree names such a variable (``api_key_env``), and the key itself is not stored."""
 
 
 @frozen(kw_only=True)
@@ -158,11 +158,13 @@ class ConfigFormat:
 
     Attributes:
         name: for messages; one word.
-        reads: do the keys of this tree show that it is of the format? Never true of a tree that
-            could be in the project's own: such a file is of another format only where ``--format``
-            says so.
-        convert: the tree in the project's own words. Its second argument gives what the probe of
-            a component finds here, by kind and name. Raises `InputError` with every problem.
+        reads: whether the keys of a tree identify the format. Must be False for a tree that could
+            be in the project's own format; such a file needs ``--format``.
+        convert: returns the config in the project's own format. Its second argument returns what
+            the probe of a component found here, by kind and name. Raises `InputError` with every
+            problem.
+        keys: the dotted keys of the format, such as ``sandbox.backend``: ``--set`` of one of them
+            is applied before the conversion, ``--set`` of any other key after it.
     """
 
     name: str
@@ -170,3 +172,4 @@ class ConfigFormat:
     convert: "Callable[[Node, Callable[[str, str], Probe | None]], Converted]" = field(
         validator=validators.is_callable()
     )
+    keys: Callable[[], Collection[str]] = field(default=tuple, validator=validators.is_callable())

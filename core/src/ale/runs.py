@@ -13,7 +13,7 @@ from attrs import frozen
 
 from ale._config import load_config
 from ale._config.load import select
-from ale._config.model import EvaluationOptions, RunOptions
+from ale._config.model import EvaluationOptions, RunOptions, SandboxRequirements
 from ale._registry import Registry
 from ale._run.crediting import Crediting
 from ale._run.loop import planned_episodes
@@ -37,6 +37,7 @@ __all__ = [
     "Registry",
     "RunOptions",
     "RunReader",
+    "SandboxRequirements",
     "build_choice",
     "check_config",
     "parse_choice",

@@ -35,6 +35,11 @@ def rate_line(successes: int, n: int) -> str:
     return f"{successes} of {n}  {share:.1f}%  (95% interval {100 * low:.1f} to {100 * high:.1f})"
 
 
+def counted(n: int, noun: str) -> str:
+    """``1 episode``, ``2 episodes``."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
     """Columns padded to their widest cell; those in `right` are flush right."""
     lines = [header, *rows]

@@ -15,7 +15,7 @@ from ale._cli.common import format_option, overrides_option, registry_of
 def command(
     ctx: click.Context, config: Path, overrides: tuple[str, ...], format: str | None
 ) -> None:
-    """Check CONFIG and its tasks without running anything.
+    """Validate CONFIG and its tasks and print every option; nothing is run.
 
     \b
     Example:
@@ -25,8 +25,12 @@ def command(
     from ale._config import load_config
     from ale._run.start import Surroundings, check_run
 
-    registry = registry_of(ctx)
-    loaded = load_config(config, registry, overrides, format)
-    ready = check_run(loaded, config.stem, Surroundings(registry=registry))
-    click.echo(describe_plan(ready))
-    click.echo("\nNothing is wrong with it.")
+    outside = Surroundings(registry=registry_of(ctx))
+    loaded = load_config(config, outside.registry, overrides, format)
+    ready = check_run(loaded, config.stem, outside)
+    for note in ready.notes:
+        click.echo(note, err=True)
+    redactor = outside.redactor(loaded)
+    plan = describe_plan(ready, defaults=True).encode("utf-8", "replace")
+    click.echo(redactor.scrub(plan).decode("utf-8", "replace"))
+    click.echo("\nConfig is valid.")

@@ -1,4 +1,4 @@
-"""What several commands share."""
+"""Options and helpers that several commands use."""
 
 from typing import TYPE_CHECKING
 
@@ -12,21 +12,22 @@ overrides_option = click.option(
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Lay a value over the config: --set credit.type=grpo. May be given again.",
+    help="Override a config value, for example --set credit.type=grpo; repeatable.",
 )
 
 format_option = click.option(
     "--format",
     metavar="NAME",
-    help="Read CONFIG as of another format that a package knows; default: as its keys say.",
+    help="Format of CONFIG, if a package registers others; default: detected from its keys.",
 )
 
 
 def registry_of(ctx: click.Context, *, commands: bool = False) -> "Registry":
-    """The registry that the root command has read.
+    """The registry of the root command.
 
     Args:
-        commands: ask for the plugins' commands too, so that it knows who fails to give them.
+        ctx: of the running command.
+        commands: load the plugins' commands too, so that failures to register them are recorded.
     """
     from ale._cli.main import Commands
 
@@ -38,7 +39,7 @@ def registry_of(ctx: click.Context, *, commands: bool = False) -> "Registry":
 
 
 def check_kind(kind: str | None) -> None:
-    """Refuse what is no kind of component; None is none, and right."""
+    """Raise a usage error for an unknown kind of component; None is allowed."""
     from ale._registry import KINDS
     from ale.errors import nearest
 

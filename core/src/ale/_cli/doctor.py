@@ -1,15 +1,20 @@
 """``ale doctor``."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ale._cli.common import check_kind, registry_of
+
+if TYPE_CHECKING:
+    from ale._registry import Registration, Registry
 
 
 @click.command("doctor")
 @click.argument("kind", required=False)
 @click.pass_context
 def command(ctx: click.Context, kind: str | None) -> None:
-    """Say what is usable on this machine, why, and what would make the rest so.
+    """Show which components work on this machine, why others don't, and how to fix that.
 
     \b
     Examples:
@@ -20,15 +25,41 @@ def command(ctx: click.Context, kind: str | None) -> None:
 
     registry = registry_of(ctx, commands=True)
     check_kind(kind)
+    if kind in (None, "sandbox"):
+        click.echo(_auto(registry))
     for each in [kind] if kind else KINDS:
         for registration in registry.registrations(each):
-            if (found := registration.probe()) is None:
-                continue
-            state = "usable  " if found.usable else "UNUSABLE"
-            click.echo(f"{state}  {each:<9} {registration.component.name:<14} {found.reason}")
-            for name, fact in found.facts.items():
-                click.echo(f"          {name}: {fact}")
-            if found.remedy is not None and not found.usable:
-                click.echo(f"          to make it usable: {found.remedy}")
+            for line in _lines(registration):
+                click.echo(line)
     for broken in registry.failed:
         click.echo(f"BROKEN    package   {broken.distribution:<14} {broken.message}")
+
+
+def _auto(registry: "Registry") -> str:
+    """What ``sandbox: {type: auto}`` chooses here, without and with an image."""
+    from ale._config.auto import choose_sandbox
+    from ale.errors import PluginError
+
+    lines = []
+    for condition, given in (("", ()), (" with sandbox.image", ("image",))):
+        try:
+            found, choice = choose_sandbox(registry, given, (), lambda _: None)
+        except PluginError as error:
+            lines.append(f"auto{condition}: {error}")
+            continue
+        skipped = f"; skipped {'; '.join(choice.skipped)}" if choice.skipped else ""
+        lines.append(f"auto{condition}: {found.component.name} ({choice.reason}){skipped}")
+    return "\n".join(lines) + "\n"
+
+
+def _lines(registration: "Registration") -> list[str]:
+    found = registration.probe()
+    if found is None:
+        return []
+    name = registration.component.name
+    state = "usable  " if found.usable else "UNUSABLE"
+    lines = [f"{state}  {registration.kind:<9} {name:<14} {found.reason}"]
+    lines += [f"          {fact}: {value}" for fact, value in found.facts.items()]
+    if found.remedy is not None and not found.usable:
+        lines.append(f"          to make it usable: {found.remedy}")
+    return lines

@@ -1,4 +1,4 @@
-"""Python's logging, with secrets masked: what an SDK logs is shown, its keys are not."""
+"""Python's logging, with secrets masked in the messages of SDKs."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ class _Masking(logging.Formatter):
 
 
 def guard_logs() -> None:
-    """Warnings and worse go to stderr, masked; an SDK's debug lines stay off."""
+    """Log warnings and errors to stderr, masked; no debug or info messages of SDKs."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Masking("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])

@@ -1,4 +1,4 @@
-"""``ale``: the commands of the core and those that plugins add."""
+"""``ale``: the commands of the core and of plugins."""
 
 import importlib
 import os
@@ -11,36 +11,36 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ale.errors import AleError, InputError, PluginError
+from ale.text import counted
 
 if TYPE_CHECKING:
     from ale._registry import Registry
 
 EXIT_CODES = """\
-Exit status: 0 done; 1 it failed; 2 bad input, nothing was started; 3 done, but some
+Exit status: 0 success; 1 error; 2 invalid input, nothing was started; 3 finished, but some
 episodes broke; 130 interrupted; 143 terminated."""
 
 # Name, module and help line of each built-in command: `ale --help` imports none of them.
 _BUILT_IN = {
-    "run": "Run CONFIG: from tasks to graded and credited episodes on disk.",
-    "check": "Check CONFIG and its tasks without running anything.",
-    "plugins": "List what the installed packages offer.",
-    "doctor": "Say what is usable on this machine, and what would make the rest so.",
+    "run": "Run CONFIG: sample, grade and credit episodes, and train on them.",
+    "check": "Validate CONFIG and its tasks and print every option; nothing is run.",
+    "plugins": "List the installed components, or show the options of one.",
+    "doctor": "Show which components work on this machine, and how to fix the others.",
 }
 _FIRST = 2
-"""How many of these stand before the plugins' commands: those that a run begins with."""
+"""How many of these are listed before the plugins' commands."""
 
 
-class Telling(click.Group):
-    """Commands whose errors are messages and exit codes."""
+class ReportingGroup(click.Group):
+    """A group that turns the project's errors into messages and exit codes."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Turn the project's errors into messages and exit codes."""
+        """As click does, with messages and exit codes for the project's errors."""
         try:
             return super().invoke(ctx)
         except InputError as error:
-            number = len(error.problems)
-            plural = "problem" if number == 1 else "problems"
-            click.echo(f"{error}\n{number} {plural}; nothing was started.", err=True)
+            number = counted(len(error.problems), "problem")
+            click.echo(f"{error}\n{number}; nothing was started.", err=True)
             ctx.exit(2)
         except AleError as error:
             click.echo(f"{type(error).__name__}: {error}", err=True)
@@ -49,18 +49,18 @@ class Telling(click.Group):
             click.echo("\nInterrupted.", err=True)
             ctx.exit(128 + signal.SIGINT)
         except BrokenPipeError:
-            # Somebody closed the pipe (`ale show ... | head`): nobody is there to be told. What is
-            # still buffered must not fail again when the interpreter ends.
+            # The reader has closed the pipe (`ale show ... | head`). Flushing the buffers when the
+            # interpreter exits must not fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
 
 
-class Commands(Telling):
+class Commands(ReportingGroup):
     """Built-in commands by name, then the commands of plugins."""
 
     @cached_property
     def registry(self) -> "Registry":
-        """What is installed; read once per process."""
+        """The installed packages; read once per process."""
         from ale._registry import Registry
 
         return Registry.installed()
@@ -71,7 +71,7 @@ class Commands(Telling):
         return _plugin_commands(self.registry)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of their use: to run, then what packages add, then what is installed."""
+        """`run` and `check`, then the commands of plugins, then `plugins` and `doctor`."""
         names = list(_BUILT_IN)
         return [*names[:_FIRST], *self.added, *names[_FIRST:]]
 
@@ -89,15 +89,15 @@ class Commands(Telling):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, but name the nearest command where there is none."""
+        """As click does, with the nearest name for an unknown command."""
         from ale.errors import nearest
 
         if args and self.get_command(ctx, args[0]) is None:
             hint = nearest(args[0], self.list_commands(ctx))
-            said = f"no such command '{args[0]}'" + (f"; {hint}" if hint else "")
-            ctx.fail(said + self.registry.suspects())
+            message = f"no such command '{args[0]}'" + (f"; {hint}" if hint else "")
+            ctx.fail(message + self.registry.suspects())
         if args and args[0] not in _BUILT_IN and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-            # A plugin's command may have something to clean up.
+            # A plugin's command may have to clean up on Ctrl-C.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return super().resolve_command(ctx, args)
 
@@ -105,8 +105,8 @@ class Commands(Telling):
         """Help lines without importing the commands."""
         with formatter.section("Commands"):
             added = {name: command.get_short_help_str(90) for name, command in self.added.items()}
-            said = {**_BUILT_IN, **added}
-            formatter.write_dl([(name, said[name]) for name in self.list_commands(ctx)])
+            help_lines = {**_BUILT_IN, **added}
+            formatter.write_dl([(name, help_lines[name]) for name in self.list_commands(ctx)])
 
 
 def _plugin_commands(registry: "Registry") -> dict[str, click.Command]:
@@ -121,8 +121,8 @@ def _plugin_commands(registry: "Registry") -> dict[str, click.Command]:
             name = command.name
             if name in owners:
                 click.echo(
-                    f"the command '{name}' is offered by {owners[name]} and by "
-                    f"{package.distribution}; the latter is left out",
+                    f"the command '{name}' is registered by {owners[name]} and by "
+                    f"{package.distribution}; the latter is ignored",
                     err=True,
                 )
                 continue
@@ -139,7 +139,8 @@ def _is_command(value: object) -> bool:
 @click.version_option(package_name="ale-core", prog_name="ale")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Train agents: tasks, sandboxes, models, graders, chunks and credit, each a plugin.
+    """Train agents with reinforcement learning. Tasks, sandboxes, models, graders, credit schemes
+    and trainers are plugins.
 
     \b
     Example:
@@ -150,23 +151,23 @@ def cli(ctx: click.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The entry point of the ``ale`` command; it ends the process.
+    """The entry point of the ``ale`` command; it exits the process.
 
     Args:
-        arguments: default: the process's own.
+        arguments: of the command line; default: `sys.argv`.
     """
-    _end_at_ctrl_c()
+    _exit_on_ctrl_c()
     try:
         cli(None if arguments is None else list(arguments), prog_name="ale")
     finally:
-        _end_at_ctrl_c()
+        _exit_on_ctrl_c()
 
 
-def _end_at_ctrl_c() -> None:
-    """Nothing has been started, or all is done: a Ctrl-C ends it here and now.
+def _exit_on_ctrl_c() -> None:
+    """Let Ctrl-C kill the process at once: nothing has been started yet, or all is done.
 
-    As an exception it would be lost where it comes at a bad moment of an import, or be printed as a
-    traceback while the interpreter ends.
+    A KeyboardInterrupt could get lost during an import, or be printed as a traceback while the
+    interpreter exits.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

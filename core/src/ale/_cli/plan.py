@@ -1,55 +1,100 @@
-"""A prepared run in words, for ``ale check`` and ``ale run --dry-run``."""
+"""A prepared run as text, for ``ale check`` and ``ale run --dry-run``."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import attrs
 
-from ale._config import Selected
 from ale._run.loop import planned_episodes
 from ale._run.plan import tasks_per_step
 from ale._run.start import Prepared
-from ale.text import shorten
+from ale.text import counted
 
-_SECTIONS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
+_PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
+_MARGIN = 10
 
 
-def describe_plan(ready: Prepared) -> str:
-    """Parts, tasks and how many episodes there will be."""
+def describe_plan(ready: Prepared, *, defaults: bool = False) -> str:
+    """The parts with their options, the tasks and the number of episodes.
+
+    Args:
+        ready: the checked run.
+        defaults: list the options that have their default values too, a line each.
+    """
     config = ready.config
-    lines = [_line(section, getattr(config, section)) for section in _SECTIONS]
-    lines += [_line("observer", observer) for observer in config.observers]
-    run, evaluation, tasks = config.run, config.evaluation, ready.tasks["train"]
-    drawn = tasks_per_step(tasks, run)
-    planned = planned_episodes(config, ready.tasks)
-    total = "as many as its starts say" if planned is None else str(sum(planned.values()))
-    lines += [
-        "",
-        f"{len(tasks)} tasks; {run.steps} step(s) of {drawn} task(s) x {run.rollouts} "
-        f"rollout(s): {total} episodes, {run.concurrency} at once, seed {run.seed}",
-    ]
+    parts = [(section, getattr(config, section)) for section in _PARTS]
+    parts += [("observer", observer) for observer in config.observers]
+    if config.evaluation is not None:
+        parts.append(("evaluation", config.evaluation.tasks))
+    lines: list[str] = []
+    for section, part in parts:
+        if part is None:
+            lines.append(f"{section:<9} -")
+            continue
+        lines += _part(f"{section:<9} {part.name:<14}", part.options, defaults)
+    if config.require:
+        lines.append(f"{'':<{_MARGIN}}require={_text(config.require)}")
+    if defaults:
+        lines += _part(f"{'run':<9} {'':<14}", config.run, defaults)
+    return "\n".join([*lines, "", *_work(ready)])
+
+
+def _work(ready: Prepared) -> Iterator[str]:
+    run, evaluation, tasks = ready.config.run, ready.config.evaluation, ready.tasks["train"]
+    sampled = tasks_per_step(tasks, run)
+    planned = planned_episodes(ready.config, ready.tasks)
+    total = (
+        "number of episodes decided by the starts"
+        if planned is None
+        else counted(sum(planned.values()), "episode")
+    )
+    yield (
+        f"{counted(len(tasks), 'task')}; {counted(run.steps, 'step')} of "
+        f"{counted(sampled, 'task')} x {counted(run.rollouts, 'rollout')}: {total}, "
+        f"at most {run.concurrency} at the same time, seed {run.seed}"
+    )
     if evaluation is not None:
         n, options = len(ready.tasks["evaluation"]), evaluation.options
-        lines.append(f"evaluated every {options.every} step(s) on {n} task(s) x {options.rollouts}")
-    lines.append(f"into {ready.path}")
-    return "\n".join(lines)
+        yield (
+            f"evaluated every {counted(options.every, 'step')} on {counted(n, 'task')} "
+            f"x {counted(options.rollouts, 'rollout')}"
+        )
+    yield f"run directory: {ready.path}"
 
 
-def _line(section: str, part: Selected | None) -> str:
-    if part is None:
-        return f"{section:<9} -"
-    shown = ", ".join(f"{name}={value}" for name, value in _chosen(part.options))
-    return f"{section:<9} {part.name:<14} {shorten(shown, 100)}".rstrip()
+def _part(head: str, options: Any, defaults: bool) -> Iterator[str]:
+    values = list(_options(options))
+    given = [f"{name}={value}" for name, value, is_default in values if not is_default]
+    yield f"{head} {', '.join(given)}".rstrip()
+    if defaults:
+        yield from (
+            f"{'':<{_MARGIN}}{name}={value} (default)"
+            for name, value, is_default in values
+            if is_default
+        )
 
 
-def _chosen(options: Any) -> Iterator[tuple[str, Any]]:
-    """The options that are not at their defaults: what somebody wrote down."""
+def _options(options: Any) -> Iterator[tuple[str, str, bool]]:
+    """Name, value as text, and whether that is the default."""
     if options is None:
         return
     for field in attrs.fields(type(options)):
         default = field.default
         if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
-            default = default.factory()
+            default = None if default.takes_self else default.factory()
         value = getattr(options, field.name)
-        if value != default:
-            yield field.name, value
+        yield field.name, _text(value), value == default
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str | Path):
+        return str(value)
+    return json.dumps(value, default=_plain, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    return (
+        str(value) if isinstance(value, Path) or not attrs.has(type(value)) else attrs.asdict(value)
+    )

@@ -8,15 +8,18 @@ from ale._cli.common import check_kind, registry_of
 from ale.text import shorten, table
 
 if TYPE_CHECKING:
-    from ale._registry import Registration, Registry
+    from ale._registry import FailedPackage, Registration, Registry
 
 
 @click.command("plugins")
-@click.argument("kind", required=False)
+@click.argument("kind", required=False, metavar="[KIND|PACKAGE]")
 @click.argument("name", required=False)
+@click.option("-v", "--verbose", is_flag=True, help="Print the tracebacks of failed packages.")
 @click.pass_context
-def command(ctx: click.Context, kind: str | None, name: str | None) -> None:
-    """List what the installed packages offer, or show one component and its options.
+def command(ctx: click.Context, kind: str | None, name: str | None, verbose: bool) -> None:
+    """List the installed components, or show the options of one.
+
+    For a PACKAGE that failed to load, print its traceback.
 
     \b
     Examples:
@@ -28,6 +31,12 @@ def command(ctx: click.Context, kind: str | None, name: str | None) -> None:
     from ale.errors import PluginError
 
     registry = registry_of(ctx, commands=True)
+    for each in KINDS:
+        registry.registrations(each)  # so that packages with broken hooks are known
+    failed = [broken for broken in registry.failed if broken.distribution == kind]
+    if failed:
+        click.echo("\n".join(_failure(broken, verbose=True) for broken in failed), nl=False)
+        return
     check_kind(kind)
     if kind is not None and name is not None:
         try:
@@ -47,23 +56,25 @@ def command(ctx: click.Context, kind: str | None, name: str | None) -> None:
         for each in kinds
         for registration in registry.registrations(each)
     ]
-    click.echo(table(["kind", "name", "package", "what it is"], rows))
-    click.echo(_faults(registry, kinds), nl=False)
+    click.echo(table(["kind", "name", "package", "summary"], rows))
+    problems = [_duplicates(registry, each) for each in kinds]
+    problems += [_failure(broken, verbose=verbose) for broken in registry.failed]
+    if any(problems):
+        click.echo("\n" + "".join(problems), nl=False)
 
 
-def _faults(registry: "Registry", kinds: list[str]) -> str:
+def _duplicates(registry: "Registry", kind: str) -> str:
     text = ""
-    for kind in kinds:
-        names = [registration.component.name for registration in registry.registrations(kind)]
-        for name in sorted({name for name in names if names.count(name) > 1}):
-            owners = [o.full_name for o in registry.registrations(kind) if o.component.name == name]
-            text += f"\n{kind} '{name}' is offered twice; write {' or '.join(owners)}\n"
-    for broken in registry.failed:
-        text += (
-            f"\n{broken.distribution} ({broken.entry_point}) is set aside: {broken.message}\n"
-            f"{broken.traceback}"
-        )
+    names = [registration.component.name for registration in registry.registrations(kind)]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        owners = [o.full_name for o in registry.registrations(kind) if o.component.name == name]
+        text += f"{kind} '{name}' is registered twice; write {' or '.join(owners)}\n"
     return text
+
+
+def _failure(broken: "FailedPackage", *, verbose: bool) -> str:
+    line = f"{broken.distribution} (entry point {broken.entry_point}) {broken.message}\n"
+    return line + broken.traceback if verbose else line
 
 
 def _one(registration: "Registration") -> str:
@@ -73,10 +84,11 @@ def _one(registration: "Registration") -> str:
         f"from {registration.distribution} {registration.version}",
     ]
     if component.needs:
-        lines.append(f"needs the section(s) {', '.join(component.needs)}")
+        sections = "section" if len(component.needs) == 1 else "sections"
+        lines.append(f"needs the {sections} {', '.join(component.needs)}")
     rows = _options(component.options)
     if rows:
-        lines += ["", table(["option", "type", "default", "what it is"], rows)]
+        lines += ["", table(["option", "type", "default", "description"], rows)]
     else:
         lines.append("no options")
     return "\n".join(lines)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from ale.types import RunFinished
 
 
+_REPLAY_TYPE = "llm.type=scripted"
+
+
 @click.command("run")
 @click.argument("config", type=click.Path(path_type=Path), required=False)
 @overrides_option
@@ -27,16 +30,21 @@ if TYPE_CHECKING:
     "--resume",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Go on with a stored run, by its own config: exactly what is missing is done.",
+    help="Resume a stored run with its saved config; only missing episodes are run.",
 )
 @click.option(
     "--replay",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Let the model say again what it said in a stored run.",
+    help="Replay the model's responses of a stored run.",
 )
-@click.option("--dry-run", is_flag=True, help="Check everything, say what would be run, and end.")
-@click.option("-n", "--concurrency", type=click.IntRange(1), help="Episodes at once.")
+@click.option("--dry-run", is_flag=True, help="Validate the config, print the plan and exit.")
+@click.option(
+    "-n",
+    "--concurrency",
+    type=click.IntRange(1),
+    help="Maximum number of episodes running at the same time (run.concurrency).",
+)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -48,10 +56,10 @@ def command(
     dry_run: bool,
     concurrency: int | None,
 ) -> None:
-    """Run CONFIG: from tasks to graded and credited episodes on disk.
+    """Run CONFIG: sample, grade and credit episodes, and train on them.
 
-    The first Ctrl-C finishes the episodes that are running, the second cancels them; --resume goes
-    on from there.
+    The first Ctrl-C waits for the running episodes, the second cancels them. --resume continues a
+    run that was interrupted.
 
     \b
     Examples:
@@ -73,13 +81,17 @@ def command(
         raise click.UsageError("give either a CONFIG or --resume DIR")
     if resume is not None:
         if overrides or format or replay or dry_run:
-            raise click.UsageError("--resume goes by the run's own config: only -n can be changed")
+            raise click.UsageError("--resume uses the run's saved config; only -n can be changed")
         run = resume_run(resume, outside, concurrency)
     else:
         assert config is not None
-        laid_over = _all_overrides(overrides, replay, concurrency)
-        loaded = load_config(config, registry, laid_over, format)
+        all_overrides = _all_overrides(overrides, replay, concurrency)
+        loaded = load_config(config, registry, all_overrides, format)
         ready = check_run(loaded, config.stem, outside)
+        for note in ready.notes:
+            # --replay replaces the model on purpose, so its options are dropped without a note.
+            if replay is None or not note.startswith(f"--set {_REPLAY_TYPE}:"):
+                click.echo(note, err=True)
         if dry_run:
             click.echo(describe_plan(ready))
             return
@@ -89,7 +101,7 @@ def command(
         click.echo(summary(run, finished, root.list_commands(ctx)))
         code = interrupt.exit_code or (3 if finished.n_broken else 0)
         if any(not task.done() for task in run.waiting.abandoned):
-            # A plugin goes on though it was cancelled; the loop would wait for it for ever.
+            # A plugin keeps running although it was cancelled; asyncio would wait for it for ever.
             sys.stdout.flush()
             os._exit(code)
     ctx.exit(code)
@@ -100,9 +112,9 @@ def _all_overrides(
 ) -> list[str]:
     made = []
     if replay is not None:
-        # The path goes in quotes: it is read as YAML. A script that the config names gives way.
+        # Quoted, because the value is read as YAML. A script in the config is replaced.
         quoted = str(replay).replace("'", "''")
-        made += ["llm.type=scripted", "llm.script=null", f"llm.replay='{quoted}'"]
+        made += [_REPLAY_TYPE, "llm.script=null", f"llm.replay='{quoted}'"]
     made += overrides
     return made if concurrency is None else [*made, f"run.concurrency={concurrency}"]
 
@@ -111,25 +123,26 @@ async def _go(run: "Run") -> "RunFinished":
     from ale._run.start import held
 
     async with held(run):
-        # What is there by now stays: torch and transformers are 360,000 objects to look through.
+        # Modules stay loaded: torch and transformers are 360,000 objects to traverse.
         gc.freeze()
         finished = await run.go()
         if run.interrupt.signal is not None:
-            # What is left is to say how it ended; one Ctrl-C more must not take that away.
+            # Only the summary is left to print; another Ctrl-C must not prevent that.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         return finished
 
 
 def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> str:
-    """What happened, where it is stored and what to try next, of the commands that are there."""
+    """The outcome, the run directory, and installed commands to try next."""
     from ale._store.index import SUCCESS
-    from ale.text import rate_line, seconds
+    from ale.text import counted, rate_line, seconds
 
     index = run.store.index
     relative = os.path.relpath(finished.directory)
     path = finished.directory if relative.startswith("..") else relative
+    stored = counted(len(index), "episode")
     lines = [
-        f"{finished.outcome}: {len(index)} episodes on disk after {seconds(finished.seconds)}",
+        f"{finished.outcome}: {stored} on disk after {seconds(finished.seconds)}",
         f"  success      {rate_line(finished.n_succeeded, finished.n_graded)}",
     ]
     if finished.mean_reward is not None:

@@ -1,4 +1,4 @@
-"""An options class in words: for ``ale plugins``, and for the generated reference."""
+"""Describe an options class, for ``ale plugins`` and the generated reference."""
 
 import inspect
 import types
@@ -10,7 +10,7 @@ from attrs import frozen
 
 @frozen(kw_only=True)
 class OptionText:
-    """One option."""
+    """The name, type, default and description of an option."""
 
     name: str
     type: str
@@ -19,7 +19,7 @@ class OptionText:
 
 
 def describe_options(cls: type) -> list[OptionText]:
-    """Every option of a class, in order; those that must be given stand first."""
+    """The options of a class, required ones first."""
     attrs.resolve_types(cls)
     fields = sorted(attrs.fields(cls), key=lambda field: field.default is not attrs.NOTHING)
     return [
@@ -47,7 +47,7 @@ def _default(default: Any) -> str:
 
 
 def type_text(type_: Any) -> str:
-    """A type as a writer of YAML thinks of it."""
+    """A type in the terms of YAML."""
     simple = {bool: "true/false", int: "whole number", float: "number", str: "text"}
     if type_ in simple:
         return simple[type_]

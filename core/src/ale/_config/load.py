@@ -1,17 +1,28 @@
-"""Structure a merged tree: pick each part's component and type its options."""
+"""Structure a merged tree: select each part's component and structure its options."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from ale._config.model import Evaluation, EvaluationOptions, RunConfig, RunOptions, Selected
-from ale._config.source import lay_over, merge, read_source
+from ale._config.auto import choose_sandbox
+from ale._config.formats import convert
+from ale._config.model import (
+    AutoChoice,
+    Evaluation,
+    EvaluationOptions,
+    RunConfig,
+    RunOptions,
+    SandboxRequirements,
+    Selected,
+)
+from ale._config.plugin_files import KEY as PLUGINS
+from ale._config.plugin_files import load_plugin_files
+from ale._config.source import merge, parse_overrides, read_source
 from ale._registry import Registration, Registry
 from ale.errors import InputError, PluginError, Problem
-from ale.plugin import ConfigFormat, Converted
 from ale.strict import Node, describe, from_plain, nearest, structure
 
 _DEFAULTS: dict[str, Any] = {
@@ -22,7 +33,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 _OPTIONAL = ("llm", "starts", "trainer")
 _PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
-_SECTIONS = (*_PARTS, "evaluation", "observers", "run")
+_SECTIONS = (*_PARTS, "evaluation", "observers", "run", PLUGINS)
 
 
 def load_config(
@@ -31,47 +42,32 @@ def load_config(
     """Read and check a config.
 
     Args:
-        format: the name of another one that it is in; default: as its keys say.
+        path: of the YAML file.
+        registry: the components to choose from; plugin files of the config are added to it.
+        overrides: ``key=value``, as for ``--set``.
+        format: the name of the file's format; default: detected from its keys.
 
     Raises:
         InputError: with every problem of every section.
     """
-    said = _in_own_words(read_source(path), registry, format)
-    config = structure_config(lay_over(said.root, overrides), registry)
-    return attrs.evolve(config, environ={name: key.value for name, key in said.environ.items()})
-
-
-def _in_own_words(root: Node, registry: Registry, format: str | None) -> Converted:
-    """The tree, converted where a package knows its format."""
-    known = list(_formats(registry))
-    found = [one for one in known if (one.name == format if format else one.reads(root))]
-    if not found and format is None:
-        return Converted(root=root)
-    if len(found) != 1:
-        names = " and as ".join(one.name for one in found)
-        said = f"can be read as {names}" if found else f"no package reads the format '{format}'"
-        raise root.error(said + registry.suspects(), path="--format")
-    return found[0].convert(root, lambda kind, name: registry.find(kind, name).probe())
-
-
-def _formats(registry: Registry) -> Iterator[ConfigFormat]:
-    for package, answer in registry.answers("ale_config_formats"):
-        if isinstance(answer, Sequence) and all(isinstance(one, ConfigFormat) for one in answer):
-            yield from answer
-        else:
-            error = PluginError(f"expected a list of ConfigFormat, got {answer!r}")
-            registry.record_broken_hook(package, "ale_config_formats", error)
+    converted = convert(read_source(path), parse_overrides(overrides), registry, format)
+    config = structure_config(converted.root, registry)
+    return attrs.evolve(
+        config, environ={name: key.value for name, key in converted.environ.items()}
+    )
 
 
 def structure_config(node: Node, registry: Registry) -> RunConfig:
     """Check a merged tree. Raises as `load_config`."""
     assert node.mapping is not None
+    plugins = load_plugin_files(node, registry)
     problems = _Problems()
     problems.found += [_unknown_section(node, key) for key in node.mapping if key not in _SECTIONS]
-    node = _over_defaults(node)
+    node = _with_defaults(node)
     picked: dict[str, Any] = {
         kind: problems.collect(partial(_part, node, kind, registry)) for kind in _PARTS
     }
+    require = problems.collect(lambda: _required_isolation(node.get("sandbox"))) or ()
     observers = problems.collect(lambda: _observers(node, registry)) or ()
     evaluation = problems.collect(partial(_evaluation, node, registry))
     empty = Node({}, node.file, node.line)
@@ -88,13 +84,29 @@ def structure_config(node: Node, registry: Registry) -> RunConfig:
             **_values(evaluation.options),
         }
     resolved["run"] = _values(options)
+    resolved["sandbox"] |= {"require": list(require)} if require else {}
+    resolved |= {PLUGINS: list(plugins)} if plugins else {}
     return RunConfig(
-        **picked, evaluation=evaluation, observers=observers, run=options, resolved=resolved
+        **picked,
+        evaluation=evaluation,
+        observers=observers,
+        run=options,
+        resolved=resolved,
+        require=require,
+        plugins=plugins,
     )
 
 
-def _over_defaults(node: Node) -> Node:
-    """Lay what is written over the defaults; a section with nothing in it is not written."""
+def _required_isolation(sandbox: Node | None) -> tuple[str, ...]:
+    node = None if sandbox is None else sandbox.get("require")
+    if node is None:
+        return ()
+    section = Node({"require": node}, node.file, node.line)
+    return structure(section, SandboxRequirements, path="sandbox").require
+
+
+def _with_defaults(node: Node) -> Node:
+    """Merge the config over the defaults; an empty section counts as missing."""
     assert node.mapping is not None
     written = {key: child for key, child in node.mapping.items() if child.value is not None}
     defaults = from_plain(_DEFAULTS, file=node.file)
@@ -158,8 +170,8 @@ def _evaluation(root: Node, registry: Registry) -> Evaluation | None:
         raise node.error(f"expected a mapping, found {describe(node.value)}", path="evaluation")
     tasks = node.get("tasks")
     if tasks is None:
-        said, expected = "'tasks' is missing", "tasks: {type: ...}, those to measure it on"
-        raise node.error(said, path="evaluation.tasks", expected=expected)
+        message, expected = "'tasks' is missing", "tasks: {type: ...}, the held-out tasks"
+        raise node.error(message, path="evaluation.tasks", expected=expected)
     rest = {key: child for key, child in node.mapping.items() if key != "tasks"}
     options = structure(Node(rest, node.file, node.line), EvaluationOptions, path="evaluation")
     selected = select(tasks, "tasks", registry, path="evaluation.tasks")
@@ -168,10 +180,10 @@ def _evaluation(root: Node, registry: Registry) -> Evaluation | None:
 
 def _observers(root: Node, registry: Registry) -> tuple[Selected, ...]:
     node = root.get("observers")
-    assert node is not None  # it has a default
+    assert node is not None  # _DEFAULTS has it
     if node.items is None:
-        said = f"expected a list, found {describe(node.value)}"
-        raise node.error(said, path="observers", hint="observers: [{type: console}]")
+        message = f"expected a list, found {describe(node.value)}"
+        raise node.error(message, path="observers", hint="observers: [{type: console}]")
     problems = _Problems()
     made = [
         problems.collect(partial(select, item, "observer", registry, path=f"observers[{i}]"))
@@ -183,51 +195,73 @@ def _observers(root: Node, registry: Registry) -> tuple[Selected, ...]:
 
 
 def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
-    """The component that a ``{type: ..., option: ...}`` picks, with its options typed.
+    """The component that ``{type: NAME, option: value}`` selects, with its options structured.
 
     Raises:
         InputError: with every problem of this section.
     """
     if node.mapping is None:
-        said = f"expected a mapping with a type, found {describe(node.value)}"
-        raise node.error(said, path=path, hint="{type: ...}")
+        message = f"expected a mapping with a type, found {describe(node.value)}"
+        raise node.error(message, path=path, hint="{type: ...}")
     type_ = node.get("type")
     names = [registration.component.name for registration in registry.registrations(kind)]
     if type_ is None or not isinstance(type_.value, str):
         message = "'type' is missing" if type_ is None else "expected text"
         at = node if type_ is None else type_
         raise at.error(message, path=f"{path}.type", expected="one of " + ", ".join(names))
+    handled = ("type", "require") if kind == "sandbox" else ("type",)
+    rest = {key: child for key, child in node.mapping.items() if key not in handled}
+    options = Node(rest, node.file, node.line)
+    auto: AutoChoice | None = None
     try:
-        automatic = kind == "sandbox" and type_.value == "auto"
-        registration = _auto(node, registry) if automatic else registry.find(kind, type_.value)
+        if kind == "sandbox" and type_.value == "auto":
+            registration, auto = choose_sandbox(
+                registry,
+                given=rest,
+                require=_required_isolation(node),
+                options_of=lambda candidate: _options(
+                    _split(options, candidate)[0], candidate, path
+                ),
+            )
+        else:
+            registration = registry.find(kind, type_.value)
     except PluginError as error:
-        hint = nearest(type_.value, names)
+        hint = None if type_.value in names else nearest(type_.value, names)
         raise type_.error(str(error), path=f"{path}.type", hint=hint) from None
-    rest = {key: child for key, child in node.mapping.items() if key != "type"}
+    own, lacking = _split(options, registration)
     return Selected(
         registration=registration,
-        options=_options(Node(rest, node.file, node.line), registration, path),
+        options=_options(own, registration, path),
+        auto=auto,
+        dropped=_dropped(lacking, registration, path),
     )
 
 
-def _auto(node: Node, registry: Registry) -> Registration:
-    """The strongest sandbox that its probe finds usable here, and that has what it needs."""
-    ranked = [
-        registration
-        for registration in registry.registrations("sandbox")
-        if registration.component.priority > 0
-    ]
-    refused = []
-    for registration in sorted(ranked, key=lambda registration: -registration.component.priority):
-        lacking = [name for name in registration.component.auto_needs if node.get(name) is None]
-        if lacking:
-            refused.append(f"{registration.component.name}: sandbox.{lacking[0]} is not given")
-            continue
-        found = registration.probe()
-        if found is None or found.usable:
-            return registration
-        refused.append(f"{registration.component.name}: {found.reason}")
-    raise PluginError("no sandbox is usable here; " + ("; ".join(refused) or "none is installed"))
+def _split(options: Node, registration: Registration) -> tuple[Node, dict[str, Node]]:
+    """The options of this component, and the options of an earlier ``type`` to drop."""
+    cls = registration.component.options
+    known = set() if cls is None else {field.name for field in attrs.fields(cls)}
+    entries = options.mapping or {}
+    lacking = {
+        key: child
+        for key, child in entries.items()
+        if child.new_type is not None and (key not in known or child.new_type.whole_section)
+    }
+    own = {key: child for key, child in entries.items() if key not in lacking}
+    return Node(own, options.file, options.line), lacking
+
+
+def _dropped(lacking: Mapping[str, Node], registration: Registration, path: str) -> str | None:
+    """``--set sandbox.type=podman: dropped sandbox.a, sandbox.b, which podman does not have``."""
+    new_type = next((child.new_type for child in lacking.values()), None)
+    if new_type is None:
+        return None
+    place = f"{new_type.file} " if new_type.line is None else f"{new_type.file}:{new_type.line}: "
+    names = ", ".join(f"{path}.{key}" for key in lacking)
+    if new_type.whole_section:
+        return f"{place}{path}={{type: {new_type.value}, ...}}: dropped {names}"
+    name = registration.component.name
+    return f"{place}{path}.type={new_type.value}: dropped {names}, which {name} does not have"
 
 
 def _options(node: Node, registration: Registration, path: str) -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from attrs import field, frozen, validators
 
@@ -10,22 +10,51 @@ from ale._registry import Registration
 from ale.plugin import doc, ge, gt
 from ale.strict import describe
 
+Isolation = Literal["network", "files", "processes"]
+
+
+@frozen(kw_only=True)
+class SandboxRequirements:
+    """Options of the section ``sandbox`` that every type has."""
+
+    require: tuple[Isolation, ...] = field(
+        default=(),
+        metadata=doc(
+            "What the sandbox must isolate: network, files, processes. A type that does not is "
+            "refused; auto skips it."
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class AutoChoice:
+    """Why ``sandbox: {type: auto}`` chose a sandbox."""
+
+    reason: str
+    """What its probe found."""
+    skipped: tuple[str, ...]
+    """``name: reason`` of those with a higher priority that were not chosen."""
+
 
 @frozen(kw_only=True)
 class Selected:
-    """A part that the config picked: whose it is, and its options."""
+    """The component that a section of the config selects, with its options."""
 
     registration: Registration
     options: Any
+    auto: AutoChoice | None = None
+    """How ``type: auto`` chose it; None if the config names the type."""
+    dropped: str | None = None
+    """A message about options of another type that it lacks, for the user."""
 
     @property
     def name(self) -> str:
-        """What stands after ``type:``."""
+        """The component's name, as in ``type: NAME``."""
         return self.registration.component.name
 
 
 _LONGEST_NAME = 200
-"""Bytes; a file system takes 255, of which a time and a few letters have their share."""
+"""Bytes; a file system allows 255, and the run id adds a time stamp and some letters."""
 
 
 def _part_of_a_path(_: object, __: object, value: str | None) -> None:
@@ -37,7 +66,7 @@ def _part_of_a_path(_: object, __: object, value: str | None) -> None:
 
 @frozen(kw_only=True)
 class RunOptions:
-    """How the run itself goes. Section ``run``."""
+    """Options of the run itself: section ``run``."""
 
     name: str | None = field(
         default=None,
@@ -45,36 +74,40 @@ class RunOptions:
         metadata=doc("Part of the run directory's name."),
     )
     directory: Path | None = field(
-        default=None, metadata=doc("Where run directories are made; default: runs/ here.")
+        default=None, metadata=doc("Folder for run directories; default: ./runs.")
     )
     rollouts: int = field(
-        default=1, validator=ge(1), metadata=doc("Episodes per task and step: the group's size.")
+        default=1, validator=ge(1), metadata=doc("Episodes per task and step: the group size.")
     )
     steps: int = field(default=1, validator=ge(1), metadata=doc("Training steps."))
     tasks_per_step: int | None = field(
         default=None,
         validator=validators.optional(ge(1)),
-        metadata=doc("Tasks drawn for each step, no task twice; default: all of them."),
+        metadata=doc("Tasks sampled per step, without replacement; default: all tasks."),
     )
     staleness: int = field(
         default=0,
         validator=ge(0),
         metadata=doc(
-            "Steps by which the weights that sample may be behind those that are trained: above "
-            "0 the next episodes run while the trainer learns from the last."
+            "Steps by which the sampling weights may lag behind the trained ones. Above 0, "
+            "episodes of the next step run while the trainer updates the weights."
         ),
     )
     keep_checkpoints: int | None = field(
         default=None,
         validator=validators.optional(ge(1)),
-        metadata=doc("Newest checkpoints that are kept; default: all, one for each step."),
+        metadata=doc("Number of newest checkpoints to keep; default: all, one per step."),
     )
-    concurrency: int = field(default=8, validator=ge(1), metadata=doc("Episodes at once."))
-    seed: int = field(default=0, validator=ge(0), metadata=doc("Every random choice follows it."))
+    concurrency: int = field(
+        default=8,
+        validator=ge(1),
+        metadata=doc("Maximum number of episodes running at the same time."),
+    )
+    seed: int = field(default=0, validator=ge(0), metadata=doc("Random seed."))
     retries: int = field(
         default=1,
         validator=ge(0),
-        metadata=doc("How often a broken episode (never a failed one) is tried again."),
+        metadata=doc("Retries of a broken episode (an infrastructure error, not a failed task)."),
     )
     open_timeout_s: float = field(
         default=600.0, validator=gt(0), metadata=doc("Seconds to open or close a sandbox.")
@@ -88,18 +121,18 @@ class RunOptions:
     grace_s: float = field(
         default=10.0,
         validator=gt(0),
-        metadata=doc("Seconds past its time limit after which an agent is cut off."),
+        metadata=doc("Seconds after its time limit until an agent is cancelled."),
     )
 
 
 @frozen(kw_only=True)
 class EvaluationOptions:
-    """How the policy is measured while it is trained. Section ``evaluation``, beside its tasks."""
+    """Evaluation during training: section ``evaluation``, without its ``tasks``."""
 
     every: int = field(
         default=10,
         validator=ge(1),
-        metadata=doc("Training steps between two evaluations; the first comes before all steps."),
+        metadata=doc("Training steps between evaluations; the first is before step 0."),
     )
     rollouts: int = field(default=1, validator=ge(1), metadata=doc("Episodes per task."))
 
@@ -114,7 +147,7 @@ class Evaluation:
 
 @frozen(kw_only=True)
 class RunConfig:
-    """Everything that one run is made of."""
+    """A checked config: every part of a run."""
 
     tasks: Selected
     sandbox: Selected
@@ -128,6 +161,20 @@ class RunConfig:
     observers: tuple[Selected, ...]
     run: RunOptions
     resolved: dict[str, Any] = field(repr=False)
-    """The merged config as plain values, paths made absolute: what the manifest keeps."""
+    """The merged config as plain values with absolute paths, as the manifest stores it."""
     environ: Mapping[str, str] = field(factory=dict, repr=False)
-    """Variables over those of the process, from a format with keys written in it. Never kept."""
+    """Environment variables that override the process's own, from a config format with API keys in
+    the file. Never stored."""
+    require: tuple[str, ...] = ()
+    """``sandbox.require``: what the sandbox must isolate."""
+    plugins: Mapping[str, str] = field(factory=dict)
+    """SHA-256 of each file that ``plugins`` names, by absolute path."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know about how the config was read, a line each."""
+        evaluation = None if self.evaluation is None else self.evaluation.tasks
+        parts = (self.tasks, self.sandbox, self.llm, self.agent, self.chunker, self.credit)
+        more = (self.starts, self.trainer, evaluation, *self.observers)
+        found = [None if part is None else part.dropped for part in (*parts, *more)]
+        return [note for note in found if note is not None]

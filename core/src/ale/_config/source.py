@@ -1,13 +1,15 @@
-"""Read a config file with what it extends, and lay ``--set`` over it."""
+"""Read a config file with the files it extends, and merge ``--set`` overrides into it."""
 
 from collections.abc import Sequence
 from pathlib import Path
+
+from attrs import evolve
 
 from ale.strict import Node, describe, nearest_file, parse_yaml, read_yaml
 
 
 def read_source(path: Path) -> Node:
-    """The merged tree of `path` and of what it extends.
+    """The merged tree of a config file and the files that it extends.
 
     Raises:
         InputError: a file can't be read, or extends itself.
@@ -15,17 +17,17 @@ def read_source(path: Path) -> Node:
     return _read(path, ())
 
 
-def lay_over(node: Node, overrides: Sequence[str]) -> Node:
-    """A tree with overrides such as ``credit.type=grpo`` laid over it.
+def parse_overrides(overrides: Sequence[str]) -> Node:
+    """One tree of all overrides such as ``credit.type=grpo``; a later one wins.
 
     Raises:
         InputError: an override is not ``key=value``.
     """
-    # First laid over each other: whatever their order, a type and its options belong together.
-    laid = Node({}, "--set", None)
+    # Merged with each other first, so that the order of a type and its options does not matter.
+    tree = Node({}, "--set", None)
     for override in overrides:
-        laid = merge(laid, _parse_override(override))
-    return Node(merge(node, laid).value, node.file, node.line)
+        tree = merge(tree, _parse_override(override))
+    return tree
 
 
 def _read(path: Path, above: tuple[Path, ...]) -> Node:
@@ -50,28 +52,29 @@ def _base_path(base: Node, path: Path, above: tuple[Path, ...]) -> Path:
     if not target.exists():
         raise base.error(f"no such file: {target}", path="extends", hint=nearest_file(target))
     if target.resolve() in (*above, path.resolve()):
-        raise base.error(f"extends itself, over {target}", path="extends")
+        raise base.error(f"extends itself through {target}", path="extends")
     return target
 
 
 def merge(below: Node, above: Node) -> Node:
-    """Lay one tree over another.
+    """Merge one tree over another.
 
-    Mappings are merged key by key, everything else is replaced; a mapping remembers a text that it
-    replaces (see `Node.laid_over`). Where the ``type`` of a section changes, the options of the old
-    type are dropped: they belong to another class.
+    Mappings are merged key by key, everything else is replaced; a mapping remembers the text that
+    it replaced (see `Node.replacing`). If the ``type`` of a section changes, its other options are
+    marked with the new type (see `Node.new_type`): `select` drops those that the new type lacks, or
+    all of them if an override gave the whole section.
     """
-    if above.mapping is None or above.over is not None:
+    if above.mapping is None or above.replaced_text is not None:
         return above
     if below.mapping is None:
-        return above.laid_over(below)
-    kept = dict(below.mapping)
-    old, new = kept.get("type"), above.mapping.get("type")
+        return above.replacing(below)
+    merged = dict(below.mapping)
+    old, new = merged.get("type"), above.mapping.get("type")
     if old is not None and new is not None and old.value != new.value:
-        kept = {}
+        merged = {key: evolve(child, new_type=new) for key, child in merged.items()}
     for key, child in above.mapping.items():
-        kept[key] = merge(kept[key], child) if key in kept else child
-    return Node(kept, above.file, above.line, below.over)
+        merged[key] = merge(merged[key], child) if key in merged else child
+    return Node(merged, above.file, above.line, below.replaced_text)
 
 
 def _parse_override(text: str) -> Node:
@@ -80,9 +83,11 @@ def _parse_override(text: str) -> Node:
     if not equals or not all(keys):
         message = f"expected key.key=value, found '{text}'"
         raise Node(None, "--set").error(message, hint="for example --set credit.type=grpo")
-    # Paths in an override are relative to the working folder, as on any command line.
+    # Paths in an override are relative to the working directory.
     node = parse_yaml(value, file="--set")
     node = _without_line(node)
+    if node.mapping is not None and "type" in node.mapping:
+        node.mapping["type"] = evolve(node.mapping["type"], whole_section=True)
     for key in reversed(keys):
         node = Node({key: node}, "--set", None)
     return node

@@ -21,6 +21,7 @@ from ale._store.index import SUCCESS
 from ale.errors import AleError
 from ale.plugin import BuildContext
 from ale.protocols import Policy, Start, Trainer
+from ale.text import counted
 from ale.types import (
     Batch,
     CreditedGroup,
@@ -185,7 +186,8 @@ class Loop:
                     group.create_task(self._episode(work))
         absent = [work.id for work in planned() if work.key not in self.store.index]
         if absent and not self.interrupt.draining:
-            raise AleError(f"{len(absent)} episodes were never finished, {absent[0]} among them")
+            missing = counted(len(absent), "episode")
+            raise AleError(f"{missing} not finished, for example {absent[0]}")
         return not absent and not self.interrupt.draining
 
     async def _episode(self, work: Work) -> None:

@@ -11,8 +11,10 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from ale._config import RunConfig, structure_config
+from ale._config.plugin_files import changed_files
 from ale._registry import Registry
 from ale._run.interrupt import Interrupt
+from ale._run.isolation import isolation_notes
 from ale._run.manifest import describe_run, run_id_for
 from ale._run.parts import Parts, Tasks, build_parts, prepare, read_tasks
 from ale._run.plan import starts_of_step
@@ -77,6 +79,8 @@ class Prepared:
     tasks: Tasks
     context: BuildContext
     path: Path
+    notes: tuple[str, ...] = ()
+    """What the user should know before it starts, a line each."""
 
 
 def check_run(config: RunConfig, name: str, outside: Surroundings) -> Prepared:
@@ -94,7 +98,10 @@ def check_run(config: RunConfig, name: str, outside: Surroundings) -> Prepared:
     _refuse_secrets(config, tasks, outside.redactor(config))
     if parts.starts is not None:  # what the scheme can't do with these tasks is said before all
         starts_of_step(tasks["train"], config.run, 0, parts.starts)
-    return Prepared(config=config, parts=parts, tasks=tasks, context=context, path=path)
+    notes = (*config.notes, *isolation_notes(config, parts.backend, tasks))
+    return Prepared(
+        config=config, parts=parts, tasks=tasks, context=context, path=path, notes=notes
+    )
 
 
 def _refuse_secrets(config: RunConfig, tasks: Tasks, redactor: Redactor) -> None:
@@ -160,10 +167,17 @@ def resume(path: Path, outside: Surroundings, concurrency: int | None = None) ->
     store = RunDirectory.resume(path, outside.redactor(config))
     try:
         tasks = _stored_tasks(store, parts, outside, context)
+        notes = isolation_notes(config, parts.backend, tasks)
+        notes += [
+            f"{file} has changed since the run started: its code as of now is used"
+            for file in changed_files(reader.manifest.get("plugins"), config.plugins)
+        ]
     except BaseException:
         store.close()
         raise
     ready = Prepared(config=config, parts=parts, tasks=tasks, context=context, path=path)
+    for note in notes:
+        outside.report(note)
     return _run(ready, store, outside)
 
 

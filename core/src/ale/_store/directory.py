@@ -244,7 +244,13 @@ def _not_a_run(path: Path) -> Problem:
     beside = [p.parent.name for p in path.parent.glob("*/manifest.json")]
     inside = sorted(p.parent.name for p in path.glob("*/manifest.json"))
     hint = nearest(path.name, beside)
+    if not path.is_dir():
+        return Problem(message="no such directory", file=str(path), hint=hint)
     if inside:
-        hint = f"it holds runs; the latest is {path / inside[-1]}"
-    message = "not a run directory (no manifest.json)" if path.is_dir() else "no such directory"
-    return Problem(message=message, file=str(path), hint=hint)
+        hint = f"the folder contains runs; the latest is {path / inside[-1]}"
+    return Problem(
+        message="not a run directory (no manifest.json)",
+        file=str(path),
+        expected="the directory of a run, such as runs/20260101-120000-3f2a-quickstart",
+        hint=hint or "the folder contains no runs",
+    )

@@ -1,7 +1,7 @@
-"""Read what people write, strictly: YAML with line numbers, into attrs classes.
+"""Strict reading of YAML files into attrs classes, with line numbers in error messages.
 
-All problems are reported at once. For plugins too: a task reader or a script reader gets the same
-messages as the config.
+All problems are reported at once. Plugins use it for tasks and scripts, with the same messages
+as for the config.
 """
 
 from ale.errors import nearest

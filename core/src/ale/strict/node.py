@@ -1,4 +1,4 @@
-"""A value that knows where it was written."""
+"""A value with the file and line that it was written on."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ Scalar = str | int | float | bool | None
 
 @frozen(eq=False)
 class Node:
-    """A mapping, a list or a scalar, with the file and the 1-based line it stands on.
+    """A mapping, a list or a scalar, with its file and 1-based line.
 
     A value in a mapping carries the line of its key.
     """
@@ -19,25 +19,32 @@ class Node:
     value: "dict[str, Node] | list[Node] | Scalar"
     file: str | None = None
     line: int | None = None
-    over: "Node | None" = None
-    """The text that this mapping was laid over: see `laid_over`."""
+    replaced_text: "Node | None" = None
+    """The text that this mapping replaced in a merge: see `replacing`."""
+    new_type: "Node | None" = None
+    """For an option of a section: the ``type`` that a merge gave the section after this option was
+    written. The new type may not have the option."""
+    whole_section: bool = False
+    """For a ``type``: an override gave it with its section (``--set starts={type: parallel}``), so
+    that no option of the old type is retained."""
 
-    def laid_over(self, below: "Node") -> "Node":
-        """This mapping, where something else stood before.
+    def replacing(self, old: "Node") -> "Node":
+        """This mapping, merged over `old`, which is no mapping.
 
-        Where that was a text and the mapping becomes a class with one required field, the text is
-        the value of that field if the mapping gives none: a part laid over a bare name.
+        If `old` is text, and the mapping is structured into a class with exactly one required field
+        that the mapping does not set, the text becomes that field's value:
+        ``{mask: none}`` over ``grpo`` is ``{preset: grpo, mask: none}``.
         """
-        return evolve(self, over=below) if isinstance(below.value, str) else self
+        return evolve(self, replaced_text=old) if isinstance(old.value, str) else self
 
     @property
     def mapping(self) -> "dict[str, Node] | None":
-        """The entries, or None where this is no mapping."""
+        """The entries, or None if this is not a mapping."""
         return self.value if isinstance(self.value, dict) else None
 
     @property
     def items(self) -> "list[Node] | None":
-        """The items, or None where this is no list."""
+        """The items, or None if this is not a list."""
         return self.value if isinstance(self.value, list) else None
 
     def get(self, key: str) -> "Node | None":
@@ -45,7 +52,7 @@ class Node:
         return self.value.get(key) if isinstance(self.value, dict) else None
 
     def plain(self) -> Any:
-        """The value in Python's own types."""
+        """The value as plain Python types."""
         if isinstance(self.value, dict):
             return {key: child.plain() for key, child in self.value.items()}
         if isinstance(self.value, list):
@@ -55,7 +62,7 @@ class Node:
     def problem(
         self, message: str, *, path: str = "", expected: str | None = None, hint: str | None = None
     ) -> Problem:
-        """A problem at this place."""
+        """A problem at this file and line."""
         return Problem(
             message=message,
             file=self.file,
@@ -68,12 +75,12 @@ class Node:
     def error(
         self, message: str, *, path: str = "", expected: str | None = None, hint: str | None = None
     ) -> InputError:
-        """The error of one problem at this place."""
+        """An error with one problem at this file and line."""
         return InputError([self.problem(message, path=path, expected=expected, hint=hint)])
 
 
 def from_plain(value: Any, *, file: str | None = None, line: int | None = None) -> Node:
-    """Wrap Python's own mappings, lists and scalars, all standing at one place."""
+    """Wrap Python mappings, lists and scalars; all nodes get the same file and line."""
     if isinstance(value, dict):
         entries = {
             str(key): from_plain(child, file=file, line=line) for key, child in value.items()

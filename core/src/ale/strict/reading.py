@@ -1,7 +1,7 @@
-"""Read YAML as version 1.2 has it, with line numbers; nothing is guessed.
+"""Read YAML 1.2 with line numbers, without implicit conversions.
 
-Only ``true`` and ``false`` are booleans (``off`` stays text and is caught where a boolean is
-wanted), ``1e-5`` is a number, and a key that stands twice, a tag or a merge key is a problem.
+Only ``true`` and ``false`` are booleans (``off`` is text, and an error where a boolean is
+expected), ``1e-5`` is a number, and a duplicate key, a tag or a merge key is an error.
 """
 
 import re
@@ -14,7 +14,7 @@ import yaml
 from ale.errors import InputError, Problem, nearest
 from ale.strict.node import Node, Scalar
 
-# The C reader is some ten times faster where PyYAML was built with it; both give the same nodes.
+# The C loader, if PyYAML was built with it, is about ten times faster; the result is the same.
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
@@ -24,6 +24,7 @@ _FLOAT = re.compile(
 _WORDS: dict[str, Scalar] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
 _WORDS |= {word: True for word in ("true", "True", "TRUE")}
 _WORDS |= {word: False for word in ("false", "False", "FALSE")}
+_YAML_SUFFIXES = {".yaml", ".yml", ".json"}
 _TAGS = {f"tag:yaml.org,2002:{name}" for name in ("map", "seq", "str")}
 
 
@@ -43,13 +44,22 @@ def read_yaml(path: Path) -> Node:
 
 
 def nearest_file(path: Path) -> str | None:
-    """A hint, as `nearest` gives it, among the files beside one that is not there."""
-    beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    return nearest(path.name, beside)
+    """A hint, as `nearest` gives it, for a missing file: a similar name of the same file type.
+
+    A name without a suffix may also be short for a file with one.
+    """
+    siblings = path.parent.iterdir() if path.parent.is_dir() else ()
+    return nearest(path.name, [each.name for each in siblings if _same_type(path, each)])
+
+
+def _same_type(wanted: Path, found: Path) -> bool:
+    if not wanted.suffix and found.stem == wanted.name:
+        return True
+    return found.suffix == wanted.suffix or {wanted.suffix, found.suffix} <= _YAML_SUFFIXES
 
 
 def parse_yaml(text: str, *, file: str | None = None) -> Node:
-    """Read YAML text; `file` is the name that problems give.
+    """Read YAML text; `file` is its name in problems.
 
     Raises:
         InputError: it is not valid; every problem at once.
@@ -69,15 +79,15 @@ def parse_yaml(text: str, *, file: str | None = None) -> Node:
 
 def _syntax(error: yaml.YAMLError, text: str, file: str | None) -> Problem:
     mark = getattr(error, "problem_mark", None)
-    said = getattr(error, "problem", None) or str(error).splitlines()[0]
+    message = getattr(error, "problem", None) or str(error).splitlines()[0]
     context = getattr(error, "context", None)
-    # The two readers word it differently, so look for the tab where they stopped.
+    # The C and the Python loader have different messages, so look for the tab itself.
     lines = text.splitlines()
     stopped = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
     indent = stopped[: len(stopped) - len(stopped.lstrip())]
     hint = "indent with spaces" if "\t" in indent else None
     return Problem(
-        message=f"not valid YAML: {said}" + (f" ({context})" if context else ""),
+        message=f"not valid YAML: {message}" + (f" ({context})" if context else ""),
         file=file,
         line=None if mark is None else mark.line + 1,
         hint=hint,
@@ -85,7 +95,7 @@ def _syntax(error: yaml.YAMLError, text: str, file: str | None) -> Problem:
 
 
 class _Reader:
-    """Turns PyYAML's nodes into ours; an anchored node is turned once, however often it is used."""
+    """Converts PyYAML nodes to `Node`s; an anchored node is converted once."""
 
     def __init__(self, file: str | None) -> None:
         self.problems: list[Problem] = []
@@ -107,7 +117,7 @@ class _Reader:
 
     def _read(self, node: yaml.Node, line: int) -> Node:
         if node.tag not in _TAGS:
-            return self._refuse(f"the tag {node.tag} is not read", line)
+            return self._refuse(f"the tag {node.tag} is not supported", line)
         if isinstance(node, yaml.MappingNode):
             return Node(dict(self._entries(node)), self._file, line)
         if isinstance(node, yaml.SequenceNode):
@@ -124,9 +134,13 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode):
                 self._refuse("a key must be text", line)
             elif key.value in first:
-                self._refuse(f"'{key.value}' stands twice, first on line {first[key.value]}", line)
+                self._refuse(
+                    f"'{key.value}' is given twice, first on line {first[key.value]}", line
+                )
             elif key.value == "<<":
-                self._refuse("merge keys are not read", line, hint="use 'extends', or an alias")
+                self._refuse(
+                    "merge keys are not supported", line, hint="use 'extends', or an alias"
+                )
             else:
                 first[key.value] = line
                 yield key.value, self.read(value, line)

@@ -1,8 +1,8 @@
 """Structure nodes into attrs classes with cattrs, strictly, and report every problem at once.
 
-cattrs finds the hook for a type; the hooks here add what it leaves lenient: text is not turned
-into booleans or numbers, a string is not a list, keys that no field has are problems, and each
-problem keeps its place in the document.
+cattrs dispatches on the type. The hooks here are stricter than its own: text is not converted to
+booleans or numbers, a string is not a list, unknown keys are errors, and every problem has its
+file, line and path.
 """
 
 import types
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class _Invalid(Exception):
-    """Problems found below one node."""
+    """The problems of one node and its children."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class _Invalid(Exception):
 
 
 def structure(node: Node, cls: type[T], *, path: str = "") -> T:
-    """Make a `cls` of what is written.
+    """Convert a node to an instance of `cls`.
 
     Args:
         node: what was read.
@@ -39,28 +39,28 @@ def structure(node: Node, cls: type[T], *, path: str = "") -> T:
             relative to the file it was written in), Literal, Any, attrs classes, and tuple,
             Mapping and ``X | None`` of these. Validators and ``__attrs_post_init__`` may raise
             ValueError; each becomes a problem.
-        path: of `node` in its document, for messages.
+        path: path of `node` in its document, for messages.
 
     Raises:
         InputError: with every problem.
     """
     try:
-        made: T = _converter().structure(_At(node, path), cls)
+        made: T = _converter().structure(_Input(node, path), cls)
     except _Invalid as invalid:
         raise InputError(invalid.problems) from None
     return made
 
 
 @attrs.frozen(eq=False)
-class _At:
-    """A node and its path: what the hooks are given."""
+class _Input:
+    """What each hook gets: a node and its path in the document."""
 
     node: Node
     path: str
 
-    def child(self, key: str) -> "_At":
+    def child(self, key: str) -> "_Input":
         assert self.node.mapping is not None
-        return _At(self.node.mapping[key], f"{self.path}.{key}" if self.path else key)
+        return _Input(self.node.mapping[key], f"{self.path}.{key}" if self.path else key)
 
     def fail(self, message: str, expected: str | None = None, hint: str | None = None) -> _Invalid:
         problem = self.node.problem(message, path=self.path, expected=expected, hint=hint)
@@ -70,65 +70,65 @@ class _At:
         return self.fail(f"expected {what}, found {describe(self.node.value)}", hint=hint)
 
 
-def _bool(at: _At, _: Any) -> bool:
-    if isinstance(at.node.value, bool):
-        return at.node.value
+def _bool(given: _Input, _: Any) -> bool:
+    if isinstance(given.node.value, bool):
+        return given.node.value
     meant = {"on": "true", "yes": "true", "off": "false", "no": "false"}
-    word = meant.get(str(at.node.value).lower())
-    raise at.expected("true or false", hint=f"write {word}" if word else None)
+    word = meant.get(str(given.node.value).lower())
+    raise given.expected("true or false", hint=f"write {word}" if word else None)
 
 
-def _int(at: _At, _: Any) -> int:
-    if isinstance(at.node.value, int) and not isinstance(at.node.value, bool):
-        return at.node.value
-    raise at.expected("a whole number")
+def _int(given: _Input, _: Any) -> int:
+    if isinstance(given.node.value, int) and not isinstance(given.node.value, bool):
+        return given.node.value
+    raise given.expected("a whole number")
 
 
-def _float(at: _At, _: Any) -> float:
-    if isinstance(at.node.value, int | float) and not isinstance(at.node.value, bool):
-        return float(at.node.value)
-    raise at.expected("a number")
+def _float(given: _Input, _: Any) -> float:
+    if isinstance(given.node.value, int | float) and not isinstance(given.node.value, bool):
+        return float(given.node.value)
+    raise given.expected("a number")
 
 
-def _str(at: _At, _: Any) -> str:
-    if isinstance(at.node.value, str):
-        return at.node.value
-    scalar = at.node.value is not None and not isinstance(at.node.value, dict | list)
-    raise at.expected("text", hint="put it in quotes" if scalar else None)
+def _str(given: _Input, _: Any) -> str:
+    if isinstance(given.node.value, str):
+        return given.node.value
+    scalar = given.node.value is not None and not isinstance(given.node.value, dict | list)
+    raise given.expected("text", hint="put it in quotes" if scalar else None)
 
 
-def _path(at: _At, _: Any) -> Path:
-    base = Path.cwd() if at.node.file is None else Path(at.node.file).absolute().parent
-    return (base / Path(_str(at, str)).expanduser()).resolve()
+def _path(given: _Input, _: Any) -> Path:
+    base = Path.cwd() if given.node.file is None else Path(given.node.file).absolute().parent
+    return (base / Path(_str(given, str)).expanduser()).resolve()
 
 
-def _none(at: _At, _: Any) -> None:
-    if at.node.value is not None:
-        raise at.expected("nothing")
+def _none(given: _Input, _: Any) -> None:
+    if given.node.value is not None:
+        raise given.expected("nothing")
 
 
-def _any(at: _At, _: Any) -> Any:
-    return at.node.plain()
+def _any(given: _Input, _: Any) -> Any:
+    return given.node.plain()
 
 
-def _literal(at: _At, type_: Any) -> Any:
+def _literal(given: _Input, type_: Any) -> Any:
     allowed = get_args(type_)
     for value in allowed:
-        if at.node.value == value and type(at.node.value) is type(value):
+        if given.node.value == value and type(given.node.value) is type(value):
             return value
-    raise at.expected(
+    raise given.expected(
         "one of " + ", ".join(str(value) for value in allowed),
-        hint=nearest(str(at.node.value), [str(value) for value in allowed]),
+        hint=nearest(str(given.node.value), [str(value) for value in allowed]),
     )
 
 
-def _each(parts: Sequence[tuple[_At, Any]], converter: "Converter") -> list[Any]:
-    """Structure all parts, then raise what was wrong with any of them."""
+def _each(parts: Sequence[tuple[_Input, Any]], converter: "Converter") -> list[Any]:
+    """Structure all parts, then raise the problems of all of them."""
     made: list[Any] = []
     problems: list[Problem] = []
-    for at, type_ in parts:
+    for given, type_ in parts:
         try:
-            made.append(converter.structure(at, type_))
+            made.append(converter.structure(given, type_))
         except _Invalid as invalid:
             problems += invalid.problems
     if problems:
@@ -136,91 +136,96 @@ def _each(parts: Sequence[tuple[_At, Any]], converter: "Converter") -> list[Any]
     return made
 
 
-def _sequence_hook(type_: Any, converter: "Converter") -> Callable[[_At, Any], Any]:
+def _sequence_hook(type_: Any, converter: "Converter") -> Callable[[_Input, Any], Any]:
     arguments = get_args(type_)
     fixed = get_origin(type_) is tuple and not (len(arguments) == 2 and arguments[1] is ...)
 
-    def hook(at: _At, _: Any) -> Any:
-        items = at.node.items
+    def hook(given: _Input, _: Any) -> Any:
+        items = given.node.items
         if items is None:
-            raise at.expected("a list", hint="write [...], or one '- item' a line")
+            raise given.expected("a list", hint="write [...], or one '- item' a line")
         if fixed and len(items) != len(arguments):
-            raise at.fail(f"expected {len(arguments)} items, found {len(items)}")
-        places = [_At(item, f"{at.path}[{i}]") for i, item in enumerate(items)]
+            raise given.fail(f"expected {len(arguments)} items, found {len(items)}")
+        places = [_Input(item, f"{given.path}[{i}]") for i, item in enumerate(items)]
         wanted = arguments if fixed else [arguments[0]] * len(items)
         return tuple(_each(list(zip(places, wanted, strict=True)), converter))
 
     return hook
 
 
-def _mapping_hook(type_: Any, converter: "Converter") -> Callable[[_At, Any], Any]:
+def _mapping_hook(type_: Any, converter: "Converter") -> Callable[[_Input, Any], Any]:
     value_type = (get_args(type_) or (str, Any))[1]
 
-    def hook(at: _At, _: Any) -> Any:
-        if at.node.mapping is None:
-            raise at.expected("a mapping")
-        keys = list(at.node.mapping)
-        values = _each([(at.child(key), value_type) for key in keys], converter)
+    def hook(given: _Input, _: Any) -> Any:
+        if given.node.mapping is None:
+            raise given.expected("a mapping")
+        keys = list(given.node.mapping)
+        values = _each([(given.child(key), value_type) for key in keys], converter)
         return dict(zip(keys, values, strict=True))
 
     return hook
 
 
-def _union_hook(type_: Any, converter: "Converter") -> Callable[[_At, Any], Any]:
+def _union_hook(type_: Any, converter: "Converter") -> Callable[[_Input, Any], Any]:
     members = [member for member in get_args(type_) if member is not type(None)]
     optional = len(members) < len(get_args(type_))
 
-    def hook(at: _At, _: Any) -> Any:
-        if optional and at.node.value is None:
+    def hook(given: _Input, _: Any) -> Any:
+        if optional and given.node.value is None:
             return None
-        refused: list[tuple[int, bool, _Invalid]] = []
+        failures: list[tuple[type, _Invalid]] = []
         for member in members:
             try:
-                return converter.structure(at, member)
+                return converter.structure(given, member)
             except _Invalid as invalid:
-                # What fails deepest is what was meant: a bad item of a list, not "expected text".
-                depth = len(invalid.problems[0].path or "")
-                alike = at.node.mapping is not None and attrs.has(member)
-                refused.append((depth, alike, invalid))
-        raise max(refused, key=lambda one: one[:2])[2]
+                failures.append((member, invalid))
+
+        def relevance(failure: tuple[type, _Invalid]) -> tuple[int, bool]:
+            """A deeper problem is the more useful message: a bad item, not "expected text"."""
+            member, invalid = failure
+            both_mappings = given.node.mapping is not None and attrs.has(member)
+            return len(invalid.problems[0].path or ""), both_mappings
+
+        raise max(failures, key=relevance)[1]
 
     return hook
 
 
-def _attrs_hook(cls: Any, converter: "Converter") -> Callable[[_At, Any], Any]:
+def _attrs_hook(cls: Any, converter: "Converter") -> Callable[[_Input, Any], Any]:
     fields = {field.name: field for field in attrs.fields(cls) if field.init}
     required = [name for name, field in fields.items() if field.default is attrs.NOTHING]
     resolved = attrs.resolve_types(cls) and {f.name: f.type for f in attrs.fields(cls)}
 
-    def hook(at: _At, _: Any) -> Any:
-        entries = at.node.mapping if at.node.value is not None else {}
+    def hook(given: _Input, _: Any) -> Any:
+        entries = given.node.mapping if given.node.value is not None else {}
         if entries is None:
-            raise at.expected("a mapping")
-        if at.node.over is not None and len(required) == 1 and required[0] not in entries:
-            entries = {required[0]: at.node.over, **entries}
-            at = attrs.evolve(at, node=attrs.evolve(at.node, value=entries))
-        problems = [_unknown(at, key, fields) for key in entries if key not in fields]
+            raise given.expected("a mapping")
+        text = given.node.replaced_text
+        if text is not None and len(required) == 1 and required[0] not in entries:
+            entries = {required[0]: text, **entries}
+            given = attrs.evolve(given, node=attrs.evolve(given.node, value=entries))
+        problems = [_unknown(given, key, fields) for key in entries if key not in fields]
         problems += [
-            at.node.problem(f"'{name}' is missing", path=at.path, expected=_doc(field))
+            given.node.problem(f"'{name}' is missing", path=given.path, expected=_doc(field))
             for name, field in ((name, fields[name]) for name in required)
             if name not in entries
         ]
         values = {}
         for key in [name for name in fields if name in entries]:
             try:
-                values[key] = converter.structure(at.child(key), resolved[key])
+                values[key] = converter.structure(given.child(key), resolved[key])
             except _Invalid as invalid:
                 problems += invalid.problems
         if problems:
-            problems += _refused(cls, _partial(cls, values), values, at)
+            problems += _failed_validators(cls, _partial(cls, values), values, given)
             raise _Invalid(sorted(problems, key=lambda problem: problem.line or 0))
-        return _construct(cls, values, at)
+        return _construct(cls, values, given)
 
     return hook
 
 
-def _unknown(at: _At, key: str, fields: Mapping[str, Any]) -> Problem:
-    child = at.child(key)
+def _unknown(given: _Input, key: str, fields: Mapping[str, Any]) -> Problem:
+    child = given.child(key)
     return child.node.problem(
         "unknown option",
         path=child.path,
@@ -234,28 +239,28 @@ def _doc(field: Any) -> str | None:
     return None if text is None else str(text)
 
 
-def _construct(cls: Any, values: dict[str, Any], at: _At) -> Any:
-    """Build with validators off, then run each of them, so that all of them are heard."""
+def _construct(cls: Any, values: dict[str, Any], given: _Input) -> Any:
+    """Build with validators off, then run them all, so that every failure is reported."""
     try:
         with attrs.validators.disabled():
             made = cls(**values)
     except ValueError as error:
-        raise at.fail(str(error)) from None
-    problems = _refused(cls, made, values, at)
+        raise given.fail(str(error)) from None
+    problems = _failed_validators(cls, made, values, given)
     if problems:
         raise _Invalid(problems)
     return made
 
 
 def _partial(cls: Any, values: dict[str, Any]) -> Any:
-    """An instance with only those fields that could be read, for validators to look at."""
+    """An instance with only the fields that could be read, for validators."""
     made = object.__new__(cls)
     for name, value in values.items():
         object.__setattr__(made, name, value)
     return made
 
 
-def _refused(cls: Any, made: Any, values: dict[str, Any], at: _At) -> list[Problem]:
+def _failed_validators(cls: Any, made: Any, values: dict[str, Any], given: _Input) -> list[Problem]:
     problems: list[Problem] = []
     for field in attrs.fields(cls):
         if field.validator is None or field.name not in values:
@@ -263,21 +268,31 @@ def _refused(cls: Any, made: Any, values: dict[str, Any], at: _At) -> list[Probl
         try:
             field.validator(made, field, getattr(made, field.name))
         except (ValueError, TypeError) as error:
-            problems += at.child(field.name).fail(_said(error)).problems
+            child = given.child(field.name)
+            problems += child.fail(_validator_message(error, child.node.value)).problems
         except AttributeError:
             if all(hasattr(made, other.name) for other in attrs.fields(cls)):
                 raise
-            # It compares with a field that could not be read, and that is reported already.
+            # The validator needs a field that could not be read, which is a problem already.
     return problems
 
 
-def _said(error: Exception) -> str:
-    # attrs says "'memory_mb' must be >= 16: 3"; the path already names the field.
+def _validator_message(error: Exception, value: object) -> str:
+    """The message of a validator without the field's name, which the problem's path has.
+
+    attrs writes "'memory_mb' must be >= 16: 3" and "Length of 'model' must be >= 1: 0".
+    """
     text = str(error.args[0]) if error.args else str(error)
     must, colon, found = text.partition(": ")
-    if " must be " in must and colon:
-        return f"expected a value {must.partition(' must be ')[2]}, found {found}"
-    return text
+    name, be, bound = must.partition(" must be ")
+    if not be or not colon:
+        return text
+    if not name.startswith("Length of "):
+        return f"expected a value {bound}, found {found}"
+    kind = "text" if isinstance(value, str) else "list"
+    if bound == ">= 1":
+        return f"expected a non-empty {kind}, found an empty one"
+    return f"expected a {kind} of length {bound}, found one of length {found}"
 
 
 def _origin_is(*origins: Any) -> Callable[[Any], bool]:
@@ -306,6 +321,6 @@ def _converter() -> "Converter":
 
 
 def _factory(
-    make: Callable[[Any, "Converter"], Callable[[_At, Any], Any]], converter: "Converter"
-) -> Callable[[Any], Callable[[_At, Any], Any]]:
+    make: Callable[[Any, "Converter"], Callable[[_Input, Any], Any]], converter: "Converter"
+) -> Callable[[Any], Callable[[_Input, Any], Any]]:
     return lambda type_: make(type_, converter)

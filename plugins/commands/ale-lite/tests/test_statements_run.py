@@ -234,7 +234,7 @@ def test_the_config_is_read_by_ale_check_as_it_is(desk: Any) -> None:
     assert "agent     iflow" in said
     assert "chunker   ale-lite" in said
     assert "credit    ipa-lite" in said
-    assert "Nothing is wrong with it." in said
+    assert "Config is valid." in said
 
 
 def test_a_stored_run_goes_on_with_its_key_named_in_the_environment(desk: Any, serve: Any) -> None:

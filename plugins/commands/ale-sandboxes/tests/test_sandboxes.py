@@ -1,4 +1,4 @@
-"""`ale sandbox`, over backends that are there, not usable, or without anything."""
+"""`ale sandbox`, with usable and unusable backends."""
 
 from collections.abc import Sequence
 
@@ -13,8 +13,8 @@ from ale.types import SandboxInfo
 from ale_sandboxes.command import sandbox
 
 
-class Left(FolderBackend):
-    """Knows of what a killed run has left."""
+class BackendWithOrphans(FolderBackend):
+    """A backend with a sandbox of a dead run."""
 
     def __init__(self, left: list[SandboxInfo]) -> None:
         self._left = left
@@ -32,13 +32,13 @@ class Left(FolderBackend):
 
 
 class Backends:
-    """Offers two; one can't be used."""
+    """Registers two backends, one of them unusable."""
 
     def __init__(self) -> None:
         info = SandboxInfo(
             id="abc", backend="folder", tags={"run": "r1"}, owner_alive=False, age_s=90
         )
-        self.backend = Left([info])
+        self.backend = BackendWithOrphans([info])
 
     @hookimpl
     def ale_sandboxes(self) -> list[Component[None, FolderBackend]]:
@@ -65,7 +65,7 @@ def ale(registry: Registry, *arguments: str) -> Result:
     return CliRunner().invoke(sandbox, arguments, obj=registry)
 
 
-def test_what_killed_runs_left_is_listed_and_removed(
+def test_sandboxes_of_dead_runs_are_listed_and_removed(
     registry: Registry, backends: Backends
 ) -> None:
     listed = ale(registry, "list")
@@ -74,12 +74,12 @@ def test_what_killed_runs_left_is_listed_and_removed(
     pruned = ale(registry, "prune", "--type", "folder")
     assert "abc" in pruned.stdout
     assert pruned.stderr == ""
-    assert ale(registry, "list").stdout == "no sandbox is there\n"
-    assert ale(registry, "prune").stdout == "nothing was left behind\n"
+    assert ale(registry, "list").stdout == "no sandboxes\n"
+    assert ale(registry, "prune").stdout == "nothing to remove\n"
     assert backends.backend.closed == 4
 
 
-def test_a_type_that_no_package_offers_is_named(registry: Registry) -> None:
+def test_an_unknown_type_is_refused(registry: Registry) -> None:
     done = ale(registry, "list", "--type", "foldr")
     assert isinstance(done.exception, PluginError)
     assert "no sandbox 'foldr'; installed: absent, folder" in str(done.exception)

@@ -13,6 +13,7 @@ from ale.plugin import Component, doc, ge, gt, hookimpl, le
 from ale.runs import Registry, check_config
 from ale.strict import parse_yaml
 from ale.testing.builders import task
+from ale.testing.fakes import FolderBackend
 from ale.types import CriterionSpec
 from ale_schema.config import config_schema
 
@@ -48,6 +49,8 @@ class Needy:
 
 
 class Nothing:
+    capabilities = FolderBackend.capabilities
+
     def load(self) -> Sequence[Any]:
         return [task("t", criteria=(CriterionSpec(type="held"),))]
 
@@ -125,6 +128,8 @@ ACCEPTED = (
     "tasks: {type: list}\nagent: {type: alone}\nchunker: {count: 2}\nsandbox: {type: auto}\n",
     "tasks: {type: list}\nagent: {type: alone}\nobservers: [{type: page, path: x}]\n",
     "tasks: {type: list}\nagent: {type: alone}\nrun: {rollouts: 2, grace_s: 1}\n",
+    "tasks: {type: list}\nagent: {type: alone}\nsandbox: {type: box, require: []}\n",
+    "tasks: {type: list}\nagent: {type: alone}\nplugins: []\n",
     "tasks: {type: list}\nagent: {type: alone}\nevaluation: {tasks: {type: list}, every: 2}\n",
     *map(
         rich,

@@ -287,7 +287,7 @@ CRITERIA = "success_criteria: [{type: t}]\n"
         ),
         (
             f"id: a\ngoal: go\ngoal: stay\n{CRITERIA}",
-            "t.yaml:3: 'goal' stands twice, first on line 2",
+            "t.yaml:3: 'goal' is given twice, first on line 2",
         ),
         (
             f"id: a\ngoal: go\n{CRITERIA}environment:\n  build: dcoker\n",

@@ -25,7 +25,13 @@ def _convert(root: Node, probe: Callable[[str, str], Probe | None]) -> Converted
     return convert(root, probe)
 
 
+def _keys() -> Sequence[str]:
+    from ale_lite.schema import keys
+
+    return keys()
+
+
 @hookimpl
 def ale_config_formats() -> Sequence[ConfigFormat]:
     """Read config files of ALE-lite: ``llm``, ``agent`` and ``sandbox``, without types."""
-    return [ConfigFormat(name=FORMAT, reads=_tells, convert=_convert)]
+    return [ConfigFormat(name=FORMAT, reads=_tells, convert=_convert, keys=_keys)]

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from attrs import field, frozen, validators
+from attrs import field, fields, frozen, validators
 
 from ale.plugin import doc, ge, gt
 
@@ -76,3 +76,9 @@ class LiteConfig:
     llm: LlmSection = field(default=LlmSection(), metadata=doc("The model."))
     agent: AgentSection = field(default=AgentSection(), metadata=doc("The agent."))
     sandbox: SandboxSection = field(default=SandboxSection(), metadata=doc("The sandbox."))
+
+
+def keys() -> list[str]:
+    """Dotted names of every key: ``llm.base_url``, ..."""
+    sections = {"llm": LlmSection, "agent": AgentSection, "sandbox": SandboxSection}
+    return [f"{name}.{key.name}" for name, cls in sections.items() for key in fields(cls)]

@@ -26,7 +26,7 @@ def render(kind: Kind, names: Names) -> Mapping[str, str]:
         "component": names.component,
         "class_name": names.class_name,
         "entry_point": names.distribution.removeprefix("ale-"),
-        "kind": kind.words,
+        "a_kind": f"{'An' if kind.words[0] in 'aeiou' else 'A'} {kind.words}",
     }
     values["use"] = _fill(templates / kind.name / f"use.md{SUFFIX}", values).rstrip()
     sources = {

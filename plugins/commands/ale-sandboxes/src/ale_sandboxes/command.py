@@ -13,13 +13,16 @@ if TYPE_CHECKING:
 _Ask = Callable[["SandboxBackend"], Awaitable[Sequence["SandboxInfo"]]]
 
 _type_option = click.option(
-    "--type", "wanted", metavar="TYPE", help="Only this type of sandbox; default: all usable ones."
+    "--type",
+    "wanted",
+    metavar="TYPE",
+    help="Only sandboxes of this type; default: all usable types.",
 )
 
 
 @click.group("sandbox")
 def sandbox() -> None:
-    """List the sandboxes on this machine, or remove what killed runs have left.
+    """List the sandboxes on this machine, or remove those of dead runs.
 
     \b
     Examples:
@@ -32,26 +35,26 @@ def sandbox() -> None:
 @_type_option
 @click.pass_obj
 def list_(registry: "Registry", wanted: str | None) -> None:
-    """List every sandbox, of runs that are alive and of others.
+    """List all sandboxes, of live and of dead runs.
 
     \b
     Example:
       ale sandbox list
     """
-    _show(_gather(registry, wanted, lambda backend: backend.list()), "no sandbox is there")
+    _show(_gather(registry, wanted, lambda backend: backend.list()), "no sandboxes")
 
 
 @sandbox.command("prune")
 @_type_option
 @click.pass_obj
 def prune(registry: "Registry", wanted: str | None) -> None:
-    """Remove what runs that are no longer alive have left: processes, containers, files.
+    """Remove the processes, containers and files of dead runs.
 
     \b
     Example:
       ale sandbox prune
     """
-    _show(_gather(registry, wanted, lambda backend: backend.prune()), "nothing was left behind")
+    _show(_gather(registry, wanted, lambda backend: backend.prune()), "nothing to remove")
 
 
 def _gather(registry: "Registry", wanted: str | None, ask: _Ask) -> "list[SandboxInfo]":
@@ -64,7 +67,7 @@ def _gather(registry: "Registry", wanted: str | None, ask: _Ask) -> "list[Sandbo
 
 
 def _usable(registry: "Registry", wanted: str | None) -> Iterator[str]:
-    """Full names; a backend that can't be used has nothing here, and is named."""
+    """Full names of the usable backends; reports the others on stderr."""
     registrations = (
         registry.registrations("sandbox") if wanted is None else [registry.find("sandbox", wanted)]
     )

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 from urllib.parse import quote
 
-from ale.runs import EvaluationOptions, Registry, RunOptions
+from ale.runs import EvaluationOptions, Registry, RunOptions, SandboxRequirements
 from ale_schema.options import Schema, needs, properties
 from ale_schema.stored import DRAFT
 
@@ -33,6 +33,7 @@ def config_schema(registry: Registry) -> dict[str, Any]:
         "type": "object",
         "properties": {
             "extends": _EXTENDS,
+            "plugins": _PLUGINS,
             **sections,
             "evaluation": {
                 "description": "The policy is measured on other tasks while it is trained.",
@@ -65,6 +66,13 @@ def config_schema(registry: Registry) -> dict[str, Any]:
 _EXTENDS: Schema = {
     "description": "Files that this one is laid over, relative to it.",
     "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
+}
+
+
+_PLUGINS: Schema = {
+    "description": "Python files with hook implementations, relative to this file.",
+    "type": ["array", "null"],
+    "items": {"type": "string"},
 }
 
 
@@ -167,9 +175,10 @@ class _Kind:
 
     def _options(self, registration: Any) -> Schema:
         cls = registration.component.options
+        common = properties(SandboxRequirements) if self._kind == "sandbox" else {}
         return {
             "description": registration.component.summary,
-            "properties": {"type": True, **({} if cls is None else properties(cls))},
+            "properties": {"type": True, **({} if cls is None else properties(cls)), **common},
             "additionalProperties": False,
         }
 

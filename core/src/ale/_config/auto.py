@@ -1,0 +1,91 @@
+"""``sandbox: {type: auto}``: the usable sandbox with the highest priority."""
+
+import os
+from collections.abc import Callable, Collection
+from typing import Any
+
+from ale._config.model import AutoChoice
+from ale._registry import Registration, Registry
+from ale.errors import AleError, PluginError
+from ale.plugin import BuildContext
+from ale.types import Capabilities
+
+
+def choose_sandbox(
+    registry: Registry,
+    given: Collection[str],
+    require: Collection[str],
+    options_of: Callable[[Registration], Any],
+) -> tuple[Registration, AutoChoice]:
+    """The sandbox for this machine and this config.
+
+    Args:
+        given: names of the options that the config sets.
+        require: what it must isolate.
+        options_of: the options that the config gives to a candidate; called only with `require`.
+
+    Raises:
+        PluginError: none is usable here; names the reason for each.
+    """
+    candidates = [each for each in registry.registrations("sandbox") if each.component.priority > 0]
+    skipped: list[str] = []
+    for candidate in sorted(candidates, key=lambda each: -each.component.priority):
+        reason, refusal = _check(candidate, given)
+        if refusal is None and require:
+            refusal = _refusal_by_isolation(candidate, require, options_of(candidate))
+        if refusal is None:
+            return candidate, AutoChoice(reason=reason, skipped=tuple(skipped))
+        skipped.append(f"{candidate.component.name}: {refusal}")
+    raise PluginError("no sandbox is usable here; " + ("; ".join(skipped) or "none is installed"))
+
+
+def _check(candidate: Registration, given: Collection[str]) -> tuple[str, str | None]:
+    """What the probe found, and why the candidate can't be used, or None."""
+    missing = [name for name in candidate.component.auto_needs if name not in given]
+    if missing:
+        return "", f"sandbox.{missing[0]} is not given"
+    found = candidate.probe()
+    if found is None:
+        return candidate.component.summary, None
+    return found.reason, None if found.usable else found.reason
+
+
+def _refusal_by_isolation(
+    candidate: Registration, require: Collection[str], options: Any
+) -> str | None:
+    # Capabilities can depend on options and machine, so the backend is built; it starts nothing.
+    try:
+        backend = candidate.component.build(options, BuildContext(environ=dict(os.environ)))
+        lacking = not_isolated(capabilities_of(candidate, backend))
+    except (AleError, ImportError) as error:
+        return str(error)
+    missing = [name for name in lacking if name in require]
+    return f"does not isolate {listed(missing)}" if missing else None
+
+
+def capabilities_of(registration: Registration, backend: object) -> Capabilities:
+    """What a built sandbox backend provides.
+
+    Raises:
+        PluginError: the backend does not say.
+    """
+    found = getattr(backend, "capabilities", None)
+    if not isinstance(found, Capabilities):
+        raise PluginError(f"the sandbox {registration.full_name} has no capabilities: {found!r}")
+    return found
+
+
+def not_isolated(capabilities: Capabilities) -> list[str]:
+    """Which of network, files and processes a backend does not isolate."""
+    isolated = {
+        "network": capabilities.network_isolation,
+        "files": capabilities.filesystem_isolation,
+        "processes": capabilities.process_isolation,
+    }
+    return [name for name, is_isolated in isolated.items() if not is_isolated]
+
+
+def listed(names: Collection[str]) -> str:
+    """``the network, files or processes``."""
+    words = ["the network" if name == "network" else name for name in names]
+    return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
