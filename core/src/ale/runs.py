@@ -17,7 +17,7 @@ from ale._config.model import EvaluationOptions, RunOptions
 from ale._registry import Registry
 from ale._run.crediting import Crediting
 from ale._run.loop import planned_episodes
-from ale._run.parts import build
+from ale._run.products import build
 from ale._run.start import Surroundings, check_run
 from ale._store import RunReader
 from ale._store.codec import encode
