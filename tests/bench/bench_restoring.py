@@ -57,7 +57,7 @@ class Rollouts:
         restoring = nullcontext() if self._scheme is None else self._scheme.restoring(start)
         async with restoring as way:
             opening = self._backend.open(SandboxSpec())
-            async with opening if way is None else way.opened(lambda: opening) as box:
+            async with opening if way is None else way.open(lambda: opening) as box:
                 session = await box.session()
                 for _ in range(TURNS):
                     await session.run(self._command)
@@ -67,7 +67,7 @@ class Rollouts:
 
     async def _arrive(self, way: Restoring | None) -> None:
         if way is not None:
-            await way.arrived()
+            await way.expert_finished()
             self.ways.append(" ".join(way.facts.values()))
 
     async def all_of_them(self, at_once: bool) -> float:

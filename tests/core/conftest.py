@@ -12,7 +12,7 @@ from attrs import field, frozen
 from ale._config import RunConfig, structure_config
 from ale._registry import Registry
 from ale._run.run import Run
-from ale._run.start import Surroundings, check_run, held, start
+from ale._run.start import Surroundings, check_run, closing_parts, start
 from ale.plugin import Component, doc, ge, hookimpl
 from ale.protocols import AgentContext, Sandbox
 from ale.strict import from_plain
@@ -253,8 +253,8 @@ def workplace(registry: Registry, tmp_path: Path) -> Workplace:
 
 async def finish(run: Run) -> RunFinished:
     """Run to the end and let go."""
-    async with held(run):
-        return await run.go()
+    async with closing_parts(run):
+        return await run.execute()
 
 
 @pytest.fixture(name="finish")

@@ -266,7 +266,7 @@ server_kit = LLMServerContract()
 )
 async def test_a_provider_that_does_not_ask_again_is_caught(fault: dict[str, Any]) -> None:
     with pytest.raises(LLMError):
-        await server_kit.test_a_fault_that_passes_is_asked_past(NaiveLLM, fault)
+        await server_kit.test_a_transient_error_is_retried(NaiveLLM, fault)
 
 
 async def test_a_provider_that_gives_up_too_soon_is_caught() -> None:

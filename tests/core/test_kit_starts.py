@@ -86,7 +86,7 @@ def changed(**changes: Any) -> type[Deeper]:
         (changed(name="p-1"), "can't stand in an id"),
         (changed(name="both"), "every other start has both"),
         (changed(expert=lambda: Commands(1)), "every other start has both"),
-        (changed(name="one", expert=lambda: Commands(1)), "one start stands twice"),
+        (changed(name="one", expert=lambda: Commands(1)), "a start is duplicated"),
     ],
 )
 def test_the_kit_fails_starts_that_no_run_can_make(scheme: type[Deeper], reason: str) -> None:
@@ -108,7 +108,7 @@ def test_the_kit_fails_a_scheme_that_starts_a_task_as_often_as_it_is_drawn() -> 
         def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
             return [start for task in tasks for start in self.starts(task, rollouts)]
 
-    with pytest.raises(AssertionError, match="one start stands twice"):
+    with pytest.raises(AssertionError, match="a start is duplicated"):
         kit.test_a_task_that_is_drawn_twice_in_a_step_is_started_once(Twice, tasks)
 
 
@@ -146,7 +146,7 @@ def test_the_kit_fails_a_scheme_that_learns_only_of_what_it_has_planned_itself()
             super().learn(step, (e for e in episodes if (step, e.task_id) in self.planned))
 
     with pytest.raises(AssertionError, match="resumed at step"):
-        kit.test_a_resumed_run_hears_the_same_whatever_is_on_disk(Forgetful, tasks, SEED)
+        kit.test_a_resumed_run_gets_the_same_plan_whatever_is_on_disk(Forgetful, tasks, SEED)
 
 
 def test_the_kit_fails_a_scheme_that_throws_dice_of_its_own() -> None:
@@ -236,8 +236,8 @@ def test_the_kit_fails_an_expert_with_call_ids_by_chance() -> None:
         kit.test_asking_again_gives_the_same_starts(led_by(Random), tasks, SEED)
 
 
-def test_the_kit_fails_an_expert_that_never_falls_silent() -> None:
-    with pytest.raises(AssertionError, match="never falls silent"):
+def test_the_kit_fails_an_expert_that_never_finishes() -> None:
+    with pytest.raises(AssertionError, match="never finishes"):
         kit.test_every_start_can_be_rolled_out(led_by(lambda n: Commands(10**6)), tasks, SEED)
 
 
@@ -246,18 +246,20 @@ def test_the_kit_fails_an_expert_that_says_nothing() -> None:
         kit.test_every_rollout_has_an_expert_of_its_own(led_by(lambda n: Commands(0)), tasks, SEED)
 
 
-def test_the_kit_fails_a_scheme_that_says_nothing_ahead() -> None:
+def test_the_kit_fails_a_scheme_that_has_no_next_action() -> None:
     class Silent(Deeper):
         def starts(self, task: Task, rollouts: int) -> list[Start]:
             return [replace(s, next_action=self.expert(0)) for s in super().starts(task, rollouts)]
 
-    with pytest.raises(AssertionError, match="nothing is said ahead"):
-        kit.test_experts_speak_as_the_assistant_with_calls_that_can_be_answered(Silent, tasks, SEED)
+    with pytest.raises(AssertionError, match="there is no next action"):
+        kit.test_experts_answer_as_the_assistant_with_calls_that_can_be_answered(
+            Silent, tasks, SEED
+        )
 
 
 @pytest.mark.parametrize(("expert", "reason"), [(Nameless, "without an id"), (User, "assistant")])
 def test_the_kit_fails_an_answer_that_no_agent_can_use(expert: Any, reason: str) -> None:
     with pytest.raises(AssertionError, match=reason):
-        kit.test_experts_speak_as_the_assistant_with_calls_that_can_be_answered(
+        kit.test_experts_answer_as_the_assistant_with_calls_that_can_be_answered(
             led_by(expert), tasks, SEED
         )

@@ -106,7 +106,7 @@ async def test_the_kit_finds_an_optimizer_state_that_is_not_saved(tmp_path: Path
             (directory / "state.json").write_text(json.dumps([self.value, 0.0, self.version]))
 
     with pytest.raises(AssertionError):
-        await kit.test_a_restarted_trainer_goes_on_as_if_never_stopped(
+        await kit.test_a_restarted_trainer_continues_from_its_checkpoint(
             lambda: Forgetful(tmp_path), credited_batch, tmp_path
         )
 

@@ -388,10 +388,10 @@ def test_all_problems_of_all_tasks_are_reported_before_anything_is_started(
     with pytest.raises(InputError) as caught:
         check_run(workplace.config(), "test", workplace.outside())
     said = [str(problem) for problem in caught.value.problems]
-    assert said[0] == "a.yaml: task 'a' has no criteria: it could not be graded"
+    assert said[0] == "a.yaml: task 'a' has no criteria, so it can't be graded"
     assert said[1].startswith("b.yaml:4: success_criteria[0].type: no criterion 'dome'")
     assert "did you mean 'done'?" in said[1]
-    assert said[2] == "c.yaml: the task id 'b' stands twice, first in "
+    assert said[2] == "c.yaml: duplicate task id 'b', first in "
     assert not workplace.directory.exists()
 
 

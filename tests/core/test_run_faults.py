@@ -67,10 +67,10 @@ async def test_a_part_that_cancels_itself_or_exits_breaks_its_episode_and_no_oth
     assert type(error).__name__ in failure_of(run, "t1").message
 
 
-async def test_a_part_that_goes_on_when_it_is_cancelled_holds_up_nothing(
+async def test_a_part_that_ignores_its_cancellation_does_not_block_the_run(
     bench: Any, workplace: Any, finish: Finish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ale._run.waiting.UNWIND_S", 0.2)
+    monkeypatch.setattr("ale._run.timeouts.CLEANUP_S", 0.2)
     released = asyncio.Event()
 
     async def grade(sandbox: Any) -> Score:
@@ -85,15 +85,15 @@ async def test_a_part_that_goes_on_when_it_is_cancelled_holds_up_nothing(
     run = workplace.prepared(workplace.config(grading_timeout_s=0.2, retries=0))
     finished = await finish(run)
     assert finished.n_broken == 1
-    assert "was cancelled after 0.2 s and went on" in failure_of(run).message
-    assert len(run.waiting.abandoned) == 1
+    assert "was cancelled after 0.2 s and did not end" in failure_of(run).message
+    assert len(run.supervisor.abandoned) == 1
     released.set()
 
 
-async def test_an_agent_that_goes_on_after_its_time_is_not_graded(
+async def test_an_agent_that_ignores_its_time_limit_is_not_graded(
     bench: Any, workplace: Any, finish: Finish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ale._run.waiting.UNWIND_S", 0.2)
+    monkeypatch.setattr("ale._run.timeouts.CLEANUP_S", 0.2)
 
     async def agent(context: AgentContext) -> Stop:
         try:
@@ -106,7 +106,7 @@ async def test_an_agent_that_goes_on_after_its_time_is_not_graded(
     bench.agent, bench.limits = agent, Limits(time_limit_s=0.1)
     run = workplace.prepared(workplace.config(grace_s=0.1, retries=0))
     assert (await finish(run)).n_broken == 1
-    assert "went on" in failure_of(run).message
+    assert "did not end" in failure_of(run).message
 
 
 @pytest.mark.parametrize("rubbish", ["not a turn", replace(turn("x"), duration_s="long")])

@@ -394,16 +394,16 @@ def test_a_scheme_that_breaks_its_contract_is_named_before_anything_is_written(
             return starts
 
     practice.scheme = Wrong
-    with pytest.raises(PluginError, match="starts"):
+    with pytest.raises(PluginError, match="the start scheme"):
         workplace.prepared(configured(workplace, "evaluation"))
     assert not workplace.directory.exists()
 
 
-def test_a_model_that_can_not_be_made_to_say_things_is_refused(
+def test_a_model_whose_answers_can_not_be_forced_is_refused(
     workplace: Any, practice: Practice
 ) -> None:
     practice.model = lambda: FakeLLM([])
-    with pytest.raises(InputError, match="can be made to say it"):
+    with pytest.raises(InputError, match="need a model whose answers can be forced"):
         workplace.prepared(configured(workplace, "trainer"))
 
 

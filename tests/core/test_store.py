@@ -47,7 +47,7 @@ def test_a_half_line_is_cut_off_and_the_rest_is_kept(tmp_path: Path) -> None:
 
 def test_two_processes_cannot_write_to_one_run(tmp_path: Path) -> None:
     store = create(tmp_path)
-    with pytest.raises(StoreError, match=f"written by process {os.getpid()}"):
+    with pytest.raises(StoreError, match=f"in use by process {os.getpid()}"):
         RunDirectory.resume(tmp_path / "run", NO_SECRETS)
     store.close()
     RunDirectory.resume(tmp_path / "run", NO_SECRETS).close()

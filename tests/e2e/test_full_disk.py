@@ -89,6 +89,6 @@ def test_a_folder_that_cannot_be_written_is_said_before_anything_starts(
     (workshop.folder / "runs").write_text("not a folder")
     ended = workshop.ale("run", config)
     assert ended.code == 1, ended.text
-    assert "can't be made: " in ended.err
+    assert "can't be created: " in ended.err
     assert "Traceback" not in ended.text
     assert workshop.left_behind() == []

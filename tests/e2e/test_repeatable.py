@@ -8,7 +8,7 @@ from typing import Any
 
 from ale._config import load_config
 from ale._registry import Registry
-from ale._run.start import Surroundings, check_run, held, start
+from ale._run.start import Surroundings, check_run, closing_parts, start
 from ale.testing.fakes import ManualClock
 
 
@@ -27,8 +27,8 @@ async def run_once(config: Path, environ: dict[str, str]) -> dict[str, bytes]:
     """Every file of a run, by name; the run itself is removed."""
     outside = surroundings(environ)
     run = start(check_run(load_config(config, outside.registry), "same", outside), outside)
-    async with held(run):
-        finished = await run.go()
+    async with closing_parts(run):
+        finished = await run.execute()
     assert (finished.outcome, finished.n_broken) == ("completed", 0)
     files = {
         str(path.relative_to(run.store.path)): path.read_bytes()

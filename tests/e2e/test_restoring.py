@@ -17,7 +17,7 @@ import ale_sandbox_local.plugin
 import ale_starts.plugin
 from ale._config import structure_config
 from ale._registry import Registry
-from ale._run.start import Surroundings, check_run, held, start
+from ale._run.start import Surroundings, check_run, closing_parts, start
 from ale.plugin import Component, hookimpl
 from ale.protocols import LLM, Sandbox
 from ale.strict import from_plain
@@ -144,8 +144,8 @@ class Place:
         outside = Surroundings(registry=registry, report=lambda _: None)
         config = structure_config(from_plain(plain), registry)
         prepared = start(check_run(config, "test", outside), outside)
-        async with held(prepared) as going:
-            await going.go()
+        async with closing_parts(prepared) as going:
+            await going.execute()
         left = await prepared.parts.backend.list()
         assert [one for one in left if one.tags.get("run") == prepared.context.run_id] == []
         return sorted(prepared.store.reader.episodes, key=lambda episode: episode.id)

@@ -74,7 +74,7 @@ def test_the_first_ctrl_c_finishes_what_runs(workshop: Any, config: str, group: 
     release(workshop)
     ended = running.ended()
     assert ended.code == 130, ended.text
-    assert "Finishing what is running; Ctrl-C again to cancel it." in ended.err
+    assert "Finishing the running episodes; press Ctrl-C again to cancel them." in ended.err
     assert f"ale run --resume runs/{workshop.run.name}" in ended.out
     assert outcome(workshop.run) == "drained"
     episodes = workshop.episodes()
@@ -220,6 +220,6 @@ def test_a_second_process_is_refused_while_the_first_writes(workshop: Any, confi
     working(workshop)
     second = workshop.ale("run", "--resume", str(workshop.run))
     assert second.code == 1
-    assert f"is being written by process {running.process.pid}, which is alive" in second.err
+    assert f"is in use by process {running.process.pid}, which is running" in second.err
     running.signal(signal.SIGTERM)
     assert running.ended().code == 143

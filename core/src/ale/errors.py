@@ -1,4 +1,4 @@
-"""The few kinds of error, and `Problem`, the one shape in which bad input is reported."""
+"""The error classes, and `Problem`, which describes one mistake in an input."""
 
 from collections.abc import Iterable, Sequence
 
@@ -25,7 +25,7 @@ __all__ = [
 
 @frozen(kw_only=True)
 class Problem:
-    """One thing that is wrong with a config, a task or a stored run."""
+    """One mistake in a config, a task or a stored run."""
 
     message: str
     """What is wrong, in one line."""
@@ -33,7 +33,7 @@ class Problem:
     line: int | None = None
     """1-based."""
     path: str | None = None
-    """Where inside the document: ``sandbox.image`` or ``success_criteria[1].command``."""
+    """Path inside the document: ``sandbox.image`` or ``success_criteria[1].command``."""
     expected: str | None = None
     hint: str | None = None
 
@@ -53,13 +53,13 @@ _SHORTEST_PART = 3
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """``did you mean 'image'?``, a hint for a `Problem`, or None where nothing is near."""
-    import difflib  # late: it is needed only when something is wrong
+    """``did you mean 'image'?``, a hint for a `Problem`, or None where no name is similar."""
+    import difflib  # imported here: needed only for errors
 
     known = list(names)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     if not close and len(name) >= _SHORTEST_PART:
-        # What is far by its letters may still be a part: 'url' of 'base_url'.
+        # A name may also be a part of another: 'url' of 'base_url'.
         close = sorted((each for each in known if name.lower() in each.lower()), key=len)
     return f"did you mean '{close[0]}'?" if close else None
 
@@ -69,9 +69,9 @@ class AleError(Exception):
 
 
 class InputError(AleError):
-    """Something the user wrote is wrong. Carries every problem found, not the first one.
+    """An input of the user is invalid. Carries every problem found, not only the first.
 
-    The command line prints the problems and exits with status 2; nothing has been started.
+    The command line prints the problems and exits with status 2 before anything is started.
     """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
@@ -84,11 +84,11 @@ class PluginError(AleError):
 
 
 class NotUsableError(AleError):
-    """A component is installed but can't work on this machine; says what would make it work."""
+    """A component is installed but can't work on this machine; the message says how to fix it."""
 
 
 class SandboxError(AleError):
-    """The sandbox, not the command in it, failed. The episode is broken, not lost."""
+    """The sandbox, not the command in it, failed. The episode is broken."""
 
 
 class UnsupportedError(SandboxError):
@@ -96,10 +96,10 @@ class UnsupportedError(SandboxError):
 
 
 class LLMError(AleError):
-    """The model could not be asked. The episode is broken, not lost.
+    """The model gave no answer. The episode is broken.
 
     Args:
-        transient: asking again later may help (429, 500, a dropped connection, a timeout).
+        transient: a retry may succeed (429, 500, a dropped connection, a timeout).
     """
 
     def __init__(self, message: str, *, transient: bool = False) -> None:
@@ -108,23 +108,23 @@ class LLMError(AleError):
 
 
 class ContextLengthError(LLMError):
-    """The conversation is longer than the model's context. The agent decides what follows."""
+    """The conversation is longer than the model's context. The agent decides how to continue."""
 
 
 class ReplayError(AleError):
-    """A replayed beginning has led somewhere else than it once did. The episode is broken."""
+    """Replaying an expert's turns led to other observations. The episode is broken."""
 
 
 class SetupError(AleError):
-    """A setup step of the task failed. The episode is broken, not lost."""
+    """A setup step of the task failed. The episode is broken."""
 
 
 class GradingError(AleError):
-    """A criterion could not be judged. The episode is broken; its reward is None, never 0."""
+    """A criterion could not be evaluated. The episode is broken; its reward is None, not 0."""
 
 
 class ChunkError(AleError):
-    """A trajectory can't be cut this way (for example by token, where no tokens were recorded)."""
+    """A trajectory can't be split this way (for example by token, where none were recorded)."""
 
 
 class StoreError(AleError):

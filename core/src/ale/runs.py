@@ -1,7 +1,7 @@
-"""Stored runs, for packages that work on what a run left: read it, cut and credit it again.
+"""Read stored runs, and split and credit their episodes again.
 
-Nothing is sampled and nothing is written. Whatever is iterated over comes from disk one record at a
-time (one group at a time where credit is given), so memory does not grow with the run.
+Nothing is sampled or written. Iterators read from disk one record at a time (one group at a time
+for credit), so memory does not grow with the run.
 """
 
 import json
@@ -17,7 +17,7 @@ from ale._config.model import EvaluationOptions, RunOptions, SandboxRequirements
 from ale._registry import Registry
 from ale._run.crediting import Crediting
 from ale._run.loop import planned_episodes
-from ale._run.parts import build
+from ale._run.products import build
 from ale._run.start import Surroundings, check_run
 from ale._store import RunReader
 from ale._store.codec import encode
@@ -49,19 +49,19 @@ class Checked:
     """What `ale run` would do with a config."""
 
     config: Mapping[str, Any]
-    """The whole config as plain values, as a run's manifest keeps it: a config again."""
+    """The whole config as plain values, as in a run's manifest; itself a valid config."""
     episodes: int | None
-    """Of training and evaluation; None where it depends on what happens."""
+    """Number of training and evaluation episodes; None where start schemes decide it."""
 
 
 def check_config(
     path: Path, registry: Registry, overrides: Sequence[str] = (), format: str | None = None
 ) -> Checked:
-    """Check a config and its tasks as `ale check` does; nothing is started.
+    """Check a config and its tasks as `ale check` does, without starting anything.
 
     Args:
         overrides: as for `--set`: ``credit.type=grpo``.
-        format: as for `--format`: of a file that is not in the project's own.
+        format: as for `--format`: the format of a file that is not in `ale`'s own.
 
     Raises:
         InputError: with every problem.
@@ -78,7 +78,7 @@ def parse_choice(text: str, *, option: str) -> Node:
 
     Args:
         text: a component's name; then, after a colon, options as in YAML, with commas between.
-        option: where the text comes from, for messages: ``--scheme``.
+        option: the command-line option, for messages: ``--scheme``.
 
     Raises:
         InputError: an option is not ``name=value``.
@@ -97,14 +97,14 @@ def parse_choice(text: str, *, option: str) -> Node:
 def build_choice(
     choice: Node, kind: str, registry: Registry, context: BuildContext | None = None
 ) -> tuple[str, Any]:
-    """The name and the product of the component that ``{type: ..., option: ...}`` picks.
+    """Build the component that ``{type: ..., option: ...}`` selects; its name and product.
 
     Args:
         kind: as ``ale plugins`` names it: ``chunker``, ``credit``, ...
-        context: default: one of no run, without secrets.
+        context: default: a context without a run and without secrets.
 
     Raises:
-        InputError: no package offers it, an option is wrong, or it can't be built here.
+        InputError: no package provides it, an option is invalid, or it can't be built here.
     """
     picked = select(choice, kind, registry, path=kind)
     return picked.name, build(picked, context or BuildContext())

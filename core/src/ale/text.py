@@ -1,4 +1,4 @@
-"""Small ways to put numbers and tables into a terminal: one voice for every command of `ale`."""
+"""Format numbers and tables for the terminal, in the same style for every command."""
 
 import math
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def counted(n: int, noun: str) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Columns padded to their widest cell; those in `right` are flush right."""
+    """Columns padded to their widest cell; those in `right` are right-aligned."""
     lines = [header, *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
 

@@ -75,7 +75,7 @@ def command(
 
     root, registry = ctx.find_root().command, registry_of(ctx)
     assert isinstance(root, click.Group)
-    interrupt = Interrupt(say=lambda text: click.echo(f"\n{text}", err=True))
+    interrupt = Interrupt(show=lambda text: click.echo(f"\n{text}", err=True))
     outside = Surroundings(registry=registry, interrupt=interrupt)
     if (config is None) == (resume is None):
         raise click.UsageError("give either a CONFIG or --resume DIR")
@@ -100,7 +100,7 @@ def command(
         finished = runner.run(_go(run))
         click.echo(summary(run, finished, root.list_commands(ctx)))
         code = interrupt.exit_code or (3 if finished.n_broken else 0)
-        if any(not task.done() for task in run.waiting.abandoned):
+        if any(not task.done() for task in run.supervisor.abandoned):
             # A plugin keeps running although it was cancelled; asyncio would wait for it for ever.
             sys.stdout.flush()
             os._exit(code)
@@ -120,12 +120,12 @@ def _all_overrides(
 
 
 async def _go(run: "Run") -> "RunFinished":
-    from ale._run.start import held
+    from ale._run.start import closing_parts
 
-    async with held(run):
+    async with closing_parts(run):
         # Modules stay loaded: torch and transformers are 360,000 objects to traverse.
         gc.freeze()
-        finished = await run.go()
+        finished = await run.execute()
         if run.interrupt.signal is not None:
             # Only the summary is left to print; another Ctrl-C must not prevent that.
             signal.signal(signal.SIGINT, signal.SIG_IGN)

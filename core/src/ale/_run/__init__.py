@@ -1,1 +1,1 @@
-"""The stages of a run and the loop that joins them."""
+"""The run engine: episodes, credit, training and evaluation."""

@@ -1,4 +1,4 @@
-"""Cut stored episodes into chunks and give each its credit; from disk, group by group."""
+"""Split stored episodes into chunks and assign their credit, one group at a time."""
 
 import math
 import traceback
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from attrs import frozen
 
 from ale._store import RunReader
-from ale._store.codec import fault_of
+from ale._store.codec import invalid_record
 from ale._store.index import Index
 from ale.errors import AleError, PluginError
 from ale.protocols import Chunker, CreditScheme
@@ -17,7 +17,7 @@ from ale.types import Credit, CreditedEpisode, CreditedGroup, Episode, Group, Ro
 
 @frozen(kw_only=True)
 class Crediting:
-    """A chunker and a scheme, with the names they have in the config."""
+    """A chunker and a credit scheme, with their names in the config."""
 
     chunker: Chunker
     chunker_name: str
@@ -27,38 +27,38 @@ class Crediting:
     def groups(
         self, run: RunReader, index: Index, step: int, task_id: str | None = None
     ) -> Iterator[CreditedGroup]:
-        """Every group of a step (or one task's) with its credits; one group in memory at a time.
+        """Groups of a step (or of one of its tasks) with their credits, one in memory at a time.
 
         Raises:
             ChunkError: a trajectory lacks what the chunker needs.
             PluginError: the scheme broke its contract.
         """
         statistics = index.statistics(step)
-        for of, offsets in index.groups(step):
-            if task_id not in (None, of):
+        for group_task_id, offsets in index.groups(step):
+            if task_id not in (None, group_task_id):
                 continue
             episodes = [run.episodes.at(offset) for offset in offsets]
-            rollouts = tuple(self.cut(episode) for episode in episodes)
-            yield self.assign(Group(task_id=of, rollouts=rollouts, batch=statistics))
+            rollouts = tuple(self.split(episode) for episode in episodes)
+            yield self.assign(Group(task_id=group_task_id, rollouts=rollouts, batch=statistics))
 
-    def cut(self, episode: Episode) -> Rollout:
+    def split(self, episode: Episode) -> Rollout:
         """One episode and its chunks."""
-        with _named(f"chunker '{self.chunker_name}'", episode.id):
+        with _errors_named(f"chunker '{self.chunker_name}'", episode.id):
             return Rollout(episode=episode, chunks=tuple(self.chunker.split(episode.trajectory)))
 
     def assign(self, group: Group) -> CreditedGroup:
         """One group's credits, checked."""
-        with _named(f"credit scheme '{self.scheme_name}'", f"task {group.task_id}"):
-            given = self.scheme.assign(group)
-            check_credits(group, given, self.scheme_name)
-        named = tuple(replace(credit, scheme=self.scheme_name) for credit in given)
+        with _errors_named(f"credit scheme '{self.scheme_name}'", f"task {group.task_id}"):
+            assigned = self.scheme.assign(group)
+            check_credits(group, assigned, self.scheme_name)
+        named = tuple(replace(credit, scheme=self.scheme_name) for credit in assigned)
         return CreditedGroup(group=group, credits=named)
 
     def rows(self, credited: CreditedGroup) -> Iterator[CreditedEpisode]:
         """The lines of a credits file for one group.
 
         Raises:
-            PluginError: a chunk or a credit is no valid record.
+            PluginError: a chunk or a credit can't be stored.
         """
         pairs = zip(credited.group.rollouts, credited.credits, strict=True)
         for rollout, credit in pairs:
@@ -70,38 +70,43 @@ class Crediting:
                 chunks=rollout.chunks,
                 credit=credit,
             )
-            if fault := fault_of(row):
+            if problem := invalid_record(row):
                 raise PluginError(
-                    f"chunker '{self.chunker_name}' or credit scheme '{self.scheme_name}' gave "
-                    f"what can't be stored for {rollout.episode.id}: {fault}"
+                    f"chunker '{self.chunker_name}' or credit scheme '{self.scheme_name}' returned "
+                    f"a value that can't be stored for {rollout.episode.id}: {problem}"
                 )
             yield row
 
 
 @contextmanager
-def _named(part: str, at: str) -> Iterator[None]:
-    """Say which part failed, and on what; the project's own errors say so themselves."""
+def _errors_named(part: str, subject: str) -> Iterator[None]:
+    """Turn an exception of a plugin into a `PluginError` that names it; keep `AleError`s."""
     try:
         yield
     except AleError:
         raise
     except Exception as error:
-        told = "".join(traceback.format_exception(error))
-        raise PluginError(f"{part} failed on {at}:\n{told}") from error
+        trace = "".join(traceback.format_exception(error))
+        raise PluginError(f"{part} failed on {subject}:\n{trace}") from error
 
 
 def check_credits(group: Group, credits: Sequence[Credit], scheme: str) -> None:
-    """Hold a scheme to its contract.
+    """Check a scheme's credits.
 
     Raises:
-        PluginError: another number of credits or entries than there are rollouts and chunks, or
-            a number that is not finite.
+        PluginError: there is not one credit per rollout with one entry per chunk, or a number is
+            not finite.
     """
     expected = [(rollout.episode.id, len(rollout.chunks)) for rollout in group.rollouts]
-    given = [(credit.episode_id, len(credit.weights)) for credit in credits]
-    if expected != given:
-        raise PluginError(f"credit scheme '{scheme}' gave {given} for {expected}")
+    found = [(credit.episode_id, len(credit.weights)) for credit in credits]
+    if expected != found:
+        raise PluginError(
+            f"credit scheme '{scheme}' returned (episode, number of chunks) {found}, "
+            f"expected {expected}"
+        )
     for credit in credits:
         numbers = (*credit.rewards, *credit.returns, *credit.weights)
         if len(numbers) != 3 * len(credit.weights) or not all(map(math.isfinite, numbers)):
-            raise PluginError(f"credit scheme '{scheme}' gave no finite numbers: {credit}")
+            raise PluginError(
+                f"credit scheme '{scheme}' returned numbers that are not finite: {credit}"
+            )

@@ -1,4 +1,4 @@
-"""A policy with an expert before it: what is forced, and what is sampled."""
+"""An expert-guided policy: the expert's turns are forced, those after them sampled."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -9,22 +9,25 @@ from ale.types import Completion, CompletionRequest, LLMCapabilities, Message
 
 
 class ExpertGuidedLLM:
-    """Says what the expert says until the expert falls silent; from there on the policy speaks.
+    """Answers with the expert's messages until the expert has none left, then with the policy's.
 
     Args:
-        start: with an expert, or with what an expert would say at the task's own beginning.
-        arrived: called in between, once.
+        start: has an expert, or an expert's next action.
+        expert_finished: called once, between the expert's last turn and the policy's first.
     """
 
     def __init__(
-        self, policy: Policy, start: Start, arrived: Callable[[], Awaitable[None]] | None = None
+        self,
+        policy: Policy,
+        start: Start,
+        expert_finished: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.expert_next: Mapping[str, Any] | None = None
-        """What the expert says where the policy begins: see `Start.next_action`."""
+        """The expert's next action, once the policy has taken over: see `Start.next_action`."""
         self._policy = policy
         self._expert = None if start.expert is None else start.expert()
-        self._ahead = None if start.next_action is None else start.next_action()
-        self._arrived = arrived
+        self._next_action = None if start.next_action is None else start.next_action()
+        self._expert_finished = expert_finished
 
     @property
     def capabilities(self) -> LLMCapabilities:
@@ -35,31 +38,32 @@ class ExpertGuidedLLM:
         """One answer.
 
         Raises:
-            ReplayError: the expert saw something else here, or the sandbox is not there.
-            LLMError: as the policy's.
+            ReplayError: the observations differ from those the expert saw, or the sandbox is in
+                another state.
+            LLMError: as `Policy.complete`.
         """
         if self._expert is not None:
-            said = self._expert.answer(request)
-            if said is not None:
-                return await self._policy.force(request, said)
+            answer = self._expert.answer(request)
+            if answer is not None:
+                return await self._policy.force(request, answer)
             self._expert = None
-            if self._arrived is not None:
-                await self._arrived()
-        if self._ahead is not None:
-            said, self._ahead = self._ahead.answer(request), None
-            if said is not None:
-                self.expert_next = await self._written(request, said)
+            if self._expert_finished is not None:
+                await self._expert_finished()
+        if self._next_action is not None:
+            answer, self._next_action = self._next_action.answer(request), None
+            if answer is not None:
+                self.expert_next = await self._tokens_of(request, answer)
         return await self._policy.complete(request)
 
-    async def _written(self, request: CompletionRequest, said: Message) -> Mapping[str, Any]:
+    async def _tokens_of(self, request: CompletionRequest, answer: Message) -> Mapping[str, Any]:
         try:
-            trace = (await self._policy.force(request, said)).tokens
+            trace = (await self._policy.force(request, answer)).tokens
         except LLMError as error:
-            # Nothing hangs on it but imitation: the policy's own answer may fit where this doesn't.
+            # Only imitation needs it: the policy's own answer may fit where this one doesn't.
             return {"left_out": str(error)}
         assert trace is not None, "a policy is exact to the token"
         parts = ("output_ids", "logprobs", "policy_versions")
         return {"turn": request.turn, **{name: list(getattr(trace, name)) for name in parts}}
 
     async def aclose(self) -> None:
-        """Nothing: the policy is closed by the run."""
+        """Does nothing: the run closes the policy."""

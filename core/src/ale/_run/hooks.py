@@ -1,4 +1,4 @@
-"""Tell the observers; one that fails is reported and dropped, and harms nothing."""
+"""Notify the observers; one that fails is reported and dropped, and the run continues."""
 
 import inspect
 import traceback
@@ -22,25 +22,25 @@ _EVENTS = (
 )
 
 
-def faults_of(product: object) -> list[str]:
-    """What is wrong with an observer, so that its events would never reach it."""
-    faults = []
+def observer_errors(product: object) -> list[str]:
+    """Mistakes in an observer's hooks that would keep events from reaching it."""
+    errors = []
     for name in (name for name in dir(product) if name.startswith("ale_")):
         method = getattr(product, name)
         if not hasattr(method, f"{PROJECT}_impl"):
-            faults.append(f"{name} is not marked with hookimpl")
+            errors.append(f"{name} is not marked with hookimpl")
         elif name not in _EVENTS:
             hint = nearest(name, _EVENTS)
-            faults.append(f"{name} is no event" + (f"; {hint}" if hint else ""))
+            errors.append(f"{name} is not an event hook" + (f"; {hint}" if hint else ""))
         elif inspect.iscoroutinefunction(method):
-            faults.append(f"{name} is a coroutine function, which would never be awaited")
+            errors.append(f"{name} is a coroutine function, which would never be awaited")
         elif set(inspect.signature(method).parameters) - {"event"}:
-            faults.append(f"{name} takes {inspect.signature(method)}, expected (event)")
-    return faults
+            errors.append(f"{name} takes {inspect.signature(method)}, expected (event)")
+    return errors
 
 
 class Observers:
-    """Everyone who listens to one run: what the config picked, and packages that always listen."""
+    """The observers of one run: those of the config, and packages with event hooks of their own."""
 
     def __init__(
         self, products: Sequence[object], registry: Registry, report: Callable[[str], None]
@@ -48,7 +48,7 @@ class Observers:
         """Register them.
 
         Args:
-            report: is told, once each, of an observer that failed.
+            report: called with a message, once for each observer that fails.
         """
         self._manager = pluggy.PluginManager(PROJECT)
         self._manager.add_hookspecs(hookspecs)
@@ -59,8 +59,8 @@ class Observers:
         for product in products:
             self._manager.register(product)
 
-    def tell(self, hook: str, event: Any) -> None:
-        """Call one event hook on each of them."""
+    def notify(self, hook: str, event: Any) -> None:
+        """Call an event hook of each observer."""
         for implementation in reversed(getattr(self._manager.hook, hook).get_hookimpls()):
             try:
                 # As in pluggy, an implementation may take fewer arguments than the hook has.

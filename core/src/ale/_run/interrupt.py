@@ -1,4 +1,4 @@
-"""Ctrl-C drains, the second one cancels; SIGTERM and a closed terminal cancel at once."""
+"""Ctrl-C drains the run, a second one cancels it; SIGTERM and SIGHUP cancel it at once."""
 
 import asyncio
 import signal
@@ -7,18 +7,18 @@ from contextlib import contextmanager
 
 
 class Interrupt:
-    """What the user, or the system, asked of a run."""
+    """The state of a run's interruption by signals."""
 
-    def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
-        """Nothing was asked yet.
+    def __init__(self, show: Callable[[str], None] = lambda _: None) -> None:
+        """Not interrupted yet.
 
         Args:
-            say: is told, in words for the user, what happens now.
+            show: shows the user a message about what happens now.
         """
         self.draining = False
         self.cancelled = False
         self.signal: signal.Signals | None = None
-        self._say = say
+        self._show = show
         self._target: asyncio.Task[object] | None = None
 
     @property
@@ -28,18 +28,18 @@ class Interrupt:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take SIGINT, SIGTERM and SIGHUP for as long as the current task runs."""
+        """Handle SIGINT, SIGTERM and SIGHUP inside the block; they may cancel the current task."""
         self._target = asyncio.current_task()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self.on_interrupt)
         loop.add_signal_handler(signal.SIGTERM, self.on_terminate)
-        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # as it is not under nohup
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup ignores it
             loop.add_signal_handler(signal.SIGHUP, self.on_terminate)
         try:
             yield
         finally:
-            # No moment in between may have the default handler: what follows is to say how it
-            # ended, and one Ctrl-C more must not take that away.
+            # The default handler must not be active in between: the caller still prints how the run
+            # ended, and another Ctrl-C must not prevent that.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 loop.remove_signal_handler(number)
@@ -52,21 +52,21 @@ class Interrupt:
         """A Ctrl-C."""
         self.signal = self.signal or signal.SIGINT
         if self.draining:
-            self._cancel("Cancelling: what is running is thrown away and cleaned up.")
+            self._cancel("Cancelling: running episodes are discarded and cleaned up.")
         else:
             self.draining = True
-            self._say("Finishing what is running; Ctrl-C again to cancel it.")
+            self._show("Finishing the running episodes; press Ctrl-C again to cancel them.")
 
     def on_terminate(self) -> None:
-        """A SIGTERM, or the terminal is gone."""
+        """A SIGTERM, or a SIGHUP because the terminal is gone."""
         self.signal = signal.SIGTERM
         self.draining = True
-        self._cancel("Terminated: what is running is thrown away and cleaned up.")
+        self._cancel("Terminated: running episodes are discarded and cleaned up.")
 
     def _cancel(self, message: str) -> None:
         if self.cancelled:
-            return  # it is being cleaned up; impatience must not cut that short
+            return  # another signal must not interrupt the cleanup
         self.cancelled = True
         if self._target is not None:
             self._target.cancel()
-        self._say(message)  # last: there may be no terminal any more
+        self._show(message)  # last: writing fails where the terminal is gone

@@ -1,8 +1,9 @@
-"""What a run says about itself, so that it can be understood and run again."""
+"""The manifest of a run: what is needed to understand it and to run it again."""
 
 import os
 import platform
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +16,7 @@ from ale._run.parts import Parts, Tasks
 def describe_run(
     config: RunConfig, registry: Registry, parts: Parts, *, run_id: str, clock: float, tasks: Tasks
 ) -> dict[str, Any]:
-    """The manifest: config, versions, seed, sandbox and host facts. No secret is among them."""
+    """Config, versions, seed, and facts about sandbox and host, without secrets."""
     return {
         "run_id": run_id,
         "created": datetime.fromtimestamp(clock, UTC).isoformat(timespec="seconds"),
@@ -35,12 +36,26 @@ def describe_run(
 
 
 def versions(registry: Registry) -> dict[str, str]:
-    """Of the core and of every plugin package."""
+    """The version of the core and of each plugin package, by distribution."""
     found = {package.distribution: package.version for package in registry.packages}
     return {"ale-core": ale.__version__, **dict(sorted(found.items()))}
 
 
+def changed_versions(manifest: Mapping[str, Any], registry: Registry) -> str:
+    """Packages installed now in another version than in the manifest; empty if there are none.
+
+    Returns:
+        ``ale-core 0.1.0 -> 0.2.0, ale-credit 1.0 -> 1.1``.
+    """
+    now = versions(registry)
+    return ", ".join(
+        f"{name} {before} -> {now[name]}"
+        for name, before in manifest.get("versions", {}).items()
+        if name in now and now[name] != before
+    )
+
+
 def run_id_for(name: str, clock: float, random_id: str) -> str:
-    """A name for a run: when, a few letters for those of the same second, and what."""
+    """A run's id: start time, some random letters, name."""
     stamp = datetime.fromtimestamp(clock, UTC).strftime("%Y%m%d-%H%M%S")
     return f"{stamp}-{random_id[:4]}-{name}"

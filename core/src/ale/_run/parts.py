@@ -1,17 +1,16 @@
-"""Build the parts that a config picked, and read and check the tasks."""
+"""Build the parts that a config selects, and read and check its tasks."""
 
 import math
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ale._config import RunConfig, Selected
 from ale._config.load import select
 from ale._registry import Registry
-from ale._run.hooks import faults_of
-from ale.errors import AleError, InputError, Problem
+from ale._run.products import build, stack_trace
+from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
 from ale.protocols import (
     LLM,
@@ -31,7 +30,7 @@ from ale.types import CriterionSpec, Split, Task
 
 @frozen(kw_only=True)
 class Parts:
-    """What a run is made of, built."""
+    """The built components of a run."""
 
     source: TaskSource
     evaluation: TaskSource | None
@@ -46,56 +45,22 @@ class Parts:
 
 
 @frozen(kw_only=True)
-class TaskToRun:
+class PreparedTask:
     """A task and its criteria, built."""
 
     task: Task
     criteria: tuple[tuple[CriterionSpec, Criterion], ...]
-    steps: tuple["TaskToRun", ...] = ()
+    steps: tuple["PreparedTask", ...] = ()
 
 
-Tasks = Mapping[Split, Sequence[TaskToRun]]
-
-
-def build(selected: Selected, context: BuildContext) -> Any:
-    """Build one part.
-
-    Raises:
-        InputError: it can't be built with these options on this machine.
-    """
-    component, part = (
-        selected.registration.component,
-        f"{selected.registration.kind} '{selected.name}'",
-    )
-    try:
-        product = component.build(selected.options, context)
-    except InputError:
-        raise
-    except (AleError, ImportError) as error:
-        found = selected.registration.probe()
-        hint = None if found is None else found.remedy
-        raise InputError([Problem(message=f"{part} can't be used: {error}", hint=hint)]) from error
-    except Exception as error:
-        message = f"{part} of {selected.registration.distribution} failed to build"
-        raise InputError([Problem(message=f"{message}:\n{_told(error)}")]) from error
-    faults = ["its build returned None"] if product is None else []
-    if selected.registration.kind == "observer" and product is not None:
-        faults = faults_of(product)
-    if faults:
-        owner = selected.registration.distribution
-        raise InputError([Problem(message=f"{part} of {owner}: {fault}") for fault in faults])
-    return product
-
-
-def _told(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error)).rstrip()
+Tasks = Mapping[Split, Sequence[PreparedTask]]
 
 
 def build_parts(config: RunConfig, context: BuildContext) -> Parts:
-    """Build them all.
+    """Build every component of a config.
 
     Raises:
-        InputError: with what was wrong with each.
+        InputError: with the problems of all of them.
     """
     problems: list[Problem] = []
 
@@ -106,7 +71,7 @@ def build_parts(config: RunConfig, context: BuildContext) -> Parts:
             problems.extend(error.problems)
             return None
 
-    made = {
+    built = {
         "source": make(config.tasks),
         "evaluation": make(None if config.evaluation is None else config.evaluation.tasks),
         "backend": make(config.sandbox),
@@ -120,9 +85,9 @@ def build_parts(config: RunConfig, context: BuildContext) -> Parts:
     observers = tuple(make(observer) for observer in config.observers)
     if problems:
         raise InputError(problems)
-    parts = Parts(**made, observers=observers)
+    parts = Parts(**built, observers=observers)
     if parts.starts is not None and not isinstance(parts.llm, Policy):
-        message = "an expert's beginning can only be given to a model that can be made to say it"
+        message = "start schemes need a model whose answers can be forced"
         expected = "a section 'llm' whose model is trained in this run, such as {type: policy}"
         raise InputError([Problem(message=message, path="starts", expected=expected)])
     if parts.trainer is not None:
@@ -134,7 +99,7 @@ def read_tasks(parts: Parts, registry: Registry, context: BuildContext) -> Tasks
     """Load every task and build its criteria.
 
     Raises:
-        InputError: with every problem of every task; none is run then.
+        InputError: with every problem of every task.
     """
     held_out = parts.evaluation
     return {
@@ -145,59 +110,60 @@ def read_tasks(parts: Parts, registry: Registry, context: BuildContext) -> Tasks
 
 def _read_tasks(
     source: TaskSource, registry: Registry, context: BuildContext
-) -> Sequence[TaskToRun]:
-    """Those of one source.
+) -> Sequence[PreparedTask]:
+    """The tasks of one source.
 
     Raises:
-        InputError: with every problem of every task; none is run then.
+        InputError: with every problem of every task.
     """
     problems: list[Problem] = []
-    ready: list[TaskToRun] = []
+    prepared: list[PreparedTask] = []
     origins: dict[str, str] = {}
     try:
         for task in _loaded(source):
             if task.id in origins:
-                message = f"the task id '{task.id}' stands twice, first in {origins[task.id]}"
+                message = f"duplicate task id '{task.id}', first in {origins[task.id]}"
                 problems.append(Problem(message=message, file=task.origin or None))
             origins[task.id] = task.origin
             try:
-                ready.append(prepare(task, registry, context))
+                prepared.append(prepare(task, registry, context))
             except InputError as error:
                 problems += error.problems
     except InputError as error:
         problems += error.problems
-    if not ready and not problems:
+    if not prepared and not problems:
         problems.append(Problem(message="there is no task to run", path="tasks"))
     if problems:
         raise InputError(problems)
-    return ready
+    return prepared
 
 
 def _loaded(source: TaskSource) -> Iterator[Task]:
-    """What the source gives, one by one; whatever else it does is a problem with its name on it."""
+    """The source's tasks one by one; its exceptions become an `InputError`."""
     try:
         for task in source.load():
             yield _as_task(task)
     except InputError:
         raise
     except Exception as error:
-        message = f"the task source failed:\n{_told(error)}"
+        message = f"the task source failed:\n{stack_trace(error)}"
         raise InputError([Problem(message=message, path="tasks")]) from error
 
 
-def _as_task(given: object) -> Task:
-    if not isinstance(given, Task):
-        raise InputError([Problem(message=f"the source gave {given!r}, not a Task", path="tasks")])
-    return given
+def _as_task(loaded: object) -> Task:
+    if not isinstance(loaded, Task):
+        message = f"the task source returned {loaded!r}, not a Task"
+        raise InputError([Problem(message=message, path="tasks")])
+    return loaded
 
 
-def prepare(task: Task, registry: Registry, context: BuildContext) -> TaskToRun:
+def prepare(task: Task, registry: Registry, context: BuildContext) -> PreparedTask:
     """Build a task's criteria. Raises `InputError` with every problem."""
     if task.steps:
         steps = tuple(prepare(step, registry, context) for step in task.steps)
-        return TaskToRun(task=task, criteria=(), steps=steps)
+        return PreparedTask(task=task, criteria=(), steps=steps)
     if not task.criteria:
-        message = f"task '{task.id}' has no criteria: it could not be graded"
+        message = f"task '{task.id}' has no criteria, so it can't be graded"
         raise InputError([Problem(message=message, file=task.origin or None)])
     problems: list[Problem] = []
     criteria: list[tuple[CriterionSpec, Criterion]] = []
@@ -207,18 +173,32 @@ def prepare(task: Task, registry: Registry, context: BuildContext) -> TaskToRun:
             path = f"success_criteria[{number}].weight"
             problems.append(Problem(message=message, file=spec.file, line=spec.line, path=path))
         try:
-            criteria.append((spec, _criterion(spec, number, registry, context)))
+            criteria.append((spec, _criterion(task, number, registry, context)))
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError(problems)
-    return TaskToRun(task=task, criteria=tuple(criteria))
+    return PreparedTask(task=task, criteria=tuple(criteria))
 
 
-def _criterion(
-    spec: CriterionSpec, number: int, registry: Registry, context: BuildContext
-) -> Criterion:
+def _criterion(task: Task, number: int, registry: Registry, context: BuildContext) -> Criterion:
+    spec, path = task.criteria[number], f"success_criteria[{number}]"
     node = from_plain({**spec.options, "type": spec.type}, file=spec.file, line=spec.line)
-    selected = select(node, "criterion", registry, path=f"success_criteria[{number}]")
-    made: Criterion = build(selected, context)
-    return made
+    selected = select(node, "criterion", registry, path=path)
+    try:
+        criterion: Criterion = build(selected, context)
+    except InputError as error:
+        raise InputError(
+            [_located(problem, task, spec, path) for problem in error.problems]
+        ) from error
+    return criterion
+
+
+def _located(problem: Problem, task: Task, spec: CriterionSpec, path: str) -> Problem:
+    """A problem with the task and the line of the criterion that has it."""
+    message = f"task '{task.id}': {problem.message}"
+    if problem.file is not None:
+        return evolve(problem, message=message)
+    return evolve(
+        problem, message=message, file=spec.file, line=spec.line, path=problem.path or path
+    )

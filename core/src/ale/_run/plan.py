@@ -1,4 +1,4 @@
-"""What is to be done: which tasks in which step, from which start, how often, from which seed."""
+"""Plan a step: which tasks, from which starts, how many rollouts, with which seeds."""
 
 import hashlib
 import random
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from attrs import frozen
 
 from ale._config import RunOptions
-from ale._run.parts import TaskToRun
+from ale._run.parts import PreparedTask
 from ale._store import Key
 from ale.errors import PluginError
 from ale.protocols import Start, StartScheme
@@ -16,98 +16,103 @@ from ale.types import Split
 
 
 @frozen(kw_only=True)
-class Work:
-    """One episode to run."""
+class EpisodePlan:
+    """An episode to run."""
 
     split: Split = "train"
     step: int
-    ready: TaskToRun
+    prepared: PreparedTask
     start: Start
     rollout: int
     seed: int
 
     @property
     def key(self) -> Key:
-        """What it is, on disk too."""
-        return (self.split, self.step, self.ready.task.id, self.start.name, self.rollout)
+        """Identifies the episode, on disk too."""
+        return (self.split, self.step, self.prepared.task.id, self.start.name, self.rollout)
 
     @property
     def id(self) -> str:
         """A name that is the same in every run of the same config."""
         split = "evaluation-" if self.split == "evaluation" else ""
         start = f"@{self.start.name}" if self.start.name else ""
-        return f"{split}{self.step}-{self.ready.task.id}{start}-{self.rollout}"
+        return f"{split}{self.step}-{self.prepared.task.id}{start}-{self.rollout}"
 
 
 def starts_of_step(
-    tasks: Sequence[TaskToRun], options: RunOptions, step: int, scheme: StartScheme | None
+    tasks: Sequence[PreparedTask], options: RunOptions, step: int, scheme: StartScheme | None
 ) -> Sequence[Start]:
-    """Where the rollouts of a step begin: from the tasks' own beginnings, or as the scheme says.
+    """The starts of a step: the initial states of its tasks, or what the scheme plans.
 
     Raises:
         PluginError: the scheme broke its contract.
     """
-    drawn = [ready.task for ready in tasks_of_step(tasks, options, step)]
+    drawn = [prepared.task for prepared in tasks_of_step(tasks, options, step)]
     if scheme is None:
         return [Start(task_id=task.id, rollouts=options.rollouts) for task in drawn]
     starts = scheme.plan(step, drawn, options.rollouts)
     known, seen = {task.id for task in drawn}, set()
     for start in starts:
         if start.task_id not in known or start.rollouts < 1 or (start.task_id, start.name) in seen:
-            raise PluginError(f"starts gave {start} for step {step}: unknown, empty or twice")
+            raise PluginError(
+                f"the start scheme returned {start} for step {step}: its task was not drawn, "
+                "it has no rollouts, or it is a duplicate"
+            )
         if not re.fullmatch(r"[A-Za-z0-9.+]*", start.name):
-            raise PluginError(f"starts named a start {start.name!r}: expected letters and digits")
+            raise PluginError(
+                f"the start scheme named a start {start.name!r}: expected letters, digits, '.', '+'"
+            )
         seen.add((start.task_id, start.name))
     return starts
 
 
-def works(
-    tasks: Sequence[TaskToRun], options: RunOptions, step: int, starts: Sequence[Start]
-) -> Iterator[Work]:
-    """The episodes of one step, rollouts of a start side by side."""
-    by_id = {ready.task.id: ready for ready in tasks}
+def episode_plans(
+    tasks: Sequence[PreparedTask], options: RunOptions, step: int, starts: Sequence[Start]
+) -> Iterator[EpisodePlan]:
+    """The episodes of one step, the rollouts of each start next to each other."""
+    by_id = {prepared.task.id: prepared for prepared in tasks}
     for start in starts:
         for rollout in range(start.rollouts):
             where = (start.task_id, start.name) if start.name else (start.task_id,)
             seed = derive_seed(options.seed, step, *where, rollout)
-            ready = by_id[start.task_id]
-            yield Work(step=step, ready=ready, start=start, rollout=rollout, seed=seed)
+            prepared = by_id[start.task_id]
+            yield EpisodePlan(step=step, prepared=prepared, start=start, rollout=rollout, seed=seed)
 
 
-def evaluation_works(
-    tasks: Sequence[TaskToRun], seed: int, rollouts: int, step: int
-) -> Iterator[Work]:
-    """The episodes of one evaluation; each time with the same seeds, so that less differs."""
-    for ready in tasks:
+def evaluation_plans(
+    tasks: Sequence[PreparedTask], seed: int, rollouts: int, step: int
+) -> Iterator[EpisodePlan]:
+    """The episodes of one evaluation, with the same seeds each time, to reduce the variance."""
+    for prepared in tasks:
         for rollout in range(rollouts):
-            yield Work(
+            yield EpisodePlan(
                 split="evaluation",
                 step=step,
-                ready=ready,
-                start=Start(task_id=ready.task.id, rollouts=rollouts),
+                prepared=prepared,
+                start=Start(task_id=prepared.task.id, rollouts=rollouts),
                 rollout=rollout,
-                seed=derive_seed(seed, "evaluation", ready.task.id, rollout),
+                seed=derive_seed(seed, "evaluation", prepared.task.id, rollout),
             )
 
 
 def tasks_of_step(
-    tasks: Sequence[TaskToRun], options: RunOptions, step: int
-) -> Sequence[TaskToRun]:
-    """All tasks, or the next `tasks_per_step` of a shuffled round through all of them.
+    tasks: Sequence[PreparedTask], options: RunOptions, step: int
+) -> Sequence[PreparedTask]:
+    """All tasks, or the next `tasks_per_step` of a shuffled epoch.
 
-    No task is drawn twice in a round, and so in a step; those left at a round's end, too few for
-    a step, are passed over. The order depends on the seed alone.
+    No task is drawn twice in an epoch; the rest of an epoch that is too small for a step is
+    dropped. The order depends on the seed alone.
     """
     size = tasks_per_step(tasks, options)
     if size == len(tasks):
         return tasks
-    epoch, place = divmod(step, len(tasks) // size)
+    epoch, batch = divmod(step, len(tasks) // size)
     order = _order(len(tasks), derive_seed(options.seed, epoch, "order"))
-    return [tasks[number] for number in order[place * size : (place + 1) * size]]
+    return [tasks[number] for number in order[batch * size : (batch + 1) * size]]
 
 
-def tasks_per_step(tasks: Sequence[TaskToRun], options: RunOptions) -> int:
-    """How many tasks a step draws: what the config says, and never more than there are."""
+def tasks_per_step(tasks: Sequence[PreparedTask], options: RunOptions) -> int:
+    """How many tasks a step draws: `tasks_per_step`, at most all of them."""
     wanted = options.tasks_per_step
     return len(tasks) if wanted is None else min(wanted, len(tasks))
 
@@ -119,6 +124,6 @@ def _order(n: int, seed: int) -> list[int]:
 
 
 def derive_seed(*parts: object) -> int:
-    """A seed below 2**53 (so that JSON readers keep it) from anything that has a text form."""
+    """A seed derived from the text of its arguments; below 2**53, so that JSON readers keep it."""
     digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode(), digest_size=8).digest()
     return int.from_bytes(digest) >> 11

@@ -1,4 +1,4 @@
-"""A run from its first line to its last: what surrounds the loop, however it ends."""
+"""Execute a run: prune old sandboxes, run the loop, record how it ended."""
 
 import asyncio
 import traceback
@@ -10,11 +10,15 @@ from attrs import field, frozen
 
 from ale._config import RunConfig
 from ale._registry import Registry
+from ale._run.dispatch import Dispatcher
+from ale._run.evaluation import Evaluator
 from ale._run.hooks import Observers
 from ale._run.interrupt import Interrupt
 from ale._run.loop import Loop, planned_episodes
 from ale._run.parts import Parts, Tasks
-from ale._run.waiting import Waiting
+from ale._run.timeouts import Supervisor
+from ale._run.times import Times
+from ale._run.training import Training
 from ale._store import RunDirectory
 from ale._store.index import SUCCESS
 from ale.errors import StoreError
@@ -24,7 +28,7 @@ from ale.types import RunFinished, RunStarted
 
 @frozen(kw_only=True)
 class Run:
-    """A run, ready to go: everything is built and checked, nothing is open."""
+    """A run whose parts are built and checked; no sandbox is open yet."""
 
     config: RunConfig
     registry: Registry = field(repr=False)
@@ -34,28 +38,28 @@ class Run:
     context: BuildContext
     interrupt: Interrupt
     report: Callable[[str], None]
-    """Told, in words for the user, what happened beside the episodes."""
-    waiting: Waiting = field(factory=Waiting)
+    """Shows a message to the user."""
+    supervisor: Supervisor = field(factory=Supervisor)
 
-    async def go(self) -> RunFinished:
-        """Do what is missing; what came of it.
+    async def execute(self) -> RunFinished:
+        """Do what is missing.
 
         Raises:
-            StoreError: the run directory can't be written. What was written stays.
+            StoreError: the run directory can't be written. What is in it stays readable.
         """
         with self.interrupt.listening():
-            return await self._go()
+            return await self._execute()
 
-    async def _go(self) -> RunFinished:
-        observers = Observers(self.parts.observers, self.registry, self._tell)
+    async def _execute(self) -> RunFinished:
+        observers = Observers(self.parts.observers, self.registry, self._report)
         started = self.context.clock()
-        self._note("run_resumed" if len(self.store.index) else "run_started")
-        observers.tell("ale_run_started", self._started())
+        self._record_event("run_resumed" if len(self.store.index) else "run_started")
+        observers.notify("ale_run_started", self._started())
         outcome = "failed"
         before = self.store.reader.manifest.get("outcome") or {}
         try:
             await self._prune()
-            outcome = await self._loop(observers).go()
+            outcome = await self._loop(observers).run()
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self.interrupt.signal is None or task is None:
@@ -65,41 +69,71 @@ class Run:
         finally:
             spent = self.context.clock() - started
             finished = self._finished(outcome, spent)
-            with suppress(StoreError):  # a full disk has been said; what follows must not hide it
-                self._note("run_finished", outcome=outcome)
+            with suppress(StoreError):  # a full disk has been reported: this must not hide it
+                self._record_event("run_finished", outcome=outcome)
                 self.store.set_outcome(_outcome(finished, spent + before.get("seconds", 0.0)))
-            observers.tell("ale_run_finished", finished)
+            observers.notify("ale_run_finished", finished)
         return finished
 
     def _loop(self, observers: Observers) -> Loop:
-        return Loop(
+        times = Times(self.context.monotonic)
+        dispatcher = Dispatcher(
+            parts=self.parts,
+            options=self.config.run,
+            store=self.store,
+            context=self.context,
+            interrupt=self.interrupt,
+            supervisor=self.supervisor,
+            observers=observers,
+            times=times,
+        )
+        training = Training(
+            config=self.config,
+            parts=self.parts,
+            store=self.store,
+            context=self.context,
+            observers=observers,
+            times=times,
+            record_event=self._record_event,
+        )
+        evaluator = Evaluator(
             config=self.config,
             parts=self.parts,
             tasks=self.tasks,
             store=self.store,
             context=self.context,
-            interrupt=self.interrupt,
-            waiting=self.waiting,
             observers=observers,
-            note=self._note,
+            dispatcher=dispatcher,
+            times=times,
+            record_event=self._record_event,
+        )
+        return Loop(
+            config=self.config,
+            parts=self.parts,
+            tasks=self.tasks,
+            store=self.store,
+            dispatcher=dispatcher,
+            training=training,
+            evaluator=evaluator,
+            times=times,
         )
 
     async def _prune(self) -> None:
-        """Remove what killed runs have left; of those alive nothing is touched."""
+        """Remove sandboxes whose run was killed; those of live runs are left alone."""
         try:
             pruned = await self.parts.backend.prune()
         except Exception:
             name = self.parts.backend.name
-            self._tell(f"sandbox '{name}' could not prune:\n{traceback.format_exc()}")
+            self._report(f"sandbox '{name}' could not prune:\n{traceback.format_exc()}")
             return
         for info in pruned:
-            self._note("pruned", sandbox=info.id, tags=info.tags)
+            self._record_event("pruned", sandbox=info.id, tags=info.tags)
 
-    def _note(self, name: str, **facts: object) -> None:
+    def _record_event(self, name: str, **facts: object) -> None:
         self.store.add_event(name, self.context.clock(), **facts)
 
-    def _tell(self, message: str) -> None:
-        self._note("reported", message=message)
+    def _report(self, message: str) -> None:
+        self._record_event("reported", message=message)
         self.report(message)
 
     def _started(self) -> RunStarted:
@@ -113,7 +147,7 @@ class Run:
             n_graded=len(rewards),
             n_succeeded=sum(reward == SUCCESS for reward in rewards),
             n_evaluated=index.count("evaluation"),
-            n_expert_guided=len(list(index.rewards(elsewhere=True))),
+            n_expert_guided=len(list(index.rewards(expert_guided=True))),
             concurrency=self.config.run.concurrency,
             config=self.config.resolved,
             at=self.context.clock(),
@@ -121,7 +155,7 @@ class Run:
 
     def _finished(self, outcome: str, seconds: float) -> RunFinished:
         rewards = list(self.store.index.rewards())
-        n_expert_guided = len(list(self.store.index.rewards(elsewhere=True)))
+        n_expert_guided = len(list(self.store.index.rewards(expert_guided=True)))
         return RunFinished(
             run_id=self.context.run_id,
             directory=str(self.store.path),
@@ -137,6 +171,6 @@ class Run:
 
 
 def _outcome(finished: RunFinished, seconds: float) -> dict[str, Any]:
-    """What the manifest keeps; `seconds` are those of all sessions of the run."""
-    kept = ("outcome", "n_graded", "n_broken", "n_succeeded", "mean_reward")
-    return {**{name: getattr(finished, name) for name in kept}, "seconds": seconds}
+    """The manifest's outcome; `seconds` are those of all sessions of the run."""
+    names = ("outcome", "n_graded", "n_broken", "n_succeeded", "mean_reward")
+    return {**{name: getattr(finished, name) for name in names}, "seconds": seconds}

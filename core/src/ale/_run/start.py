@@ -1,4 +1,4 @@
-"""Make a run ready: build and check everything first, then make or open its directory."""
+"""Prepare a run: build and check everything, then create or open its directory."""
 
 import os
 import sys
@@ -15,11 +15,11 @@ from ale._config.plugin_files import changed_files
 from ale._registry import Registry
 from ale._run.interrupt import Interrupt
 from ale._run.isolation import isolation_notes
-from ale._run.manifest import describe_run, run_id_for
+from ale._run.manifest import changed_versions, describe_run, run_id_for
 from ale._run.parts import Parts, Tasks, build_parts, prepare, read_tasks
 from ale._run.plan import starts_of_step
 from ale._run.run import Run
-from ale._run.waiting import UNWIND_S
+from ale._run.timeouts import CLEANUP_S
 from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import encode
 from ale.errors import InputError, Problem
@@ -31,17 +31,17 @@ from ale.types import Split, Task
 
 @frozen(kw_only=True)
 class Surroundings:
-    """What a run takes from outside its config; tests put their own clocks and ids here."""
+    """What a run needs besides its config; tests pass their own clocks and ids."""
 
     registry: Registry = field(repr=False)
     environ: Mapping[str, str] = field(factory=lambda: dict(os.environ), repr=False)
     interrupt: Interrupt = field(factory=Interrupt)
     report: Callable[[str], None] = field(default=lambda text: print(text, file=sys.stderr))
     clocks: Mapping[str, Any] = field(factory=dict)
-    """`clock`, `monotonic` and `new_id` for `BuildContext`, where they are not the real ones."""
+    """`clock`, `monotonic` and `new_id` of `BuildContext`, to replace the real ones."""
 
     def context(self, config: RunConfig, path: Path, run_id: str) -> BuildContext:
-        """What this run's parts are built with."""
+        """The context to build this run's parts with."""
         return BuildContext(
             seed=config.run.seed,
             run_id=run_id,
@@ -53,13 +53,13 @@ class Surroundings:
         )
 
     def redactor(self, config: RunConfig) -> Redactor:
-        """Knows every secret that the environment and the config name."""
+        """Masks the secrets of the environment, and those that the config names."""
         environ = {**self.environ, **config.environ}
         return Redactor(environ, _secret_names(config.resolved))
 
 
 def _secret_names(value: Any) -> Iterator[str]:
-    """Variables named by options such as ``api_key_env``."""
+    """Variables that options such as ``api_key_env`` name."""
     if isinstance(value, dict):
         for key, child in value.items():
             if key.endswith("_env") and isinstance(child, str):
@@ -72,7 +72,7 @@ def _secret_names(value: Any) -> Iterator[str]:
 
 @frozen(kw_only=True)
 class Prepared:
-    """A checked run that has not been given a directory yet."""
+    """A checked run without a directory yet."""
 
     config: RunConfig
     parts: Parts
@@ -84,7 +84,7 @@ class Prepared:
 
 
 def check_run(config: RunConfig, name: str, outside: Surroundings) -> Prepared:
-    """Build every part and read every task; nothing is written and nothing is opened.
+    """Build every part and read every task, without writing anything or opening a sandbox.
 
     Raises:
         InputError: with every problem.
@@ -96,7 +96,7 @@ def check_run(config: RunConfig, name: str, outside: Surroundings) -> Prepared:
     parts = build_parts(config, context)
     tasks = read_tasks(parts, outside.registry, context)
     _refuse_secrets(config, tasks, outside.redactor(config))
-    if parts.starts is not None:  # what the scheme can't do with these tasks is said before all
+    if parts.starts is not None:  # fails early where the scheme can't plan these tasks
         starts_of_step(tasks["train"], config.run, 0, parts.starts)
     notes = (*config.notes, *isolation_notes(config, parts.backend, tasks))
     return Prepared(
@@ -105,20 +105,20 @@ def check_run(config: RunConfig, name: str, outside: Surroundings) -> Prepared:
 
 
 def _refuse_secrets(config: RunConfig, tasks: Tasks, redactor: Redactor) -> None:
-    """What a run is resumed from must be stored as it is, so it must hold nothing to be masked.
+    """Config and tasks are needed unmasked to resume a run, so they must contain no secrets.
 
     Raises:
         InputError: the config or a task contains a secret of the environment.
     """
     stored: list[tuple[str, str | None, bytes]] = [("the config", None, encode(config.resolved))]
-    for ready in (*tasks["train"], *tasks["evaluation"]):
-        task = ready.task
+    for prepared in (*tasks["train"], *tasks["evaluation"]):
+        task = prepared.task
         stored.append((f"task '{task.id}'", task.origin or None, encode(task)))
     problems = [
         Problem(
             message=f"{what} contains the value of the variable {name}, which is a secret",
             file=file,
-            hint="name the variable instead; if it is no secret, give it another name",
+            hint="name the variable instead; if it is not a secret, rename the variable",
         )
         for what, file, data in stored
         if (name := redactor.variable_in(data)) is not None
@@ -128,10 +128,10 @@ def _refuse_secrets(config: RunConfig, tasks: Tasks, redactor: Redactor) -> None
 
 
 def start(ready: Prepared, outside: Surroundings) -> Run:
-    """Give a checked run its directory.
+    """Create the directory of a checked run.
 
     Raises:
-        StoreError: it can't be made.
+        StoreError: it can't be created.
     """
     manifest = describe_run(
         ready.config,
@@ -149,10 +149,12 @@ def start(ready: Prepared, outside: Surroundings) -> Run:
 
 
 def resume(path: Path, outside: Surroundings, concurrency: int | None = None) -> Run:
-    """Go on with a stored run, by its own config and its own tasks.
+    """Resume a stored run with its saved config and tasks.
+
+    Plugin packages of other versions than the manifest states are reported.
 
     Raises:
-        InputError: it is no run, or a part of it can't be built here any more.
+        InputError: it is not a run, or a part of it can't be built here any more.
         StoreError: a live process is writing to it.
     """
     path = path.resolve()
@@ -175,6 +177,10 @@ def resume(path: Path, outside: Surroundings, concurrency: int | None = None) ->
     except BaseException:
         store.close()
         raise
+    if changed := changed_versions(reader.manifest, outside.registry):
+        message = f"resumed with other versions than the run was started with: {changed}"
+        store.add_event("reported", context.clock(), message=message)
+        outside.report(message)
     ready = Prepared(config=config, parts=parts, tasks=tasks, context=context, path=path)
     for note in notes:
         outside.report(note)
@@ -184,7 +190,7 @@ def resume(path: Path, outside: Surroundings, concurrency: int | None = None) ->
 def _stored_tasks(
     store: RunDirectory, parts: Parts, outside: Surroundings, context: BuildContext
 ) -> Tasks:
-    """The run's own tasks, whatever has become of their files; read again only if some lack."""
+    """The tasks as they were stored; read from their sources only if some were not stored."""
     reader, manifest = store.reader, store.reader.manifest
     stored: dict[Split, list[Task]] = {
         "train": list(reader.tasks),
@@ -196,17 +202,17 @@ def _stored_tasks(
             split: [prepare(task, outside.registry, context) for task in tasks]
             for split, tasks in stored.items()
         }
-    # It was killed while it wrote them down, before its first episode.
+    # The run was killed while it stored them, before its first episode.
     read = read_tasks(parts, outside.registry, context)
     found = [len(tasks) for tasks in read.values()]
     if found != expected:
-        message = f"the run has {expected} tasks, but its sources now give {found}"
+        message = f"the run has {expected} tasks, but its task sources now have {found}"
         raise InputError([Problem(message=message, file=str(store.path / "tasks.jsonl"))])
     for split, tasks in read.items():
         known = {task.id for task in stored[split]}
-        for ready in tasks:
-            if ready.task.id not in known:
-                store.add_task(ready.task, split)
+        for prepared in tasks:
+            if prepared.task.id not in known:
+                store.add_task(prepared.task, split)
     return read
 
 
@@ -224,21 +230,21 @@ def _run(ready: Prepared, store: RunDirectory, outside: Surroundings) -> Run:
 
 
 @asynccontextmanager
-async def held(run: Run) -> AsyncIterator[Run]:
-    """Let go of everything that the run's parts hold, however it ends."""
+async def closing_parts(run: Run) -> AsyncIterator[Run]:
+    """Close the run's directory, model, start scheme and sandbox backend after the block."""
     try:
         yield run
     finally:
         run.store.close()
         if run.parts.llm is not None:
-            await _let_go(run, "llm", run.parts.llm.aclose())
+            await _close(run, "llm", run.parts.llm.aclose())
         if isinstance(run.parts.starts, RestoringScheme):
-            await _let_go(run, "starts", run.parts.starts.aclose())
-        await _let_go(run, "sandbox", run.parts.backend.aclose())
+            await _close(run, "starts", run.parts.starts.aclose())
+        await _close(run, "sandbox", run.parts.backend.aclose())
 
 
-async def _let_go(run: Run, part: str, closing: Coroutine[Any, Any, None]) -> None:
+async def _close(run: Run, part: str, closing: Coroutine[Any, Any, None]) -> None:
     try:
-        await run.waiting.result(closing, UNWIND_S, f"closing the {part}")
+        await run.supervisor.run(closing, CLEANUP_S, f"closing the {part}")
     except Exception:
         run.report(f"the {part} could not be closed:\n{traceback.format_exc()}")

@@ -1,4 +1,4 @@
-"""The run directory: append, read, resume. It is the truth about a run."""
+"""The run directory: append, read, resume. The only source of a run's state."""
 
 from ale._store.directory import RunDirectory, RunReader
 from ale._store.index import Key, StoredEpisode

@@ -1,4 +1,4 @@
-"""What a trainer has saved: a folder for each step, there whole or not at all."""
+"""A trainer's checkpoints: a folder for each step, complete or absent."""
 
 import math
 import shutil
@@ -14,38 +14,38 @@ from ale._store.lines import write_whole, writing
 from ale.types import StepReport
 
 _REPORT = "step.json"
-"""In each folder, beside what the trainer wrote: a kill may fall before the step is told."""
+"""The run's file in each folder: the run may be killed before it reports the step."""
 
 
 @frozen
 class Checkpoints:
-    """Those of one run."""
+    """The checkpoints of one run."""
 
     path: Path
 
     def folder(self, step: int) -> Path:
-        """Where that of a step is, or will be."""
+        """The folder of a step's checkpoint, whether or not it exists."""
         return self.path / f"{step:05d}"
 
     def steps(self) -> list[int]:
-        """Steps of which there is one, oldest first."""
+        """Steps that have a checkpoint, oldest first."""
         return sorted(int(path.name) for path in self.path.glob("*") if path.name.isdecimal())
 
     def newest(self) -> int:
-        """The last step that was learned, whatever has become of those before it; -1 for none."""
+        """The last step with a checkpoint, or -1; it includes what was learned in earlier steps."""
         return max(self.steps(), default=-1)
 
     @contextmanager
     def writing(self, step: int) -> Iterator[Path]:
-        """A folder for a step's; after the block it has its name, and is one."""
-        partial = _aside(self.folder(step))
+        """A folder to write a step's checkpoint into; it counts as one after the block."""
+        partial = _partial(self.folder(step))
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         yield partial
         partial.replace(self.folder(step))
 
-    def keep(self, newest: int | None) -> None:
-        """Remove all but so many of the newest, and what a kill has left of one.
+    def keep_newest(self, n: int | None) -> None:
+        """Remove all but the newest `n` (None keeps all), and partial ones of a killed run.
 
         Raises:
             StoreError: one can't be removed.
@@ -53,12 +53,12 @@ class Checkpoints:
         with writing(self.path):
             for left in self.path.glob(".*.partial"):
                 shutil.rmtree(left)
-            for step in [] if newest is None else self.steps()[:-newest]:
-                # Its name goes first: what a kill leaves of it must not be taken for a whole one.
-                shutil.rmtree(self.folder(step).replace(_aside(self.folder(step))))
+            for step in [] if n is None else self.steps()[:-n]:
+                # Renamed first: a partly removed one must not be taken for a complete one.
+                shutil.rmtree(self.folder(step).replace(_partial(self.folder(step))))
 
     def report(self, step: int) -> StepReport:
-        """What was told of a step.
+        """The report of a step.
 
         Raises:
             InputError: it can't be read.
@@ -68,19 +68,19 @@ class Checkpoints:
             stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
         except (OSError, msgspec.MsgspecError) as error:
             raise unreadable(path, None, error) from error
-        # JSON has no NaN: what was none is null.
+        # JSON has no NaN: it was stored as null.
         metrics = {
-            name: math.nan if said is None else said for name, said in stored.metrics.items()
+            name: math.nan if value is None else value for name, value in stored.metrics.items()
         }
         return StepReport(step=stored.step, policy_version=stored.policy_version, metrics=metrics)
 
 
-def put_report(folder: Path, report: StepReport) -> None:
-    """Write it beside what the trainer wrote."""
+def write_report(folder: Path, report: StepReport) -> None:
+    """Write a step's report into its checkpoint folder."""
     write_whole(folder / _REPORT, encode(report))
 
 
-def _aside(folder: Path) -> Path:
+def _partial(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.partial")
 
 

@@ -17,25 +17,25 @@ def encode(record: Any) -> bytes:
     try:
         return _encoder.encode(record)
     except UnicodeEncodeError:
-        # A model may answer with half a surrogate pair; UTF-8 has no place for it.
-        return _encoder.encode(_mended(msgspec.to_builtins(record, enc_hook=str)))
+        # A model may answer with half a surrogate pair; UTF-8 can't encode it.
+        return _encoder.encode(_as_utf8(msgspec.to_builtins(record, enc_hook=str)))
 
 
-def _mended(value: Any) -> Any:
+def _as_utf8(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
-        return {_mended(key): _mended(child) for key, child in value.items()}
-    return [_mended(child) for child in value] if isinstance(value, list | tuple) else value
+        return {_as_utf8(key): _as_utf8(child) for key, child in value.items()}
+    return [_as_utf8(child) for child in value] if isinstance(value, list | tuple) else value
 
 
 def decoder(cls: type[T]) -> "msgspec.json.Decoder[T]":
-    """A reader of lines of one kind."""
+    """A decoder of lines that hold such a record."""
     return msgspec.json.Decoder(cls)
 
 
-def fault_of(record: Any) -> str | None:
-    """Why a record could not be read again, or None: what a plugin made may hold anything."""
+def invalid_record(record: Any) -> str | None:
+    """Why a record could not be read back, or None: plugins may put any value into it."""
     try:
         decoder(type(record)).decode(encode(record))
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
@@ -44,12 +44,12 @@ def fault_of(record: Any) -> str | None:
 
 
 def unreadable(path: Path, line: int | None, error: Exception) -> InputError:
-    """What is said of a stored line, or of a whole file, that can't be read."""
-    said = str(error)
+    """The error for a stored line, or a whole file, that can't be read."""
+    message = str(error)
     where = None
-    if " - at `$." in said:
-        said, _, rest = said.partition(" - at `$.")
+    if " - at `$." in message:
+        message, _, rest = message.partition(" - at `$.")
         where = rest.rstrip("`")
     what = "file" if line is None else "line"
     hint = f"the {what} is damaged, or was written by another version of ale"
-    return InputError([Problem(message=said, file=str(path), line=line, path=where, hint=hint)])
+    return InputError([Problem(message=message, file=str(path), line=line, path=where, hint=hint)])

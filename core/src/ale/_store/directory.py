@@ -1,8 +1,8 @@
-"""One run's directory: make it, lock it, append to it, read it.
+"""A run's directory: create, lock, append to and read it.
 
-``manifest.json`` says what the run is; ``tasks.jsonl``, ``episodes.jsonl`` and ``events.jsonl``
-grow by whole lines; ``credits/<step>.jsonl`` is written in one piece when a step is complete, and
-can be made again from the episodes; ``checkpoints/`` belongs to the trainer.
+``manifest.json`` describes the run; ``tasks.jsonl``, ``episodes.jsonl`` and ``events.jsonl``
+grow by whole lines; ``credits/<step>.jsonl`` is written atomically when a step is complete, and
+can be computed again from the episodes; ``checkpoints/`` belongs to the trainer.
 """
 
 import errno
@@ -44,28 +44,28 @@ class RunReader:
         self.tasks = Lines(path / _TASKS["train"], Task)
         self.evaluation_tasks = Lines(path / _TASKS["evaluation"], Task)
         self.episodes = Lines(path / "episodes.jsonl", Episode)
-        """To be iterated over, as often as wanted, each time from disk; one is in memory."""
+        """Iterable any number of times; each pass reads from disk, one episode at a time."""
         self._heads = Lines(path / "episodes.jsonl", StoredEpisode)
 
     def index(self) -> Index:
-        """Scan the episodes for what and where they are, without building them."""
+        """Scan the episodes for their keys, rewards and offsets, without decoding them whole."""
         index = Index()
         for offset, head in self._heads.with_offsets():
             index.add(head, offset)
         return index
 
     def credits(self) -> Iterator[CreditedEpisode]:
-        """What was credited, step by step."""
+        """The credited episodes, step by step."""
         for path in sorted((self.path / "credits").glob("*.jsonl")):
             yield from Lines(path, CreditedEpisode)
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """What happened beside the episodes: each has ``event``, ``at``, and what it says."""
+        """The event log: each entry has ``event``, ``at`` (seconds since the epoch) and more."""
         yield from Lines(self.path / "events.jsonl", dict[str, Any])
 
 
 class RunDirectory:
-    """A run that is going on: the one writer of its directory."""
+    """The directory of a running run, locked against other writers."""
 
     def __init__(self, path: Path, redactor: Redactor) -> None:
         """Use `create` or `resume`."""
@@ -81,12 +81,12 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, manifest: Mapping[str, Any], redactor: Redactor) -> "RunDirectory":
-        """Make a new one.
+        """Create a new one.
 
         Raises:
-            StoreError: it exists, or can't be made.
+            StoreError: it exists, or can't be created.
         """
-        # Under its name only with a manifest in it: without one it could not be resumed.
+        # Renamed once it has a manifest: without one it could not be resumed.
         partial = path.with_name(f".{path.name}.partial")
         try:
             if path.exists():
@@ -97,12 +97,12 @@ class RunDirectory:
             )
             partial.rename(path)
         except OSError as error:
-            raise StoreError(f"{path} can't be made: {error.strerror}") from error
+            raise StoreError(f"{path} can't be created: {error.strerror}") from error
         return cls(path, redactor)
 
     @classmethod
     def resume(cls, path: Path, redactor: Redactor) -> "RunDirectory":
-        """Go on with one; a half line at the end of a file is cut off.
+        """Open an existing one; an incomplete last line of a file is removed.
 
         Raises:
             InputError: it is not a run directory.
@@ -112,30 +112,30 @@ class RunDirectory:
         return cls(path, redactor)
 
     def add_task(self, task: Task, split: Split = "train") -> None:
-        """Keep a task as it was read."""
+        """Store a task as it was read."""
         if split not in self._tasks:
             self._tasks[split] = Appender(self.path / _TASKS[split], self._redactor)
         self._tasks[split].append(task)
 
     def add_episode(self, episode: Episode) -> None:
-        """Keep an episode. From here on it is done."""
+        """Store an episode, which is done from here on."""
         offset = self._episodes.append(episode)
         self.index.add(episode, offset)
 
     def add_event(self, name: str, at: float, **facts: Any) -> None:
-        """Keep a line for the record of what happened when."""
+        """Append to the event log; `at` in seconds since the epoch."""
         self._events.append({"event": name, "at": at, **facts})
 
     def has_credits(self, step: int) -> bool:
-        """Is this step credited?"""
+        """Whether this step's credits are stored."""
         return self._credits_path(step).exists()
 
     @contextmanager
     def writing_credits(self, step: int) -> Iterator[Callable[[CreditedEpisode], None]]:
-        """Write a step's credits in one piece: they are there after the block, all of them.
+        """Write a step's credits atomically; the block gets a function that writes one row.
 
         Raises:
-            StoreError: the disk is full, say; there are none then.
+            StoreError: they can't be written (a full disk); none are stored then.
         """
         target = self._credits_path(step)
         partial = target.with_suffix(".partial")
@@ -143,17 +143,17 @@ class RunDirectory:
             target.parent.mkdir(exist_ok=True)
             file = partial.open("wb")
 
-        def keep(row: CreditedEpisode) -> None:
+        def write(row: CreditedEpisode) -> None:
             with writing(target):
                 file.write(self._redactor.scrub_json(encode(row)) + b"\n")
 
         try:
-            yield keep
+            yield write
             with writing(target):
                 file.close()
                 partial.replace(target)
         except BaseException:
-            with suppress(OSError):  # where it can't be flushed: that has been said
+            with suppress(OSError):  # the first error is the one to report
                 file.close()
             partial.unlink(missing_ok=True)
             raise
@@ -162,12 +162,12 @@ class RunDirectory:
         return self.path / "credits" / f"{step:05d}.jsonl"
 
     def set_outcome(self, outcome: Mapping[str, Any]) -> None:
-        """Note in the manifest how the run ended."""
+        """Write to the manifest how the run ended."""
         manifest = {**_read_manifest(self.path), "outcome": outcome}
         write_whole(self.path / "manifest.json", _pretty(manifest, self._redactor))
 
     def close(self) -> None:
-        """Let go of files and lock. May be called again."""
+        """Close the files and release the lock. May be called again."""
         for appender in (*self._tasks.values(), self._episodes, self._events):
             appender.close()
         if self._lock >= 0:
@@ -186,12 +186,12 @@ def _lock(path: Path) -> int:
     except OSError as error:
         raise StoreError(f"{path} can't be written: {error.strerror}") from error
     try:
-        # The kernel lets go of it when the process ends, however it ends.
+        # The kernel releases it when the process ends, even by a signal.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         owner = os.read(descriptor, 32).decode().strip()
         os.close(descriptor)
-        raise StoreError(f"{path} is being written by process {owner}, which is alive") from None
+        raise StoreError(f"{path} is in use by process {owner}, which is running") from None
     os.ftruncate(descriptor, 0)
     os.write(descriptor, f"{os.getpid()}\n".encode())
     return descriptor
@@ -216,7 +216,7 @@ class _Outcome(TypedDict):
 
 
 class _Manifest(TypedDict):
-    """What readers of a manifest rely on; it holds more."""
+    """The part of a manifest that readers rely on."""
 
     run_id: str
     config: _Config
@@ -241,9 +241,9 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _not_a_run(path: Path) -> Problem:
-    beside = [p.parent.name for p in path.parent.glob("*/manifest.json")]
+    siblings = [p.parent.name for p in path.parent.glob("*/manifest.json")]
     inside = sorted(p.parent.name for p in path.glob("*/manifest.json"))
-    hint = nearest(path.name, beside)
+    hint = nearest(path.name, siblings)
     if not path.is_dir():
         return Problem(message="no such directory", file=str(path), hint=hint)
     if inside:

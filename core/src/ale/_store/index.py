@@ -1,4 +1,4 @@
-"""What is on disk, small enough to keep in memory for a long run."""
+"""An index of the episodes on disk, small enough for the memory even in a long run."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,12 +9,12 @@ SUCCESS = 1.0
 """A reward of 1: every criterion holds."""
 
 Key = tuple[Split, int, str, str, int]
-"""Split, step, task id, start and rollout: what an episode is, whatever happens to it."""
+"""Split, step, task id, start and rollout: identifies an episode."""
 
 
 @record
 class StoredEpisode:
-    """The few facts of an episode that plans and statistics need; the rest stays on disk."""
+    """The fields of an episode that planning and statistics need."""
 
     id: str
     task_id: str
@@ -27,13 +27,13 @@ class StoredEpisode:
 
 
 class Index:
-    """Which episodes are on disk, and where. What is asked of a step looks at that step alone."""
+    """Which episodes are on disk, and where. A query for one step scans that step alone."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[Split, int], dict[Key, tuple[int, float | None]]] = {}
 
     def add(self, episode: StoredEpisode | Episode, offset: int) -> None:
-        """Note one."""
+        """Add an episode, whose line starts at `offset`."""
         part = episode.split, episode.step
         key = (*part, episode.task_id, episode.start, episode.rollout)
         self._rows.setdefault(part, {})[key] = (offset, episode.reward)
@@ -56,42 +56,42 @@ class Index:
                 yield from rows.items()
 
     def rewards(
-        self, step: int | None = None, split: Split = "train", *, elsewhere: bool = False
+        self, step: int | None = None, split: Split = "train", *, expert_guided: bool = False
     ) -> Iterator[float]:
-        """Of the graded episodes (of one step).
+        """Rewards of the graded episodes (of one step).
 
-        Those that began elsewhere than at their task's beginning, led by an expert, are not the
-        policy's own: they are counted apart.
+        Args:
+            expert_guided: only those that an expert guided, which the default leaves out.
         """
         for (_, _, _, start, _), (_, reward) in self._of(step, split):
-            if reward is not None and bool(start) == elsewhere:
+            if reward is not None and bool(start) == expert_guided:
                 yield reward
 
     def count(self, split: Split) -> int:
-        """Episodes, broken ones included."""
+        """Number of episodes, broken ones included."""
         return sum(1 for _ in self._of(None, split))
 
     def broken(self, step: int | None = None, split: Split | None = None) -> int:
-        """Episodes without a reward (of one step, of one split)."""
+        """Number of broken episodes (of one step, of one split)."""
         return sum(reward is None for _, (_, reward) in self._of(step, split))
 
     def steps(self, split: Split = "train") -> list[int]:
-        """Those of which there are episodes."""
+        """Steps that have episodes."""
         return sorted(step for part, step in self._rows if part == split)
 
     def offsets(self, step: int) -> list[int]:
-        """Where the graded training episodes of a step are, by task, start and rollout."""
+        """Offsets of a step's graded training episodes, by task, start and rollout."""
         return [offset for _, offsets in self.groups(step) for offset in offsets]
 
     def statistics(self, step: int) -> BatchStatistics:
-        """Of the graded episodes of one step."""
-        everything = (*self.rewards(step), *self.rewards(step, elsewhere=True))
+        """Statistics of the graded episodes of one step."""
+        everything = (*self.rewards(step), *self.rewards(step, expert_guided=True))
         return batch_statistics(everything)
 
     def groups(self, step: int) -> Iterator[tuple[str, list[int]]]:
         """Each task of a step with the offsets of its graded episodes, by rollout.
 
-        Episodes from another start are another group: their returns don't compare.
+        Each start is a group of its own: returns from different starts can't be compared.
         """
         found: dict[tuple[str, str], list[tuple[int, int]]] = {}
         for (_, _, task_id, start, rollout), (offset, reward) in self._of(step, "train"):
@@ -102,7 +102,7 @@ class Index:
 
 
 def batch_statistics(rewards: Iterable[float]) -> BatchStatistics:
-    """Number and mean; the mean of none is 0."""
+    """Number and mean of rewards; the mean of none is 0."""
     count, total = 0, 0.0
     for reward in rewards:
         count, total = count + 1, total + reward

@@ -20,16 +20,15 @@ SCHEMA = 1
 class Appender:
     """Writes whole lines at the end of one file.
 
-    A line is written by one call to the kernel, so a killed process leaves it whole or, at worst,
-    half at the very end; the next start cuts a half line off. Nothing is promised about a loss of
-    power: that would take a sync to disk for every line.
+    A line is written by one system call, so a killed process leaves at worst an incomplete last
+    line, which the next start removes. A power loss may lose lines: each would need an fsync.
     """
 
     def __init__(self, path: Path, redactor: Redactor) -> None:
         self.path = path
         self._redactor = redactor
-        self.lost = _cut_half_line(path)
-        """Bytes of a half line that were cut off."""
+        self.lost = _remove_incomplete_line(path)
+        """Bytes of an incomplete last line that were removed."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._descriptor = os.open(path, flags, 0o644)
         self._size = os.fstat(self._descriptor).st_size
@@ -57,7 +56,7 @@ class Appender:
             left = left[os.write(self._descriptor, left) :]
 
     def close(self) -> None:
-        """Let go of the file. May be called again."""
+        """Close the file. May be called again."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -65,7 +64,7 @@ class Appender:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Say of what goes wrong in the block that `path` can't be written."""
+    """Turn an `OSError` in the block into a `StoreError` that names `path`."""
     try:
         yield
     except OSError as error:
@@ -73,10 +72,10 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees the old one or the new one, never a part.
+    """Replace a file atomically.
 
     Raises:
-        StoreError: the disk is full, say; the old one stays.
+        StoreError: it can't be written (a full disk); the old file stays.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -88,7 +87,7 @@ def write_whole(path: Path, data: bytes) -> None:
         raise
 
 
-def _cut_half_line(path: Path) -> int:
+def _remove_incomplete_line(path: Path) -> int:
     if not path.exists():
         return 0
     with path.open("rb+") as file:
@@ -120,7 +119,7 @@ class Lines(Generic[T]):
             yield record
 
     def with_offsets(self) -> Iterator[tuple[int, T]]:
-        """Every record and the offset of its line. A half line at the very end is left out."""
+        """Every record and the offset of its line. An incomplete last line is left out."""
         if not self.path.exists():
             return
         offset = 0
@@ -151,6 +150,6 @@ class Lines(Generic[T]):
 def _of_this_version(record: T) -> T:
     schema = getattr(record, "schema", SCHEMA)  # parts of a record may have none
     if schema != SCHEMA:
-        said = f"schema {schema}; this version of ale reads {SCHEMA} - at `$.schema`"
-        raise msgspec.ValidationError(said)
+        message = f"schema {schema}; this version of ale reads {SCHEMA} - at `$.schema`"
+        raise msgspec.ValidationError(message)
     return record

@@ -1,4 +1,4 @@
-"""Keep secrets out of everything that is written."""
+"""Mask secrets in everything that is written."""
 
 import json
 import re
@@ -12,13 +12,13 @@ _SECRET_WORDS = re.compile(
     r"(^|_)(API|ACCESS|AUTH)?(KEYS?|TOKENS?|SECRETS?|PASS|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?)(_|$)",
     re.IGNORECASE,
 )
-_NO_SECRET = re.compile(r"_(FILE|PATH|DIR|ENV|NAME|ID|SOCK|URL)$", re.IGNORECASE)
+_NOT_SECRET = re.compile(r"_(FILE|PATH|DIR|ENV|NAME|ID|SOCK|URL)$", re.IGNORECASE)
 _SHORTEST = 8
 _DEPTH = 2
 MASK = "***"
 
-# What a record may have to say, whatever somebody put into a variable.
-_VOCABULARY = {
+# Words of the record formats are never masked, even where a secret variable has such a value.
+_RESERVED = {
     word
     for choice in (types.FinishReason, types.Role, types.Stage, types.StopReason)
     for word in get_args(choice)
@@ -28,16 +28,16 @@ _VOCABULARY = {
 class Redactor:
     """Replaces the values of secret-looking environment variables by ``***``.
 
-    Short values are left alone: replacing every ``1`` would spoil the records and hide nothing.
+    Short values are not masked: replacing every ``1`` would damage the records and hide nothing.
     """
 
     def __init__(self, environ: Mapping[str, str], extra: Iterable[str] = ()) -> None:
         """Collect the secrets.
 
         Args:
-            environ: its variables count as secret by the words of their name; of a URL with a
-                password in it, the password does, whatever the variable's name.
-            extra: names of variables that a config calls secret, whatever their name.
+            environ: variables are secret by the words in their names (``KEY``, ``TOKEN``, ...);
+                of a URL with a password, the password is secret whatever the variable's name.
+            extra: names of further secret variables.
         """
         named = set(extra)
         self._names: dict[str, str] = {}
@@ -45,7 +45,7 @@ class Redactor:
             for secret in _secrets(name, value, named):
                 for form in _forms(secret):
                     self._names[form] = name
-        # Longest first: a secret that contains another must go whole.
+        # Longest first: a secret that contains another must be masked as a whole.
         self._forms = sorted(self._names, key=len, reverse=True)
         self._bytes = [(form, form.encode("utf-8", "surrogateescape")) for form in self._forms]
 
@@ -57,7 +57,7 @@ class Redactor:
         return data
 
     def scrub_json(self, data: bytes) -> bytes:
-        """JSON without any secret in its texts; keys and numbers stay, and so does its shape."""
+        """JSON with the secrets in its strings masked; keys, numbers and structure stay."""
         if not any(form in data for _, form in self._bytes):
             return data
         masked = self._mask(json.loads(data))
@@ -74,28 +74,25 @@ class Redactor:
         return value
 
     def variable_in(self, data: bytes) -> str | None:
-        """The name of a variable whose secret stands in `data`, or None."""
+        """The name of a variable whose secret is in `data`, or None."""
         return next((self._names[text] for text, form in self._bytes if form in data), None)
 
 
 def _secrets(name: str, value: str, named: set[str]) -> Iterator[str]:
-    listed = _SECRET_WORDS.search(name) and not _NO_SECRET.search(name)
-    if (name in named or listed) and len(value) >= _SHORTEST and value not in _VOCABULARY:
+    listed = _SECRET_WORDS.search(name) and not _NOT_SECRET.search(name)
+    if (name in named or listed) and len(value) >= _SHORTEST and value not in _RESERVED:
         yield value
     if "://" in value and "@" in value:
         try:
             password = urlsplit(value).password
-        except ValueError:  # no URL after all
+        except ValueError:  # not a URL
             return
         if password is not None and len(password) >= _SHORTEST:
             yield password
 
 
 def _forms(value: str) -> Iterator[str]:
-    """A value as it stands in text, in JSON, and in JSON inside JSON: a tool call's arguments.
-
-    Most secrets look the same in all of them.
-    """
+    """A value as written in text, in JSON, and in JSON inside JSON (a tool call's arguments)."""
     yield value
     texts = {value.encode("utf-8", "replace").decode()}
     for _ in range(_DEPTH):

@@ -1,10 +1,10 @@
-"""What comes through a door: the protocols that every plugin's products keep.
+"""The protocols that the products of plugins implement.
 
 `ale.testing` has a contract kit for each; a product that passes it works with every other part.
 """
 
-# In these modules records are only imported for annotations: building them would double the time
-# of `ale --help`.
+# These modules import records for annotations only: building them would double the time of
+# `ale --help`.
 from ale.protocols.agent import Agent, AgentContext, Recorder
 from ale.protocols.llm import LLM, Policy
 from ale.protocols.sandbox import DEFAULT_OUTPUT_BYTES, Sandbox, SandboxBackend, Session

@@ -1,4 +1,4 @@
-"""Who lets a model act, and what it works with."""
+"""Agents, and the context they work in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Recorder(Protocol):
-    """Where an agent puts each turn as soon as it is over, so that a cut-off loses none."""
+    """Records each turn as soon as it is over, so that a cancelled agent loses none."""
 
     @property
     def turns(self) -> Sequence[Turn]: ...
@@ -25,7 +25,7 @@ class Recorder(Protocol):
 
 @frozen(kw_only=True)
 class AgentContext:
-    """All that an agent works with."""
+    """What an agent is given for one episode."""
 
     task: Task
     sandbox: Sandbox
@@ -42,17 +42,17 @@ class Agent(Protocol):
 
     @property
     def limits(self) -> Limits:
-        """What its options allow."""
+        """The limits of its options."""
         ...
 
     async def run(self, context: AgentContext) -> Stop:
         """Work on the task, appending each turn to the recorder.
 
-        Ends by itself at each limit. The run cancels it some seconds after `time_limit_s`; what was
-        recorded until then is kept and graded.
+        Must stop at each limit. The run cancels it some seconds after `time_limit_s`; what was
+        recorded until then is stored and graded.
 
         Raises:
             LLMError, SandboxError: infrastructure; the episode is broken.
-            Exception: a bug of the agent; the episode is broken and the traceback is kept.
+            Exception: a bug of the agent; the episode is broken and the traceback is stored.
         """
         ...

@@ -1,4 +1,4 @@
-"""Language models, and those among them that learn."""
+"""Language models, and policies: models that can be trained."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class LLM(Protocol):
 
         Raises:
             ContextLengthError: the conversation is too long for the model.
-            LLMError: no answer could be had, after the retries that the options allow.
+            LLMError: there was no answer, after the retries that the options allow.
         """
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections. May be called again."""
+        """Close connections. May be called again."""
         ...
 
 
@@ -41,20 +41,20 @@ class Policy(LLM, Protocol):
     async def load_policy(self, snapshot: PolicySnapshot) -> None:
         """Sample from these weights: every token from now on carries their version.
 
-        Answers that are under way go on with the new weights; `TokenTrace.policy_versions` says
+        Answers being sampled continue with the new weights; `TokenTrace.policy_versions` says
         which token came from which.
 
         Raises:
-            AleError: they don't fit this model, or it has no way to them.
+            AleError: they don't fit this model, or it can't load them.
         """
         ...
 
     async def force(self, request: CompletionRequest, answer: Message) -> Completion:
-        """The completion that says `answer`, token by token as this model would write it.
+        """`answer` as a completion of this model (teacher forcing): nothing is sampled.
 
-        Nothing is sampled. `forced` is set, and the log-probabilities are those that the model
-        gives these tokens now. For demonstrations, and for replaying an expert's beginning. A
-        request may be asked again after it, by `complete` too: the prompt is then the same.
+        `forced` is set, and the log-probabilities are those of the current weights. For
+        demonstrations, and for replaying an expert's first turns. The same request may follow,
+        also to `complete`: its prompt is then the same.
 
         Raises:
             ContextLengthError, LLMError: as `complete`.

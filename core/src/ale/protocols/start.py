@@ -1,4 +1,4 @@
-"""Where rollouts begin."""
+"""Starts: the states from which rollouts are sampled."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ if TYPE_CHECKING:
 
 
 class Expert(Protocol):
-    """Knows how a task is done, and says it in the model's place."""
+    """Gives the answers of a demonstration, in the model's place."""
 
     def answer(self, request: CompletionRequest) -> Message | None:
-        """What the model is made to say here; None from where on it is on its own.
+        """The answer to force on the model; None after the expert's last turn.
 
-        A turn may be asked again, as after an agent has shortened its context.
+        The same turn may be asked again, as after an agent has shortened its context.
 
         Raises:
-            ReplayError: what has been observed is not what the expert saw. The episode is broken.
+            ReplayError: the observations differ from those the expert saw. The episode is broken.
         """
         ...
 
 
 @frozen(kw_only=True)
 class Start:
-    """Where some rollouts of a task begin."""
+    """The state from which some rollouts of a task are sampled."""
 
     task_id: str
     rollouts: int
-    """How many, side by side: a group."""
+    """Number of rollouts, which form a group."""
     name: str = ""
-    """Empty for the task's own beginning; else one word, which stands in the episodes' ids."""
+    """Empty for the task's initial state; else one word, which is part of the episodes' ids."""
     expert: Callable[[], Expert] | None = None
-    """Makes the one that speaks first, anew for each rollout."""
+    """Makes the expert whose turns are forced first; called for each rollout."""
     next_action: Callable[[], Expert] | None = None
-    """Makes one that says a turn more than `expert`, from a task's own beginning the first: what
-    the expert would say where the rollout begins. The model writes it down (`Policy.force`) before
-    it answers itself, and the agent never hears of it. A trainer that imitates finds it in
-    `Episode.metadata`: ``expert_next``, with its ``turn`` (0-based), ``output_ids``, ``logprobs``
-    and ``policy_versions``, after that turn's own prompt; or ``left_out``, and why."""
+    """Makes an expert that has one turn more than `expert`: its action in the state where sampling
+    starts. The model tokenises it (`Policy.force`) before it samples its own answer; the agent does
+    not see it. A trainer finds it as a target of imitation in `Episode.metadata` under
+    ``expert_next``: ``turn`` (0-based), ``output_ids``, ``logprobs`` and ``policy_versions``, to
+    follow that turn's prompt; or ``left_out``, the reason why there is none."""
     demonstration: bool = False
-    """The expert speaks to the end: nothing is sampled."""
+    """All turns are the expert's: nothing is sampled."""
     expert_turns: int | None = None
-    """K*: turns of the expert's whole episode, of which the first are replayed. A trainer finds
-    it in `Episode.metadata`."""
+    """K*: number of turns of the expert's whole episode, the first of which are replayed. A trainer
+    finds it in `Episode.metadata`."""
 
 
 @runtime_checkable
 class StartScheme(Protocol):
-    """Chooses where rollouts begin. Deterministic: a resumed run asks again and must hear the same.
+    """Chooses the starts of rollouts. Deterministic: a resumed run must get the same plan.
 
     Source: chunk-level initialised resampling (arXiv:2512.24873, 3.2.4.4).
     """
@@ -64,24 +64,24 @@ class StartScheme(Protocol):
 
         Args:
             step: 0-based.
-            tasks: those drawn for this step; a start's task is one of them.
-            rollouts: episodes that the config wants of each.
+            tasks: the tasks drawn for this step; a start's task is one of them.
+            rollouts: number of episodes per task, from the config.
         """
         ...
 
     def learn(self, step: int, episodes: Iterable[Episode]) -> None:
-        """Look at the graded episodes of a step, after all of them are there.
+        """Update from the graded episodes of a complete step.
 
-        Called for each step in order; after a resume for those on disk first.
+        Called for each step in order; in a resumed run first for the steps on disk.
         """
         ...
 
 
 class Restoring(Protocol):
-    """How one attempt at a rollout comes to where its expert falls silent.
+    """How one attempt at a rollout reaches the state after its expert's turns.
 
-    The agent always walks there itself, and the expert speaks: what may differ is whether the
-    sandbox runs the commands on the way or is already where they lead.
+    The agent always goes through the expert's turns. Their commands either run in the sandbox, or
+    the sandbox is already in the state that they lead to.
     """
 
     @property
@@ -89,31 +89,31 @@ class Restoring(Protocol):
         """For the episode's metadata: ``restored``, ``fork`` or ``replay``, and why."""
         ...
 
-    def opened(
+    def open(
         self, fresh: Callable[[], AbstractAsyncContextManager[Sandbox]]
     ) -> AbstractAsyncContextManager[Sandbox]:
         """The sandbox for the agent and the criteria.
 
         Args:
-            fresh: opens one at the task's own beginning, set up.
+            fresh: opens one in the task's initial state, set up.
 
         Raises (on entry):
             SandboxError, SetupError: as `fresh`.
         """
         ...
 
-    async def arrived(self) -> None:
-        """Told when the expert has fallen silent, before the model is asked for the first time.
+    async def expert_finished(self) -> None:
+        """Called after the expert's last turn, before the model samples its first answer.
 
         Raises:
-            ReplayError: this sandbox is not where the agent is.
+            ReplayError: the sandbox is not in the state that the agent is in.
         """
         ...
 
 
 @runtime_checkable
 class RestoringScheme(StartScheme, Protocol):
-    """A start scheme that knows another way to its starts than to run all commands again."""
+    """A start scheme that can reach its starts without running all commands again."""
 
     def restoring(self, start: Start) -> AbstractAsyncContextManager[Restoring]:
         """One attempt at a rollout of `start`, which has an expert and is no demonstration.
@@ -123,5 +123,5 @@ class RestoringScheme(StartScheme, Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of every state that is kept. Called once, after the last episode."""
+        """Release every saved state. Called once, after the last episode."""
         ...

@@ -1,4 +1,4 @@
-"""Where tasks come from, and how what became of them is judged."""
+"""Task sources, and the criteria that grade tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class TaskSource(Protocol):
-    """Where tasks come from."""
+    """Provides tasks."""
 
     def load(self) -> Iterable[Task]:
         """The tasks, in a fixed order.
@@ -26,16 +26,16 @@ class TaskSource(Protocol):
 
 @runtime_checkable
 class Criterion(Protocol):
-    """Judges what an agent left behind."""
+    """Grades the state in which an agent left the sandbox."""
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
-        """Look and judge; the sandbox is still open, the agent has ended.
+        """Grade after the agent has ended; the sandbox is still open.
 
-        Whatever the agent left (files, processes, a changed PATH) is hostile until proven
-        otherwise. `Score.weight` is set by the run.
+        Treat whatever the agent left (files, processes, a changed PATH) as hostile.
+        `Score.weight` is set by the run.
 
         Raises:
-            GradingError: it could not be judged. The episode is then broken, never 0.
+            GradingError: grading was not possible. The episode is then broken, never 0.
             SandboxError: likewise.
         """
         ...

@@ -1,4 +1,4 @@
-"""From trajectories to a better policy."""
+"""Chunkers, credit schemes and trainers."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Chunker(Protocol):
-    """Cuts a trajectory into the steps of the decision process. Pure."""
+    """Splits a trajectory into the steps of the decision process. Pure."""
 
     def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
         """Chunks in order, a partition of the trajectory (see `Span`).
 
         Raises:
-            ChunkError: the trajectory lacks what this cut needs.
+            ChunkError: the trajectory lacks what this chunker needs.
         """
         ...
 
 
 @runtime_checkable
 class CreditScheme(Protocol):
-    """Gives every chunk of a group its credit. Pure."""
+    """Assigns credit to every chunk of a group. Pure."""
 
     def assign(self, group: Group) -> Sequence[Credit]:
         """One credit per rollout, in the order of the group. Finite numbers only."""
@@ -39,34 +39,34 @@ class Trainer(Protocol):
     """Learns from credited episodes."""
 
     def attach(self, llm: LLM | None) -> None:
-        """Learn which model the episodes come from. Called once, before all else.
+        """Set the model that the episodes come from. Called once, before all else.
 
-        A trainer in the model's process may take the model itself; the run hands every `snapshot`
-        to `Policy.load_policy` after a step.
+        A trainer in the model's process may use the model object itself; the run passes every
+        `snapshot` to `Policy.load_policy` after a step.
 
         Raises:
-            InputError: this model can't be trained here: it gives no token ids, say.
+            InputError: this model can't be trained here, for example for lack of token ids.
         """
         ...
 
     async def step(self, batch: Batch) -> StepReport:
-        """Learn from one batch."""
+        """Train on one batch."""
         ...
 
     def snapshot(self) -> PolicySnapshot:
-        """The policy as it stands, never changed afterwards."""
+        """The current policy; the snapshot is never changed afterwards."""
         ...
 
     def save(self, directory: Path) -> None:
-        """Write all that `load` needs to go on as if never stopped.
+        """Write all that `load` needs to continue exactly.
 
         Args:
-            directory: an empty folder. `step.json` in it is the run's: the report of the step.
+            directory: an empty folder. The run adds `step.json`, the report of the step.
         """
         ...
 
     def load(self, directory: Path) -> None:
-        """Go on from what `save` wrote.
+        """Continue from what `save` wrote.
 
         Raises:
             StoreError: it is not a checkpoint of this trainer.

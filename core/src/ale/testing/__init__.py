@@ -1,12 +1,12 @@
 """For authors of plugins: a contract kit for each kind of component, fakes and builders.
 
-Derive a test class from the kit of your component and give it the one fixture that it asks for.
+Derive a test class from the kit of your component and override its fixture.
 pytest and pytest-asyncio are needed: ``pip install ale-core[testing]``.
 """
 
 import sys
 
-if "pytest" in sys.modules:  # the scripted server and the fakes do without
+if "pytest" in sys.modules:  # the scripted server and the fakes work without pytest
     sys.modules["pytest"].register_assert_rewrite(
         "ale.testing.agent",
         "ale.testing.chunker",

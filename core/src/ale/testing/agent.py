@@ -30,9 +30,9 @@ from ale.types import (
 )
 
 PATIENCE_S = 20.0
-"""What an agent is given to end by itself before it counts as one that never does."""
+"""Seconds within which an agent must end by itself."""
 MANY = 60
-"""Commands of a model that comes to no end."""
+"""Number of commands of a model that does not end the episode."""
 
 Answer = Completion | Exception | Callable[[CompletionRequest], Completion]
 
@@ -57,7 +57,7 @@ def answer(
 
 
 def call(name: str, /, **arguments: Any) -> Completion:
-    """An answer that calls one tool and says nothing."""
+    """An answer without text that calls one tool."""
     return answer("", (name, json.dumps(arguments)))
 
 
@@ -86,7 +86,7 @@ class Bench:
         self._agent = agent
 
     async def run(self) -> Stop:
-        """Let the agent work; fails where it does not end by itself."""
+        """Run the agent; fails if it does not end by itself."""
         timer = asyncio.timeout(PATIENCE_S)
         try:
             async with timer:
@@ -96,7 +96,7 @@ class Bench:
             raise
 
     async def grows(self, name: str, n_lines: int = 0) -> bool:
-        """Wait until a file has more lines than these; False where it never comes to it."""
+        """Wait until a file has more than `n_lines` lines; False after `PATIENCE_S`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
                 while len(self.lines(name)) <= n_lines:  # noqa: ASYNC110, a process writes it
@@ -105,17 +105,17 @@ class Bench:
 
     @property
     def trajectory(self) -> Trajectory:
-        """What is on record."""
+        """The recorded trajectory."""
         return Trajectory(turns=tuple(self.recorder.turns))
 
     def lines(self, name: str) -> list[str]:
-        """Lines of a file of the workspace; none where there is no such file."""
+        """Lines of a file of the workspace; none if it does not exist."""
         file = Path(self.sandbox.workdir) / name
         return file.read_text().splitlines() if file.exists() else []
 
 
 class WatchedLLM(FakeLLM):
-    """Notes how many turns are on record whenever it is asked; without answers left it hangs."""
+    """Notes the number of recorded turns at each request; hangs once it has no answers left."""
 
     def __init__(self, answers: Sequence[Answer], recorder: ListRecorder) -> None:
         super().__init__(answers)
@@ -135,7 +135,7 @@ class WatchedLLM(FakeLLM):
 
 
 class Benches:
-    """Sets up episodes for one agent, and takes them down."""
+    """Sets up episodes for one agent, and removes their folders."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class Benches:
 
 
 class AgentContract:
-    """What every agent promises, tried with real commands in a real folder.
+    """The contract of every agent, tested with real commands in a real folder.
 
     Override `agent`; then, as far as yours differs, `action`, `ending`, `make_task`, `uses_model`,
     `acts`.

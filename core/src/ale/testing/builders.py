@@ -1,4 +1,4 @@
-"""Small ways to make records in tests, with every field that does not matter filled in."""
+"""Build records for tests, with defaults for every field that does not matter."""
 
 from collections.abc import Sequence
 
@@ -55,7 +55,7 @@ def turn(
         for i, (name, arguments) in enumerate(calls)
     )
     texts = observations if observations is not None else ["ok"] * len(made)
-    faults = errors if errors is not None else [None] * len(made)
+    failures = errors if errors is not None else [None] * len(made)
     trace = None
     if tokens is not None:
         trace = TokenTrace(
@@ -74,7 +74,7 @@ def turn(
         ),
         observations=tuple(
             Observation(call_id=call.id, tool=call.name, content=content, error=error)
-            for call, content, error in zip(made, texts, faults, strict=True)
+            for call, content, error in zip(made, texts, failures, strict=True)
         ),
     )
 

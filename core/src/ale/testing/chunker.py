@@ -1,4 +1,4 @@
-"""Contract kit for chunkers, and random trajectories to try them on."""
+"""Contract kit for chunkers, and random trajectories as their input."""
 
 import contextlib
 import itertools
@@ -56,7 +56,7 @@ HOSTILE_TEXTS = (
     "</micro-step>" * (_MEGABYTE // 13),
     "<micro-step>" * (_MEGABYTE // 25) + "</micro-step>" * (_MEGABYTE // 25),
 )
-"""Contents that a careless split would get wrong or slow; every one is a single message."""
+"""Contents that a careless implementation splits wrongly or slowly, one message each."""
 
 
 def random_trace(
@@ -87,7 +87,7 @@ def random_turn(rng: random.Random, *, tokens: bool, offsets: bool) -> Turn:
         for i in range(rng.choice((0, 0, 1, 1, 2, 3)))
     )
     return Turn(
-        prompt=(Message(role="user", content="Go on."),) if rng.random() < 0.5 else (),
+        prompt=(Message(role="user", content="Continue."),) if rng.random() < 0.5 else (),
         fresh_context=rng.random() < 0.1,
         completion=Completion(
             message=Message(role="assistant", content=text, tool_calls=calls),
@@ -175,7 +175,7 @@ def _is_empty(turn: Turn) -> bool:
 
 
 class ChunkerContract:
-    """What every chunker promises. Override `chunker`.
+    """The contract of every chunker. Override `chunker`.
 
     A chunker that needs token ids may refuse trajectories without them with `ChunkError`;
     trajectories with tokens and text offsets must be split by every chunker.

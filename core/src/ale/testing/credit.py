@@ -1,4 +1,4 @@
-"""Contract kit for credit schemes, and random groups to try them on."""
+"""Contract kit for credit schemes, and random groups as their input."""
 
 import math
 import random
@@ -15,7 +15,7 @@ _REWARDS = (0.0, 0.0, 1.0, 1.0, 1.0, 0.5, 1 / 3, 0.1)
 
 
 def chunk_per_turn(trajectory: Trajectory) -> tuple[Chunk, ...]:
-    """The simplest cut: each turn, whole, a chunk."""
+    """The simplest chunking: each turn is a chunk."""
     return tuple(
         Chunk(
             index=index,
@@ -33,7 +33,7 @@ def chunk_per_turn(trajectory: Trajectory) -> tuple[Chunk, ...]:
 
 
 def rollout(reward: float, trajectory: Trajectory, number: int = 0) -> Rollout:
-    """A graded episode of this trajectory, cut by turns."""
+    """A graded episode of this trajectory, one chunk per turn."""
     episode = Episode(
         id=f"0-demo-{number}",
         task_id="demo",
@@ -82,7 +82,7 @@ def assert_credits(group: Group, credits: Sequence[Credit]) -> None:
 
 
 class CreditContract:
-    """What every credit scheme promises. Override `scheme`."""
+    """The contract of every credit scheme. Override `scheme`."""
 
     @pytest.fixture
     def scheme(self) -> CreditScheme:

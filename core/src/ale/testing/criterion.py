@@ -1,7 +1,7 @@
 """Contract kit for grading criteria.
 
-Every probe opens its own sandbox, brings it into a state that should pass or fail with the author's
-`make_it_pass` and `make_it_fail`, and looks at what the criterion says.
+Every test opens its own sandbox, brings it into a state that should pass or fail with the author's
+`make_it_pass` and `make_it_fail`, and checks the score.
 """
 
 import asyncio
@@ -81,10 +81,10 @@ class LeftBehind:
 
 
 class CriterionContract:
-    """What every criterion promises.
+    """The contract of every criterion.
 
     Override `criterion`, `make_it_pass` and `make_it_fail`; `task`, `trajectory` and `sandbox`
-    where the criterion looks at them or needs a sandbox of another kind.
+    where the criterion uses them or needs another kind of sandbox.
     """
 
     @pytest.fixture
@@ -93,7 +93,7 @@ class CriterionContract:
         raise NotImplementedError("override the fixture 'criterion'")
 
     async def make_it_pass(self, sandbox: Sandbox) -> None:
-        """Do what an agent would have to do."""
+        """Do what a successful agent would do."""
         raise NotImplementedError("override 'make_it_pass'")
 
     async def make_it_fail(self, sandbox: Sandbox) -> None:
@@ -144,7 +144,7 @@ class CriterionContract:
         score = await criterion.grade(task, trajectory, sandbox)
         assert_score(score)
         assert not score.passed, f"should fail: {score.detail}"
-        assert score.detail.strip(), "a failure without a detail tells nobody anything"
+        assert score.detail.strip(), "a failing score needs a detail"
 
     @pytest.mark.asyncio
     async def test_a_sandbox_that_is_gone_is_an_error_and_not_a_score(
@@ -191,8 +191,8 @@ class CriterionContract:
             criterion.grade(task, trajectory, sandbox),
             criterion.grade(task, trajectory, other_sandbox),
         )
-        assert good.passed, f"should pass beside another: {good.detail}"
-        assert not bad.passed, f"should fail beside another: {bad.detail}"
+        assert good.passed, f"should pass next to another: {good.detail}"
+        assert not bad.passed, f"should fail next to another: {bad.detail}"
 
     @pytest.mark.asyncio
     async def test_grading_leaves_the_workspace_as_it_was(
@@ -241,7 +241,7 @@ def assert_score(score: Score) -> None:
     bounded = 0 <= score.value <= 1
     assert bounded or score.unbounded, f"the value {score.value} is outside [0, 1]"
     assert (score.value == 1) == score.passed, f"passed is {score.passed}, value {score.value}"
-    assert score.weight == 1.0, "the weight is the run's to set"
+    assert score.weight == 1.0, "the weight is set by the run"
 
 
 async def workspace(sandbox: Sandbox, target: Path) -> Mapping[str, tuple[int, bytes]]:

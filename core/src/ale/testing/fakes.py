@@ -1,7 +1,6 @@
-"""Stand-ins for tests of other parts: a folder for a sandbox, models, a manual clock.
+"""Fakes for tests of other components: a folder as sandbox, models, a manual clock.
 
-`FolderSandbox` runs real commands in a real folder, so that what is tested against it also holds
-elsewhere; it contains nothing and promises nothing.
+`FolderSandbox` runs real commands in a real folder, without any isolation.
 """
 
 import asyncio
@@ -35,7 +34,7 @@ from ale.types import (
 
 
 class ManualClock:
-    """A clock that moves by `tick` seconds at every look."""
+    """A clock that advances by `tick` seconds at each call."""
 
     def __init__(self, start: float = 1_700_000_000.0, tick: float = 0.0) -> None:
         self.now = start
@@ -48,20 +47,20 @@ class ManualClock:
 
 
 class ListRecorder:
-    """Keeps the turns that an agent records."""
+    """A recorder that holds the turns in a list."""
 
     def __init__(self) -> None:
         self.turns: list[Turn] = []
 
     def append(self, turn: Turn) -> None:
-        """Keep one more."""
+        """Record a turn."""
         self.turns.append(turn)
 
 
 class FakeLLM:
-    """Answers with the given completions, one after the other, and keeps what it was asked.
+    """Answers with the given completions, one after the other, and records the requests.
 
-    An exception in the list is raised instead; a callable is asked with the request.
+    An exception in the list is raised instead; a callable is called with the request.
     """
 
     capabilities = LLMCapabilities(tools=True, deterministic=True)
@@ -85,14 +84,14 @@ class FakeLLM:
         return answer(request) if callable(answer) else answer
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Does nothing."""
 
 
 class FakePolicy:
-    """A model that can be trained, as far as a run can tell; its tokens are UTF-8 bytes.
+    """A `Policy` without weights; its tokens are UTF-8 bytes.
 
     Args:
-        answer: what it says to a request, as if it had sampled that.
+        answer: gives the answer to a request, in place of sampling.
     """
 
     capabilities = LLMCapabilities(tools=True, token_ids=True, logprobs=True, deterministic=True)
@@ -100,7 +99,7 @@ class FakePolicy:
     def __init__(self, answer: Callable[[CompletionRequest], Message]) -> None:
         self.policy_version = 0
         self.requests: list[CompletionRequest] = []
-        """Those that it answered itself."""
+        """The requests to `complete`."""
         self.loaded: list[PolicySnapshot] = []
         self._answer = answer
 
@@ -110,17 +109,19 @@ class FakePolicy:
         self.policy_version = snapshot.version
 
     async def complete(self, request: CompletionRequest) -> Completion:
-        """The answer of the function that it was made with."""
+        """The answer of the given function."""
         self.requests.append(request)
-        return self._said(request, self._answer(request), forced=False)
+        return self._completion(request, self._answer(request), forced=False)
 
     async def force(self, request: CompletionRequest, answer: Message) -> Completion:
         """`answer`, marked as forced."""
-        return self._said(request, answer, forced=True)
+        return self._completion(request, answer, forced=True)
 
-    def _said(self, request: CompletionRequest, answer: Message, *, forced: bool) -> Completion:
-        prompt = b"".join(map(_written, request.messages))
-        output = _written(answer)
+    def _completion(
+        self, request: CompletionRequest, answer: Message, *, forced: bool
+    ) -> Completion:
+        prompt = b"".join(map(_text, request.messages))
+        output = _text(answer)
         n = len(output)
         return Completion(
             message=answer,
@@ -130,7 +131,7 @@ class FakePolicy:
             tokens=TokenTrace(
                 prompt_ids=tuple(prompt),
                 output_ids=tuple(output),
-                # As if every byte were as likely as any other.
+                # A uniform distribution over bytes.
                 logprobs=(-math.log(256),) * n,
                 policy_versions=(self.policy_version,) * n,
             ),
@@ -138,15 +139,15 @@ class FakePolicy:
         )
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Does nothing."""
 
 
-def _written(message: Message) -> bytes:
+def _text(message: Message) -> bytes:
     calls = [f"<call {call.name} {call.arguments}>" for call in message.tool_calls]
     return f"<{message.role}>{message.content}{''.join(calls)}\n".encode()
 
 
-def _keep(data: bytes, limit: int) -> tuple[bytes, bool]:
+def _truncate(data: bytes, limit: int) -> tuple[bytes, bool]:
     if len(data) <= limit:
         return data, False
     head = limit // 2
@@ -154,7 +155,7 @@ def _keep(data: bytes, limit: int) -> tuple[bytes, bool]:
 
 
 class FolderSession:
-    """A bash whose commands are run one after the other, in files for their output."""
+    """A bash that runs commands one after the other, with their output in files."""
 
     def __init__(self, sandbox: "FolderSandbox", process: asyncio.subprocess.Process) -> None:
         self._sandbox = sandbox
@@ -192,8 +193,8 @@ class FolderSession:
             else:
                 self.closed = True
                 code = 137 if timed_out else await self._process.wait()
-            stdout, cut = _keep(out.read_bytes() if out.exists() else b"", max_output_bytes)
-            stderr, cut_too = _keep(err.read_bytes() if err.exists() else b"", max_output_bytes)
+            stdout, cut = _truncate(out.read_bytes() if out.exists() else b"", max_output_bytes)
+            stderr, cut_too = _truncate(err.read_bytes() if err.exists() else b"", max_output_bytes)
         return ExecResult(
             exit_code=code,
             stdout=stdout,
@@ -210,8 +211,8 @@ class FolderSession:
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
-        # On some kernels a child that is being made at that moment gets away, and `wait` waits for
-        # whoever holds the pipes.
+        # On some kernels a child being forked at that moment survives the signal, and `wait`
+        # would wait for it, as it holds the pipes.
         for _ in range(100):
             os.killpg(process.pid, signal.SIGKILL)
             await asyncio.sleep(0.01)
@@ -219,7 +220,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 class FolderSandbox:
-    """Runs commands in a temporary folder, with no containment at all."""
+    """Runs commands in a temporary folder, without isolation."""
 
     capabilities = Capabilities(
         isolation="none",
@@ -288,8 +289,8 @@ class FolderSandbox:
             await _end(process)
             raise
         code = process.returncode if process.returncode is not None else 137
-        stdout, cut = _keep(out, max_output_bytes)
-        stderr, cut_too = _keep(err, max_output_bytes)
+        stdout, cut = _truncate(out, max_output_bytes)
+        stderr, cut_too = _truncate(err, max_output_bytes)
         return ExecResult(
             exit_code=code if code >= 0 else 128 - code,
             stdout=stdout,
@@ -301,7 +302,7 @@ class FolderSandbox:
     async def session(
         self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
     ) -> FolderSession:
-        """A bash that stays."""
+        """A persistent bash."""
         return FolderSession(self, await self._start(["bash", "--norc", "--noprofile"], env, cwd))
 
     def _path(self, path: str) -> Path:
@@ -344,13 +345,13 @@ class FolderSandbox:
         return FolderSandbox(target)
 
     async def snapshot(self) -> str:
-        """Not here."""
-        raise UnsupportedError("a folder keeps no snapshots")
+        """Not supported."""
+        raise UnsupportedError("a folder has no snapshots")
 
     async def close(self) -> None:
         """Kill what runs and remove the folder."""
         if not self._closed:
-            self._closed = True  # first: whoever waits for a process goes on before this does
+            self._closed = True  # first: tasks that wait for a process continue now
             await self.end_processes()
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -380,17 +381,17 @@ class FolderBackend:
 
     @contextlib.asynccontextmanager
     async def restore(self, ref: str, spec: SandboxSpec) -> AsyncIterator[FolderSandbox]:
-        """Not here."""
-        raise UnsupportedError("a folder keeps no snapshots")
+        """Not supported."""
+        raise UnsupportedError("a folder has no snapshots")
         yield FolderSandbox()
 
     async def list(self) -> Sequence[SandboxInfo]:
-        """None are kept track of."""
+        """Sandboxes are not tracked."""
         return ()
 
     async def prune(self) -> Sequence[SandboxInfo]:
-        """None are kept track of."""
+        """Sandboxes are not tracked."""
         return ()
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Does nothing."""

@@ -1,5 +1,5 @@
-"""Contract kits for language models: `LLMContract` for any, `LLMServerContract` for those that
-are reached over HTTP.
+"""Contract kits for language models: `LLMContract` for any, `LLMServerContract` for models
+reached over HTTP.
 
 A model in this process::
 
@@ -9,7 +9,7 @@ A model in this process::
             return MyModel()
 
 A provider of models behind an OpenAI-compatible API, tested against a real server in a process of
-its own, faults included::
+its own, errors included::
 
     class TestMyProvider(LLMServerContract):
         @pytest.fixture
@@ -72,7 +72,7 @@ def ask(*texts: str, seed: int = 0, **fields: Any) -> CompletionRequest:
 
 
 class LLMContract:
-    """What every `LLM` promises. Override `llm`; the other fixtures where you know more."""
+    """The contract of every `LLM`. Override `llm`, and the other fixtures where they apply."""
 
     @pytest.fixture
     def llm(self) -> LLM:
@@ -81,12 +81,12 @@ class LLMContract:
 
     @pytest.fixture
     def known_answer(self) -> str | None:
-        """What the model answers to `CAPITAL`, to the character; None where that can't be known."""
+        """What the model answers to `CAPITAL`, to the character; None where that is unknown."""
         return None
 
     @pytest.fixture
     def calls_when_asked(self) -> bool:
-        """The model is sure to call `ADD` when it is given it and asked `SUM`."""
+        """Whether the model always calls `ADD` when it is given it and asked `SUM`."""
         return False
 
     @pytest.mark.asyncio
@@ -288,7 +288,7 @@ class LLMServerContract(LLMContract):
         await llm.aclose()
 
     @pytest.mark.asyncio
-    async def test_what_is_asked_arrives_unchanged(
+    async def test_the_request_arrives_unchanged(
         self, llm: LLM, usual_server: ScriptedServer
     ) -> None:
         await llm.complete(ask(UNUSUAL, tools=(ADD,), sampling=Sampling(max_tokens=5, stop=("z",))))
@@ -301,7 +301,7 @@ class LLMServerContract(LLMContract):
         assert request["headers"]["authorization"] == f"Bearer {_KEY}"
 
     @pytest.mark.asyncio
-    async def test_ids_of_calls_are_kept_both_ways(
+    async def test_ids_of_calls_survive_both_directions(
         self, llm: LLM, usual_server: ScriptedServer
     ) -> None:
         request = ask(SUM, tools=(ADD,))
@@ -365,13 +365,13 @@ class LLMServerContract(LLMContract):
         ],
         ids=lambda fault: str(fault["fault"]),
     )
-    async def test_a_fault_that_passes_is_asked_past(self, connect: Connect, fault: Step) -> None:
+    async def test_a_transient_error_is_retried(self, connect: Connect, fault: Step) -> None:
         async with _session(connect, _fails(fault)) as (llm, server):
             assert (await llm.complete(ask(CAPITAL))).message.content == "Paris."
             assert len(server.requests()) == 2
 
     @pytest.mark.asyncio
-    async def test_silence_is_asked_past(self, connect: Connect) -> None:
+    async def test_a_server_that_does_not_answer_is_retried(self, connect: Connect) -> None:
         async with _session(connect, _fails({"fault": "silence"})) as (llm, server):
             assert (await llm.complete(ask(CAPITAL))).message.content == "Paris."
             assert await server.outcome(0) == "client_left", "the first attempt was left open"

@@ -72,7 +72,7 @@ def register(observer: object) -> pluggy.PluginManager:
     return manager
 
 
-def tell(manager: pluggy.PluginManager, events: Iterable[Event]) -> Mapping[str, list[float]]:
+def notify(manager: pluggy.PluginManager, events: Iterable[Event]) -> Mapping[str, list[float]]:
     """Call the hook of each event, in order; the seconds that each call took, by hook."""
     seconds: dict[str, list[float]] = defaultdict(list)
     for event in events:
@@ -107,7 +107,7 @@ def finished(directory: Path, outcome: str = "completed") -> RunFinished:
 
 
 def stages(number: int, upto: Stage = "teardown") -> Iterator[Event]:
-    """One episode's way to a stage."""
+    """The stages of one episode, up to `upto`."""
     for stage in STAGES[: STAGES.index(upto) + 1]:
         yield EpisodeStage(episode_id=f"0-demo-{number}", task_id="demo", stage=stage)
 
@@ -143,7 +143,7 @@ def report(step: int) -> StepFinished:
 
 def evaluated(step: int, n_succeeded: int) -> Sequence[Event]:
     """An evaluation of four episodes."""
-    told: list[Event] = []
+    events: list[Event] = []
     for number in range(4):
         episode = Episode(
             id=f"evaluation-{step}-demo-{number}",
@@ -153,7 +153,7 @@ def evaluated(step: int, n_succeeded: int) -> Sequence[Event]:
             rollout=number,
             reward=float(number < n_succeeded),
         )
-        told.append(EpisodeFinished(episode=episode))
+        events.append(EpisodeFinished(episode=episode))
     result = EvaluationFinished(
         step=step,
         policy_version=step,
@@ -162,11 +162,11 @@ def evaluated(step: int, n_succeeded: int) -> Sequence[Event]:
         n_succeeded=n_succeeded,
         mean_reward=n_succeeded / 4,
     )
-    return [*told, result]
+    return [*events, result]
 
 
 def stories(directory: Path) -> Mapping[str, Sequence[Event]]:
-    """Runs that happen: each a sequence of events from start to end."""
+    """Typical runs: each a sequence of events from start to end."""
     end = finished(directory)
     retried = [*stages(0, "setup"), *stages(0)]
     return {
@@ -199,7 +199,7 @@ class ObserverContract:
     last_hook_s = 10.0
     """Seconds that ``ale_run_finished`` may take: nothing follows, so it may write what is left."""
     flat_bytes = 256 * 1024
-    """How much more may be held after 10,000 more episodes: less than an id for each."""
+    """Memory growth allowed over 10,000 episodes: less than an id for each."""
     settle_s = 20.0
     """How long an observer that writes in the background may take to work off its queue."""
 
@@ -219,12 +219,12 @@ class ObserverContract:
     @pytest.mark.asyncio
     @pytest.mark.parametrize("story", stories(Path()))
     async def test_survives_any_run(self, observer: object, story: str, tmp_path: Path) -> None:
-        tell(register(observer), stories(tmp_path)[story])
+        notify(register(observer), stories(tmp_path)[story])
 
     @pytest.mark.asyncio
     async def test_leaves_no_task_on_the_event_loop(self, observer: object, tmp_path: Path) -> None:
         before = asyncio.all_tasks()
-        tell(register(observer), stories(tmp_path)["all kinds of episodes"])
+        notify(register(observer), stories(tmp_path)["all kinds of episodes"])
         for _ in range(3):
             await asyncio.sleep(0)
         assert asyncio.all_tasks() <= before
@@ -232,17 +232,17 @@ class ObserverContract:
     @pytest.mark.asyncio
     async def test_returns_at_once(self, observer: object, tmp_path: Path) -> None:
         manager = register(observer)
-        seconds = tell(manager, [started(tmp_path), *episodes(range(100)), report(0)])
+        seconds = notify(manager, [started(tmp_path), *episodes(range(100)), report(0)])
         medians = {name: statistics.median(taken) for name, taken in seconds.items()}
         assert {name: s for name, s in medians.items() if s > self.hook_s} == {}
-        last = tell(manager, [finished(tmp_path)])["ale_run_finished"][0]
+        last = notify(manager, [finished(tmp_path)])["ale_run_finished"][0]
         assert last <= self.last_hook_s
 
     @pytest.mark.asyncio
     async def test_leaves_standard_output_alone(
         self, observer: object, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        tell(register(observer), stories(tmp_path)["trained"])
+        notify(register(observer), stories(tmp_path)["trained"])
         assert capfd.readouterr().out == ""
 
     @pytest.mark.asyncio
@@ -250,25 +250,25 @@ class ObserverContract:
         self, observer: object, tmp_path: Path
     ) -> None:
         manager = register(observer)
-        tell(manager, [started(tmp_path, None), *episodes(range(1000))])
+        notify(manager, [started(tmp_path, None), *episodes(range(1000))])
         tracemalloc.start()
         try:
-            tell(manager, episodes(range(1000, 2000)))
+            notify(manager, episodes(range(1000, 2000)))
             enough = await _settled() + self.flat_bytes
             deadline = time.monotonic() + self.settle_s
             for first in range(2000, 12_000, 1000):
-                tell(manager, episodes(range(first, first + 1000)))
+                notify(manager, episodes(range(first, first + 1000)))
                 while _held() > enough and time.monotonic() < deadline:  # noqa: ASYNC110
                     await asyncio.sleep(0.1)  # a thread of its own gives no sign to wait for
             held = _held()
         finally:
             tracemalloc.stop()
-            tell(manager, [finished(tmp_path)])
+            notify(manager, [finished(tmp_path)])
         assert held <= enough
 
 
 async def _settled() -> int:
-    """Bytes held, once they have stopped to fall."""
+    """Allocated bytes, once they have stopped falling."""
     held, before = _held(), None
     while before is None or held < before:
         await asyncio.sleep(0.2)

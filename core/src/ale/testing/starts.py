@@ -1,4 +1,4 @@
-"""What every start scheme promises: starts that a run can make, and the same ones after a resume.
+"""Contract kit for start schemes: valid starts, and the same ones after a resume.
 
 ```python
 class TestMine(StartSchemeContract):
@@ -49,13 +49,13 @@ FINISH = ToolSpec(
     },
 )
 TOOLS = (FINISH, SHELL)
-"""What the agent of these tests offers. The one for commands does not stand first."""
+"""Tools of the agent in these tests. The one for commands is not the first."""
 LONGEST = 200
-"""Turns within which every expert must have fallen silent."""
+"""Turns after which every expert must have finished."""
 
 
 def shown(call: ToolCall) -> str:
-    """What a call gives back: the same whenever it is made."""
+    """The output of a call: always the same."""
     return f"ran {call.name} {call.arguments}\n[exit code 0]"
 
 
@@ -95,14 +95,14 @@ def answered(answer: Message, *, forced: bool) -> Turn:
 
 
 def replayed(start: Start) -> tuple[Turn, ...]:
-    """What the start's expert says until it falls silent."""
+    """The turns of the start's expert."""
     turns: list[Turn] = []
     if start.expert is None:
         return ()
     expert = start.expert()
     while (answer := expert.answer(request(turns, start.task_id))) is not None:
         turns.append(answered(answer, forced=True))
-        assert len(turns) <= LONGEST, "the expert never falls silent"
+        assert len(turns) <= LONGEST, "the expert never finishes"
     return tuple(turns)
 
 
@@ -191,7 +191,7 @@ def assert_starts(starts: Sequence[Start], tasks: Sequence[Task], rollouts: int)
             "the task's own beginning has no name and no expert; every other start has both"
         )
     named = [(start.task_id, start.name) for start in starts]
-    assert len(set(named)) == len(named), "one start stands twice"
+    assert len(set(named)) == len(named), "a start is duplicated"
     for task_id in sorted(known):
         wanted = sum(start.rollouts for start in starts if start.task_id == task_id)
         assert wanted <= rollouts, f"{wanted} rollouts of '{task_id}', {rollouts} were wanted"
@@ -201,7 +201,7 @@ each_seed = pytest.mark.parametrize("seed", range(5))
 
 
 class StartSchemeContract:
-    """What every start scheme promises. Override `make_scheme`, and `tasks` where it needs more.
+    """The contract of every start scheme. Override `make_scheme`, and `tasks` where it needs more.
 
     The episodes that it learns from are played in this process: experts are asked turn by turn,
     commands give back `shown`, and chance decides which episodes succeed.
@@ -245,7 +245,7 @@ class StartSchemeContract:
             assert asked(again) == asked(starts)
 
     @each_seed
-    def test_a_resumed_run_hears_the_same_whatever_is_on_disk(
+    def test_a_resumed_run_gets_the_same_plan_whatever_is_on_disk(
         self, make_scheme: Callable[[], StartScheme], tasks: Sequence[Task], seed: int
     ) -> None:
         plans, learned = [], []
@@ -285,7 +285,7 @@ class StartSchemeContract:
                     continue
                 expected = [turn.completion.message for turn in replayed(start)]
                 assert len(expected) > 0, f"the expert of {start.name} says nothing"
-                # Two at once, turn by turn: one must not hear of the other.
+                # Two at once, turn by turn: they must be independent.
                 one, other = start.expert(), start.expert()
                 for turns in itertools.accumulate(
                     ([answered(message, forced=True)] for message in expected), initial=[]
@@ -305,7 +305,7 @@ class StartSchemeContract:
                     assert expert.answer(first) == expert.answer(first)
 
     @each_seed
-    def test_experts_speak_as_the_assistant_with_calls_that_can_be_answered(
+    def test_experts_answer_as_the_assistant_with_calls_that_can_be_answered(
         self, make_scheme: Callable[[], StartScheme], tasks: Sequence[Task], seed: int
     ) -> None:
         for _, starts, _ in trained(make_scheme(), tasks, seed):
@@ -313,7 +313,7 @@ class StartSchemeContract:
                 said = [turn.completion.message for turn in replayed(start)]
                 if start.next_action is not None:
                     following = said_next(start)
-                    assert following is not None, f"nothing is said ahead of {start.name!r}"
+                    assert following is not None, f"there is no next action for {start.name!r}"
                     said.append(following)
                 for message in said:
                     assert message.role == "assistant"

@@ -16,7 +16,7 @@ _SAFE_ID = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class TaskSourceContract:
-    """What every task source promises. Override `source`, and `broken_source` where it applies::
+    """The contract of every task source. Override `source`, and `broken_source` where it applies::
 
     class TestMine(TaskSourceContract):
         @pytest.fixture
@@ -26,13 +26,13 @@ class TaskSourceContract:
 
     @pytest.fixture
     def source(self) -> TaskSource:
-        """A source of two tasks or more, as it is given to users."""
+        """A source of at least two tasks, as users get it."""
         raise NotImplementedError("override the fixture 'source'")
 
     @pytest.fixture
     def broken_source(self) -> TaskSource:
         """A source that reads text files, pointed at tasks with mistakes on known lines."""
-        pytest.skip("this source has no input that a person writes")
+        pytest.skip("this source reads no input written by users")
 
     def test_loads_several_tasks(self, source: TaskSource) -> None:
         tasks = list(source.load())
@@ -42,12 +42,12 @@ class TaskSourceContract:
     def test_loading_again_gives_equal_tasks_in_the_same_order(self, source: TaskSource) -> None:
         assert list(source.load()) == list(source.load())
 
-    def test_two_loads_can_be_walked_side_by_side(self, source: TaskSource) -> None:
+    def test_two_loads_can_be_iterated_in_parallel(self, source: TaskSource) -> None:
         pairs = list(zip(source.load(), source.load(), strict=True))
         assert len(pairs) == len(list(source.load()))
         assert all(one == other for one, other in pairs)
 
-    def test_the_first_task_can_be_had_alone(self, source: TaskSource) -> None:
+    def test_the_first_task_can_be_loaded_alone(self, source: TaskSource) -> None:
         all_of_them = list(source.load())
         assert next(iter(source.load()), None) == all_of_them[0]
 
@@ -59,10 +59,10 @@ class TaskSourceContract:
         ids = [task.id for task in source.load()]
         assert [i for i in ids if not _SAFE_ID.fullmatch(i) or i in (".", "..")] == []
 
-    def test_every_task_says_what_to_do(self, source: TaskSource) -> None:
+    def test_every_task_has_a_goal(self, source: TaskSource) -> None:
         assert [task.id for task in source.load() if not task.goal.strip()] == []
 
-    def test_every_task_can_be_judged(self, source: TaskSource) -> None:
+    def test_every_task_can_be_graded(self, source: TaskSource) -> None:
         loaded = [step for task in source.load() for step in task.steps or (task,)]
         for task in loaded:
             assert task.criteria, f"{task.id} has no criteria"
@@ -106,9 +106,9 @@ class TaskSourceContract:
             assert problem.line >= 1
 
     def test_mistakes_are_reported_again_on_the_next_load(self, broken_source: TaskSource) -> None:
-        said = []
+        reported = []
         for _ in range(2):
             with pytest.raises(InputError) as caught:
                 list(broken_source.load())
-            said.append(caught.value.problems)
-        assert said[0] == said[1]
+            reported.append(caught.value.problems)
+        assert reported[0] == reported[1]

@@ -1,4 +1,4 @@
-"""What every trainer promises: finite reports, snapshots that stay, and going on from a checkpoint.
+"""Contract kit for trainers: finite reports, immutable snapshots, and resuming from checkpoints.
 
 ```python
 class TestMine(TrainerContract):
@@ -185,7 +185,7 @@ class TrainerContract:
     ) -> None:
         report = await trainer.step(batch(3))
         assert report.step == 3
-        assert report.metrics, "a report without metrics tells nobody anything"
+        assert report.metrics, "a report needs metrics"
         _assert_finite(report)
 
     @pytest.mark.asyncio
@@ -210,16 +210,16 @@ class TrainerContract:
         self, trainer: Trainer, batch: Callable[[int], Batch]
     ) -> None:
         before = trainer.snapshot()
-        kept, content = repr(before), _content(before)
+        text, content = repr(before), _content(before)
         await trainer.step(batch(0))
         after = trainer.snapshot()
-        assert repr(before) == kept
+        assert repr(before) == text
         assert _content(before) == content
         changed = after.path != before.path or _content(after) != content
         assert after.version != before.version or not changed, "one version, two contents"
 
     @pytest.mark.asyncio
-    async def test_a_restarted_trainer_goes_on_as_if_never_stopped(
+    async def test_a_restarted_trainer_continues_from_its_checkpoint(
         self,
         make_trainer: Callable[[], Trainer],
         batch: Callable[[int], Batch],

@@ -1,4 +1,4 @@
-"""The records that pass between stages: frozen, keyword-only, versioned by `schema`."""
+"""The records passed between stages: frozen, keyword-only, versioned by `schema`."""
 
 from ale.types._record import record, replace
 from ale.types.chunk import Chunk, Range, Span

@@ -1,4 +1,4 @@
-"""What every record is: frozen, keyword-only, and written field by field in the order declared."""
+"""The decorator of all records: frozen, keyword-only, serialised in declaration order."""
 
 from typing import Any, TypeVar, cast, dataclass_transform
 
@@ -11,12 +11,12 @@ T = TypeVar("T")
 def record(cls: type[T]) -> type[T]:
     """Make `cls` a record.
 
-    No slots: msgspec writes the fields of a slotted attrs class in alphabetical order, and a
-    person who opens episodes.jsonl wants the id first.
+    No slots: msgspec writes the fields of a slotted attrs class in alphabetical order, but a
+    reader of episodes.jsonl wants the id first.
     """
     return frozen(cls, kw_only=True, slots=False)
 
 
 def replace(record: T, **changes: object) -> T:
-    """The same record but for `changes`."""
+    """A copy of the record with these changes."""
     return cast(T, evolve(cast(Any, record), **changes))

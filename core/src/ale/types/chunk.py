@@ -31,5 +31,5 @@ class Chunk:
     index: int
     """0-based position in the trajectory."""
     kind: str
-    """Which rule cut it: ``interaction``, ``message``, ``tool-call``, ..."""
+    """The rule that produced it: ``interaction``, ``message``, ``tool-call``, ..."""
     spans: tuple[Span, ...]

@@ -19,7 +19,7 @@ class BatchStatistics:
 
     n_episodes: int
     mean_reward: float
-    """0 where there is none."""
+    """0 if there are none."""
 
 
 @record
@@ -33,7 +33,7 @@ class Group:
 
 @record
 class Credit:
-    """What every chunk of one episode earned. All tuples have one entry per chunk, in order."""
+    """The credit of every chunk of one episode. All tuples have one entry per chunk, in order."""
 
     schema: int = 1
     episode_id: str
@@ -41,16 +41,16 @@ class Credit:
     rewards: tuple[float, ...]
     """r_k: reward of the chunk itself."""
     returns: tuple[float, ...]
-    """G_k: what follows from the chunk on, discounted."""
+    """G_k: discounted return from the chunk on."""
     weights: tuple[float, ...]
-    """What multiplies grad log pi of each of the chunk's tokens: advantage or return."""
+    """Factor of grad log pi of each of the chunk's tokens: advantage or return."""
     skipped: str | None = None
-    """Why this episode teaches nothing under this scheme (say, all rewards of a group equal)."""
+    """Why this episode has no training signal under this scheme (all rewards of a group equal)."""
 
 
 @record
 class CreditedEpisode:
-    """A line of ``credits/<step>.jsonl``: how an episode was cut and what each chunk earned."""
+    """A line of ``credits/<step>.jsonl``: an episode's chunks and their credit."""
 
     schema: int = 1
     episode_id: str

@@ -14,27 +14,27 @@ Stage = Literal["queued", "sandbox", "setup", "agent", "grading", "teardown"]
 
 @record
 class Score:
-    """What one criterion found."""
+    """The result of one criterion."""
 
     criterion: str
     passed: bool
     value: float
     """In [0, 1], or finite where `unbounded`; 1 exactly when the criterion holds."""
     weight: float = 1.0
-    """0 for a step that does not count."""
+    """0 for a task step that does not count towards the reward."""
     detail: str = ""
-    """Why, in words a person can act on, with an excerpt of the evidence."""
+    """The reason, for a human reader, with an excerpt of the evidence."""
     ends_task: bool = False
-    """Of a step: those after it are not begun."""
+    """The following steps of the task are skipped."""
     kept: str | None = None
-    """Folder in the run's directory with what the criterion has kept."""
+    """Folder in the run's directory with files that the criterion saved."""
     unbounded: bool = False
-    """The task's own tests give the value, on a scale of their own."""
+    """The value is on the scale of the task's own tests, not in [0, 1]."""
 
 
 @record
 class Failure:
-    """Why an episode broke. Infrastructure, never the agent's fault."""
+    """Why an episode is broken: an infrastructure error, not a mistake of the agent."""
 
     stage: Stage
     kind: str
@@ -45,7 +45,7 @@ class Failure:
 
 @record
 class Limits:
-    """What an agent may use up. None is no limit."""
+    """Limits of an agent. None is no limit."""
 
     max_steps: int | None = None
     """Tool calls."""
@@ -65,18 +65,18 @@ class Episode:
     id: str
     task_id: str
     split: Split = "train"
-    """Evaluation episodes are kept apart: no statistic, credit or trainer sees them."""
+    """Evaluation episodes are excluded from statistics, credit and training."""
     step: int = 0
-    """Training step in which it was sampled; 0 where nothing is trained. For an evaluation, the
-    number of steps that the policy had learned from."""
+    """Training step in which it was sampled; 0 where nothing is trained. For an
+    evaluation, the number of steps that the policy had learned from."""
     start: str = ""
-    """Where it began: empty for the task's own beginning, else the name of its `Start`."""
+    """Name of its `Start`; empty for the task's initial state."""
     rollout: int = 0
     """Its number among the repeats of the task, from this start, in this step."""
     seed: int = 0
     reward: float | None
     """Mean of the criteria's values, by weight; in [0, 1] unless one is `unbounded`. Exactly
-    1 is a success. None when the episode broke."""
+    1 is a success. None if the episode is broken."""
     scores: tuple[Score, ...] = ()
     trajectory: Trajectory = Trajectory()
     failure: Failure | None = None

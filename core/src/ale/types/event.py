@@ -1,4 +1,4 @@
-"""Events: what observers are told, one typed record per hook."""
+"""Events that observers receive, one record per hook."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ class RunStarted:
     run_id: str
     directory: str
     n_episodes: int | None
-    """Episodes to run in all, those already on disk included; None where it is not known."""
+    """Episodes to run in all, those already on disk included; None if unknown."""
     n_done: int
     """Episodes already on disk (``--resume``)."""
     n_graded: int
@@ -25,9 +25,9 @@ class RunStarted:
     n_succeeded: int
     """Of these, episodes whose reward is 1."""
     n_evaluated: int = 0
-    """Evaluation episodes among `n_done`; they are in neither of the two above."""
+    """Evaluation episodes among `n_done`; not counted in the two above."""
     n_expert_guided: int = 0
-    """Graded episodes among `n_done` that an expert began; likewise."""
+    """Expert-guided graded episodes among `n_done`; not counted in them either."""
     concurrency: int
     config: Mapping[str, Any] = field(factory=dict)
     """The resolved config, without secrets."""
@@ -78,7 +78,7 @@ class EvaluationFinished:
 
 @record
 class RunFinished:
-    """The run has ended; nothing follows."""
+    """The run has ended. The last event."""
 
     run_id: str
     directory: str
@@ -89,7 +89,7 @@ class RunFinished:
     n_succeeded: int
     mean_reward: float | None
     n_expert_guided: int = 0
-    """Graded episodes that an expert began (a demonstration, another start); `n_graded`,
-    `n_succeeded` and `mean_reward` are of the others."""
+    """Graded expert-guided episodes (demonstrations, other starts), which `n_graded`,
+    `n_succeeded` and `mean_reward` exclude."""
     seconds: float
     at: float = 0.0

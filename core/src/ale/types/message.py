@@ -1,4 +1,4 @@
-"""What is said to a model and what it answers, exact to the token where the model allows it."""
+"""Requests to a model and its completions, with exact tokens where the model provides them."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -32,7 +32,7 @@ class Message:
 
 @record
 class ToolSpec:
-    """A tool offered to the model. `parameters` is a JSON Schema of an object."""
+    """A tool that the model may call. `parameters` is a JSON Schema of an object."""
 
     name: str
     description: str
@@ -53,8 +53,8 @@ class Sampling:
 class Conversation:
     """Which episode a request belongs to.
 
-    A policy in this process keeps its prefix cache by `episode_id`; a scripted model finds its
-    lines by `task_id` and `rollout`; a provider that takes a seed is given `seed`.
+    A policy in this process keys its prefix cache by `episode_id`; a scripted model finds its
+    answers by `task_id` and `rollout`; a provider that supports seeds gets `seed`.
     """
 
     episode_id: str
@@ -65,7 +65,7 @@ class Conversation:
 
 @record
 class CompletionRequest:
-    """All that a model is asked with."""
+    """One request to a model."""
 
     messages: tuple[Message, ...]
     """The whole conversation, oldest first."""
@@ -116,15 +116,15 @@ class Completion:
     usage: Usage = Usage()
     model: str = ""
     tokens: TokenTrace | None = None
-    """None where the provider can't give token ids; nothing is ever re-tokenised to fill it."""
+    """None where the provider gives no token ids: text is never tokenised again to fill it."""
     forced: bool = False
     """The answer was given to the model, not sampled from it: a demonstration, or the replayed
-    beginning of an expert's episode. Its chunks teach by imitation only."""
+    beginning of an expert's episode. Its chunks are used for imitation only."""
 
 
 @record
 class LLMCapabilities:
-    """What a model component can give. A trainer that needs token ids checks this at the start."""
+    """What a model component supports. Trainers that need token ids check this at the start."""
 
     tools: bool = True
     """Takes tool specifications and answers with tool calls."""

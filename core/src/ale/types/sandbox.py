@@ -1,4 +1,4 @@
-"""What a sandbox is asked for, what it can give, and what a command in it gave."""
+"""Sandboxes: specification, capabilities, and results of commands."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -14,44 +14,44 @@ Enforcement = Literal["enforced", "best-effort", "none"]
 
 @record
 class SandboxSpec:
-    """One sandbox, as a task and a config together want it."""
+    """The sandbox that a task and a config together require."""
 
     image: str | None = None
     build: str | None = None
     workdir: str | None = None
     """Relative to the image's own working directory; None leaves it to the backend's options."""
     network: bool | None = None
-    """What the task says; None leaves it to the backend's options. False always wins."""
+    """From the task; None leaves it to the backend's options. False takes precedence."""
     allowed_hosts: tuple[str, ...] = ()
-    """What is reached where `network` is False, as in `Constraints`."""
+    """Hosts reachable although `network` is False, as in `Constraints`."""
     env: Mapping[str, str] = field(factory=dict)
     cpus: float | None = None
     memory_mb: int | None = None
     storage_mb: int | None = None
     user: str | None = None
-    """What the task says; None leaves it to the backend's options and the image."""
+    """From the task; None leaves it to the backend's options and the image."""
     tags: Mapping[str, str] = field(factory=dict)
-    """Found again by these after a crash: ``run``, ``episode`` and what the backend adds."""
+    """Identify it after a crash: ``run``, ``episode`` and what the backend adds."""
 
 
 @record
 class ExecResult:
-    """What a command gave. `exit_code` is the true one: 128 + n when signal n ended it."""
+    """The result of a command. `exit_code` is the real one: 128 + n when signal n ended it."""
 
     exit_code: int
     stdout: bytes
     stderr: bytes
     timed_out: bool = False
     truncated: bool = False
-    """Output was longer than asked for; head and tail are kept."""
+    """Output exceeded the limit; head and tail are included."""
     duration_s: float = 0.0
 
 
 @record
 class Capabilities:
-    """What a backend gives. What is promised here is tested by the contract kit, both ways.
+    """What a backend supports. The contract kit tests these claims in both directions.
 
-    `limits` names what holds for each of ``cpu``, ``memory``, ``processes``, ``file_size``,
+    `limits` has the enforcement of each of ``cpu``, ``memory``, ``processes``, ``file_size``,
     ``disk``: ``enforced``, ``best-effort`` or ``none``.
     """
 
@@ -65,7 +65,7 @@ class Capabilities:
     """Starts from a container image."""
     limits: Mapping[str, Enforcement] = field(factory=dict)
     notes: tuple[str, ...] = ()
-    """What it can't stop, in words, for ``ale doctor`` and the run's manifest."""
+    """What it can't prevent, in words, for ``ale doctor`` and the run's manifest."""
 
 
 @record

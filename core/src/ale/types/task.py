@@ -1,4 +1,4 @@
-"""Tasks: what the agent is asked, where it works and how the result is judged."""
+"""Tasks: goal, environment, constraints and success criteria."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -10,26 +10,26 @@ from ale.types._record import record
 
 @record
 class CriterionSpec:
-    """One criterion as the task names it; the run builds it by `type`."""
+    """One success criterion of a task; the run builds the component `type`."""
 
     type: str
     options: Mapping[str, Any] = field(factory=dict)
     weight: float = 1.0
     """Share of the task's reward, before division by the sum of all weights. Above 0."""
     file: str | None = None
-    """Where the criterion was written, for error messages."""
+    """File in which the criterion is defined, for error messages."""
     line: int | None = None
 
 
 @record
 class Constraints:
-    """Limits that the task sets. The stricter of task and config wins; None sets none."""
+    """Limits of the task. The stricter of task and config applies; None is no limit."""
 
     network: bool | None = None
-    """May the sandbox reach the network? None leaves it to the config."""
+    """Whether the sandbox has network access. None leaves it to the config."""
     allowed_hosts: tuple[str, ...] = ()
-    """Where it may not: hosts that it still reaches, by a proxy. Names, ``*.name`` for those below
-    one, addresses, networks."""
+    """Without network access: hosts still reachable through a proxy. Names, ``*.name`` for
+    subdomains, addresses, networks."""
     time_limit_s: float | None = None
     """Wall clock of the agent."""
     max_steps: int | None = None
@@ -40,7 +40,7 @@ class Constraints:
 
 @record
 class Environment:
-    """The machine that the task wants. A backend that can't give it says so."""
+    """The environment that the task requires. A backend that can't provide it raises an error."""
 
     image: str | None = None
     """Container image."""
@@ -71,9 +71,9 @@ class Task:
     schema: int = 1
     id: str
     goal: str
-    """What the agent is told."""
+    """The prompt for the agent."""
     description: str = ""
-    """What a person is told."""
+    """For human readers."""
     origin: str = ""
     """File or data set the task was read from."""
     tags: tuple[str, ...] = ()
@@ -85,13 +85,13 @@ class Task:
     constraints: Constraints = Constraints()
     environment: Environment = Environment()
     keep_processes: bool = False
-    """Leave what the agent started running while it is graded (a task that asks for a server)."""
+    """Keep processes of the agent running during grading (for a task that asks for a server)."""
     solution: tuple[str, ...] | None = None
     """Reference solution: shell commands, run in one session by the oracle agent."""
     steps: tuple["Task", ...] = ()
-    """Tasks that follow one another in this task's sandbox, each set up, worked on and graded in
-    its turn, until a score ends the task. Where there are any, this task's own goal, criteria and
-    solution are not used; its setup steps come first."""
+    """Tasks run one after the other in this task's sandbox, each with setup, agent and grading,
+    until a score ends the task. With steps, this task's own goal, criteria and solution are not
+    used; its setup steps run first."""
     steps_reward: Literal["mean", "last"] = "mean"
-    """Which of the steps that were graded count for the reward."""
+    """Which graded steps count towards the reward."""
     metadata: Mapping[str, Any] = field(factory=dict)

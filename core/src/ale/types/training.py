@@ -1,4 +1,4 @@
-"""What a trainer is given and what it reports."""
+"""Inputs and outputs of a trainer."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ class CreditedGroup:
 
 @record
 class Batch:
-    """All that one training step learns from."""
+    """The episodes of one training step."""
 
     step: int
     groups: tuple[CreditedGroup, ...]
@@ -27,7 +27,7 @@ class Batch:
 
 @record
 class StepReport:
-    """What one training step did. `metrics` go to the observers under these names."""
+    """The result of one training step. `metrics` go to the observers under these names."""
 
     step: int
     policy_version: int
@@ -43,4 +43,4 @@ class PolicySnapshot:
     path: str | None = None
     """Folder with its weights; None where they are in this process only, or nowhere (an export)."""
     weights: Any = field(default=None, repr=False, eq=False)
-    """The weights in this process, in a form that trainer and model agree on. Never stored."""
+    """The weights in memory, in a form that trainer and model agree on. Never stored."""

@@ -1,4 +1,4 @@
-"""What happened in an episode: turns, tool calls and their observations."""
+"""The trajectory of an episode: turns, tool calls and observations."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -11,14 +11,14 @@ from ale.types.message import Completion, Message
 
 @record
 class Observation:
-    """What one tool call gave back."""
+    """The result of one tool call."""
 
     call_id: str
     tool: str
     content: str
-    """Exactly what the model is shown."""
+    """The exact text that the model gets."""
     role: Literal["tool", "user"] = "tool"
-    """The role under which the model is shown it; ``user`` for models without tool calls."""
+    """The role of its message; ``user`` for models without tool calls."""
     error: str | None = None
     """Why the call failed (unknown tool, invalid arguments, timeout, non-zero exit), else None."""
     exit_code: int | None = None
@@ -34,19 +34,19 @@ class Observation:
 
 @record
 class Turn:
-    """One completion and what its tool calls gave back.
+    """One completion and the observations of its tool calls.
 
     Each message is stored once: `prompt` holds only what was added since the previous turn's
-    observations, unless `fresh_context` says that the conversation starts anew here (the first
-    turn, and the turn after a compaction).
+    observations, unless `fresh_context` is set: a new conversation starts (the first turn, and
+    the turn after a compaction).
     """
 
     prompt: tuple[Message, ...] = ()
     fresh_context: bool = False
     completion: Completion
     observations: tuple[Observation, ...] = ()
-    """One per tool call, in the order of the calls; calls that an agent reads out of the content
-    have theirs here too, with role ``user``."""
+    """One per tool call, in the order of the calls; calls that an agent parses from the content
+    have theirs too, with role ``user``."""
     duration_s: float = 0.0
 
 
@@ -63,7 +63,7 @@ StopReason = Literal[
 
 @record
 class Stop:
-    """Why the agent ended."""
+    """Why the agent stopped."""
 
     reason: StopReason
     detail: str = ""

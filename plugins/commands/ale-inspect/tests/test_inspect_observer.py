@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ale.plugin import BuildContext
-from ale.testing.observer import ObserverContract, finished, register, tell
+from ale.testing.observer import ObserverContract, finished, notify, register
 from ale_inspect.plugin import ReportOptions, ale_observers
 
 Write = Callable[..., Path]
@@ -28,7 +28,7 @@ class TestReporter(ObserverContract):
 
 def test_the_report_is_there_when_the_run_has_ended(write_trained: Write, tmp_path: Path) -> None:
     path = write_trained(tmp_path / "run", steps=2)
-    tell(register(build(ReportOptions(episodes=5))), [finished(path)])
+    notify(register(build(ReportOptions(episodes=5))), [finished(path)])
     assert (path / "report.html").read_text().count('type="application/json"') == 5
 
 
@@ -37,7 +37,7 @@ def test_a_run_that_takes_long_to_read_is_left_to_the_command(
 ) -> None:
     path = write_trained(tmp_path / "run", steps=1)
     with caplog.at_level(logging.WARNING):
-        tell(register(build(ReportOptions(largest_run_mb=0.001))), [finished(path)])
+        notify(register(build(ReportOptions(largest_run_mb=0.001))), [finished(path)])
     assert "`ale report" in caplog.text
     assert not (path / "report.html").exists()
 
@@ -48,5 +48,5 @@ def test_a_damaged_run_is_told_and_harms_nothing(
     path = write_trained(tmp_path / "run", steps=1)
     (path / "episodes.jsonl").write_text("{}\n")
     with caplog.at_level(logging.WARNING):
-        tell(register(build(ReportOptions())), [finished(path)])
+        notify(register(build(ReportOptions())), [finished(path)])
     assert "no report" in caplog.text

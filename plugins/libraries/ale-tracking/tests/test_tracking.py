@@ -16,10 +16,10 @@ from ale.testing.observer import (
     episodes,
     evaluated,
     finished,
+    notify,
     register,
     report,
     started,
-    tell,
 )
 from ale.types import RunStarted
 from ale_tracking import Means, Point, Tracker, Worker, episode_metrics
@@ -89,7 +89,7 @@ def test_every_episode_and_every_step_is_sent_in_order_and_the_sink_finished() -
     notebook = Notebook()
     manager = register(tracker(notebook))
     events = [started(Path(), n_done=5), ended(5, 1.0), report(0), ended(6, None), report(1)]
-    tell(manager, [*events, finished(Path())])
+    notify(manager, [*events, finished(Path())])
     assert [(p.axis, p.index) for p in notebook.points] == [
         ("episode", 6),
         ("step", 0),
@@ -107,7 +107,7 @@ def test_every_episode_and_every_step_is_sent_in_order_and_the_sink_finished() -
 def test_an_evaluation_is_one_point_of_the_step_after_which_it_was_made() -> None:
     notebook = Notebook()
     manager = register(tracker(notebook))
-    tell(manager, [started(Path()), *evaluated(3, 1), finished(Path())])
+    notify(manager, [started(Path()), *evaluated(3, 1), finished(Path())])
     (point,) = notebook.points
     assert (point.axis, point.index) == ("step", 3)
     assert point.values == {
@@ -124,9 +124,9 @@ def test_a_tracker_that_can_not_be_opened_is_raised_by_a_later_hook() -> None:
         yield
 
     manager = register(Tracker(refuse, name="x", window=1, finish_timeout_s=5.0))
-    tell(manager, [started(Path())])
+    notify(manager, [started(Path())])
     with pytest.raises(ConnectionError, match="no route"):
-        tell(manager, [finished(Path())])
+        notify(manager, [finished(Path())])
 
 
 def test_a_tracker_that_hangs_holds_up_neither_the_run_nor_its_end_for_long() -> None:
@@ -139,9 +139,9 @@ def test_a_tracker_that_hangs_holds_up_neither_the_run_nor_its_end_for_long() ->
 
     manager = register(Tracker(hang, name="x", window=1, finish_timeout_s=0.1))
     start = time.monotonic()
-    tell(manager, [started(Path()), *episodes(range(100))])
+    notify(manager, [started(Path()), *episodes(range(100))])
     with pytest.raises(AleError, match=r"x: not finished after 0\.1 seconds"):
-        tell(manager, [finished(Path())])
+        notify(manager, [finished(Path())])
     assert time.monotonic() - start < 2.0
     release.set()
 

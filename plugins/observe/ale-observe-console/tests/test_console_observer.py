@@ -17,9 +17,9 @@ from ale.testing.observer import (
     ended,
     episodes,
     finished,
+    notify,
     register,
     started,
-    tell,
 )
 from ale_observe_console.observer import make
 from ale_observe_console.plugin import ConsoleOptions
@@ -119,7 +119,7 @@ class TestTerminal(ObserverContract):
 def test_a_short_run_in_a_log_takes_two_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     log = io.StringIO()
     manager = register(build(monkeypatch, log, {}))
-    tell(manager, [started(HERE), *episodes(range(8)), finished(HERE)])
+    notify(manager, [started(HERE), *episodes(range(8)), finished(HERE)])
     assert log.getvalue().splitlines() == [
         "ale run run-1: 8 episodes, 4 at once",
         "completed after 0s: 8/8 episodes, success 50% of 6, broken 2",
@@ -131,9 +131,9 @@ def test_a_log_gets_a_line_by_time_even_while_nothing_finishes(
 ) -> None:
     log = io.StringIO()
     manager = register(build(monkeypatch, log, {}, quiet_interval_s=0.1))
-    tell(manager, [started(HERE)])
+    notify(manager, [started(HERE)])
     time.sleep(0.35)
-    tell(manager, [finished(HERE)])
+    notify(manager, [finished(HERE)])
     assert 3 <= log.getvalue().count("\n") <= 5
     assert "0/8 done, success none graded" in log.getvalue()
 
@@ -142,9 +142,9 @@ def test_a_terminal_ends_with_one_clean_line(
     monkeypatch: pytest.MonkeyPatch, terminal: Terminal
 ) -> None:
     manager = register(build(monkeypatch, terminal.stream, {"TERM": "xterm"}, refresh_s=0.01))
-    tell(manager, [started(HERE), *episodes(range(4))])
+    notify(manager, [started(HERE), *episodes(range(4))])
     terminal.wait_for("4/8")
-    tell(manager, [*episodes(range(4, 8)), finished(HERE)])
+    notify(manager, [*episodes(range(4, 8)), finished(HERE)])
     glass = Glass()
     glass.feed(terminal.wait_for("completed"))
     assert glass.text == ["completed after 0s: 8/8 episodes, success 50% of 6, broken 2"]
@@ -155,30 +155,30 @@ def test_time_moves_on_a_terminal_while_nothing_finishes(
 ) -> None:
     environ = {"TERM": "xterm", "NO_COLOR": "1"}
     manager = register(build(monkeypatch, terminal.stream, environ))
-    tell(manager, [started(HERE)])
+    notify(manager, [started(HERE)])
     terminal.wait_for("1s so far")
-    tell(manager, [finished(HERE)])
+    notify(manager, [finished(HERE)])
 
 
 def test_redraws_are_no_more_frequent_than_asked(
     monkeypatch: pytest.MonkeyPatch, terminal: Terminal
 ) -> None:
     manager = register(build(monkeypatch, terminal.stream, {"TERM": "xterm"}, refresh_s=0.2))
-    tell(manager, [started(HERE, 10_000)])
+    notify(manager, [started(HERE, 10_000)])
     end = time.monotonic() + 1.0
     number = 0
     while time.monotonic() < end:
-        tell(manager, [ended(number, 1.0)])
+        notify(manager, [ended(number, 1.0)])
         number += 1
         time.sleep(0.001)
-    tell(manager, [finished(HERE)])
+    notify(manager, [finished(HERE)])
     assert 3 <= terminal.wait_for("completed").count("\x1b[?2026h") <= 6
 
 
 def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch, terminal: Terminal) -> None:
     environ = {"TERM": "xterm", "NO_COLOR": "1"}
     manager = register(build(monkeypatch, terminal.stream, environ))
-    tell(manager, [started(HERE), finished(HERE)])
+    notify(manager, [started(HERE), finished(HERE)])
     assert re.findall(r"\x1b\[[0-9;]*m", terminal.wait_for("completed")) == []
 
 
@@ -186,14 +186,14 @@ def test_a_dumb_terminal_gets_plain_lines(
     monkeypatch: pytest.MonkeyPatch, terminal: Terminal
 ) -> None:
     manager = register(build(monkeypatch, terminal.stream, {"TERM": "dumb"}))
-    tell(manager, [started(HERE), finished(HERE)])
+    notify(manager, [started(HERE), finished(HERE)])
     assert "\x1b" not in terminal.wait_for("completed")
 
 
 def test_off_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     log = io.StringIO()
     manager = register(build(monkeypatch, log, {}, mode="off"))
-    tell(manager, [started(HERE), *episodes(range(8)), finished(HERE)])
+    notify(manager, [started(HERE), *episodes(range(8)), finished(HERE)])
     assert log.getvalue() == ""
 
 
@@ -201,11 +201,11 @@ def test_a_terminal_that_does_not_read_holds_up_nothing(monkeypatch: pytest.Monk
     stuck = Terminal(read=False)
     manager = register(build(monkeypatch, stuck.stream, {"TERM": "xterm"}, refresh_s=0.0001))
     start = time.monotonic()
-    tell(manager, [started(HERE, None)])
+    notify(manager, [started(HERE, None)])
     for number in range(500):
-        tell(manager, episodes([number]))
+        notify(manager, episodes([number]))
         time.sleep(0.001)
-    tell(manager, [finished(HERE)])
+    notify(manager, [finished(HERE)])
     assert time.monotonic() - start < 4.0
     assert any(thread.name == "ale-console" for thread in threading.enumerate())  # it was stuck
     os.close(stuck.master)
@@ -219,11 +219,11 @@ def test_a_reader_that_is_gone_is_reported_once_by_the_next_hook(
     os.close(reader)
     with os.fdopen(writer, "w") as stream:
         manager = register(build(monkeypatch, stream, {}, quiet_interval_s=0.01))
-        tell(manager, [started(HERE)])
+        notify(manager, [started(HERE)])
         _until(lambda: not any(t.name == "ale-console" for t in threading.enumerate()))
         with pytest.raises(BrokenPipeError):
-            tell(manager, [ended(0, 1.0)])
-        tell(manager, [ended(1, 1.0), finished(HERE)])
+            notify(manager, [ended(0, 1.0)])
+        notify(manager, [ended(1, 1.0), finished(HERE)])
 
 
 def _until(holds: Callable[[], bool]) -> None:

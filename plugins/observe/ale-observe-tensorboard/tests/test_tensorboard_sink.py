@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from ale.plugin import BuildContext
-from ale.testing.observer import ObserverContract, ended, finished, register, report, started, tell
+from ale.testing.observer import (
+    ObserverContract,
+    ended,
+    finished,
+    notify,
+    register,
+    report,
+    started,
+)
 from ale_observe_tensorboard.plugin import TensorBoardOptions, ale_observers
 
 
@@ -49,7 +57,7 @@ def scalars(events: Any, tag: str) -> list[tuple[int, float]]:
 
 def test_event_files_hold_what_was_logged(tmp_path: Path) -> None:
     events = [started(tmp_path, n_done=2), ended(0, 1.0), ended(1, None), ended(2, 0.0), report(3)]
-    tell(register(build()), [*events, finished(tmp_path)])
+    notify(register(build()), [*events, finished(tmp_path)])
     seen = read(tmp_path / "tensorboard")
     assert scalars(seen, "episode/reward") == [(3, 1.0), (5, 0.0)]
     assert scalars(seen, "episode/broken") == [(3, 0.0), (4, 1.0), (5, 0.0)]
@@ -59,21 +67,21 @@ def test_event_files_hold_what_was_logged(tmp_path: Path) -> None:
 
 
 def test_the_resolved_config_is_written_as_text(tmp_path: Path) -> None:
-    tell(register(build()), [started(tmp_path), finished(tmp_path)])
+    notify(register(build()), [started(tmp_path), finished(tmp_path)])
     [text] = read(tmp_path / "tensorboard").Tensors("config")
     assert b'"max_steps": 40' in text.tensor_proto.string_val[0]
 
 
 def test_a_resumed_run_adds_to_the_same_series(tmp_path: Path) -> None:
-    tell(register(build()), [started(tmp_path), ended(0, 1.0), finished(tmp_path, "cancelled")])
+    notify(register(build()), [started(tmp_path), ended(0, 1.0), finished(tmp_path, "cancelled")])
     again = [started(tmp_path, n_done=1, n_graded=1, n_succeeded=1), ended(1, 0.0)]
-    tell(register(build()), [*again, finished(tmp_path)])
+    notify(register(build()), [*again, finished(tmp_path)])
     assert len(list((tmp_path / "tensorboard").iterdir())) == 2
     assert scalars(read(tmp_path / "tensorboard"), "episode/reward") == [(1, 1.0), (2, 0.0)]
 
 
 def test_another_directory_may_be_named(tmp_path: Path) -> None:
     where = tmp_path / "elsewhere"
-    tell(register(build(directory=where)), [started(tmp_path), ended(0, 1.0), finished(tmp_path)])
+    notify(register(build(directory=where)), [started(tmp_path), ended(0, 1.0), finished(tmp_path)])
     assert scalars(read(where), "episode/reward") == [(1, 1.0)]
     assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]

@@ -14,7 +14,15 @@ from typing import Any
 import pytest
 
 from ale.plugin import BuildContext
-from ale.testing.observer import ObserverContract, ended, finished, register, report, started, tell
+from ale.testing.observer import (
+    ObserverContract,
+    ended,
+    finished,
+    notify,
+    register,
+    report,
+    started,
+)
 from ale_observe_wandb.plugin import WandbOptions, ale_observers
 
 
@@ -102,7 +110,7 @@ def rows(directory: Path) -> Sequence[dict[str, Any]]:
 
 def test_offline_files_hold_what_was_logged(tmp_path: Path) -> None:
     events = [started(tmp_path, n_done=2), ended(0, 1.0), ended(1, None), report(3)]
-    tell(register(build(project="p", tags=("a", "b"))), [*events, finished(tmp_path)])
+    notify(register(build(project="p", tags=("a", "b"))), [*events, finished(tmp_path)])
     graded, broken, step = rows(tmp_path)
     assert graded == {
         "episode": 3,
@@ -127,7 +135,7 @@ def test_offline_files_hold_what_was_logged(tmp_path: Path) -> None:
 
 
 def test_the_run_has_its_name_group_tags_and_the_resolved_config(tmp_path: Path) -> None:
-    tell(register(build(project="p", tags=("a", "b"))), [started(tmp_path), finished(tmp_path)])
+    notify(register(build(project="p", tags=("a", "b"))), [started(tmp_path), finished(tmp_path)])
     [run] = [r.run for r in written(tmp_path) if r.HasField("run")]
     assert (run.project, run.display_name, run.run_group) == ("p", "run-1", "run-1")
     assert list(run.tags) == ["a", "b"]
@@ -137,13 +145,13 @@ def test_the_run_has_its_name_group_tags_and_the_resolved_config(tmp_path: Path)
 
 
 def test_the_run_is_finished(tmp_path: Path) -> None:
-    tell(register(build()), [started(tmp_path), ended(0, 1.0), finished(tmp_path)])
+    notify(register(build()), [started(tmp_path), ended(0, 1.0), finished(tmp_path)])
     ends = [r.exit.exit_code for r in written(tmp_path) if r.HasField("exit")]
     assert ends == [0]
 
 
 def test_disabled_writes_nothing(tmp_path: Path) -> None:
-    tell(
+    notify(
         register(build(mode="disabled", directory=tmp_path / "w")),
         [started(tmp_path), ended(0, 1.0), finished(tmp_path)],
     )
@@ -154,7 +162,7 @@ RUN = """
 import sys
 from pathlib import Path
 from ale.errors import AleError
-from ale.testing.observer import ended, finished, register, started, tell
+from ale.testing.observer import ended, finished, register, started, notify
 from ale.plugin import BuildContext
 from ale_observe_wandb.plugin import WandbOptions, ale_observers
 [component] = ale_observers()
@@ -164,7 +172,7 @@ try:
     observer = component.build(options, BuildContext())
 except AleError as error:
     sys.exit(f"refused: {error}")
-tell(register(observer), [started(where), ended(0, 1.0), finished(where)])
+notify(register(observer), [started(where), ended(0, 1.0), finished(where)])
 """
 
 

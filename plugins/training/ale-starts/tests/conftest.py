@@ -12,7 +12,7 @@ import ale_starts.plugin
 from ale._config import structure_config
 from ale._registry import Registry
 from ale._run.run import Run
-from ale._run.start import Surroundings, check_run, held, start
+from ale._run.start import Surroundings, check_run, closing_parts, start
 from ale.plugin import Component, hookimpl
 from ale.protocols import LLM, AgentContext, Sandbox
 from ale.strict import from_plain
@@ -264,8 +264,8 @@ def finish() -> Callable[[Run], Any]:
     """Run to the end and let go."""
 
     async def finished(run: Run) -> Any:
-        async with held(run):
-            return await run.go()
+        async with closing_parts(run):
+            return await run.execute()
 
     return finished
 

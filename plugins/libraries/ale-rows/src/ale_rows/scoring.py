@@ -179,7 +179,7 @@ def _credited(
     read = [rows.at(offset) for offset in offsets]
     episodes = [_episode(rows, row, at) for row, at in zip(read, offsets, strict=True)]
     _refuse_twice(key, episodes, rows.path)
-    rollouts = tuple(crediting.cut(episode) for episode in episodes)
+    rollouts = tuple(crediting.split(episode) for episode in episodes)
     group = Group(task_id=key[2], rollouts=rollouts, batch=batch)
     yield from zip(read, rollouts, crediting.assign(group).credits, strict=True)
 

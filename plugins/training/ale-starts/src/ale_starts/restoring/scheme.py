@@ -165,11 +165,11 @@ class Replaying:
     def __init__(self, why: str) -> None:
         self.facts: Mapping[str, str] = {"restored": "replay", "not_forked": why}
 
-    def opened(self, fresh: Fresh) -> AbstractAsyncContextManager[Sandbox]:
+    def open(self, fresh: Fresh) -> AbstractAsyncContextManager[Sandbox]:
         """A fresh sandbox."""
         return fresh()
 
-    async def arrived(self) -> None:
+    async def expert_finished(self) -> None:
         """Nothing."""
 
 
@@ -198,7 +198,7 @@ class Walking:
         self._place.refuse(why)
 
     @asynccontextmanager
-    async def opened(self, fresh: Fresh) -> AsyncIterator[Sandbox]:
+    async def open(self, fresh: Fresh) -> AsyncIterator[Sandbox]:
         """A fresh sandbox whose use is kept."""
         async with fresh() as sandbox:
             why = _why_not(sandbox.capabilities)
@@ -210,7 +210,7 @@ class Walking:
                 self._box = Recorded(sandbox, fresh_state)
                 yield self._box
 
-    async def arrived(self) -> None:
+    async def expert_finished(self) -> None:
         """Make the trunk, so that the others need not wait for the end of this rollout."""
         box, log = self._box, None if self._box is None else self._box.log
         if box is None or log is None:
@@ -241,7 +241,7 @@ class Forking:
         return {"restored": "fork"}
 
     @asynccontextmanager
-    async def opened(self, fresh: Fresh) -> AsyncIterator[Sandbox]:
+    async def open(self, fresh: Fresh) -> AsyncIterator[Sandbox]:
         """A fork; a fresh sandbox where none could be made."""
         self.forked = await self._fork()
         if self.forked is None:
@@ -262,7 +262,7 @@ class Forking:
                 self._place.refuse(self._why)
             return None
 
-    async def arrived(self) -> None:
+    async def expert_finished(self) -> None:
         """From here on the agent acts in the fork.
 
         Raises:

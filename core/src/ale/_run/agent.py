@@ -1,0 +1,99 @@
+"""Run an agent on a task, within its time limit."""
+
+from typing import TypeVar
+
+from ale._run.expert_guided import ExpertGuidedLLM
+from ale._run.plan import EpisodePlan
+from ale._run.record import EpisodeRecord
+from ale._run.timeouts import OverdueError, Supervisor
+from ale.errors import AleError
+from ale.protocols import LLM, Agent, AgentContext, Policy, Sandbox
+from ale.types import (
+    Completion,
+    CompletionRequest,
+    Constraints,
+    Conversation,
+    Limits,
+    LLMCapabilities,
+    Stop,
+    Task,
+    replace,
+)
+
+N = TypeVar("N", int, float)
+
+
+async def run_agent(
+    agent: Agent, context: AgentContext, supervisor: Supervisor, grace_s: float
+) -> Stop:
+    """Let the agent work until it ends, or cancel it `grace_s` seconds after its time limit.
+
+    Raises:
+        AleError: it returned something other than a `Stop`.
+        Exception: whatever the agent raises.
+    """
+    limit = context.limits.time_limit_s
+    cutoff = None if limit is None else limit + grace_s
+    try:
+        stop = await supervisor.run(agent.run(context), cutoff, "the agent")
+    except OverdueError as error:
+        return Stop(reason="time_limit", detail=f"cut off: {error}")
+    if not isinstance(stop, Stop):
+        raise AleError(f"the agent returned {stop!r} instead of a Stop")
+    return stop
+
+
+def agent_context(
+    plan: EpisodePlan, task: Task, sandbox: Sandbox, llm: LLM, limits: Limits, record: EpisodeRecord
+) -> AgentContext:
+    """The context of the agent for a task, or for a step of the plan's task."""
+    return AgentContext(
+        task=task,
+        sandbox=sandbox,
+        llm=llm,
+        limits=limits,
+        conversation=Conversation(
+            episode_id=plan.id, task_id=task.id, rollout=plan.rollout, seed=plan.seed
+        ),
+        recorder=record,
+    )
+
+
+def model_for(llm: LLM | None, plan: EpisodePlan, record: EpisodeRecord) -> LLM:
+    """The model as the agent sees it: expert-guided where the episode's start has an expert."""
+    if llm is None:
+        return _NoLLM()
+    if plan.start.expert is None and plan.start.next_action is None:
+        return llm
+    assert isinstance(llm, Policy)  # checked when the parts were built
+    restoring = record.restoring
+    record.expert_guided = ExpertGuidedLLM(
+        llm, plan.start, None if restoring is None else restoring.expert_finished
+    )
+    return record.expert_guided
+
+
+class _NoLLM:
+    """The model of a config that names none: asking it is an error that says so."""
+
+    capabilities: LLMCapabilities = LLMCapabilities(tools=False)
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        raise AleError("the agent asked a model, but the config has no section 'llm'")
+
+    async def aclose(self) -> None: ...
+
+
+def effective_limits(limits: Limits, constraints: Constraints) -> Limits:
+    """The agent's limits and the task's, the stricter of each."""
+    return replace(
+        limits,
+        time_limit_s=_stricter(limits.time_limit_s, constraints.time_limit_s),
+        max_steps=_stricter(limits.max_steps, constraints.max_steps),
+        max_turns=_stricter(limits.max_turns, constraints.max_turns),
+    )
+
+
+def _stricter(one: N | None, other: N | None) -> N | None:
+    given = [value for value in (one, other) if value is not None]
+    return min(given, default=None)

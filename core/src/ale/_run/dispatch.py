@@ -1,0 +1,94 @@
+"""Run planned episodes, at most `run.concurrency` at once; each is stored as it finishes."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from attrs import field, frozen
+
+from ale._config import RunOptions
+from ale._run.episode import EpisodeRunner
+from ale._run.hooks import Observers
+from ale._run.interrupt import Interrupt
+from ale._run.parts import Parts
+from ale._run.plan import EpisodePlan
+from ale._run.timeouts import Supervisor
+from ale._run.times import Times
+from ale._store import RunDirectory
+from ale.errors import AleError
+from ale.plugin import BuildContext
+from ale.types import EpisodeFinished, EpisodeStage, Stage
+
+
+@frozen(kw_only=True)
+class Dispatcher:
+    """Runs the episodes of one run."""
+
+    parts: Parts
+    options: RunOptions
+    store: RunDirectory
+    context: BuildContext
+    interrupt: Interrupt
+    supervisor: Supervisor
+    observers: Observers
+    times: Times
+    _runner: EpisodeRunner = field(init=False)
+    _slots: asyncio.Semaphore = field(init=False)
+    """One for each episode that may run at once."""
+    _admission: asyncio.Lock = field(factory=asyncio.Lock)
+    """Steps start their episodes one after the other: a later one gets only free slots."""
+
+    @_runner.default
+    def _make_runner(self) -> EpisodeRunner:
+        return EpisodeRunner(
+            parts=self.parts,
+            options=self.options,
+            context=self.context,
+            on_stage=self._on_stage,
+            supervisor=self.supervisor,
+        )
+
+    @_slots.default
+    def _make_slots(self) -> asyncio.Semaphore:
+        return asyncio.Semaphore(self.options.concurrency)
+
+    async def run(self, plans: Callable[[], Iterator[EpisodePlan]]) -> bool:
+        """Run the episodes that are not on disk; False where a Ctrl-C left some of them out.
+
+        Args:
+            plans: called again for each pass over them, so that they are never all in memory.
+
+        Raises:
+            AleError: some are still missing at the end.
+        """
+        async with asyncio.TaskGroup() as group, self._admission:
+            for plan in plans():
+                if plan.key not in self.store.index:
+                    await self._slots.acquire()
+                    if self.interrupt.draining:
+                        self._slots.release()
+                        break
+                    group.create_task(self._run_one(plan))
+        missing = [plan.id for plan in plans() if plan.key not in self.store.index]
+        if missing and not self.interrupt.draining:
+            raise AleError(f"{len(missing)} episodes were not finished, among them {missing[0]}")
+        return not missing and not self.interrupt.draining
+
+    async def _run_one(self, plan: EpisodePlan) -> None:
+        """Run and store one, then free its slot."""
+        try:
+            episode = await self._runner.run(plan)
+            self.store.add_episode(episode)
+            self.times.add(episode)
+            event = EpisodeFinished(episode=episode, at=self.context.clock())
+            self.observers.notify("ale_episode_finished", event)
+        finally:
+            self._slots.release()
+
+    def _on_stage(self, plan: EpisodePlan, stage: Stage) -> None:
+        event = EpisodeStage(
+            episode_id=plan.id,
+            task_id=plan.prepared.task.id,
+            stage=stage,
+            at=self.context.clock(),
+        )
+        self.observers.notify("ale_episode_stage", event)

@@ -1,0 +1,94 @@
+"""Build components, and check at once that what they built implements its protocol."""
+
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from ale._config import Selected
+from ale._run.hooks import observer_errors
+from ale.errors import AleError, InputError, Problem
+from ale.plugin import BuildContext
+from ale.protocols import (
+    LLM,
+    Agent,
+    Chunker,
+    CreditScheme,
+    Criterion,
+    SandboxBackend,
+    StartScheme,
+    TaskSource,
+    Trainer,
+)
+
+PROTOCOLS: Mapping[str, type] = {
+    "tasks": TaskSource,
+    "sandbox": SandboxBackend,
+    "llm": LLM,
+    "agent": Agent,
+    "criterion": Criterion,
+    "chunker": Chunker,
+    "credit": CreditScheme,
+    "starts": StartScheme,
+    "trainer": Trainer,
+}
+"""By component kind. An observer has no protocol, but hooks of its choice."""
+
+
+def build(selected: Selected, context: BuildContext) -> Any:
+    """Build the component that a config selected.
+
+    Raises:
+        InputError: it can't be built with these options on this machine, or what it built does not
+            implement the protocol of its kind.
+    """
+    registration = selected.registration
+    part, package = f"{registration.kind} '{selected.name}'", registration.distribution
+    try:
+        product = registration.component.build(selected.options, context)
+    except InputError:
+        raise
+    except (AleError, ImportError) as error:
+        found = registration.probe()
+        hint = None if found is None else found.remedy
+        raise InputError([Problem(message=f"{part} can't be used: {error}", hint=hint)]) from error
+    except Exception as error:
+        message = f"{part} of {package} failed to build:\n{stack_trace(error)}"
+        raise InputError([Problem(message=message)]) from error
+    if errors := _product_errors(product, registration.kind):
+        raise InputError([Problem(message=f"{part} of {package}: {error}") for error in errors])
+    return product
+
+
+def stack_trace(error: BaseException) -> str:
+    """The traceback of an exception as text."""
+    return "".join(traceback.format_exception(error)).rstrip()
+
+
+def _product_errors(product: object, kind: str) -> list[str]:
+    if product is None:
+        return ["its build returned None"]
+    if kind == "observer":
+        return observer_errors(product)
+    protocol = PROTOCOLS[kind]
+    missing = [name for name in _members(protocol) if not _has(product, name)]
+    if not missing:
+        return []
+    found = f"an object of type {type(product).__qualname__}"
+    return [f"its build returned {found}, not a {protocol.__name__}: {', '.join(missing)} missing"]
+
+
+def _members(protocol: type) -> list[str]:
+    """Public methods and attributes of a protocol class, those of its bases included."""
+    bases = [base for base in protocol.__mro__ if getattr(base, "_is_protocol", False)]
+    names = {name for base in bases for name in (*vars(base), *_annotations(base))}
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+def _annotations(base: type) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = vars(base).get("__annotations__", {})
+    return found
+
+
+def _has(product: object, name: str) -> bool:
+    # The class first: a property must not be computed here.
+    return hasattr(type(product), name) or hasattr(product, name)

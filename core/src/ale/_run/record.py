@@ -1,0 +1,135 @@
+"""What one attempt at an episode has produced so far; it survives whatever ends the attempt."""
+
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import define, field
+
+from ale._run.expert_guided import ExpertGuidedLLM
+from ale._run.grading import reward
+from ale._run.plan import EpisodePlan
+from ale._store.codec import invalid_record
+from ale.errors import AleError
+from ale.protocols import Restoring
+from ale.types import Episode, Failure, Score, Stage, Stop, Trajectory, Turn
+
+_NOT_STARTED = Stop(reason="agent_error", detail="the agent was never started")
+
+
+class StageTimer:
+    """Which stage an attempt is in, and how long each one took."""
+
+    def __init__(self, monotonic: Callable[[], float], on_stage: Callable[[Stage], None]) -> None:
+        """Start in the stage ``queued``, which is not timed.
+
+        Args:
+            on_stage: called whenever a stage is entered.
+        """
+        self.current: Stage = "queued"
+        self.seconds: dict[str, float] = {}
+        self._monotonic = monotonic
+        self._on_stage = on_stage
+        self._since = 0.0
+
+    def enter(self, stage: Stage) -> None:
+        """End the current stage and start another."""
+        self.stop()
+        self.current = stage
+        self._on_stage(stage)
+
+    def stop(self) -> None:
+        """Add the time since the last call to the current stage."""
+        now = self._monotonic()
+        if self.current != "queued":
+            spent = self.seconds.get(self.current, 0.0) + now - self._since
+            self.seconds[self.current] = round(spent, 6)
+        self._since = now
+
+
+@define
+class EpisodeRecord:
+    """Turns, scores and errors of one attempt. The agent's recorder."""
+
+    turns: list[Turn] = field(factory=list)
+    stop: Stop = _NOT_STARTED
+    scores: tuple[Score, ...] = ()
+    turns_when_graded: dict[str, int] = field(factory=dict)
+    """By the id of each graded task step, the turns recorded by then."""
+    teardown_errors: list[str] = field(factory=list)
+    restoring: Restoring | None = None
+    expert_guided: ExpertGuidedLLM | None = None
+
+    def append(self, turn: Turn) -> None:
+        """Record a turn.
+
+        Raises:
+            AleError: the agent passed something else.
+        """
+        if not isinstance(turn, Turn):
+            raise AleError(f"the agent recorded {turn!r} instead of a Turn")
+        self.turns.append(turn)
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The turns so far, and why the agent stopped."""
+        return Trajectory(turns=tuple(self.turns), stop=self.stop)
+
+    def add_scores(self, task_id: str, scores: tuple[Score, ...]) -> None:
+        """Add the scores of one task step."""
+        self.scores = (*self.scores, *scores)
+        self.turns_when_graded[task_id] = len(self.turns)
+
+    def episode(self, plan: EpisodePlan, failure: Failure | None, **fields: Any) -> Episode:
+        """The episode as it is stored.
+
+        A record that could not be read back would make the whole run's file unreadable: the
+        episode is then stored without what the plugins recorded, as a failure.
+        """
+        episode = self._episode(plan, failure, **fields)
+        problem = invalid_record(episode)
+        if problem is None:
+            return episode
+        self.turns, self.scores, self.stop = [], (), Stop(reason="agent_error")
+        message = f"a plugin recorded a value that can't be stored: {problem}"
+        failure = Failure(stage="agent", kind="InvalidRecord", message=message)
+        return self._episode(plan, failure, **fields)
+
+    def _episode(self, plan: EpisodePlan, failure: Failure | None, **fields: Any) -> Episode:
+        return Episode(
+            id=plan.id,
+            task_id=plan.prepared.task.id,
+            split=plan.split,
+            step=plan.step,
+            start=plan.start.name,
+            rollout=plan.rollout,
+            seed=plan.seed,
+            reward=None if failure else reward(self.scores),
+            scores=self.scores,
+            trajectory=self.trajectory,
+            failure=failure,
+            metadata=self._metadata(plan),
+            **fields,
+        )
+
+    def _metadata(self, plan: EpisodePlan) -> Mapping[str, Any]:
+        metadata: dict[str, Any] = {}
+        if plan.prepared.task.steps:
+            metadata["steps"] = self.turns_when_graded
+        if self.teardown_errors:
+            metadata["teardown"] = self.teardown_errors
+        if plan.start.expert_turns is not None:
+            metadata["expert_turns"] = plan.start.expert_turns
+        if self.expert_guided is not None and self.expert_guided.expert_next is not None:
+            metadata["expert_next"] = self.expert_guided.expert_next
+        return metadata if self.restoring is None else {**metadata, **self.restoring.facts}
+
+
+def failure_from(stage: Stage, error: Exception) -> Failure:
+    """The failure that an exception in this stage is recorded as."""
+    return Failure(
+        stage=stage,
+        kind=type(error).__name__,
+        message=str(error) or type(error).__name__,
+        traceback="".join(traceback.format_exception(error)),
+    )

@@ -1,0 +1,52 @@
+"""Prepare a sandbox for a task: what it requires, its files and its setup steps."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ale.errors import SetupError
+from ale.protocols import Sandbox
+from ale.types import ExecResult, SandboxSpec, Task
+
+_EXCERPT_BYTES = 2000
+"""Output of a failed setup step that its error quotes."""
+
+
+def sandbox_spec(task: Task, tags: Mapping[str, str]) -> SandboxSpec:
+    """The sandbox that a task requires."""
+    required = task.environment
+    return SandboxSpec(
+        image=required.image,
+        build=required.build,
+        workdir=required.workdir,
+        network=task.constraints.network,
+        allowed_hosts=task.constraints.allowed_hosts,
+        env=required.env,
+        cpus=required.cpus,
+        memory_mb=required.memory_mb,
+        storage_mb=required.storage_mb,
+        user=required.user,
+        tags=tags,
+    )
+
+
+async def set_up(task: Task, sandbox: Sandbox, timeout_s: float) -> None:
+    """Copy the task's files into the workspace and run its setup steps.
+
+    Args:
+        timeout_s: for each step, in seconds.
+
+    Raises:
+        SetupError: a step failed.
+    """
+    if task.files is not None:
+        await sandbox.upload(Path(task.files), ".")
+    for command in task.setup_steps:
+        result = await sandbox.exec(command, timeout_s=timeout_s)
+        if result.exit_code != 0 or result.timed_out:
+            raise SetupError(_message(command, result))
+
+
+def _message(command: str, result: ExecResult) -> str:
+    how = "ran out of time" if result.timed_out else f"exited with {result.exit_code}"
+    output = (result.stdout + result.stderr)[-_EXCERPT_BYTES:].decode(errors="backslashreplace")
+    return f"setup step `{command}` {how}\n{output}".rstrip()

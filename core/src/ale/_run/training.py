@@ -1,0 +1,123 @@
+"""Learn from a complete step: credit its episodes, train on them, update the model's weights."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+
+from attrs import frozen
+
+from ale._config import RunConfig
+from ale._run.crediting import Crediting
+from ale._run.hooks import Observers
+from ale._run.parts import Parts
+from ale._run.times import Times
+from ale._store import RunDirectory
+from ale._store.checkpoints import write_report
+from ale._store.index import SUCCESS
+from ale.plugin import BuildContext
+from ale.protocols import Policy, Trainer
+from ale.types import Batch, CreditedGroup, StepFinished, StepReport, replace
+
+
+@frozen(kw_only=True)
+class Training:
+    """Credits the steps of one run and trains on each of them once."""
+
+    config: RunConfig
+    parts: Parts
+    store: RunDirectory
+    context: BuildContext
+    observers: Observers
+    times: Times
+    record_event: Callable[..., None]
+
+    async def restore(self) -> None:
+        """Load the newest checkpoint of a resumed run, and report its step if that was missed."""
+        trainer, checkpoints = self.parts.trainer, self.store.checkpoints
+        newest = checkpoints.newest()
+        if trainer is None or newest < 0:
+            return
+        trainer.load(checkpoints.folder(newest))
+        await self._update_model(trainer)
+        events = self.store.reader.events()
+        reported = {event["step"] for event in events if event["event"] == "step_finished"}
+        if newest not in reported:  # the run was killed between the checkpoint and the event
+            self._report(checkpoints.report(newest))
+        checkpoints.keep_newest(self.config.run.keep_checkpoints)
+
+    async def learn(self, step: int) -> None:
+        """Credit a complete step; train on it unless a checkpoint already includes it."""
+        crediting = crediting_from(self.config, self.parts)
+        trainer = self.parts.trainer
+        # Older checkpoints may be gone, but the newest includes their steps.
+        trained = trainer is None or step <= self.store.checkpoints.newest()
+        if trained and self.store.has_credits(step):
+            return
+        groups: list[CreditedGroup] = []
+        with self.times.on("crediting"), self.store.writing_credits(step) as write:
+            for credited in crediting.groups(self.store.reader, self.store.index, step):
+                if not trained:
+                    groups.append(credited)
+                for row in crediting.rows(credited):
+                    write(row)
+                await asyncio.sleep(0)  # lets the event loop handle a Ctrl-C
+        if trainer is not None and not trained:
+            await self._train(trainer, Batch(step=step, groups=tuple(groups)))
+
+    async def _train(self, trainer: Trainer, batch: Batch) -> None:
+        with self.times.on("training"):
+            report = await trainer.step(batch)
+        with self.times.on("hand_over"):
+            await self._update_model(trainer)
+        with self.store.checkpoints.writing(batch.step) as folder:
+            with self.times.on("checkpoint"):
+                trainer.save(folder)
+            metrics = {**self._metrics(batch), **report.metrics, **self.times.of_step(batch.step)}
+            report = replace(report, metrics=metrics)
+            write_report(folder, report)
+        self._report(report)
+        self.store.checkpoints.keep_newest(self.config.run.keep_checkpoints)
+
+    async def _update_model(self, trainer: Trainer) -> None:
+        """Give the trainer's weights to the model, under their new version."""
+        if isinstance(self.parts.llm, Policy):
+            await self.parts.llm.load_policy(trainer.snapshot())
+
+    def _report(self, report: StepReport) -> None:
+        self.record_event("step_finished", step=report.step, metrics=report.metrics)
+        event = StepFinished(report=report, at=self.context.clock())
+        self.observers.notify("ale_step_finished", event)
+
+    def _metrics(self, batch: Batch) -> Mapping[str, float]:
+        """Metrics of every step, whatever the trainer."""
+        step, index = batch.step, self.store.index
+        rewards = list(index.rewards(step))
+        guided = list(index.rewards(step, expert_guided=True))
+        metrics: dict[str, float] = {}
+        if rewards:
+            metrics["success"] = sum(reward == SUCCESS for reward in rewards) / len(rewards)
+            metrics["mean_reward"] = sum(rewards) / len(rewards)
+        if returns := list(_returns(batch)):
+            metrics["mean_return"] = sum(returns) / len(returns)
+        if guided:
+            metrics["success_from_starts"] = sum(r == SUCCESS for r in guided) / len(guided)
+        metrics["episodes"] = len(rewards) + len(guided)
+        metrics["broken"] = index.broken(step, "train")
+        return metrics
+
+
+def _returns(batch: Batch) -> Iterator[float]:
+    """The return of the first chunk of each episode that no expert guided."""
+    for credited in batch.groups:
+        for rollout, credit in zip(credited.group.rollouts, credited.credits, strict=True):
+            if credit.returns and not rollout.episode.start:
+                yield credit.returns[0]
+
+
+def crediting_from(config: RunConfig, parts: Parts) -> Crediting:
+    """The config's chunker and credit scheme."""
+    return Crediting(
+        chunker=parts.chunker,
+        chunker_name=config.chunker.name,
+        scheme=parts.credit,
+        scheme_name=config.credit.name,
+    )

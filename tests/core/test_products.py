@@ -1,0 +1,99 @@
+"""What a component builds is checked at once, and named with its package where it is wrong."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from ale._run.products import PROTOCOLS, _members
+from ale._run.start import check_run, resume
+from ale.errors import InputError
+from ale.protocols import LLM, Policy
+from ale.types import CriterionSpec, Task
+
+_RESUMED = "resumed with other versions than the run was started with"
+
+
+def _building(selected: Any, product: object) -> Any:
+    """The same selection, whose build returns `product`."""
+    component = evolve(selected.registration.component, build=lambda options, context: product)
+    return evolve(selected, registration=evolve(selected.registration, component=component))
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("credit", "'ipa' of ale-bench: its build returned an object of type object, not a "),
+        ("credit", "CreditScheme: assign missing"),
+        ("chunker", "Chunker: split missing"),
+        ("agent", "Agent: limits, run missing"),
+        ("tasks", "TaskSource: load missing"),
+        (
+            "sandbox",
+            "SandboxBackend: aclose, capabilities, list, name, open, prune, restore missing",
+        ),
+    ],
+)
+def test_a_product_without_the_methods_of_its_protocol_is_refused_before_sampling(
+    workplace: Any, section: str, message: str
+) -> None:
+    config = workplace.config()
+    wrong = evolve(config, **{section: _building(getattr(config, section), object())})
+    with pytest.raises(InputError, match=re.escape(message)):
+        check_run(wrong, "test", workplace.outside())
+    assert not workplace.directory.exists()
+
+
+def test_members_that_a_protocol_inherits_are_checked_too() -> None:
+    assert set(_members(LLM)) < set(_members(Policy))
+    assert "observer" not in PROTOCOLS
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda options, context: object(), "Criterion: grade missing"),
+        (lambda options, context: 1 / 0, "ZeroDivisionError"),
+    ],
+)
+def test_a_criterion_that_fails_to_build_is_reported_with_its_task_file_and_line(
+    bench: Any, workplace: Any, build: Callable[[Any, Any], object], message: str
+) -> None:
+    criterion = CriterionSpec(type="done", file="tasks/a.yaml", line=7)
+    bench.tasks = lambda n: [Task(id="count-lines", goal="g", criteria=(criterion,))]
+    (registration,) = workplace.registry.registrations("criterion")
+    broken = evolve(registration, component=evolve(registration.component, build=build))
+    workplace.registry._registrations["criterion"] = [broken]
+    with pytest.raises(InputError, match=message) as caught:
+        check_run(workplace.config(), "test", workplace.outside())
+    (problem,) = caught.value.problems
+    assert (problem.file, problem.line) == ("tasks/a.yaml", 7)
+    assert problem.path == "success_criteria[0]"
+    assert problem.message.startswith("task 'count-lines': criterion 'done' of ale-bench")
+
+
+@pytest.mark.parametrize(
+    ("version", "notes"),
+    [
+        ("1.0", []),
+        (
+            "1.1",
+            ["resumed with other versions than the run was started with: ale-bench 1.0 -> 1.1"],
+        ),
+    ],
+)
+def test_resuming_with_another_version_of_a_plugin_is_reported_once(
+    workplace: Any, version: str, notes: list[str]
+) -> None:
+    run = workplace.prepared(workplace.config())
+    run.store.close()
+    packages = workplace.registry.packages
+    packages[:] = [evolve(package, version=version) for package in packages]
+    reported: list[str] = []
+    resumed = resume(run.store.path, workplace.outside(report=reported.append))
+    resumed.store.close()
+    assert reported == notes
+    events = [event["message"] for event in resumed.store.reader.events()]
+    assert events == notes
