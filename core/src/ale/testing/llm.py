@@ -368,7 +368,7 @@ class LLMServerContract(LLMContract):
     async def test_a_fault_that_passes_is_asked_past(self, connect: Connect, fault: Step) -> None:
         async with _session(connect, _fails(fault)) as (llm, server):
             assert (await llm.complete(ask(CAPITAL))).message.content == "Paris."
-            assert len(server.requests()) == 2
+            assert [request["method"] for request in server.requests()].count("POST") == 2
 
     @pytest.mark.asyncio
     async def test_silence_is_asked_past(self, connect: Connect) -> None:

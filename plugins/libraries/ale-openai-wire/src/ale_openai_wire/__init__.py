@@ -10,7 +10,7 @@ A library, not a plugin: it registers no component. Its modules:
 - `hints`: what to do where no retry helps.
 """
 
-from ale_openai_wire.hints import unknown_model, unreachable
+from ale_openai_wire.hints import TOO_LONG, unknown_model, unreachable
 from ale_openai_wire.models import checks_names, lists, read_models
 from ale_openai_wire.options import ChatOptions, key_from
 from ale_openai_wire.request import (
@@ -26,6 +26,7 @@ from ale_openai_wire.retry import AttemptError, Redactor, RetryPolicy, with_retr
 from ale_openai_wire.status import status_error, stream_error
 
 __all__ = [
+    "TOO_LONG",
     "Answer",
     "AttemptError",
     "ChatOptions",
