@@ -1,6 +1,6 @@
 """From YAML files and ``--set`` to a typed `RunConfig`."""
 
-from ale._config.load import load_config, structure_config
+from ale._config.load import environ_again, load_config, structure_config
 from ale._config.model import Evaluation, EvaluationOptions, RunConfig, RunOptions, Selected
 from ale._config.source import read_source
 
@@ -10,6 +10,7 @@ __all__ = [
     "RunConfig",
     "RunOptions",
     "Selected",
+    "environ_again",
     "load_config",
     "read_source",
     "structure_config",

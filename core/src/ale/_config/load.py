@@ -1,6 +1,6 @@
 """Structure a merged tree: pick each part's component and type its options."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,21 @@ def load_config(
     """
     said = _in_own_words(read_source(path), registry, format)
     config = structure_config(lay_over(said.root, overrides), registry)
-    return attrs.evolve(config, environ={name: key.value for name, key in said.environ.items()})
+    environ = {name: key.value for name, key in said.environ.items()}
+    source = {"file": str(path.resolve()), "format": format} if environ else None
+    return attrs.evolve(config, environ=environ, environ_source=source)
+
+
+def environ_again(source: Mapping[str, Any] | None, registry: Registry) -> Mapping[str, str]:
+    """The variables of a stored run's config file; none where it can't be read any more."""
+    if source is None:
+        return {}
+    try:
+        root = read_source(Path(source["file"]))
+        converted = _in_own_words(root, registry, source["format"])
+    except InputError:
+        return {}  # the part that needs a variable says that it is not set
+    return {name: key.value for name, key in converted.environ.items()}
 
 
 def _in_own_words(root: Node, registry: Registry, format: str | None) -> Converted:

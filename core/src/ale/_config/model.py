@@ -74,7 +74,10 @@ class RunOptions:
     retries: int = field(
         default=1,
         validator=ge(0),
-        metadata=doc("How often a broken episode (never a failed one) is tried again."),
+        metadata=doc(
+            "How often a broken episode is tried again; never a failed one, nor one that the model "
+            "broke, whose component has retries of its own."
+        ),
     )
     open_timeout_s: float = field(
         default=600.0, validator=gt(0), metadata=doc("Seconds to open or close a sandbox.")
@@ -130,4 +133,6 @@ class RunConfig:
     resolved: dict[str, Any] = field(repr=False)
     """The merged config as plain values, paths made absolute: what the manifest keeps."""
     environ: Mapping[str, str] = field(factory=dict, repr=False)
-    """Variables over those of the process, from a format with keys written in it. Never kept."""
+    """Variables over those of the process, from a format with keys written in it. Never stored."""
+    environ_source: Mapping[str, str | None] | None = None
+    """Where they are from, for a resume: the file's path and its format. None without any."""

@@ -16,7 +16,7 @@ from ale._run.parts import Parts, TaskToRun
 from ale._run.plan import Work
 from ale._run.waiting import UNWIND_S, OverdueError, Waiting, opened
 from ale._store.codec import fault_of
-from ale.errors import AleError, GradingError, SetupError
+from ale.errors import AleError, GradingError, LLMError, SetupError
 from ale.plugin import BuildContext
 from ale.protocols import (
     LLM,
@@ -72,8 +72,10 @@ class EpisodeRunner:
         """
         failures: list[Failure] = []
         while True:
-            episode = await _Attempt(self, work).run()
-            if episode.failure is None or len(failures) >= self.options.retries:
+            attempt = _Attempt(self, work)
+            episode = await attempt.run()
+            over = len(failures) >= self.options.retries or not attempt.retryable
+            if episode.failure is None or over:
                 return replace(episode, earlier_failures=tuple(failures))
             failures.append(episode.failure)
 
@@ -83,6 +85,7 @@ class _Attempt:
 
     def __init__(self, runner: EpisodeRunner, work: Work) -> None:
         self.turns: list[Turn] = []
+        self.retryable = True
         self._runner = runner
         self._work = work
         self._task = work.ready.task
@@ -111,6 +114,8 @@ class _Attempt:
                 await self._runner.waiting.result(self._walk(), self._longest(), "the episode")
         except Exception as error:
             failure = _failure(self._stage, error)
+            # The model component retries by itself, as long as its own options allow.
+            self.retryable = not isinstance(error, LLMError)
         self._leave()
         episode = self._episode(started.isoformat(timespec="milliseconds"), failure)
         fault = fault_of(episode)

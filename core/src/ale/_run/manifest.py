@@ -20,6 +20,7 @@ def describe_run(
         "run_id": run_id,
         "created": datetime.fromtimestamp(clock, UTC).isoformat(timespec="seconds"),
         "config": config.resolved,
+        "environ_source": config.environ_source,
         "seed": config.run.seed,
         "n_tasks": len(tasks["train"]),
         "n_evaluation_tasks": len(tasks["evaluation"]),
