@@ -274,9 +274,9 @@ async def test_a_provider_that_gives_up_too_soon_is_caught() -> None:
         await server_kit.test_what_does_not_pass_is_a_transient_error_in_the_end(NaiveLLM)
 
 
-async def test_a_dead_server_that_is_no_transient_error_is_caught() -> None:
+async def test_an_error_that_does_not_name_a_dead_server_is_caught() -> None:
     with pytest.raises(AssertionError):
-        await server_kit.test_a_server_that_is_not_there_is_a_transient_error(NaiveLLM)
+        await server_kit.test_a_server_that_is_not_there_is_named_in_the_error(NaiveLLM)
 
 
 async def test_a_wrong_request_that_is_called_transient_is_caught() -> None:

@@ -142,7 +142,7 @@ async def test_a_broken_episode_is_tried_again_and_both_are_kept(
     async def agent(context: AgentContext) -> Stop:
         tries.append(1)
         if len(tries) == 1:
-            raise LLMError("busy", transient=True)
+            raise SandboxError("busy")
         await context.sandbox.write("done", b"")
         return Stop(reason="finished")
 
@@ -151,6 +151,21 @@ async def test_a_broken_episode_is_tried_again_and_both_are_kept(
     assert (await finish(run)).n_succeeded == 1
     episode = episodes(run)["t0"]
     assert [failure.message for failure in episode.earlier_failures] == ["busy"]
+
+
+async def test_an_episode_that_the_model_broke_is_not_tried_again(
+    bench: Any, workplace: Any, finish: Finish
+) -> None:
+    tries = []
+
+    async def agent(context: AgentContext) -> Stop:
+        tries.append(1)
+        raise LLMError("no answer after 6 attempts", transient=True)
+
+    bench.agent = agent
+    run = workplace.prepared(workplace.config(retries=5))
+    assert (await finish(run)).n_broken == 1
+    assert len(tries) == 1
 
 
 async def test_a_failed_episode_is_never_tried_again(

@@ -119,6 +119,11 @@ def test_s01_the_roots_install_has_every_package_and_every_command(tmp_path: Pat
     assert "ale_lite.plugin" in offered[0].read_text()
 
 
+def test_the_documents_path_of_the_example_config_works_as_typed() -> None:
+    typed = ROOT / "examples" / "configs" / "local_lmstudio.yaml"
+    assert typed.samefile(ROOT / "configs" / "local_lmstudio.yaml")
+
+
 def test_s72_ruff_finds_nothing() -> None:
     ruff = Path(sys.executable).with_name("ruff")
     done = subprocess.run([str(ruff), "check", "."], cwd=ROOT, capture_output=True, text=True)

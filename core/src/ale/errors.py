@@ -18,6 +18,7 @@ __all__ = [
     "SandboxError",
     "SetupError",
     "StoreError",
+    "ToolsUnsupportedError",
     "UnsupportedError",
     "nearest",
 ]
@@ -109,6 +110,10 @@ class LLMError(AleError):
 
 class ContextLengthError(LLMError):
     """The conversation is longer than the model's context. The agent decides how to continue."""
+
+
+class ToolsUnsupportedError(LLMError):
+    """The server takes no tool specifications for this model. An agent may write calls as text."""
 
 
 class ReplayError(AleError):

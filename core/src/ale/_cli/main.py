@@ -4,7 +4,8 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,15 @@ _BUILT_IN = {
 _FIRST = 2
 """How many of these are listed before the plugins' commands."""
 
+_names: ContextVar[Mapping[str, str]] = ContextVar("names", default={})  # noqa: B039 (read only)
+
+
+def _renamed(text: str) -> str:
+    """An error in which hints name the commands of the script that was called."""
+    for own, name in _names.get().items():
+        text = text.replace(own, name)
+    return text
+
 
 class ReportingGroup(click.Group):
     """A group that turns the project's errors into messages and exit codes."""
@@ -40,10 +50,10 @@ class ReportingGroup(click.Group):
             return super().invoke(ctx)
         except InputError as error:
             number = counted(len(error.problems), "problem")
-            click.echo(f"{error}\n{number}; nothing was started.", err=True)
+            click.echo(_renamed(f"{error}\n{number}; nothing was started."), err=True)
             ctx.exit(2)
         except AleError as error:
-            click.echo(f"{type(error).__name__}: {error}", err=True)
+            click.echo(_renamed(f"{type(error).__name__}: {error}"), err=True)
             ctx.exit(1)
         except KeyboardInterrupt:
             click.echo("\nInterrupted.", err=True)
@@ -150,12 +160,14 @@ def cli(ctx: click.Context) -> None:
     ctx.obj = ctx.command.registry
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None, names: Mapping[str, str] | None = None) -> None:
     """The entry point of the ``ale`` command; it exits the process.
 
     Args:
         arguments: of the command line; default: `sys.argv`.
+        names: commands of `ale` and what to write for them in errors, more specific ones first.
     """
+    _names.set(names or {})
     _exit_on_ctrl_c()
     try:
         cli(None if arguments is None else list(arguments), prog_name="ale")

@@ -52,9 +52,25 @@ def load_config(
     """
     converted = convert(read_source(path), parse_overrides(overrides), registry, format)
     config = structure_config(converted.root, registry)
-    return attrs.evolve(
-        config, environ={name: key.value for name, key in converted.environ.items()}
-    )
+    environ = {name: key.value for name, key in converted.environ.items()}
+    source = {"file": str(path.resolve()), "format": format} if environ else None
+    return attrs.evolve(config, environ=environ, environ_source=source)
+
+
+def reload_environ(source: Mapping[str, Any] | None, registry: Registry) -> Mapping[str, str]:
+    """The variables of a stored run's config file; none where it can't be read any more.
+
+    Args:
+        source: `RunConfig.environ_source` of the stored run.
+    """
+    if source is None:
+        return {}
+    try:
+        root = read_source(Path(source["file"]))
+        converted = convert(root, Node({}), registry, source["format"])
+    except InputError:
+        return {}  # the part that needs a variable says that it is not set
+    return {name: key.value for name, key in converted.environ.items()}
 
 
 def structure_config(node: Node, registry: Registry) -> RunConfig:

@@ -107,7 +107,10 @@ class RunOptions:
     retries: int = field(
         default=1,
         validator=ge(0),
-        metadata=doc("Retries of a broken episode (an infrastructure error, not a failed task)."),
+        metadata=doc(
+            "Retries of a broken episode (an infrastructure error, not a failed task). A model's "
+            "error is not retried: its component has retries of its own."
+        ),
     )
     open_timeout_s: float = field(
         default=600.0, validator=gt(0), metadata=doc("Seconds to open or close a sandbox.")
@@ -165,6 +168,8 @@ class RunConfig:
     environ: Mapping[str, str] = field(factory=dict, repr=False)
     """Environment variables that override the process's own, from a config format with API keys in
     the file. Never stored."""
+    environ_source: Mapping[str, str | None] | None = None
+    """Where these are from, for a resume: the file's path and its format. None without any."""
     require: tuple[str, ...] = ()
     """``sandbox.require``: what the sandbox must isolate."""
     plugins: Mapping[str, str] = field(factory=dict)

@@ -12,7 +12,16 @@ from ale._store.codec import invalid_record
 from ale._store.index import Index
 from ale.errors import AleError, PluginError
 from ale.protocols import Chunker, CreditScheme
-from ale.types import Credit, CreditedEpisode, CreditedGroup, Episode, Group, Rollout, replace
+from ale.types import (
+    Chunk,
+    Credit,
+    CreditedEpisode,
+    CreditedGroup,
+    Episode,
+    Group,
+    Rollout,
+    replace,
+)
 
 
 @frozen(kw_only=True)
@@ -48,10 +57,14 @@ class Crediting:
 
     def assign(self, group: Group) -> CreditedGroup:
         """One group's credits, checked."""
+        creditable = replace(group, rollouts=tuple(map(_creditable, group.rollouts)))
         with _errors_named(f"credit scheme '{self.scheme_name}'", f"task {group.task_id}"):
-            assigned = self.scheme.assign(group)
-            check_credits(group, assigned, self.scheme_name)
-        named = tuple(replace(credit, scheme=self.scheme_name) for credit in assigned)
+            assigned = self.scheme.assign(creditable)
+            check_credits(creditable, assigned, self.scheme_name)
+        named = tuple(
+            replace(_for_all_chunks(credit, rollout), scheme=self.scheme_name)
+            for credit, rollout in zip(assigned, group.rollouts, strict=True)
+        )
         return CreditedGroup(group=group, credits=named)
 
     def rows(self, credited: CreditedGroup) -> Iterator[CreditedEpisode]:
@@ -76,6 +89,38 @@ class Crediting:
                     f"a value that can't be stored for {rollout.episode.id}: {problem}"
                 )
             yield row
+
+
+def _is_credited(chunk: Chunk, episode: Episode) -> bool:
+    turns = [episode.trajectory.turns[span.turn] for span in chunk.spans]
+    return not turns or any(turn.credited for turn in turns)
+
+
+def _creditable(rollout: Rollout) -> Rollout:
+    """Without the chunks that consist of turns with `credited` unset; the rest is renumbered."""
+    episode = rollout.episode
+    if all(turn.credited for turn in episode.trajectory.turns):
+        return rollout
+    chunks = [chunk for chunk in rollout.chunks if _is_credited(chunk, episode)]
+    return replace(rollout, chunks=tuple(replace(chunk, index=i) for i, chunk in enumerate(chunks)))
+
+
+def _for_all_chunks(credit: Credit, rollout: Rollout) -> Credit:
+    """The credit of the creditable chunks, with zeros for the others."""
+    credited = [_is_credited(chunk, rollout.episode) for chunk in rollout.chunks]
+    if all(credited):
+        return credit
+
+    def spread(numbers: Sequence[float]) -> tuple[float, ...]:
+        left = iter(numbers)
+        return tuple(next(left) if each else 0.0 for each in credited)
+
+    return replace(
+        credit,
+        rewards=spread(credit.rewards),
+        returns=spread(credit.returns),
+        weights=spread(credit.weights),
+    )
 
 
 @contextmanager

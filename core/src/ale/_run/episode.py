@@ -14,6 +14,7 @@ from ale._run.plan import EpisodePlan
 from ale._run.record import EpisodeRecord, StageTimer, failure_from
 from ale._run.task_setup import sandbox_spec, set_up
 from ale._run.timeouts import CLEANUP_S, Supervisor, open_in_time
+from ale.errors import LLMError
 from ale.plugin import BuildContext
 from ale.protocols import Restoring, RestoringScheme, Sandbox
 from ale.types import Episode, Failure, Limits, Stage, Task, replace
@@ -38,8 +39,10 @@ class EpisodeRunner:
         failures: list[Failure] = []
         while True:
             stages = StageTimer(self.context.monotonic, lambda stage: self.on_stage(plan, stage))
-            episode = await _Attempt(runner=self, plan=plan, stages=stages).run()
-            if episode.failure is None or len(failures) >= self.options.retries:
+            attempt = _Attempt(runner=self, plan=plan, stages=stages)
+            episode = await attempt.run()
+            last = len(failures) >= self.options.retries or not attempt.record.retryable
+            if episode.failure is None or last:
                 return replace(episode, earlier_failures=tuple(failures))
             failures.append(episode.failure)
 
@@ -62,6 +65,8 @@ class _Attempt:
                 await supervisor.run(self._pipeline(), limit, "the episode")
         except Exception as error:
             failure = failure_from(self.stages.current, error)
+            # The model's component retries by itself, as often as its own options allow.
+            self.record.retryable = not isinstance(error, LLMError)
         self.stages.stop()
         return self.record.episode(
             self.plan,

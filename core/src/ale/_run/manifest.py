@@ -22,6 +22,7 @@ def describe_run(
         "created": datetime.fromtimestamp(clock, UTC).isoformat(timespec="seconds"),
         "config": config.resolved,
         **({"plugins": config.plugins} if config.plugins else {}),
+        "environ_source": config.environ_source,
         "seed": config.run.seed,
         "n_tasks": len(tasks["train"]),
         "n_evaluation_tasks": len(tasks["evaluation"]),

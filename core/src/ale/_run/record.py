@@ -57,6 +57,8 @@ class EpisodeRecord:
     turns_when_graded: dict[str, int] = field(factory=dict)
     """By the id of each graded task step, the turns recorded by then."""
     teardown_errors: list[str] = field(factory=list)
+    retryable: bool = True
+    """False after an error that another attempt would only repeat."""
     restoring: Restoring | None = None
     expert_guided: ExpertGuidedLLM | None = None
 

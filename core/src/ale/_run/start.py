@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from ale._config import RunConfig, structure_config
+from ale._config import RunConfig, reload_environ, structure_config
 from ale._config.plugin_files import changed_files
 from ale._registry import Registry
 from ale._run.interrupt import Interrupt
@@ -161,6 +161,10 @@ def resume(path: Path, outside: Surroundings, concurrency: int | None = None) ->
     reader = RunReader(path)
     node = from_plain(reader.manifest["config"], file=str(path / "manifest.json"))
     config = structure_config(node, outside.registry)
+    source = reader.manifest.get("environ_source")
+    again = reload_environ(source, outside.registry)
+    unset = {name: value for name, value in again.items() if name not in outside.environ}
+    config = evolve(config, environ=unset, environ_source=source)
     if concurrency is not None:
         config = evolve(config, run=evolve(config.run, concurrency=concurrency))
     # A directory that was moved or renamed is still the same run.

@@ -6,7 +6,7 @@
 # These modules import records for annotations only: building them would double the time of
 # `ale --help`.
 from ale.protocols.agent import Agent, AgentContext, Recorder
-from ale.protocols.llm import LLM, Policy
+from ale.protocols.llm import LLM, Checkable, Policy
 from ale.protocols.sandbox import DEFAULT_OUTPUT_BYTES, Sandbox, SandboxBackend, Session
 from ale.protocols.start import Expert, Restoring, RestoringScheme, Start, StartScheme
 from ale.protocols.task import Criterion, TaskSource
@@ -17,6 +17,7 @@ __all__ = [
     "LLM",
     "Agent",
     "AgentContext",
+    "Checkable",
     "Chunker",
     "CreditScheme",
     "Criterion",

@@ -30,6 +30,21 @@ class LLM(Protocol):
 
 
 @runtime_checkable
+class Checkable(Protocol):
+    """What a language model may also have: a check that it can be asked, before a run starts."""
+
+    async def check(self) -> None:
+        """Ask the server whether it is there, takes the key and has the model; spends no tokens.
+
+        A server that can't say is not an error.
+
+        Raises:
+            LLMError: requests would fail; the message says why and what to do.
+        """
+        ...
+
+
+@runtime_checkable
 class Policy(LLM, Protocol):
     """A language model that can be trained: it is exact to the token, and its weights change."""
 

@@ -32,6 +32,9 @@ class Player:
 
     def __init__(self, script: Script) -> None:
         self._script = script
+        listed = script.get("models") if isinstance(script, Mapping) else None
+        self.models: Sequence[Mapping[str, Any]] | Step = listed or [{"id": "scripted"}]
+        """What ``/v1/models`` lists, or a step that fails."""
         self._played = 0
         self._reached: Counter[str] = Counter()
 

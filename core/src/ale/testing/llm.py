@@ -368,7 +368,7 @@ class LLMServerContract(LLMContract):
     async def test_a_transient_error_is_retried(self, connect: Connect, fault: Step) -> None:
         async with _session(connect, _fails(fault)) as (llm, server):
             assert (await llm.complete(ask(CAPITAL))).message.content == "Paris."
-            assert len(server.requests()) == 2
+            assert [request["method"] for request in server.requests()].count("POST") == 2
 
     @pytest.mark.asyncio
     async def test_a_server_that_does_not_answer_is_retried(self, connect: Connect) -> None:
@@ -397,12 +397,12 @@ class LLMServerContract(LLMContract):
             assert len(server.requests()) >= 3
 
     @pytest.mark.asyncio
-    async def test_a_server_that_is_not_there_is_a_transient_error(self, connect: Connect) -> None:
+    async def test_a_server_that_is_not_there_is_named_in_the_error(self, connect: Connect) -> None:
         with openai_server([]) as server:
             url = server.url
         llm = connect(url, _KEY)
         try:
-            assert (await _fail(llm, ask(CAPITAL))).transient
+            assert url in str(await _fail(llm, ask(CAPITAL)))
         finally:
             await llm.aclose()
 
@@ -416,7 +416,7 @@ class LLMServerContract(LLMContract):
             error = await _fail(llm, ask(CAPITAL))
             assert not error.transient
             assert not isinstance(error, ContextLengthError)
-            assert len(server.requests()) == 1
+            assert [request["method"] for request in server.requests()].count("POST") == 1
         shown = "".join(traceback.format_exception(error))
         assert _KEY not in shown + repr(error) + repr(llm), "an error shows the key"
 

@@ -29,6 +29,9 @@ is ended. In a test, `openai_server` starts it and ends it. It needs nothing bey
 
 A request for which there is no step is answered with status 400, which no client should retry.
 
+``models``, at the top of a script of form 2 or 3, has the objects that ``/v1/models`` lists (such
+as ``{id: m, owned_by: vllm}``), or a step with an integer ``fault``; by default one, ``scripted``.
+
 **A step** that answers has any of
 
 - ``text``; ``reasoning`` (sent as ``reasoning_content``);
@@ -177,7 +180,7 @@ class _Connection:
 
     async def _answer(self, request: _Request) -> None:
         if request.method == "GET" and request.path.endswith("/models"):
-            await self._send_json(200, {"object": "list", "data": [{"id": "scripted"}]})
+            await self._list_models()
         elif request.method == "POST" and request.path.endswith("/chat/completions"):
             try:
                 step = self._player.step(request.body)
@@ -187,6 +190,13 @@ class _Connection:
                 await self._play(step, request.body)
         else:
             await self._send_json(404, {"error": {"message": f"nothing at {request.path}"}})
+
+    async def _list_models(self) -> None:
+        models = self._player.models
+        if isinstance(models, Mapping):
+            await self._send_json(models["fault"], _error_body(models))
+        else:
+            await self._send_json(200, {"object": "list", "data": models})
 
     async def _play(self, step: Step, body: Mapping[str, Any]) -> None:
         await asyncio.sleep(step.get("delay_s", 0))

@@ -6,7 +6,7 @@ from typing import Literal
 from attrs import field
 
 from ale.types._record import record
-from ale.types.message import Completion, Message
+from ale.types.message import Completion, Message, ToolSpec
 
 
 @record
@@ -48,6 +48,13 @@ class Turn:
     """One per tool call, in the order of the calls; calls that an agent parses from the content
     have theirs too, with role ``user``."""
     duration_s: float = 0.0
+    tools: tuple[ToolSpec, ...] = ()
+    """The tool specifications sent with the request. Like the whole conversation they are stored
+    only with a `fresh_context`, and hold until the next one; see `Trajectory.tools`."""
+    credited: bool = True
+    """False for an answer that did nothing: without a tool call, followed by a reminder or by the
+    end. A chunk that consists of such turns gets a weight of 0, and the others are credited as if
+    it were not there."""
 
 
 StopReason = Literal[
@@ -83,6 +90,15 @@ class Trajectory:
             upto: 0-based turn; the result then ends with that turn's prompt.
         """
         return tuple(_conversation(self.turns, len(self.turns) if upto is None else upto))
+
+    def tools(self, upto: int | None = None) -> tuple[ToolSpec, ...]:
+        """The tool specifications that the model was given in turn `upto` (default: the last).
+
+        Empty for calls that are written as text, and in runs stored before they were recorded.
+        """
+        n = len(self.turns) if upto is None else upto + 1
+        fresh = [turn for turn in self.turns[:n] if turn.fresh_context]
+        return fresh[-1].tools if fresh else ()
 
 
 def _conversation(turns: tuple[Turn, ...], upto: int) -> Iterator[Message]:

@@ -12,7 +12,8 @@ from ale.protocols import Agent, AgentContext
 from ale.testing import builders
 from ale.testing.fakes import FakeLLM, FolderSandbox, ListRecorder
 from ale.types import Observation, Stop, Task, Trajectory, Turn, replace
-from ale_agent_iflow.plugin import IflowOptions, ale_agents
+from ale_agent_iflow.options import IflowOptions
+from ale_agent_iflow.plugin import ale_agents
 
 
 def build(options: IflowOptions | None = None, context: BuildContext | None = None) -> Agent:

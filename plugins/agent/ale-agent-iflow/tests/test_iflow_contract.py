@@ -10,7 +10,8 @@ from ale.protocols import Agent
 from ale.testing import builders
 from ale.testing.agent import AgentContract
 from ale.types import Completion
-from ale_agent_iflow.plugin import IflowOptions, ale_agents
+from ale_agent_iflow.options import IflowOptions
+from ale_agent_iflow.plugin import ale_agents
 
 
 def build(options: IflowOptions, context: BuildContext | None = None) -> Agent:

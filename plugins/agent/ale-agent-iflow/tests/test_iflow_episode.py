@@ -1,4 +1,4 @@
-"""Whole episodes: the record, the folding in it, silence, failures, cancellation, options."""
+"""Whole episodes: the record, the compaction in it, silence, failures, cancellation, options."""
 
 import asyncio
 import json
@@ -8,13 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ale.errors import ContextLengthError, InputError, LLMError, SandboxError
+from ale.errors import ContextLengthError, InputError, LLMError, SandboxError, ToolsUnsupportedError
 from ale.plugin import BuildContext
 from ale.protocols import AgentContext
 from ale.testing import builders
 from ale.testing.agent import answer, call, shell_call
 from ale.testing.fakes import FakeLLM, FolderSandbox, ListRecorder, ManualClock
-from ale_agent_iflow.plugin import IflowOptions, ale_agents
+from ale.types import Stop
+from ale_agent_iflow.options import IflowOptions
+from ale_agent_iflow.plugin import ale_agents
 
 FINISH = call("finish", summary="done")
 
@@ -63,7 +65,7 @@ async def test_the_record_gives_back_every_request_of_any_episode(play, seed):
         *random_answers(rng, native=native),
         tools=native,
         context_max_tokens=rng.choice([1000, 1600, 4000, None]),
-        max_nudges=5,
+        max_reminders=5,
     )
     assert len(played.turns) > 1
     answered = {request.turn: request for request in played.llm.requests}
@@ -84,7 +86,7 @@ async def test_random_episodes_do_fold(play):
 
 
 async def test_each_message_is_stored_once(play):
-    played = await play(shell_call("echo a"), answer("Hm."), shell_call("echo b"), FINISH)
+    played = await play(shell_call("echo a"), answer(""), shell_call("echo b"), FINISH)
     assert [len(turn.prompt) for turn in played.turns] == [2, 0, 1, 0]
     assert played.turns[2].prompt[0].role == "user"
 
@@ -102,10 +104,10 @@ async def test_two_runs_with_the_same_clocks_are_the_same_to_the_byte(play):
     assert first == await bytes_of_a_run()
 
 
-# -- folding
+# -- compaction
 
 
-async def test_a_conversation_that_grows_too_long_is_folded_and_goes_on(play):
+async def test_a_conversation_that_grows_too_long_is_compacted_and_goes_on(play):
     played = await play(
         *[shell_call(output(1500))] * 8, FINISH, context_max_tokens=1600, max_output_bytes=2048
     )
@@ -113,15 +115,17 @@ async def test_a_conversation_that_grows_too_long_is_folded_and_goes_on(play):
     fresh = [i for i, turn in enumerate(played.turns) if turn.fresh_context]
     assert fresh[0] == 0
     assert len(fresh) > 1
-    folded = played.llm.requests[fresh[1]]
-    assert folded.fresh_context
+    compacted = played.llm.requests[fresh[1]]
+    assert compacted.fresh_context
     system, task = played.llm.requests[0].messages
-    assert folded.messages[0] == system
-    assert folded.messages[1].content.startswith(f"{task.content}\n\n[Earlier steps are left out")
-    assert "- shell head -c 1500 /dev/zero | tr" in folded.messages[1].content
+    assert compacted.messages[0] == system
+    assert compacted.messages[1].content.startswith(
+        f"{task.content}\n\n[Earlier steps are left out"
+    )
+    assert "- shell head -c 1500 /dev/zero | tr" in compacted.messages[1].content
 
 
-async def test_the_providers_count_triggers_folding(play):
+async def test_the_providers_count_triggers_compaction(play):
     full = answer("", ("shell", '{"command": "echo a"}'), usage=(7990, 20))
     played = await play(shell_call(output(500)), shell_call("echo b"), full, FINISH)
     assert [turn.fresh_context for turn in played.turns] == [True, False, False, True]
@@ -152,14 +156,14 @@ async def test_a_provider_that_goes_on_refusing_ends_the_episode(play):
 async def test_a_provider_that_refuses_the_task_itself_ends_the_episode(play):
     played = await play(ContextLengthError("8 tokens at most"))
     assert played.stop.reason == "context"
-    assert played.stop.detail == ("8 tokens at most, and folding the conversation can't help")
+    assert played.stop.detail == ("8 tokens at most, and compaction can't shorten it enough")
 
 
 # -- answers without a call
 
 
 @pytest.mark.parametrize(
-    ("silent", "said"),
+    ("idle", "words"),
     [
         (answer("I am done."), "Your answer held no tool call, so nothing was done. "),
         (answer(" \n"), "Your answer was empty. "),
@@ -167,29 +171,116 @@ async def test_a_provider_that_refuses_the_task_itself_ends_the_episode(play):
         (answer("", finish_reason="content_filter"), "Your answer was withheld by the provider"),
     ],
 )
-async def test_a_model_that_calls_nothing_is_told_what_was_wrong(play, silent, said):
-    played = await play(silent, FINISH)
-    assert played.said_to_model(1).startswith(said)
-    assert played.said_to_model(1).endswith("Call a tool to go on, or finish if the task is done.")
+async def test_a_reminder_says_why_an_answer_did_nothing(play, idle, words):
+    played = await play(idle, FINISH)
+    assert played.said_to_model(1).startswith(words)
+    assert played.said_to_model(1).endswith(
+        "Call a tool to continue, or finish if the task is done."
+    )
     assert played.stop.reason == "finished"
 
 
-async def test_after_two_hints_in_a_row_the_episode_is_given_up(play):
+async def test_after_two_reminders_in_a_row_the_episode_is_given_up(play):
     played = await play(answer("Hm."), answer("Hm."), answer("Hm."))
     assert played.stop.reason == "gave_up"
     assert played.stop.detail == "3 answers in a row without a tool call"
     assert len(played.turns) == 3
 
 
-async def test_a_call_in_between_starts_the_count_anew(play):
-    hm = answer("Hm.")
-    played = await play(hm, hm, shell_call("true"), hm, hm, FINISH)
+async def test_a_call_in_between_resets_the_count_of_reminders(play):
+    empty = answer("")
+    played = await play(empty, empty, shell_call("true"), empty, empty, FINISH)
     assert played.stop.reason == "finished"
 
 
-async def test_no_hint_is_given_where_the_option_says_so(play):
-    played = await play(answer("Hm."), max_nudges=0)
+async def test_reminders_can_be_turned_off(play):
+    played = await play(answer("Hm."), max_reminders=0)
     assert played.stop.reason == "gave_up"
+
+
+async def test_text_after_a_call_ends_the_episode_as_finished(play):
+    played = await play(shell_call("touch here"), answer("Done."))
+    assert played.stop == Stop(reason="finished", detail="Done.")
+    assert [turn.credited for turn in played.turns] == [True, True]
+
+
+async def test_text_before_any_call_does_not_end_the_episode(play):
+    played = await play(answer("I will list the files."), shell_call("ls"), FINISH)
+    assert played.stop.reason == "finished"
+    assert [turn.credited for turn in played.turns] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [
+        answer(" \n"),
+        answer("So", finish_reason="length"),
+        answer("", finish_reason="content_filter"),
+        answer("<think>Am I done?</think>\n"),
+        answer("<think>Am I"),
+    ],
+)
+async def test_an_answer_that_is_empty_or_cut_off_does_not_end_the_episode(play, idle):
+    played = await play(shell_call("true"), idle, FINISH)
+    assert played.stop.detail == "done"
+    assert [turn.credited for turn in played.turns] == [True, False, True]
+
+
+async def test_with_finish_tool_text_is_answered_with_reminders_and_not_credited(play):
+    done = answer("Done.")
+    played = await play(shell_call("true"), done, done, done, finish="tool")
+    assert played.stop.reason == "gave_up"
+    assert [turn.credited for turn in played.turns] == [True, False, False, False]
+
+
+async def test_the_tools_of_a_request_are_recorded(play):
+    played = await play(shell_call("true"), FINISH)
+    assert played.trajectory.tools() == played.llm.requests[0].tools
+    assert [bool(turn.tools) for turn in played.turns] == [True, False]
+    assert [tool.name for tool in played.trajectory.tools(0)][-1] == "finish"
+
+
+# -- a server that takes no tools
+
+NO_TOOLS = ToolsUnsupportedError("status 400 (no tools)")
+
+
+async def test_a_server_that_takes_no_tools_is_asked_again_with_calls_as_text(play, caplog):
+    call = '```tool\n{"name": "shell", "arguments": {"command": "touch here"}}\n```'
+    played = await play(NO_TOOLS, answer(call), answer("Done."))
+    assert played.stop.reason == "finished"
+    assert (played.folder / "here").exists()
+    assert [bool(request.tools) for request in played.llm.requests] == [True, False, False]
+    assert "```tool" in played.llm.requests[1].messages[0].content
+    assert played.trajectory.tools() == ()
+    assert "the model takes no tools, so calls are written as text" in caplog.text
+
+
+async def test_later_episodes_of_the_agent_start_with_text_and_warn_no_more(tmp_path, caplog):
+    agent = ale_agents()[0].build(IflowOptions(), BuildContext())
+    for answers in ([NO_TOOLS, answer("a"), answer("b"), answer("c")], [answer("a")] * 3):
+        llm = FakeLLM(answers)
+        context = AgentContext(
+            task=builders.task(),
+            sandbox=FolderSandbox(tmp_path),
+            llm=llm,
+            limits=agent.limits,
+            conversation=builders.conversation(),
+            recorder=ListRecorder(),
+        )
+        assert (await agent.run(context)).reason == "gave_up"
+    assert not any(request.tools for request in llm.requests)
+    assert len(caplog.records) == 1
+
+
+async def test_with_native_tools_in_the_options_a_refusal_of_tools_is_an_error(play):
+    with pytest.raises(ToolsUnsupportedError):
+        await play(NO_TOOLS, tool_format="native")
+
+
+async def test_a_refusal_of_tools_after_an_answer_is_an_error(play):
+    with pytest.raises(ToolsUnsupportedError):
+        await play(shell_call("true"), NO_TOOLS)
 
 
 # -- what goes wrong
@@ -285,10 +376,11 @@ async def test_a_model_that_fails_breaks_the_episode():
 # -- the prompt
 
 
-async def test_the_first_request_holds_the_folder_and_the_goal(play):
+async def test_the_first_request_has_the_goal_and_no_path_that_differs_between_runs(play):
     played = await play(FINISH, task=builders.task(goal="Write a haiku."))
     system, goal = played.llm.requests[0].messages
-    assert f"Working directory: {played.folder}." in system.content
+    assert "working directory" in system.content
+    assert str(played.folder) not in system.content
     assert "finish" in system.content
     assert goal.content == "Write a haiku."
 

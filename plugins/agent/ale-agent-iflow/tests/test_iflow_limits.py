@@ -61,7 +61,7 @@ async def test_finish_may_be_the_last_step(play):
 
 
 async def test_max_turns_counts_answers_with_and_without_calls(play):
-    played = await play(COUNT, answer("Hm."), COUNT, COUNT, max_turns=3)
+    played = await play(COUNT, answer(""), COUNT, COUNT, max_turns=3)
     assert (played.stop.reason, played.stop.detail) == ("max_turns", "3 of 3 completions used")
     assert count(played) == 2
 
@@ -105,10 +105,10 @@ async def test_calls_left_when_time_is_over_are_not_run(play):
     assert not (played.folder / "count").exists()
 
 
-async def test_a_context_that_can_not_be_folded_ends_the_episode(play):
+async def test_a_context_that_can_not_be_compacted_ends_the_episode(play):
     played = await play(COUNT, context_max_tokens=256)
     assert played.stop.reason == "context"
-    assert played.stop.detail == "more than 256 tokens, and folding the conversation can't help"
+    assert played.stop.detail == "more than 256 tokens, and compaction can't shorten it enough"
     assert played.llm.requests == []
 
 

@@ -148,7 +148,7 @@ async def test_a_model_without_tool_calls_is_told_how_to_write_them(play):
     assert request.tools == ()
     for tool in TOOLS:
         assert f"- {tool.signature}: " in request.messages[0].content
-    assert text_format.REMINDER in request.messages[0].content
+    assert text_format.FORMAT in request.messages[0].content
     assert played.stop.reason == "finished"
 
 
@@ -196,9 +196,9 @@ async def test_a_call_that_can_not_be_read_is_answered_with_the_format(play):
     bad = played.observations[0]
     assert (bad.tool, bad.role) == ("shell", "user")
     assert bad.error is not None
-    assert text_format.REMINDER in bad.content
+    assert text_format.FORMAT in bad.content
 
 
 async def test_an_answer_without_a_call_is_answered_with_the_format(play):
     played = await play(answer("```bash\nls\n```"), written("finish", summary="x"), tools=False)
-    assert text_format.REMINDER in played.said_to_model(1)
+    assert text_format.FORMAT in played.said_to_model(1)

@@ -74,7 +74,7 @@ async def test_a_timeout_costs_the_shell_and_the_next_call_gets_a_new_one(play):
     assert slow.timed_out
     assert slow.error == "timed out after 0.2 s"
     assert "the shell ended with it" in slow.content
-    assert after.content.startswith("[the earlier shell has ended; this is a new one, in /")
+    assert after.content.startswith("[the earlier shell has ended; this is a new one, in the ")
     assert after.content.endswith("]\nX=\n[exit code 0]")
 
 

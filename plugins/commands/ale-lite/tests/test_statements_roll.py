@@ -147,7 +147,7 @@ def test_what_is_not_there_is_refused_with_its_name(desk: Any, stage: str) -> No
 def test_s07_training_is_that_of_ale(monkeypatch: pytest.MonkeyPatch) -> None:
     handed: list[list[str]] = []
     monkeypatch.setattr(scripts, "find_spec", lambda name: object())
-    monkeypatch.setattr(scripts, "ale", handed.append)
+    monkeypatch.setattr(scripts, "ale", lambda arguments, names: handed.append(arguments))
     done = CliRunner().invoke(scripts.roll, ["train-dpo", "--config", "dpo.yaml"])
     assert done.exit_code == 0, done.output
     assert handed == [["train", "dpo", "--", "dpo.yaml"]]
@@ -161,3 +161,15 @@ def test_s70_a_missing_package_is_named_with_the_command_that_installs_it(
     assert done.exit_code == 1
     assert "ale-trainer-trl" in done.output
     assert "pip install 'ale-lite[train]'" in done.output
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [("make-dpo", "roll ipa-score"), ("ipa-score", "roll collect")],
+)
+def test_the_hints_of_roll_name_commands_of_roll(desk: Any, command: str, hint: str) -> None:
+    desk.write("rows.jsonl", '{"schema": 1, "kind": "sft"}\n')
+    refused = desk.run("roll", command, "--in", "rows.jsonl", "--out", "out.jsonl")
+    assert refused.code == 2
+    assert hint in refused.err
+    assert "ale " not in refused.err.replace("ale-", "")

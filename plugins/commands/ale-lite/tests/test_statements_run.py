@@ -214,7 +214,7 @@ def test_s40_doctor_names_each_backend_its_state_and_the_reason(desk: Any) -> No
     nowhere = f"unix://{desk.folder}/none.sock"
     said = desk.run("rock", "doctor", DOCKER_HOST=nowhere).out
     lines = said.splitlines()
-    assert lines[0] == "sandbox.backend: auto is local here"
+    assert lines[0].startswith("sandbox.backend: auto is local here, since docker is not usable: ")
     (docker,) = [line for line in lines if line.split()[1:3] == ["sandbox", "docker"]]
     (local,) = [line for line in lines if line.split()[1:3] == ["sandbox", "local"]]
     assert docker.startswith("UNUSABLE")
@@ -237,12 +237,44 @@ def test_the_config_is_read_by_ale_check_as_it_is(desk: Any) -> None:
     assert "Config is valid." in said
 
 
-def test_a_stored_run_goes_on_with_its_key_named_in_the_environment(desk: Any, serve: Any) -> None:
+def test_a_stored_run_is_resumed_with_the_key_of_its_file(desk: Any, serve: Any) -> None:
     desk.task("t")
     desk.config(serve(playing(FINISH)).url, llm={"api_key": "sk-of-my-very-own"})
     desk.iflow("tasks/t.yaml")
+    run = os.path.relpath(desk.last_run, desk.folder)
+    resumed = desk.run("ale", "run", "--resume", run)
+    assert resumed.code == 0, resumed.err
+    stored = "".join(path.read_text() for path in desk.last_run.rglob("*.json*"))
+    assert "sk-of-my-very-own" not in stored
+
+
+def test_a_stored_run_whose_file_is_gone_is_resumed_with_the_key_of_the_environment(
+    desk: Any, serve: Any
+) -> None:
+    desk.task("t")
+    file = desk.config(serve(playing(FINISH)).url, llm={"api_key": "sk-of-my-very-own"})
+    desk.iflow("tasks/t.yaml")
+    (desk.folder / file).unlink()
     run = os.path.relpath(desk.last_run, desk.folder)
     refused = desk.run("ale", "run", "--resume", run)
     assert refused.code == 2
     assert "ALE_LITE_API_KEY is not set" in refused.err
     assert desk.run("ale", "run", "--resume", run, ALE_LITE_API_KEY="sk-of-my-very-own").code == 0
+
+
+def test_a_model_without_tool_calling_is_asked_for_calls_as_text(desk: Any, serve: Any) -> None:
+    desk.task("t")
+    refusal = {"fault": 400, "message": "library/gemma3:4b does not support tools"}
+    call = '```tool\n{"name": "shell", "arguments": {"command": "touch done"}}\n```'
+    server = serve(playing({"before": [refusal], "text": call}, {"text": "Done."}))
+    desk.config(server.url)
+    done = desk.iflow("tasks/t.yaml")
+    assert done.code == 0, done.err
+    assert done.err.count("calls are written as text") == 1
+    (episode,) = desk.episodes()
+    assert (episode["reward"], episode["trajectory"]["stop"]["detail"]) == (1.0, "Done.")
+    assert [bool(request["body"].get("tools")) for request in server.requests()] == [
+        True,
+        False,
+        False,
+    ]

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from ale.protocols import CreditScheme
+from ale.runs import Crediting
 from ale.testing.builders import trajectory, turn
 from ale.testing.credit import group_of, rollout
-from ale.types import Chunk, Credit, Group, Span, Stop, Trajectory, replace
+from ale.types import BatchStatistics, Chunk, Credit, Group, Span, Stop, Trajectory, replace
 from ale_credit.chunk_schemes import Ipa, IpaLite, Reinforce
 from ale_credit.group_schemes import DrGrpo, Grpo, Rloo
 from ale_credit.options import GrpoOptions, IpaLiteOptions, IpaOptions, ReinforceOptions
@@ -266,3 +268,46 @@ def test_the_order_of_the_rollouts_changes_not_even_the_last_bit(
     given = group(0.1, 0.7, 1 / 3, 0.2, 1.0, 0.0, 0.1)
     backwards = replace(given, rollouts=given.rollouts[::-1])
     assert scheme.assign(backwards) == scheme.assign(given)[::-1]
+
+
+class ChunkPerTurn:
+    def split(self, trajectory: Trajectory) -> list[Chunk]:
+        return [
+            Chunk(index=i, kind="message", spans=(Span(turn=i, text=(0, 1), calls=(0, 0)),))
+            for i in range(len(trajectory.turns))
+        ]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "weights"),
+    [
+        (Ipa(IpaOptions(gamma=0.5)), (0.5, 0.0, 1.0, 0.0, 0.0)),
+        (IpaLite(IpaLiteOptions()), (0.25, 0.0, 0.75, 0.0, 0.0)),
+    ],
+    ids=["ipa", "ipa-lite"],
+)
+def test_turns_that_did_nothing_get_no_credit_and_do_not_move_that_of_the_others(
+    scheme: CreditScheme, weights: tuple[float, ...]
+) -> None:
+    crediting = Crediting(
+        chunker=ChunkPerTurn(), chunker_name="turns", scheme=scheme, scheme_name="s"
+    )
+    idle = replace(turn("Done."), credited=False)
+    work = turn("x", calls=[CALL])
+    (done,) = group_of([rollout(1.0, trajectory(work, idle, work, idle, idle), 0)]).rollouts
+    batch = BatchStatistics(n_episodes=1, mean_reward=0.25)
+    group = Group(task_id="demo", rollouts=(crediting.split(done.episode),), batch=batch)
+    (credit,) = crediting.assign(group).credits
+    assert credit.weights == weights
+    assert credit.skipped is None
+
+
+def test_an_episode_of_idle_turns_alone_is_skipped() -> None:
+    crediting = Crediting(
+        chunker=ChunkPerTurn(), chunker_name="turns", scheme=Ipa(IpaOptions()), scheme_name="ipa"
+    )
+    idle = replace(turn("Done."), credited=False)
+    (done,) = group_of([rollout(1.0, trajectory(idle, idle), 0)]).rollouts
+    group = group_of([crediting.split(done.episode)])
+    (credit,) = crediting.assign(group).credits
+    assert (credit.weights, credit.skipped) == ((0.0, 0.0), "the episode has no chunks")

@@ -6,15 +6,16 @@ Importing litellm takes seconds: these tests are in a session of their own, wher
 import logging
 import subprocess
 import sys
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from ale.errors import LLMError
+from ale.errors import LLMError, ToolsUnsupportedError
 from ale.plugin import BuildContext
-from ale.protocols import LLM
-from ale.testing.llm import CAPITAL, Connect, LLMServerContract, ask
+from ale.protocols import LLM, Checkable
+from ale.testing.llm import ADD, CAPITAL, SUM, Connect, LLMServerContract, ask
 from ale.testing.openai_server import openai_server
 from ale_llm_litellm.options import LiteLLMOptions
 from ale_llm_litellm.plugin import ale_llms
@@ -32,7 +33,7 @@ def make(url: str, key: str, **options: object) -> LLM:
     (component,) = ale_llms()
     made = LiteLLMOptions(
         model="openai/m",
-        api_base=url,
+        base_url=url,
         api_key_env="KEY",
         **{
             "timeout_s": 1.0,
@@ -87,6 +88,60 @@ def test_the_import_reads_no_env_file_and_leaves_the_environment_alone(tmp_path:
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert (done.stdout.strip(), done.stderr.strip()) == ("True True", "")
+
+
+def keyless(url: str, **options: object) -> LLM:
+    (component,) = ale_llms()
+    made = LiteLLMOptions(model="m", base_url=url, retry_min_s=10.0, **options)
+    return component.build(made, BuildContext(environ={}))
+
+
+async def test_a_local_server_needs_no_key_and_the_model_no_provider() -> None:
+    with openai_server([{"text": "Hm."}]) as server:
+        llm = keyless(server.url)
+        await llm.complete(ask(CAPITAL))
+        (request,) = server.requests()
+    assert request["body"]["model"] == "m"
+    assert request["headers"]["authorization"] == "Bearer none"
+
+
+async def test_a_key_that_litellm_does_not_find_is_an_error_at_once() -> None:
+    (component,) = ale_llms()
+    llm = component.build(LiteLLMOptions(model="openai/m", retry_min_s=10.0), BuildContext())
+    assert isinstance(llm, Checkable)
+    started = time.perf_counter()
+    with pytest.raises(LLMError, match=r"llm\.api_key_env"):
+        await llm.complete(ask(CAPITAL))
+    with pytest.raises(LLMError, match="set OPENAI_API_KEY"):
+        await llm.check()
+    assert time.perf_counter() - started < 5
+
+
+async def test_a_server_that_never_answered_is_not_retried_and_is_named() -> None:
+    llm = keyless("http://127.0.0.1:9/v1")
+    assert isinstance(llm, Checkable)
+    started = time.perf_counter()
+    for request in (llm.complete(ask(CAPITAL)), llm.check()):
+        with pytest.raises(LLMError, match=r"cannot connect to http://127\.0\.0\.1:9/v1"):
+            await request
+    assert time.perf_counter() - started < 8
+
+
+async def test_an_unknown_model_is_named_with_those_that_the_server_has() -> None:
+    models = [{"id": "qwen", "owned_by": "vllm"}]
+    with openai_server({"*": {"fault": 404, "message": "no"}, "models": models}) as server:
+        llm = keyless(server.url)
+        assert isinstance(llm, Checkable)
+        for request in (llm.complete(ask(CAPITAL)), llm.check()):
+            with pytest.raises(LLMError, match=r"set llm\.model to one of: qwen"):
+                await request
+
+
+async def test_a_refusal_of_tools_has_its_own_error() -> None:
+    with openai_server({"*": {"fault": 400, "message": "m does not support tools"}}) as server:
+        with pytest.raises(ToolsUnsupportedError):
+            await keyless(server.url).complete(ask(SUM, tools=(ADD,)))
+        assert len(server.requests()) == 1
 
 
 class TestLiteLLM(LLMServerContract):

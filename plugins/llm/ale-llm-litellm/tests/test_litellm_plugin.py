@@ -53,5 +53,10 @@ def test_an_unset_variable_is_named() -> None:
 
 
 def test_a_model_without_a_provider_is_refused() -> None:
-    with pytest.raises(ValueError, match="model"):
+    with pytest.raises(ValueError, match="'model' needs a provider, as in openai/m"):
         LiteLLMOptions(model="m")
+
+
+def test_a_config_of_openai_is_valid_here_too() -> None:
+    options = LiteLLMOptions(model="m", base_url="http://127.0.0.1:1234/v1", temperature=0.2)
+    assert options.provider_and_model == "openai/m"

@@ -45,7 +45,7 @@ def test_without_the_sdk_the_probe_says_how_to_get_it(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(importlib.metadata, "version", version)
     assert not plugin.probe().usable
-    assert plugin.probe().remedy == "pip install 'openai>=2.20,<4'"
+    assert plugin.probe().remedy == "pip install 'openai>=1.55.3,<4'"
 
 
 @pytest.mark.parametrize("environ", [{}, {"LLM_KEY": ""}, {"LLM_KEY": "  "}])

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ale.errors import LLMError
+from ale.errors import LLMError, ToolsUnsupportedError
 from ale.plugin import BuildContext
-from ale.protocols import LLM
+from ale.protocols import LLM, Checkable
 from ale.testing.llm import ADD, CAPITAL, SUM, ask
 from ale.testing.openai_server import ScriptedServer, openai_server
 from ale.types import Message, Sampling, TokenTrace
@@ -234,3 +234,105 @@ async def test_tools_are_refused_where_the_model_takes_none() -> None:
         with pytest.raises(LLMError, match="tools"):
             await llm.complete(ask(SUM, tools=(ADD,)))
         assert server.requests() == []
+
+
+async def test_a_server_that_never_answered_is_not_retried_and_is_named() -> None:
+    options = OpenAIOptions(base_url="http://127.0.0.1:9/v1", model="m", retry_min_s=10.0)
+    llm = ale_llms()[0].build(options, BuildContext())
+    started = time.perf_counter()
+    for request in (llm.complete(ask(CAPITAL)), check(llm)):
+        with pytest.raises(LLMError, match=r"cannot connect to http://127\.0\.0\.1:9/v1") as caught:
+            await request
+        assert not caught.value.transient
+        assert "lms server start" in str(caught.value)
+    assert time.perf_counter() - started < 5
+    await llm.aclose()
+
+
+async def test_a_server_that_goes_away_after_an_answer_is_retried() -> None:
+    with openai_server({"*": {"text": "Hm."}}) as server:
+        options = OpenAIOptions(
+            base_url=server.url, model="m", max_retries=2, retry_min_s=0.01, retry_max_s=0.02
+        )
+        llm = ale_llms()[0].build(options, BuildContext())
+        await llm.complete(ask(CAPITAL))
+    with pytest.raises(LLMError, match="after 3 attempts") as caught:
+        await llm.complete(ask(CAPITAL))
+    assert caught.value.transient
+    await llm.aclose()
+
+
+async def test_a_password_in_the_url_is_not_shown() -> None:
+    options = OpenAIOptions(base_url="http://me:hush@127.0.0.1:9/v1", model="m")
+    llm = ale_llms()[0].build(options, BuildContext())
+    with pytest.raises(LLMError, match=r"cannot connect to http://127\.0\.0\.1:9/v1") as caught:
+        await check(llm)
+    assert "hush" not in str(caught.value)
+
+
+async def test_an_unknown_model_is_asked_for_once_and_the_known_ones_are_named() -> None:
+    models = [{"id": "qwen"}, {"id": "gemma"}]
+    script = {"*": {"fault": 404, "message": "no such model"}, "models": models}
+    async with session(script) as (llm, server):
+        with pytest.raises(LLMError, match=r"set llm\.model to one of: gemma, qwen") as caught:
+            await llm.complete(ask(CAPITAL))
+        assert not caught.value.transient
+        assert [request["method"] for request in server.requests()] == ["POST", "GET"]
+
+
+async def test_a_404_of_a_server_without_a_list_points_at_the_url() -> None:
+    script = {"*": {"fault": 404, "message": "nothing here"}, "models": {"fault": 404}}
+    async with session(script) as (llm, _):
+        with pytest.raises(LLMError, match=r"llm\.base_url, http://.*/v1, which often ends in /v1"):
+            await llm.complete(ask(CAPITAL))
+
+
+@BOTH
+async def test_a_refusal_of_tools_has_its_own_error_and_is_not_retried(stream: bool) -> None:
+    script = {"*": {"fault": 400, "message": "this model does not support tools"}}
+    async with session(script, stream=stream) as (llm, server):
+        with pytest.raises(ToolsUnsupportedError, match=r"llm\.tools: false"):
+            await llm.complete(ask(SUM, tools=(ADD,)))
+        assert len(server.requests()) == 1
+
+
+async def check(llm: LLM) -> None:
+    assert isinstance(llm, Checkable)
+    await llm.check()
+
+
+async def test_a_check_passes_with_the_model_listed_and_asks_for_no_answer() -> None:
+    async with session({"models": [{"id": "m", "owned_by": "vllm"}]}) as (llm, server):
+        await check(llm)
+        assert [request["path"] for request in server.requests()] == ["/v1/models"]
+
+
+async def test_a_check_refuses_a_model_that_the_server_would_refuse() -> None:
+    async with session({"models": [{"id": "qwen", "owned_by": "vllm"}]}) as (llm, _):
+        with pytest.raises(LLMError, match=r"has no model 'm'; set llm\.model to one of: qwen"):
+            await check(llm)
+
+
+async def test_a_check_warns_where_the_server_may_take_any_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with session([]) as (llm, _):
+        await check(llm)
+    assert "has no model 'm'; set llm.model to one of: scripted" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("variable", "words"), [("KEY", "the server refused the key in KEY"), (None, "llm.api_key_env")]
+)
+async def test_a_check_names_the_variable_of_a_refused_key(
+    variable: str | None, words: str
+) -> None:
+    async with session({"models": {"fault": 401}}, api_key_env=variable) as (llm, _):
+        with pytest.raises(LLMError, match=words):
+            await check(llm)
+
+
+@pytest.mark.parametrize("status", [404, 405, 500])
+async def test_a_server_without_a_list_passes_the_check(status: int) -> None:
+    async with session({"models": {"fault": status}}) as (llm, _):
+        await check(llm)

@@ -1,6 +1,6 @@
 """``python -m ale_agent_iflow`` prints the tools as the ``tools`` of chat completions.
 
-A run does not keep what the model was offered; `ale collect --tools` takes it from a file.
+For runs stored without the tools of their requests; see `ale collect --tools`.
 """
 
 import json
@@ -10,8 +10,8 @@ from typing import Any
 from ale_agent_iflow.tools import TOOLS, Tool
 
 
-def offered(tool: Tool) -> dict[str, Any]:
-    """A tool as chat completions have it."""
+def chat_tool(tool: Tool) -> dict[str, Any]:
+    """A tool as in a chat completion."""
     spec = tool.spec
     function = {
         "name": spec.name,
@@ -22,4 +22,4 @@ def offered(tool: Tool) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps([offered(tool) for tool in TOOLS], indent=2) + "\n")
+    sys.stdout.write(json.dumps([chat_tool(tool) for tool in TOOLS], indent=2) + "\n")

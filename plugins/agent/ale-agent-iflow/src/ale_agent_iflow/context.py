@@ -1,9 +1,9 @@
-"""The conversation with a model, how long it is, and how it is folded. All of it pure.
+"""The conversation with a model, its length, and its compaction. Pure functions.
 
-A conversation is a head (system and task), kept whole for ever, and exchanges: an answer with
-what came back for it. An exchange is the unit of folding, so a call is never parted from its
-result. What folding takes away, in this order: old observations, old exchanges (of which one line
-for each call is left), and only where that is not enough, the same of the latest exchanges.
+A conversation is a head (system and task), which is never shortened, and exchanges: an answer with
+its observations. An exchange is the unit of compaction, so a call is never separated from its
+result. Compaction removes, in this order: old observations, old exchanges (replaced by one line
+for each call), and only where that is not enough, the same of the latest exchanges.
 """
 
 import json
@@ -18,9 +18,9 @@ from ale_agent_iflow.result import cut_middle
 
 BYTES_A_TOKEN = 4
 TOKENS_A_MESSAGE = 4
-"""What a chat template puts around a message, about."""
+"""Approximate overhead of a chat template."""
 TRIMS = (2048, 512)
-"""Bytes to which the observations of the latest exchanges are cut when nothing else helps."""
+"""Bytes to which the observations of the latest exchanges are cut as the last resort."""
 
 DIGEST = (
     "[Earlier steps are left out here to save room. Their effects remain. The calls were:\n{}\n]"
@@ -29,20 +29,20 @@ DIGEST = (
 
 @frozen(kw_only=True)
 class Exchange:
-    """One answer and what came back for it."""
+    """One answer and its observations."""
 
     answer: Message
     calls: tuple[ToolCall, ...] = ()
     """Those of the answer, natively or in its text."""
     observations: tuple[Observation, ...] = ()
-    nudge: tuple[Message, ...] = ()
-    """What an answer without a call was told."""
+    reminder: tuple[Message, ...] = ()
+    """The message that follows an answer without a call."""
     messages: tuple[Message, ...] = field(init=False, eq=False, repr=False)
-    """As the model sees it. Made once, though every later request sends it again."""
+    """As sent. Built once, though every later request sends it again."""
 
     @messages.default
     def _messages(self) -> tuple[Message, ...]:
-        return (self.answer, *(o.as_message() for o in self.observations), *self.nudge)
+        return (self.answer, *(o.as_message() for o in self.observations), *self.reminder)
 
     def trimmed(self, max_bytes: int) -> "Exchange":
         """With observations cut in the middle."""
@@ -74,7 +74,7 @@ class History:
     head: tuple[Message, ...]
     """System and task; the last one also carries the digest."""
     digest: tuple[str, ...] = ()
-    """A line for each call of the exchanges that are gone."""
+    """A line for each call of the removed exchanges."""
     exchanges: tuple[Exchange, ...] = ()
 
     def messages(self) -> tuple[Message, ...]:
@@ -100,7 +100,7 @@ class History:
 class Gauge:
     """Tokens of a conversation: the provider's count as far as it goes, then bytes / 4.
 
-    `scale` is provider's count over bytes / 4, of the last request: a folded conversation, which
+    `scale` is provider's count over bytes / 4, of the last request: a compacted conversation, which
     the provider has not counted yet, is estimated with it.
     """
 
@@ -119,24 +119,24 @@ class Gauge:
         return cls(tools=math.ceil(sum(len(text.encode()) for text in texts) / BYTES_A_TOKEN))
 
     def size(self, messages: tuple[Message, ...]) -> int:
-        """Tokens of a conversation that goes on from what was counted, about."""
+        """Approximate tokens of a conversation that continues the counted one."""
         if self.usage is not None:
             new = messages[len(self.sent) + 1 :]
             return self.usage.prompt_tokens + self.usage.completion_tokens + rough_tokens(new)
         return math.ceil(self.scale * (self.tools + rough_tokens(messages)))
 
     def after(self, sent: tuple[Message, ...], completion: Completion) -> "Gauge":
-        """Knowing what the provider counted; as before where it counted nothing."""
+        """Updated with the provider's count, if it gave one."""
         if completion.usage.prompt_tokens <= 0:
             return self.anew()
         return evolve(self, usage=completion.usage, sent=sent)
 
     def anew(self) -> "Gauge":
-        """For a conversation that no longer starts as the counted one did."""
+        """For a conversation that does not start with the counted one."""
         if self.usage is None:
             return self
         scale = self.usage.prompt_tokens / max(1, self.tools + rough_tokens(self.sent))
-        # No tokeniser is further off; a provider's odd count must not run away with it.
+        # No tokeniser is outside this range; a provider's wrong count must not exceed it.
         return Gauge(tools=self.tools, scale=min(4.0, max(0.5, scale)))
 
 
@@ -152,7 +152,7 @@ def _bytes(message: Message) -> int:
     return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
-def fold(
+def compact(
     history: History,
     size: Callable[[tuple[Message, ...]], int],
     *,
@@ -160,22 +160,22 @@ def fold(
     target: int,
     keep: int,
 ) -> History | None:
-    """A shorter form of `history`, folded no more than needed.
+    """A shorter form of `history`, compacted no more than needed.
 
     Args:
         size: tokens of a conversation.
         limit: tokens that the result must not pass.
-        target: tokens to aim at by folding old exchanges, at most `limit`.
-        keep: latest exchanges that stay whole as long as folding the others suffices.
+        target: tokens to aim at by compacting old exchanges, at most `limit`.
+        keep: latest exchanges that stay whole as long as compacting the others suffices.
 
     Returns:
-        the folded history; None where head and tools alone pass the limit.
+        the compacted history; None where head and tools alone pass the limit.
     """
-    folded = history
-    for folded in _gentle(history, len(history.exchanges) - keep, digest_bytes=limit):
-        if size(folded.messages()) <= target:
-            return folded
-    fits = (h for h in (folded, *_harsh(folded, limit)) if size(h.messages()) <= limit)
+    compacted = history
+    for compacted in _gentle(history, len(history.exchanges) - keep, digest_bytes=limit):
+        if size(compacted.messages()) <= target:
+            return compacted
+    fits = (h for h in (compacted, *_harsh(compacted, limit)) if size(h.messages()) <= limit)
     return next(fits, None)
 
 

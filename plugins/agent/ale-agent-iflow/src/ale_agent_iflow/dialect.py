@@ -1,4 +1,4 @@
-"""How calls are offered to a model, read from its answer, and answered: natively or as text."""
+"""How tools are described to a model and its calls read: natively or as text."""
 
 from typing import Literal, Protocol
 
@@ -10,18 +10,18 @@ from ale_agent_iflow.tools import TOOLS, Tool
 
 
 class Dialect(Protocol):
-    """One way to speak of tool calls."""
+    """A format of tool calls."""
 
     role: Literal["tool", "user"]
-    """Under which observations go back."""
+    """The role of observations."""
     specs: tuple[ToolSpec, ...]
-    """What is sent with each request."""
+    """The tool specifications of each request."""
     gauge: Gauge
-    """For requests with them, of which nothing was counted yet."""
+    """For requests with them, before the provider has counted any."""
     instructions: str
     """What is appended to the system prompt; may be empty."""
-    reminder: str
-    """What a model is told that wrote no call or a bad one; may be empty."""
+    format_hint: str
+    """Added to the message after an answer with no call or a bad one; may be empty."""
 
     def read(self, completion: Completion, turn: int) -> Reading:
         """The calls of an answer."""
@@ -33,11 +33,11 @@ class Dialect(Protocol):
 
 
 class Native:
-    """Calls as the provider has them."""
+    """The provider's own tool calls."""
 
     role: Literal["tool", "user"] = "tool"
     instructions = ""
-    reminder = ""
+    format_hint = ""
 
     def __init__(self, tools: tuple[Tool, ...] = TOOLS) -> None:
         self.specs = tuple(tool.spec for tool in tools)
@@ -58,7 +58,7 @@ class Text:
     role: Literal["tool", "user"] = "user"
     specs: tuple[ToolSpec, ...] = ()
     gauge = Gauge()
-    reminder = text_format.REMINDER
+    format_hint = text_format.FORMAT
 
     def __init__(self, tools: tuple[Tool, ...] = TOOLS) -> None:
         self.instructions = text_format.instructions(tools)
@@ -68,16 +68,16 @@ class Text:
         return text_format.read(completion.message.content, call_id=f"text_{turn}")
 
     def show(self, tool: str, content: str, note: str) -> str:
-        """The content under a line that says whose it is."""
+        """The content under a line that names the tool."""
         return f"[result of {tool or 'the call'}]\n{content}" + (f"\n{note}" if note else "")
 
 
-_NATIVE, _TEXT = Native(), Text()
+NATIVE, TEXT = Native(), Text()
 
 
 def dialect(
     tool_format: Literal["auto", "native", "text"], capabilities: LLMCapabilities
 ) -> Dialect:
-    """The way that the option asks for; ``auto`` is native where the model has tool calls."""
+    """The format that the option selects; ``auto`` is native where the model has tool calls."""
     native = capabilities.tools if tool_format == "auto" else tool_format == "native"
-    return _NATIVE if native else _TEXT
+    return NATIVE if native else TEXT

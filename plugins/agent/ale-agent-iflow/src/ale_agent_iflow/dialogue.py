@@ -1,4 +1,4 @@
-"""The exchange of messages with the model: what is sent, folded when it grows too long."""
+"""The messages sent to the model, compacted when the conversation grows too long."""
 
 import asyncio
 
@@ -8,26 +8,25 @@ from ale.errors import ContextLengthError
 from ale.protocols import LLM
 from ale.types import Completion, CompletionRequest, Conversation, Message, Stop, ToolSpec, Turn
 from ale_agent_iflow.budget import EndedError
-from ale_agent_iflow.context import Exchange, Gauge, History, fold
+from ale_agent_iflow.context import Exchange, Gauge, History, compact
 
 REFUSALS = 2
-"""Times that a provider's "too long" is answered by folding before giving up."""
+"""Compactions after a provider's "too long" before giving up."""
 
 
 @frozen(kw_only=True)
-class FoldPolicy:
-    """When to fold a conversation and how far; see `context.fold`."""
+class CompactionPolicy:
+    """When to compact a conversation and how far; see `context.compact`."""
 
     max_tokens: int | None
-    fold_to: float
+    compact_to: float
     keep_turns: int
 
 
 class Dialogue:
     """One episode's conversation.
 
-    Keeps the promise of `Turn.prompt`: what `Trajectory.messages` rebuilds from the turns is what
-    was sent.
+    What `Trajectory.messages` and `Trajectory.tools` rebuild from the turns is what was sent.
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class Dialogue:
         specs: tuple[ToolSpec, ...],
         gauge: Gauge,
         conversation: Conversation,
-        policy: FoldPolicy,
+        policy: CompactionPolicy,
     ) -> None:
         self._llm = llm
         self._specs = specs
@@ -58,7 +57,7 @@ class Dialogue:
 
         Raises:
             EndedError: the conversation can't be made to fit.
-            LLMError: as `LLM.complete`.
+            ToolsUnsupportedError, LLMError: as `LLM.complete`.
         """
         timer = asyncio.timeout(timeout_s)
         try:
@@ -71,24 +70,25 @@ class Dialogue:
         sent = self._history.messages()
         self._gauge = self._gauge.after(sent, completion)
         prompt, fresh = (sent, True) if self._fresh else (self._added, False)
-        return Turn(prompt=prompt, fresh_context=fresh, completion=completion)
+        tools = self._specs if fresh else ()
+        return Turn(prompt=prompt, fresh_context=fresh, completion=completion, tools=tools)
 
-    def take(self, exchange: Exchange) -> None:
-        """Go on with this exchange at the conversation's end."""
+    def append(self, exchange: Exchange) -> None:
+        """Append an exchange to the conversation."""
         self._history = self._history.add(exchange)
-        self._fresh, self._added = False, exchange.nudge
+        self._fresh, self._added = False, exchange.reminder
 
     async def _complete(self, turn: int) -> Completion:
         most = self._policy.max_tokens
         if most is not None and self._size() > most:
-            self._fold(most, f"more than {most} tokens")
+            self._compact(most, f"more than {most} tokens")
         for _ in range(REFUSALS):
             try:
                 return await self._llm.complete(self._request(turn))
             except ContextLengthError as error:
                 # Half of it, or as short as it can be.
                 least = self._gauge.anew().size(self._history.head)
-                self._fold(max(self._size() // 2, least), str(error))
+                self._compact(max(self._size() // 2, least), str(error))
         try:
             return await self._llm.complete(self._request(turn))
         except ContextLengthError as error:
@@ -106,16 +106,16 @@ class Dialogue:
     def _size(self) -> int:
         return self._gauge.size(self._history.messages())
 
-    def _fold(self, limit: int, why: str) -> None:
+    def _compact(self, limit: int, why: str) -> None:
         gauge = self._gauge.anew()
-        folded = fold(
+        compacted = compact(
             self._history,
             gauge.size,
             limit=limit,
-            target=int(limit * self._policy.fold_to),
+            target=int(limit * self._policy.compact_to),
             keep=self._policy.keep_turns,
         )
-        if folded is None or not self._history.exchanges:
-            detail = f"{why}, and folding the conversation can't help"
+        if compacted is None or not self._history.exchanges:
+            detail = f"{why}, and compaction can't shorten it enough"
             raise EndedError(Stop(reason="context", detail=detail))
-        self._history, self._gauge, self._fresh = folded, gauge, True
+        self._history, self._gauge, self._fresh = compacted, gauge, True

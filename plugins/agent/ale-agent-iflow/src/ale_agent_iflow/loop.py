@@ -2,24 +2,24 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from ale.errors import AleError, SandboxError
+from ale.errors import AleError, SandboxError, ToolsUnsupportedError
 from ale.protocols import AgentContext
-from ale.types import Limits, Message, Observation, Stop, ToolCall, Turn, replace
+from ale.types import Completion, Limits, Message, Observation, Stop, ToolCall, Turn, replace
 from ale_agent_iflow.budget import Budget, EndedError
 from ale_agent_iflow.context import Exchange
-from ale_agent_iflow.dialect import dialect
-from ale_agent_iflow.dialogue import Dialogue, FoldPolicy
-from ale_agent_iflow.prompt import bad_call_hint, nudge
+from ale_agent_iflow.dialect import NATIVE, TEXT, Dialect, dialect
+from ale_agent_iflow.dialogue import CompactionPolicy, Dialogue
+from ale_agent_iflow.options import IflowOptions
+from ale_agent_iflow.prompt import bad_call_hint, reminder
 from ale_agent_iflow.result import Result
-from ale_agent_iflow.text_format import Reading
+from ale_agent_iflow.text_format import Reading, has_text
 from ale_agent_iflow.tools import BadCallError, check
 from ale_agent_iflow.workspace import Workspace
 
-if TYPE_CHECKING:
-    from ale_agent_iflow.plugin import IflowOptions
+_log = logging.getLogger(__name__)
 
 
 class IflowAgent:
@@ -31,11 +31,12 @@ class IflowAgent:
     """
 
     def __init__(
-        self, options: "IflowOptions", *, prompt: str, monotonic: Callable[[], float]
+        self, options: IflowOptions, *, prompt: str, monotonic: Callable[[], float]
     ) -> None:
         self._options = options
         self._prompt = prompt
         self._monotonic = monotonic
+        self._tools_refused = False
 
     @property
     def limits(self) -> Limits:
@@ -54,16 +55,31 @@ class IflowAgent:
         if needs := context.task.metadata.get("agent_needs"):
             raise AleError(f"the task gives its agent {', '.join(needs)}, which 'iflow' can't take")
         episode = Episode(self._options, self._prompt, self._monotonic, context)
+        if self._tools_refused:
+            episode.use(TEXT)
         try:
             stop = await episode.run()
         except BaseException:
             with contextlib.suppress(SandboxError):  # what ended the run matters more
                 await episode.workspace.shell.close()
             raise
+        finally:
+            self._note_refusal(episode)
         # Ending the shell would end the server that a task may ask for.
         if not context.task.keep_processes:
             await episode.workspace.shell.close()
         return stop
+
+    def _note_refusal(self, episode: "Episode") -> None:
+        """Warn once that calls are text from now on."""
+        if episode.refusal is None or self._tools_refused:
+            return
+        self._tools_refused = True
+        _log.warning(
+            "the model takes no tools, so calls are written as text (%s); set llm.tools: false to "
+            "start with text",
+            episode.refusal,
+        )
 
 
 class Episode:
@@ -71,7 +87,7 @@ class Episode:
 
     def __init__(
         self,
-        options: "IflowOptions",
+        options: IflowOptions,
         prompt: str,
         monotonic: Callable[[], float],
         context: AgentContext,
@@ -81,25 +97,33 @@ class Episode:
         self._recorder = context.recorder
         self._monotonic = monotonic
         self._budget = Budget(context.limits, monotonic)
-        self._dialect = dialect(options.tool_format, context.llm.capabilities)
-        system = prompt.replace("{workdir}", context.sandbox.workdir) + self._dialect.instructions
+        self._context = context
+        self._prompt = prompt.replace("{workdir}", context.sandbox.workdir)
+        self._finished: Stop | None = None
+        self._reminders = 0  # in a row
+        self.refusal: ToolsUnsupportedError | None = None
+        """Why calls are text though the model component has tools."""
+        self.use(dialect(options.tool_format, context.llm.capabilities))
+
+    def use(self, dialect: Dialect) -> None:
+        """Start the conversation anew, with tools in this format."""
+        context, options = self._context, self._options
+        self._dialect = dialect
         self._dialogue = Dialogue(
             (
-                Message(role="system", content=system),
+                Message(role="system", content=self._prompt + dialect.instructions),
                 Message(role="user", content=context.task.goal),
             ),
             llm=context.llm,
-            specs=self._dialect.specs,
-            gauge=self._dialect.gauge,
+            specs=dialect.specs,
+            gauge=dialect.gauge,
             conversation=context.conversation,
-            policy=FoldPolicy(
+            policy=CompactionPolicy(
                 max_tokens=context.limits.context_max_tokens,
-                fold_to=options.fold_to,
+                compact_to=options.compact_to,
                 keep_turns=options.keep_turns,
             ),
         )
-        self._finished: Stop | None = None
-        self._silent = 0  # answers in a row without a call
 
     async def run(self) -> Stop:
         """Turn after turn, until one ends the episode."""
@@ -113,29 +137,53 @@ class Episode:
         if stop := self._budget.no_more_turns():
             raise EndedError(stop)
         started = self._monotonic()
-        turn = await self._dialogue.ask(self._budget.turns, self._budget.time_left())
+        turn = await self._ask()
         if turn is None:
             raise EndedError(self._budget.out_of_time())
         reading = self._dialect.read(turn.completion, self._budget.turns)
         self._budget.turns += 1
-        observations = await self._act(turn, reading, started)
+        if not reading.calls and self._finishes(turn.completion):
+            self._finished = Stop(reason="finished", detail=turn.completion.message.content)
+        idle = not reading.calls and self._finished is None
+        observations = await self._act(replace(turn, credited=not idle), reading, started)
         if self._finished is not None:
             raise EndedError(self._finished)
-        self._silent = 0 if reading.calls else self._silent + 1
-        self._dialogue.take(
+        self._dialogue.append(
             Exchange(
                 answer=turn.completion.message,
                 calls=reading.calls,
                 observations=observations,
-                nudge=self._nudge(turn) if self._silent else (),
+                reminder=self._remind(turn.completion) if idle else (),
             )
         )
+        self._reminders = self._reminders if idle else 0
 
-    def _nudge(self, turn: Turn) -> tuple[Message, ...]:
-        if self._silent > self._options.max_nudges:
-            detail = f"{self._silent} answers in a row without a tool call"
+    async def _ask(self) -> Turn | None:
+        try:
+            return await self._dialogue.ask(self._budget.turns, self._budget.time_left())
+        except ToolsUnsupportedError as error:
+            # Native calls in the conversation could not be sent to such a server either.
+            started = self._budget.turns > 0
+            if started or self._dialect is not NATIVE or self._options.tool_format != "auto":
+                raise
+            self.refusal = error
+        self.use(TEXT)
+        return await self._dialogue.ask(self._budget.turns, self._budget.time_left())
+
+    def _finishes(self, completion: Completion) -> bool:
+        """Does this answer without a call end the episode?"""
+        whole = completion.finish_reason not in ("length", "content_filter")
+        acted = self._budget.steps > 0
+        by_text = self._options.finish == "text"
+        return by_text and acted and whole and has_text(completion.message.content)
+
+    def _remind(self, completion: Completion) -> tuple[Message, ...]:
+        if self._reminders >= self._options.max_reminders:
+            detail = f"{self._reminders + 1} answers in a row without a tool call"
             raise EndedError(Stop(reason="gave_up", detail=detail))
-        return (Message(role="user", content=nudge(turn.completion, self._dialect.reminder)),)
+        self._reminders += 1
+        text = reminder(completion, self._dialect.format_hint)
+        return (Message(role="user", content=text),)
 
     async def _act(self, turn: Turn, reading: Reading, started: float) -> tuple[Observation, ...]:
         """Run the calls in order and record the turn, however it ends."""
@@ -161,7 +209,7 @@ class Episode:
         try:
             tool, arguments = check(call)
         except BadCallError as error:
-            hint = bad_call_hint(turn.completion, self._dialect.reminder)
+            hint = bad_call_hint(turn.completion, self._dialect.format_hint)
             result = Result(content=f"[error: {error}]{hint}", error=str(error))
         else:
             timeout_s = self._budget.tool_timeout()

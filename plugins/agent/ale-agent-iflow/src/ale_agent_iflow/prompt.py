@@ -1,36 +1,32 @@
-"""What the agent says by itself: the system prompt and the hints to a model that went astray."""
-
-from typing import TYPE_CHECKING
+"""The agent's own messages: the system prompt, reminders and hints."""
 
 from ale.errors import InputError, Problem
 from ale.types import Completion
-
-if TYPE_CHECKING:
-    from ale_agent_iflow.plugin import IflowOptions
+from ale_agent_iflow.options import IflowOptions
 
 SYSTEM = """\
 You complete a task on a Unix machine by calling tools.
 
-Working directory: {workdir}. Relative paths of files start there.
+The shell starts in the task's working directory, and relative paths of files start there.
 
 - The shell lasts: cd, variables and background jobs carry over from one call to the next.
 - Nobody answers questions. Decide for yourself and act.
-- Tests that you don't see judge afterwards what you have left on the machine. What you only \
-say does not count.
-- Run what you have made before you rely on it.
+- Hidden tests judge the state of the machine afterwards. What you only write in an answer does \
+not count.
+- Test your work before you rely on it.
 - When the task is done, call finish with a short summary."""
 
 NO_CALL = "Your answer held no tool call, so nothing was done. "
 EMPTY = "Your answer was empty. "
 CUT_OFF = "Your answer was cut off at the token limit before it held a whole tool call. Be brief. "
-FILTERED = "Your answer was withheld by the provider's content filter. Go another way. "
+FILTERED = "Your answer was withheld by the provider's content filter. Try another approach. "
 CUT_CALL = (
     "Your answer was cut off at the token limit. Do less in one call: write a long file in parts."
 )
-GO_ON = "Call a tool to go on, or finish if the task is done."
+CONTINUE = "Call a tool to continue, or finish if the task is done."
 
 
-def system_prompt(options: "IflowOptions") -> str:
+def system_prompt(options: IflowOptions) -> str:
     """The prompt that the options ask for.
 
     Raises:
@@ -49,8 +45,8 @@ def system_prompt(options: "IflowOptions") -> str:
         ) from error
 
 
-def nudge(completion: Completion, reminder: str) -> str:
-    """What a model is told whose answer held no tool call."""
+def reminder(completion: Completion, format_hint: str) -> str:
+    """The message that follows an answer without a tool call."""
     if completion.finish_reason == "length":
         why = CUT_OFF
     elif completion.finish_reason == "content_filter":
@@ -59,10 +55,10 @@ def nudge(completion: Completion, reminder: str) -> str:
         why = EMPTY
     else:
         why = NO_CALL
-    return why + GO_ON + (f"\n\n{reminder}" if reminder else "")
+    return why + CONTINUE + (f"\n\n{format_hint}" if format_hint else "")
 
 
-def bad_call_hint(completion: Completion, reminder: str) -> str:
+def bad_call_hint(completion: Completion, format_hint: str) -> str:
     """What is added to the error of a call that could not be read."""
-    hint = CUT_CALL if completion.finish_reason == "length" else reminder
+    hint = CUT_CALL if completion.finish_reason == "length" else format_hint
     return f"\n{hint}" if hint else ""

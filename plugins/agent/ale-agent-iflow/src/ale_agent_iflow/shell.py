@@ -1,4 +1,4 @@
-"""The shell tool: one session that lasts, opened again when it has ended."""
+"""The shell tool: one persistent session, reopened when it has ended."""
 
 from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES, Sandbox, Session
@@ -46,8 +46,8 @@ class Shell:
             return self._session, ""
         first = self._session is None
         self._session = await self._sandbox.session()
-        where = f"[the earlier shell has ended; this is a new one, in {self._sandbox.workdir}]\n"
-        return self._session, "" if first else where
+        note = "[the earlier shell has ended; this is a new one, in the working directory]\n"
+        return self._session, "" if first else note
 
     async def _run(self, session: Session, command: str, timeout_s: float | None) -> ExecResult:
         # More than is shown, so that the number of bytes left out is known in all but huge cases.

@@ -6,10 +6,10 @@ A call is a fenced block with the info string ``tool`` that holds one JSON objec
     {"name": "shell", "arguments": {"command": "ls -la"}}
     ```
 
-Around it the model may write what it likes. The first block of a message counts. What a model
-drafts in a leading ``<think>`` block does not. The JSON decoder, not the closing fence, finds the
-end of a block, so a file that holds fences can be written; line breaks inside strings are taken
-as they stand, because models write them.
+Text around it is allowed. The first block of a message counts; one inside a leading ``<think>``
+block does not. The JSON decoder, not the closing fence, finds the
+end of a block, so a file that holds fences can be written; line breaks inside strings are accepted,
+because models write them.
 """
 
 import json
@@ -24,7 +24,7 @@ OPENING = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*tool(?:_call)?[ \t]*\r?$", re.M
 NAME = re.compile(r'"name"\s*:\s*"([^"\\]{1,80})"')
 BLANKS = re.compile(r"\s*")
 
-REMINDER = """\
+FORMAT = """\
 Write a tool call as a block like this, with nothing else between the fences:
 ```tool
 {"name": "shell", "arguments": {"command": "ls -la"}}
@@ -37,20 +37,20 @@ class Reading:
 
     calls: tuple[ToolCall, ...] = ()
     note: str = ""
-    """What the model should be told about how it wrote them."""
+    """For the model: what was wrong with the format."""
 
 
 def instructions(tools: tuple[Tool, ...]) -> str:
     """What is appended to the system prompt."""
     lines = [f"- {tool.signature}: {tool.description}" for tool in tools]
     return (
-        "\n\nTools:\n" + "\n".join(lines) + f"\n\n{REMINDER}\n"
+        "\n\nTools:\n" + "\n".join(lines) + f"\n\n{FORMAT}\n"
         "One call in each answer, and then stop: the result comes in the next message."
     )
 
 
 def read(content: str, call_id: str) -> Reading:
-    """The first call in `content`. One that is not valid JSON is given as it stands.
+    """The first call in `content`; one that is not valid JSON is returned as written.
 
     Args:
         content: an answer of the model; any text.
@@ -63,6 +63,11 @@ def read(content: str, call_id: str) -> Reading:
     several = OPENING.search(content, end) is not None
     note = "[only the first call of your answer was run; write one in each answer]"
     return Reading(calls=(call,), note=note if several else "")
+
+
+def has_text(content: str) -> bool:
+    """Is there text after a leading ``<think>`` block?"""
+    return bool(content[_after_thinking(content) :].removeprefix("</think>").strip())
 
 
 def _after_thinking(content: str) -> int:

@@ -1,12 +1,14 @@
 """The console scripts `iflow`, `tbp`, `roll` and `rock`: flags in, a command of `ale` out."""
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from ale.commands import Group, ale
-from ale.errors import NotUsableError
+from ale.errors import NotUsableError, PluginError
+from ale.plugin import Probe
 from ale_lite.plugin import FORMAT
 
 config_option = click.option(
@@ -93,6 +95,19 @@ _out = click.option(
     "--out", required=True, metavar="FILE", type=click.Path(), help="Rows to write."
 )
 
+ROLL_NAMES = {
+    "ale collect RUN": "roll collect --runs RUN",
+    "ale collect": "roll collect",
+    "ale score": "roll ipa-score",
+    "ale dataset dpo": "roll make-dpo",
+    "ale train dpo": "roll train-dpo",
+}
+"""Commands of `ale` by the names that they have here, for the hints of errors."""
+
+
+def _roll(arguments: list[str]) -> None:
+    ale(arguments, ROLL_NAMES)
+
 
 @click.group(cls=Group)
 @click.version_option(package_name="ale-lite")
@@ -112,7 +127,7 @@ def roll_collect(runs: str, out: str) -> None:
     Example:
       roll collect --runs runs/ --out datasets/raw.jsonl
     """
-    ale(["collect", "--out", out, "--", runs])
+    _roll(["collect", "--out", out, "--", runs])
 
 
 @roll.command("ipa-score")
@@ -125,7 +140,10 @@ def roll_ipa_score(source: str, out: str) -> None:
     Example:
       roll ipa-score --in datasets/raw.jsonl --out datasets/ipa_scored.jsonl
     """
-    ale(["score", "--in", source, "--out", out, "--chunker", "ale-lite", "--scheme", "ipa-lite"])
+    ale(
+        ["score", "--in", source, "--out", out, "--chunker", "ale-lite", "--scheme", "ipa-lite"],
+        ROLL_NAMES,
+    )
 
 
 @roll.command("make-dpo")
@@ -142,7 +160,7 @@ def roll_make_dpo(source: str, out: str) -> None:
       roll make-dpo --in datasets/ipa_scored.jsonl --out datasets/dpo.jsonl
     """
     pairing = ("--pairing", "same-trajectory")
-    ale(["dataset", "dpo", "--in", source, "--out", out, *pairing])
+    _roll(["dataset", "dpo", "--in", source, "--out", out, *pairing])
 
 
 @roll.command("train-dpo")
@@ -165,7 +183,7 @@ def roll_train_dpo(config: str) -> None:
             "training needs the package ale-trainer-trl: pip install 'ale-lite[train]', or "
             "pip install -e '.[train]' in a clone of ale"
         )
-    ale(["train", "dpo", "--", config])
+    _roll(["train", "dpo", "--", config])
 
 
 @click.group(cls=Group)
@@ -186,6 +204,21 @@ def rock_doctor() -> None:
     from ale_lite.reader import chosen_backend
 
     registry = Registry.installed()
-    auto = chosen_backend("auto", lambda kind, name: registry.find(kind, name).probe())
-    click.echo(f"sandbox.backend: auto is {auto} here\n")
+
+    def probe(kind: str, name: str) -> Probe | None:
+        return registry.find(kind, name).probe()
+
+    click.echo(f"sandbox.backend: auto is {_auto(chosen_backend('auto', probe), probe)}\n")
     ale(["doctor", "sandbox"])
+
+
+def _auto(backend: str, probe: Callable[[str, str], Probe | None]) -> str:
+    if backend == "docker":
+        return "docker here: each task has a container of its own"
+    try:
+        docker = probe("sandbox", "docker")
+    except PluginError as error:
+        reason = str(error)
+    else:
+        reason = docker.reason if docker is not None else "it is not installed"
+    return f"local here, since docker is not usable: {reason}\nlocal does not isolate anything"

@@ -1,14 +1,17 @@
 """Chat completions on the wire: what plugins for OpenAI-like models share.
 
-A library, not a plugin: it offers nothing through a door. Its rooms:
+A library, not a plugin: it registers no component. Its modules:
 
 - `request`: a conversation as the messages, tools and sampling fields of a request;
 - `response`: an answer, as JSON or as an object, into a `Completion`;
 - `options`: those that such models share, and the key that one of them names;
-- `status` and `retry`: what kind of failure it was, whether and when to ask again, and what to say
-  in the end.
+- `status` and `retry`: what kind of failure it was, whether and when to retry;
+- `models`: the list at ``/models``;
+- `hints`: what to do where no retry helps.
 """
 
+from ale_openai_wire.hints import TOO_LONG, unknown_model, unreachable
+from ale_openai_wire.models import checks_names, lists, read_models
 from ale_openai_wire.options import ChatOptions, key_from
 from ale_openai_wire.request import (
     ReasoningField,
@@ -19,26 +22,32 @@ from ale_openai_wire.request import (
     turn_seed,
 )
 from ale_openai_wire.response import Answer, completion, from_mapping, read_answer
-from ale_openai_wire.retry import Fault, Redactor, RetryPolicy, persist
-from ale_openai_wire.status import error_fault, status_fault
+from ale_openai_wire.retry import AttemptError, Redactor, RetryPolicy, with_retries
+from ale_openai_wire.status import status_error, stream_error
 
 __all__ = [
+    "TOO_LONG",
     "Answer",
+    "AttemptError",
     "ChatOptions",
-    "Fault",
     "ReasoningField",
     "Redactor",
     "RetryPolicy",
+    "checks_names",
     "completion",
     "effective",
-    "error_fault",
     "from_mapping",
     "key_from",
+    "lists",
     "messages",
-    "persist",
     "read_answer",
+    "read_models",
     "sampling_fields",
-    "status_fault",
+    "status_error",
+    "stream_error",
     "tools",
     "turn_seed",
+    "unknown_model",
+    "unreachable",
+    "with_retries",
 ]

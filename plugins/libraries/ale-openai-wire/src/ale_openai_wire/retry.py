@@ -1,4 +1,4 @@
-"""Asking again: exponential backoff with jitter, the server's own wish, and a deadline."""
+"""Retries: exponential backoff with jitter, the server's ``Retry-After``, and a deadline."""
 
 import asyncio
 import random
@@ -9,17 +9,17 @@ from typing import TypeVar
 
 from attrs import field, frozen
 
-from ale.errors import ContextLengthError, LLMError
+from ale.errors import LLMError
 
 T = TypeVar("T")
 
 _EXCERPT = 400
-"""Characters of a server's own words that an error repeats."""
+"""Characters of a server's message that an error repeats."""
 
 
 @frozen(kw_only=True)
 class RetryPolicy:
-    """How often, how long apart and for how long to ask."""
+    """How many attempts, how far apart, and how long in all."""
 
     max_retries: int
     min_wait_s: float
@@ -32,14 +32,14 @@ class RetryPolicy:
     """Of all attempts and the waits between them."""
 
 
-class Fault(Exception):
+class AttemptError(Exception):
     """One attempt failed.
 
     Args:
         reason: in one line, free of secrets.
         transient: another attempt may succeed.
         wait_s: what the server asks to wait, seconds.
-        context_length: the conversation is too long.
+        kind: what to raise where there is no further attempt.
     """
 
     def __init__(
@@ -48,18 +48,18 @@ class Fault(Exception):
         *,
         transient: bool,
         wait_s: float | None = None,
-        context_length: bool = False,
+        kind: type[LLMError] = LLMError,
     ) -> None:
         self.reason = reason
         self.transient = transient
         self.wait_s = wait_s
-        self.context_length = context_length
+        self.kind = kind
         super().__init__(reason)
 
 
 @frozen
 class Redactor:
-    """Makes a server's words fit for an error: without the key, on one line, and short."""
+    """Prepares a server's message for an error: without the key, on one line, and short."""
 
     _key: str | None = field(default=None, repr=False)
 
@@ -74,13 +74,13 @@ class Redactor:
 def backoff(policy: RetryPolicy, retry: int, rng: random.Random) -> float:
     """Seconds before the retry with this 0-based number: the doubled wait, less up to half of it.
 
-    The spread keeps the many episodes that one overload has hit from coming back together.
+    The jitter keeps many episodes that met one overload from retrying at the same moment.
     """
     wait = min(policy.min_wait_s * 2.0 ** min(retry, 60), policy.max_wait_s)
     return wait * (1 - 0.5 * rng.random())
 
 
-async def persist(
+async def with_retries(
     attempt: Callable[[], Awaitable[T]],
     policy: RetryPolicy,
     *,
@@ -88,17 +88,16 @@ async def persist(
     rng: random.Random,
     monotonic: Callable[[], float] = time.perf_counter,
 ) -> T:
-    """The first answer that an attempt gives.
+    """The result of the first attempt that succeeds.
 
     Args:
-        attempt: one attempt; raises `Fault`. It is cancelled after `timeout_s`.
-        where: who is asked, for the error.
-        rng: the jitter.
+        attempt: one attempt; raises `AttemptError`. It is cancelled after `timeout_s`.
+        where: model and server, for the error.
+        rng: for the jitter.
 
     Raises:
-        ContextLengthError: the conversation is too long.
         LLMError: with `transient` set, every attempt failed in a way that may pass; else, one
-            failed for good.
+            failed in a way that no retry helps against. Then it is of the attempt's `kind`.
     """
     started = monotonic()
     reasons: list[str] = []
@@ -108,33 +107,27 @@ async def persist(
         try:
             async with asyncio.timeout(allowed):
                 return await attempt()
-        except Fault as caught:
-            fault = caught
+        except AttemptError as caught:
+            failed = caught
         except TimeoutError:
-            fault = Fault(f"no answer within {allowed:.3g} s", transient=True)
-        # Raised out here, so that no SDK's error, with headers in it, hangs on as the context.
-        reasons.append(fault.reason)
-        _give_up_for_good(fault, where)
-        wait = _wait(fault, policy, len(reasons) - 1, rng)
+            failed = AttemptError(f"no answer within {allowed:.3g} s", transient=True)
+        # Raised out here, so that no SDK's error, with headers in it, stays as the context.
+        reasons.append(failed.reason)
+        if not failed.transient:
+            raise failed.kind(f"{where}: {failed.reason}")
+        wait = _wait(failed, policy, len(reasons) - 1, rng)
         elapsed = monotonic() - started
         if len(reasons) > policy.max_retries or elapsed + wait >= policy.deadline_s:
             raise LLMError(_exhausted(where, reasons, elapsed, wait, policy), transient=True)
         await asyncio.sleep(wait)
 
 
-def _wait(fault: Fault, policy: RetryPolicy, retry: int, rng: random.Random) -> float:
-    """Seconds to wait: never less than the server asks for, nor than the backoff, and spread."""
+def _wait(failed: AttemptError, policy: RetryPolicy, retry: int, rng: random.Random) -> float:
+    """Seconds: at least the backoff and what the server asks for, with jitter."""
     own = backoff(policy, retry, rng)
-    if fault.wait_s is None:
+    if failed.wait_s is None:
         return own
-    return max(own, fault.wait_s + policy.min_wait_s * rng.random())
-
-
-def _give_up_for_good(fault: Fault, where: str) -> None:
-    if fault.context_length:
-        raise ContextLengthError(f"{where}: {fault.reason}")
-    if not fault.transient:
-        raise LLMError(f"{where}: {fault.reason}")
+    return max(own, failed.wait_s + policy.min_wait_s * rng.random())
 
 
 def _exhausted(
@@ -149,4 +142,4 @@ def _exhausted(
     return text
 
 
-__all__ = ["Fault", "Redactor", "RetryPolicy", "backoff", "persist"]
+__all__ = ["AttemptError", "Redactor", "RetryPolicy", "backoff", "with_retries"]

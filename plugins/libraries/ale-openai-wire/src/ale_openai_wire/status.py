@@ -1,4 +1,4 @@
-"""What an HTTP status and a server's words mean for the next attempt."""
+"""Whether an HTTP status and a server's message allow a retry."""
 
 import email.utils
 import math
@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 from attrs import evolve, frozen
 
-from ale_openai_wire.retry import Fault, Redactor
+from ale.errors import ContextLengthError, LLMError, ToolsUnsupportedError
+from ale_openai_wire import hints
+from ale_openai_wire.retry import AttemptError, Redactor
 
 _TOO_LONG = re.compile(
     "|".join(
@@ -23,12 +25,24 @@ _TOO_LONG = re.compile(
     ),
     re.IGNORECASE,
 )
+_NO_TOOLS = re.compile(
+    "|".join(
+        (
+            "enable-auto-tool-choice",  # vLLM
+            "requires --jinja",  # llama.cpp
+            # Ollama, LM Studio, OpenRouter, litellm, Hugging Face
+            "(not support(ed)?|no endpoints found that support)[^.]{0,40}(tools?\\b|function.call)",
+            "(tools?|tool.(use|calls?|calling)|function.calling)[^.]{0,40}not supported",
+        )
+    ),
+    re.IGNORECASE,
+)
 _TRANSIENT = frozenset({408, 409, 425, 429})
-_FOR_GOOD_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
-"""Given with 429, yet no wait helps."""
+_NO_QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+"""Sent with 429, but no wait helps."""
 
 
-def status_fault(
+def status_error(
     status: int,
     text: str,
     headers: Mapping[str, str],
@@ -36,38 +50,51 @@ def status_fault(
     redact: Redactor,
     key: str,
     clock: Callable[[], float],
-) -> Fault:
-    """The fault that a status other than success is.
+    with_tools: bool = False,
+) -> AttemptError:
+    """The error for a status other than success.
 
     Args:
         text: the body.
         headers: of the answer; names in any case.
         key: how the caller names its key, for the message of a 401.
         clock: seconds since the epoch, for a ``Retry-After`` that is a date.
+        with_tools: the request had tools.
     """
     if status == 401:
-        # Not the server's words: some repeat a part of the key.
-        return Fault(f"401: the server refused {key}", transient=False)
-    said = _said(text)
-    reason = f"status {status}" + (f" ({redact(said.message)})" if said.message else "")
-    if status in (400, 413, 422, 500) and said.too_long:
-        return Fault(reason, transient=False, context_length=True)
-    passing = (status in _TRANSIENT or status >= 500) and said.code not in _FOR_GOOD_CODES
-    return Fault(reason, transient=passing, wait_s=_wait(headers, clock))
+        # Not the server's message: some repeat a part of the key.
+        return AttemptError(f"401: the server refused {key}", transient=False)
+    body = _parse(text)
+    reason = f"status {status}" + (f" ({redact(body.message)})" if body.message else "")
+    kind = _kind(status, body, with_tools)
+    if kind is not LLMError:
+        hint = hints.TOO_LONG if kind is ContextLengthError else hints.NO_TOOLS
+        return AttemptError(f"{reason}: {hint}", transient=False, kind=kind)
+    passing = (status in _TRANSIENT or status >= 500) and body.code not in _NO_QUOTA_CODES
+    return AttemptError(reason, transient=passing, wait_s=_wait(headers, clock))
 
 
-def error_fault(error: Any, *, redact: Redactor) -> Fault:
-    """The fault that an ``error`` inside a stream is: by its code, else one that may pass."""
-    said = _of(error)
-    status = int(said.code) if said.code.isdigit() else 500
-    reason = f"an error in the stream ({redact(said.message or said.code)})"
-    if said.too_long:
-        return Fault(reason, transient=False, context_length=True)
-    return Fault(reason, transient=status in _TRANSIENT or status >= 500)
+def _kind(status: int, body: "_Body", with_tools: bool) -> type[LLMError]:
+    if status in (400, 413, 422, 500) and body.too_long:
+        return ContextLengthError
+    if with_tools and status in (400, 404, 422, 500, 501) and _NO_TOOLS.search(body.message):
+        return ToolsUnsupportedError
+    return LLMError
+
+
+def stream_error(error: Any, *, redact: Redactor) -> AttemptError:
+    """The error for an ``error`` inside a stream: by its code; transient where it has none."""
+    body = _of(error)
+    status = int(body.code) if body.code.isdigit() else 500
+    reason = f"an error in the stream ({redact(body.message or body.code)})"
+    if body.too_long:
+        reason = f"{reason}: {hints.TOO_LONG}"
+        return AttemptError(reason, transient=False, kind=ContextLengthError)
+    return AttemptError(reason, transient=status in _TRANSIENT or status >= 500)
 
 
 @frozen
-class _Said:
+class _Body:
     message: str
     code: str = ""
     kind: str = ""
@@ -77,21 +104,21 @@ class _Said:
         return _TOO_LONG.search(f"{self.code} {self.kind} {self.message}") is not None
 
 
-def _said(text: str) -> _Said:
-    """What a body says; the whole of it where it is no error of the usual form."""
+def _parse(text: str) -> _Body:
+    """The error in a body; the whole text where it has not the usual form."""
     try:
         body = msgspec.json.decode(text)
     except msgspec.DecodeError:
-        return _Said(text)
-    said = _of(body.get("error", body) if isinstance(body, dict) else text)
-    return said if said.message else evolve(said, message=text)
+        return _Body(text)
+    found = _of(body.get("error", body) if isinstance(body, dict) else text)
+    return found if found.message else evolve(found, message=text)
 
 
-def _of(error: Any) -> _Said:
+def _of(error: Any) -> _Body:
     if not isinstance(error, dict):
-        return _Said(str(error))
+        return _Body(str(error))
     message, code, kind = (error.get(name) for name in ("message", "code", "type"))
-    return _Said(*("" if part is None else str(part) for part in (message, code, kind)))
+    return _Body(*("" if part is None else str(part) for part in (message, code, kind)))
 
 
 def _wait(headers: Mapping[str, str], clock: Callable[[], float]) -> float | None:
@@ -110,4 +137,4 @@ def _wait(headers: Mapping[str, str], clock: Callable[[], float]) -> float | Non
     return max(0.0, until.timestamp() - clock())
 
 
-__all__ = ["error_fault", "status_fault"]
+__all__ = ["status_error", "stream_error"]

@@ -1,37 +1,54 @@
-"""A model by way of litellm.
+"""A model through litellm.
 
-litellm's own retries are off, so that every provider is asked again by one rule, with a deadline
-and a seeded jitter. Token traces are not offered: what litellm keeps of a server's token ids
-differs by provider and version; `ale-llm-openai` asks such servers itself.
+litellm's own retries are off, so that one rule with a deadline and a seeded jitter holds for every
+provider. There are no token traces: what litellm passes on of a server's token ids differs by
+provider and version; `ale-llm-openai` asks such servers directly.
 """
 
 import asyncio
+import logging
 import random
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import openai
 
-from ale.errors import LLMError
+from ale.errors import ContextLengthError, LLMError
 from ale.plugin import BuildContext, Secret
 from ale.types import Completion, CompletionRequest, LLMCapabilities, Sampling
 from ale_llm_litellm.options import LiteLLMOptions
 from ale_llm_litellm.quiet import load
 from ale_openai_wire import (
+    TOO_LONG,
     Answer,
-    Fault,
+    AttemptError,
     Redactor,
     RetryPolicy,
+    checks_names,
     completion,
     effective,
     from_mapping,
+    lists,
     messages,
-    persist,
+    read_models,
     sampling_fields,
-    status_fault,
+    status_error,
     tools,
     turn_seed,
+    unknown_model,
+    unreachable,
+    with_retries,
 )
+
+_log = logging.getLogger(__name__)
+
+_LIST_S = 10.0
+"""Seconds for the list of models, which costs a server nothing."""
+_NO_CONNECTION = re.compile(r"Connection error|Cannot connect to host|Connect call failed", re.I)
+_NO_KEY = re.compile(r"Missing credentials|api_key client option must be set", re.I)
+"""What the SDK says before anything is sent; litellm makes a status 500 of it."""
+_PLACEHOLDER = "none"
 
 
 class LiteLLM:
@@ -42,8 +59,9 @@ class LiteLLM:
     ) -> None:
         self._options = options
         self._context = context
-        self._key = key
         self._litellm = load()
+        self._model = options.provider_and_model
+        self._key = self._placeholder() if key is None else key.value
         self._redact = Redactor(None if key is None else key.value)
         self._policy = RetryPolicy(
             max_retries=options.max_retries,
@@ -57,6 +75,7 @@ class LiteLLM:
         )
         self._gate = asyncio.Semaphore(options.max_concurrency)
         self._seeded = options.send_seed and self._takes_seed()
+        self._reached = False
         self._closed = False
 
     def __repr__(self) -> str:
@@ -72,7 +91,8 @@ class LiteLLM:
 
         Raises:
             ContextLengthError: the conversation is too long for the model.
-            LLMError: no answer; the message has what each attempt met.
+            ToolsUnsupportedError: the server takes no tools for this model.
+            LLMError: no answer; the message says how each attempt failed.
         """
         if self._closed:
             raise LLMError(f"{self!r} is closed")
@@ -81,7 +101,7 @@ class LiteLLM:
         fields = self._fields(request)
         jitter = f"{self._context.seed}/{request.conversation.episode_id}/{request.turn}"
         async with self._gate:
-            answer = await persist(
+            answer = await with_retries(
                 lambda: self._attempt(fields),
                 self._policy,
                 where=self._options.model,
@@ -90,22 +110,95 @@ class LiteLLM:
             )
         return completion(answer, turn=request.turn, model=self._options.model)
 
+    async def check(self) -> None:
+        """With a `base_url`: does the server answer there, with the model? Else: is there a key?
+
+        A model that is missing is an error where the server is known to refuse such names, else a
+        warning.
+
+        Raises:
+            LLMError: requests would fail.
+        """
+        if self._options.base_url is None:
+            self._check_key()
+            return
+        try:
+            models = await self._models(self._options.base_url)
+        except AttemptError as failed:
+            raise LLMError(
+                f"{self._options.model}: {failed.reason}", transient=failed.transient
+            ) from None
+        problem = self._missing_from(models)
+        if problem is None:
+            return
+        if checks_names(models):
+            raise LLMError(f"{self._options.model}: {problem}")
+        _log.warning("%s (asking anyway: some servers take any name)", problem)
+
     async def aclose(self) -> None:
-        """Refuse further requests. litellm keeps connections for the whole process, not per model;
-        they end with it.
+        """Refuse further requests. litellm's connections belong to the whole process, not to a
+        model; they end with it.
         """
         self._closed = True
 
+    def _placeholder(self) -> str | None:
+        """A key for a server that checks none: litellm's SDKs refuse to send a request without."""
+        if self._options.base_url is None or not self._missing_keys():
+            return None
+        return _PLACEHOLDER
+
+    def _missing_keys(self) -> list[str]:
+        found: list[str] = self._litellm.validate_environment(self._model)["missing_keys"]
+        return found
+
+    def _check_key(self) -> None:
+        missing = [] if self._key is not None else self._missing_keys()
+        if missing:
+            raise LLMError(
+                f"{self._options.model}: no key; set {' and '.join(missing)}, or name the variable "
+                "with the key in llm.api_key_env"
+            )
+
+    def _missing_from(self, models: Mapping[str, str]) -> str | None:
+        name = self._model.partition("/")[2]
+        return None if not models or lists(models, name) else unknown_model(name, models)
+
+    async def _models(self, base_url: str) -> Mapping[str, str]:
+        """Owners of the models that the server lists, by name; empty where it has no list.
+
+        Raises:
+            AttemptError: it is not there, does not answer, or refuses the key.
+        """
+        timeout_s = min(_LIST_S, self._options.timeout_s)
+        client = openai.AsyncOpenAI(
+            base_url=base_url, api_key=self._key or _PLACEHOLDER, max_retries=0, timeout=timeout_s
+        )
+        try:
+            async with client:
+                response = await client.models.with_raw_response.list()
+        except openai.APIStatusError as error:
+            if error.status_code not in (401, 403):
+                return {}
+            failed = self._failed(error)
+        except openai.APITimeoutError:
+            failed = AttemptError(f"no answer within {timeout_s:g} s", transient=True)
+        except openai.APIConnectionError as error:
+            reason = self._redact(str(error.__cause__ or error))
+            failed = AttemptError(unreachable(base_url, reason), transient=False)
+        else:
+            return read_models(response.content)
+        raise failed
+
     def _takes_seed(self) -> bool:
-        return "seed" in (self._litellm.get_supported_openai_params(self._options.model) or ())
+        return "seed" in (self._litellm.get_supported_openai_params(self._model) or ())
 
     def _fields(self, request: CompletionRequest) -> dict[str, Any]:
         options = self._options
         fields: dict[str, Any] = {
-            "model": options.model,
+            "model": self._model,
             "messages": messages(request.messages, reasoning_field=options.reasoning_field),
-            "api_base": options.api_base,
-            "api_key": None if self._key is None else self._key.value,
+            "api_base": options.base_url,
+            "api_key": self._key,
             "timeout": options.timeout_s,
             "drop_params": options.drop_params,
             "num_retries": 0,
@@ -124,41 +217,69 @@ class LiteLLM:
     async def _attempt(self, fields: dict[str, Any]) -> Answer:
         try:
             response = await self._litellm.acompletion(**fields)
-        except self._litellm.ContextWindowExceededError as error:
-            said = self._redact(str(error))
-            fault = Fault(said, transient=False, context_length=True)
         except openai.OpenAIError as error:  # the base of all that litellm raises of providers
-            fault = self._fault(error)
+            status = getattr(error, "status_code", None)
+            cut = _NO_CONNECTION.search(str(error)) is not None
+            failed = self._failed(error, with_tools="tools" in fields)
         else:
+            self._reached = True
             return _answer(response.model_dump())
         # Out here, litellm's error, which has the request in it, is no longer the context.
-        raise fault
+        if (cut and not self._reached) or (status == 404 and failed.kind is LLMError):
+            failed = await self._explained(failed)
+        raise failed
 
-    def _fault(self, error: openai.OpenAIError) -> Fault:
+    async def _explained(self, failed: AttemptError) -> AttemptError:
+        """A 404 or a lost connection, by what the server answers to a request for its models."""
+        if self._options.base_url is None:
+            return failed
+        try:
+            models = await self._models(self._options.base_url)
+        except AttemptError as unusable:
+            return unusable
+        self._reached = True
+        problem = self._missing_from(models)
+        if failed.transient or problem is None:
+            return failed
+        return AttemptError(problem, transient=False)
+
+    def _failed(self, error: openai.OpenAIError, *, with_tools: bool = False) -> AttemptError:
+        text = str(error)
+        if isinstance(error, self._litellm.ContextWindowExceededError):
+            reason = f"{self._redact(text)}: {TOO_LONG}"
+            return AttemptError(reason, transient=False, kind=ContextLengthError)
+        if _NO_KEY.search(text):
+            reason = "litellm found no key; name the variable with the key in llm.api_key_env"
+            return AttemptError(reason, transient=False)
         status = getattr(error, "status_code", None)
         if not isinstance(status, int):
-            return Fault(self._redact(str(error)), transient=False)
+            return AttemptError(self._redact(text), transient=False)
         variable = self._options.api_key_env
-        return status_fault(
+        return status_error(
             status,
-            str(error),
+            text,
             getattr(error, "litellm_response_headers", None) or {},
             redact=self._redact,
-            key="the key" if variable is None else f"the key in {variable}",
+            key=self._key_name() if variable is None else f"the key in {variable}",
             clock=self._context.clock,
+            with_tools=with_tools,
         )
+
+    def _key_name(self) -> str:
+        names = " and ".join(self._litellm.validate_environment(self._model)["missing_keys"])
+        return f"the key, if any; set {names or 'it'}, or name its variable in llm.api_key_env"
 
 
 def _answer(body: Mapping[str, Any]) -> Answer:
     """litellm's object as an answer.
 
-    litellm turns reasons that it does not know into ``stop``; where it keeps the provider's own
-    word, that is the one to be judged.
+    litellm turns finish reasons that it does not know into ``stop``; the provider's own reason,
+    where litellm passes it on, is used instead.
     """
     try:
         answer = from_mapping(body)
     except ValueError as error:
-        raise Fault(f"the answer can't be read ({error})", transient=True) from None
+        raise AttemptError(f"the answer can't be read ({error})", transient=True) from None
     own = (body["choices"][0].get("provider_specific_fields") or {}).get("native_finish_reason")
     if own is not None and answer.choices[0].finish_reason == "stop":
         answer.choices[0].finish_reason = own

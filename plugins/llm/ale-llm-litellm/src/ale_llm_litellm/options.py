@@ -14,11 +14,14 @@ class LiteLLMOptions(ChatOptions):
     """A model of any provider that litellm knows."""
 
     model: str = field(
-        validator=validators.matches_re(r".+/.+"),
-        metadata=doc("Provider and model, as in anthropic/claude-sonnet-4-5."),
+        validator=validators.min_len(1),
+        metadata=doc(
+            "Provider and model, as in anthropic/claude-sonnet-4-5; with base_url the model alone "
+            "is one behind the OpenAI chat API."
+        ),
     )
-    api_base: str | None = field(
-        default=None, metadata=doc("Where the API is. Default: the provider's own place.")
+    base_url: str | None = field(
+        default=None, metadata=doc("URL of the API. Default: the provider's own.")
     )
     api_key_env: str | None = field(
         default=None,
@@ -26,8 +29,20 @@ class LiteLLMOptions(ChatOptions):
     )
     drop_params: bool = field(
         default=False,
-        metadata=doc("Leave out what the provider does not take, in place of an error."),
+        metadata=doc("Leave out parameters that the provider does not take; else an error."),
     )
     extra: Mapping[str, Any] = field(
         factory=dict, metadata=doc("Further arguments of litellm.acompletion.")
     )
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        if "/" not in self.model and self.base_url is None:
+            raise ValueError(
+                f"'model' needs a provider, as in openai/{self.model}, where no base_url is given"
+            )
+
+    @property
+    def provider_and_model(self) -> str:
+        """As litellm takes it."""
+        return self.model if "/" in self.model else f"openai/{self.model}"

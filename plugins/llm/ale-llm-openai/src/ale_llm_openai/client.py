@@ -1,9 +1,9 @@
 """The model behind a server.
 
-The official SDK makes the request: connections, authentication, time limits, errors of status. The
-body of the answer is read here, not by the SDK: within a bound of bytes, with the fields that only
-some servers have (token ids, reasoning), and without building an object for each piece of a stream.
-The SDK's own retries are off; `ale_openai_wire.retry` has a deadline and a seeded jitter.
+The official SDK makes the request: connections, authentication, timeouts, status errors. The body
+of the answer is read here, not by the SDK: within a limit of bytes, with the fields that only some
+servers have (token ids, reasoning), and without building an object for each chunk of a stream. The
+SDK's own retries are off; `ale_openai_wire.retry` has a deadline and a seeded jitter.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import contextlib
 import logging
 import random
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,33 +24,40 @@ from ale_llm_openai.options import OpenAIOptions
 from ale_llm_openai.stream import BrokenStreamError, StreamedError, assemble
 from ale_openai_wire import (
     Answer,
-    Fault,
+    AttemptError,
     Redactor,
     RetryPolicy,
+    checks_names,
     completion,
     effective,
-    error_fault,
+    lists,
     messages,
-    persist,
     read_answer,
+    read_models,
     sampling_fields,
-    status_fault,
+    status_error,
+    stream_error,
     tools,
     turn_seed,
+    unknown_model,
+    unreachable,
+    with_retries,
 )
 
 _log = logging.getLogger(__name__)
 
 _DRAIN_S = 0.1
+_LIST_S = 10.0
+"""Seconds for the list of models, which costs a server nothing."""
 
 
-def _transport_errors() -> tuple[type[Exception], ...]:
-    """What the HTTP library under the SDK raises while a body is read.
+def _transport_errors(name: str) -> tuple[type[Exception], ...]:
+    """A class of errors of the HTTP library under the SDK, which passes them on.
 
-    That library is httpx2 under newer SDKs, httpx under older ones, which pass its errors on.
+    That library is httpx2 under newer SDKs and httpx under older ones.
     """
-    modules = [sys.modules.get(name) for name in ("httpx2", "httpx")]
-    return tuple(module.RequestError for module in modules if module is not None)
+    modules = [sys.modules.get(module) for module in ("httpx2", "httpx")]
+    return tuple(getattr(module, name) for module in modules if module is not None)
 
 
 class OpenAILLM:
@@ -78,18 +85,22 @@ class OpenAILLM:
         self._defaults = Sampling(
             temperature=options.temperature, top_p=options.top_p, max_tokens=options.max_tokens
         )
-        self._where = urlsplit(options.base_url).netloc.rpartition("@")[2]
+        url = urlsplit(options.base_url)
+        self._where = url.netloc.rpartition("@")[2]
+        self._url = f"{url.scheme}://{self._where}{url.path}"
         self._gate = asyncio.Semaphore(options.max_concurrency)
-        self._transport_errors = _transport_errors()
+        self._transport_errors = _transport_errors("RequestError")
+        self._connect_errors = _transport_errors("ConnectError")
+        self._reached = False
         self._closed = False
-        self._told = False
+        self._warned = False
 
     def __repr__(self) -> str:
         return f"<OpenAILLM {self._options.model} at {self._where}>"
 
     @property
     def capabilities(self) -> LLMCapabilities:
-        """As the options say: a server can't be asked what it can."""
+        """As the options say: a server does not list what it supports."""
         return LLMCapabilities(
             tools=self._options.tools,
             token_ids=self._options.return_token_ids,
@@ -101,7 +112,8 @@ class OpenAILLM:
 
         Raises:
             ContextLengthError: the conversation is too long for the model.
-            LLMError: no answer; the message has what each attempt met.
+            ToolsUnsupportedError: the server takes no tools for this model.
+            LLMError: no answer; the message says how each attempt failed.
         """
         if self._closed:
             raise LLMError(f"{self!r} is closed")
@@ -112,7 +124,7 @@ class OpenAILLM:
         where = f"{self._options.model} at {self._where}"
         jitter = f"{self._context.seed}/{request.conversation.episode_id}/{request.turn}"
         async with self._gate:
-            answer = await persist(
+            answer = await with_retries(
                 lambda: self._attempt(fields),
                 self._policy,
                 where=where,
@@ -125,8 +137,28 @@ class OpenAILLM:
             model=self._options.model,
             trace=self._options.return_token_ids and self._sampled_from(sampling),
         )
-        self._tell_once(made)
+        self._warn_once(made)
         return made
+
+    async def check(self) -> None:
+        """Ask the server for its models: is it there, does it take the key, has it the model?
+
+        A model that is missing is an error where the server is known to refuse such names, else a
+        warning.
+
+        Raises:
+            LLMError: requests would fail.
+        """
+        try:
+            models = await self._models()
+        except AttemptError as failed:
+            raise LLMError(f"{self._where}: {failed.reason}", transient=failed.transient) from None
+        if not models or lists(models, self._options.model):
+            return
+        problem = f"{self._where}: {unknown_model(self._options.model, models)}"
+        if checks_names(models):
+            raise LLMError(problem)
+        _log.warning("%s (asking anyway: some servers take any name)", problem)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -157,9 +189,9 @@ class OpenAILLM:
         raw = self._options.logprobs_mode == "raw"
         return not raw or (sampling.temperature, sampling.top_p) == (1, 1)
 
-    def _tell_once(self, made: Completion) -> None:
-        if self._options.return_token_ids and made.tokens is None and not self._told:
-            self._told = True
+    def _warn_once(self, made: Completion) -> None:
+        if self._options.return_token_ids and made.tokens is None and not self._warned:
+            self._warned = True
             _log.warning(
                 "%s: no token trace: the server gave no token ids with a log-probability each, or "
                 "the request set a temperature or top_p that raw log-probabilities don't fit",
@@ -167,26 +199,62 @@ class OpenAILLM:
             )
 
     async def _attempt(self, fields: dict[str, Any]) -> Answer:
+        status = None
         try:
             return await self._receive(fields)
         except openai.APIStatusError as error:
-            fault = self._status_fault(error)
-        except openai.APITimeoutError:
-            fault = Fault(f"no answer within {self._options.timeout_s:g} s", transient=True)
-        except openai.APIConnectionError as error:
-            fault = self._connection_fault(error.__cause__ or error)
-        except self._transport_errors as error:
-            fault = self._connection_fault(error)
+            self._reached, status = True, error.status_code
+            failed = self._status_error(error, with_tools="tools" in fields)
+        except (openai.APIConnectionError, *self._transport_errors) as error:
+            failed = self._connection_error(error)
         except StreamedError as error:
-            fault = error_fault(error.error, redact=self._redact)
+            failed = stream_error(error.error, redact=self._redact)
         except BrokenStreamError as error:
-            fault = Fault(self._redact(str(error)), transient=True)
+            failed = AttemptError(self._redact(str(error)), transient=True)
         # Out here, the SDK's error, which has the request's headers, is no longer the context.
-        raise fault
+        if status == 404 and failed.kind is LLMError:
+            failed = await self._not_found(failed)
+        raise failed
+
+    async def _not_found(self, failed: AttemptError) -> AttemptError:
+        """A 404, explained by the models that the server lists."""
+        try:
+            models = await self._models()
+        except AttemptError:
+            models = {}
+        if not models:
+            hint = f"check llm.model and llm.base_url, {self._url}, which often ends in /v1"
+        elif lists(models, self._options.model):
+            return failed
+        else:
+            hint = unknown_model(self._options.model, models)
+        return AttemptError(f"{failed.reason}: {hint}", transient=False)
+
+    async def _models(self) -> Mapping[str, str]:
+        """Owners of the models that the server lists, by name; empty where it has no list.
+
+        Raises:
+            AttemptError: it is not there, does not answer, or refuses the key.
+        """
+        timeout_s = min(_LIST_S, self._options.timeout_s)
+        try:
+            response = await self._client.models.with_raw_response.list(timeout=timeout_s)
+        except openai.APIStatusError as error:
+            self._reached = True
+            if error.status_code not in (401, 403):
+                return {}
+            failed = self._status_error(error)
+        except openai.APIConnectionError as error:
+            failed = self._connection_error(error, timeout_s)
+        else:
+            self._reached = True
+            return read_models(response.content)
+        raise failed
 
     async def _receive(self, fields: dict[str, Any]) -> Answer:
         create = self._client.chat.completions.with_streaming_response.create
         async with create(**fields) as response:
+            self._reached = True
             chunks = self._bounded(response.iter_bytes())
             if self._options.stream:
                 answer = await assemble(chunks)
@@ -212,23 +280,36 @@ class OpenAILLM:
         async for chunk in chunks:
             received += len(chunk)
             if received > limit:
-                raise Fault(f"the answer is longer than {limit} bytes", transient=False)
+                raise AttemptError(f"the answer is longer than {limit} bytes", transient=False)
             yield chunk
 
-    def _status_fault(self, error: openai.APIStatusError) -> Fault:
+    def _status_error(
+        self, error: openai.APIStatusError, *, with_tools: bool = False
+    ) -> AttemptError:
         variable = self._options.api_key_env
-        key = "a request without a key; name its variable in api_key_env"
+        key = (
+            "a request without a key; put the key into an environment variable and name it in "
+            "llm.api_key_env (in a config of ALE-lite: set llm.api_key)"
+        )
         if variable is not None:
             key = f"the key in {variable}"
-        return status_fault(
+        return status_error(
             error.status_code,
             error.response.text,
             error.response.headers,
             redact=self._redact,
             key=key,
             clock=self._context.clock,
+            with_tools=with_tools,
         )
 
-    def _connection_fault(self, error: BaseException) -> Fault:
-        said = self._redact(str(error)) or type(error).__name__
-        return Fault(f"the connection failed ({said})", transient=True)
+    def _connection_error(self, error: Exception, timeout_s: float | None = None) -> AttemptError:
+        if isinstance(error, openai.APITimeoutError):
+            seconds = self._options.timeout_s if timeout_s is None else timeout_s
+            return AttemptError(f"no answer within {seconds:g} s", transient=True)
+        cause = error.__cause__ or error
+        reason = self._redact(str(cause)) or type(cause).__name__
+        if isinstance(cause, self._connect_errors) and not self._reached:
+            # A server that has answered before may be restarting; this one never has.
+            return AttemptError(unreachable(self._url, reason), transient=False)
+        return AttemptError(f"the connection failed ({reason})", transient=True)

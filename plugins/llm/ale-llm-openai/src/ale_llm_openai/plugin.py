@@ -33,7 +33,7 @@ def _build(options: OpenAIOptions, context: BuildContext) -> LLM:
 
 def probe() -> Probe:
     """Is the SDK there? No server is asked: which one it will be stands in a config."""
-    return Probe.of_package("openai", remedy="pip install 'openai>=2.20,<4'")
+    return Probe.of_package("openai", remedy="pip install 'openai>=1.55.3,<4'")
 
 
 _SUMMARIES: Mapping[str, str] = {

@@ -8,7 +8,7 @@ import pytest
 
 from ale.testing.agent import answer
 from ale.types import Message, Observation, ToolCall
-from ale_agent_iflow.context import Exchange, Gauge, History, fold, rough_tokens
+from ale_agent_iflow.context import Exchange, Gauge, History, compact, rough_tokens
 
 HEAD = (Message(role="system", content="You act."), Message(role="user", content="The task."))
 
@@ -39,7 +39,7 @@ def exchange(
             )
             for call in calls
         ),
-        nudge=() if calls else (Message(role="user", content="Call a tool."),),
+        reminder=() if calls else (Message(role="user", content="Call a tool."),),
     )
 
 
@@ -47,17 +47,17 @@ def history(*exchanges: Exchange) -> History:
     return History(head=HEAD, exchanges=exchanges)
 
 
-def fold_to(folded: History, limit: int, *, target: int | None = None, keep: int = 2):
-    return fold(folded, rough_tokens, limit=limit, target=target or limit, keep=keep)
+def compact_to(compacted: History, limit: int, *, target: int | None = None, keep: int = 2):
+    return compact(compacted, rough_tokens, limit=limit, target=target or limit, keep=keep)
 
 
-def size(folded: History) -> int:
-    return rough_tokens(folded.messages())
+def size(compacted: History) -> int:
+    return rough_tokens(compacted.messages())
 
 
 def test_old_observations_go_first_and_the_latest_turns_stay_whole():
     before = history(*(exchange(start=i) for i in range(5)))
-    after = fold_to(before, size(before) - 150)
+    after = compact_to(before, size(before) - 150)
     assert [e.observations[0].content for e in after.exchanges] == [
         "[400 bytes left out]",
         "[400 bytes left out]",
@@ -71,7 +71,7 @@ def test_old_observations_go_first_and_the_latest_turns_stay_whole():
 
 def test_then_old_turns_go_and_a_line_for_each_call_is_left():
     before = history(exchange(2), exchange(error="exit code 1"), exchange(), exchange())
-    after = fold_to(before, size(before), target=1)
+    after = compact_to(before, size(before), target=1)
     assert after.exchanges == before.exchanges[2:]
     assert after.messages()[1].content == (
         "The task.\n\n[Earlier steps are left out here to save room. Their effects remain. "
@@ -84,7 +84,7 @@ def test_then_old_turns_go_and_a_line_for_each_call_is_left():
 
 def test_an_error_is_still_seen_where_its_observation_is_left_out():
     before = history(exchange(error="timed out after 60 s"), exchange(), exchange())
-    after = fold_to(before, size(before) - 10)
+    after = compact_to(before, size(before) - 10)
     assert after.exchanges[0].observations[0].content == (
         "[400 bytes left out] [timed out after 60 s]"
     )
@@ -92,7 +92,7 @@ def test_an_error_is_still_seen_where_its_observation_is_left_out():
 
 def test_the_latest_turns_are_cut_only_where_nothing_else_helps():
     before = history(exchange(size=100), exchange(size=9000))
-    after = fold_to(before, 700, keep=1)
+    after = compact_to(before, 700, keep=1)
     assert after.exchanges[-1].observations[0].content.startswith("x" * 1024 + "\n[6952 bytes")
 
 
@@ -103,34 +103,34 @@ def test_a_single_huge_answer_is_reduced_to_its_facts():
     answer = Message(role="assistant", tool_calls=calls)
     done = Observation(call_id="c", tool="write_file", content="[wrote 90000 bytes]")
     huge = Exchange(answer=answer, calls=calls, observations=(done,))
-    after = fold_to(history(huge), 400)
+    after = compact_to(history(huge), 400)
     assert after.exchanges == ()
     assert after.digest == ("- write_file big.txt -> ok",)
 
 
-def test_folding_stops_as_soon_as_the_target_is_met():
+def test_compaction_stops_as_soon_as_the_target_is_met():
     before = history(*(exchange(start=i) for i in range(8)))
-    mild = fold_to(before, 2000, target=size(before) - 90)
+    mild = compact_to(before, 2000, target=size(before) - 90)
     assert sum(e.observations[0].content != "x" * 400 for e in mild.exchanges) == 1
 
 
 def test_a_digest_that_grows_too_long_loses_its_oldest_lines():
     before = history(*(exchange(4, size=10, start=i) for i in range(100)))
-    after = fold_to(before, 1000, target=1)
+    after = compact_to(before, 1000, target=1)
     assert 0 < len(after.digest) < 392
     assert sum(len(line) + 1 for line in after.digest) <= 1000
 
 
-def test_a_second_folding_keeps_the_facts_of_the_first():
-    once = fold_to(history(exchange(error="first"), exchange(), exchange()), 1000, target=1)
-    twice = fold_to(once.add(exchange()).add(exchange()), 1000, target=1)
+def test_a_second_compaction_keeps_the_facts_of_the_first():
+    once = compact_to(history(exchange(error="first"), exchange(), exchange()), 1000, target=1)
+    twice = compact_to(once.add(exchange()).add(exchange()), 1000, target=1)
     assert once.digest[0] == twice.digest[0] == "- shell run 0 -> first"
     assert (len(once.digest), len(twice.digest)) == (1, 3)
 
 
 def test_where_the_head_alone_is_too_long_nothing_can_be_done():
-    assert fold_to(history(exchange()), rough_tokens(HEAD) - 1) is None
-    assert fold_to(history(), rough_tokens(HEAD) - 1) is None
+    assert compact_to(history(exchange()), rough_tokens(HEAD) - 1) is None
+    assert compact_to(history(), rough_tokens(HEAD) - 1) is None
 
 
 def test_a_call_that_can_not_be_read_still_leaves_a_line():
@@ -179,11 +179,11 @@ def alternates(messages: tuple[Message, ...]) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_any_conversation_is_folded_soundly(seed):
+def test_any_conversation_is_compacted_soundly(seed):
     rng = random.Random(seed)
     before = random_history(rng)
     limit, keep = rng.randrange(20, 4000), rng.randrange(1, 4)
-    after = fold_to(before, limit, target=rng.randrange(10, limit), keep=keep)
+    after = compact_to(before, limit, target=rng.randrange(10, limit), keep=keep)
     if after is None:
         assert rough_tokens(HEAD) > limit
         return
@@ -224,7 +224,7 @@ def test_the_providers_count_is_taken_and_only_what_is_new_is_estimated():
     assert gauge.size((*sent, said, new)) == 120 + 14
 
 
-def test_after_folding_the_estimate_is_scaled_by_what_the_provider_counted():
+def test_after_compaction_the_estimate_is_scaled_by_what_the_provider_counted():
     sent = (Message(role="user", content="x" * 40),)
     gauge = Gauge().after(sent, answer(usage=(28, 5))).anew()
     assert gauge.size(sent) == 28

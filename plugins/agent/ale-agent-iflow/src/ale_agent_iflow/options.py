@@ -1,0 +1,79 @@
+"""The options of ``iflow``."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from attrs import field, frozen, validators
+
+from ale.plugin import doc, ge, gt, le
+
+# mypy takes a field's type from its default, and would have None refused.
+_at_least_1: Any = validators.optional(ge(1))
+_above_0: Any = validators.optional(gt(0))
+_at_least_256: Any = validators.optional(ge(256))
+
+
+@frozen(kw_only=True)
+class IflowOptions:
+    """A model that acts by calling tools: shell, read_file, write_file, edit_file, finish."""
+
+    max_steps: int | None = field(
+        default=40, validator=_at_least_1, metadata=doc("Tool calls in an episode.")
+    )
+    max_turns: int | None = field(
+        default=80, validator=_at_least_1, metadata=doc("Completions in an episode.")
+    )
+    tool_timeout_s: float | None = field(
+        default=60.0, validator=_above_0, metadata=doc("Seconds for one tool call.")
+    )
+    time_limit_s: float | None = field(
+        default=600.0,
+        validator=_above_0,
+        metadata=doc("Wall-clock seconds for an episode, counted while a tool or the model works."),
+    )
+    context_max_tokens: int | None = field(
+        default=8000,
+        validator=_at_least_256,
+        metadata=doc("Tokens in a conversation; a longer one is compacted first."),
+    )
+    tool_format: Literal["auto", "native", "text"] = field(
+        default="auto",
+        metadata=doc(
+            "Native tool calls or fenced text; auto is native where the model component has it, "
+            "and text where the server then refuses tools."
+        ),
+    )
+    max_output_bytes: int = field(
+        default=8192,
+        validator=ge(256),
+        metadata=doc("Of a tool's output that the model sees; more is cut in the middle."),
+    )
+    finish: Literal["text", "tool"] = field(
+        default="text",
+        metadata=doc(
+            "What ends the episode as finished: a call of the tool finish and, with 'text', also "
+            "an answer of text alone once a tool call has been run."
+        ),
+    )
+    max_reminders: int = field(
+        default=2,
+        validator=ge(0),
+        metadata=doc("Reminders in a row to call a tool, before the episode ends as given up."),
+    )
+    compact_to: float = field(
+        default=0.6,
+        validator=[gt(0), le(1)],
+        metadata=doc("Share of context_max_tokens that compaction aims at."),
+    )
+    keep_turns: int = field(
+        default=2,
+        validator=ge(1),
+        metadata=doc("Latest turns that stay whole as long as compacting the others suffices."),
+    )
+    system_prompt: str | None = field(
+        default=None,
+        metadata=doc("Replaces the system prompt; {workdir} stands for the working directory."),
+    )
+    system_prompt_file: Path | None = field(
+        default=None, metadata=doc("The same, read from a UTF-8 file.")
+    )
