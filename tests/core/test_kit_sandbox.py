@@ -16,11 +16,11 @@ from attrs import evolve
 from ale.errors import SandboxError
 from ale.protocols import Sandbox, SandboxBackend
 from ale.testing.fakes import FolderBackend, FolderSandbox, FolderSession
-from ale.testing.sandbox import SandboxContract
+from ale.testing.sandbox import SandboxContract, _probes
 from ale.testing.sandbox.isolation import any_client
 from ale.types import Capabilities, ExecResult, SandboxInfo, SandboxSpec
 
-# A probe that fails half-way leaves to its wrong sandbox what it has opened.
+# A probe that fails leaves open what it has opened in its wrong sandbox.
 pytestmark = pytest.mark.filterwarnings(
     "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
@@ -46,21 +46,20 @@ def _numbers() -> list[str]:
 
 
 def _came_of(pid: int, folder: Path) -> bool:
-    """Does it work in the folder, or have it in its environment, wherever it has gone since?"""
+    """Is the folder its working directory, or in its environment?"""
     process = Path(f"/proc/{pid}")
     try:
-        marks = (process / "environ").read_bytes()  # of a zombie, nothing
+        variables = (process / "environ").read_bytes()  # of a zombie, nothing
         where = (process / "cwd").readlink()
     except OSError:
         return False
-    return where.is_relative_to(folder) or bytes(folder) + b"/" in marks
+    return where.is_relative_to(folder) or bytes(folder) + b"/" in variables
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What hangs is to be told soon."""
-    for module in ("_probes", "exec", "session", "lifecycle", "isolation"):
-        monkeypatch.setattr(f"ale.testing.sandbox.{module}.PATIENCE_S", 1.0)
+def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that hangs fails soon."""
+    monkeypatch.setattr(_probes, "TIMEOUT_S", 2.0)
 
 
 class Folder(FolderSandbox):
@@ -89,7 +88,7 @@ class MergesTheOutputs(Folder):
         return evolve(result, stdout=result.stdout + result.stderr, stderr=b"")
 
 
-class SpeaksTextOnly(Folder):
+class ReturnsTextOnly(Folder):
     def spoil(self, result: ExecResult) -> ExecResult:
         return evolve(result, stdout=result.stdout.decode(errors="replace").encode())
 
@@ -102,12 +101,12 @@ class DropsTheTail(Folder):
         return evolve(result, stdout=result.stdout[:limit], truncated=cut)
 
 
-class CutsWithoutSaying(Folder):
+class CutsWithoutReporting(Folder):
     def spoil(self, result: ExecResult) -> ExecResult:
         return evolve(result, truncated=False)
 
 
-class ForgetsTheTimeout(Folder):
+class DoesNotReportTheTimeout(Folder):
     def spoil(self, result: ExecResult) -> ExecResult:
         return evolve(result, timed_out=False)
 
@@ -199,29 +198,32 @@ async def probe(name: str, box: Sandbox, *arguments: object) -> None:
     await getattr(KIT, name)(box, *arguments)
 
 
-ENDS = "test_a_command_that_ends_the_shell_gives_its_code_and_closes"
 SPOILT = [
     (LosesTheCode, "test_the_exit_code_is_the_true_one", "exit 7", 7),
     (CountsSignalsFromZero, "test_the_exit_code_is_the_true_one", "kill -9 $$", 137),
     (LosesTheCode, "test_an_argument_vector_is_run_as_it_is"),
-    (MergesTheOutputs, "test_stdout_and_stderr_are_apart"),
-    (SpeaksTextOnly, "test_bytes_come_through_unchanged"),
+    (MergesTheOutputs, "test_stdout_and_stderr_are_separate"),
+    (ReturnsTextOnly, "test_bytes_come_through_unchanged"),
     (DropsTheTail, "test_output_of_just_the_limit_is_whole"),
-    (CutsWithoutSaying, "test_output_of_just_the_limit_is_whole"),
-    (RunsOneAtATime, "test_commands_run_side_by_side"),
+    (CutsWithoutReporting, "test_output_of_just_the_limit_is_whole"),
+    (RunsOneAtATime, "test_commands_run_in_parallel"),
     (LeavesTheCancelledRunning, "test_cancelling_kills_the_tree"),
     (AddsANewline, "test_what_is_written_is_read_back", "name"),
     (AddsANewline, "test_a_shorter_write_leaves_nothing_of_the_longer"),
     (ForgetsTheMode, "test_the_mode_is_set"),
-    (OpensNaiveSessions, "test_stdout_and_stderr_are_apart_and_hold_no_noise"),
+    (OpensNaiveSessions, "test_stdout_and_stderr_are_separate_and_exact"),
     (OpensNaiveSessions, "test_a_syntax_error_is_the_commands_own_failure", "echo 'open"),
     (OpensNaiveSessions, "test_a_syntax_error_is_the_commands_own_failure", ")"),
-    (OpensNaiveSessions, "test_a_rude_command_does_not_break_the_session", "cat <<END\nno end"),
+    (
+        OpensNaiveSessions,
+        "test_an_intrusive_command_does_not_break_the_session",
+        "cat <<END\nno end",
+    ),
     (OpensNaiveSessions, "test_output_like_the_protocols_own_is_only_output"),
     (OpensNaiveSessions, "test_a_reader_of_stdin_does_not_eat_the_next_command"),
     (
         OpensNaiveSessions,
-        "test_a_command_that_ends_the_shell_gives_its_code_and_closes",
+        "test_a_command_that_ends_the_shell_closes_the_session",
         "exit 3",
         3,
     ),
@@ -237,33 +239,33 @@ async def test_a_wrong_sandbox_fails(
 ) -> None:
     if not issubclass(kind, OpensNaiveSessions):
         async with opened(FolderSandbox) as right:
-            await probe(name, right, *arguments)  # so that it is the fault that fails below
+            await probe(name, right, *arguments)  # so that the failure below has one cause
     async with opened(kind) as wrong:
         with pytest.raises(WRONG):
             await probe(name, wrong, *arguments)
 
 
-NATURAL = [
+BEYOND_A_FOLDER = [
     # A folder is only a stand-in: it waits for the end of the output, keeps all of it in memory
     # and forgets what it has read when the time is up.
-    "test_a_child_that_keeps_the_output_open_holds_nothing_up",
+    "test_a_child_that_keeps_the_output_open_causes_no_delay",
     "test_a_flood_of_output_is_cut_in_the_middle_in_flat_memory",
-    "test_what_was_written_before_a_timeout_is_kept",
-    "test_the_last_status_lasts",
+    "test_output_before_a_timeout_is_returned",
+    "test_the_last_status_is_kept",
 ]
 
 
-@pytest.mark.parametrize("name", NATURAL)
+@pytest.mark.parametrize("name", BEYOND_A_FOLDER)
 async def test_a_mere_folder_fails(name: str) -> None:
     async with opened(FolderSandbox) as box:
         with pytest.raises(WRONG):
             await probe(name, box)
 
 
-async def test_a_timeout_that_is_not_told_fails() -> None:
-    async with opened(ForgetsTheTimeout) as box:
+async def test_a_timeout_that_is_not_reported_fails() -> None:
+    async with opened(DoesNotReportTheTimeout) as box:
         with pytest.raises(WRONG):
-            await KIT.test_what_was_written_before_a_timeout_is_kept(box)
+            await KIT.test_output_before_a_timeout_is_returned(box)
 
 
 async def test_a_path_that_leads_out_fails(tmp_path: Path) -> None:
@@ -278,7 +280,7 @@ async def test_a_path_that_leads_out_fails(tmp_path: Path) -> None:
 
 
 class Backend(FolderBackend):
-    """Opens sandboxes of a kind, under a declaration that may be false, and keeps a list."""
+    """Opens sandboxes of a kind, with a declaration that may be false and its own list."""
 
     def __init__(self, kind: type[FolderSandbox] = Folder, **declared: Any) -> None:
         self.capabilities = evolve(FolderSandbox.capabilities, **declared)
@@ -344,7 +346,7 @@ async def test_a_claim_of_a_limit_that_does_not_hold_fails(what: str) -> None:
 async def test_a_declaration_with_gaps_fails() -> None:
     with pytest.raises(AssertionError):
         await KIT.test_the_declaration_is_complete(Backend())
-    with pytest.raises(AssertionError, match="must be said in the notes"):
+    with pytest.raises(AssertionError, match="`notes` must state"):
         await KIT.test_the_declaration_is_complete(Backend(limits=LIMITS))
     await KIT.test_the_declaration_is_complete(Backend(limits=LIMITS, notes=("all is open",)))
 
@@ -377,14 +379,14 @@ async def test_an_image_that_is_silently_ignored_fails() -> None:
 
 
 async def test_a_backend_that_lists_nothing_fails() -> None:
-    with pytest.raises(ValueError, match="not enough values"):
+    with pytest.raises(AssertionError, match="names an open sandbox 0 times"):
         await KIT.test_it_is_listed_with_its_tags_while_it_is_open(Backend())
 
 
 async def test_a_backend_that_closes_nothing_fails() -> None:
     backend = Backend(WaitsForNoOutput)
     backend.closes = False
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match=r"`close` left \d processes running: \d+ sleep"):
         await KIT.test_no_process_outlives_its_sandbox(backend)
     for sandbox in backend.made:
         await sandbox.close()
@@ -415,3 +417,112 @@ def test_the_capabilities_of_a_folder_promise_nothing() -> None:
         snapshot=False,
         images=False,
     )
+
+
+class Hangs(Folder):
+    """One method never returns, after it has done its work."""
+
+    method = ""
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name != type(self).method:
+            return found
+
+        async def hang(*args: Any, **options: Any) -> None:
+            await found(*args, **options)
+            await asyncio.Event().wait()
+
+        return hang
+
+
+class NeverReturnsFromExec(Hangs):
+    method = "exec"
+
+
+class NeverReturnsFromClose(Hangs):
+    method = "close"
+
+
+class NeverReturnsFromRead(Hangs):
+    method = "read"
+
+
+class NeverOpensASession(Hangs):
+    method = "session"
+
+
+class SilentSession(FolderSession):
+    async def run(self, command: str, **options: Any) -> ExecResult:
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+
+class OpensSilentSessions(Folder):
+    async def session(
+        self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
+    ) -> FolderSession:
+        return SilentSession(self, await self._start(["bash", "--norc"], env, cwd))
+
+
+class IgnoresCancellation(Folder):
+    """Its commands ignore their cancellation."""
+
+    async def exec(self, command: str | Sequence[str], **options: Any) -> ExecResult:
+        running = asyncio.ensure_future(super().exec(command, **options))
+        while not running.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
+        return await running
+
+
+HANGING = [
+    (NeverReturnsFromExec, "test_a_silent_command_is_silent", "`exec` did not return within 2 s$"),
+    (
+        NeverReturnsFromExec,
+        "test_output_before_a_timeout_is_returned",
+        "`exec` did not return within 2 s after its time limit of 0.5 s$",
+    ),
+    (NeverReturnsFromRead, "test_max_bytes_gives_the_beginning", "`read` did not return within"),
+    (NeverOpensASession, "test_the_last_status_is_kept", "`session` did not return within"),
+    (OpensSilentSessions, "test_the_last_status_is_kept", "`run` did not return within 2 s"),
+    (
+        IgnoresCancellation,
+        "test_cancelling_kills_the_tree",
+        "`exec` did not return within 2 s after it was cancelled$",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "sentence"),
+    [
+        pytest.param(kind, name, sentence, id=f"{kind.__name__}-{name}")
+        for kind, name, sentence in HANGING
+    ],
+)
+async def test_a_call_that_hangs_is_named_within_the_time_limit(
+    kind: type[FolderSandbox], name: str, sentence: str
+) -> None:
+    box = kind()
+    async with asyncio.timeout(10):
+        with pytest.raises(AssertionError, match=sentence):
+            await probe(name, box)
+
+
+async def test_a_backend_whose_sandboxes_never_close_is_named_within_the_time_limit() -> None:
+    async with asyncio.timeout(10):
+        with pytest.raises(AssertionError, match=r"`close` did not return within 2 s$"):
+            await KIT.test_the_specs_env_is_everywhere(Backend(NeverReturnsFromClose))
+
+
+async def test_a_backend_that_never_opens_is_named_within_the_time_limit() -> None:
+    class NeverOpens(Backend):
+        @contextlib.asynccontextmanager
+        async def open(self, spec: SandboxSpec) -> AsyncIterator[FolderSandbox]:
+            await asyncio.Event().wait()
+            yield FolderSandbox()
+
+    async with asyncio.timeout(10):
+        with pytest.raises(AssertionError, match=r"`open` did not return within 2 s$"):
+            await KIT.test_however_it_is_left_it_is_removed(NeverOpens(), "error")
