@@ -1,6 +1,6 @@
 """The bubblewrap sandbox against the bare operations of the same machine, in one run.
 
-Run with ``python tests/bench/bench_sandbox_bubblewrap.py``. Exit status 1 where an aim is missed.
+Run with ``python tests/bench/bench_sandbox_bubblewrap.py``. Exit status 1 if an aim is missed.
 """
 
 import asyncio
@@ -16,7 +16,8 @@ from sandboxes import ENV, Row, bench_session_command, compare, many_at_once, re
 from ale.plugin import BuildContext
 from ale.protocols import Sandbox, SandboxBackend
 from ale.types import SandboxSpec
-from ale_sandbox_bubblewrap.plugin import BubblewrapOptions, build, probe
+from ale_sandbox_bubblewrap.options import BubblewrapOptions
+from ale_sandbox_bubblewrap.plugin import build, probe
 
 BARE_BOX = (
     "bwrap --unshare-all --ro-bind /usr /usr --symlink usr/lib /lib --symlink usr/lib64 /lib64"
@@ -73,7 +74,7 @@ async def bench_fork(backend: SandboxBackend) -> list[Row]:
 
 
 async def episode(backend: SandboxBackend) -> None:
-    """A sandbox, a session, ten commands, and one beside it."""
+    """A sandbox, a session with ten commands, and one `exec`."""
     async with backend.open(SandboxSpec()) as sandbox:
         session = await sandbox.session()
         for _ in range(10):
@@ -82,7 +83,7 @@ async def episode(backend: SandboxBackend) -> None:
 
 
 async def main() -> int:
-    """All of them, as a table; 1 where an aim is missed."""
+    """Print the table; 1 if an aim is missed."""
     found = probe()
     if not found.usable:
         print(f"bubblewrap can't run here: {found.reason}")

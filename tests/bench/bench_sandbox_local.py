@@ -1,6 +1,6 @@
 """The local sandbox against the bare operations of the same machine, in one run.
 
-Run with ``python tests/bench/bench_sandbox_local.py``. Exit status 1 where an aim is missed.
+Run with ``python tests/bench/bench_sandbox_local.py``. Exit status 1 if an aim is missed.
 """
 
 import asyncio
@@ -14,7 +14,8 @@ from sandboxes import BareShell, Row, bench_session_command, compare, many_at_on
 from ale.plugin import BuildContext
 from ale.protocols import Sandbox, SandboxBackend
 from ale.types import SandboxSpec
-from ale_sandbox_local.plugin import LocalOptions, build
+from ale_sandbox_local.options import LocalOptions
+from ale_sandbox_local.plugin import build
 
 COMMANDS = 10
 
@@ -76,7 +77,7 @@ async def bench_fork(sandbox: Sandbox, folder: Path) -> Row:
 
 
 async def main() -> int:
-    """All of them, as a table; 1 where an aim is missed."""
+    """Print the table; 1 if an aim is missed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         backend = build(LocalOptions(root=folder), BuildContext(environ={"XDG_RUNTIME_DIR": name}))

@@ -1,6 +1,6 @@
-"""What the benchmarks of sandboxes share: the bare operations, and how both are compared.
+"""Shared by the sandbox benchmarks: bare operations, and their comparison.
 
-Each pair is measured in turns, so that a busy machine slows down both; the medians are compared.
+Each pair is measured alternately, so that a busy machine slows down both; medians are compared.
 """
 
 import asyncio

@@ -1,7 +1,12 @@
 """A workshop: one plugin whose parts a test can bend, and a way to run it in this process."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+import contextlib
+import gc
+import os
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +23,7 @@ from ale.protocols import AgentContext, Sandbox
 from ale.strict import from_plain
 from ale.testing.builders import turn
 from ale.testing.fakes import FolderBackend, ManualClock
+from ale.testing.sandbox import _probes
 from ale.types import (
     Chunk,
     Credit,
@@ -261,3 +267,36 @@ async def finish(run: Run) -> RunFinished:
 def finish_fixture() -> Callable[[Run], Any]:
     """Run to the end and let go."""
     return finish
+
+
+@pytest.fixture
+def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A wrong sandbox leaves processes behind: end those that came of this test's own folder."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    yield
+    while found := [pid for pid in map(int, _numbers()) if _came_of(pid, tmp_path)]:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    gc.collect()  # while its warnings are still this test's
+
+
+def _numbers() -> list[str]:
+    return [entry.name for entry in Path("/proc").glob("[0-9]*")]
+
+
+def _came_of(pid: int, folder: Path) -> bool:
+    """Is the folder its working directory, or in its environment?"""
+    process = Path(f"/proc/{pid}")
+    try:
+        variables = (process / "environ").read_bytes()  # of a zombie, nothing
+        where = (process / "cwd").readlink()
+    except OSError:
+        return False
+    return where.is_relative_to(folder) or bytes(folder) + b"/" in variables
+
+
+@pytest.fixture
+def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that hangs fails soon."""
+    monkeypatch.setattr(_probes, "TIMEOUT_S", 2.0)

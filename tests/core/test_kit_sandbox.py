@@ -2,11 +2,8 @@
 
 import asyncio
 import contextlib
-import gc
 import os
-import signal
-import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,51 +13,20 @@ from attrs import evolve
 from ale.errors import SandboxError
 from ale.protocols import Sandbox, SandboxBackend
 from ale.testing.fakes import FolderBackend, FolderSandbox, FolderSession
-from ale.testing.sandbox import SandboxContract
+from ale.testing.sandbox import SandboxContract, _probes
 from ale.testing.sandbox.isolation import any_client
 from ale.types import Capabilities, ExecResult, SandboxInfo, SandboxSpec
 
-# A probe that fails half-way leaves to its wrong sandbox what it has opened.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
-)
+# A probe that fails leaves open what it has opened in its wrong sandbox.
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+    ),
+    pytest.mark.usefixtures("swept", "short_timeout"),
+]
 
 KIT = SandboxContract()
 WRONG = (AssertionError, pytest.fail.Exception, SandboxError, TimeoutError)
-
-
-@pytest.fixture(autouse=True)
-def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A wrong sandbox leaves processes behind: end those that came of this test's own folder."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    yield
-    while found := [pid for pid in map(int, _numbers()) if _came_of(pid, tmp_path)]:
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-    gc.collect()  # while its warnings are still this test's
-
-
-def _numbers() -> list[str]:
-    return [entry.name for entry in Path("/proc").glob("[0-9]*")]
-
-
-def _came_of(pid: int, folder: Path) -> bool:
-    """Does it work in the folder, or have it in its environment, wherever it has gone since?"""
-    process = Path(f"/proc/{pid}")
-    try:
-        marks = (process / "environ").read_bytes()  # of a zombie, nothing
-        where = (process / "cwd").readlink()
-    except OSError:
-        return False
-    return where.is_relative_to(folder) or bytes(folder) + b"/" in marks
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What hangs is to be told soon."""
-    for module in ("_probes", "exec", "session", "lifecycle", "isolation"):
-        monkeypatch.setattr(f"ale.testing.sandbox.{module}.PATIENCE_S", 1.0)
 
 
 class Folder(FolderSandbox):
@@ -89,7 +55,7 @@ class MergesTheOutputs(Folder):
         return evolve(result, stdout=result.stdout + result.stderr, stderr=b"")
 
 
-class SpeaksTextOnly(Folder):
+class ReturnsTextOnly(Folder):
     def spoil(self, result: ExecResult) -> ExecResult:
         return evolve(result, stdout=result.stdout.decode(errors="replace").encode())
 
@@ -102,12 +68,12 @@ class DropsTheTail(Folder):
         return evolve(result, stdout=result.stdout[:limit], truncated=cut)
 
 
-class CutsWithoutSaying(Folder):
+class CutsWithoutReporting(Folder):
     def spoil(self, result: ExecResult) -> ExecResult:
         return evolve(result, truncated=False)
 
 
-class ForgetsTheTimeout(Folder):
+class DoesNotReportTheTimeout(Folder):
     def spoil(self, result: ExecResult) -> ExecResult:
         return evolve(result, timed_out=False)
 
@@ -199,29 +165,32 @@ async def probe(name: str, box: Sandbox, *arguments: object) -> None:
     await getattr(KIT, name)(box, *arguments)
 
 
-ENDS = "test_a_command_that_ends_the_shell_gives_its_code_and_closes"
 SPOILT = [
     (LosesTheCode, "test_the_exit_code_is_the_true_one", "exit 7", 7),
     (CountsSignalsFromZero, "test_the_exit_code_is_the_true_one", "kill -9 $$", 137),
     (LosesTheCode, "test_an_argument_vector_is_run_as_it_is"),
-    (MergesTheOutputs, "test_stdout_and_stderr_are_apart"),
-    (SpeaksTextOnly, "test_bytes_come_through_unchanged"),
+    (MergesTheOutputs, "test_stdout_and_stderr_are_separate"),
+    (ReturnsTextOnly, "test_bytes_come_through_unchanged"),
     (DropsTheTail, "test_output_of_just_the_limit_is_whole"),
-    (CutsWithoutSaying, "test_output_of_just_the_limit_is_whole"),
-    (RunsOneAtATime, "test_commands_run_side_by_side"),
+    (CutsWithoutReporting, "test_output_of_just_the_limit_is_whole"),
+    (RunsOneAtATime, "test_commands_run_in_parallel"),
     (LeavesTheCancelledRunning, "test_cancelling_kills_the_tree"),
     (AddsANewline, "test_what_is_written_is_read_back", "name"),
     (AddsANewline, "test_a_shorter_write_leaves_nothing_of_the_longer"),
     (ForgetsTheMode, "test_the_mode_is_set"),
-    (OpensNaiveSessions, "test_stdout_and_stderr_are_apart_and_hold_no_noise"),
+    (OpensNaiveSessions, "test_stdout_and_stderr_are_separate_and_exact"),
     (OpensNaiveSessions, "test_a_syntax_error_is_the_commands_own_failure", "echo 'open"),
     (OpensNaiveSessions, "test_a_syntax_error_is_the_commands_own_failure", ")"),
-    (OpensNaiveSessions, "test_a_rude_command_does_not_break_the_session", "cat <<END\nno end"),
+    (
+        OpensNaiveSessions,
+        "test_an_intrusive_command_does_not_break_the_session",
+        "cat <<END\nno end",
+    ),
     (OpensNaiveSessions, "test_output_like_the_protocols_own_is_only_output"),
     (OpensNaiveSessions, "test_a_reader_of_stdin_does_not_eat_the_next_command"),
     (
         OpensNaiveSessions,
-        "test_a_command_that_ends_the_shell_gives_its_code_and_closes",
+        "test_a_command_that_ends_the_shell_closes_the_session",
         "exit 3",
         3,
     ),
@@ -237,33 +206,33 @@ async def test_a_wrong_sandbox_fails(
 ) -> None:
     if not issubclass(kind, OpensNaiveSessions):
         async with opened(FolderSandbox) as right:
-            await probe(name, right, *arguments)  # so that it is the fault that fails below
+            await probe(name, right, *arguments)  # so that the failure below has one cause
     async with opened(kind) as wrong:
         with pytest.raises(WRONG):
             await probe(name, wrong, *arguments)
 
 
-NATURAL = [
+BEYOND_A_FOLDER = [
     # A folder is only a stand-in: it waits for the end of the output, keeps all of it in memory
     # and forgets what it has read when the time is up.
-    "test_a_child_that_keeps_the_output_open_holds_nothing_up",
+    "test_a_child_that_keeps_the_output_open_causes_no_delay",
     "test_a_flood_of_output_is_cut_in_the_middle_in_flat_memory",
-    "test_what_was_written_before_a_timeout_is_kept",
-    "test_the_last_status_lasts",
+    "test_output_before_a_timeout_is_returned",
+    "test_the_last_status_is_kept",
 ]
 
 
-@pytest.mark.parametrize("name", NATURAL)
+@pytest.mark.parametrize("name", BEYOND_A_FOLDER)
 async def test_a_mere_folder_fails(name: str) -> None:
     async with opened(FolderSandbox) as box:
         with pytest.raises(WRONG):
             await probe(name, box)
 
 
-async def test_a_timeout_that_is_not_told_fails() -> None:
-    async with opened(ForgetsTheTimeout) as box:
+async def test_a_timeout_that_is_not_reported_fails() -> None:
+    async with opened(DoesNotReportTheTimeout) as box:
         with pytest.raises(WRONG):
-            await KIT.test_what_was_written_before_a_timeout_is_kept(box)
+            await KIT.test_output_before_a_timeout_is_returned(box)
 
 
 async def test_a_path_that_leads_out_fails(tmp_path: Path) -> None:
@@ -278,7 +247,7 @@ async def test_a_path_that_leads_out_fails(tmp_path: Path) -> None:
 
 
 class Backend(FolderBackend):
-    """Opens sandboxes of a kind, under a declaration that may be false, and keeps a list."""
+    """Opens sandboxes of a kind, with a declaration that may be false and its own list."""
 
     def __init__(self, kind: type[FolderSandbox] = Folder, **declared: Any) -> None:
         self.capabilities = evolve(FolderSandbox.capabilities, **declared)
@@ -329,7 +298,10 @@ async def test_a_claim_of_processes_that_are_out_of_sight_fails() -> None:
 
 
 @pytest.mark.parametrize("what", ["file_size", "memory", "processes"])
-async def test_a_claim_of_a_limit_that_does_not_hold_fails(what: str) -> None:
+async def test_a_claim_of_a_limit_that_does_not_hold_fails(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_probes, "TIMEOUT_S", 30.0)  # these probes do work, and none hangs
     probe = {
         "file_size": KIT.test_a_file_that_grows_without_end_is_stopped_just_as_declared,
         "memory": KIT.test_memory_without_end_is_stopped_just_as_declared,
@@ -344,7 +316,7 @@ async def test_a_claim_of_a_limit_that_does_not_hold_fails(what: str) -> None:
 async def test_a_declaration_with_gaps_fails() -> None:
     with pytest.raises(AssertionError):
         await KIT.test_the_declaration_is_complete(Backend())
-    with pytest.raises(AssertionError, match="must be said in the notes"):
+    with pytest.raises(AssertionError, match="`notes` must state"):
         await KIT.test_the_declaration_is_complete(Backend(limits=LIMITS))
     await KIT.test_the_declaration_is_complete(Backend(limits=LIMITS, notes=("all is open",)))
 
@@ -377,14 +349,14 @@ async def test_an_image_that_is_silently_ignored_fails() -> None:
 
 
 async def test_a_backend_that_lists_nothing_fails() -> None:
-    with pytest.raises(ValueError, match="not enough values"):
+    with pytest.raises(AssertionError, match="names an open sandbox 0 times"):
         await KIT.test_it_is_listed_with_its_tags_while_it_is_open(Backend())
 
 
 async def test_a_backend_that_closes_nothing_fails() -> None:
     backend = Backend(WaitsForNoOutput)
     backend.closes = False
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match=r"`close` left \d processes running: \d+ sleep"):
         await KIT.test_no_process_outlives_its_sandbox(backend)
     for sandbox in backend.made:
         await sandbox.close()

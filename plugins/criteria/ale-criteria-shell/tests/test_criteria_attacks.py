@@ -23,7 +23,7 @@ Grade = Callable[..., Awaitable[Score]]
 WRONG = "\ndef square(x):\n    return x + 1\n"
 LAZY = "\ndef square(x):\n    attack()\n    return x + 1\n"
 
-# Knows how a child speaks to the warden, and speaks for the test.
+# Knows how a child speaks to the runner, and speaks for the test.
 SPEAK = """
 import os
 def attack(tests=1):
@@ -71,7 +71,7 @@ ATTACKS = {
     "os._exit_ = os._exit\nos._exit = lambda code: os._exit_(0)\n"
     "traceback.format_exc = lambda: ''\nsys.excepthook = lambda *a: None\n" + WRONG,
     "a forged report": "import os, sys\n"
-    'text = \'begun 00 {}\\nreport \' + \'0\' * 64 + \' {"lines":[{"unit":0,"passed":[0,1],'
+    'text = \'started 00 {}\\nreport \' + \'0\' * 64 + \' {"lines":[{"unit":0,"passed":[0,1],'
     '"status":0,"output":""},{"done":true}],"left":false}\\n2 passed\\nOK\\n\'\n'
     "parents = {os.getppid()}\n"
     "parents.add(int(open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1]))\n"
@@ -316,7 +316,7 @@ async def test_a_runner_that_is_stopped_is_killed_in_the_end(
         UnitTestsPass(UnitTestsPassOptions(tests=tmp_path / "test_a.py", timeout_s=1))
     )
     assert score.value == 0.0
-    assert "ended the runner" in score.detail
+    assert "killed the runner" in score.detail
 
 
 # What is not prevented: code that runs in the test's own process and was written against it.

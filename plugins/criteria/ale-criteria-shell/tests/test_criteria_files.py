@@ -45,14 +45,14 @@ async def test_each_thing_that_is_not_a_file_is_named(
         for name in ("gone", "folder", "nowhere", "loop", "out", "outdir/secret", "pipe", "zero")
     }
     assert found == {
-        "gone": "'gone': there is no such file",
+        "gone": "'gone': no such file",
         "folder": "'folder': it is a folder",
-        "nowhere": "'nowhere': it is a symbolic link to nothing",
-        "loop": "'loop': it is a symbolic link to nothing",
-        "out": "'out': it leads out of the workspace by a symbolic link",
-        "outdir/secret": "'outdir/secret': it leads out of the workspace by a symbolic link",
+        "nowhere": "'nowhere': it is a dangling symbolic link",
+        "loop": "'loop': it is a dangling symbolic link",
+        "out": "'out': a symbolic link leads out of the workspace",
+        "outdir/secret": "'outdir/secret': a symbolic link leads out of the workspace",
         "pipe": "'pipe': it is not a regular file",
-        "zero": "'zero': it leads out of the workspace by a symbolic link",
+        "zero": "'zero': a symbolic link leads out of the workspace",
     }
 
 

@@ -83,7 +83,7 @@ def test_a_package_is_known_by_its_own_name_too(tmp_path: Path) -> None:
         ("from x import Y\nclass TestA(Y):\n def test_a(self): ...\n", "its base Y is not in"),
     ],
 )
-def test_what_could_not_be_judged_is_refused_before_anything_runs(
+def test_tests_that_can_not_be_listed_are_refused_before_the_run(
     tmp_path: Path, source: str, problem: str
 ) -> None:
     (tmp_path / "test_a.py").write_text(source)
@@ -98,7 +98,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         make_plan(tmp_path / "gone", "builtin")
 
 
-def test_pytests_own_ways_are_fine_for_pytest(tmp_path: Path) -> None:
+def test_pytest_features_are_accepted_by_the_pytest_runner(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("import pytest\n")
     (tmp_path / "test_a.py").write_text("def test_a(tmp_path): ...\n")
     assert make_plan(tmp_path, "pytest").names == ("test_a.py::test_a",)

@@ -1,4 +1,4 @@
-"""unit_tests_pass on honest code: what runs, what is said, what is an error."""
+"""unit_tests_pass on honest code: passing tests, failures and errors."""
 
 import sys
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Records are written whole, found again, and tell whose they are."""
+"""Records are written atomically, found again, and name their owner."""
 
 import fcntl
 import json
@@ -37,7 +37,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert (tmp_path / "ale" / "mine").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_mark_is_taken_once(tmp_path: Path) -> None:
+def test_a_tag_is_taken_once(tmp_path: Path) -> None:
     records = Records(tmp_path / "ale", "mine", Own)
     assert records.add(record())
     assert not records.add(record(extra=2))
@@ -54,23 +54,23 @@ def test_a_record_is_replaced_and_dropped(tmp_path: Path) -> None:
     assert records.all() == []
 
 
-def test_a_record_that_was_begun_by_a_killed_process_is_swept_away(tmp_path: Path) -> None:
+def test_the_empty_record_of_a_killed_process_is_removed(tmp_path: Path) -> None:
     records = Records(tmp_path / "ale", "mine", Own)
     records.sweep()
     records.add(record())
-    begun = records.folder / "00000000.json"
-    begun.write_text("")
+    started_at = records.folder / "00000000.json"
+    started_at.write_text("")
     assert records.all() == [record()]
-    with begun.open("rb") as file:
+    with started_at.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         records.sweep()
-        assert begun.exists()
+        assert started_at.exists()
     records.sweep()
-    assert not begun.exists()
+    assert not started_at.exists()
     assert records.all() == [record()]
 
 
-def test_whoever_writes_while_others_sweep_has_a_record(tmp_path: Path) -> None:
+def test_a_concurrent_sweep_removes_no_record(tmp_path: Path) -> None:
     records = Records(tmp_path / "ale", "mine", Own)
     done = threading.Event()
 
@@ -87,7 +87,7 @@ def test_whoever_writes_while_others_sweep_has_a_record(tmp_path: Path) -> None:
     assert len(records.all()) == 500
 
 
-def test_a_draft_goes_with_its_record(tmp_path: Path) -> None:
+def test_a_partial_file_is_removed_with_its_record(tmp_path: Path) -> None:
     records = Records(tmp_path / "ale", "mine", Own)
     records.add(record())
     (path,) = records.folder.glob("*.json")
@@ -98,7 +98,7 @@ def test_a_draft_goes_with_its_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "{}", json.dumps({"owner": {"pid": 1}})])
-def test_what_is_no_record_is_named(tmp_path: Path, text: str) -> None:
+def test_an_invalid_record_is_named(tmp_path: Path, text: str) -> None:
     records = Records(tmp_path / "ale", "mine", Own)
     records.add(record())
     (records.folder / "00000000.json").write_text(text)
@@ -106,7 +106,7 @@ def test_what_is_no_record_is_named(tmp_path: Path, text: str) -> None:
         records.all()
 
 
-def test_a_folder_of_somebody_elses_making_is_refused(tmp_path: Path) -> None:
+def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     with pytest.raises(SandboxError, match="not a folder of this user"):
@@ -116,7 +116,7 @@ def test_a_folder_of_somebody_elses_making_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "real").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_tree_that_forbids_its_removal_is_removed(tmp_path: Path) -> None:
+def test_a_read_only_tree_is_removed(tmp_path: Path) -> None:
     inner = tmp_path / "tree" / "a" / "b"
     inner.mkdir(parents=True)
     (inner / "file").touch()

@@ -1,4 +1,4 @@
-"""A session over a shell of this machine, with named pipes as its way in and out."""
+"""A session over a shell of this machine, with named pipes for input and output."""
 
 import asyncio
 import os
@@ -34,8 +34,8 @@ class RealShell:
         os.close(reader)
         self.report = os.fsencode(self._fifo("report"))
         descriptor = os.open(self.report, os.O_RDWR | os.O_NONBLOCK)
-        self.heard: list[bytes] = []
-        self.lines = Lines(descriptor, lambda line: self.session.heard(line))
+        self.on_report_line: list[bytes] = []
+        self.lines = Lines(descriptor, lambda line: self.session.on_report_line(line))
         self.ended: asyncio.Future[int] = loop.create_future()
         self._watch = loop.create_task(self._wait())
         self.session = ShellSession(

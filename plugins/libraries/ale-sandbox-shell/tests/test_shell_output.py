@@ -1,4 +1,4 @@
-"""Output is kept head and tail, and a pipe that stays open holds nobody up."""
+"""Output is capped to head and tail, and a pipe that stays open delays nothing."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ def test_what_does_not_fit_loses_its_middle() -> None:
     assert (capture.value(), capture.truncated) == (b"abij", True)
 
 
-def test_nothing_is_kept_where_nothing_may_be() -> None:
+def test_a_limit_of_zero_keeps_nothing() -> None:
     capture = Capture(0)
     capture.add(b"x")
     assert (capture.value(), capture.truncated) == (b"", True)
@@ -58,7 +58,7 @@ async def test_a_writer_sends_more_than_a_pipe_holds() -> None:
     writer.send(b"after the end")
 
 
-async def test_lines_come_whole_and_the_end_is_told_once() -> None:
+async def test_lines_arrive_whole_and_the_end_is_reported_once() -> None:
     reader, writer = os.pipe()
     lines: list[bytes] = []
     ended = asyncio.Event()

@@ -16,7 +16,7 @@ async def test_what_a_command_sets_lasts(session: ShellSession) -> None:
 @pytest.mark.parametrize(
     "command", ["echo 'open", "if true; then", "return 1 2", "cat <<END\nnever", ")", "break 1 2"]
 )
-async def test_no_error_loses_the_way(session: ShellSession, command: str) -> None:
+async def test_no_error_breaks_the_framing(session: ShellSession, command: str) -> None:
     await session.run("kept=1")
     result = await session.run(command, timeout_s=30)
     assert not result.timed_out
@@ -30,13 +30,13 @@ async def test_reports_that_a_command_prints_are_only_output(session: ShellSessi
     assert (result.exit_code, result.stdout) == (3, b"0 0\n0 ready\n0 1\n0 aaaa\n")
 
 
-async def test_a_report_with_another_token_is_not_believed(session: ShellSession) -> None:
+async def test_a_report_with_another_token_is_ignored(session: ShellSession) -> None:
     report = session._shell.report.decode()
     forged = f"echo 0 ready >{report}; echo 0 0123456789abcdef >{report}; sleep 0.1; (exit 4)"
     assert (await session.run(forged, timeout_s=30)).exit_code == 4
 
 
-async def test_the_way_back_is_not_where_a_command_looks(session: ShellSession) -> None:
+async def test_the_report_pipe_is_not_visible_to_a_command(session: ShellSession) -> None:
     seen = await session.run("set; env; cat /proc/$$/environ /proc/$$/cmdline; ls -l /proc/$$/fd")
     assert session._shell.report not in seen.stdout
 

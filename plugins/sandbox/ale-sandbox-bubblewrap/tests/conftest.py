@@ -13,7 +13,8 @@ from ale.plugin import BuildContext
 from ale.protocols import Sandbox, SandboxBackend
 from ale.types import SandboxSpec
 from ale_sandbox_bubblewrap import facts
-from ale_sandbox_bubblewrap.plugin import BubblewrapOptions, build
+from ale_sandbox_bubblewrap.options import BubblewrapOptions
+from ale_sandbox_bubblewrap.plugin import build
 
 Build = Callable[..., SandboxBackend]
 

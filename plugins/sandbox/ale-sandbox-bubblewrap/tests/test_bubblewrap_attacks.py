@@ -84,7 +84,7 @@ async def test_the_hosts_files_are_not_there(box: Sandbox, tmp_path: Path) -> No
     assert (await box.exec("ls /home")).stdout == b"agent\n"
 
 
-async def test_no_account_of_the_host_is_told(box: Sandbox) -> None:
+async def test_no_account_of_the_host_is_visible(box: Sandbox) -> None:
     accounts = await box.exec("cut -d: -f1 /etc/passwd")
     assert accounts.stdout == b"root\nagent\nnobody\n"
     assert (await box.exec("id -un; id -u; hostname")).stdout == b"agent\n1000\nsandbox\n"
@@ -294,7 +294,7 @@ async def test_a_call_that_no_task_needs_is_refused(box: Sandbox, name: str) -> 
     assert await errno_of(box, name) == EPERM
 
 
-async def test_a_namespace_can_not_be_had_in_other_ways(box: Sandbox) -> None:
+async def test_no_other_call_creates_a_namespace(box: Sandbox) -> None:
     assert await errno_of(box, "clone", 0x10000000 | 17) == EPERM
     assert await errno_of(box, "clone", 0x00020000 | 17) == EPERM
     assert await errno_of(box, "clone3") == ENOSYS
@@ -308,7 +308,7 @@ async def test_a_terminal_can_not_be_fed(box: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("family", [40, 38, 17, 31, 44])  # vsock, alg, packet, bluetooth, xdp
-async def test_a_kind_of_socket_without_walls_is_refused(box: Sandbox, family: int) -> None:
+async def test_a_socket_family_that_is_not_confined_is_refused(box: Sandbox, family: int) -> None:
     assert await errno_of(box, "socket", family, 1) == EAFNOSUPPORT
 
 
@@ -385,7 +385,7 @@ async def test_a_pipe_of_an_earlier_command_does_not_lead_into_a_later_one(box: 
     assert b"Read-only" in result.stderr or b"No such file" in result.stderr
 
 
-async def test_a_replaced_shell_does_not_speak_for_commands(box: Sandbox) -> None:
+async def test_a_replaced_shell_does_not_forge_results(box: Sandbox) -> None:
     await box.exec("rm -f /bin/sh /bin/bash /bin/dash; ln -s /bin/true /bin/sh")
     assert (await box.exec("echo ran; exit 9")).exit_code == 9
     assert (await box.exec(["sh", "-c", "echo ran; exit 9"])).exit_code == 0

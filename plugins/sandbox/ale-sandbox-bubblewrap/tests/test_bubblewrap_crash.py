@@ -25,7 +25,7 @@ def groups(found: facts.Facts) -> set[Path]:
 
 
 async def kill_and_prune(
-    make: Build, found: facts.Facts, folder: Path, *, sandboxes: int, at_once: int
+    make: Build, found: facts.Facts, folder: Path, *, sandboxes: int, concurrency: int
 ) -> int:
     """Kill host processes; prune now and then, and at the end; look. How many sandboxes it was."""
     before = groups(found)
@@ -35,7 +35,7 @@ async def kill_and_prune(
     async with backend.open(SandboxSpec()) as mine:
         for number, host in enumerate(
             killed_hosts(
-                PLUGIN, folder, environ, sandboxes=sandboxes, at_once=at_once, longest_s=1.5
+                PLUGIN, folder, environ, sandboxes=sandboxes, concurrency=concurrency, longest_s=1.5
             )
         ):
             words.append(host.word)
@@ -62,14 +62,14 @@ async def kill_and_prune(
 async def test_what_killed_hosts_leave_is_removed_by_prune(
     make: Build, found: facts.Facts, tmp_path: Path
 ) -> None:
-    assert await kill_and_prune(make, found, tmp_path, sandboxes=20, at_once=4) >= 20
+    assert await kill_and_prune(make, found, tmp_path, sandboxes=20, concurrency=4) >= 20
 
 
 @pytest.mark.long
 async def test_after_500_sandboxes_and_random_kills_prune_leaves_nothing(
     make: Build, found: facts.Facts, tmp_path: Path
 ) -> None:
-    opened = await kill_and_prune(make, found, tmp_path, sandboxes=500, at_once=10)
+    opened = await kill_and_prune(make, found, tmp_path, sandboxes=500, concurrency=10)
     assert opened >= 500
 
 
@@ -78,7 +78,7 @@ async def test_when_the_host_process_dies_its_sandboxes_end_by_themselves(
 ) -> None:
     """No `prune` is needed for that: what is left are files."""
     environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
-    for host in killed_hosts(PLUGIN, tmp_path, environ, sandboxes=1, at_once=2, longest_s=1.0):
+    for host in killed_hosts(PLUGIN, tmp_path, environ, sandboxes=1, concurrency=2, longest_s=1.0):
         for _ in range(2000):
             if not host_processes(host.word) and not mounted(str(tmp_path)):
                 break

@@ -67,7 +67,7 @@ async def test_processes_together_do_not_take_more_memory_than_allowed(shared: B
         assert (await box.exec("echo alive")).stdout == b"alive\n"
 
 
-async def test_a_fork_bomb_is_held_and_gone_with_a_word(shared: Build) -> None:
+async def test_a_fork_bomb_is_limited_and_killed(shared: Build) -> None:
     backend = shared(processes=64)
     needs(backend, "processes")
     async with backend.open(SandboxSpec()) as box, backend.open(SandboxSpec()) as other:
@@ -80,7 +80,7 @@ async def test_a_fork_bomb_is_held_and_gone_with_a_word(shared: Build) -> None:
         assert await box.end_processes() == 0
 
 
-async def test_a_process_too_many_is_refused_and_said(shared: Build) -> None:
+async def test_exceeding_the_process_limit_is_reported(shared: Build) -> None:
     backend = shared(processes=64)
     needs(backend, "processes")
     async with backend.open(SandboxSpec()) as box:

@@ -1,4 +1,4 @@
-"""What options change, and what is said where the sandbox can't be had."""
+"""Effects of the options, and errors where the sandbox is not usable."""
 
 import socket
 from collections.abc import Callable
@@ -13,7 +13,8 @@ from ale.protocols import SandboxBackend
 from ale.types import SandboxSpec
 from ale_sandbox_bubblewrap import capabilities, facts
 from ale_sandbox_bubblewrap.cgroups import Cgroups
-from ale_sandbox_bubblewrap.plugin import BubblewrapOptions, build, probe
+from ale_sandbox_bubblewrap.options import BubblewrapOptions
+from ale_sandbox_bubblewrap.plugin import build, probe
 
 Build = Callable[..., SandboxBackend]
 CONNECT = "import socket; socket.create_connection(('127.0.0.1', {port}), 10); print('reached')"
@@ -29,7 +30,7 @@ CONNECT = "import socket; socket.create_connection(('127.0.0.1', {port}), 10); p
         (False, True, False),
     ],
 )
-async def test_the_network_is_there_only_if_somebody_asks_and_nobody_says_no(
+async def test_the_network_is_shared_only_if_requested_and_not_forbidden(
     shared: Build, option: bool | None, task: bool | None, reached: bool
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -73,7 +74,7 @@ def test_the_whole_host_is_not_shared(path: str) -> None:
         BubblewrapOptions(allowlist_paths=(Path(path),))
 
 
-async def test_a_system_that_is_not_to_be_written_is_not(shared: Build) -> None:
+async def test_writable_system_false_makes_the_system_read_only(shared: Build) -> None:
     async with shared(writable_system=False).open(SandboxSpec()) as box:
         result = await box.exec("rm /usr/bin/env; echo x > /usr/local/bin/x; echo ok > /etc/mine")
         assert result.stderr.count(b"Read-only") == 2
@@ -83,27 +84,27 @@ async def test_a_system_that_is_not_to_be_written_is_not(shared: Build) -> None:
         await twin.close()
 
 
-async def test_an_image_is_ignored_where_it_is_to_be(shared: Build) -> None:
+async def test_ignore_image_ignores_the_image(shared: Build) -> None:
     async with shared(ignore_image=True).open(SandboxSpec(image="python:3.12-slim")) as box:
         assert (await box.exec("echo ran")).stdout == b"ran\n"
 
 
-async def test_an_older_bubblewrap_is_not_told_what_it_does_not_know(make: Build) -> None:
+async def test_an_older_bubblewrap_gets_no_unknown_option(make: Build) -> None:
     async with make(changed={"sizes": False}).open(SandboxSpec()) as box:
         line = await box.exec("df -k /dev/shm | tail -n 1")
         assert int(line.stdout.split()[1]) != 64 << 10
         assert (await box.exec("touch /dev/shm/x; ls /dev/shm")).stdout == b"x\n"
 
 
-def test_doctor_says_what_holds_and_what_to_mind(found: facts.Facts) -> None:
-    said = probe()
-    assert said.usable
+def test_doctor_reports_limits_and_notes(found: facts.Facts) -> None:
+    output = probe()
+    assert output.usable
     declared = capabilities.capabilities_of(found, BubblewrapOptions())
-    for name, kept in declared.limits.items():
+    for name, how in declared.limits.items():
         words = {"enforced": "limits enforced", "best-effort": "best effort", "none": "no limit on"}
-        assert name in said.facts[words[kept]].split(", ")
-    assert said.facts["isolation"] == "namespace"
-    assert sum(key.startswith("note (") for key in said.facts) == len(declared.notes)
+        assert name in output.facts[words[how]].split(", ")
+    assert output.facts["isolation"] == "namespace"
+    assert sum(key.startswith("note (") for key in output.facts) == len(declared.notes)
 
 
 def test_a_limit_is_enforced_only_where_something_holds_it_for_the_whole(
@@ -119,41 +120,41 @@ def test_a_limit_is_enforced_only_where_something_holds_it_for_the_whole(
         "disk": "none",
     }
     assert (declared.fork, declared.notes[-1]) == ("copy", capabilities.NO_LAYERS)
-    assert capabilities.in_words(poor)["control groups"] == "none"
+    assert capabilities.describe(poor)["control groups"] == "none"
 
 
 def test_without_bubblewrap_the_package_to_install_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    said = probe()
-    assert not said.usable
-    assert said.reason == "there is no bwrap on PATH"
-    assert said.remedy == "sudo apt-get install bubblewrap"
+    output = probe()
+    assert not output.usable
+    assert output.reason == "there is no bwrap on PATH"
+    assert output.remedy == "sudo apt-get install bubblewrap"
     with pytest.raises(NotUsableError, match="there is no bwrap"):
         build(BubblewrapOptions(), BuildContext())
 
 
-def test_why_bubblewrap_refuses_is_told_in_its_words(
+def test_the_error_of_bubblewrap_is_reported(
     found: facts.Facts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A program that says what bubblewrap says where user namespaces are switched off."""
+    """A program with the output of bubblewrap where user namespaces are disabled."""
     (tmp_path / "bwrap").write_text(
         '#!/bin/sh\n[ "$1" = --version ] && echo bubblewrap 0.8.0 && exit\n'
         "echo 'bwrap: No permissions to create new namespace' >&2; exit 1\n"
     )
     (tmp_path / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    said = probe()
-    assert not said.usable
-    assert said.reason == "bwrap: No permissions to create new namespace"
+    output = probe()
+    assert not output.usable
+    assert output.reason == "bwrap: No permissions to create new namespace"
 
 
-def test_a_kernel_that_forbids_namespaces_is_told_by_its_switch(
+def test_the_sysctl_that_disables_namespaces_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "switch").write_text("0\n")
     monkeypatch.setattr(
-        facts, "_SWITCHES", ((str(tmp_path / "switch"), "0", "sysctl -w some.switch=1"),)
+        facts, "_SYSCTLS", ((str(tmp_path / "switch"), "0", "sysctl -w some.switch=1"),)
     )
     assert facts._remedy() == "sudo sysctl -w some.switch=1"

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.engine
 class TestDockerWithBusybox(SandboxContract):
     container_image = BUSYBOX
     many = 12
-    at_once = 6
+    concurrency = 6
 
     @pytest.fixture
     def backend(self, backend: SandboxBackend) -> SandboxBackend:

@@ -9,7 +9,8 @@ import pytest
 from ale.plugin import BuildContext
 from ale.protocols import Sandbox, SandboxBackend
 from ale.types import SandboxSpec
-from ale_sandbox_local.plugin import LocalOptions, build
+from ale_sandbox_local.options import LocalOptions
+from ale_sandbox_local.plugin import build
 
 MakeBackend = Callable[..., SandboxBackend]
 

@@ -26,7 +26,8 @@ import asyncio, json, sys
 from pathlib import Path
 from ale.plugin import BuildContext
 from ale.types import SandboxSpec
-from ale_sandbox_local.plugin import LocalOptions, build
+from ale_sandbox_local.options import LocalOptions
+from ale_sandbox_local.plugin import build
 
 async def main():
     root, runtime, word = sys.argv[1:]
@@ -89,7 +90,12 @@ async def test_what_a_killed_host_leaves_is_found_and_removed(
 
 
 async def kill_and_prune(
-    backend: SandboxBackend, environ: dict[str, str], folder: Path, *, sandboxes: int, at_once: int
+    backend: SandboxBackend,
+    environ: dict[str, str],
+    folder: Path,
+    *,
+    sandboxes: int,
+    concurrency: int,
 ) -> int:
     """Kill host processes; prune now and then, and at the end; look. How many sandboxes it was."""
     opened, words = 0, []
@@ -101,7 +107,7 @@ async def kill_and_prune(
                 folder,
                 environ,
                 sandboxes=sandboxes,
-                at_once=at_once,
+                concurrency=concurrency,
                 longest_s=1.5,
             )
         ):
@@ -123,14 +129,14 @@ async def kill_and_prune(
 async def test_what_hosts_killed_at_random_leave_is_removed_by_prune(
     backend: SandboxBackend, environ: dict[str, str], tmp_path: Path
 ) -> None:
-    assert await kill_and_prune(backend, environ, tmp_path, sandboxes=20, at_once=4) >= 20
+    assert await kill_and_prune(backend, environ, tmp_path, sandboxes=20, concurrency=4) >= 20
 
 
 @pytest.mark.long
 async def test_after_500_sandboxes_and_random_kills_prune_leaves_nothing(
     backend: SandboxBackend, environ: dict[str, str], tmp_path: Path
 ) -> None:
-    assert await kill_and_prune(backend, environ, tmp_path, sandboxes=500, at_once=10) >= 500
+    assert await kill_and_prune(backend, environ, tmp_path, sandboxes=500, concurrency=10) >= 500
 
 
 async def test_a_record_of_another_process_with_the_same_id_is_dead(

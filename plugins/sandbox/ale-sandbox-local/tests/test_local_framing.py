@@ -72,7 +72,7 @@ WORDS = [
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_whatever_is_typed_the_next_command_is_answered(box: Sandbox, seed: int) -> None:
+async def test_after_any_command_the_next_one_is_answered(box: Sandbox, seed: int) -> None:
     choose = random.Random(seed)
     session = await box.session()
     for _ in range(200):

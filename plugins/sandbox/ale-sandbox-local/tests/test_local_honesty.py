@@ -1,4 +1,4 @@
-"""What the notes say can't be stopped is shown not to be; what can be is shown to be stopped."""
+"""Each note on missing isolation is demonstrated; the rest is shown to be isolated."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ def is_sleep(pid: int) -> bool:
     return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep\0")
 
 
-def noted(backend: SandboxBackend, what: str) -> bool:
+def is_noted(backend: SandboxBackend, what: str) -> bool:
     return any(note.startswith(f"{what}:") for note in backend.capabilities.notes)
 
 
@@ -33,7 +33,7 @@ async def test_files_of_the_host_are_open_and_noted(
     assert (await box.exec(["cat", str(host)])).stdout == b"of the host"
     assert (await box.exec(["rm", str(host)])).exit_code == 0
     assert not host.exists()
-    assert noted(backend, "files")
+    assert is_noted(backend, "files")
 
 
 async def test_a_listener_on_loopback_is_open_and_noted(
@@ -45,7 +45,7 @@ async def test_a_listener_on_loopback_is_open_and_noted(
     assert (await box.exec(["python3", "-c", connect])).exit_code == 0
     server.close()
     await server.wait_closed()
-    assert noted(backend, "network")
+    assert is_noted(backend, "network")
     assert not backend.capabilities.network_isolation
 
 
@@ -55,7 +55,7 @@ async def test_processes_of_the_host_are_open_to_signals_and_noted(
     with subprocess.Popen(["sleep", "600"]) as process:  # noqa: ASYNC220
         assert (await box.exec(f"kill {process.pid}")).exit_code == 0
         assert process.wait(10) == -signal.SIGTERM
-    assert noted(backend, "processes")
+    assert is_noted(backend, "processes")
 
 
 async def test_limits_count_for_each_process_and_that_is_noted(
@@ -64,7 +64,7 @@ async def test_limits_count_for_each_process_and_that_is_noted(
     two = "(ulimit -d) & (ulimit -d) & wait"
     first, second = (await box.exec(two)).stdout.split()
     assert first == second
-    assert noted(backend, "limits")
+    assert is_noted(backend, "limits")
 
 
 async def test_files_together_fill_the_disk_and_that_is_noted(
@@ -75,26 +75,26 @@ async def test_files_together_fill_the_disk_and_that_is_noted(
         fill = "for i in 1 2 3 4; do dd if=/dev/zero of=f$i bs=1M count=1; done; cat f* | wc -c"
         assert (await sandbox.exec(fill)).stdout.strip() == b"%d" % (4 << 20)
     assert backend.capabilities.limits["disk"] == "none"
-    assert noted(backend, "limits")
+    assert is_noted(backend, "limits")
 
 
-async def test_a_session_may_lie_about_itself_and_that_is_noted(
+async def test_a_session_can_forge_its_exit_codes_and_that_is_noted(
     backend: SandboxBackend, box: Sandbox
 ) -> None:
     session = await box.session()
     await session.run('command() { [ "$1" = echo ] && set -- echo 0 "$3"; builtin command "$@"; }')
     assert (await session.run("(exit 3)")).exit_code == 0
     assert (await box.exec("(exit 3)")).exit_code == 3
-    assert noted(backend, "sessions")
+    assert is_noted(backend, "sessions")
 
 
-def test_doctor_says_all_that_is_noted(backend: SandboxBackend) -> None:
+def test_doctor_reports_every_note(backend: SandboxBackend) -> None:
     found = probe()
     assert found.usable
-    said = {f"{key}: {text}" for key, text in found.facts.items()}
+    output = {f"{key}: {text}" for key, text in found.facts.items()}
     for note in backend.capabilities.notes:
         subject, _, text = note.partition(": ")
-        assert f"not stopped ({subject}): {text}" in said
+        assert f"not isolated ({subject}): {text}" in output
     for name, kept in backend.capabilities.limits.items():
         words = {"enforced": "limits enforced", "best-effort": "best effort", "none": "no limit on"}
         assert name in found.facts[words[kept]].split(", ")
@@ -108,7 +108,7 @@ async def test_a_path_inside_a_file_still_names_the_first_after_a_fork_and_that_
     twin = await box.fork()
     assert (await twin.read("here")).decode().strip() == box.workdir != twin.workdir
     await twin.close()
-    assert noted(backend, "fork")
+    assert is_noted(backend, "fork")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ async def test_a_process_that_tries_to_leave_is_found(backend: SandboxBackend, e
     assert host_processes(word) == []
 
 
-async def test_a_process_that_covers_all_its_tracks_hides_and_that_is_noted(
+async def test_a_process_that_removes_both_tags_is_not_found_and_that_is_noted(
     backend: SandboxBackend,
 ) -> None:
     word = f"86400.{secrets.randbelow(10**9)}"
@@ -148,7 +148,7 @@ async def test_a_process_that_covers_all_its_tracks_hides_and_that_is_noted(
     for pid in hidden:
         os.kill(pid, signal.SIGKILL)
     assert len(hidden) == 1
-    assert noted(backend, "cleaning up")
+    assert is_noted(backend, "cleaning up")
 
 
 async def test_the_environment_is_only_what_is_documented(box: Sandbox) -> None:
@@ -169,8 +169,8 @@ async def test_the_environment_is_only_what_is_documented(box: Sandbox) -> None:
 
 async def test_home_and_tmpdir_are_the_sandboxes_own(box: Sandbox) -> None:
     result = await box.exec('echo "$HOME"; dirname "$TMPDIR"; mktemp')
-    home, parent, temporary = result.stdout.decode().split()
-    assert home == box.workdir
+    owner, parent, temporary = result.stdout.decode().split()
+    assert owner == box.workdir
     assert parent == str(Path(box.workdir).parent)
     assert temporary.startswith(parent)
     assert await box.read(temporary) == b""
@@ -181,9 +181,7 @@ async def test_folders_are_closed_to_other_users(box: Sandbox) -> None:
         assert folder.stat().st_mode & 0o777 == 0o700
 
 
-async def test_a_folder_that_somebody_else_made_is_refused(
-    backend: SandboxBackend, tmp_path: Path
-) -> None:
+async def test_a_folder_of_another_user_is_refused(backend: SandboxBackend, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / f"ale-{os.geteuid()}").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(SandboxError, match="not a folder of this user"):
@@ -191,7 +189,7 @@ async def test_a_folder_that_somebody_else_made_is_refused(
             pass
 
 
-async def test_a_tree_that_forbids_its_removal_is_removed(backend: SandboxBackend) -> None:
+async def test_a_read_only_tree_is_removed(backend: SandboxBackend) -> None:
     async with backend.open(SandboxSpec()) as sandbox:
         await sandbox.exec("mkdir -p a/b; touch a/b/c; chmod 000 a/b; chmod 500 a")
         top = Path(sandbox.workdir).parent
@@ -229,7 +227,7 @@ async def test_a_background_writer_survives_its_command(box: Sandbox) -> None:
     assert await box.read("mark") == b"done\n"
 
 
-async def test_an_image_is_run_on_the_host_where_it_is_to_be_ignored(
+async def test_ignore_image_runs_the_task_on_the_host(
     make: Callable[..., SandboxBackend],
 ) -> None:
     async with make(ignore_image=True).open(SandboxSpec(image="python:3.12-slim")) as sandbox:

@@ -128,7 +128,7 @@ async def test_the_number_of_processes_is_held(make: Make) -> None:
     assert b"fork" in result.stderr.lower()
 
 
-async def test_a_limit_that_cannot_be_set_is_an_error_not_a_silence(
+async def test_a_limit_that_cannot_be_set_is_an_error(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = Facts(

@@ -1,23 +1,24 @@
-"""The contract that every sandbox backend keeps, as tests.
+"""The contract of every sandbox backend, as tests.
 
     class TestMine(SandboxContract):
         @pytest.fixture
         def backend(self) -> SandboxBackend:
             return MyBackend(...)
 
-That is the whole test file. Each test is a promise of `ale.protocols`, probed by a fault that was
-seen in a real system. Where a backend can't do a thing, its `Capabilities` say so, and the kit
-checks that this is true too: what is not promised is refused, what is not isolated is reached.
+That is the whole test file. Each test checks a promise of `ale.protocols` against a failure seen in
+a real system. Where a backend can't do something, its `Capabilities` say so, and the kit checks
+that this is true: what is not promised is refused, what is not isolated is reachable. Every call
+has a time limit (`_probes.TIMEOUT_S`): a call that hangs fails the test and is named.
 
 A sandbox needs a POSIX ``sh``, ``cat``, ``dd``, ``env``, ``ls``, ``mkfifo``, ``sleep`` with
 fractions, and ``/proc``; busybox is enough.
 
 To override where it matters:
 
-- ``backend`` (fixture): the one thing that is needed.
+- ``backend`` (fixture): required.
 - ``small_limits`` (fixture): the backend with limits small enough to be reached.
 - ``client`` (fixture): a way to connect from inside, where the image has none of the usual ones.
-- ``long_command_s``, ``many``, ``at_once`` (class attributes): how long and how much.
+- ``long_command_s``, ``many``, ``concurrency`` (class attributes): how long and how much.
 - ``check_cpu``: where cpu is a share and not a number of seconds.
 """
 
@@ -27,6 +28,7 @@ import pytest
 import pytest_asyncio
 
 from ale.protocols import Sandbox, SandboxBackend
+from ale.testing.sandbox._guard import guarded
 from ale.testing.sandbox.exec import ExecProbes
 from ale.testing.sandbox.files import FileProbes
 from ale.testing.sandbox.isolation import IsolationProbes
@@ -46,7 +48,7 @@ class SandboxContract(ExecProbes, SessionProbes, FileProbes, LifecycleProbes, Is
     @pytest_asyncio.fixture
     async def box(self, backend: SandboxBackend) -> AsyncIterator[Sandbox]:
         """An open sandbox."""
-        async with backend.open(SandboxSpec()) as sandbox:
+        async with guarded(backend).open(SandboxSpec()) as sandbox:
             yield sandbox
 
 

@@ -1,4 +1,4 @@
-"""What several probes share."""
+"""Helpers that several probes use."""
 
 import asyncio
 import os
@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from ale.protocols import Sandbox
+from ale.types import ExecResult
 
-PATIENCE_S = 20.0
-"""Far above what any probe takes; a probe that needs it hangs."""
+TIMEOUT_S = 30.0
+"""Limit on each call to the sandbox; one that takes longer counts as hanging."""
 MIB = 1 << 20
 
 ODD_NAMES = (
@@ -28,10 +29,10 @@ def beat(name: str) -> str:
 
 
 async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Wait for something that must come soon."""
-    end = time.monotonic() + PATIENCE_S
+    """Wait for a condition that must become true soon."""
+    end = time.monotonic() + TIMEOUT_S
     while not await condition():
-        assert time.monotonic() < end, f"{what} did not come within {PATIENCE_S:.0f} s"
+        assert time.monotonic() < end, f"{what} did not happen within {TIMEOUT_S:g} s"
         await asyncio.sleep(0.02)
 
 
@@ -44,11 +45,31 @@ async def size(sandbox: Sandbox, name: str) -> int:
 
 
 async def beating(sandbox: Sandbox, *names: str) -> list[str]:
-    """Which of the files does something still write to?"""
+    """The files that a process still writes to."""
     before = [await size(sandbox, name) for name in names]
     await asyncio.sleep(0.3)
     after = [await size(sandbox, name) for name in names]
     return [name for name, a, b in zip(names, before, after, strict=True) if b > a]
+
+
+async def stopped(sandbox: Sandbox, *names: str, after: str) -> None:
+    """Check that nothing writes to the files any more."""
+    running = await beating(sandbox, *names)
+    assert not running, f"still running after {after}: the writers of {', '.join(running)}"
+
+
+def expect(result: ExecResult, **wanted: object) -> None:
+    """Compare fields of a result; names what differs, and shows the rest of the result."""
+    for name, value in wanted.items():
+        found = getattr(result, name)
+        assert found == value, (
+            f"`{name}` is {_short(found)}, expected {_short(value)}, in {_short(result)}"
+        )
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 500 else f"{text[:250]} ... {text[-250:]}"
 
 
 async def keeps_beating(sandbox: Sandbox, name: str) -> None:
@@ -81,6 +102,20 @@ def host_processes(word: str) -> list[int]:
         if word.encode() in line:
             found.append(int(folder.name))
     return found
+
+
+def no_process_left(word: str, after: str) -> None:
+    """Check that no process of this host has `word` in its command line."""
+    left = host_processes(word)
+    listed = ", ".join(f"{pid} {_name(pid)}" for pid in left)
+    assert not left, f"`{after}` left {len(left)} processes running: {listed}"
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:  # it has ended
+        return "(ended)"
 
 
 def descriptors() -> set[str]:

@@ -1,4 +1,4 @@
-"""Probes of `Sandbox.exec`, each from a fault seen in a real system."""
+"""Probes of `Sandbox.exec`, each from a failure seen in a real system."""
 
 import asyncio
 import resource
@@ -9,19 +9,22 @@ import pytest
 
 from ale.errors import UnsupportedError
 from ale.protocols import Sandbox
+from ale.testing.sandbox import _probes
+from ale.testing.sandbox._guard import time_limited
 from ale.testing.sandbox._probes import (
     MIB,
     ODD_NAMES,
-    PATIENCE_S,
     beat,
-    beating,
+    expect,
     keeps_beating,
     size,
     started,
+    stopped,
     until,
 )
 
 
+@time_limited
 @pytest.mark.asyncio
 class ExecProbes:
     long_command_s: ClassVar[float] = 2.0
@@ -49,49 +52,52 @@ class ExecProbes:
     async def test_the_exit_code_is_the_true_one(
         self, box: Sandbox, command: str, code: int
     ) -> None:
-        result = await box.exec(command, timeout_s=PATIENCE_S)
-        # The shell is free to choose how it says "syntax error", but not to call it success.
+        result = await box.exec(command)
+        # The code of a syntax error depends on the shell; it must not be 0.
         expected = result.exit_code if command == "if" and result.exit_code else code
-        assert (result.exit_code, result.timed_out) == (expected, False)
+        expect(result, exit_code=expected, timed_out=False)
 
     async def test_an_argument_vector_is_run_as_it_is(self, box: Sandbox) -> None:
         result = await box.exec(["printf", "%s|", "a b", "$HOME", "'", ""])
-        assert result.stdout == b"a b|$HOME|'||"
-        assert (await box.exec(["false"])).exit_code == 1
-        assert (await box.exec(["no-such-command-anywhere"])).exit_code == 127
+        expect(result, stdout=b"a b|$HOME|'||")
+        expect(await box.exec(["false"]), exit_code=1)
+        expect(await box.exec(["no-such-command-anywhere"]), exit_code=127)
 
     async def test_a_long_command_gives_its_true_exit_code(self, box: Sandbox) -> None:
-        result = await box.exec(f"sleep {self.long_command_s}; exit 9")
-        assert result.exit_code == 9
-        assert self.long_command_s <= result.duration_s < self.long_command_s + PATIENCE_S
+        result = await box.exec(
+            f"sleep {self.long_command_s}; exit 9",
+            timeout_s=self.long_command_s + _probes.TIMEOUT_S,
+        )
+        expect(result, exit_code=9)
+        assert self.long_command_s <= result.duration_s < self.long_command_s + _probes.TIMEOUT_S
 
-    async def test_stdout_and_stderr_are_apart(self, box: Sandbox) -> None:
+    async def test_stdout_and_stderr_are_separate(self, box: Sandbox) -> None:
         result = await box.exec("echo out; echo err >&2; echo out2")
-        assert (result.stdout, result.stderr) == (b"out\nout2\n", b"err\n")
+        expect(result, stdout=b"out\nout2\n", stderr=b"err\n")
 
     async def test_a_silent_command_is_silent(self, box: Sandbox) -> None:
         result = await box.exec("cd . && : && true")
-        assert (result.exit_code, result.stdout, result.stderr) == (0, b"", b"")
+        expect(result, exit_code=0, stdout=b"", stderr=b"")
 
     async def test_bytes_come_through_unchanged(self, box: Sandbox) -> None:
         result = await box.exec(r"printf '\377\000\376\303\050\r\n'; printf '\200' >&2")
-        assert result.stdout == b"\xff\x00\xfe\xc3\x28\r\n"
-        assert result.stderr == b"\x80"
+        expect(result, stdout=b"\xff\x00\xfe\xc3\x28\r\n")
+        expect(result, stderr=b"\x80")
 
     async def test_without_stdin_a_reader_finds_the_end(self, box: Sandbox) -> None:
-        result = await box.exec("cat; echo end", timeout_s=PATIENCE_S)
-        assert (result.stdout, result.timed_out) == (b"end\n", False)
+        result = await box.exec("cat; echo end")
+        expect(result, stdout=b"end\n", timed_out=False)
 
     async def test_ten_megabytes_of_stdin_arrive_whole(self, box: Sandbox) -> None:
         data = bytes(range(256)) * (10 * MIB // 256)
         result = await box.exec("cat", stdin=data, max_output_bytes=11 * MIB)
-        assert result.exit_code == 0
+        expect(result, exit_code=0)
         assert not result.truncated
-        assert result.stdout == data
+        expect(result, stdout=data)
 
     async def test_stdin_that_nobody_reads_does_no_harm(self, box: Sandbox) -> None:
-        result = await box.exec("exit 4", stdin=b"x" * 10 * MIB, timeout_s=PATIENCE_S)
-        assert (result.exit_code, result.timed_out) == (4, False)
+        result = await box.exec("exit 4", stdin=b"x" * 10 * MIB)
+        expect(result, exit_code=4, timed_out=False)
 
     async def test_a_flood_of_output_is_cut_in_the_middle_in_flat_memory(
         self, box: Sandbox
@@ -102,7 +108,7 @@ class ExecProbes:
             max_output_bytes=MIB,
         )
         grown_mib = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-        assert result.exit_code == 5
+        expect(result, exit_code=5)
         assert result.truncated
         assert len(result.stdout) == MIB
         assert result.stdout.startswith(b"first\n")
@@ -111,18 +117,16 @@ class ExecProbes:
 
     async def test_output_of_just_the_limit_is_whole(self, box: Sandbox) -> None:
         whole = await box.exec("printf 12345; printf 67890 >&2", max_output_bytes=5)
-        assert (whole.stdout, whole.stderr, whole.truncated) == (b"12345", b"67890", False)
+        expect(whole, stdout=b"12345", stderr=b"67890", truncated=False)
         cut = await box.exec("printf 1234567890", max_output_bytes=4)
-        assert (cut.stdout, cut.truncated) == (b"1290", True)
+        expect(cut, stdout=b"1290", truncated=True)
 
-    async def test_a_child_that_keeps_the_output_open_holds_nothing_up(self, box: Sandbox) -> None:
-        begun = time.monotonic()
-        result = await box.exec("sleep 60 & echo done; exit 6", timeout_s=PATIENCE_S)
-        assert (result.exit_code, result.stdout, result.timed_out) == (6, b"done\n", False)
-        assert time.monotonic() - begun < PATIENCE_S
+    async def test_a_child_that_keeps_the_output_open_causes_no_delay(self, box: Sandbox) -> None:
+        result = await box.exec("sleep 60 & echo done; exit 6")
+        expect(result, exit_code=6, stdout=b"done\n", timed_out=False)
 
-    async def test_a_background_process_goes_on_after_its_command(self, box: Sandbox) -> None:
-        await box.exec(f"({beat('beat')}) >/dev/null 2>&1 &", timeout_s=PATIENCE_S)
+    async def test_a_background_process_survives_its_command(self, box: Sandbox) -> None:
+        await box.exec(f"({beat('beat')}) >/dev/null 2>&1 &")
         await started(box, "beat")
         await keeps_beating(box, "beat")
 
@@ -134,20 +138,20 @@ class ExecProbes:
             f"trap '' TERM; {beat('self')}"
         )
         result = await box.exec(command, timeout_s=1.0)
-        assert result.timed_out
-        assert result.exit_code != 0
-        assert 0.9 <= result.duration_s < 1 + PATIENCE_S
-        assert await beating(box, "child", "orphan", "other", "self") == []
-        assert await size(box, "child") > 0
+        assert result.timed_out, "`timed_out` is not set after the time limit"
+        assert result.exit_code != 0, "a command killed by its time limit has exit code 0"
+        assert 0.9 <= result.duration_s < 1 + _probes.TIMEOUT_S
+        await stopped(box, "child", "orphan", "other", "self", after="the time limit")
+        assert await size(box, "child") > 0, "the background process had not started"
 
-    async def test_what_was_written_before_a_timeout_is_kept(self, box: Sandbox) -> None:
+    async def test_output_before_a_timeout_is_returned(self, box: Sandbox) -> None:
         result = await box.exec("echo early; sleep 60", timeout_s=0.5)
-        assert (result.stdout, result.timed_out) == (b"early\n", True)
+        expect(result, stdout=b"early\n", timed_out=True)
 
     async def test_after_a_timeout_output_is_the_next_commands_own(self, box: Sandbox) -> None:
         await box.exec("while :; do echo old; done", timeout_s=0.3, max_output_bytes=1000)
         result = await box.exec("echo new; echo newer >&2")
-        assert (result.stdout, result.stderr) == (b"new\n", b"newer\n")
+        expect(result, stdout=b"new\n", stderr=b"newer\n")
 
     async def test_a_timeout_spares_what_other_commands_have_started(self, box: Sandbox) -> None:
         await box.exec(f"({beat('server')}) >/dev/null 2>&1 &")
@@ -155,15 +159,16 @@ class ExecProbes:
         await box.exec("sleep 60", timeout_s=0.3)
         await keeps_beating(box, "server")
 
-    async def test_commands_run_side_by_side(self, box: Sandbox) -> None:
-        begun = time.monotonic()
+    async def test_commands_run_in_parallel(self, box: Sandbox) -> None:
+        started_at = time.monotonic()
         results = await asyncio.gather(
             *(box.exec(f"echo {n}; sleep 0.5; echo {n} >&2; exit {n}") for n in range(6))
         )
         assert [result.exit_code for result in results] == [0, 1, 2, 3, 4, 5]
         assert [result.stdout for result in results] == [b"%d\n" % n for n in range(6)]
         assert [result.stderr for result in results] == [b"%d\n" % n for n in range(6)]
-        assert time.monotonic() - begun < 2.5  # one after the other they take 3
+        took = time.monotonic() - started_at
+        assert took < 2.5, f"six commands of 0.5 s took {took:.1f} s: they do not run in parallel"
 
     async def test_cancelling_kills_the_tree(self, box: Sandbox) -> None:
         command = asyncio.ensure_future(box.exec(f"({beat('child')}) & {beat('self')}"))
@@ -171,57 +176,57 @@ class ExecProbes:
         command.cancel()
         with pytest.raises(asyncio.CancelledError):
             await command
-        assert await beating(box, "child", "self") == []
-        assert (await box.exec("echo alive")).stdout == b"alive\n"
+        await stopped(box, "child", "self", after="cancelling")
+        expect(await box.exec("echo alive"), stdout=b"alive\n")
 
     async def test_env_is_added_for_one_command_only(self, box: Sandbox) -> None:
         value = "a b'c\"d\n$e"
         result = await box.exec('printf %s "$KIT_VALUE"', env={"KIT_VALUE": value})
         assert result.stdout.decode() == value
-        assert (await box.exec('printf %s "${KIT_VALUE-unset}"')).stdout == b"unset"
+        expect(await box.exec('printf %s "${KIT_VALUE-unset}"'), stdout=b"unset")
 
-    async def test_a_command_starts_in_the_workspace_or_where_it_is_told(
+    async def test_a_command_starts_in_the_workspace_or_the_given_folder(
         self, box: Sandbox
     ) -> None:
         await box.exec("mkdir -p 'sub/two words'")
         assert (await box.exec("pwd -P")).stdout.decode().rstrip("\n") == box.workdir
         inner = await box.exec("pwd -P", cwd="sub/two words")
         assert inner.stdout.decode() == f"{box.workdir}/sub/two words\n"
-        assert (await box.exec("pwd -P", cwd="/")).stdout == b"/\n"
+        expect(await box.exec("pwd -P", cwd="/"), stdout=b"/\n")
 
     async def test_a_missing_folder_fails_the_command_without_running_it(
         self, box: Sandbox
     ) -> None:
         result = await box.exec("echo ran", cwd="no/such/folder")
-        assert result.exit_code != 0
-        assert b"ran" not in result.stdout
-        assert result.stderr
+        assert result.exit_code != 0, "a missing folder gave exit code 0"
+        assert b"ran" not in result.stdout, "the command ran without its folder"
+        assert result.stderr, "stderr does not say what failed"
 
-    async def test_another_user_is_real_or_refused(self, box: Sandbox) -> None:
+    async def test_another_user_is_used_or_refused(self, box: Sandbox) -> None:
         try:
             result = await box.exec("id -u", user="65534")
         except UnsupportedError:
             return
-        assert result.stdout == b"65534\n"
+        expect(result, stdout=b"65534\n")
 
     @pytest.mark.parametrize("name", ODD_NAMES)
     async def test_odd_names_reach_the_command(self, box: Sandbox, name: str) -> None:
         await box.write(name, b"content of it")
         result = await box.exec(["cat", "--", name])
-        assert (result.stdout, result.stderr) == (b"content of it", b"")
+        expect(result, stdout=b"content of it", stderr=b"")
 
     async def test_a_command_of_300_kilobytes_runs(self, box: Sandbox) -> None:
         body = "x" * 300_000
         result = await box.exec(f"cat > big <<'END'\n{body}\nEND\nexit 3")
-        assert result.exit_code == 3
+        expect(result, exit_code=3)
         assert await box.read("big") == body.encode() + b"\n"
 
     async def test_a_background_writer_does_not_reach_a_later_command(self, box: Sandbox) -> None:
-        await box.exec("(sleep 0.2; echo late; echo there > late) &", timeout_s=PATIENCE_S)
+        await box.exec("(sleep 0.2; echo late; echo there > late) &")
 
         async def late() -> bool:
             result = await box.exec("sleep 0.05; echo mine")
-            assert result.stdout == b"mine\n"
+            expect(result, stdout=b"mine\n")
             return await size(box, "late") > 0
 
         await until(late, "the late writer's file")

@@ -1,6 +1,6 @@
 """Probes of `read`, `write`, `upload` and `download`.
 
-What is wrong with a path is an `OSError`: a `SandboxError` would say that the sandbox is gone, and
+An invalid path raises an `OSError`: a `SandboxError` would mean that the sandbox is lost, and
 break the episode.
 """
 
@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ale.protocols import Sandbox
-from ale.testing.sandbox._probes import MIB, ODD_NAMES
+from ale.testing.sandbox._guard import time_limited
+from ale.testing.sandbox._probes import MIB, ODD_NAMES, expect
 
 SECRET = b"the host's own secret"
 
@@ -31,6 +32,7 @@ def untouched(secret: Path) -> None:
     assert [entry.name for entry in secret.parent.iterdir()] == ["secret"]
 
 
+@time_limited
 @pytest.mark.asyncio
 class FileProbes:
     @pytest.fixture
@@ -67,12 +69,12 @@ class FileProbes:
 
     async def test_the_mode_is_set(self, box: Sandbox) -> None:
         await box.write("script", b"#!/bin/sh\necho ran\n", mode=0o755)
-        assert (await box.exec("./script")).stdout == b"ran\n"
+        expect(await box.exec("./script"), stdout=b"ran\n")
         await box.write("private", b"", mode=0o600)
         listed = await box.exec("ls -l private")
         assert listed.stdout.startswith(b"-rw-------")
 
-    async def test_missing_files_and_folders_are_told_by_their_errors(self, box: Sandbox) -> None:
+    async def test_missing_files_and_folders_raise_their_errors(self, box: Sandbox) -> None:
         await box.exec("mkdir folder")
         with pytest.raises(FileNotFoundError):
             await box.read("missing")
@@ -85,7 +87,7 @@ class FileProbes:
         await box.exec("echo from a command > file")
         assert await box.read("file") == b"from a command\n"
         await box.write("other", b"from the host")
-        assert (await box.exec("cat other")).stdout == b"from the host"
+        expect(await box.exec("cat other"), stdout=b"from the host")
 
     async def test_no_path_reaches_a_file_of_the_host(self, box: Sandbox, secret: Path) -> None:
         await box.exec(f"ln -s {secret} link; ln -s {secret.parent} folder; ln -s / root")
@@ -110,9 +112,9 @@ class FileProbes:
         untouched(secret)
 
     async def test_a_link_inside_is_followed(self, box: Sandbox) -> None:
-        await box.exec("mkdir sub; echo inside > sub/file; ln -s sub/file link; ln -s sub way")
+        await box.exec("mkdir sub; echo inside > sub/file; ln -s sub/file link; ln -s sub alias")
         assert await box.read("link") == b"inside\n"
-        assert await box.read("way/file") == b"inside\n"
+        assert await box.read("alias/file") == b"inside\n"
 
     async def test_a_folder_goes_in_with_modes_and_links(
         self, box: Sandbox, tmp_path: Path
@@ -124,10 +126,10 @@ class FileProbes:
         (source / "sub folder" / "dätä").write_bytes(b"\xff\x00")
         (source / "link").symlink_to("sub folder/dätä")
         await box.upload(source, "in/target")
-        assert (await box.exec("in/target/run")).stdout == b"in/target/run ran\n"
+        expect(await box.exec("in/target/run"), stdout=b"in/target/run ran\n")
         assert await box.read("in/target/sub folder/dätä") == b"\xff\x00"
         linked = await box.exec("test -L in/target/link && cat in/target/link")
-        assert linked.stdout == b"\xff\x00"
+        expect(linked, stdout=b"\xff\x00")
 
     async def test_a_file_goes_in_under_its_new_name(self, box: Sandbox, tmp_path: Path) -> None:
         source = tmp_path / "source"
@@ -144,7 +146,7 @@ class FileProbes:
         (tmp_path / "s" / "both").write_text("new\n")
         await box.upload(tmp_path / "s", "t")
         result = await box.exec("cat t/sub/old t/sub/new t/both")
-        assert result.stdout == b"old\nnew\nnew\n"
+        expect(result, stdout=b"old\nnew\nnew\n")
 
     async def test_an_upload_may_go_to_the_workspace_itself(
         self, box: Sandbox, tmp_path: Path
@@ -204,8 +206,8 @@ class FileProbes:
             await box.download("direct", tmp_path / "direct")
         except OSError:
             return
-        taken = tmp_path / "direct"
-        assert taken.is_symlink() or taken.read_bytes() != SECRET
+        copied = tmp_path / "direct"
+        assert copied.is_symlink() or copied.read_bytes() != SECRET
 
     async def test_reading_a_named_pipe_does_not_hang(self, box: Sandbox) -> None:
         await box.exec("mkfifo pipe")

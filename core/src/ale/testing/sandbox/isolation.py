@@ -1,4 +1,4 @@
-"""Probes of what stands between sandbox and host: the declaration must be true both ways."""
+"""Probes of isolation: what is declared isolated is, and what is not declared is reachable."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from ale.protocols import Sandbox, SandboxBackend
-from ale.testing.sandbox._probes import MIB, PATIENCE_S
+from ale.testing.sandbox._guard import time_limited
+from ale.testing.sandbox._probes import MIB, expect
 from ale.types import SandboxSpec
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy")
@@ -46,6 +47,7 @@ def program(*argv: str) -> Iterator[None]:
         process.wait()
 
 
+@time_limited
 @pytest.mark.asyncio
 class IsolationProbes:
     @pytest.fixture
@@ -60,20 +62,20 @@ class IsolationProbes:
         256 MiB of memory, 64 processes, files of 8 MiB, 2 seconds of cpu time, as far as the
         backend has such options and claims to hold them.
         """
-        held = {name for name, kept in backend.capabilities.limits.items() if kept != "none"}
-        if held:
-            pytest.fail(f"override the fixture small_limits: {sorted(held)} are claimed")
+        limited = {name for name, level in backend.capabilities.limits.items() if level != "none"}
+        if limited:
+            pytest.fail(f"override the fixture small_limits: {sorted(limited)} are claimed")
         return backend
 
     async def test_the_declaration_is_complete(self, backend: SandboxBackend) -> None:
         declared = backend.capabilities
-        assert set(declared.limits) == LIMITS
+        assert set(declared.limits) == LIMITS, f"`limits` must name {sorted(LIMITS)}"
         whole = (
             declared.network_isolation
             and declared.filesystem_isolation
             and declared.process_isolation
         )
-        assert whole or declared.notes, "what is not isolated must be said in the notes"
+        assert whole or declared.notes, "`notes` must state what is not isolated"
 
     async def test_nothing_of_the_hosts_environment_is_seen(
         self, backend: SandboxBackend, monkeypatch: pytest.MonkeyPatch
@@ -84,7 +86,7 @@ class IsolationProbes:
         async with backend.open(SandboxSpec()) as sandbox:
             session = await sandbox.session()
             for result in (await sandbox.exec("env; set"), await session.run("env; set")):
-                assert result.exit_code == 0
+                expect(result, exit_code=0)
                 assert word.encode() not in result.stdout
                 assert b"KIT_API_KEY" not in result.stdout
                 names = {line.split(b"=")[0].lower() for line in result.stdout.splitlines()}
@@ -92,9 +94,9 @@ class IsolationProbes:
 
     async def test_ordinary_variables_are_there(self, box: Sandbox) -> None:
         result = await box.exec('test -d "$HOME" && test -n "$PATH" && touch "$HOME/x" && echo ok')
-        assert result.stdout == b"ok\n"
+        expect(result, stdout=b"ok\n")
         temporary = await box.exec('touch "${TMPDIR:-/tmp}/x" && echo ok')
-        assert temporary.stdout == b"ok\n"
+        expect(temporary, stdout=b"ok\n")
 
     async def test_files_of_the_host_are_seen_just_as_declared(
         self, backend: SandboxBackend, box: Sandbox, tmp_path: Path
@@ -102,7 +104,8 @@ class IsolationProbes:
         (tmp_path / "file").write_text("of the host")
         result = await box.exec(["cat", str(tmp_path / "file")])
         seen = result.stdout == b"of the host"
-        assert seen is not backend.capabilities.filesystem_isolation
+        declared = backend.capabilities.filesystem_isolation
+        assert seen is not declared, f"a host file is readable: {seen}, isolation: {declared}"
 
     async def test_processes_of_the_host_are_seen_just_as_declared(
         self, backend: SandboxBackend, box: Sandbox
@@ -114,7 +117,8 @@ class IsolationProbes:
             looker = f"cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c '{pattern}'"
             result = await box.exec(looker)
         seen = result.stdout.strip() not in (b"", b"0")
-        assert seen is not backend.capabilities.process_isolation
+        declared = backend.capabilities.process_isolation
+        assert seen is not declared, f"a host process is visible: {seen}, isolation: {declared}"
 
     async def test_a_listener_of_the_host_is_reached_just_as_declared(
         self, backend: SandboxBackend, client: Callable[[str, int], str]
@@ -129,66 +133,72 @@ class IsolationProbes:
         try:
             port = server.sockets[0].getsockname()[1]
             async with backend.open(SandboxSpec(network=False)) as sandbox:
-                result = await sandbox.exec(client("127.0.0.1", port), timeout_s=PATIENCE_S)
+                result = await sandbox.exec(client("127.0.0.1", port))
                 await asyncio.sleep(0.1)
         finally:
             server.close()
             await server.wait_closed()
         assert result.exit_code != 99, "override the fixture client: this sandbox has none of them"
-        assert reached.is_set() is not backend.capabilities.network_isolation
+        declared, open_ = backend.capabilities.network_isolation, reached.is_set()
+        assert open_ is not declared, f"the host was reached: {open_}, isolation: {declared}"
 
     async def test_without_a_network_the_metadata_address_is_not_reached(
         self, backend: SandboxBackend, client: Callable[[str, int], str]
     ) -> None:
         if not backend.capabilities.network_isolation:
-            return  # the probe above has shown that it is open; no host is bothered to say so again
+            return  # the probe above has shown that it is open
         async with backend.open(SandboxSpec(network=False)) as sandbox:
-            result = await sandbox.exec(client("169.254.169.254", 80), timeout_s=PATIENCE_S)
-        assert result.exit_code not in (0, 99)
+            result = await sandbox.exec(client("169.254.169.254", 80))
+        assert result.exit_code not in (0, 99), "the metadata address was reached"
 
     async def test_a_file_that_grows_without_end_is_stopped_just_as_declared(
         self, small_limits: SandboxBackend
     ) -> None:
-        held = small_limits.capabilities.limits["file_size"] != "none"
+        limited = small_limits.capabilities.limits["file_size"] != "none"
         async with small_limits.open(SandboxSpec()) as sandbox:
             result = await sandbox.exec("dd if=/dev/zero of=big bs=65536 count=256")
             grown = len(await sandbox.read("big"))
-        assert (result.exit_code != 0) is held
-        assert (grown <= 8 * MIB) is held
+        assert (grown <= 8 * MIB) is limited, (
+            f"a file grew to {grown} bytes; limit declared: {limited}"
+        )
+        assert (result.exit_code != 0) is limited, f"exit code {result.exit_code}; limit: {limited}"
 
     async def test_memory_without_end_is_stopped_just_as_declared(
         self, small_limits: SandboxBackend
     ) -> None:
-        held = small_limits.capabilities.limits["memory"] != "none"
+        limited = small_limits.capabilities.limits["memory"] != "none"
         async with small_limits.open(SandboxSpec(memory_mb=256)) as sandbox:
             # One buffer of 600 MiB, and every page of it written.
             result = await sandbox.exec("dd if=/dev/zero of=/dev/null bs=629145600 count=1")
-            assert (result.exit_code != 0) is held
-            assert (await sandbox.exec("echo alive")).stdout == b"alive\n"
+            code = result.exit_code
+            assert (code != 0) is limited, (
+                f"600 MiB gave exit code {code}; limit declared: {limited}"
+            )
+            expect(await sandbox.exec("echo alive"), stdout=b"alive\n")
 
     async def test_processes_without_end_are_stopped_just_as_declared(
         self, small_limits: SandboxBackend
     ) -> None:
-        held = small_limits.capabilities.limits["processes"] != "none"
+        limited = small_limits.capabilities.limits["processes"] != "none"
         async with small_limits.open(SandboxSpec()) as sandbox:
             # Each link of the chain starts the next: the limit stops it, or it stops at 150.
             await sandbox.write("chain", CHAIN)
             await sandbox.exec("sh chain 1", timeout_s=60)
             count = len(await sandbox.read("count")) // 2
             await sandbox.end_processes()
-            assert (count < 150) is held
-            assert (await sandbox.exec("echo alive")).stdout == b"alive\n"
+            assert (count < 150) is limited, f"{count} processes ran; limit declared: {limited}"
+            expect(await sandbox.exec("echo alive"), stdout=b"alive\n")
 
     async def test_cpu_time_without_end_is_stopped_just_as_declared(
         self, small_limits: SandboxBackend
     ) -> None:
-        kept = small_limits.capabilities.limits["cpu"]
-        if kept == "none":
+        level = small_limits.capabilities.limits["cpu"]
+        if level == "none":
             return  # a loop that nothing stops proves nothing
         async with small_limits.open(SandboxSpec(cpus=1.0)) as sandbox:
             result = await sandbox.exec("while :; do :; done", timeout_s=30)
         # A quota on processors slows the loop down and does not end it: then it is the timeout.
-        assert result.exit_code != 0
+        assert result.exit_code != 0, "an endless loop has exit code 0"
         self.check_cpu(result)
 
     def check_cpu(self, result: Any) -> None:

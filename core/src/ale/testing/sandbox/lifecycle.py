@@ -1,4 +1,4 @@
-"""Probes of opening, closing, forking, finding again, and of what nothing may outlive."""
+"""Probes of opening, closing, forking, listing and pruning."""
 
 import asyncio
 import secrets
@@ -8,14 +8,16 @@ import pytest
 
 from ale.errors import SandboxError, UnsupportedError
 from ale.protocols import Sandbox, SandboxBackend, Session
+from ale.testing.sandbox._guard import time_limited, unguarded
 from ale.testing.sandbox._probes import (
-    PATIENCE_S,
     beat,
-    beating,
     descriptors,
     descriptors_passed_on,
+    expect,
     host_processes,
+    no_process_left,
     started,
+    stopped,
 )
 from ale.types import SandboxSpec
 
@@ -25,25 +27,27 @@ async def ids(backend: SandboxBackend) -> set[str]:
     return {info.id for info in await backend.list()}
 
 
+@time_limited
 @pytest.mark.asyncio
 class LifecycleProbes:
     many: ClassVar[int] = 200
     """Sandboxes that `test_many_sandboxes_leave_nothing` opens and closes."""
-    at_once: ClassVar[int] = 20
+    concurrency: ClassVar[int] = 20
     """How many of them are open at one time."""
 
     async def test_it_keeps_the_protocols(self, backend: SandboxBackend, box: Sandbox) -> None:
-        assert isinstance(backend, SandboxBackend)
-        assert isinstance(box, Sandbox)
-        assert isinstance(await box.session(), Session)
-        assert box.capabilities == backend.capabilities
+        assert isinstance(unguarded(backend), SandboxBackend), "not a `SandboxBackend`"
+        assert isinstance(unguarded(box), Sandbox), "`open` did not give a `Sandbox`"
+        session = unguarded(await box.session())
+        assert isinstance(session, Session), "`session` did not give a `Session`"
+        assert box.capabilities == backend.capabilities, "sandbox and backend declare differently"
 
     async def test_a_fresh_workspace_is_empty_and_writable(self, box: Sandbox) -> None:
         result = await box.exec("ls -A; touch file; ls -A")
-        assert result.stdout == b"file\n"
+        expect(result, stdout=b"file\n")
         assert box.workdir.startswith("/")
 
-    async def test_two_sandboxes_are_two(self, backend: SandboxBackend, box: Sandbox) -> None:
+    async def test_sandboxes_are_independent(self, backend: SandboxBackend, box: Sandbox) -> None:
         async with backend.open(SandboxSpec()) as other:
             assert other.id != box.id
             await box.write("file", b"of one")
@@ -52,16 +56,16 @@ class LifecycleProbes:
 
     async def test_the_specs_env_is_everywhere(self, backend: SandboxBackend) -> None:
         async with backend.open(SandboxSpec(env={"KIT_VALUE": "a 'b'"})) as sandbox:
-            assert (await sandbox.exec('echo "$KIT_VALUE"')).stdout == b"a 'b'\n"
+            expect(await sandbox.exec('echo "$KIT_VALUE"'), stdout=b"a 'b'\n")
             session = await sandbox.session()
-            assert (await session.run('echo "$KIT_VALUE"')).stdout == b"a 'b'\n"
+            expect(await session.run('echo "$KIT_VALUE"'), stdout=b"a 'b'\n")
 
-    async def test_a_closed_sandbox_says_so(self, backend: SandboxBackend) -> None:
+    async def test_a_closed_sandbox_raises(self, backend: SandboxBackend) -> None:
         async with backend.open(SandboxSpec()) as sandbox:
             session = await sandbox.session()
             await sandbox.close()
             await sandbox.close()
-            assert session.closed
+            assert session.closed, "`close` left a session open"
             with pytest.raises(SandboxError):
                 await sandbox.exec("true")
             with pytest.raises(SandboxError):
@@ -72,7 +76,7 @@ class LifecycleProbes:
                 await sandbox.write("file", b"")
             with pytest.raises(SandboxError):
                 await session.run("true")
-        assert sandbox.id not in await ids(backend)
+        assert sandbox.id not in await ids(backend), "`list` still names it after `close`"
 
     async def test_closing_ends_a_running_command(self, backend: SandboxBackend) -> None:
         async with backend.open(SandboxSpec()) as sandbox:
@@ -83,10 +87,10 @@ class LifecycleProbes:
             ]
             await started(sandbox, "one")
             await started(sandbox, "two")
-        async with asyncio.timeout(PATIENCE_S):
-            results = await asyncio.gather(*running, return_exceptions=True)
+        results = await asyncio.gather(*running, return_exceptions=True)
         for result in results:
-            assert isinstance(result, SandboxError) or result.exit_code != 0  # type: ignore[union-attr]
+            failed = isinstance(result, SandboxError) or result.exit_code != 0  # type: ignore[union-attr]
+            assert failed, f"a command that `close` ended gave {result!r}"
 
     async def test_no_process_outlives_its_sandbox(self, backend: SandboxBackend) -> None:
         word = f"86400.{secrets.randbelow(10**9)}"
@@ -96,7 +100,7 @@ class LifecycleProbes:
             await session.run(f"(sleep {word} &); sleep {word} &")
             if not host_processes(word):
                 pytest.skip("this host can't see the processes of the sandbox")
-        assert host_processes(word) == []
+        no_process_left(word, "close")
 
     @pytest.mark.parametrize("how", ["error", "cancel"])
     async def test_however_it_is_left_it_is_removed(
@@ -114,17 +118,19 @@ class LifecycleProbes:
                 await sandbox.exec("sleep 60")
 
         task = asyncio.ensure_future(work())
-        await entered.wait()
+        opening = asyncio.ensure_future(entered.wait())
+        await asyncio.wait([task, opening], return_when=asyncio.FIRST_COMPLETED)
+        opening.cancel()
         if how == "cancel":
             await asyncio.sleep(0.1)
             task.cancel()
         with pytest.raises(ValueError if how == "error" else asyncio.CancelledError):
             await task
-        assert seen[0] not in await ids(backend)
+        assert seen[0] not in await ids(backend), "`list` still names it after `close`"
 
     async def test_many_sandboxes_leave_nothing(self, backend: SandboxBackend) -> None:
         word = f"86400.{secrets.randbelow(10**9)}"
-        slots = asyncio.Semaphore(self.at_once)
+        slots = asyncio.Semaphore(self.concurrency)
         opened: set[str] = set()
 
         async def one(number: int) -> None:
@@ -134,13 +140,14 @@ class LifecycleProbes:
                 await sandbox.exec(f"sleep {word} &")
                 session = await sandbox.session()
                 result = await session.run(f"sleep {word} & echo {number}")
-                assert result.stdout == b"%d\n" % number
+                expect(result, stdout=b"%d\n" % number)
 
         await one(0)  # whatever is made once and kept
         before = descriptors()
         await asyncio.gather(*(one(number) for number in range(1, self.many)))
-        assert host_processes(word) == []
-        assert not opened & await ids(backend)  # others may use the same engine
+        no_process_left(word, "close")
+        listed = opened & await ids(backend)  # others may use the same engine
+        assert not listed, f"`list` still names closed sandboxes: {sorted(listed)}"
         left = descriptors() - before
         assert len(left) <= 2, f"descriptors left open: {sorted(left)}"
 
@@ -149,19 +156,21 @@ class LifecycleProbes:
     ) -> None:
         spec = SandboxSpec(tags={"run": "kit", "episode": "0-demo-0"})
         async with backend.open(spec) as sandbox:
-            (info,) = [info for info in await backend.list() if info.id == sandbox.id]
+            found = [info for info in await backend.list() if info.id == sandbox.id]
+            assert len(found) == 1, f"`list` names an open sandbox {len(found)} times"
+            (info,) = found
             assert info.backend == backend.name
             assert info.owner_alive
             assert info.age_s >= 0
             assert spec.tags.items() <= info.tags.items()
-        assert sandbox.id not in await ids(backend)
+        assert sandbox.id not in await ids(backend), "`list` still names it after `close`"
 
     async def test_prune_spares_what_is_in_use(self, backend: SandboxBackend) -> None:
         async with backend.open(SandboxSpec()) as sandbox:
             session = await sandbox.session()
             removed = await backend.prune()
             assert sandbox.id not in {info.id for info in removed}
-            assert (await session.run("echo alive")).stdout == b"alive\n"
+            expect(await session.run("echo alive"), stdout=b"alive\n")
 
     async def test_end_processes_ends_all_and_leaves_the_sandbox(self, box: Sandbox) -> None:
         session = await box.session()
@@ -170,12 +179,14 @@ class LifecycleProbes:
         running = asyncio.ensure_future(box.exec(beat("three")))
         for name in ("one", "two", "three"):
             await started(box, name)
-        assert await box.end_processes() >= 4
-        assert await beating(box, "one", "two", "three") == []
-        assert (await running).exit_code == 137
-        assert session.closed
-        assert await box.end_processes() == 0
-        assert (await box.exec("echo alive")).stdout == b"alive\n"
+        killed = await box.end_processes()
+        assert killed >= 4, f"`end_processes` reports {killed} killed, expected at least 4"
+        await stopped(box, "one", "two", "three", after="`end_processes`")
+        expect(await running, exit_code=137)
+        assert session.closed, "`end_processes` left a session open"
+        killed = await box.end_processes()
+        assert killed == 0, f"a second `end_processes` reports {killed} killed"
+        expect(await box.exec("echo alive"), stdout=b"alive\n")
 
     async def test_a_fork_is_independent_or_refused(
         self, backend: SandboxBackend, box: Sandbox
@@ -203,7 +214,7 @@ class LifecycleProbes:
             assert await twin.read("sub/file") == b"more\n"
         finally:
             await twin.close()
-        assert twin.id not in await ids(backend)
+        assert twin.id not in await ids(backend), "`list` still names a closed fork"
 
     async def test_a_snapshot_is_restored_or_refused(
         self, backend: SandboxBackend, box: Sandbox
@@ -217,7 +228,7 @@ class LifecycleProbes:
         await box.exec("echo now > sub/file; touch later")
         for _ in range(2):  # a snapshot is not used up
             async with backend.restore(ref, SandboxSpec()) as sandbox:
-                assert (await sandbox.exec("cat sub/file; ls")).stdout == b"then\nsub\n"
+                expect(await sandbox.exec("cat sub/file; ls"), stdout=b"then\nsub\n")
                 await sandbox.exec("echo changed > sub/file")
         assert await box.read("sub/file") == b"now\n"
 
@@ -245,4 +256,5 @@ class LifecycleProbes:
         before = descriptors_passed_on()
         async with backend.open(SandboxSpec()) as sandbox:
             await (await sandbox.session()).run("true")
-            assert descriptors_passed_on() == before
+            inherited = descriptors_passed_on()
+            assert inherited == before, f"other programs inherit the descriptors {inherited}"

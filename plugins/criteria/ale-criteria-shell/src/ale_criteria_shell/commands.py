@@ -1,4 +1,4 @@
-"""Criteria that judge a command: by its exit code, by what it prints."""
+"""Criteria on a command: its exit code, its output."""
 
 from attrs import frozen
 
@@ -14,7 +14,7 @@ def _score(criterion: str, passed: bool, detail: str) -> Score:
     return Score(criterion=criterion, passed=passed, value=float(passed), detail=detail)
 
 
-def _fault(outcome: Outcome, timeout_s: float) -> str | None:
+def _error(outcome: Outcome, timeout_s: float) -> str | None:
     """Why there is no exit code to look at, if there is none."""
     if outcome.timed_out:
         return f"did not end within {timeout_s:g} s"
@@ -47,9 +47,9 @@ class CommandExitCode:
             env=options.env,
             files=options.files,
         )
-        fault = _fault(outcome, options.timeout_s)
-        passed = fault is None and outcome.exit_code == options.exit_code
-        detail = f"{options.command!r}: {fault or f'exit code {outcome.exit_code}'}"
+        error = _error(outcome, options.timeout_s)
+        passed = error is None and outcome.exit_code == options.exit_code
+        detail = f"{options.command!r}: {error or f'exit code {outcome.exit_code}'}"
         if not passed:
             detail += f", expected exit code {options.exit_code}\n{_evidence(outcome)}"
         return _score("command_exit_code", passed, detail)
@@ -73,13 +73,13 @@ class RegexInStdout:
             stdin=options.stdin,
             env=options.env,
         )
-        fault = _fault(outcome, options.timeout_s) or await self._mismatch(outcome)
-        if fault is None:
+        error = _error(outcome, options.timeout_s) or await self._mismatch(outcome)
+        if error is None:
             return _score(
                 "regex_in_stdout", True, f"{options.command!r} printed {options.pattern!r}"
             )
         return _score(
-            "regex_in_stdout", False, f"{options.command!r}: {fault}\n{_evidence(outcome)}"
+            "regex_in_stdout", False, f"{options.command!r}: {error}\n{_evidence(outcome)}"
         )
 
     async def _mismatch(self, outcome: Outcome) -> str | None:

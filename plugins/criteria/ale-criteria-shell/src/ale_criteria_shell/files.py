@@ -1,4 +1,4 @@
-"""The criterion that looks into a file."""
+"""The criterion on the content of a file."""
 
 from attrs import frozen
 
@@ -9,8 +9,8 @@ from ale_criteria_shell.matching import matches
 from ale_criteria_shell.options import FileContainsOptions
 from ale_criteria_shell.shell import CLEAN, excerpt
 
-# Says what the path is before it is opened: a pipe or a device would keep a reader for ever, and a
-# link could lead to a file of the host that happens to hold the text.
+# Reports what the path is before it is opened: a pipe or a device would block a reader for ever,
+# and a link could lead to a file of the host that happens to contain the text.
 _KIND = """
 [ -e "$1" ] || { [ -L "$1" ] && echo dangling || echo missing; exit 0; }
 real=$(readlink -f -- "$1") || exit 1
@@ -21,10 +21,10 @@ case "$1" in
 esac
 if [ -d "$real" ]; then echo folder; elif [ -f "$real" ]; then echo file; else echo special; fi
 """
-_FAULTS = {
-    "missing": "there is no such file",
-    "dangling": "it is a symbolic link to nothing",
-    "outside": "it leads out of the workspace by a symbolic link",
+_ERRORS = {
+    "missing": "no such file",
+    "dangling": "it is a dangling symbolic link",
+    "outside": "a symbolic link leads out of the workspace",
     "folder": "it is a folder",
     "special": "it is not a regular file",
 }
@@ -38,37 +38,37 @@ class FileContains:
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """One exec to see what the path is, one read. Raises as `Criterion.grade`."""
-        fault = await self._fault(sandbox)
-        if fault is None:
-            fault = await self._mismatch(sandbox)
+        error = await self._error(sandbox)
+        if error is None:
+            error = await self._mismatch(sandbox)
         wanted = self.options.pattern if self.options.text is None else self.options.text
         detail = f"{self.options.path!r} contains {wanted!r}"
-        if fault is not None:
-            detail = f"{self.options.path!r}: {fault}; expected it to contain {wanted!r}"
+        if error is not None:
+            detail = f"{self.options.path!r}: {error}; expected it to contain {wanted!r}"
         return Score(
             criterion="file_contains",
-            passed=fault is None,
-            value=float(fault is None),
+            passed=error is None,
+            value=float(error is None),
             detail=detail,
         )
 
-    async def _fault(self, sandbox: Sandbox) -> str | None:
+    async def _error(self, sandbox: Sandbox) -> str | None:
         shell = ("/usr/bin/env", "-i", f"PATH={CLEAN['PATH']}", "/bin/sh", "-c", _KIND)
         result = await sandbox.exec((*shell, "ale-grading", self.options.path), timeout_s=60)
         kind = result.stdout.decode("utf-8", "replace").strip()
-        if result.exit_code != 0 or (kind != "file" and kind not in _FAULTS):
+        if result.exit_code != 0 or (kind != "file" and kind not in _ERRORS):
             raise GradingError(
-                f"the sandbox could not say what {self.options.path!r} is "
+                f"the sandbox could not examine {self.options.path!r} is "
                 f"(exit code {result.exit_code}): {excerpt(result.stderr)}"
             )
-        return _FAULTS.get(kind)
+        return _ERRORS.get(kind)
 
     async def _mismatch(self, sandbox: Sandbox) -> str | None:
         limit = self.options.max_bytes
         try:
             data = await sandbox.read(self.options.path, max_bytes=limit + 1)
         except (FileNotFoundError, IsADirectoryError) as error:
-            return f"it changed while it was graded ({type(error).__name__})"
+            return f"it changed during grading ({type(error).__name__})"
         except PermissionError:
             return "it can't be read: permission denied"
         text = data[:limit].decode("utf-8", "replace")

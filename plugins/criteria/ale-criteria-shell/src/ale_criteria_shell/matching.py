@@ -1,4 +1,4 @@
-"""Regular expressions over text that an adversary wrote."""
+"""Regular expressions over untrusted text."""
 
 import asyncio
 
@@ -13,8 +13,7 @@ def search(pattern: str, text: str, timeout_s: float = TIMEOUT_S) -> bool:
     """Is there a match of `pattern` (multiline) in `text`?
 
     By the package ``regex``, which reads what Python's ``re`` reads and, unlike it, can be given a
-    time limit and lets other threads go on: on a text made for the purpose a search can be for
-    ever.
+    time limit and lets other threads run: on a crafted text a search can take for ever.
 
     Raises:
         GradingError: the search took longer than `timeout_s` seconds.
@@ -24,11 +23,11 @@ def search(pattern: str, text: str, timeout_s: float = TIMEOUT_S) -> bool:
     except TimeoutError as error:
         raise GradingError(
             f"the search for {pattern!r} took longer than {timeout_s:g} s; "
-            "a pattern without nested or adjacent repeats can't be slowed down so"
+            "a pattern without nested or adjacent repeats is not affected"
         ) from error
     return found is not None
 
 
 async def matches(pattern: str, text: str, *, timeout_s: float = TIMEOUT_S) -> bool:
-    """As `search`, beside the event loop."""
+    """As `search`, in a thread."""
     return await asyncio.to_thread(search, pattern, text, timeout_s)

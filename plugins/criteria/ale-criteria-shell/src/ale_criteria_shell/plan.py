@@ -1,6 +1,6 @@
-"""What must pass, worked out on the host from the tests' source: nothing is asked of the sandbox.
+"""The list of tests that must pass, read from their source on the host, not in the sandbox.
 
-A test that is not reported as passed has not passed, so the list has to be known beforehand.
+A test that is not reported as passed has not passed, so the list must be known beforehand.
 """
 
 import ast
@@ -146,7 +146,7 @@ def _modules(files: Mapping[str, object], package: str | None) -> dict[str, tupl
 
 
 def _once(files: Sequence[TestFile]) -> list[TestFile]:
-    """Each file under the longest of its names, so that relative imports work in it."""
+    """Each file under its longest name, so that relative imports work."""
     best: dict[str, TestFile] = {}
     for file in files:
         if file.path not in best or len(file.module) > len(best[file.path].module):
@@ -257,7 +257,7 @@ def _methods(
 
 
 def _check(node: Any, bound: int, runner: str, file: Path, report: _Report) -> None:
-    """Without pytest there is nobody to fill parameters in."""
+    """Without pytest nothing provides the parameters."""
     given = node.args
     required = len(given.posonlyargs) + len(given.args) - len(given.defaults) - bound
     static = any(ast.unparse(d) == "staticmethod" for d in node.decorator_list)

@@ -1,4 +1,4 @@
-"""What this package offers: four criteria. What grades is imported when one is built."""
+"""Registers four criteria. The graders are imported when one is built."""
 
 from __future__ import annotations
 

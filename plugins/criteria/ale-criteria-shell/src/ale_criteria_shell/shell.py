@@ -1,4 +1,4 @@
-"""Commands for grading: by absolute path, in an environment that the agent had no hand in."""
+"""Commands for grading: by absolute path, in an environment that the agent can't change."""
 
 import secrets
 import shlex
@@ -55,7 +55,7 @@ _REMOVE = 'rm -rf -- "${TMPDIR:-/tmp}/$1" 2>/dev/null; echo alive'
 
 @frozen(kw_only=True)
 class Outcome:
-    """What a command gave, or why it could not even start for a reason that is the agent's."""
+    """The result of a command, or why it could not start because of the agent's files."""
 
     exit_code: int
     stdout: bytes = b""
@@ -80,15 +80,15 @@ def _pairs(task: Task, env: Mapping[str, str]) -> list[str]:
 
 
 def new_scratch() -> str:
-    """Name of a folder that nobody can have planted: 128 random bits."""
+    """Unguessable name of a folder: 128 random bits."""
     return f"ale-grading-{secrets.token_hex(16)}"
 
 
 async def remove(sandbox: Sandbox, scratch: str) -> None:
-    """Remove what a command could not clear away itself, and see that the sandbox still answers.
+    """Remove what a command left behind, and check that the sandbox still answers.
 
     Raises:
-        GradingError: it does not, so that what came before says nothing about the agent.
+        GradingError: it does not answer, so the result says nothing about the agent.
         SandboxError: likewise.
     """
     arguments = ("/bin/sh", "-c", _REMOVE, "ale-grading", scratch)
@@ -112,7 +112,7 @@ async def run(
 
     Args:
         timeout_s: seconds, after which the command and all it started is killed.
-        cwd: relative to the workspace. A missing one is the agent's fault, not an error.
+        cwd: relative to the workspace. A missing one fails the criterion; it is not an error.
         files: host file or folder, at ``$GRADING_FILES`` while the command runs.
 
     Raises:
@@ -158,7 +158,7 @@ def _outcome(result: ExecResult, mark: str, cwd: str | None) -> Outcome:
 
 
 def excerpt(data: bytes | str, limit: int = EXCERPT) -> str:
-    """The end of some output as text, or ``(nothing)``; the end is where errors stand."""
+    """The end of some output as text, or ``(nothing)``; errors are at the end."""
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
     text = "".join(
         c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text

@@ -1,6 +1,6 @@
 """The criterion that runs tests that the agent never saw.
 
-How a verdict is kept from being forged is told in `inside/supervisor.py` and docs/why/grading.md.
+`inside/supervisor.py` and docs/why/grading.md explain how forged verdicts are prevented.
 """
 
 import base64
@@ -59,7 +59,7 @@ class UnitTestsPass:
         object.__setattr__(self, "_body", _body(plan, self._units, self.options))
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
-        """One exec for all tests; a second one when that ended badly. Raises as `Criterion`."""
+        """One exec for all tests; a second one if the first failed. Raises as `Criterion`."""
         options, key, scratch = self.options, secrets.token_bytes(32), shell.new_scratch()
         body = {**self._body, "key": key.hex(), "workdir": sandbox.workdir}
         runner = _source("supervisor.py")
@@ -70,11 +70,11 @@ class UnitTestsPass:
             stdin=runner + json.dumps(body).encode(),
             max_output_bytes=16 << 20,
         )
-        said = _signed(result.stdout, key)
-        report = said.get("report")
+        messages = _verified(result.stdout, key)
+        report = messages.get("report")
         if report is None or report["left"]:
             await shell.remove(sandbox, scratch)  # raises when the sandbox is gone
-        if "begun" not in said:
+        if "started" not in messages:
             raise GradingError(self._not_begun(result))
         lines = report["lines"] if report is not None else []
         return self._score(lines, ended=report is not None and lines[-1:] == [{"done": True}])
@@ -91,8 +91,8 @@ class UnitTestsPass:
         output: dict[str, str] = {}
         forged = False
         for line in lines:
-            if line.get("fault"):
-                raise GradingError(_fault(line["fault"], self.options.python))
+            if line.get("error"):
+                raise GradingError(_error(line["error"], self.options.python))
             forged = forged or line.get("forged", False)
             if "unit" in line:
                 names = self._units[line["unit"]]["names"]
@@ -100,9 +100,12 @@ class UnitTestsPass:
                 text = "ran out of time" if line["status"] is None else excerpt(line["output"])
                 output.update(dict.fromkeys(names, text))
         if forged:
-            return self._made(0.0, "the code under test claimed a pass for a test that made none")
+            return self._made(
+                0.0,
+                "forged result: the code under test reported a pass for a test that had not passed",
+            )
         if not ended:
-            return self._made(0.0, f"the code under test ended the runner: {_list(passed)} passed")
+            return self._made(0.0, f"the code under test killed the runner: {_list(passed)} passed")
         return self._judged(passed, output)
 
     def _judged(self, passed: set[str], output: Mapping[str, str]) -> Score:
@@ -120,7 +123,7 @@ class UnitTestsPass:
 
 
 def _units(plan: Plan, runner: str) -> tuple[Mapping[str, Any], ...]:
-    """What one child runs: a test, or for pytest a file, whose start is dear."""
+    """What one child runs: a test, or for pytest, which starts slowly, a file."""
     units = []
     for file in plan.test_files:
         tests = [[test.cls, test.name, test.is_async] for test in file.tests]
@@ -155,19 +158,19 @@ def _source(name: str) -> bytes:
     return resources.files("ale_criteria_shell.inside").joinpath(name).read_bytes()
 
 
-def _signed(stdout: bytes, key: bytes) -> dict[str, Any]:
-    """What the clerk said, by kind; lines that do not carry its mark are not its own."""
-    said: dict[str, Any] = {}
+def _verified(stdout: bytes, key: bytes) -> dict[str, Any]:
+    """Messages of the signer by kind; lines without a valid signature are ignored."""
+    messages: dict[str, Any] = {}
     for line in stdout.splitlines():
         kind, _, rest = line.partition(b" ")
         mark, _, text = rest.partition(b" ")
         right = hmac.new(key, kind + b" " + text, hashlib.sha256).hexdigest().encode()
         if hmac.compare_digest(mark, right):
-            said[kind.decode()] = json.loads(text)
-    return said
+            messages[kind.decode()] = json.loads(text)
+    return messages
 
 
-def _fault(text: str, python: str) -> str:
+def _error(text: str, python: str) -> str:
     if text == "pytest":
         return (
             f"pytest is not installed for {python!r} in the sandbox: install it in the image, name "

@@ -107,5 +107,5 @@ def _in_words(facts: Facts) -> dict[str, str]:
         "runtime": facts.runtime,
         "control groups": f"version {facts.cgroup[1:]}",
         "root": mapped,
-        **doctor.in_words(capabilities, label="note"),
+        **doctor.describe(capabilities, label="note"),
     }

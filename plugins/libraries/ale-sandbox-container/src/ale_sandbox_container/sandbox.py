@@ -229,7 +229,7 @@ class ContainerSandbox:
             monotonic=self._setup.monotonic,
             token=self._setup.token,
         )
-        shell.listen(session.heard)
+        shell.listen(session.on_report_line)
         session.start()
         self._sessions = [*self.sessions, session]
         return session

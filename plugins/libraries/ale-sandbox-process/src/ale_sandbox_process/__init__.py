@@ -1,1 +1,1 @@
-"""What sandboxes whose processes run on this very kernel share."""
+"""Shared by sandboxes whose processes run on the host's kernel."""

@@ -1,4 +1,4 @@
-"""Files that claim a name: made by one process alone, and written whole or not at all."""
+"""Files that claim a name: created by exactly one process, and written atomically."""
 
 import contextlib
 import fcntl
@@ -8,29 +8,29 @@ from pathlib import Path
 
 from ale.errors import SandboxError
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def claim(path: Path, text: bytes) -> bool:
     """Write a file; False when there is one of that name.
 
-    Who reads it meanwhile finds it empty; so does everybody where its writer was killed just then,
-    until `sweep`.
+    A concurrent reader finds it empty; it stays empty if its writer is killed at that moment, until
+    `sweep`.
     """
     while True:
         try:
-            descriptor = os.open(path, _NEW, 0o600)
+            descriptor = os.open(path, _CREATE, 0o600)
         except FileExistsError:
             return False
         with os.fdopen(descriptor, "wb", buffering=0) as file:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)  # for `sweep`, which may have been quicker
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # `sweep` may have been quicker
             if os.fstat(descriptor).st_nlink:
                 file.write(text)  # one write: whole or not at all
                 return True
 
 
 def sweep(folder: Path) -> None:
-    """Remove what a process has left that was killed while it wrote a claim."""
+    """Remove empty claims of processes that were killed while they wrote them."""
     for path in folder.glob("*.json"):
         with contextlib.suppress(FileNotFoundError, BlockingIOError):
             if path.stat().st_size:
@@ -42,10 +42,10 @@ def sweep(folder: Path) -> None:
 
 
 def private(folder: Path) -> None:
-    """Make sure that the folder is there, is ours, and is closed to everybody else.
+    """Make sure that the folder exists, is ours, and is closed to other users.
 
     Raises:
-        SandboxError: somebody else was there first.
+        SandboxError: another user owns it.
     """
     try:
         folder.mkdir(mode=0o700, parents=True)

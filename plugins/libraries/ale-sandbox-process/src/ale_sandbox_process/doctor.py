@@ -1,19 +1,19 @@
-"""What ``ale doctor`` says about a sandbox: the same words for each."""
+"""Facts of a sandbox for ``ale doctor``, in the same words for each backend."""
 
 from ale.types import Capabilities
 
 _LIMITS = (("enforced", "limits enforced"), ("best-effort", "best effort"), ("none", "no limit on"))
 
 
-def in_words(capabilities: Capabilities, *, label: str) -> dict[str, str]:
-    """Rung, limits by how they hold, and every note.
+def describe(capabilities: Capabilities, *, label: str) -> dict[str, str]:
+    """Isolation level, limits by how they are enforced, and every note.
 
     Args:
-        label: what the notes are; each note begins with its subject and a colon.
+        label: heading of the notes; each note starts with its subject and a colon.
     """
     facts: dict[str, str] = {"isolation": capabilities.isolation}
-    for kept, words in _LIMITS:
-        names = sorted(name for name, how in capabilities.limits.items() if how == kept)
+    for level, words in _LIMITS:
+        names = sorted(name for name, how in capabilities.limits.items() if how == level)
         if names:
             facts[words] = ", ".join(names)
     for note in capabilities.notes:

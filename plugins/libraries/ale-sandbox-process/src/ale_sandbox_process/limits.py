@@ -13,8 +13,8 @@ def clamp(wanted: int, which: int) -> int:
     Args:
         which: a constant ``resource.RLIMIT_...``.
     """
-    hard = resource.getrlimit(which)[1]
-    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    hard_kib = resource.getrlimit(which)[1]
+    return wanted if hard_kib == resource.RLIM_INFINITY else min(wanted, hard_kib)
 
 
 def commands(*, cpu_s: int | None, open_files: int | None) -> list[str]:

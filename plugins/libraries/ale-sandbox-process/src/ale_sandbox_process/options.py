@@ -1,4 +1,4 @@
-"""Options that sandboxes on the host's own kernel have in common."""
+"""Options common to sandboxes on the host's kernel."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ class HostOptions:
 
     root: Path | None = field(
         default=None,
-        metadata=doc("Folder to keep the files of sandboxes in. Default: TMPDIR or /tmp."),
+        metadata=doc("Folder for the files of sandboxes. Default: TMPDIR or /tmp."),
     )
     cpu_s: int | None = field(
         default=3600,

@@ -1,4 +1,4 @@
-"""What is known on disk about every open sandbox, so that a killed run can be cleaned up."""
+"""Records on disk of every open sandbox, so that `prune` can clean up after a killed run."""
 
 import json
 import os
@@ -11,11 +11,11 @@ from attrs import asdict, field, frozen
 from ale.errors import SandboxError
 from ale.types import SandboxInfo
 from ale_sandbox_process.claims import claim, private, sweep
-from ale_sandbox_process.marks import Mark
+from ale_sandbox_process.process_tags import ProcessTag
 from ale_sandbox_shell.owner import Owner
 
 _TRIES = 100
-_DRAFT = ".draft"
+_PARTIAL = ".draft"
 
 
 @frozen(kw_only=True)
@@ -32,9 +32,9 @@ class Record:
     tags: Mapping[str, str] = field(factory=dict)
 
     @property
-    def mark(self) -> Mark:
-        """What its processes carry."""
-        return Mark.of(self.folder, self.id)
+    def tag(self) -> ProcessTag:
+        """The tag of its processes."""
+        return ProcessTag.of(self.folder, self.id)
 
     def info(self, backend: str, now: float, detail: str) -> SandboxInfo:
         """What ``ale sandbox list`` shows of it.
@@ -71,16 +71,16 @@ class Records(Generic[RecordT]):
         self.folder = base / name
 
     def _path(self, record: RecordT) -> Path:
-        return self.folder / f"{record.mark.token:08x}.json"
+        return self.folder / f"{record.tag.token:08x}.json"
 
     def add(self, record: RecordT) -> bool:
-        """Write a record; False when its mark is taken."""
+        """Write a record; False when its tag is taken."""
         private(self._base)
         private(self.folder)
         return claim(self._path(record), _text(record))
 
     def sweep(self) -> None:
-        """Remove what a process has left that was killed while it wrote its record."""
+        """Remove empty records of processes that were killed while they wrote them."""
         sweep(self.folder)
 
     def claim(
@@ -89,14 +89,14 @@ class Records(Generic[RecordT]):
         make: Callable[[str], RecordT],
         prepare: Callable[[RecordT], object] = lambda _: None,
     ) -> RecordT:
-        """Write a record under an id that nobody else has.
+        """Write a record under a free id.
 
-        It comes before all that it tells of, so that a crash at any moment leaves nothing that
-        `prune` does not know of.
+        It is written before what it describes, so that a crash at any moment leaves nothing that
+        `prune` can't find.
 
         Args:
             make: the record for an id.
-            prepare: makes what it tells of; FileExistsError from it: another id is tried.
+            prepare: creates what it describes; on FileExistsError another id is tried.
 
         Raises:
             SandboxError: no id is free.
@@ -114,24 +114,24 @@ class Records(Generic[RecordT]):
         raise SandboxError(f"{_TRIES} ids in a row are taken in {self.folder}")
 
     def replace(self, record: RecordT) -> None:
-        """Write a record anew, whole or not at all."""
+        """Replace a record atomically."""
         path = self._path(record)
-        draft = path.with_suffix(_DRAFT)
-        draft.write_bytes(_text(record))
-        draft.replace(path)
+        partial = path.with_suffix(_PARTIAL)
+        partial.write_bytes(_text(record))
+        partial.replace(path)
 
     def drop(self, record: RecordT) -> None:
         """Forget it."""
         path = self._path(record)
         path.unlink(missing_ok=True)
-        # Of one that was killed while it replaced its record.
-        path.with_suffix(_DRAFT).unlink(missing_ok=True)
+        # Left by a process that was killed while it replaced its record.
+        path.with_suffix(_PARTIAL).unlink(missing_ok=True)
 
     def all(self) -> list[RecordT]:
         """Every record, by id.
 
         Raises:
-            SandboxError: a record can't be read; it is named, and left for a person to look at.
+            SandboxError: a record can't be read; the error names the file, which is left in place.
         """
         if not self.folder.exists():
             return []
@@ -139,10 +139,10 @@ class Records(Generic[RecordT]):
         for path in self.folder.glob("*.json"):
             try:
                 text = path.read_text(encoding="utf-8")
-                if text:  # else it is being written, or its owner was killed before (`sweep`)
+                if text:  # else it is being written, or its writer was killed (`sweep`)
                     found.append(self._parse(json.loads(text)))
             except FileNotFoundError:
-                continue  # closed meanwhile
+                continue  # closed concurrently
             except (ValueError, TypeError, KeyError) as error:
                 raise SandboxError(f"{path} is not a record of a sandbox: {error}") from error
         return sorted(found, key=lambda record: record.id)
@@ -158,7 +158,7 @@ def _text(record: Record) -> bytes:
 def state_folder(environ: Mapping[str, str]) -> Path:
     """Where this user's records are.
 
-    A fixed place, whatever TMPDIR says: `prune` must find what another shell has started.
+    Independent of TMPDIR: `prune` must find what another shell has started.
     """
     runtime = environ.get("XDG_RUNTIME_DIR")
     return Path(runtime) / "ale" if runtime else Path(f"/tmp/ale-{os.geteuid()}")  # noqa: S108

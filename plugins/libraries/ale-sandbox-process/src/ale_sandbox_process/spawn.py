@@ -1,4 +1,4 @@
-"""Start a process with a handle that can't go stale, and know its true exit code."""
+"""Start a process with a handle that can't go stale, and its real exit code."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ class Child:
     """A process in a session of its own.
 
     `subprocess.Popen` starts it with vfork, so that the size of the host process costs nothing,
-    and closes every descriptor that a library may have left inheritable. Its end comes through a
+    and closes descriptors that a library may have left inheritable. Its end is reported by a
     pidfd in the event loop: no thread, no SIGCHLD handler.
     """
 
@@ -68,10 +68,10 @@ class Child:
         """SIGKILL, unless it has ended.
 
         Raises:
-            PermissionError: it has become another user's.
+            PermissionError: it belongs to another user now.
         """
         if not self.ended.done():
-            # Gone means that it waits for `_on_end` to reap it.
+            # It is a zombie until `_on_end` reaps it.
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
@@ -95,8 +95,7 @@ def command_line(
 
     Args:
         limits: commands that are run first; each ends in ``;``.
-        file: keeps a script for the shell to read, while the context lasts; its path as a word of
-            shell script.
+        file: context manager that writes a script and gives its path, quoted for the shell.
 
     Raises:
         ValueError: an empty argument vector.
@@ -123,10 +122,10 @@ def start(
     Raises:
         OSError: as `subprocess.Popen`; no descriptor is left open.
     """
-    with ExitStack() as given, ExitStack() as kept:
-        source = input_of(stdin, given)
-        out_reader, out_writer = pipe(kept, given)
-        err_reader, err_writer = pipe(kept, given)
+    with ExitStack() as child_ends, ExitStack() as on_failure:
+        source = input_of(stdin, child_ends)
+        out_reader, out_writer = pipe(on_failure, child_ends)
+        err_reader, err_writer = pipe(on_failure, child_ends)
         child = Child(
             argv,
             executable=executable,
@@ -136,30 +135,30 @@ def start(
             stdout=out_writer,
             stderr=err_writer,
         )
-        kept.pop_all()
+        on_failure.pop_all()
         return child, out_reader, err_reader
 
 
-def pipe(kept: ExitStack, given: ExitStack) -> tuple[int, int]:
-    """A pipe for output: the reading end is closed with `kept`, the writing end with `given`."""
+def pipe(on_failure: ExitStack, child_ends: ExitStack) -> tuple[int, int]:
+    """A pipe for output; `on_failure` closes its reading end, `child_ends` its writing end."""
     reader, writer = os.pipe()
-    kept.callback(os.close, reader)
-    given.callback(os.close, writer)
+    on_failure.callback(os.close, reader)
+    child_ends.callback(os.close, writer)
     os.set_blocking(reader, False)
     return reader, writer
 
 
-def input_of(data: bytes | None, given: ExitStack) -> int:
-    """Input for a command, closed with `given`.
+def input_of(data: bytes | None, child_ends: ExitStack) -> int:
+    """Input for a command, closed with `child_ends`.
 
-    A file in memory: any size, and no writer that could block or find the pipe broken.
+    A file in memory: any size, and no writer that could block.
     """
     if data is None:
         descriptor = os.open(os.devnull, os.O_RDONLY)
-        given.callback(os.close, descriptor)
+        child_ends.callback(os.close, descriptor)
         return descriptor
     descriptor = os.memfd_create("stdin")
-    given.callback(os.close, descriptor)
+    child_ends.callback(os.close, descriptor)
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -167,11 +166,11 @@ def input_of(data: bytes | None, given: ExitStack) -> int:
     return descriptor
 
 
-def refusal(error: OSError, cwd: str) -> str:
-    """What to tell about a command that could not start because of what was asked.
+def start_error(error: OSError, cwd: str) -> str:
+    """The message for a command that could not start because of its arguments.
 
     Raises:
-        SandboxError: it was the machine's fault.
+        SandboxError: the machine failed, not the command.
     """
     if error.filename == cwd:
         return f"can't enter {cwd}: {error.strerror}\n"

@@ -1,4 +1,4 @@
-"""Host processes that are killed at random moments, for tests of what they leave behind."""
+"""Host processes that are killed at random moments, for tests of the cleaning up."""
 
 import os
 import random
@@ -45,7 +45,7 @@ asyncio.run(main())
 
 
 @frozen(kw_only=True)
-class Killed:
+class KilledHost:
     """A host process that was killed."""
 
     word: str
@@ -60,42 +60,42 @@ def killed_hosts(
     environ: Mapping[str, str],
     *,
     sandboxes: int,
-    at_once: int,
+    concurrency: int,
     longest_s: float,
-) -> Iterator[Killed]:
+) -> Iterator[KilledHost]:
     """Start host processes that open, use, fork and close sandboxes, and SIGKILL each.
 
     Args:
         module: ``plugin`` module of a sandbox; its options have a ``root``.
         environ: says where records go.
         sandboxes: how many are opened in all, at least.
-        at_once: in each process.
-        longest_s: a process lives up to so long after its first sandbox; some die before it.
+        concurrency: in each process.
+        longest_s: most seconds from the first sandbox of a process to its end.
     """
     left = sandboxes
     while left > 0:
         word = f"86400.{secrets.randbelow(10**9)}"
         process = subprocess.Popen(
-            [sys.executable, "-c", _HOST, module, str(root), word, str(at_once)],
+            [sys.executable, "-c", _HOST, module, str(root), word, str(concurrency)],
             stdout=subprocess.PIPE,
             env={**os.environ, **environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             start_new_session=True,
         )
         assert process.stdout is not None
-        with process.stdout as said:
+        with process.stdout as output:
             first = b""
             if random.random() < 0.1:  # noqa: S311 - while it starts
                 time.sleep(random.random() * 0.5)  # noqa: S311
             else:
-                first = said.readline()
+                first = output.readline()
                 time.sleep(random.random() * longest_s)  # noqa: S311
             ended = process.poll()
             process.send_signal(signal.SIGKILL)
-            opened = (first + said.read()).count(b"\n")
+            opened = (first + output.read()).count(b"\n")
             process.wait()
         assert ended is None, f"the host process ended by itself, with {ended}"
         left -= opened
-        yield Killed(word=word, opened=opened)
+        yield KilledHost(word=word, opened=opened)
 
 
 def mounted(text: str) -> list[str]:
@@ -104,7 +104,7 @@ def mounted(text: str) -> list[str]:
     for path in Path("/proc").glob("[0-9]*/mountinfo"):
         try:
             lines = path.read_text().splitlines()
-        except OSError:  # it has ended, or is not ours to look at
+        except OSError:  # it has ended, or is not readable for us
             continue
         found += [f"{path}: {line}" for line in lines if text in line]
     return found

@@ -1,4 +1,4 @@
-"""Trees of files, removed whatever stands in them."""
+"""Removal of folder trees, read-only ones included."""
 
 import errno
 import os
@@ -18,19 +18,18 @@ def _unlock(folder: Path) -> None:
 def remove_small(folder: Path, most: int = 200) -> bool:
     """Remove a tree of at most `most` entries; True when it is gone.
 
-    Quicker than a thread and `shutil.rmtree`, whose guard against a tree that changes meanwhile
-    is not needed once every process of the sandbox has ended.
+    Faster than `shutil.rmtree` in a thread; safe because every process of the sandbox has ended.
     """
     try:
         _remove_entries(str(folder), most)
         folder.rmdir()
-    except OSError:  # a folder that forbids it, say: `remove` knows how, or says why not
+    except OSError:  # a read-only folder, say: `remove` handles it or says why not
         return False
     return True
 
 
 def _remove_entries(folder: str, most: int) -> int:
-    """What is left of `most`. Raises OSError when there are more entries."""
+    """The rest of `most`. Raises OSError when there are more entries."""
     with os.scandir(folder) as entries:
         for entry in entries:
             most -= 1
@@ -45,10 +44,10 @@ def _remove_entries(folder: str, most: int) -> int:
 
 
 def remove(folder: Path) -> None:
-    """Remove a tree, also where its folders forbid it; fine when it is gone already.
+    """Remove a tree, read-only folders included; a missing one is fine.
 
     Raises:
-        SandboxError: something in it would not go (immutable, another user's, a mount).
+        SandboxError: something in it could not be removed (immutable, another user's, a mount).
     """
     if not folder.exists():
         return

@@ -1,4 +1,4 @@
-"""Script to a process and lines from it, over pipes, without blocking the event loop."""
+"""Script to a process and lines from it over pipes, without blocking the event loop."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ _CHUNK = 1 << 16
 
 
 class Writer:
-    """Writes to a pipe; what does not fit waits its turn."""
+    """Writes to a pipe; what does not fit is queued."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -18,7 +18,7 @@ class Writer:
         os.set_blocking(descriptor, False)
 
     def send(self, data: bytes) -> None:
-        """Queue `data`. To a process that has ended it goes nowhere: its end is told elsewhere."""
+        """Queue `data`. Dropped once the process has ended, which is reported elsewhere."""
         if not self._open:
             return
         waiting = bool(self._pending)
@@ -42,7 +42,7 @@ class Writer:
             self._loop.remove_writer(self._descriptor)
 
     def close(self) -> None:
-        """Let go of the pipe. May be called again."""
+        """Close the pipe. May be called again."""
         if self._open:
             self._open = False
             self._loop.remove_writer(self._descriptor)
@@ -55,7 +55,7 @@ class Lines:
     Args:
         descriptor: the reading end; closed at the end of the stream or by `close`.
         on_line: called with each line, without its newline.
-        on_end: called once when every writer has gone; not after `close`.
+        on_end: called once when every writer has closed the pipe; not after `close`.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Lines:
         self._loop.add_reader(descriptor, self.take)
 
     def take(self) -> None:
-        """Take what is there now."""
+        """Read what is available now."""
         if not self._open:
             return
         try:
@@ -91,7 +91,7 @@ class Lines:
             self._on_line(line)
 
     def close(self) -> None:
-        """Let go of the pipe. May be called again."""
+        """Close the pipe. May be called again."""
         if self._open:
             self._open = False
             self._loop.remove_reader(self._descriptor)

@@ -1,4 +1,4 @@
-"""What a command writes: read without blocking, kept head and tail, drained to the end."""
+"""Output of a command: read without blocking, capped to head and tail, drained to the end."""
 
 import array
 import asyncio
@@ -25,7 +25,7 @@ class Capture:
         self._total = 0
 
     def add(self, data: bytes) -> None:
-        """Take the next piece."""
+        """Add the next piece."""
         self._total += len(data)
         room = self._head_limit - len(self._head)
         if room > 0:
@@ -37,7 +37,7 @@ class Capture:
 
     @property
     def truncated(self) -> bool:
-        """Something in the middle was dropped."""
+        """Part of the middle was dropped."""
         return self._total > self._head_limit + self._tail_limit
 
     def value(self) -> bytes:
@@ -49,9 +49,9 @@ class Capture:
 class Pump:
     """Moves the bytes of one pipe into a `Capture` until its end.
 
-    A background process may hold the pipe open after its command has ended. `finish` takes what
-    is there by then; what comes later is read slowly and dropped, so that the process neither
-    blocks nor dies of a broken pipe.
+    A background process may hold the pipe open after its command has ended. `finish` reads what
+    is available by then; later output is read slowly and dropped, so that the process neither
+    blocks nor gets SIGPIPE.
     """
 
     def __init__(self, descriptor: int, limit: int) -> None:
@@ -73,7 +73,7 @@ class Pump:
                 return
 
     def _read(self, size: int) -> bytes:
-        """Empty: nothing there now, or the end, after which the pump is closed."""
+        """Empty: nothing available, or end of file, after which the pump is closed."""
         try:
             data = os.read(self._descriptor, size)
         except BlockingIOError:
@@ -83,18 +83,18 @@ class Pump:
         return data
 
     def finish(self, on_end: Callable[["Pump"], object]) -> Capture:
-        """Take what is there now; `open` tells whether somebody still holds the other end.
+        """Read what is available; `open` stays True while another process holds the writing end.
 
         Args:
             on_end: called once with this pump when the end comes later.
         """
-        # No more than was there at first: a background process may write for ever.
+        # No more than is available now: a background process may write for ever.
         left = self._waiting() if self.open else 0
         while left > 0 and (data := self._read(min(left, _CHUNK))):
             self._capture.add(data)
             left -= len(data)
         if self.open and self._waiting() == 0:
-            self._capture.add(self._read(1))  # finds the end, where nobody holds the pipe
+            self._capture.add(self._read(1))  # detects end of file
         if self.open:
             self._on_end = on_end
             self._loop.remove_reader(self._descriptor)
@@ -116,7 +116,7 @@ class Pump:
         self._loop.add_reader(self._descriptor, self._drop)
 
     def close(self) -> None:
-        """Let go of the pipe. May be called again."""
+        """Close the pipe. May be called again."""
         if not self.open:
             return
         self.open = False
@@ -129,14 +129,14 @@ class Pump:
 
 
 class Drains:
-    """Pumps whose pipes background processes still hold, looked after until the sandbox closes."""
+    """Pumps whose pipes background processes still hold open, drained until the sandbox closes."""
 
     def __init__(self) -> None:
         self._pumps: set[Pump] = set()
         self._open = True
 
     def finish(self, pump: Pump) -> Capture:
-        """End a pump; where somebody still holds its pipe, go on draining it."""
+        """End a pump; keep draining its pipe while another process holds it open."""
         capture = pump.finish(self._pumps.discard)
         if not self._open:
             pump.close()
@@ -145,7 +145,7 @@ class Drains:
         return capture
 
     def close(self) -> None:
-        """Let go of all of them, and of those that are still to come."""
+        """Close all of them, and those added later."""
         self._open = False
         for pump in list(self._pumps):
             pump.close()

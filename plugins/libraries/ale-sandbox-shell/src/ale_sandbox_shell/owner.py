@@ -1,4 +1,4 @@
-"""Whose a sandbox is: a host process, told apart from any other."""
+"""The owner of a sandbox: a host process, distinguishable from any other."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from ale.errors import SandboxError
 
 @frozen(kw_only=True)
 class Owner:
-    """A host process, told apart from any other that had or will have its id."""
+    """A host process, distinguishable from earlier and later ones with its process id."""
 
     pid: int
     start: int
@@ -27,14 +27,14 @@ class Owner:
         pid = os.getpid()
         start = _start_of(pid)
         if start is None:
-            raise SandboxError("this process can't be seen in /proc")
+            raise SandboxError("this process is not visible in /proc")
         return cls(
             pid=pid, start=start, boot=_boot(), namespace=_namespace(), machine=machine_name()
         )
 
     @property
     def alive(self) -> bool:
-        """True also where it can't be told: on another machine, in another pid namespace."""
+        """Also True where it is unknown: on another machine, in another pid namespace."""
         if self.machine != machine_name():
             return True
         if self.boot != _boot():
@@ -46,7 +46,7 @@ def _start_of(pid: int) -> int | None:
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        # Nothing else means that it is gone: not, say, that this process has too many files open.
+        # Other errors, such as too many open files, do not mean that it is gone.
         return None
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
@@ -60,7 +60,7 @@ def _namespace() -> int:
 
 
 def machine_name() -> str:
-    """The same for every process of this machine, and on no other."""
+    """The same for every process of this machine, and different on others."""
     try:
         return Path("/etc/machine-id").read_text().strip() or os.uname().nodename
     except OSError:

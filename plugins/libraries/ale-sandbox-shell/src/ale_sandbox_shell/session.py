@@ -1,7 +1,7 @@
 """A persistent shell whose framing no command can break.
 
 The shell reads its script from a pipe that no command sees. Each command is one quoted argument
-of ``eval``, so that a syntax error, an open quote or a here-document is the command's own affair::
+of ``eval``, so that a syntax error, an open quote or a here-document stays within the command::
 
     command eval ' COMMAND' </dev/null >OUT 2>ERR
     command echo "$?" TOKEN >REPORT
@@ -9,10 +9,10 @@ of ``eval``, so that a syntax error, an open quote or a here-document is the com
 The report has a line of its own, because some errors (``return 1 2``) make bash throw away the
 rest of the line.
 
-OUT, ERR and REPORT are pipes, opened by path for the length of one command: none stands open for
-a command to inherit, to close or to write to by accident, what a background job writes later goes
-to the pipe of its own command, and the end of a pipe tells that nobody holds it any more. TOKEN
-is new for each command and never in its environment, its arguments or its output.
+OUT, ERR and REPORT are pipes, opened by path for the length of one command: none is open for
+a command to inherit, close or write to by accident; later output of a background job goes to the
+pipe of its own command; end of file means that no process holds the pipe any more. TOKEN is new
+for each command and never in its environment, arguments or output.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from ale_sandbox_shell.output import Capture, Pump, result_of
 from ale_sandbox_shell.text import LONGEST_ARGUMENT, NUL_REFUSED, as_bytes, quoted, refused
 
 KILLED = 137
-_GREETING = b"ready"
+_READY = b"ready"
 
 
 @frozen(kw_only=True)
@@ -40,7 +40,7 @@ class Outlet:
     path: bytes
     """What the shell opens to write to it."""
     release: Callable[[], object]
-    """Called when the command has ended: nothing opens `path` any more."""
+    """Called when the command has ended and nothing opens `path` any more."""
 
 
 @frozen(kw_only=True)
@@ -53,20 +53,20 @@ class File:
 
 
 class Shell(Protocol):
-    """A running shell, and what its session needs of the sandbox around it."""
+    """A running shell, and what its session needs of the sandbox."""
 
     @property
     def report(self) -> bytes:
-        """Path of the pipe that results are written to; its lines go to `ShellSession.heard`."""
+        """Path of the pipe for results; its lines go to `ShellSession.on_report_line`."""
         ...
 
     @property
     def ended(self) -> "asyncio.Future[int]":
-        """Its exit code, 128 + n for signal n. A SandboxError where that will never be known."""
+        """Its exit code, 128 + n for signal n. A SandboxError where it can't be known."""
         ...
 
     def send(self, script: bytes) -> None:
-        """Give it more to read."""
+        """Send it script to run."""
         ...
 
     def outlet(self, limit: int) -> Outlet:
@@ -78,7 +78,7 @@ class Shell(Protocol):
         ...
 
     def finish(self, pump: Pump) -> Capture:
-        """End a pump; where a background process still holds its pipe, look after it."""
+        """End a pump; keep draining its pipe while a background process holds it open."""
         ...
 
     async def end(self) -> None:
@@ -92,7 +92,7 @@ class ShellSession:
     Args:
         resets_lines: the shell is bash, where ``LINENO=0`` makes line numbers the command's own.
         monotonic: seconds, for durations.
-        token: a fresh word that nobody can guess.
+        token: a new unguessable word.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class ShellSession:
         self._lock = asyncio.Lock()
         self._expected = b""
         self._last = 0
-        self._greeted = False
+        self._is_ready = False
         self._waiting: asyncio.Future[int | None] | None = None
         shell.ended.add_done_callback(self._on_end)
 
@@ -121,23 +121,23 @@ class ShellSession:
 
     def start(self, script: bytes = b"") -> None:
         """Send lines for the shell to run before the first command."""
-        self._shell.send(script + b"command echo 0 " + _GREETING + self._end_of_frame())
+        self._shell.send(script + b"command echo 0 " + _READY + self._report_redirect())
 
-    def _end_of_frame(self) -> bytes:
+    def _report_redirect(self) -> bytes:
         return b" >%b||exit 126\n" % self._shell.report
 
-    def heard(self, line: bytes) -> None:
+    def on_report_line(self, line: bytes) -> None:
         """Take a line that came through the report pipe."""
         words = line.split()
-        if words == [b"0", _GREETING]:
-            self._greeted = True
+        if words == [b"0", _READY]:
+            self._is_ready = True
         elif len(words) == 2 and self._expected and words[1] == self._expected:
-            self._settle(int(words[0]))
+            self._finish_command(int(words[0]))
 
     def _on_end(self, ended: "asyncio.Future[int]") -> None:
-        self._settle(None)
+        self._finish_command(None)
 
-    def _settle(self, code: int | None) -> None:
+    def _finish_command(self, code: int | None) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(code)
 
@@ -180,13 +180,13 @@ class ShellSession:
             releases.callback(file.release)
             call = b"command . " + file.path
         else:
-            # The blank keeps a command that begins with "-" from being an option of eval.
+            # The blank keeps a command that starts with "-" from being read as an option of eval.
             call = b"command eval " + quoted(b" " + text)
         frame = b' </dev/null >%b 2>%b\ncommand echo "$?" %b' % (out, err, self._expected)
-        self._shell.send(self._prefix + self._status() + call + frame + self._end_of_frame())
+        self._shell.send(self._prefix + self._status() + call + frame + self._report_redirect())
 
     def _status(self) -> bytes:
-        """Give ``$?`` back what the last command left there: the report has overwritten it.
+        """Restore ``$?`` of the last command: the report has overwritten it.
 
         In front of ``||`` a failing command does not end a shell under ``set -e``.
         """
@@ -214,7 +214,7 @@ class ShellSession:
         stdout, stderr = self._shell.finish(out), self._shell.finish(err)
         if code is None:
             code = self._shell.ended.result()
-            if not self._greeted and not timed_out:
+            if not self._is_ready and not timed_out:
                 raise SandboxError(
                     f"the shell has ended with {code} before its first command; it may not be "
                     f"allowed to open {self._shell.report.decode(errors='replace')}"

@@ -10,7 +10,7 @@ NUL_REFUSED = b"a command can't contain a NUL byte\n"
 
 
 def as_bytes(text: str) -> bytes:
-    """UTF-8; what JSON or a file name smuggled in as a lone surrogate is kept, not refused."""
+    """UTF-8; lone surrogates (from JSON or file names) are encoded, not refused."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -18,12 +18,12 @@ def as_bytes(text: str) -> bytes:
 
 
 def quoted(text: bytes) -> bytes:
-    """One word of shell script that stands for `text`, whatever is in it but a NUL."""
+    """`text` as one quoted word of shell script. It must not contain a NUL."""
     return b"'" + text.replace(b"'", b"'\"'\"'") + b"'"
 
 
 def has_nul(command: str | Sequence[str], cwd: str | None) -> bool:
-    """A NUL byte, which neither an argument nor a path can hold."""
+    """Does it contain a NUL byte, which neither an argument nor a path can?"""
     return any("\0" in text for text in ([command] if isinstance(command, str) else command)) or (
         "\0" in (cwd or "")
     )

@@ -12,19 +12,19 @@ from ale.types import SandboxInfo, SandboxSpec
 from ale_sandbox_bubblewrap import facts, planning
 from ale_sandbox_bubblewrap.capabilities import capabilities_of
 from ale_sandbox_bubblewrap.cgroups import Group, Wanted
+from ale_sandbox_bubblewrap.client import ForkServer, SupervisorClient
 from ale_sandbox_bubblewrap.control import Control
 from ale_sandbox_bubblewrap.layering import Layering
-from ale_sandbox_bubblewrap.link import KeeperLink, Zygote
-from ale_sandbox_bubblewrap.plugin import BubblewrapOptions
+from ale_sandbox_bubblewrap.options import BubblewrapOptions
 from ale_sandbox_bubblewrap.sandbox import BubblewrapSandbox, Setup, end
-from ale_sandbox_bubblewrap.store import Box, Store, new_name
-from ale_sandbox_process import marks
+from ale_sandbox_bubblewrap.store import BubblewrapRecord, Store, new_name
+from ale_sandbox_process import process_tags
 from ale_sandbox_process.records import state_folder
 from ale_sandbox_shell.owner import Owner
 
 _TRIES = 100
 Fill = Callable[[int], Awaitable[None]]
-"""Puts files into a new layer, whose open folder it gets."""
+"""Puts files into a new layer, given its open folder."""
 
 
 class BubblewrapBackend:
@@ -47,25 +47,25 @@ class BubblewrapBackend:
         self._layering = Layering(
             store=self._store,
             plan=self._plan,
-            zygote=self._started,
+            fork_server=self._started,
             layered=self.capabilities.fork == "layer",
         )
-        self._zygote: Zygote | None = None
+        self._fork_server: ForkServer | None = None
         self._starting = asyncio.Lock()
         self._owner = Owner.me()
 
-    async def _started(self) -> Zygote:
-        """The zygote, started when it is first needed."""
+    async def _started(self) -> ForkServer:
+        """The fork server, started when it is first needed."""
         async with self._starting:
-            if self._zygote is None:
+            if self._fork_server is None:
                 self._store.open()
                 settings = {
                     "uid": self._facts.uid,
                     "store": str(self._store.folder),
                     "plan": self._plan._asdict(),
                 }
-                self._zygote = await Zygote.start(settings, self._store.held)
-            return self._zygote
+                self._fork_server = await ForkServer.start(settings, self._store.lock_fd)
+            return self._fork_server
 
     @contextlib.asynccontextmanager
     async def open(self, spec: SandboxSpec) -> AsyncIterator[BubblewrapSandbox]:
@@ -81,11 +81,13 @@ class BubblewrapBackend:
     async def restore(self, ref: str, spec: SandboxSpec) -> AsyncIterator[BubblewrapSandbox]:
         """A fresh sandbox with the files of a snapshot."""
         self._check(spec)
-        with self._store.alone():
-            kept = [r for r in self._store.records.all() if r.kind == "snapshot" and r.id == ref]
-            if not kept:
-                raise SandboxError(f"there is no snapshot {ref!r} (any more)")
-            frozen = kept[0].layers
+        with self._store.exclusive():
+            snapshots = [
+                r for r in self._store.records.all() if r.kind == "snapshot" and r.id == ref
+            ]
+            if not snapshots:
+                raise SandboxError(f"there is no snapshot {ref!r}; its run may have been pruned")
+            frozen = snapshots[0].layers
             self._store.share(frozen)
             layers = [new_name(), *(frozen if self._layering.layered else ())]
             record = self._claim_sandbox(spec, layers)
@@ -100,11 +102,11 @@ class BubblewrapBackend:
         wanted = spec.image or spec.build
         if wanted is not None and not self._options.ignore_image:
             raise UnsupportedError(
-                f"the task wants the image {wanted!r}; the sandbox 'bubblewrap' has the host's "
+                f"the task needs the image {wanted!r}; the sandbox 'bubblewrap' has the host's "
                 "programs. Use 'docker' or 'podman', or set sandbox.ignore_image: true"
             )
 
-    def _claim_sandbox(self, spec: SandboxSpec, layers: Sequence[str]) -> Box:
+    def _claim_sandbox(self, spec: SandboxSpec, layers: Sequence[str]) -> BubblewrapRecord:
         return self._claim("sandbox", spec.tags, layers, self._wanted(spec))
 
     def _wanted(self, spec: SandboxSpec) -> Wanted:
@@ -116,12 +118,12 @@ class BubblewrapBackend:
         tags: Mapping[str, str],
         layers: Sequence[str],
         wanted: Wanted | None = None,
-    ) -> Box:
-        """A record under an id that nobody else has."""
+    ) -> BubblewrapRecord:
+        """A record under a free id."""
 
-        def make(id: str) -> Box:
+        def make(id: str) -> BubblewrapRecord:
             groups = () if wanted is None else self._facts.cgroups.paths(f"ale-{id}", wanted)
-            return Box(
+            return BubblewrapRecord(
                 id=id,
                 kind=kind,
                 folder=str(self._store.folder / id),
@@ -135,53 +137,55 @@ class BubblewrapBackend:
         return self._store.records.claim(self._context.new_id, make)
 
     async def _make(
-        self, spec: SandboxSpec, record: Box, fill: Fill | None = None
+        self, spec: SandboxSpec, record: BubblewrapRecord, fill: Fill | None = None
     ) -> BubblewrapSandbox:
-        """Make what the record tells of. What was made of it is removed if that fails."""
-        link: KeeperLink | None = None
+        """Make the sandbox of a record; removed again if that fails."""
+        client: SupervisorClient | None = None
         control: Control | None = None
         try:
-            zygote = await self._started()
+            fork_server = await self._started()
             group = self._facts.cgroups.make(record.groups, self._wanted(spec))
-            control = zygote.controls.make(record.id)
-            sock = zygote.fork(self._request(spec, record))
-            link = KeeperLink(sock, record.id, zygote.log)
-            await link.opened(group, fill)
+            control = fork_server.controls.make(record.id)
+            sock = fork_server.fork(self._request(spec, record))
+            client = SupervisorClient(sock, record.id, fork_server.log)
+            await client.opened(group, fill)
         except BaseException:
-            await asyncio.shield(asyncio.ensure_future(self._abandon(record, link, control)))
+            await asyncio.shield(asyncio.ensure_future(self._abandon(record, client, control)))
             raise
-        return BubblewrapSandbox(self._setup(spec, link, control), record)
+        return BubblewrapSandbox(self._setup(spec, client, control), record)
 
-    async def _abandon(self, record: Box, link: KeeperLink | None, control: Control | None) -> None:
-        if link is not None:
-            await end(link, record.id)
+    async def _abandon(
+        self, record: BubblewrapRecord, client: SupervisorClient | None, control: Control | None
+    ) -> None:
+        if client is not None:
+            await end(client, record.id)
         if control is not None:
             control.close()
         await Group(record.groups).remove()
         await self._store.release(record)
 
-    def _request(self, spec: SandboxSpec, record: Box) -> dict[str, object]:
+    def _request(self, spec: SandboxSpec, record: BubblewrapRecord) -> dict[str, object]:
         return {
             "do": "open",
             "layers": record.layers,
             "control": record.id,
             "network": self._network(spec),
-            "mark": record.mark.values(0),
+            "tag": record.tag.values(0),
             "limits": planning.rlimits(self._options, self._facts, spec),
         }
 
     def _network(self, spec: SandboxSpec) -> bool:
-        """Only where somebody asks for it and nobody says no."""
+        """Shared if the task or the options ask for it and neither forbids it."""
         return False not in (asked := (spec.network, self._options.network)) and True in asked
 
-    def _setup(self, spec: SandboxSpec, link: KeeperLink, control: Control) -> Setup:
+    def _setup(self, spec: SandboxSpec, client: SupervisorClient, control: Control) -> Setup:
         return Setup(
             capabilities=self.capabilities,
             env=spec.env,
             limits=planning.ulimits(self._options),
             bash="bash" in self._plan.programs,
             network=self._network(spec),
-            link=link,
+            client=client,
             control=control,
             monotonic=self._context.monotonic,
             fork=lambda sandbox: self._fork(sandbox, spec),
@@ -236,27 +240,27 @@ class BubblewrapBackend:
         return [self._info(record) for record in await asyncio.to_thread(self._store.records.all)]
 
     async def prune(self) -> Sequence[SandboxInfo]:
-        """Remove what belongs to host processes that are gone."""
+        """Remove what belongs to host processes that have ended."""
         removed = []
         await asyncio.to_thread(self._store.records.sweep)
         for record in await asyncio.to_thread(self._store.records.all):
             if not record.owner.alive:
-                await marks.end_orphans(record.mark)
-                await self._store.until_gone(record.owner)
+                await process_tags.end_orphans(record.tag)
+                await self._store.wait_for_owner_processes(record.owner)
                 await Group(record.groups).remove()
                 await self._store.release(record)
                 removed.append(self._info(record))
-        if self._zygote is None:
+        if self._fork_server is None:
             self._store.tidy()
         return removed
 
-    def _info(self, record: Box) -> SandboxInfo:
+    def _info(self, record: BubblewrapRecord) -> SandboxInfo:
         detail = f"{record.kind}, {len(record.layers)} layers"
         return record.info(self.name, self._context.clock(), detail)
 
     async def aclose(self) -> None:
-        """Let the zygote go. May be called again."""
-        if self._zygote is not None:
-            self._zygote.close()
-            self._zygote = None
+        """End the fork server. May be called again."""
+        if self._fork_server is not None:
+            self._fork_server.close()
+            self._fork_server = None
             self._store.close()

@@ -1,6 +1,6 @@
-"""The lowest layer of every sandbox: what it sees of the host, and the folders around it.
+"""The lowest layer of every sandbox: the visible part of the host, and folders around it.
 
-Made by the zygote in a file system in memory that goes with it. Standard library only.
+Made by the fork server in a file system in memory that ends with it. Standard library only.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 """At the top of the host: folders of programs, or links into ``usr``."""
 
-# Not more of /etc than programs need to run. Nothing in which people write passwords.
+# Only what programs need of /etc. Nothing that may hold passwords.
 ETC = (
     "alternatives",
     "bash.bashrc",
@@ -52,7 +52,7 @@ HOME, WORKSPACE = f"/home/{USER}", "/workspace"
 CONTROL, PROGRAMS = "/dev/ale/control", "/dev/ale/bin"
 """Where the host's pipes, and shells that nothing inside can change, are bound read-only.
 
-Below /dev, because that is mounted by itself and read-only: nothing on the way can be moved.
+Below /dev, which is a read-only mount of its own: no parent folder can be moved.
 """
 SHELL, BASH, SLEEP = f"{PROGRAMS}/sh", f"{PROGRAMS}/bash", f"{PROGRAMS}/sleep"
 
@@ -114,7 +114,7 @@ def make(folder: Path) -> None:
 def _copy(source: Path, target: Path, depth: int = 10) -> None:
     """Copy what everybody may read; links as links; folders down to `depth`."""
     if source.is_symlink():
-        target.symlink_to(os.readlink(source))  # noqa: PTH115 - the text as it stands
+        target.symlink_to(os.readlink(source))  # noqa: PTH115 - the text unchanged
     elif source.is_dir():
         target.mkdir(exist_ok=True)
         if depth and os.access(source, os.R_OK | os.X_OK):

@@ -1,28 +1,28 @@
-"""What is promised on this machine, with these options."""
+"""Capabilities on this machine, with these options."""
 
 from collections.abc import Mapping
 
 from ale.types import Capabilities
 from ale_sandbox_bubblewrap.facts import Facts
-from ale_sandbox_bubblewrap.plugin import BubblewrapOptions
+from ale_sandbox_bubblewrap.options import BubblewrapOptions
 from ale_sandbox_process import doctor
 
 NOTES = (
-    "kernel: the host's own; a hole in it is a hole in the sandbox",
+    "kernel: the host's own; a vulnerability in it affects the sandbox",
     "network: a task or config that asks for it gets the host's, its loopback and abstract "
     "sockets included",
-    "sessions: a session's shell tells how its commands ended, and shell code that runs in it can "
-    "make it lie about itself; exec's exit codes come from the kernel",
+    "sessions: a session's shell reports the exit codes of its commands, so code that runs in it "
+    "can forge them; exec's exit codes come from the kernel",
     "system: a task may replace programs that later commands of its sandbox run; "
-    "writable_system: false forbids it",
-    "time limits: a process that clears its environment and lowers RLIMIT_RSS outlives its own "
-    "command's time limit, not end_processes and not the sandbox",
+    "writable_system: false prevents it",
+    "time limits: a process that clears its environment and lowers RLIMIT_RSS survives its own "
+    "command's time limit, but not end_processes or close",
     "programs: no 32-bit programs on a 64-bit machine, no set-user-id",
 )
-NO_LAYERS = "fork: by copying, because layers can't be made here"
+NO_LAYERS = "fork: by copying, because this machine has no overlay layers"
 BUSY = (
     "fork: while a process other than an idle session's shell runs, or has a file open for "
-    "writing, what the sandbox has written is copied"
+    "writing, the sandbox's changes are copied"
 )
 
 
@@ -55,7 +55,7 @@ def capabilities_of(facts: Facts, options: BubblewrapOptions) -> Capabilities:
     )
 
 
-def in_words(facts: Facts) -> Mapping[str, str]:
+def describe(facts: Facts) -> Mapping[str, str]:
     """For ``ale doctor``."""
     layers = "overlayfs" if facts.overlay is None else f"none ({facts.overlay}): copies"
     places = facts.cgroups.places
@@ -64,5 +64,5 @@ def in_words(facts: Facts) -> Mapping[str, str]:
         "isolation": "network, files, processes, users; system calls filtered",
         "layers": layers,
         "control groups": groups,
-        **doctor.in_words(capabilities_of(facts, BubblewrapOptions()), label="note"),
+        **doctor.describe(capabilities_of(facts, BubblewrapOptions()), label="note"),
     }

@@ -1,4 +1,4 @@
-"""Limits on a whole sandbox, by control groups of either version, where this user may make them."""
+"""Limits on a whole sandbox by control groups, version 1 or 2, where this user may make them."""
 
 import asyncio
 import contextlib
@@ -12,12 +12,12 @@ from attrs import frozen
 from ale.errors import SandboxError
 
 PERIOD_US = 100_000
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 
 
 @frozen(kw_only=True)
 class Wanted:
-    """Limits of one sandbox; None: there is none, or it is held in another way."""
+    """Limits of one sandbox; None: no limit, or enforced in another way."""
 
     memory_bytes: int | None
     processes: int | None
@@ -43,26 +43,28 @@ class Cgroups:
 
     @classmethod
     def find(cls) -> "Cgroups":
-        """Try it: a group is made and removed again in each place."""
+        """Try: make and remove a group in each place."""
         mounted = list(_hierarchies())
         for hierarchy in mounted:
             if hierarchy.version == 2:
-                for folder in _upwards(hierarchy):
-                    offered = _offered(folder, {"memory": "memory.max", "pids": "pids.max"})
-                    if "memory" in offered:
-                        extra = _offered(folder, {"cpu": "cpu.max"})
-                        return cls(dict.fromkeys([*offered, *extra], folder), 2)
+                for folder in _ancestors_of(hierarchy):
+                    available = _available_controllers(
+                        folder, {"memory": "memory.max", "pids": "pids.max"}
+                    )
+                    if "memory" in available:
+                        extra = _available_controllers(folder, {"cpu": "cpu.max"})
+                        return cls(dict.fromkeys([*available, *extra], folder), 2)
         files = {"memory": "memory.limit_in_bytes", "pids": "pids.max", "cpu": "cpu.cfs_quota_us"}
         places: dict[str, Path] = {}
         for hierarchy in mounted:
             folder = hierarchy.folder / hierarchy.own.lstrip("/")
             wanted = {name: files[name] for name in hierarchy.controllers & files.keys()}
-            for name in _offered(folder, wanted) if wanted else ():
+            for name in _available_controllers(folder, wanted) if wanted else ():
                 places[name] = folder
         return cls(places, 1)
 
     def paths(self, name: str, wanted: Wanted) -> list[str]:
-        """The folders of a group of this name: only where there is something to limit."""
+        """The folders of a group of this name: only where a limit is set."""
         limits = {
             "memory": wanted.memory_bytes,
             "pids": wanted.processes,
@@ -136,13 +138,13 @@ class Group:
             raise SandboxError(f"can't put a process into {path}: {error}") from error
 
     async def remove(self) -> None:
-        """Remove them; fine when they are gone. Their processes must have ended, or be about to.
+        """Remove them; missing ones are fine. Their processes must have ended, or be about to.
 
         Raises:
-            SandboxError: some will not go.
+            SandboxError: some can't be removed.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _PATIENCE_S
+        deadline = loop.time() + _TIMEOUT_S
         for path in self.paths:
             while not _removed(path):
                 if loop.time() > deadline:
@@ -162,25 +164,26 @@ def _removed(path: str) -> bool:
     return True
 
 
-def _offered(folder: Path, files: Mapping[str, str]) -> list[str]:
+def _available_controllers(folder: Path, files: Mapping[str, str]) -> list[str]:
     """Controllers whose files appear in a group that is made in `folder`."""
-    trial = folder / f"ale-trial-{os.getpid()}"
+    trial_group = folder / f"ale-trial-{os.getpid()}"
     try:
-        trial.mkdir()
-    except OSError:  # not allowed, or no such place: nothing is offered here
+        trial_group.mkdir()
+    except OSError:  # not allowed, or no such folder
         return []
     try:
         return [
             name
             for name, file in files.items()
-            if os.access(trial / file, os.W_OK) and os.access(folder / "cgroup.procs", os.W_OK)
+            if os.access(trial_group / file, os.W_OK)
+            and os.access(folder / "cgroup.procs", os.W_OK)
         ]
     finally:
         with contextlib.suppress(OSError):
-            trial.rmdir()
+            trial_group.rmdir()
 
 
-def _upwards(hierarchy: Mounted) -> Iterator[Path]:
+def _ancestors_of(hierarchy: Mounted) -> Iterator[Path]:
     """The folder of this process's group and those above it.
 
     A group that holds processes can't divide its resources among groups below; one above may.

@@ -1,4 +1,4 @@
-"""The host's pipes to each sandbox, in a file system in memory that goes with the zygote.
+"""The host's pipes to each sandbox, in a file system in memory that ends with the fork server.
 
 On a disk, making a pipe would cost more than all the rest of a command in a session.
 """
@@ -15,7 +15,7 @@ class Controls:
     """A folder for each sandbox.
 
     Args:
-        folder: descriptor of the folder around them, as the zygote has it; closed by `close`.
+        folder: descriptor of the folder around them, as the fork server has it; closed by `close`.
         owner: whom they belong to; None: this process's user.
     """
 
@@ -24,25 +24,25 @@ class Controls:
         self._owner = owner
 
     def make(self, id: str) -> "Control":
-        """The folder of a new sandbox: whoever does not know a name in it can't find it out."""
+        """The folder of a new sandbox: it can't be listed, so names in it can't be guessed."""
         os.mkdir(id, 0o300, dir_fd=self._folder)
         self.give(id, self._folder)
         flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
         return Control(self, id, os.open(id, flags, dir_fd=self._folder))
 
     def give(self, name: str, folder: int) -> None:
-        """Make an entry of a folder the sandboxes' user's."""
+        """Give an entry of a folder to the sandboxes' user."""
         if self._owner is not None:
             os.chown(name, self._owner, self._owner, dir_fd=folder, follow_symlinks=False)
 
     def remove(self, id: str) -> None:
         """Remove the folder of a sandbox that has ended."""
         if self._folder >= 0:
-            os.chmod(id, 0o700, dir_fd=self._folder)  # it can't be listed so far
+            os.chmod(id, 0o700, dir_fd=self._folder)  # it could not be listed before
             shutil.rmtree(id, dir_fd=self._folder)
 
     def close(self) -> None:
-        """Let go of the folder. May be called again."""
+        """Close the folder. May be called again."""
         if self._folder >= 0:
             os.close(self._folder)
             self._folder = -1
@@ -75,7 +75,7 @@ class Control:
         return name
 
     def drop(self, name: str) -> None:
-        """Forget a pipe or file. What has it open may go on."""
+        """Remove a pipe or file. Processes that have it open can still use it."""
         if self._folder >= 0:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self._folder)
@@ -85,7 +85,7 @@ class Control:
         return f"{base.CONTROL}/{name}".encode()
 
     def close(self) -> None:
-        """Remove it all, when the sandbox has ended. May be called again."""
+        """Remove the folder, when the sandbox has ended. May be called again."""
         if self._folder >= 0:
             os.close(self._folder)
             self._folder = -1

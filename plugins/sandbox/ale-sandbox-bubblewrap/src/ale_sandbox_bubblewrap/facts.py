@@ -1,4 +1,4 @@
-"""What this machine can do for the sandbox, found out by trying."""
+"""Features of this machine that sandboxes need, found by trying."""
 
 import json
 import os
@@ -15,12 +15,12 @@ from ale_sandbox_bubblewrap import base
 from ale_sandbox_bubblewrap.cgroups import Cgroups
 from ale_sandbox_bubblewrap.seccomp import ARCHITECTURES
 
-_PATIENCE_S = 20.0
+_TIMEOUT_S = 20.0
 _USER = 0x616C65
 """The user that sandboxes of a root host process become; no account has such a number."""
 _COUNTED_SINCE = (5, 14)
 """Since then the kernel counts the processes of each user namespace by themselves."""
-_SWITCHES = (
+_SYSCTLS = (
     ("kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"),
     (
         "kernel/apparmor_restrict_unprivileged_userns",
@@ -33,10 +33,10 @@ _SWITCHES = (
 
 @frozen(kw_only=True)
 class Facts:
-    """What was found. A field of type ``str | None`` says why not; None is: it works."""
+    """What was found. A field of type ``str | None`` says why not; None means that it works."""
 
     missing: str | None
-    """Why there can't be a sandbox at all."""
+    """Why no sandbox can be made."""
     remedy: str | None
     bwrap: str
     """Path."""
@@ -50,25 +50,25 @@ class Facts:
     cgroups: Cgroups
     counts_processes: bool
     sizes: bool
-    """Bubblewrap can be told the size of a file system in memory, which older versions can't."""
+    """Bubblewrap supports ``--size`` for file systems in memory; older versions don't."""
 
 
 def find(folder: Path | None = None) -> Facts:
-    """Look and try; a tenth of a second.
+    """Check and try; takes a tenth of a second.
 
     Args:
         folder: where the layers will be; default: the temporary folder.
     """
     uid = _uid()
     bwrap = shutil.which("bwrap") or ""
-    missing, remedy = _obvious(bwrap)
+    missing, remedy = _missing_requirement(bwrap)
     version = ""
     tried: dict[str, str | None] = {"overlay": "not tried", "memory": "not tried"}
     if missing is None:
         version = _run([bwrap, "--version"]).stdout.decode().split()[-1]
-        tried = _try(uid, folder)
+        tried = _check_features(uid, folder)
         missing = tried["namespaces"] and f"user namespaces: {tried['namespaces']}"
-        missing = missing or _refused_by_bwrap(bwrap)
+        missing = missing or _bwrap_error(bwrap)
         remedy = missing and _remedy()
     return Facts(
         missing=missing,
@@ -84,7 +84,7 @@ def find(folder: Path | None = None) -> Facts:
     )
 
 
-def _obvious(bwrap: str) -> tuple[str | None, str | None]:
+def _missing_requirement(bwrap: str) -> tuple[str | None, str | None]:
     if not sys.platform.startswith("linux"):
         return f"needs Linux, found {sys.platform}", None
     if platform.machine() not in ARCHITECTURES:
@@ -113,18 +113,18 @@ def _uid() -> int:
 
 def _run(line: list[str]) -> "subprocess.CompletedProcess[bytes]":
     try:
-        return subprocess.run(line, capture_output=True, check=False, timeout=_PATIENCE_S, env={})
+        return subprocess.run(line, capture_output=True, check=False, timeout=_TIMEOUT_S, env={})
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(line, 124, b"", b"it did not end in time")
+        return subprocess.CompletedProcess(line, 124, b"", b"it timed out")
 
 
-def _try(uid: int, folder: Path | None) -> dict[str, str | None]:
+def _check_features(uid: int, folder: Path | None) -> dict[str, str | None]:
     with tempfile.TemporaryDirectory(prefix="ale-trial-", dir=folder) as name:
         os.chown(name, uid, uid)
         source = str(Path(__file__).parents[1])
         code = (
             f"import sys; sys.path.insert(0, {source!r});"
-            f"from ale_sandbox_bubblewrap.trial import main; main({uid}, {name!r})"
+            f"from ale_sandbox_bubblewrap.feature_check import main; main({uid}, {name!r})"
         )
         done = _run([sys.executable, "-I", "-S", "-c", code])
     if done.returncode:
@@ -134,8 +134,8 @@ def _try(uid: int, folder: Path | None) -> dict[str, str | None]:
     return found
 
 
-def _refused_by_bwrap(bwrap: str) -> str | None:
-    """Why bubblewrap can't make a sandbox here."""
+def _bwrap_error(bwrap: str) -> str | None:
+    """Why bubblewrap can't make a sandbox here; None where it can."""
     walls = ["--unshare-all", "--die-with-parent", "--proc", "/proc"]
     # No more of the host than a sandbox has: elsewhere mounts come and go.
     for name in base.SYSTEM:
@@ -153,7 +153,7 @@ def _refused_by_bwrap(bwrap: str) -> str | None:
 
 
 def _remedy() -> str | None:
-    for name, value, command in _SWITCHES:
+    for name, value, command in _SYSCTLS:
         path = Path("/proc/sys", name)
         if path.exists() and path.read_text().strip() == value:
             return f"sudo {command}"

@@ -31,7 +31,7 @@ class Entry:
 
     @classmethod
     def at(cls, path: Path) -> "Entry":
-        """What stands at a path."""
+        """The entry at a path."""
         about = path.lstat()
         kind = stat.S_IFMT(about.st_mode)
         # Not Path.readlink, which would tidy the text of the link.
@@ -40,7 +40,7 @@ class Entry:
 
     @classmethod
     def behind(cls, path: Path) -> "Entry":
-        """What a path leads to, links followed. Raises FileNotFoundError: nothing."""
+        """The entry that a path leads to, links followed. Raises FileNotFoundError."""
         return cls.at(path.resolve(strict=True))
 
     def inner(self) -> "list[Entry]":
@@ -83,7 +83,7 @@ def make_folder(target: Path) -> None:
     """Make a folder, where there is none.
 
     Raises:
-        SandboxError: a link stands there: an earlier download may have brought it.
+        SandboxError: it is a link, perhaps from an earlier download.
     """
     if target.is_symlink():
         raise SandboxError(f"{target} is a link; a folder is not copied through it")

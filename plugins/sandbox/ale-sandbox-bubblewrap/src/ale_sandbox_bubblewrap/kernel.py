@@ -1,4 +1,4 @@
-"""System calls that Python has no function for. Standard library only: the zygote imports it.
+"""System calls that Python does not wrap. Standard library only: the fork server imports it.
 
 Every function raises OSError as the ``os`` module does.
 """
@@ -82,7 +82,7 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 
 def detach(path: str) -> None:
-    """Take a mount away; what still uses it may go on."""
+    """Detach a mount; processes that use it can still do so."""
     _checked(_libc.umount2(os.fsencode(path), _MNT_DETACH), f"umount {path}")
 
 
@@ -161,6 +161,6 @@ class _Program(ctypes.Structure):
 def filter_calls(program: bytes) -> None:
     """Put a seccomp filter (`seccomp.program`) on this process and all it starts, for ever."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    given = _Program(len(program) // 8, program)
-    done = _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(given), 0, 0)
+    filter_program = _Program(len(program) // 8, program)
+    done = _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(filter_program), 0, 0)
     _checked(done, "seccomp")

@@ -1,4 +1,4 @@
-"""How bubblewrap is called, and what of the host it binds. Standard library only."""
+"""The command line of bubblewrap, and the host paths that it binds. Standard library only."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from ale_sandbox_bubblewrap import base, layers
 
-# The first process of the sandbox: it waits for ever, and the kernel buries for it the orphans
-# that it inherits, because it ignores their deaths. Nothing inside can signal it.
+# The first process of the sandbox: it sleeps for ever, and the kernel reaps the orphans that it
+# inherits, because it ignores SIGCHLD. Nothing inside can signal it.
 FIRST = f"trap '' CHLD; echo ready; exec {base.SLEEP} 2147483647 >/dev/null 2>&1"
 
 
@@ -23,7 +23,7 @@ class Plan(NamedTuple):
     programs: Mapping[str, str]
     """Path by name: sh, bash, sleep."""
     shm_bytes: int | None
-    """Size of /dev/shm, where bubblewrap can be told it."""
+    """Size of /dev/shm, where bubblewrap supports the option."""
     disk_bytes: int | None
     """Keep what is written in memory, at most so much."""
 
@@ -39,7 +39,7 @@ def arguments(plan: Plan, control: str, *, network: bool, info: int, rules: int)
 
     Args:
         control: name of the folder of the host's pipes.
-        info: descriptor for what it tells about itself.
+        info: descriptor for its JSON about itself.
         rules: descriptor of the seccomp filter.
     """
     line = [
@@ -55,15 +55,15 @@ def arguments(plan: Plan, control: str, *, network: bool, info: int, rules: int)
         "--die-with-parent",
         *("--info-fd", str(info), "--seccomp", str(rules)),
         "--clearenv",
-        *("--bind", f"{layers.DESK}/{layers.MERGED}", "/"),
+        *("--bind", f"{layers.STAGING}/{layers.MERGED}", "/"),
     ]
     for path in plan.bound:
         line += ["--ro-bind", path, path]
     line += ["--proc", "/proc", "--dev", "/dev"]
     sized = [] if plan.shm_bytes is None else ["--size", str(plan.shm_bytes)]
     line += ["--perms", "1777", *sized, "--tmpfs", "/dev/shm"]  # noqa: S108
-    line += ["--ro-bind", f"{layers.DESK}/{layers.CONTROL}/{control}", base.CONTROL]
-    line += ["--ro-bind", f"{layers.DESK}/{layers.PROGRAMS}", base.PROGRAMS]
+    line += ["--ro-bind", f"{layers.STAGING}/{layers.CONTROL}/{control}", base.CONTROL]
+    line += ["--ro-bind", f"{layers.STAGING}/{layers.PROGRAMS}", base.PROGRAMS]
     line += ["--remount-ro", "/dev"]
     if network:
         line += ["--ro-bind", os.path.realpath("/etc/resolv.conf"), "/etc/resolv.conf"]

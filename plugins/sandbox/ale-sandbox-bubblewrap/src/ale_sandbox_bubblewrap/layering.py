@@ -1,4 +1,4 @@
-"""Freezing what a sandbox has written, so that forks and snapshots share it."""
+"""Freezing the layer of a sandbox, so that forks and snapshots share it."""
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
@@ -6,18 +6,18 @@ from contextlib import ExitStack
 
 from attrs import evolve, frozen
 
+from ale_sandbox_bubblewrap.client import ForkServer
 from ale_sandbox_bubblewrap.launch import Plan
-from ale_sandbox_bubblewrap.link import Zygote
 from ale_sandbox_bubblewrap.sandbox import BubblewrapSandbox
 from ale_sandbox_bubblewrap.store import Store, is_empty, new_name
 
 MOST_LAYERS = 32
-"""Deeper stacks are merged: each layer is one more place to look for a file."""
+"""Deeper stacks are merged: each layer slows down every look-up of a file."""
 
 
 @frozen(kw_only=True)
 class Layering:
-    """Moves sandboxes to new layers, and copies where that can't be.
+    """Moves sandboxes to new layers, and copies where that is not possible.
 
     Attributes:
         layered: the layers of a sandbox can be shared.
@@ -25,38 +25,38 @@ class Layering:
 
     store: Store
     plan: Plan
-    zygote: Callable[[], Awaitable[Zygote]]
+    fork_server: Callable[[], Awaitable[ForkServer]]
     layered: bool
 
     async def freeze(self, sandbox: BubblewrapSandbox) -> tuple[str, ...] | None:
         """Layers with all that the sandbox shows now, which do not change any more.
 
-        The sandbox goes on with an empty layer above them. None: a process would notice, or
-        layers can't be shared here; nothing has changed.
+        The sandbox continues with an empty layer above them. None, and nothing has changed: a
+        process would notice, or layers can't be shared here.
         """
         if not self.layered:
             return None
         top, *below = sandbox.record.layers
         if is_empty(self.store.upper(top)):
             return tuple(below)
-        async with sandbox.still:
-            if not await _is_quiet(sandbox):
+        async with sandbox.switch_lock:
+            if not await _is_idle(sandbox):
                 return None
             return await self._switch(sandbox)
 
     async def _switch(self, sandbox: BubblewrapSandbox) -> tuple[str, ...] | None:
-        zygote, before = await self.zygote(), sandbox.record
+        fork_server, before = await self.fork_server(), sandbox.record
         stack, gone = before.layers, before.layers[:0]
         added = [new_name()]
         if len(stack) > MOST_LAYERS:
             added.append(new_name())
             stack, gone = (before.layers[0], added[1]), before.layers[1:]
         self.store.share(before.layers)
-        # Known before they are made: whatever happens, they are found and removed.
+        # Recorded before they are made, so that they are removed whatever happens.
         sandbox.record = evolve(before, layers=(*added, *before.layers))
         self.store.records.replace(sandbox.record)
         if gone:
-            await zygote.have({"do": "merge", "layers": gone, "into": added[1]}, [])
+            await fork_server.run_task({"do": "merge", "layers": gone, "into": added[1]}, [])
         folders = [(session, session.folder()) for session in sandbox.sessions]
         switch = {
             "do": "switch",
@@ -65,7 +65,7 @@ class Layering:
         }
         with ExitStack() as stacked:
             spaces = await self._descriptors(sandbox, stacked, "mounts", "users")
-            if not await zygote.have(switch, spaces):
+            if not await fork_server.run_task(switch, spaces):
                 sandbox.record = await self.store.forget(sandbox.record, added)
                 return None
         for session, folder in folders:
@@ -84,21 +84,21 @@ class Layering:
 
     async def copy_from(self, source: int, target: int) -> None:
         """Copy one open layer into another, an empty one."""
-        await (await self.zygote()).have({"do": "copy"}, [source, target])
+        await (await self.fork_server()).run_task({"do": "copy"}, [source, target])
 
     async def _descriptors(
         self, sandbox: BubblewrapSandbox, stack: ExitStack, *names: str
     ) -> Sequence[int]:
-        _, descriptors = await sandbox.link.ask(do="descriptors", names=names)
+        _, descriptors = await sandbox.client.ask(do="descriptors", names=names)
         for descriptor in descriptors:
             stack.callback(os.close, descriptor)
         return descriptors
 
 
-async def _is_quiet(sandbox: BubblewrapSandbox) -> bool:
-    """Nothing runs but idle shells of sessions, which can be sent to another layer."""
+async def _is_idle(sandbox: BubblewrapSandbox) -> bool:
+    """Nothing runs but idle shells of sessions, which can be moved to another layer."""
     sandbox.sessions = [session for session in sandbox.sessions if not session.closed]
-    if not sandbox.idle or not all(session.settled for session in sandbox.sessions):
+    if not sandbox.idle or not all(session.started for session in sandbox.sessions):
         return False
-    answer, _ = await sandbox.link.ask(do="count")
+    answer, _ = await sandbox.client.ask(do="count")
     return bool(answer["count"] == len(sandbox.sessions))

@@ -1,7 +1,7 @@
 """The file system of a sandbox: mounted, switched to a new top layer, copied.
 
-Runs in the zygote's children, in namespaces of their own. Standard library only. Paths are
-relative to `DESK`, the current folder there: the kernel takes one page of them, and a sandbox
+Runs in the fork server's children, in namespaces of their own. Standard library only. Paths are
+relative to `STAGING`, the current folder there: the kernel takes one page of them, and a sandbox
 sees them in its list of mounts.
 
 A layer is ``layers/<name>/up/<tree>`` for each tree, where a tree is ``root`` or a system folder
@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from ale_sandbox_bubblewrap import kernel
 
-DESK = "/sys"
-"""Where the zygote's namespaces have all that is needed: every host has it, no sandbox does."""
+STAGING = "/sys"
+"""Working folder in the fork server's namespaces: every host has it, no sandbox does."""
 LAYERS, CONTROL = "layers", "control"
 """The folder of the store, bound there, and that of the host's pipes."""
 MERGED, PROGRAMS, ROOT = "merged", "programs", "root"
@@ -74,7 +74,7 @@ def mount(layout: Layout, layers: Sequence[str]) -> None:
         above = f"{layout.place}/{top}"
         options = (
             f"lowerdir={':'.join(lowers)},upperdir={above}/up/{tree},workdir={above}/work/{tree},"
-            # Attributes that a user may set; and nothing is flushed to disk: it won't be kept.
+            # Attributes that a user may set, and no flushing to disk: nothing is permanent.
             "userxattr,volatile"
         )
         target = MERGED if tree == ROOT else f"{MERGED}/{tree}"
@@ -168,11 +168,11 @@ def _apply_entry(source: int, target: int, name: str, *, link: bool) -> None:
     if stat.S_ISDIR(about.st_mode):
         below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=source)
         try:
-            beside = _folder(target, name, replace=_is_opaque(below))
+            below_target = _folder(target, name, replace=_is_opaque(below))
             try:
-                apply(below, beside, link=link)
+                apply(below, below_target, link=link)
             finally:
-                os.close(beside)
+                os.close(below_target)
         finally:
             os.close(below)
         return

@@ -1,4 +1,4 @@
-"""From options and what the machine can do to what a sandbox is made of."""
+"""Builds the plan and limits of a sandbox from options and machine features."""
 
 import resource
 import shutil
@@ -11,13 +11,13 @@ from ale_sandbox_bubblewrap.capabilities import has_layers
 from ale_sandbox_bubblewrap.cgroups import Wanted
 from ale_sandbox_bubblewrap.facts import Facts
 from ale_sandbox_bubblewrap.launch import Plan
-from ale_sandbox_bubblewrap.plugin import BubblewrapOptions
+from ale_sandbox_bubblewrap.options import BubblewrapOptions
 from ale_sandbox_process.limits import MIB, clamp, commands
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _SHM_BYTES = 64 << 20
-_HOLDERS = 2
-"""Processes of each sandbox that are not its commands: keeper and the first one."""
+_OWN_PROCESSES = 2
+"""Processes of each sandbox that are not commands: supervisor and first process."""
 
 
 def plan(options: BubblewrapOptions, facts: Facts) -> Plan:
@@ -42,7 +42,7 @@ def plan(options: BubblewrapOptions, facts: Facts) -> Plan:
 
 
 def _mounts_below(system: Sequence[str]) -> list[str]:
-    """A layer shows one file system; what is mounted inside a system folder is bound by itself."""
+    """A layer shows one file system; mounts inside a system folder are bound separately."""
     tops = tuple(f"/{name}/" for name in system)
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return sorted({path for line in lines if (path := line.split()[4]).startswith(tops)})
@@ -54,7 +54,7 @@ def _memory(options: BubblewrapOptions, spec: SandboxSpec) -> int | None:
 
 
 def _processes(options: BubblewrapOptions) -> int | None:
-    return None if options.processes is None else options.processes + _HOLDERS
+    return None if options.processes is None else options.processes + _OWN_PROCESSES
 
 
 def wanted(options: BubblewrapOptions, facts: Facts, spec: SandboxSpec) -> Wanted:
@@ -86,6 +86,6 @@ def rlimits(options: BubblewrapOptions, facts: Facts, spec: SandboxSpec) -> dict
 
 
 def ulimits(options: BubblewrapOptions) -> str:
-    """Limits that the keeper must not have itself, as commands for a shell."""
+    """Limits that the supervisor itself must not have, as shell commands."""
     lines = commands(cpu_s=options.cpu_s, open_files=options.open_files)
     return "".join(f"{line};" for line in lines)

@@ -1,4 +1,4 @@
-"""One sandbox: a keeper beside it, and what this process knows of it."""
+"""One sandbox: the host's side of its supervisor."""
 
 import asyncio
 import contextlib
@@ -14,19 +14,19 @@ from ale.errors import SandboxError, UnsupportedError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.types import Capabilities, ExecResult
 from ale_sandbox_bubblewrap import base
+from ale_sandbox_bubblewrap.client import Job, StartError, SupervisorClient
 from ale_sandbox_bubblewrap.control import Control
-from ale_sandbox_bubblewrap.link import Job, KeeperLink, Refused
-from ale_sandbox_bubblewrap.shell import BoxSession, BoxShell
-from ale_sandbox_bubblewrap.store import Box
+from ale_sandbox_bubblewrap.shell import BubblewrapSession, BubblewrapShell
+from ale_sandbox_bubblewrap.store import BubblewrapRecord
 from ale_sandbox_bubblewrap.transfer import Files, place
 from ale_sandbox_bubblewrap.wire import text_of
-from ale_sandbox_process import marks
+from ale_sandbox_process import process_tags
 from ale_sandbox_process.spawn import command_line, input_of, pipe
 from ale_sandbox_shell.output import Capture, Drains, Pump, result_of
 from ale_sandbox_shell.text import NUL_REFUSED, as_bytes, has_nul, refused
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_PATIENCE_S = 20.0
+_TIMEOUT_S = 20.0
 
 
 @frozen(kw_only=True)
@@ -41,7 +41,7 @@ class Setup:
     """Sessions are of bash; else of sh."""
     network: bool
     """It shares the host's."""
-    link: KeeperLink
+    client: SupervisorClient
     control: Control
     monotonic: Callable[[], float]
     fork: Callable[["BubblewrapSandbox"], Awaitable["BubblewrapSandbox"]]
@@ -53,19 +53,19 @@ class Setup:
 class BubblewrapSandbox:
     """Runs commands in namespaces. See `ale.protocols.Sandbox` for what each method promises."""
 
-    def __init__(self, setup: Setup, record: Box) -> None:
+    def __init__(self, setup: Setup, record: BubblewrapRecord) -> None:
         self._setup = setup
         self.record = record
-        self.link = setup.link
+        self.client = setup.client
         self.control = setup.control
         self.network = setup.network
-        self._mark = record.mark
-        self._files = Files(setup.link)
+        self._tag = record.tag
+        self._files = Files(setup.client)
         self._commands = 0
         self._running = 0
-        self.sessions: list[BoxSession] = []
-        self.still = asyncio.Lock()
-        """Held while the layers change: no command is started."""
+        self.sessions: list[BubblewrapSession] = []
+        self.switch_lock = asyncio.Lock()
+        """Held while the layers change: no command starts meanwhile."""
         self.layering = asyncio.Lock()
         """Held while a fork or snapshot is made of it."""
         self._drains = Drains()
@@ -112,8 +112,8 @@ class BubblewrapSandbox:
     ) -> tuple[int, dict[str, Any]]:
         self._commands += 1
         number = self._commands
-        named = {**self._env, **(env or {}), marks.VARIABLE: self._mark.variable(number)}
-        limits = self._mark.values(number)
+        named = {**self._env, **(env or {}), process_tags.VARIABLE: self._tag.variable(number)}
+        limits = self._tag.values(number)
         return number, {
             "program": program,
             "argv": [text_of(word) for word in argv],
@@ -122,9 +122,9 @@ class BubblewrapSandbox:
             "soft": None if limits is None else limits[0],
         }
 
-    async def _thaw(self) -> None:
-        if self.still.locked():
-            async with self.still:
+    async def _wait_for_switch(self) -> None:
+        if self.switch_lock.locked():
+            async with self.switch_lock:
                 self._check_open()
 
     async def exec(
@@ -144,7 +144,7 @@ class BubblewrapSandbox:
             raise UnsupportedError("the bubblewrap sandbox has one user")
         if has_nul(command, cwd):
             return refused(NUL_REFUSED)
-        await self._thaw()
+        await self._wait_for_switch()
         started = self._setup.monotonic()
         limits = as_bytes(self._setup.limits)
         with command_line(command, limits=limits, file=self._file) as argv:
@@ -156,7 +156,7 @@ class BubblewrapSandbox:
             finally:
                 self._running -= 1
         stdout, stderr = (self.finish(pump) for pump in pumps)
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, StartError):
             return refused(_why(outcome, message["cwd"]))
         took = self._setup.monotonic() - started
         return result_of(outcome, stdout, stderr, timed_out=timed_out, duration_s=took)
@@ -164,12 +164,12 @@ class BubblewrapSandbox:
     def _start(
         self, message: dict[str, Any], stdin: bytes | None, limit: int
     ) -> tuple[Job, tuple[Pump, Pump]]:
-        with ExitStack() as given, ExitStack() as kept:
-            source = input_of(stdin, given)
-            out_reader, out_writer = pipe(kept, given)
-            err_reader, err_writer = pipe(kept, given)
-            job = self.link.run(message, [source, out_writer, err_writer])
-            kept.pop_all()
+        with ExitStack() as child_ends, ExitStack() as on_failure:
+            source = input_of(stdin, child_ends)
+            out_reader, out_writer = pipe(on_failure, child_ends)
+            err_reader, err_writer = pipe(on_failure, child_ends)
+            job = self.client.run(message, [source, out_writer, err_writer])
+            on_failure.pop_all()
         return job, (Pump(out_reader, limit), Pump(err_reader, limit))
 
     @contextlib.contextmanager
@@ -183,7 +183,7 @@ class BubblewrapSandbox:
 
     async def _outcome(
         self, number: int, job: Job, pumps: tuple[Pump, Pump], timeout_s: float | None
-    ) -> tuple[int | Refused, bool]:
+    ) -> tuple[int | StartError, bool]:
         try:
             try:
                 async with asyncio.timeout(timeout_s):
@@ -194,39 +194,39 @@ class BubblewrapSandbox:
         except BaseException:
             for pump in pumps:
                 pump.close()
-            if not self.link.gone.done():
-                marks.kill(self._mark, number)
+            if not self.client.gone.done():
+                process_tags.kill(self._tag, number)
             raise
 
     def finish(self, pump: Pump) -> Capture:
-        """End a pump; where a background process still holds its pipe, go on draining it."""
+        """End a pump; keep draining its pipe while a background process holds it open."""
         return self._drains.finish(pump)
 
     async def end_command(self, command: int) -> None:
         """Kill all that the n-th command started."""
-        await marks.end(self._mark, command)
+        await process_tags.end(self._tag, command)
 
     async def session(
         self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
-    ) -> BoxSession:
+    ) -> BubblewrapSession:
         """Open a shell: bash where the host has one, else sh."""
         self._check_open()
-        await self._thaw()
+        await self._wait_for_switch()
         bash = self._setup.bash
         argv = [b"bash", b"--norc", b"--noprofile"] if bash else [b"sh"]
         number, message = self._message(base.BASH if bash else base.SHELL, argv, env, cwd)
         reader, writer = os.pipe()
         nowhere = os.open(os.devnull, os.O_WRONLY)
         try:
-            job = self.link.run(message, [reader, nowhere, nowhere])
+            job = self.client.run(message, [reader, nowhere, nowhere])
         except BaseException:
             os.close(writer)
             raise
         finally:
             os.close(reader)
             os.close(nowhere)
-        session = BoxSession(
-            BoxShell(self, job, writer, number), bash=bash, monotonic=self._setup.monotonic
+        session = BubblewrapSession(
+            BubblewrapShell(self, job, writer, number), bash=bash, monotonic=self._setup.monotonic
         )
         session.start(f"{self._setup.limits}\n")
         self.sessions = [one for one in self.sessions if not one.closed] + [session]
@@ -240,13 +240,13 @@ class BubblewrapSandbox:
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         """Write a file whole, making its folders."""
         self._check_open()
-        await self._thaw()
+        await self._wait_for_switch()
         await self._files.write(path, data, mode)
 
     async def upload(self, source: Path, target: str) -> None:
         """Copy a host file or folder in."""
         self._check_open()
-        await self._thaw()
+        await self._wait_for_switch()
         await self._files.upload(source, target)
 
     async def download(self, source: str, target: Path) -> None:
@@ -258,24 +258,24 @@ class BubblewrapSandbox:
         """Kill every process of the sandbox, sessions included; the number killed."""
         self._check_open()
         try:
-            answer, _ = await self.link.ask(do="end")
+            answer, _ = await self.client.ask(do="end")
         except BlockingIOError:
-            # No room for one more process, which would have to do it: make some.
+            # The process limit is reached: end some to make room for the one that kills.
             count = await asyncio.to_thread(self._kill_commands)
-            answer, _ = await self.link.ask(do="end")
+            answer, _ = await self.client.ask(do="end")
             return count + int(answer["count"])
         return int(answer["count"])
 
     def _kill_commands(self) -> int:
-        return sum(len(marks.kill(self._mark, n)) for n in range(1, self._commands + 1))
+        return sum(len(process_tags.kill(self._tag, n)) for n in range(1, self._commands + 1))
 
     async def fork(self) -> "BubblewrapSandbox":
-        """Another sandbox with the files as they stand."""
+        """Another sandbox with the current files."""
         self._check_open()
         return await self._setup.fork(self)
 
     async def snapshot(self) -> str:
-        """Keep the files as they stand for `BubblewrapBackend.restore`."""
+        """Save the current files for `BubblewrapBackend.restore`."""
         self._check_open()
         return await self._setup.snapshot(self)
 
@@ -288,28 +288,28 @@ class BubblewrapSandbox:
     async def _close(self) -> None:
         async with self.layering:
             try:
-                await end(self.link, self.id)
+                await end(self.client, self.id)
             finally:
                 self._drains.close()
                 self.control.close()
                 await self._setup.release(self)
 
 
-async def end(link: KeeperLink, id: str) -> None:
-    """Have a keeper end its sandbox, and wait for it.
+async def end(client: SupervisorClient, id: str) -> None:
+    """Tell a supervisor to end its sandbox, and wait.
 
     Raises:
-        SandboxError: it does not.
+        SandboxError: it does not end in time.
     """
-    link.close()
+    client.close()
     try:
-        async with asyncio.timeout(_PATIENCE_S):
-            await asyncio.shield(link.gone)
+        async with asyncio.timeout(_TIMEOUT_S):
+            await asyncio.shield(client.gone)
     except TimeoutError as error:
-        raise SandboxError(f"sandbox {id} would not end") from error
+        raise SandboxError(f"sandbox {id} did not end") from error
 
 
-def _why(refused: Refused, cwd: str) -> bytes:
-    """What to tell about a command that could not be started."""
+def _why(refused: StartError, cwd: str) -> bytes:
+    """The message for a command that could not be started."""
     reason = os.strerror(refused.errno)
     return (f"can't enter {cwd}: {reason}\n" if refused.cwd else f"{reason}\n").encode()

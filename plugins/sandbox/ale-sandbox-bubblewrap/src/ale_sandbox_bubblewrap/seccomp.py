@@ -1,4 +1,4 @@
-"""The system calls that a sandbox has no business with, as a filter for the kernel.
+"""A seccomp filter of the system calls that a sandbox must not use.
 
 The program is classic BPF over ``struct seccomp_data``, put together here; no library is needed.
 Debuggers work: ptrace reaches no further than the sandbox's own processes. Programs of another
@@ -24,7 +24,7 @@ ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 # Name: number on x86_64, number on aarch64 (None: not there).
 REFUSED: Mapping[str, tuple[int | None, int | None]] = {
-    # Mounts and namespaces: the walls themselves.
+    # Mounts and namespaces, on which the isolation is built.
     "mount": (165, 40),
     "umount2": (166, 39),
     "pivot_root": (155, 41),
@@ -58,7 +58,7 @@ REFUSED: Mapping[str, tuple[int | None, int | None]] = {
     "acct": (163, 89),
     "ioperm": (173, None),
     "iopl": (172, None),
-    # Large interfaces in which holes are found year after year, and which tasks do without.
+    # Large interfaces with a history of vulnerabilities, which tasks do not need.
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
     "userfaultfd": (323, 282),
@@ -72,7 +72,7 @@ REFUSED: Mapping[str, tuple[int | None, int | None]] = {
     "sysfs": (139, None),
     "lookup_dcookie": (212, 18),
     "nfsservctl": (180, 42),
-    # Shared by all of a user's sandboxes, or a way to another process's descriptors.
+    # Shared by all of a user's sandboxes, or access to another process's descriptors.
     "keyctl": (250, 219),
     "add_key": (248, 217),
     "request_key": (249, 218),
@@ -91,7 +91,7 @@ NAMESPACES = (
 )
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 SOCKET_FAMILIES = (1, 2, 10, 16)
-"""AF_UNIX, AF_INET, AF_INET6, AF_NETLINK. AF_VSOCK above all is not held by network namespaces."""
+"""AF_UNIX, AF_INET, AF_INET6, AF_NETLINK. Not AF_VSOCK, say: no namespace confines it."""
 _X32 = 0x40000000
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06

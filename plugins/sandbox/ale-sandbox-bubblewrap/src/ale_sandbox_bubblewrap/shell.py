@@ -1,8 +1,8 @@
 """A session's shell in the sandbox, and the pipes between it and this process.
 
 The pipes are named ones, in a folder that is bound read-only into the sandbox and can't be listed
-there. The shell is a program that may be run but not read, so that its memory, where the names
-pass through, is closed to every other process.
+there. The shell is a program that may be run but not read, so that its memory, which holds the
+names, is closed to every other process.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ from typing import Protocol
 from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.types import ExecResult
+from ale_sandbox_bubblewrap.client import Job, StartError
 from ale_sandbox_bubblewrap.control import Control
-from ale_sandbox_bubblewrap.link import Job, Refused
 from ale_sandbox_shell.channel import Lines, Writer
 from ale_sandbox_shell.output import Capture, Pump
 from ale_sandbox_shell.session import File, Outlet, ShellSession
 from ale_sandbox_shell.text import as_bytes
 
 
-class Home(Protocol):
+class ShellOwner(Protocol):
     """What a shell needs of its sandbox."""
 
     @property
@@ -36,38 +36,38 @@ class Home(Protocol):
         ...
 
     def finish(self, pump: Pump) -> Capture:
-        """End a pump; where a background process still holds its pipe, look after it."""
+        """End a pump; keep draining its pipe while a background process holds it open."""
         ...
 
 
-class BoxShell:
+class BubblewrapShell:
     """See `ale_sandbox_shell.session.Shell`."""
 
-    def __init__(self, home: Home, job: Job, script: int, number: int) -> None:
-        self._home = home
+    def __init__(self, owner: ShellOwner, job: Job, script: int, number: int) -> None:
+        self._owner = owner
         self._job = job
         self._number = number
         self._script = Writer(script)
-        self._report, reader, self._guard = home.control.pipe()
+        self._report, reader, self._guard = owner.control.pipe()
         self.on_line: Callable[[bytes], object] = lambda _: None
         self._lines = Lines(reader, lambda line: self.on_line(line))
-        self.report = home.control.inside(self._report)
+        self.report = owner.control.inside(self._report)
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         job.ended.add_done_callback(self._on_end)
 
-    def _on_end(self, ended: "asyncio.Future[int | Refused]") -> None:
-        self._lines.take()  # a report may have come just before the end
+    def _on_end(self, ended: "asyncio.Future[int | StartError]") -> None:
+        self._lines.take()  # a report may have arrived just before the end
         self._lines.close()
         self._script.close()
         os.close(self._guard)
-        self._home.control.drop(self._report)
+        self._owner.control.drop(self._report)
         error = ended.exception()
         code = 1 if error is not None else ended.result()
-        if isinstance(code, Refused):
+        if isinstance(code, StartError):
             error = SandboxError(f"could not open a session: {os.strerror(code.errno)}")
         if error is not None:
             self.ended.set_exception(error)
-            self.ended.exception()  # whoever awaits it learns
+            self.ended.exception()  # whoever awaits it gets it
         elif isinstance(code, int):
             self.ended.set_result(code)
 
@@ -77,50 +77,52 @@ class BoxShell:
         return self._job.pid
 
     def send(self, script: bytes) -> None:
-        """Give it more to read."""
+        """Send it script to run."""
         self._script.send(script)
 
     def outlet(self, limit: int) -> Outlet:
         """A pipe for at most `limit` bytes."""
-        name, reader, guard = self._home.control.pipe()
+        name, reader, guard = self._owner.control.pipe()
 
         def release() -> None:
             os.close(guard)
-            self._home.control.drop(name)
+            self._owner.control.drop(name)
 
         return Outlet(
-            pump=Pump(reader, limit), path=self._home.control.inside(name), release=release
+            pump=Pump(reader, limit), path=self._owner.control.inside(name), release=release
         )
 
     def script(self, text: bytes) -> File:
         """A file for the shell to read."""
-        name = self._home.control.file(text)
+        name = self._owner.control.file(text)
         return File(
-            path=self._home.control.inside(name), release=lambda: self._home.control.drop(name)
+            path=self._owner.control.inside(name), release=lambda: self._owner.control.drop(name)
         )
 
     def finish(self, pump: Pump) -> Capture:
         """End a pump."""
-        return self._home.finish(pump)
+        return self._owner.finish(pump)
 
     async def end(self) -> None:
         """Kill the shell and all that it has started."""
         if not self.ended.done():
-            await self._home.end_command(self._number)
+            await self._owner.end_command(self._number)
             await asyncio.wait([self.ended])
 
 
-class BoxSession:
-    """A session that knows whether it is idle, and can follow its sandbox to a new layer."""
+class BubblewrapSession:
+    """A session that can move with its sandbox to a new layer."""
 
-    def __init__(self, shell: BoxShell, *, bash: bool, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, shell: BubblewrapShell, *, bash: bool, monotonic: Callable[[], float]
+    ) -> None:
         self._shell = shell
         self._inner = ShellSession(
             shell, resets_lines=bash, monotonic=monotonic, token=lambda: secrets.token_hex(8)
         )
-        shell.on_line = self._inner.heard
+        shell.on_line = self._inner.on_report_line
         self._busy = 0
-        self.still = asyncio.Lock()
+        self.switch_lock = asyncio.Lock()
         """Held while the sandbox changes its layer."""
 
     def start(self, script: str) -> None:
@@ -135,8 +137,8 @@ class BoxSession:
         max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
     ) -> ExecResult:
         """Run one command in the shell. See `ale.protocols.Session.run`."""
-        if self.still.locked():
-            async with self.still:
+        if self.switch_lock.locked():
+            async with self.switch_lock:
                 pass
         self._busy += 1
         try:
@@ -161,7 +163,7 @@ class BoxSession:
         await self._inner.close()
 
     @property
-    def settled(self) -> bool:
+    def started(self) -> bool:
         """Its shell has been started."""
         return self._shell.pid is not None
 
@@ -171,7 +173,7 @@ class BoxSession:
         return None if path.endswith(" (deleted)") else path
 
     def enter(self, folder: str) -> None:
-        """Have it go to its current folder again: the one it has is of the old layer."""
+        """Make it enter its current folder again: the old one is of the old layer."""
         real = shlex.quote(folder)
         self._shell.send(
             b"{ __ale=${OLDPWD-};"

@@ -1,4 +1,4 @@
-"""Folders and records of a user's sandboxes: who uses which layer, and what nobody uses."""
+"""Folders and records of a user's sandboxes: which layer is used by whom."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from attrs import evolve, field, frozen
 
-from ale_sandbox_bubblewrap import holding
+from ale_sandbox_bubblewrap import process_lock
 from ale_sandbox_bubblewrap.layers import LAYERS
 from ale_sandbox_process.claims import private
 from ale_sandbox_process.records import Record, Records
@@ -19,13 +19,13 @@ from ale_sandbox_process.trees import remove, remove_small
 from ale_sandbox_shell.owner import Owner
 
 
-def _texts(given: Iterable[str]) -> tuple[str, ...]:
-    return tuple(given)
+def _texts(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(texts)
 
 
 @frozen(kw_only=True)
-class Box(Record):
-    """The record of a sandbox or snapshot; nothing stands at `folder`, which only names it."""
+class BubblewrapRecord(Record):
+    """The record of a sandbox or snapshot; `folder` is only a name."""
 
     layers: tuple[str, ...] = field(converter=_texts)
     """The topmost first. A sandbox writes to it; a snapshot's stay as they are."""
@@ -48,18 +48,18 @@ class Store:
 
     def __init__(self, root: Path, state: Path, uid: int) -> None:
         self.folder = root / f"ale-bubblewrap-{os.geteuid()}"
-        self.records = Records(state, "bubblewrap", Box)
+        self.records = Records(state, "bubblewrap", BubblewrapRecord)
         self._uid = uid
         self._owner = Owner.me()
         self._in_use: int | None = None
-        self._held: int | None = None
+        self._lock_fd: int | None = None
         self._shared: set[str] = set()
 
     def open(self) -> None:
-        """Make the folders, and hold them against `tidy` of other processes.
+        """Make the folders, and lock them against `tidy` of other processes.
 
         Raises:
-            SandboxError: somebody else owns them.
+            SandboxError: another user owns them.
         """
         while self._in_use is None:
             private(self.folder)
@@ -74,33 +74,33 @@ class Store:
         layers.mkdir(mode=0o700, exist_ok=True)
         self.give(layers)
         self._owners.mkdir(mode=0o700, exist_ok=True)
-        if self._held is None:
-            self._held = holding.hold(self._owners, self._owner)
+        if self._lock_fd is None:
+            self._lock_fd = process_lock.acquire(self._owners, self._owner)
 
     @property
     def _owners(self) -> Path:
         return self.folder / "owners"
 
     @property
-    def held(self) -> int:
-        """A descriptor that tells, for as long as a process has it open, that one is left."""
-        assert self._held is not None, "the store is open"
-        return self._held
+    def lock_fd(self) -> int:
+        """Descriptor of the lock that is held while any process has it open."""
+        assert self._lock_fd is not None, "the store is open"
+        return self._lock_fd
 
-    async def until_gone(self, owner: Owner) -> None:
-        """Wait until no process is left of those that a dead host process has started.
+    async def wait_for_owner_processes(self, owner: Owner) -> None:
+        """Wait until all processes that a dead host process started have ended.
 
         Raises:
-            SandboxError: they would not end.
+            SandboxError: they do not end in time.
         """
-        await holding.until_dropped(self._owners, owner)
+        await process_lock.wait_released(self._owners, owner)
 
     def close(self) -> None:
-        """Let go of the folders, and remove them if they are empty. May be called again."""
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
-            holding.dropped(self._owners, self._owner)
+        """Release the folders, and remove them if they are empty. May be called again."""
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
+            process_lock.is_released(self._owners, self._owner)
         if self._in_use is not None:
             os.close(self._in_use)
             self._in_use = None
@@ -118,13 +118,13 @@ class Store:
                 os.close(descriptor)
 
     def give(self, path: Path) -> None:
-        """Make a file or folder the sandboxes' user's."""
+        """Give a file or folder to the sandboxes' user."""
         if self._uid != os.geteuid():
             os.chown(path, self._uid, self._uid)
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """No other process changes who uses which layer."""
+    def exclusive(self) -> Iterator[None]:
+        """Lock against other processes that change which layers are used."""
         private(self.records.folder.parent)
         private(self.records.folder)
         path = self.records.folder / "lock"
@@ -147,39 +147,41 @@ class Store:
             self.give(folder)
 
     def share(self, layers: Iterable[str]) -> None:
-        """These may be in more than one record."""
+        """Mark layers as possibly used by more than one record."""
         self._shared.update(layers)
 
-    def shed(self, box: Box, layers: Iterable[str]) -> tuple[Box, list[Path]]:
-        """Let a record go without some of its layers.
+    def unshare_layers(
+        self, box: BubblewrapRecord, layers: Iterable[str]
+    ) -> tuple[BubblewrapRecord, list[Path]]:
+        """Take layers out of a record.
 
         Returns:
-            The record, still with those layers that nobody else has, and the folders of these:
-            to be removed. Whatever happens in between, they are known.
+            The record, still with the layers that no other record has, and their folders, which the
+            caller removes. They stay recorded until then.
         """
         mine = set(layers)
         if mine & self._shared or box.owner != self._owner:
-            with self.alone():
+            with self.exclusive():
                 others = {name for r in self.records.all() if r.id != box.id for name in r.layers}
                 box = evolve(box, layers=[name for name in box.layers if name not in mine & others])
                 self.records.replace(box)
             mine -= others
         return box, [box.layer(name) for name in mine]
 
-    async def release(self, box: Box) -> None:
-        """Remove what belongs to a record alone, and forget it.
+    async def release(self, box: BubblewrapRecord) -> None:
+        """Remove the layers that only this record has, and the record.
 
         Raises:
-            SandboxError: something would not go.
+            SandboxError: something could not be removed.
         """
-        box, folders = self.shed(box, box.layers)
+        box, folders = self.unshare_layers(box, box.layers)
         await remove_all(folders)
         self.records.drop(box)
 
-    async def forget(self, box: Box, layers: Iterable[str]) -> Box:
+    async def forget(self, box: BubblewrapRecord, layers: Iterable[str]) -> BubblewrapRecord:
         """Remove layers that a sandbox does not use any more; the record without them."""
         gone = set(layers)
-        box, folders = self.shed(box, gone)
+        box, folders = self.unshare_layers(box, gone)
         await remove_all(folders)
         box = evolve(box, layers=[name for name in box.layers if name not in gone])
         self.records.replace(box)
@@ -198,7 +200,7 @@ async def remove_all(folders: Iterable[Path]) -> None:
 
 
 def new_name() -> str:
-    """For a layer: sandboxes come and go, and a layer may outlive the one that made it."""
+    """Name of a new layer; not the sandbox's id, because a layer may outlive its sandbox."""
     return secrets.token_hex(6)
 
 

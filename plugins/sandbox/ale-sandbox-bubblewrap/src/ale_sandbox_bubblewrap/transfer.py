@@ -1,6 +1,6 @@
-"""Files in and out: the keeper opens them as a command would, and this process moves the bytes.
+"""Files in and out: the supervisor opens them as a command would, this process copies the bytes.
 
-So no path and no link leads out of the sandbox, and what is made belongs to its user.
+So no path or link leads out of the sandbox, and new files belong to its user.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from ale_sandbox_bubblewrap import hostfiles
 from ale_sandbox_bubblewrap.base import WORKSPACE
-from ale_sandbox_bubblewrap.link import KeeperLink
+from ale_sandbox_bubblewrap.client import SupervisorClient
 
 T = TypeVar("T")
 _INLINE_BYTES = 1 << 18
@@ -27,12 +27,12 @@ _NOT_A_LINK = os.O_RDONLY | os.O_NOFOLLOW
 class Files:
     """`read`, `write`, `upload` and `download` of one sandbox."""
 
-    def __init__(self, link: KeeperLink) -> None:
-        self._link = link
+    def __init__(self, client: SupervisorClient) -> None:
+        self._client = client
 
     async def _open(self, path: str, flags: int) -> int:
         try:
-            _, (descriptor,) = await self._link.ask(do="open", path=path, flags=flags)
+            _, (descriptor,) = await self._client.ask(do="open", path=path, flags=flags)
         except OSError as error:
             if error.errno == errno.ENXIO:  # a named pipe without a reader
                 raise PermissionError(errno.EACCES, "not a regular file", path) from error
@@ -59,7 +59,7 @@ class Files:
         try:
             descriptor = await self._open(real, flags)
         except FileNotFoundError:
-            await self._link.ask(do="folders", path=posixpath.dirname(real))
+            await self._client.ask(do="folders", path=posixpath.dirname(real))
             descriptor = await self._open(real, flags)
 
         def work() -> None:
@@ -72,32 +72,34 @@ class Files:
         await _do(len(data), work)
 
     async def upload(self, source: Path, target: str) -> None:
-        """Copy a host file or folder in; what stands there already is merged into."""
+        """Copy a host file or folder in; existing folders are merged."""
         entry = hostfiles.Entry.behind(source)
         real = place(target)
         with contextlib.suppress(FileNotFoundError):
-            about, _ = await self._link.ask(do="about", path=real)
+            about, _ = await self._client.ask(do="about", path=real)
             if stat.S_ISDIR(about["mode"]) and entry.kind != stat.S_IFDIR:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
-        await self._link.ask(do="folders", path=posixpath.dirname(real))
+        await self._client.ask(do="folders", path=posixpath.dirname(real))
         await self._put(entry, real)
 
     async def _put(self, entry: hostfiles.Entry, real: str) -> None:
         if entry.kind not in hostfiles.KINDS:
             return
-        _, given = await self._link.ask(do="place", path=real, mode=entry.mode, link=entry.link)
-        for descriptor in given:
+        _, descriptors = await self._client.ask(
+            do="place", path=real, mode=entry.mode, link=entry.link
+        )
+        for descriptor in descriptors:
             await _do(entry.size, partial(entry.fill, descriptor))
         if entry.kind == stat.S_IFDIR:
             for inner in entry.inner():
                 await self._put(inner, f"{real}/{inner.path.name}")
             mode = stat.S_IMODE(entry.mode)
-            await self._link.ask(do="finish", path=real, mode=mode, time=entry.time)
+            await self._client.ask(do="finish", path=real, mode=mode, time=entry.time)
 
     async def download(self, source: str, target: Path) -> None:
         """Copy out. A link that is asked for by name is followed, inside the sandbox."""
         real = place(source)
-        about, _ = await self._link.ask(do="about", path=real)
+        about, _ = await self._client.ask(do="about", path=real)
         await asyncio.to_thread(target.parent.mkdir, parents=True, exist_ok=True)
         await self._get(real, about, target, flags=os.O_RDONLY)
 
@@ -110,7 +112,7 @@ class Files:
             await _do(size, partial(hostfiles.save, descriptor, target, about))
         elif stat.S_ISDIR(about["mode"]):
             hostfiles.make_folder(target)
-            answer, _ = await self._link.ask(do="list", path=real)
+            answer, _ = await self._client.ask(do="list", path=real)
             for name, inner in answer["entries"].items():
                 await self._get(f"{real}/{name}", inner, target / name)
             hostfiles.finish_folder(target, about)
@@ -119,7 +121,7 @@ class Files:
 
 
 def place(path: str) -> str:
-    """An absolute path in the sandbox. Links and ``..`` are the keeper's business."""
+    """An absolute path in the sandbox. The supervisor resolves links and ``..``."""
     return path if path.startswith("/") else f"{WORKSPACE}/{path}"
 
 

@@ -1,4 +1,4 @@
-"""Messages and descriptors between the host process, the zygote and its keepers.
+"""Messages and descriptors between the host process, the fork server and its supervisors.
 
 Sockets of type SEQPACKET carry one JSON object each; what is too long for a packet travels as a
 file in memory. Standard library only.

@@ -14,9 +14,9 @@ from ale_sandbox_local.capabilities import capabilities_of
 from ale_sandbox_local.files import copy
 from ale_sandbox_local.folders import Folders, Workspace
 from ale_sandbox_local.limits import check, facts_of, rlimits, tasks_now
-from ale_sandbox_local.plugin import LocalOptions
+from ale_sandbox_local.options import LocalOptions
 from ale_sandbox_local.sandbox import PATH, SHELL, LocalSandbox, Setup
-from ale_sandbox_process import marks
+from ale_sandbox_process import process_tags
 from ale_sandbox_process.claims import private
 from ale_sandbox_process.records import Records, state_folder
 from ale_sandbox_process.trees import remove, remove_small
@@ -41,7 +41,7 @@ class LocalBackend:
         self._bash = shutil.which("bash", path=PATH)
         self._checked = False
         self._owner = Owner.me()
-        # Counted from what runs now: the kernel counts all of a user's processes together.
+        # Added to what runs now: the kernel counts all processes of a user together.
         self._processes = tasks_now() + (options.processes or 0)
 
     @contextlib.asynccontextmanager
@@ -56,18 +56,18 @@ class LocalBackend:
     @contextlib.asynccontextmanager
     async def restore(self, ref: str, spec: SandboxSpec) -> AsyncIterator[LocalSandbox]:
         """A fresh workspace with the files of a snapshot."""
-        kept = [r for r in self._records.all() if r.kind == "snapshot" and r.id == ref]
-        if not kept:
-            raise SandboxError(f"there is no snapshot {ref!r} (any more)")
+        snapshots = [r for r in self._records.all() if r.kind == "snapshot" and r.id == ref]
+        if not snapshots:
+            raise SandboxError(f"there is no snapshot {ref!r}; its run may have been pruned")
         async with self.open(spec) as sandbox:
-            await _copy_files(kept[0].folders, sandbox.folders)
+            await _copy_files(snapshots[0].folders, sandbox.folders)
             yield sandbox
 
     def _make(self, spec: SandboxSpec) -> LocalSandbox:
         wanted = spec.image or spec.build
         if wanted is not None and not self._options.ignore_image:
             raise UnsupportedError(
-                f"the task wants the image {wanted!r}; the sandbox 'local' runs on the host. "
+                f"the task needs the image {wanted!r}; the sandbox 'local' runs on the host. "
                 "Use 'docker', or set sandbox.ignore_image: true"
             )
         limits = rlimits(self._options, memory_mb=spec.memory_mb, processes=self._processes)
@@ -90,7 +90,7 @@ class LocalBackend:
         return LocalSandbox(setup)
 
     def _claim(self, kind: str, tags: Mapping[str, str]) -> Workspace:
-        """A folder and a record under an id that nobody else has."""
+        """A folder and a record under a free id."""
         private(self._root)
 
         def make(id: str) -> Workspace:
@@ -133,12 +133,12 @@ class LocalBackend:
         return [self._info(record) for record in await asyncio.to_thread(self._records.all)]
 
     async def prune(self) -> Sequence[SandboxInfo]:
-        """Remove what belongs to host processes that are gone."""
+        """Remove what belongs to host processes that have ended."""
         removed = []
         await asyncio.to_thread(self._records.sweep)
         for record in await asyncio.to_thread(self._records.all):
             if not record.owner.alive:
-                await marks.end_orphans(record.mark)
+                await process_tags.end_orphans(record.tag)
                 await self._release(record)
                 removed.append(self._info(record))
         return removed
@@ -148,7 +148,7 @@ class LocalBackend:
         return record.info(self.name, self._context.clock(), detail)
 
     async def aclose(self) -> None:
-        """Nothing is kept open between sandboxes."""
+        """Nothing is open between sandboxes."""
 
 
 async def _copy_files(source: Folders, target: Folders) -> None:

@@ -1,4 +1,4 @@
-"""What is promised on this machine, and what is not."""
+"""Capabilities on this machine, and what is not isolated."""
 
 from collections.abc import Mapping
 
@@ -7,22 +7,23 @@ from ale_sandbox_local.limits import Facts
 from ale_sandbox_process import doctor
 
 NOTES = (
-    "network: commands reach whatever the host reaches, its loopback included; only the proxy "
-    "variables are gone",
-    "files: commands read and write whatever this user may, outside the workspace too",
-    "processes: commands see the host's processes and may signal this user's",
-    "limits: each process has them for itself; together they may use more, of the disk too",
-    "sessions: a session's shell tells how its commands ended, and shell code that runs in it can "
-    "make it lie about itself; exec's exit codes come from the kernel",
-    "cleaning up: a process that clears its environment and rewrites its own limits can hide",
-    "fork: the copy has another path; absolute paths written inside files still name the first",
+    "network: not isolated, also with network: false; commands reach what the host reaches, its "
+    "loopback included; only the proxy variables are removed",
+    "files: not isolated; commands read and write all files of this user, also outside the "
+    "workspace",
+    "processes: not isolated; commands see the host's processes and can signal this user's",
+    "limits: for each process, not for the sandbox as a whole; disk space is not limited",
+    "sessions: a session's shell reports the exit codes of its commands, so code that runs in it "
+    "can forge them; exec's exit codes come from the kernel",
+    "cleaning up: a process that clears its environment and changes its own limits is not found",
+    "fork: the copy has another path; absolute paths written inside files still name the original",
 )
-RAISED_NOTE = "root: this user may raise every limit again; run as a normal user"
+RAISED_NOTE = "root: this user can raise every limit again; run as a normal user"
 UNCOUNTED_NOTE = "root: the kernel does not count this user's processes; run as a normal user"
 
 
 def capabilities_of(facts: Facts) -> Capabilities:
-    """What can be promised on this machine."""
+    """Capabilities on this machine."""
     extra: tuple[str, ...] = (RAISED_NOTE,) if facts.raises_limits else ()
     if not facts.counts_processes:
         extra += (UNCOUNTED_NOTE,)
@@ -45,6 +46,6 @@ def capabilities_of(facts: Facts) -> Capabilities:
     )
 
 
-def in_words(facts: Facts) -> Mapping[str, str]:
+def describe(facts: Facts) -> Mapping[str, str]:
     """For ``ale doctor``."""
-    return {"isolation": "none", **doctor.in_words(capabilities_of(facts), label="not stopped")}
+    return {"isolation": "none", **doctor.describe(capabilities_of(facts), label="not isolated")}

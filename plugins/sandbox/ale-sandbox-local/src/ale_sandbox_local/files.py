@@ -1,4 +1,4 @@
-"""Files of a sandbox: kept inside it by path, whatever symbolic links it holds."""
+"""Files of a sandbox: no path or symbolic link leads out of it."""
 
 import contextlib
 import errno
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 Guard = Callable[[Path], Path]
-LEADS_OUT = "it leads out of the sandbox"
+LEADS_OUT = "the path leads out of the sandbox"
 
 
 class Area:
@@ -34,7 +34,7 @@ class Area:
         return Path(real)
 
     def place(self, path: str | Path) -> Path:
-        """Where to put a file: as `resolve`, but a link at the very end is not followed."""
+        """Where to put a file: as `resolve`, but a link in the last place is not followed."""
         joined = self._workdir / path
         name = joined.name
         if name == ".." or joined == self._workdir:
@@ -62,7 +62,7 @@ class Area:
         return descriptor
 
     def _check(self, descriptor: int, path: str) -> None:
-        """Look at what was really opened: a folder on the way may have been swapped for a link."""
+        """Check what was really opened: a parent folder may have been swapped for a link."""
         kind = os.fstat(descriptor).st_mode
         if stat.S_ISDIR(kind):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
@@ -87,7 +87,7 @@ class Area:
                 os.fchmod(descriptor, mode)
 
     def upload(self, source: Path, target: str) -> None:
-        """Copy a host file or folder in; what stands there already is merged into."""
+        """Copy a host file or folder in; existing folders are merged."""
         real = self.resolve(target)
         if not source.is_dir() and real.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
@@ -114,14 +114,14 @@ def copy(
 
     Args:
         guard: called with every path that is about to be written; raises where it leads out.
-        moved: links to absolute paths below the first folder are bent to the second.
+        moved: links to absolute paths below the first folder are rewritten to the second.
     """
     place = target if guard is None else guard(target)
     kind = source.lstat().st_mode
     if stat.S_ISLNK(kind):
         _remove_file(place)
         # Not Path.readlink, which would tidy the text of the link.
-        place.symlink_to(_bend(os.readlink(source), moved))  # noqa: PTH115
+        place.symlink_to(_relocate(os.readlink(source), moved))  # noqa: PTH115
     elif stat.S_ISDIR(kind):
         _copy_folder(source, place, guard, moved)
     elif stat.S_ISREG(kind):
@@ -137,24 +137,24 @@ def _copy_folder(
 ) -> None:
     if place.is_symlink():
         if guard is None:
-            said = "a link; a folder is not copied through it"
-            raise FileExistsError(errno.EEXIST, said, str(place))
+            output = "a link; a folder is not copied through it"
+            raise FileExistsError(errno.EEXIST, output, str(place))
         place = guard(place.resolve())
     place.mkdir(exist_ok=True)
     for entry in sorted(source.iterdir()):
-        # A process may remove what the listing has named: a fork does not need it to stand still.
+        # A running process may remove an entry meanwhile.
         with contextlib.suppress(FileNotFoundError):
             copy(entry, place / entry.name, guard=guard, moved=moved)
     shutil.copystat(source, place)  # last: the folder may be read-only
 
 
 def _remove_file(place: Path) -> None:
-    """So that nothing is written through a link, or over a file that a process has open."""
+    """Nothing is written through a link, or over a file that a process has open."""
     if place.is_symlink() or place.is_file():
         place.unlink()
 
 
-def _bend(link: str, moved: tuple[Path, Path] | None) -> str:
+def _relocate(link: str, moved: tuple[Path, Path] | None) -> str:
     if moved is None or not Path(link).is_relative_to(moved[0]):
         return link
     return str(moved[1] / Path(link).relative_to(moved[0]))

@@ -1,4 +1,4 @@
-"""What stands on disk for each sandbox."""
+"""Folders of each sandbox on disk."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from ale_sandbox_process.records import Record
 
 @frozen(kw_only=True)
 class Folders:
-    """What stands in the folder of a sandbox."""
+    """Layout of the folder of a sandbox."""
 
     top: Path
 
@@ -24,7 +24,7 @@ class Folders:
         return self.top / "tmp"
 
     def script(self, number: int) -> Path:
-        """A command too long for an argument, out of the commands' way."""
+        """File for a command too long for an argument, outside the workspace."""
         return self.top / f"command-{number}"
 
     def make(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from attrs import frozen
 
 from ale.errors import SandboxError
-from ale_sandbox_local.plugin import LocalOptions
+from ale_sandbox_local.options import LocalOptions
 from ale_sandbox_process.limits import MIB, clamp, commands
 
 
@@ -28,17 +28,17 @@ BASH = Dialect(processes="-u", block=1024)
 
 @frozen(kw_only=True)
 class Facts:
-    """What a POSIX shell and this user can do with limits, found out by trying."""
+    """What a POSIX shell and this user can do with limits, found by trying."""
 
     dialect: Dialect
     raises_limits: bool
     """A process may raise a limit that was put on it."""
     counts_processes: bool
-    """The limit on processes holds for this user."""
+    """The limit on processes is enforced for this user."""
 
 
 def facts_of(shell: str) -> Facts:
-    """Try it; a few milliseconds."""
+    """Try them; takes a few milliseconds."""
 
     def works(script: str) -> bool:
         tried = subprocess.run([shell, "-c", script], capture_output=True, check=False)
@@ -90,7 +90,7 @@ def rlimits(options: LocalOptions, *, memory_mb: int | None, processes: int) -> 
     """The limits of one sandbox.
 
     Args:
-        memory_mb: the task's wish, which goes before the option.
+        memory_mb: the task's value, which overrides the option.
         processes: the user's processes and threads in all; only where the option asks for it.
     """
     memory = options.memory_mb if memory_mb is None else memory_mb
@@ -122,5 +122,5 @@ def check(script: str) -> None:
     """
     tried = subprocess.run(["/bin/sh", "-c", script + ":"], capture_output=True, check=False)
     if tried.returncode or tried.stderr:
-        said = tried.stderr.decode(errors="replace").strip()
-        raise SandboxError(f"/bin/sh can't set the limits: {said or tried.returncode}")
+        output = tried.stderr.decode(errors="replace").strip()
+        raise SandboxError(f"/bin/sh can't set the limits: {output or tried.returncode}")

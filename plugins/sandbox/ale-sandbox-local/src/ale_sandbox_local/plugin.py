@@ -1,31 +1,13 @@
-"""Offers the sandbox ``local``. Nothing heavy is imported before `build`."""
+"""Registers the sandbox ``local``. Heavy imports wait for `build`."""
 
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from attrs import field, frozen
-
-from ale.plugin import BuildContext, Component, Probe, doc, hookimpl
+from ale.plugin import BuildContext, Component, Probe, hookimpl
 from ale.protocols import SandboxBackend
-from ale_sandbox_process.options import HostOptions, at_least
-
-
-@frozen(kw_only=True)
-class LocalOptions(HostOptions):
-    """Commands on the host itself, in a workspace of their own. Does not isolate."""
-
-    memory_mb: int | None = field(
-        default=8192,
-        validator=at_least(16),
-        metadata=doc("Private writable memory of each process, MiB; a task may ask for its own."),
-    )
-    processes: int | None = field(
-        default=4096,
-        validator=at_least(8),
-        metadata=doc("Processes and threads beyond those that run when the backend starts."),
-    )
+from ale_sandbox_local.options import LocalOptions
 
 
 def build(options: LocalOptions, context: BuildContext) -> SandboxBackend:
@@ -36,7 +18,7 @@ def build(options: LocalOptions, context: BuildContext) -> SandboxBackend:
 
 
 def probe() -> Probe:
-    """Linux with pidfds and a shell is all that is needed."""
+    """Linux with pidfds and a shell are the only requirements."""
     if not sys.platform.startswith("linux"):
         return Probe(usable=False, reason=f"needs Linux, found {sys.platform}")
     if not hasattr(os, "pidfd_open") or not Path("/proc/self/stat").exists():
@@ -52,7 +34,7 @@ def probe() -> Probe:
     return Probe(
         usable=True,
         reason="best effort: no isolation of network, files or processes",
-        facts=capabilities.in_words(limits.facts_of("/bin/sh")),
+        facts=capabilities.describe(limits.facts_of("/bin/sh")),
     )
 
 

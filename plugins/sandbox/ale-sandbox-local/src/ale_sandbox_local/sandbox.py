@@ -1,4 +1,4 @@
-"""One local sandbox: a folder, a mark on every process, and nothing else in between."""
+"""One local sandbox: a folder, and a tag on every process."""
 
 import asyncio
 import contextlib
@@ -20,8 +20,8 @@ from ale_sandbox_local.files import Area
 from ale_sandbox_local.folders import Folders, Workspace
 from ale_sandbox_local.limits import BASH, Dialect
 from ale_sandbox_local.shell import LocalShell
-from ale_sandbox_process import marks
-from ale_sandbox_process.spawn import Child, command_line, refusal, start
+from ale_sandbox_process import process_tags
+from ale_sandbox_process.spawn import Child, command_line, start, start_error
 from ale_sandbox_shell.output import Capture, Drains, Pump, result_of
 from ale_sandbox_shell.session import ShellSession
 from ale_sandbox_shell.text import NUL_REFUSED, as_bytes, has_nul, refused
@@ -59,13 +59,13 @@ class LocalSandbox:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._mark = setup.record.mark
+        self._tag = setup.record.tag
         self._folders = setup.record.folders
         self._area = Area(self._folders.work, self._folders.tmp)
         self._limits = setup.limits(setup.dialect)
         self._commands = 0
-        self._quiet = 0
-        """Of the commands up to this one nothing runs any more."""
+        self._idle_up_to = 0
+        """Nothing runs any more of the commands up to this one."""
         self._children: set[Child] = set()
         self._drains = Drains()
         self._threads: set[asyncio.Future[Any]] = set()
@@ -120,10 +120,10 @@ class LocalSandbox:
         return self._commands
 
     def _environment(self, number: int, env: Mapping[str, str] | None) -> dict[str, str]:
-        return {**self._env, **(env or {}), marks.VARIABLE: self._mark.variable(number)}
+        return {**self._env, **(env or {}), process_tags.VARIABLE: self._tag.variable(number)}
 
     def _watch(self, child: Child, number: int) -> None:
-        self._mark.put(child.pid, number)
+        self._tag.apply(child.pid, number)
         self._children.add(child)
         child.ended.add_done_callback(lambda _: self._children.discard(child))
 
@@ -147,7 +147,7 @@ class LocalSandbox:
         started = self._setup.monotonic()
         number = self._next()
         folder = self._cwd(cwd)
-        limits = as_bytes(self._limits + self._mark.script(number))
+        limits = as_bytes(self._limits + self._tag.script(number))
         with command_line(command, limits=limits, file=partial(self._file, number)) as argv:
             try:
                 child, out, err = start(
@@ -158,7 +158,7 @@ class LocalSandbox:
                     stdin=stdin,
                 )
             except OSError as error:
-                return refused(refusal(error, folder).encode())
+                return refused(start_error(error, folder).encode())
             self._watch(child, number)
             pumps = Pump(out, max_output_bytes), Pump(err, max_output_bytes)
             code, timed_out = await self._outcome(number, child, pumps, timeout_s)
@@ -191,18 +191,18 @@ class LocalSandbox:
             for pump in pumps:
                 pump.close()
             child.kill()
-            marks.kill(self._mark, number)
+            process_tags.kill(self._tag, number)
             raise
 
     def finish(self, pump: Pump) -> Capture:
-        """End a pump; where a background process still holds its pipe, go on draining it."""
+        """End a pump; keep draining its pipe while a background process holds it open."""
         return self._drains.finish(pump)
 
     async def end_command(self, command: int, child: Child) -> None:
         """Kill the n-th command, `child`, and all that it started."""
-        if self._quiet < command - 1 or command < self._commands:
-            await marks.end(self._mark, command, children=[child])
-        else:  # it is alone: one look for it and for all
+        if self._idle_up_to < command - 1 or command < self._commands:
+            await process_tags.end(self._tag, command, children=[child])
+        else:  # it is the only one: one scan for it and for all
             await self._end_all()
 
     async def session(
@@ -238,13 +238,13 @@ class LocalSandbox:
             monotonic=self._setup.monotonic,
             token=lambda: secrets.token_hex(8),
         )
-        shell.on_line = session.heard
+        shell.on_line = session.on_report_line
         dialect = self._setup.dialect if bash is None else BASH
-        session.start(as_bytes(f"{self._setup.limits(dialect)}{self._mark.script(number)}\n"))
+        session.start(as_bytes(f"{self._setup.limits(dialect)}{self._tag.script(number)}\n"))
         return session
 
     async def _in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Known to `close`, which must not remove a folder that a thread is about to fill."""
+        """Tracked for `close`, which must not remove a folder that a thread still writes to."""
         self._check_open()
         running = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
         self._threads.add(running)
@@ -277,10 +277,10 @@ class LocalSandbox:
         return await self._end_all()
 
     async def _end_all(self) -> int:
-        if self._quiet == self._commands:
+        if self._idle_up_to == self._commands:
             return 0
-        killed = await marks.end(self._mark, children=self._children)
-        self._quiet = self._commands  # nothing was started since the last look, just now
+        killed = await process_tags.end(self._tag, children=self._children)
+        self._idle_up_to = self._commands  # nothing was started since that scan
         return killed
 
     async def fork(self) -> "LocalSandbox":

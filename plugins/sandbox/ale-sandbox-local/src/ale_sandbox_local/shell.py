@@ -18,7 +18,7 @@ from ale_sandbox_shell.session import File, Outlet
 from ale_sandbox_shell.text import as_bytes
 
 
-class Home(Protocol):
+class ShellOwner(Protocol):
     """What a shell needs of its sandbox."""
 
     async def end_command(self, command: int, child: Child) -> None:
@@ -26,7 +26,7 @@ class Home(Protocol):
         ...
 
     def finish(self, pump: Pump) -> Capture:
-        """End a pump; where a background process still holds its pipe, look after it."""
+        """End a pump; keep draining its pipe while a background process holds it open."""
         ...
 
     @property
@@ -49,8 +49,10 @@ class LocalShell:
         file: where to put a command that is too long for an argument.
     """
 
-    def __init__(self, home: Home, child: Child, *, number: int, script: int, file: Path) -> None:
-        self._home = home
+    def __init__(
+        self, owner: ShellOwner, child: Child, *, number: int, script: int, file: Path
+    ) -> None:
+        self._owner = owner
         self._child = child
         self._number = number
         self._script = Writer(script)
@@ -63,18 +65,18 @@ class LocalShell:
         child.ended.add_done_callback(self._on_end)
 
     def _on_end(self, ended: "asyncio.Future[int]") -> None:
-        self._lines.take()  # a report may have come just before the end
+        self._lines.take()  # a report may have arrived just before the end
         self._lines.close()
         self._script.close()
         os.close(self._reporter)
-        if self._home.closed:
+        if self._owner.closed:
             self.ended.set_exception(SandboxError("the sandbox was closed while the command ran"))
-            self.ended.exception()  # whoever awaits it learns; that nobody does is no fault
+            self.ended.exception()  # whoever awaits it gets it; nobody has to
         else:
             self.ended.set_result(ended.result())
 
     def send(self, script: bytes) -> None:
-        """Give it more to read."""
+        """Send it script to run."""
         self._script.send(script)
 
     def outlet(self, limit: int) -> Outlet:
@@ -93,9 +95,9 @@ class LocalShell:
 
     def finish(self, pump: Pump) -> Capture:
         """End a pump."""
-        return self._home.finish(pump)
+        return self._owner.finish(pump)
 
     async def end(self) -> None:
         """Kill the shell and all that it has started."""
-        await self._home.end_command(self._number, self._child)
+        await self._owner.end_command(self._number, self._child)
         await asyncio.wait([self.ended])

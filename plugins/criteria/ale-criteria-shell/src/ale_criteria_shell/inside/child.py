@@ -1,7 +1,7 @@
 """The process in which one test runs, together with the code under test.
 
 `main` is entered in a fresh fork and never returns. Nothing that this process prints or exits with
-counts; what counts is `speak`, after the test has returned. Standard library only, Python 3.8.
+counts; only `report_pass`, after the test has returned, does. Standard library only, Python 3.8.
 """
 
 # pathlib would add to every start.
@@ -18,7 +18,7 @@ from types import CodeType, ModuleType
 from typing import Any, Callable, Dict, Iterable, Mapping, NoReturn, Tuple  # noqa: UP035
 
 Plan = Dict[str, Any]  # noqa: UP006
-Speak = Callable[[int], None]
+ReportPass = Callable[[int], None]
 Modules = Mapping[str, Tuple[CodeType, str, bool]]  # noqa: UP006
 
 NO_PYTEST = 0xFFFFFFFF
@@ -31,7 +31,7 @@ def main(plan: Plan, unit: Plan, modules: Modules, link: int, decoy: bool) -> No
     leave, read, write, flush = os._exit, os.read, os.write, sys.stdout.flush
     code = 1
 
-    def speak(index: int) -> None:
+    def report_pass(index: int) -> None:
         if not decoy:
             write(link, index.to_bytes(4, "big"))
             write(link, read(link, 16))
@@ -43,10 +43,10 @@ def main(plan: Plan, unit: Plan, modules: Modules, link: int, decoy: bool) -> No
         importable(plan, modules)
         guard = Guard((*LANGUAGE, *plan["standard"]))
         if plan["runner"] == "pytest":
-            run_pytest(plan, unit, guard, speak)
+            run_pytest(plan, unit, guard, report_pass)
         else:
             run_builtin(unit, guard)
-            speak(0)
+            report_pass(0)
         code = 0
     except BaseException:  # SystemExit too: a test that did not return has not passed
         flush()
@@ -68,13 +68,13 @@ def environment(plan: Plan) -> None:
     sys.argv = [plan["python"]]
 
 
-def import_pytest(say_missing: Callable[[], object]) -> None:
+def import_pytest(report_missing: Callable[[], object]) -> None:
     """Before anything of the workspace can be imported, so that only its absence is reported."""
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     try:
         import pytest  # noqa: F401
     except ImportError:
-        say_missing()
+        report_missing()
         raise
 
 
@@ -90,7 +90,7 @@ def importable(plan: Plan, modules: Modules) -> None:
 
 
 class TestModules:
-    """Finds the tests and their helpers in memory: a file that is changed on disk changes nothing.
+    """Finds the tests and their helpers in memory: changes on disk have no effect.
 
     Each gets builtins of its own, so that patched ones do not reach the tests.
     """
@@ -132,25 +132,25 @@ class TestModules:
 
 
 class Guard:
-    """Notices when what the tests rely on has been replaced."""
+    """Detects that functions which the tests rely on have been replaced."""
 
     def __init__(self, names: Iterable[str]) -> None:
         whole = {"unittest", *PYTEST}.intersection(names)
         guarded = [n for n in sys.modules if n in names or n.partition(".")[0] in whole]
         self.modules = [sys.modules[name] for name in guarded if name != "sys"]
-        self.before = self.look()
+        self.before = self.snapshot()
 
-    def look(self) -> Plan:
+    def snapshot(self) -> Plan:
         """Every function and class of the guarded modules, and what is in the classes."""
         found = {}
         for module in self.modules:
             for name, value in list(vars(module).items()):
                 if callable(value) and (not name.startswith("_") or module.__name__ == "builtins"):
                     found[module.__name__ + "." + name] = value
-                    found.update(self.look_into(module.__name__ + "." + name, value))
+                    found.update(self.snapshot_class(module.__name__ + "." + name, value))
         return found
 
-    def look_into(self, path: str, value: object) -> Plan:
+    def snapshot_class(self, path: str, value: object) -> Plan:
         """The functions of a class of a test framework."""
         if not isinstance(value, type):
             return {}
@@ -164,8 +164,8 @@ class Guard:
         }
 
     def check(self) -> None:
-        """Raise if anything is not what it was."""
-        now = self.look()
+        """Raise if anything was replaced."""
+        now = self.snapshot()
         for name in set(now) | set(self.before):
             known = name in self.before or name.rpartition(".")[0] in self.before
             if known and now.get(name) is not self.before.get(name):
@@ -208,7 +208,7 @@ def run_method(instance: object, name: str, is_async: bool) -> None:
 
 
 def run_case(unittest: Any, case: Any) -> None:
-    """Run one unittest case, class and module fixtures included; only a clean pass will do."""
+    """Run one unittest case, class and module fixtures included; only a clean pass counts."""
     result = unittest.TestResult()
     unittest.TestSuite([case]).run(result)
     for _, text in result.failures + result.errors:
@@ -218,8 +218,8 @@ def run_case(unittest: Any, case: Any) -> None:
         raise AssertionError("the test was skipped, or expected to fail, or did not run")
 
 
-def run_pytest(plan: Plan, unit: Plan, guard: Guard, speak: Speak) -> None:
-    """Run the listed tests of one file; each is spoken for when all of its cases have passed."""
+def run_pytest(plan: Plan, unit: Plan, guard: Guard, report_pass: ReportPass) -> None:
+    """Run the listed tests of one file; each is reported when all of its cases have passed."""
     import pytest
 
     root = os.path.join(plan["folder"], "tests")
@@ -235,14 +235,14 @@ def run_pytest(plan: Plan, unit: Plan, guard: Guard, speak: Speak) -> None:
     for plugin in plan["pytest_plugins"]:
         arguments += ["-p", plugin]
     arguments += [file + "::" + name for name in wanted]
-    pytest.main(arguments, plugins=[Outcomes(wanted, guard, speak)])
+    pytest.main(arguments, plugins=[Outcomes(wanted, guard, report_pass)])
 
 
 class Outcomes:
     """A pytest plugin that follows each listed test through all of its cases."""
 
-    def __init__(self, wanted: list[str], guard: Guard, speak: Speak) -> None:
-        self.wanted, self.guards, self.speak = wanted, [guard], speak
+    def __init__(self, wanted: list[str], guard: Guard, report_pass: ReportPass) -> None:
+        self.wanted, self.guards, self.report_pass = wanted, [guard], report_pass
         self.open: dict[str, int] = {}
         self.bad: set[str] = set()
         self.called: set[str] = set()
@@ -281,4 +281,4 @@ class Outcomes:
             self.bad.add(test)
         if self.open[test] == 0 and test not in self.bad and test in self.wanted:
             self._check()
-            self.speak(self.wanted.index(test))
+            self.report_pass(self.wanted.index(test))

@@ -1,12 +1,12 @@
-"""Runs tests in the sandbox and says, in a form that the code under test can't forge, which passed.
+"""Runs tests in the sandbox and reports which passed; the code under test can't forge the report.
 
 Three kinds of process, because the code under test is hostile:
 
-- the clerk (this program) holds the key with which the verdict is signed. It runs no test.
-- the warden, forked before the key was read, lays out the tests, forks a child per test, hears
-  what the child says and kills what it leaves. It imports nothing but the standard library.
+- the signer (this program) holds the key with which the verdict is signed. It runs no test.
+- the runner, forked before the key was read, lays out the tests, forks a child per test, reads
+  the child's messages and kills what it leaves behind. It imports nothing but the standard library.
 - a child imports the code under test and runs one test (`child.py`). It is believed only when it
-  answers the warden's challenge, which it does after the test has returned.
+  answers the runner's challenge, which it does after the test has returned.
 
 Sent as text to ``python3 -I -S -B``; stdin carries the plan, the last argument is the folder to
 make and to work in. Standard library only, Python 3.8.
@@ -51,7 +51,7 @@ def control(option: int, value: int) -> None:
 
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
     except (ImportError, OSError, AttributeError):
-        return  # not Linux, or a Python without ctypes: what follows does not depend on it
+        return  # not Linux, or a Python without ctypes: the rest does not depend on it
 
 
 def read_all(fd: int) -> bytes:
@@ -64,7 +64,7 @@ def read_all(fd: int) -> bytes:
         parts.append(part)
 
 
-def say(key: bytes, kind: str, body: Plan) -> None:
+def send_signed(key: bytes, kind: str, body: Plan) -> None:
     """One signed line to the host."""
     text = json.dumps(body, separators=(",", ":"))
     mark = hmac.new(key, f"{kind} {text}".encode(), hashlib.sha256).hexdigest()
@@ -72,19 +72,19 @@ def say(key: bytes, kind: str, body: Plan) -> None:
     sys.stdout.flush()
 
 
-def clerk() -> None:
-    """Fork the warden, then read the key; pass the plan on, sign what comes back."""
+def signer() -> None:
+    """Fork the runner, then read the key; pass the plan on, sign what comes back."""
     control(PR_SET_DUMPABLE, 0)
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
         ours.close()
-        warden(theirs)
+        runner(theirs)
     theirs.close()
     plan = json.loads(read_all(0))
     plan["folder"] = sys.argv[-1]
     key = bytes.fromhex(plan.pop("key"))
-    say(key, "begun", {})
+    send_signed(key, "started", {})
     ours.settimeout(plan["timeout_s"] + 5)
     lines = []
     try:
@@ -94,14 +94,14 @@ def clerk() -> None:
             for line in stream:
                 lines.append(json.loads(line))
     except OSError:
-        pass  # the warden was stopped or killed: what is missing from the lines says so
+        pass  # the runner was stopped or killed: the missing lines show it
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     shutil.rmtree(plan["folder"], ignore_errors=True)
-    say(key, "report", {"lines": lines, "left": os.path.lexists(plan["folder"])})
+    send_signed(key, "report", {"lines": lines, "left": os.path.lexists(plan["folder"])})
 
 
-def warden(link: socket.socket) -> NoReturn:
+def runner(link: socket.socket) -> NoReturn:
     """Run every test of the plan that comes over the link; never returns."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -110,7 +110,7 @@ def warden(link: socket.socket) -> NoReturn:
     control(PR_SET_PDEATHSIG, signal.SIGKILL)
     with link.makefile("rwb") as stream:
 
-        def tell(**fields: object) -> None:
+        def send(**fields: object) -> None:
             stream.write(json.dumps(fields).encode() + b"\n")
             stream.flush()
 
@@ -120,29 +120,29 @@ def warden(link: socket.socket) -> NoReturn:
             os.mkdir(plan["folder"], 0o700)
             modules = compiled(plan)
         except (OSError, SyntaxError, ValueError) as error:
-            tell(fault=f"{type(error).__name__}: {error}")
+            send(error=f"{type(error).__name__}: {error}")
             os._exit(1)
         passed = []
         for number, unit in enumerate(plan["units"]):
-            outcome = Watch(plan, unit, modules).run(deadline)
+            outcome = ChildRun(plan, unit, modules).run(deadline)
             passed += [(number, test, outcome["seconds"]) for test in outcome["passed"]]
-            tell(unit=number, **outcome)
+            send(unit=number, **outcome)
         if passed:
-            drawn = int.from_bytes(os.urandom(4), "big") % len(passed)
-            tell(forged=speaks_as_decoy(plan, modules, *passed[drawn]))
-        tell(done=True)
+            chosen = int.from_bytes(os.urandom(4), "big") % len(passed)
+            send(forged=decoy_claims_pass(plan, modules, *passed[chosen]))
+        send(done=True)
     os._exit(0)
 
 
-def speaks_as_decoy(plan: Plan, modules: Plan, number: int, test: int, seconds: float) -> bool:
-    """Run one test that passed again, in a child that keeps silent when the test returns.
+def decoy_claims_pass(plan: Plan, modules: Plan, number: int, test: int, seconds: float) -> bool:
+    """Run a passed test again, in a child that does not report when the test returns.
 
-    Whoever speaks up then was not the runner. It has time of its own: none may be left of the rest.
+    A report in that run is forged. It has a time limit of its own: none of the rest may be left.
     """
     unit = dict(plan["units"][number], tests=[plan["units"][number]["tests"][test]])
     allowed = min(max(DECOY_S, 2 * seconds), plan["timeout_s"])
-    watch = Watch(plan, unit, modules, decoy=True)
-    return bool(watch.run(time.monotonic() + allowed)["passed"]) or watch.forged
+    child = ChildRun(plan, unit, modules, decoy=True)
+    return bool(child.run(time.monotonic() + allowed)["passed"]) or child.forged
 
 
 def compiled(plan: Plan) -> Plan:
@@ -160,7 +160,7 @@ def compiled(plan: Plan) -> Plan:
     return modules
 
 
-def lay_out(plan: Plan) -> None:
+def write_test_files(plan: Plan) -> None:
     """The tests' files and an empty home, fresh for every child."""
     tests, home = (os.path.join(plan["folder"], name) for name in ("tests", "home"))
     shutil.rmtree(tests, ignore_errors=True)
@@ -174,31 +174,31 @@ def lay_out(plan: Plan) -> None:
         os.chmod(file, mode)
 
 
-class Watch:
+class ChildRun:
     """One child, from its fork to the end of all that it started."""
 
     def __init__(self, plan: Plan, unit: Plan, modules: Plan, decoy: bool = False) -> None:
         self.plan, self.unit, self.modules, self.decoy = plan, unit, modules, decoy
         self.passed: set[int] = set()
-        self.fault: str | None = None
+        self.error: str | None = None
         self.forged = False
         self.tail = b""
-        self.heard = b""
+        self.received = b""
         self.challenge: bytes | None = None
         self.index = -1
 
     def run(self, deadline: float) -> Plan:
         """What the child passed, by position in the unit, and the end of what it printed."""
-        lay_out(self.plan)
+        write_test_files(self.plan)
         started = time.monotonic()
         link, theirs = socket.socketpair()
         out, end = os.pipe()
         pid = os.fork()
         if pid == 0:
-            self.become_child(theirs, end)
+            self.exec_child(theirs, end)
         theirs.close()
         os.close(end)
-        status = self.follow(pid, link, out, deadline)
+        status = self.wait(pid, link, out, deadline)
         link.close()
         os.close(out)
         reap()
@@ -206,52 +206,55 @@ class Watch:
             "passed": sorted(self.passed),
             "status": status,
             "seconds": time.monotonic() - started,
-            "fault": self.fault,
+            "error": self.error,
             "forged": self.forged,
             "output": self.tail.decode("utf-8", "replace"),
         }
 
-    def become_child(self, link: socket.socket, end: int) -> NoReturn:
-        """Nothing of ours stays open but the link."""
+    def exec_child(self, link: socket.socket, end: int) -> NoReturn:
+        """Only the link stays open."""
         os.setsid()
         os.dup2(end, 1)
         os.dup2(end, 2)
-        keep = link.detach()
-        os.closerange(3, keep)
-        os.closerange(keep + 1, 256)
+        save_output = link.detach()
+        os.closerange(3, save_output)
+        os.closerange(save_output + 1, 256)
         control(PR_SET_DUMPABLE, 1)
         control(PR_SET_PDEATHSIG, signal.SIGKILL)
-        # A copy of the builtins: what the code under test does to the real ones is not ours.
+        # A copy of the builtins: changes by the code under test do not reach ours.
         scope: Plan = {"__builtins__": dict(vars(builtins)), "__name__": "ale_grading"}
         exec(self.modules[""], scope)  # noqa: S102
-        scope["main"](self.plan, self.unit, self.modules, keep, self.decoy)
+        scope["main"](self.plan, self.unit, self.modules, save_output, self.decoy)
         os._exit(1)
 
-    def follow(self, pid: int, link: socket.socket, out: int, deadline: float) -> int | None:
+    def wait(self, pid: int, link: socket.socket, out: int, deadline: float) -> int | None:
         """Wait for the child's end; its status, or None when it had to be killed."""
         link.setblocking(False)
         os.set_blocking(out, False)
-        listening = {link.fileno(): lambda: self.hear(link), out: lambda: self.keep(out)}
+        listening = {
+            link.fileno(): lambda: self.on_readable(link),
+            out: lambda: self.save_output(out),
+        }
         while True:
             done, status = os.waitpid(pid, os.WNOHANG)
-            # Once more after the end: the last words may still be in the pipe.
+            # Once more after the end: output may still be in the pipe.
             for fd in select.select(list(listening), [], [], 0 if done else POLL_S)[0]:
                 if not listening[fd]():
                     del listening[fd]
             if done:
-                while out in listening and self.keep(out):
+                while out in listening and self.save_output(out):
                     pass
                 kill_group(pid)
                 return status
-            exposed = self.forged or (self.decoy and self.passed)
-            if exposed or time.monotonic() > deadline:
+            is_exposed = self.forged or (self.decoy and self.passed)
+            if is_exposed or time.monotonic() > deadline:
                 kill_group(pid)
                 os.waitpid(pid, 0)
                 return None
             if not listening:
                 time.sleep(0.001)
 
-    def keep(self, out: int) -> bool:
+    def save_output(self, out: int) -> bool:
         """Some output; False at its end."""
         try:
             data = os.read(out, 1 << 16)
@@ -260,33 +263,33 @@ class Watch:
         self.tail = (self.tail + data)[-TAIL_BYTES:]
         return bool(data)
 
-    def hear(self, link: socket.socket) -> bool:
-        """Something from the child. False to hear no more.
+    def on_readable(self, link: socket.socket) -> bool:
+        """Read from the child. False to stop reading.
 
         A claim is the index of a test in 4 bytes; all ones says that pytest is missing. A claim is
         answered with a challenge, and the child answers that with the same bytes.
         """
         try:
             data = link.recv(64)
-            self.heard += data
-            return bool(data) and self.understand(link)
+            self.received += data
+            return bool(data) and self.parse_claim(link)
         except (BlockingIOError, ConnectionError):
             return False
 
-    def understand(self, link: socket.socket) -> bool:
-        """What was heard so far, as `hear`. What the runner would never say is a forgery."""
-        if self.challenge is None and len(self.heard) >= 4:
-            self.index, self.heard = int.from_bytes(self.heard[:4], "big"), self.heard[4:]
+    def parse_claim(self, link: socket.socket) -> bool:
+        """Interpret what was received, as `on_readable`. An invalid message is a forgery."""
+        if self.challenge is None and len(self.received) >= 4:
+            self.index, self.received = int.from_bytes(self.received[:4], "big"), self.received[4:]
             if self.index == NO_PYTEST:
-                self.fault = "pytest"
+                self.error = "pytest"
                 return False
             self.forged = self.index >= len(self.unit["tests"]) or self.index in self.passed
             self.challenge = os.urandom(CHALLENGE_BYTES)
             link.send(self.challenge)
-        elif self.challenge is not None and len(self.heard) >= CHALLENGE_BYTES:
-            self.forged = self.heard != self.challenge
+        elif self.challenge is not None and len(self.received) >= CHALLENGE_BYTES:
+            self.forged = self.received != self.challenge
             self.passed.add(self.index)
-            self.challenge, self.heard = None, b""
+            self.challenge, self.received = None, b""
         if self.forged:
             self.passed.clear()
             link.shutdown(socket.SHUT_RDWR)
@@ -302,7 +305,7 @@ def kill_group(pid: int) -> None:
 
 
 def reap() -> None:
-    """Kill what a child has left behind: orphans come to us. A loop, as they may fork."""
+    """Kill what a child left running: orphans are reparented to us. A loop, as they may fork."""
     for _ in range(1000):
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -333,4 +336,4 @@ def children() -> list[int]:
 
 
 if __name__ == "ale_grading":
-    clerk()
+    signer()

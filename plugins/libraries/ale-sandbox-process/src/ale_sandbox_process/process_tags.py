@@ -3,8 +3,8 @@
 Each command runs with RLIMIT_RSS, which Linux has ignored since 2.4.30, set to a number of its
 own. The kernel hands it to every descendant, through setsid, double forks and ``env -i``; one
 ``prlimit`` call per process reads it back. A process whose limit was lowered on the way
-(``ulimit -m``) is known by ``ALE_SANDBOX`` in its first environment. What escapes is a process
-that changes both, or gives itself the number of another sandbox.
+(``ulimit -m``) is known by ``ALE_SANDBOX`` in its first environment. A process
+that changes both, or sets the number of another sandbox, is not found.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ from ale.errors import SandboxError
 
 VARIABLE = "ALE_SANDBOX"
 _COMMANDS = 20
-"""Bits of the mark that count the commands of a sandbox."""
-_PATIENCE_S = 10.0
+"""Bits of the tag that count the commands of a sandbox."""
+_TIMEOUT_S = 10.0
 
 Limits = tuple[int, int]
 """Soft and hard RLIMIT_RSS in bytes."""
 
 
 class Child(Protocol):
-    """A process whose end this one is told."""
+    """A process whose end is reported to this one."""
 
     @property
     def pid(self) -> int:
@@ -50,7 +50,7 @@ class Child(Protocol):
 
 
 @frozen
-class Mark:
+class ProcessTag:
     """The number that all processes of one sandbox carry.
 
     The hard limit is the sandbox's, the soft limit just below it the command's.
@@ -61,34 +61,34 @@ class Mark:
     id: str
 
     @classmethod
-    def of(cls, folder: str, id: str) -> "Mark":
-        """The mark of the sandbox in `folder`."""
+    def of(cls, folder: str, id: str) -> "ProcessTag":
+        """The tag of the sandbox in `folder`."""
         digest = hashlib.blake2b(folder.encode(), digest_size=4).digest()
         return cls(int.from_bytes(digest, "big") | 1 << 31, id)
 
     @property
-    def hard(self) -> int:
+    def hard_kib(self) -> int:
         """Hard limit in KiB."""
         return (self.token + 1 << _COMMANDS) - 1
 
-    def soft(self, command: int) -> int:
+    def soft_kib(self, command: int) -> int:
         """Soft limit in KiB of the n-th command, n from 0."""
         return (self.token << _COMMANDS) + command % ((1 << _COMMANDS) - 1)
 
     def values(self, command: int) -> tuple[int, int] | None:
         """Soft and hard limit in bytes; None where the host's own limit is lower."""
-        if not _markable(self.hard * 1024):
+        if not _can_tag(self.hard_kib * 1024):
             return None
-        return self.soft(command) * 1024, self.hard * 1024
+        return self.soft_kib(command) * 1024, self.hard_kib * 1024
 
     def script(self, command: int) -> str:
-        """Shell commands that put the mark on the shell and all that it starts."""
+        """Shell commands that put the tag on the shell and all that it starts."""
         if self.values(command) is None:
             return ""
-        return f"ulimit -m {self.hard};ulimit -Sm {self.soft(command)};"
+        return f"ulimit -m {self.hard_kib};ulimit -Sm {self.soft_kib(command)};"
 
-    def put(self, pid: int, command: int) -> None:
-        """Put the mark on a process that has just been started.
+    def apply(self, pid: int, command: int) -> None:
+        """Put the tag on a process that has just been started.
 
         Its shell does the same with its first line, before it starts anything: this covers the
         moment until then, in which it may have to be killed.
@@ -107,52 +107,52 @@ class Mark:
         """The id alone would not do: another backend's sandbox may have the same."""
         return f"{self.id}-{self.token:08x}"
 
-    def on(self, pid: int, command: int | None = None, *, newborn: bool = False) -> bool:
-        """Does this process carry the mark (of that command)? A zombie does not.
+    def carried_by(self, pid: int, command: int | None = None, *, untagged: bool = False) -> bool:
+        """Does this process carry the tag (of that command)? A zombie does not.
 
         Raises nothing: a process that is gone or another user's is not ours.
 
         Args:
-            newborn: look more closely, for a shell that has not run its first line yet.
+            untagged: also find a shell that has not run its first line yet, by its environment.
         """
-        return self.claims(pid, _limits_of(pid), command, newborn=newborn)
+        return self.matches(pid, _limits_of(pid), command, untagged=untagged)
 
-    def claims(
-        self, pid: int, limits: Limits | None, command: int | None = None, *, newborn: bool = False
+    def matches(
+        self, pid: int, limits: Limits | None, command: int | None = None, *, untagged: bool = False
     ) -> bool:
-        """As `on`, of a process whose limits are known."""
-        if limits is not None and limits[1] == self.hard * 1024:
-            ours = command is None or limits[0] == self.soft(command) * 1024
-        elif limits is not None and _is_anothers(limits):
+        """As `carried_by`, of a process whose limits are known."""
+        if limits is not None and limits[1] == self.hard_kib * 1024:
+            ours = command is None or limits[0] == self.soft_kib(command) * 1024
+        elif limits is not None and _is_foreign_tag(limits):
             ours = False
         else:
-            ours = (limits is not None or newborn) and self._in_environment(pid, command)
+            ours = (limits is not None or untagged) and self._named_in_environment(pid, command)
         return ours and not _is_zombie(pid)
 
-    def _in_environment(self, pid: int, command: int | None) -> bool:
+    def _named_in_environment(self, pid: int, command: int | None) -> bool:
         end = "." if command is None else f".{command}\0"
         try:
             with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123 - quicker
                 environment = b"\0%b\0" % file.read()
-        except OSError:  # gone, or not ours to look at
+        except OSError:  # gone, or not readable for us
             return False
         return f"\0{VARIABLE}={self._name}{end}".encode() in environment
 
 
-def _is_anothers(limits: Limits) -> bool:
-    """Are they a mark? Asked where they are not one's own; saves a look at the environment."""
+def _is_foreign_tag(limits: Limits) -> bool:
+    """Are they the tag of another sandbox? Saves reading the environment."""
     next_token, rest = divmod(limits[1] // 1024 + 1, 1 << _COMMANDS)
     token = next_token - 1
     return rest == 0 and token >> 31 == 1 and limits[0] // 1024 >> _COMMANDS == token
 
 
-def _markable(hard: int) -> bool:
+def _can_tag(hard_kib: int) -> bool:
     limit = resource.getrlimit(resource.RLIMIT_RSS)[1]
-    return limit == resource.RLIM_INFINITY or limit >= hard
+    return limit == resource.RLIM_INFINITY or limit >= hard_kib
 
 
 def _limits_of(pid: int) -> Limits | None:
-    """RLIMIT_RSS of a process; None where there is none, or it is not ours to look at."""
+    """RLIMIT_RSS of a process; None where there is none, or it is not readable for us."""
     try:
         limits = resource.prlimit(pid, resource.RLIMIT_RSS)
     except ProcessLookupError:
@@ -169,8 +169,8 @@ def _limits_by_text(pid: int) -> Limits | None:
     except OSError:  # it has ended
         return None
     (line,) = (line for line in text.splitlines() if line.startswith("Max resident set"))
-    soft, hard, _ = line.removeprefix("Max resident set").split()
-    return (int(soft), int(hard)) if hard.isdigit() and soft.isdigit() else None
+    soft_kib, hard_kib, _ = line.removeprefix("Max resident set").split()
+    return (int(soft_kib), int(hard_kib)) if hard_kib.isdigit() and soft_kib.isdigit() else None
 
 
 def _is_zombie(pid: int) -> bool:
@@ -181,11 +181,11 @@ def _is_zombie(pid: int) -> bool:
     return stat[stat.rindex(b")") + 2 : stat.rindex(b")") + 3] in b"ZX"
 
 
-def _others() -> Iterator[int]:
+def _other_pids() -> Iterator[int]:
     """All process ids but this one's.
 
-    Listed again until nobody new is there, so that a process that hands itself on from fork to
-    fork is not missed.
+    Listed again until no new one appears, so that a process that forks and exits repeatedly is not
+    missed.
     """
     seen = {str(os.getpid())}
     while new := set(os.listdir("/proc")) - seen:  # noqa: PTH208
@@ -193,113 +193,115 @@ def _others() -> Iterator[int]:
         seen |= new
 
 
-def find(mark: Mark, command: int | None = None, *, newborn: bool = False) -> list[int]:
+def find(tag: ProcessTag, command: int | None = None, *, untagged: bool = False) -> list[int]:
     """Process ids of the sandbox, or of one of its commands. A fraction of a millisecond.
 
-    Nobody found means that nobody is there.
+    An empty list means that no process is left.
     """
-    return [pid for pid in _others() if mark.on(pid, command, newborn=newborn)]
+    return [pid for pid in _other_pids() if tag.carried_by(pid, command, untagged=untagged)]
 
 
-_looks: WeakKeyDictionary[
+_scans: WeakKeyDictionary[
     asyncio.AbstractEventLoop, "asyncio.Future[Sequence[tuple[int, Limits]]]"
 ] = WeakKeyDictionary()
 
 
-async def _limited() -> Sequence[tuple[int, Limits]]:
-    """All processes that have limits, by a look that begins after this is called.
+async def _scan_limits() -> Sequence[tuple[int, Limits]]:
+    """All processes that have limits, by a scan that starts after this call.
 
-    Who asks in the same turn of the event loop shares one look: with a hundred sandboxes at once,
-    looks are a good part of what they cost.
+    Callers in the same turn of the event loop share one scan: with a hundred open sandboxes, scans
+    are a large part of the cost.
     """
     loop = asyncio.get_running_loop()
-    look = _looks.get(loop)
-    if look is None:
-        look = _looks[loop] = loop.create_future()
-        loop.call_soon(_look, loop)
-    return await asyncio.shield(look)
+    scan = _scans.get(loop)
+    if scan is None:
+        scan = _scans[loop] = loop.create_future()
+        loop.call_soon(_scan, loop)
+    return await asyncio.shield(scan)
 
 
-def _look(loop: asyncio.AbstractEventLoop) -> None:
-    look = _looks.pop(loop)
+def _scan(loop: asyncio.AbstractEventLoop) -> None:
+    scan = _scans.pop(loop)
     try:
-        known = ((pid, _limits_of(pid)) for pid in _others())
-        look.set_result([(pid, limits) for pid, limits in known if limits is not None])
+        known = ((pid, _limits_of(pid)) for pid in _other_pids())
+        scan.set_result([(pid, limits) for pid, limits in known if limits is not None])
     except OSError as error:
-        look.set_exception(error)
+        scan.set_exception(error)
 
 
-def kill(mark: Mark, command: int | None = None, *, newborn: bool = False) -> set[int]:
+def kill(tag: ProcessTag, command: int | None = None, *, untagged: bool = False) -> set[int]:
     """SIGKILL them all, again and again until no new one appears; the process ids."""
     killed: set[int] = set()
-    while new := [pid for pid in find(mark, command, newborn=newborn) if pid not in killed]:
+    while new := [pid for pid in find(tag, command, untagged=untagged) if pid not in killed]:
         for pid in new:
-            _kill_one(mark, pid)
+            _kill_pid(tag, pid)
         killed.update(new)
     return killed
 
 
-def _kill_one(mark: Mark, pid: int) -> None:
+def _kill_pid(tag: ProcessTag, pid: int) -> None:
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return
     try:
-        # Looked at again, now that the handle holds it: the id may have passed to a stranger.
-        if mark.on(pid, newborn=True):
+        # Check again now that the handle pins the process: the id may have been reused.
+        if tag.carried_by(pid, untagged=True):
             signal.pidfd_send_signal(handle, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        return  # who is still there after this is reported by `end`
+        return  # `end` reports what is left
     finally:
         os.close(handle)
 
 
-async def end_orphans(mark: Mark) -> int:
-    """Kill all that a dead host process has left, and wait; the number killed.
+async def end_orphans(tag: ProcessTag) -> int:
+    """Kill what a dead host process left running, and wait; the number killed.
 
-    Also what it had started in its last moment, and not yet marked.
+    Includes what it had just started and not tagged yet.
 
     Raises:
-        SandboxError: some would not die.
+        SandboxError: some did not die.
     """
-    killed = kill(mark, newborn=True)
-    return len(await _until_gone(mark, None, killed))
+    killed = kill(tag, untagged=True)
+    return len(await _until_gone(tag, None, killed))
 
 
-async def end(mark: Mark, command: int | None = None, *, children: Iterable[Child] = ()) -> int:
+async def end(
+    tag: ProcessTag, command: int | None = None, *, children: Iterable[Child] = ()
+) -> int:
     """Kill them all and wait until none is left; the number killed.
 
     Args:
-        children: those among them that this process has started itself. They go first: mostly
-            there are no others, and one look at all processes then is enough.
+        children: those of them that this process started itself. They are killed first: mostly
+            there are no others, and one scan of all processes is then enough.
 
     Raises:
-        SandboxError: some would not die (another user's, or stuck in the kernel).
+        SandboxError: some did not die (another user's, or stuck in the kernel).
     """
     own = [child for child in children if not child.ended.done()]
     try:
         for child in own:
             child.kill()
     except PermissionError as error:
-        kill(mark, command)
-        raise SandboxError(f"a process of sandbox {mark.id} can't be ended: {error}") from error
+        kill(tag, command)
+        raise SandboxError(f"a process of sandbox {tag.id} can't be ended: {error}") from error
     if own:
-        await asyncio.wait([child.ended for child in own], timeout=_PATIENCE_S)
+        await asyncio.wait([child.ended for child in own], timeout=_TIMEOUT_S)
     killed: set[int] = set()
-    if any(mark.claims(pid, limits, command) for pid, limits in await _limited()):
-        killed = kill(mark, command)
-    killed = await _until_gone(mark, command, killed)
+    if any(tag.matches(pid, limits, command) for pid, limits in await _scan_limits()):
+        killed = kill(tag, command)
+    killed = await _until_gone(tag, command, killed)
     return len(killed.union(child.pid for child in own))
 
 
-async def _until_gone(mark: Mark, command: int | None, killed: set[int]) -> set[int]:
-    """Wait for them to end, and kill those that come in between."""
+async def _until_gone(tag: ProcessTag, command: int | None, killed: set[int]) -> set[int]:
+    """Wait for them to end, and kill new ones meanwhile."""
     loop = asyncio.get_running_loop()
-    deadline, pause = loop.time() + _PATIENCE_S, 0.0005
-    while killed and (left := find(mark, command)):
+    deadline, pause = loop.time() + _TIMEOUT_S, 0.0005
+    while killed and (left := find(tag, command)):
         if loop.time() > deadline:
-            raise SandboxError(f"processes of sandbox {mark.id} would not end: {left}")
+            raise SandboxError(f"processes of sandbox {tag.id} did not end: {left}")
         await asyncio.sleep(pause)
         pause = min(2 * pause, 0.05)
-        killed |= kill(mark, command)
+        killed |= kill(tag, command)
     return killed

@@ -1,4 +1,4 @@
-"""How a keeper makes its sandbox and goes in. Standard library only."""
+"""How a supervisor creates its sandbox and joins it. Standard library only."""
 
 import json
 import os
@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 
 from ale_sandbox_bubblewrap import kernel, launch, layers, seccomp, wire
 
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 30.0
 RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
-"""What Python ignores and a command must not."""
+"""Signals that Python ignores and a command must not."""
 
 
-class Refusal(Exception):
-    """The sandbox could not be made; why."""
+class CreationError(Exception):
+    """The sandbox could not be created; the text says why."""
 
 
 class Inside(NamedTuple):
-    """What a keeper holds of its sandbox, all descriptors."""
+    """Descriptors that a supervisor has of its sandbox."""
 
     bwrap: int
     """pidfd of bubblewrap, which ends when the first process does."""
@@ -51,22 +51,22 @@ def enter_user_namespace() -> None:
 
 
 def make(plan: launch.Plan, request: Mapping[str, Any], sock: socket.socket) -> Inside:
-    """Make the sandbox and go in.
+    """Create the sandbox and join it.
 
     Raises:
-        Refusal: it can't be made.
+        CreationError: it can't be made.
         OSError: the kernel refused a step.
     """
     parent = os.getppid()
     enter_user_namespace()
-    if request["mark"] is not None:
-        resource.setrlimit(resource.RLIMIT_RSS, tuple(request["mark"]))
+    if request["tag"] is not None:
+        resource.setrlimit(resource.RLIMIT_RSS, tuple(request["tag"]))
     top, *below = request["layers"]
     upper = _make_layer(plan, top)
     wire.send(sock, {"made": os.getpid()}, [upper])
-    # Now the host may copy files into the layer.
+    # The host may copy files into the layer now.
     if wire.receive(sock) is None:
-        raise Refusal("the host process has gone")
+        raise CreationError("the host process has ended")
     if below:
         # Its first process must not run what another sandbox may have changed.
         layers.mount_pristine(plan.layout)
@@ -83,7 +83,7 @@ def make(plan: launch.Plan, request: Mapping[str, Any], sock: socket.socket) -> 
     first = os.pidfd_open(pid)
     mounts = _join(pid, merged, launch.submounts(plan, network=network))
     processes = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
-    _renounce(request["limits"], parent)
+    _drop_privileges(request["limits"], parent)
     return Inside(bwrap, first, upper, mounts, users, processes, host_processes)
 
 
@@ -97,9 +97,9 @@ def _make_layer(plan: launch.Plan, layer: str) -> int:
 
 
 def _start(plan: launch.Plan, control: str, *, network: bool) -> tuple[int, int]:
-    """Start bubblewrap and wait until its walls stand; its pidfd, and the first process's id."""
+    """Start bubblewrap and wait for its namespaces; its pidfd, and the first process's id."""
     info, info_end = os.pipe()
-    said, said_end = os.pipe()
+    output, output_end = os.pipe()
     complaints, rules = os.memfd_create("complaints"), os.memfd_create("rules")
     os.write(rules, seccomp.program())
     os.lseek(rules, 0, os.SEEK_SET)
@@ -110,20 +110,20 @@ def _start(plan: launch.Plan, control: str, *, network: bool) -> tuple[int, int]
         line[0],
         line,
         {},
-        file_actions=[(os.POSIX_SPAWN_DUP2, said_end, 1), (os.POSIX_SPAWN_DUP2, complaints, 2)],
+        file_actions=[(os.POSIX_SPAWN_DUP2, output_end, 1), (os.POSIX_SPAWN_DUP2, complaints, 2)],
         setsigdef=RESTORED,
     )
-    for descriptor in (info_end, said_end, rules):
+    for descriptor in (info_end, output_end, rules):
         os.close(descriptor)
-    with os.fdopen(said, "rb") as answers, os.fdopen(info, "rb") as about:
-        if select.select([answers], [], [], _PATIENCE_S)[0] and answers.readline() == b"ready\n":
+    with os.fdopen(output, "rb") as answers, os.fdopen(info, "rb") as about:
+        if select.select([answers], [], [], _TIMEOUT_S)[0] and answers.readline() == b"ready\n":
             os.close(complaints)
             return os.pidfd_open(pid), json.load(about)["child-pid"]
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     os.lseek(complaints, 0, os.SEEK_SET)
     text = os.read(complaints, 4096).decode(errors="replace").strip()
-    raise Refusal(text or "bubblewrap did not start its first process")
+    raise CreationError(text or "bubblewrap did not start its first process")
 
 
 def _join(pid: int, merged: int | None, submounts: list[str]) -> int:
@@ -133,14 +133,14 @@ def _join(pid: int, merged: int | None, submounts: list[str]) -> int:
         ("ipc", kernel.CLONE_NEWIPC),
         ("uts", kernel.CLONE_NEWUTS),
         ("net", kernel.CLONE_NEWNET),
-        # What this process starts is born there; it stays outside itself.
+        # Its children start there; this process itself stays outside.
         ("pid", kernel.CLONE_NEWPID),
     )
     last, mounts = (os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name in ("user", "mnt"))
     others = [
         (os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY), kind)
         for name, kind in joined
-        # One that is shared with the host belongs to somebody else, and is joined already.
+        # One shared with the host is already joined.
         if Path(f"/proc/{pid}/ns/{name}").readlink() != Path(f"/proc/self/ns/{name}").readlink()
     ]
     # bubblewrap makes a second user namespace for its first process; the others are the first's.
@@ -159,8 +159,8 @@ def _join(pid: int, merged: int | None, submounts: list[str]) -> int:
     return mounts
 
 
-def _renounce(limits: Mapping[str, int], parent: int) -> None:
-    """Give up all that a command must not have, and what could be used against this process."""
+def _drop_privileges(limits: Mapping[str, int], parent: int) -> None:
+    """Drop what a command must not have, and what could be used against this process."""
     kernel.forget_keys()
     kernel.drop_capabilities()
     for name, value in limits.items():
@@ -170,4 +170,4 @@ def _renounce(limits: Mapping[str, int], parent: int) -> None:
     kernel.filter_calls(seccomp.program())
     kernel.die_with_parent()
     if os.getppid() != parent:
-        raise Refusal("the zygote has gone")
+        raise CreationError("the fork server has ended")

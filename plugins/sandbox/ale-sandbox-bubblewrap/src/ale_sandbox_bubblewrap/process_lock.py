@@ -1,7 +1,7 @@
-"""A lock that a host process shares with its zygote and keepers: free, when none of them is left.
+"""A lock that a host process shares with its fork server and supervisors: free when all have ended.
 
-Killed together with its host process, a zygote may be about to make a layer still. Whoever cleans
-up after them waits for the lock, so that nothing is made after it has been looked for.
+A fork server whose host process was killed may still be making a layer. Whoever cleans up waits for
+the lock, so that nothing is made after the cleaning up.
 """
 
 import asyncio
@@ -12,22 +12,22 @@ from pathlib import Path
 from ale.errors import SandboxError
 from ale_sandbox_shell.owner import Owner
 
-_PATIENCE_S = 20.0
+_TIMEOUT_S = 20.0
 
 
 def _path(folder: Path, owner: Owner) -> Path:
     return folder / f"{owner.pid}-{owner.start}"
 
 
-def hold(folder: Path, owner: Owner) -> int:
-    """The lock of a living host process: a descriptor that its children are to keep."""
+def acquire(folder: Path, owner: Owner) -> int:
+    """Take the lock; a descriptor that the children of this process inherit."""
     descriptor = os.open(_path(folder, owner), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
 
 
-def dropped(folder: Path, owner: Owner) -> bool:
-    """Nobody holds the lock; its file is gone then."""
+def is_released(folder: Path, owner: Owner) -> bool:
+    """True when nobody holds the lock; its file is removed then."""
     try:
         descriptor = os.open(_path(folder, owner), os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -43,15 +43,15 @@ def dropped(folder: Path, owner: Owner) -> bool:
         os.close(descriptor)
 
 
-async def until_dropped(folder: Path, owner: Owner) -> None:
-    """Wait for the processes of a dead host process to end, as they do by themselves.
+async def wait_released(folder: Path, owner: Owner) -> None:
+    """Wait for the processes of a dead host process to end by themselves.
 
     Raises:
-        SandboxError: they do not.
+        SandboxError: they do not end in time.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + _PATIENCE_S
-    while not dropped(folder, owner):
+    deadline = loop.time() + _TIMEOUT_S
+    while not is_released(folder, owner):
         if loop.time() > deadline:
-            raise SandboxError(f"what the dead process {owner.pid} has started would not end")
+            raise SandboxError(f"processes started by the dead process {owner.pid} did not end")
         await asyncio.sleep(0.005)

@@ -1,9 +1,9 @@
-"""The process beside each sandbox: starts commands in it and knows how they end.
+"""The supervisor of one sandbox: starts commands in it and reports how they end.
 
 It lives in the sandbox's mount, network and other namespaces, without capabilities and behind the
 same seccomp filter as everything inside; but not in its process namespace: only what it starts is
-there. So nothing inside can see it, signal it or speak for it, and the exit codes that it
-collects are the kernel's. Commands are started by vfork, at the price of a bare spawn.
+there. So nothing inside can see it, signal it or impersonate it, and the exit codes that it
+collects are the kernel's. Commands are started by vfork, at the cost of a bare spawn.
 
 Standard library only, and nothing may be imported once the sandbox is its root.
 """
@@ -19,38 +19,38 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ale_sandbox_bubblewrap import inodes, launch, opening, wire
+from ale_sandbox_bubblewrap import creation, file_requests, launch, wire
 
 _OOM_SCORE = b"900"
 """Commands are killed for memory before the processes that hold the sandbox."""
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 
 
-def keep(plan: launch.Plan, request: Mapping[str, Any], sock: socket.socket) -> None:
-    """Make a sandbox and serve it until the host lets go of the socket.
+def run_supervisor(plan: launch.Plan, request: Mapping[str, Any], sock: socket.socket) -> None:
+    """Make a sandbox and serve it until the host closes the socket.
 
     Args:
         request: ``layers`` (topmost first; the topmost is made here), ``control`` (folder of the
-            host's pipes), ``network``, ``mark`` (soft and hard RLIMIT_RSS).
+            host's pipes), ``network``, ``tag`` (soft and hard RLIMIT_RSS).
     """
     try:
-        inside = opening.make(plan, request, sock)
-    except (opening.Refusal, OSError) as error:
-        with contextlib.suppress(BrokenPipeError):  # the host has gone: nobody to tell
+        inside = creation.make(plan, request, sock)
+    except (creation.CreationError, OSError) as error:
+        with contextlib.suppress(BrokenPipeError):  # the host process has ended
             wire.send(sock, {"failed": str(error)})
         return
     wire.send(sock, {"ready": True})
-    keeper = Keeper(inside, sock)
+    supervisor = Supervisor(inside, sock)
     try:
-        keeper.serve()
+        supervisor.serve()
     finally:
-        keeper.end()
+        supervisor.end()
 
 
-class Keeper:
-    """Serves one request after the other; what takes time is the host's to do."""
+class Supervisor:
+    """Serves one request after the other; the host does what takes time."""
 
-    def __init__(self, inside: opening.Inside, sock: socket.socket) -> None:
+    def __init__(self, inside: creation.Inside, sock: socket.socket) -> None:
         self._inside = inside
         self._sock = sock
         self._running: dict[int, tuple[int, int]] = {}
@@ -58,10 +58,10 @@ class Keeper:
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
         self._poll.register(inside.bwrap, select.POLLIN)
-        self._mark = resource.getrlimit(resource.RLIMIT_RSS)
+        self._tag = resource.getrlimit(resource.RLIMIT_RSS)
 
     def serve(self) -> None:
-        """Until the host has gone, or the sandbox's first process."""
+        """Serve until the host or the sandbox's first process ends."""
         while True:
             for descriptor, _ in self._poll.poll():
                 if descriptor == self._inside.bwrap:
@@ -78,9 +78,9 @@ class Keeper:
             return False
         message, descriptors = received
         answer: dict[str, Any] = {"n": message["n"]}
-        given: list[int] = []
+        reply_fds: list[int] = []
         try:
-            result = self._do(message, descriptors, given)
+            result = self._do(message, descriptors, reply_fds)
             answer.update(result)
         except OSError as error:
             answer["errno"] = error.errno
@@ -90,17 +90,17 @@ class Keeper:
             for descriptor in descriptors:
                 os.close(descriptor)
         try:
-            wire.send(self._sock, answer, given)
+            wire.send(self._sock, answer, reply_fds)
         except BrokenPipeError:
             return False
         finally:
-            for descriptor in given:
+            for descriptor in reply_fds:
                 if descriptor not in self._inside:
                     os.close(descriptor)
         return True
 
     def _do(
-        self, message: dict[str, Any], descriptors: list[int], given: list[int]
+        self, message: dict[str, Any], descriptors: list[int], reply_fds: list[int]
     ) -> dict[str, Any]:
         task = message["do"]
         if task == "run":
@@ -110,19 +110,19 @@ class Keeper:
         if task == "count":
             return {"count": self._count()}
         if task == "descriptors":
-            given += [getattr(self._inside, name) for name in message["names"]]
+            reply_fds += [getattr(self._inside, name) for name in message["names"]]
             return {}
-        return inodes.do(message, given)
+        return file_requests.do(message, reply_fds)
 
     def _run(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
-        """Start a command; its end is told later, under the same number."""
+        """Start a command; its end is reported later, under the same number."""
         try:
             os.chdir(message["cwd"])
         except OSError as error:
             return {"errno": error.errno, "cwd": True}
-        # What it starts inherits the number of the command; it keeps its own.
+        # The child inherits the number of the command; this process keeps its own.
         if message["soft"] is not None:
-            resource.setrlimit(resource.RLIMIT_RSS, (message["soft"], self._mark[1]))
+            resource.setrlimit(resource.RLIMIT_RSS, (message["soft"], self._tag[1]))
         try:
             pid = os.posix_spawn(
                 message["program"],
@@ -133,10 +133,10 @@ class Keeper:
                     for number, descriptor in enumerate(descriptors)
                 ],
                 setsid=True,
-                setsigdef=opening.RESTORED,
+                setsigdef=creation.RESTORED,
             )
         finally:
-            resource.setrlimit(resource.RLIMIT_RSS, self._mark)
+            resource.setrlimit(resource.RLIMIT_RSS, self._tag)
             os.chdir("/")
         handle = os.pidfd_open(pid)
         self._running[handle] = pid, message["n"]
@@ -147,7 +147,7 @@ class Keeper:
     def _prefer_for_killing(self, pid: int) -> None:
         try:
             score = os.open(f"{pid}/oom_score_adj", os.O_WRONLY, dir_fd=self._inside.host_processes)
-        except (FileNotFoundError, PermissionError):  # it has ended, or is not to be looked at
+        except (FileNotFoundError, PermissionError):  # it has ended, or is not accessible
             return
         try:
             os.write(score, _OOM_SCORE)
@@ -160,7 +160,7 @@ class Keeper:
         os.close(handle)
         _, status = os.waitpid(pid, 0)
         code = os.waitstatus_to_exitcode(status)
-        with contextlib.suppress(BrokenPipeError):  # noticed by the next receive
+        with contextlib.suppress(BrokenPipeError):  # the next receive notices it
             wire.send(self._sock, {"n": number, "ended": code if code >= 0 else 128 - code})
 
     def _count(self) -> int:
@@ -188,32 +188,32 @@ class Keeper:
         """Kill them all; how many there were.
 
         Raises:
-            OSError: EAGAIN: there is no room for one more process, which would have to do it.
-                ETIMEDOUT: some would not go.
+            OSError: EAGAIN: no process is left for the one that kills the others.
+                ETIMEDOUT: some did not end.
         """
         count = self._count()
         if not count:
             return 0
         killer = os.fork()
         if killer == 0:
-            # Born inside, where -1 is everybody but the first process and the killer itself.
+            # Runs inside, where -1 is every process but the first and the killer itself.
             os.kill(-1, signal.SIGKILL)
             os._exit(0)
         os.waitpid(killer, 0)
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while self._count():
             for handle, _ in self._poll.poll(1):
                 if handle in self._running:
                     self._reap(handle)
             if time.monotonic() > deadline:
-                raise TimeoutError(errno.ETIMEDOUT, "processes would not end")
+                raise TimeoutError(errno.ETIMEDOUT, "processes did not end")
         return count
 
     def end(self) -> None:
         """End the sandbox and everything in it."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._inside.first, signal.SIGKILL)
-        # The first process is gone when everybody that it has to bury is; some are ours to bury.
+        # The first process ends after all others inside; reap those that are our children.
         with contextlib.suppress(ChildProcessError):
             while True:
                 os.waitpid(-1, 0)

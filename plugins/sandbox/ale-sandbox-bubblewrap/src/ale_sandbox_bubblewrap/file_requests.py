@@ -1,7 +1,7 @@
-"""Files of a sandbox, touched as a command in it would: with its root, its rights, its links.
+"""File requests, done as a command in the sandbox would: with its root, rights and links.
 
-Runs in the keeper. What is opened is handed to the host process, which reads and writes. Standard
-library only.
+Runs in the supervisor. Opened files are passed to the host process, which reads and writes.
+Standard library only.
 """
 
 import contextlib
@@ -10,18 +10,18 @@ import stat
 from typing import Any
 
 _SAFE = os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-"""A named pipe or a terminal must not hold the keeper up."""
+"""A named pipe or a terminal must not block the supervisor."""
 
 
-def do(message: dict[str, Any], given: list[int]) -> dict[str, Any]:
-    """Do what a message asks for; descriptors for the host go into `given`.
+def do(message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+    """Carry out a request; descriptors for the host go into `descriptors`.
 
     Raises:
-        OSError: as the kernel says.
+        OSError: from the kernel.
     """
     task, path = message["do"], message["path"]
     if task == "open":
-        given.append(os.open(path, message["flags"] | _SAFE, message.get("mode", 0o644)))
+        descriptors.append(os.open(path, message["flags"] | _SAFE, message.get("mode", 0o644)))
     elif task == "folders":
         os.makedirs(path, exist_ok=True)  # noqa: PTH103
     elif task == "about":
@@ -29,7 +29,7 @@ def do(message: dict[str, Any], given: list[int]) -> dict[str, Any]:
     elif task == "list":
         return {"entries": _entries(path)}
     elif task == "place":
-        _place(path, message, given)
+        _place(path, message, descriptors)
     elif task == "finish":
         os.chmod(path, message["mode"])  # noqa: PTH101
         os.utime(path, ns=(message["time"], message["time"]))
@@ -41,7 +41,7 @@ def do(message: dict[str, Any], given: list[int]) -> dict[str, Any]:
 def _about(about: os.stat_result, link: str) -> dict[str, Any]:
     found: dict[str, Any] = {"mode": about.st_mode, "time": about.st_mtime_ns}
     if stat.S_ISLNK(about.st_mode):
-        found["link"] = os.readlink(link)  # noqa: PTH115 - the text as it stands
+        found["link"] = os.readlink(link)  # noqa: PTH115 - the text unchanged
     return found
 
 
@@ -52,8 +52,8 @@ def _entries(path: str) -> dict[str, dict[str, Any]]:
         }
 
 
-def _place(path: str, message: dict[str, Any], given: list[int]) -> None:
-    """Make an entry, over whatever stands there already; folders are merged into."""
+def _place(path: str, message: dict[str, Any], descriptors: list[int]) -> None:
+    """Make an entry, replacing what exists; folders are merged."""
     kind = stat.S_IFMT(message["mode"])
     if kind == stat.S_IFDIR:
         with contextlib.suppress(FileExistsError):
@@ -62,7 +62,7 @@ def _place(path: str, message: dict[str, Any], given: list[int]) -> None:
         os.close(os.open(path, os.O_RDONLY | os.O_DIRECTORY | _SAFE))
         return
     with contextlib.suppress(FileNotFoundError):
-        # So that nothing is written through a link, or over a file that a process has open.
+        # Nothing is written through a link, or over a file that a process has open.
         os.unlink(path)  # noqa: PTH108
     if kind == stat.S_IFLNK:
         os.symlink(message["link"], path)  # noqa: PTH211
@@ -70,4 +70,4 @@ def _place(path: str, message: dict[str, Any], given: list[int]) -> None:
         os.mkfifo(path, stat.S_IMODE(message["mode"]))
     else:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        given.append(os.open(path, flags | _SAFE, 0o600))
+        descriptors.append(os.open(path, flags | _SAFE, 0o600))

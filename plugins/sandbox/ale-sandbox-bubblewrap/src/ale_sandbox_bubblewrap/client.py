@@ -1,4 +1,4 @@
-"""The host's end of the sockets to the zygote and to a keeper, in the event loop."""
+"""Clients of the fork server and of supervisors, in the event loop."""
 
 import asyncio
 import contextlib
@@ -20,16 +20,16 @@ from ale_sandbox_bubblewrap.control import Controls
 
 
 @frozen
-class Refused:
-    """A command that could not be started, because of what was asked."""
+class StartError:
+    """A command that could not be started, because of its arguments."""
 
     errno: int
     cwd: bool
-    """It was its folder."""
+    """Its folder was the reason."""
 
 
 class Channel:
-    """Sends messages without blocking, and keeps their order. Outlives an event loop."""
+    """Sends messages in order without blocking. May be used in more than one event loop."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -58,7 +58,7 @@ class Channel:
                 wire.send(self._sock, message, descriptors)
             except BlockingIOError:
                 return
-            except OSError:  # the other end is gone, which is told by the end of what it says
+            except OSError:  # the other end is closed; the next receive reports it
                 self._drop()
                 break
             self._queue.popleft()
@@ -81,7 +81,7 @@ class Channel:
         return wire.receive(self._sock)
 
     def close(self) -> None:
-        """Let go of the socket. May be called again."""
+        """Close the socket. May be called again."""
         if self._sock.fileno() >= 0:
             self._drop()
             asyncio.get_running_loop().remove_reader(self._sock)
@@ -101,7 +101,7 @@ class Job:
         loop = asyncio.get_running_loop()
         self.number = number
         self.pid: int | None = None
-        self.ended: asyncio.Future[int | Refused] = loop.create_future()
+        self.ended: asyncio.Future[int | StartError] = loop.create_future()
         """Its exit code, 128 + n for signal n."""
 
     def take(self, answer: Mapping[str, Any]) -> bool:
@@ -112,32 +112,34 @@ class Job:
         if not self.ended.done():
             refused = "errno" in answer
             self.ended.set_result(
-                Refused(answer["errno"], answer.get("cwd", False)) if refused else answer["ended"]
+                StartError(answer["errno"], answer.get("cwd", False))
+                if refused
+                else answer["ended"]
             )
         return True
 
-    def give_up(self, error: SandboxError) -> None:
-        """There will be no more answers."""
+    def fail(self, error: SandboxError) -> None:
+        """No more answers will come."""
         if not self.ended.done():
             self.ended.set_exception(error)
-            self.ended.exception()  # whoever awaits it learns; that nobody does is no fault
+            self.ended.exception()  # whoever awaits it gets it; nobody has to
 
 
 class Request:
-    """Anything else that is asked of a keeper."""
+    """Any other request to a supervisor."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[tuple[Mapping[str, Any], list[int]]] = loop.create_future()
 
 
-class KeeperLink:
-    """Asks a keeper, and hands out its answers.
+class SupervisorClient:
+    """Sends requests to a supervisor and dispatches its answers.
 
     Args:
         sock: our end.
         name: of the sandbox, for errors.
-        log: what the keeper may have said before it broke.
+        log: gives what the supervisor wrote before it failed.
     """
 
     def __init__(self, sock: socket.socket, name: str, log: Callable[[], str]) -> None:
@@ -150,20 +152,20 @@ class KeeperLink:
         self._requests: dict[int, Request] = {}
         self._loop = asyncio.get_running_loop()
         self.gone: asyncio.Future[None] = self._loop.create_future()
-        """Done when the keeper has ended, and everything in the sandbox with it."""
+        """Done when the supervisor has ended, and everything in the sandbox with it."""
 
     async def opened(self, group: Group, fill: Callable[[int], Awaitable[None]] | None) -> None:
-        """Wait until the sandbox stands.
+        """Wait until the sandbox is ready.
 
         Args:
-            group: what the keeper is put into before it starts a command.
-            fill: puts files into the new layer, whose open folder it gets.
+            group: the supervisor is put into it before it starts a command.
+            fill: puts files into the new layer, given its open folder.
 
         Raises:
             SandboxError: it could not be made.
         """
         answer, (upper,) = await self._step("made")
-        # The kernel takes its time for this, and the sandbox needs as long to be made.
+        # This is slow in the kernel; it runs while the sandbox is being made.
         grouping = asyncio.ensure_future(asyncio.to_thread(group.add, answer["made"]))
         try:
             if fill is not None:
@@ -214,7 +216,7 @@ class KeeperLink:
         self._channel.close()
         error = SandboxError(f"sandbox {self._name} has ended")
         for job in self._jobs.values():
-            job.give_up(error)
+            job.fail(error)
         for request in self._requests.values():
             if not request.answer.done():
                 request.answer.set_exception(error)
@@ -255,15 +257,15 @@ class KeeperLink:
         return answer, descriptors
 
     def close(self) -> None:
-        """Let go: the keeper ends the sandbox. `gone` tells when."""
+        """Close the connection: the supervisor ends the sandbox, then `gone` is done."""
         if not self.gone.done():
-            with contextlib.suppress(OSError):  # it has let go itself, which `gone` will tell
+            with contextlib.suppress(OSError):  # the other end is closed; `gone` reports it
                 self._sock.shutdown(socket.SHUT_WR)
             self._loop.add_reader(self._sock, self._ready)
 
 
-class Zygote:
-    """The process that keepers are forked from."""
+class ForkServer:
+    """Client of the process that supervisors are forked from."""
 
     def __init__(self, channel: Channel, log: int, process: "subprocess.Popen[bytes]") -> None:
         self._channel = channel
@@ -273,21 +275,22 @@ class Zygote:
         self._process = process
 
     @classmethod
-    async def start(cls, settings: dict[str, Any], held: int) -> "Zygote":
+    async def start(cls, settings: dict[str, Any], lock_fd: int) -> "ForkServer":
         """Start one.
 
         Args:
-            held: a descriptor that it and all that it forks keep open.
+            lock_fd: a descriptor that it and all that it forks keep open.
 
         Raises:
             SandboxError: it could not prepare the lowest layers.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        log = os.memfd_create("zygote")
+        log = os.memfd_create("fork server")
         source = str(Path(__file__).parents[1])
         code = (
             f"import sys; sys.path.insert(0, {source!r});"
-            f"from ale_sandbox_bubblewrap.zygote import main; main({theirs.fileno()}, {held})"
+            "from ale_sandbox_bubblewrap.fork_server import main;"
+            f"main({theirs.fileno()}, {lock_fd})"
         )
         with theirs:
             process = subprocess.Popen(  # noqa: ASYNC220 - vfork; it returns at once
@@ -297,30 +300,30 @@ class Zygote:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 cwd="/",
-                pass_fds=[theirs.fileno(), held],
+                pass_fds=[theirs.fileno(), lock_fd],
                 start_new_session=True,
             )
-        zygote = cls(Channel(ours), log, process)
-        zygote._channel.send(settings)
-        answer = await zygote._channel.receive()
+        fork_server = cls(Channel(ours), log, process)
+        fork_server._channel.send(settings)
+        answer = await fork_server._channel.receive()
         if answer is None or "failed" in answer[0]:
-            why = zygote.log() if answer is None else answer[0]["failed"]
-            zygote.close()
+            why = fork_server.log() if answer is None else answer[0]["failed"]
+            fork_server.close()
             raise SandboxError(f"can't prepare bubblewrap sandboxes: {why}")
         owner = None if settings["uid"] == os.geteuid() else settings["uid"]
-        zygote.controls = Controls(answer[1][0], owner)
-        return zygote
+        fork_server.controls = Controls(answer[1][0], owner)
+        return fork_server
 
     def log(self) -> str:
-        """What it and its children have said before they broke."""
+        """What it and its children wrote before they failed."""
         size = os.fstat(self._log).st_size
         return os.pread(self._log, 4000, max(0, size - 4000)).decode(errors="replace").strip()
 
     def fork(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> socket.socket:
-        """Have a child do something; our end of its socket.
+        """Fork a child for a task; our end of its socket.
 
         Raises:
-            SandboxError: the zygote is gone.
+            SandboxError: the fork server is gone.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -328,11 +331,11 @@ class Zygote:
                 self._channel.send(message, [theirs.fileno(), *descriptors])
             except OSError as error:
                 ours.close()
-                raise SandboxError(f"the zygote has ended: {self.log() or error}") from error
+                raise SandboxError(f"the fork server has ended: {self.log() or error}") from error
         return ours
 
-    async def have(self, message: dict[str, Any], descriptors: Sequence[int]) -> bool:
-        """Have a child do something, and wait for it.
+    async def run_task(self, message: dict[str, Any], descriptors: Sequence[int]) -> bool:
+        """Fork a child for a task, and wait for it.
 
         Raises:
             SandboxError: it failed.
@@ -347,7 +350,7 @@ class Zygote:
         return bool(answer[0]["done"])
 
     def close(self) -> None:
-        """End it, and with it all that is left of its sandboxes. May be called again."""
+        """End it and every sandbox it has left. May be called again."""
         self.controls.close()
         self._channel.close()
         self._process.wait()

@@ -1,4 +1,4 @@
-"""Tries what a sandbox needs, in a process of its own, and prints what was found as JSON.
+"""Tries the kernel features that a sandbox needs, in a separate process, and prints JSON.
 
 Run as ``python -I -S -c 'import ...; main(uid, folder)'``. Standard library only.
 """
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ale_sandbox_bubblewrap import kernel, opening
+from ale_sandbox_bubblewrap import creation, kernel
 
 
 def main(uid: int, folder: str) -> None:
@@ -17,7 +17,7 @@ def main(uid: int, folder: str) -> None:
 
     Args:
         uid: the user to become first.
-        folder: made for the trial, and this user's.
+        folder: made for the check, and owned by this user.
     """
     found: dict[str, str | None] = {"namespaces": None, "overlay": None, "memory": None}
     if os.geteuid() != uid:
@@ -28,7 +28,7 @@ def main(uid: int, folder: str) -> None:
         kernel.set_dumpable(True)
     else:
         os.chdir(folder)
-    found["namespaces"] = _refusal(opening.enter_user_namespace)
+    found["namespaces"] = _refusal(creation.enter_user_namespace)
     if found["namespaces"] is None:
         Path("disk").mkdir()
         Path("memory").mkdir()

@@ -1,10 +1,10 @@
-"""One process per backend, from which the keepers are forked: a warm start for each sandbox.
+"""One process per backend, from which supervisors are forked: a warm start for each sandbox.
 
 It has the rights of an ordinary user: a host process that is root lets it become another one.
 In mount and user namespaces of its own it prepares the lowest layers, in memory, so that they go
-with it. It ends when the host process does, and with it every keeper and every sandbox.
+with it. It ends when the host process does, and with it every supervisor and every sandbox.
 
-Standard library only. Run as ``python -I -S -c 'import ...; main(fd, held)'``.
+Standard library only. Run as ``python -I -S -c 'import ...; main(fd, lock_fd)'``.
 """
 
 import gc
@@ -17,17 +17,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ale_sandbox_bubblewrap import base, keeper, kernel, launch, layers, opening, wire
+from ale_sandbox_bubblewrap import base, creation, kernel, launch, layers, supervisor, wire
 
 
-def main(descriptor: int, held: int) -> None:
+def main(descriptor: int, lock_fd: int) -> None:
     """Serve the host process at the other end of a socket.
 
     Args:
-        held: stays open in this process and its keepers, and goes nowhere else (`holding`).
+        lock_fd: a lock that this process and its supervisors keep open (`process_lock`).
     """
     sock = socket.socket(fileno=descriptor)
-    for one in (descriptor, held):
+    for one in (descriptor, lock_fd):
         os.set_inheritable(one, False)
     received = wire.receive(sock)
     if received is None:
@@ -35,7 +35,7 @@ def main(descriptor: int, held: int) -> None:
     settings = received[0]
     plan = _plan(settings)
     try:
-        _settle(plan, settings)
+        _prepare(plan, settings)
     except OSError as error:
         wire.send(sock, {"failed": str(error)})
         return
@@ -58,50 +58,52 @@ def _plan(settings: Mapping[str, Any]) -> launch.Plan:
     return launch.Plan(**{**fields, "layout": layers.Layout(*fields["layout"])})
 
 
-def _settle(plan: launch.Plan, settings: Mapping[str, Any]) -> None:
-    """Become an ordinary user, and make the lowest layers."""
+def _prepare(plan: launch.Plan, settings: Mapping[str, Any]) -> None:
+    """Become an unprivileged user, and make the lowest layers."""
     os.umask(0o022)
     uid = settings["uid"]
     if os.geteuid() == uid:
-        opening.enter_user_namespace()
-        _lay_out(settings["store"], uid=0)
+        creation.enter_user_namespace()
+        _mount_staging(settings["store"], uid=0)
     else:
-        # Only root finds its way to the store, whose folders are the other user's.
+        # Only root can reach the store, whose folders belong to the other user.
         kernel.unshare(kernel.CLONE_NEWNS)
         kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
-        _lay_out(settings["store"], uid=uid)
+        _mount_staging(settings["store"], uid=uid)
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
         kernel.set_dumpable(True)  # or its own /proc entries are closed to it
-        opening.enter_user_namespace()
-    os.chdir(layers.DESK)
+        creation.enter_user_namespace()
+    os.chdir(layers.STAGING)
     Path(layers.ROOT).mkdir()
     base.make(Path(layers.ROOT))
     base.make_folders(plan.layout.system)
     base.install(plan.programs, Path(layers.PROGRAMS))
 
 
-def _lay_out(store: str, *, uid: int) -> None:
+def _mount_staging(store: str, *, uid: int) -> None:
     """A file system in memory with the folders of the store in it."""
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
-    kernel.mount("tmpfs", layers.DESK, "tmpfs", flags, f"mode=755,uid={uid},gid={uid}")
+    kernel.mount("tmpfs", layers.STAGING, "tmpfs", flags, f"mode=755,uid={uid},gid={uid}")
     for name in (layers.MERGED, layers.IN_MEMORY, layers.LAYERS, layers.CONTROL):
-        Path(layers.DESK, name).mkdir()
-    kernel.mount(f"{store}/{layers.LAYERS}", f"{layers.DESK}/{layers.LAYERS}", flags=kernel.MS_BIND)
+        Path(layers.STAGING, name).mkdir()
+    kernel.mount(
+        f"{store}/{layers.LAYERS}", f"{layers.STAGING}/{layers.LAYERS}", flags=kernel.MS_BIND
+    )
 
 
 def _as_child(plan: launch.Plan, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-    """Do one thing in a process of its own, and end."""
+    """Do one task in a forked process, and exit."""
     sock = socket.socket(fileno=descriptors[0])
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if message["do"] == "open":
-            keeper.keep(plan, message, sock)
+            supervisor.run_supervisor(plan, message, sock)
         else:
             _report(plan, message, sock, descriptors[1:])
     except BaseException:
-        # The last thing it says; the host reads it where the answer should have come.
+        # The host reads it when no answer comes.
         sys.stderr.write(traceback.format_exc())
         os._exit(1)
     os._exit(0)

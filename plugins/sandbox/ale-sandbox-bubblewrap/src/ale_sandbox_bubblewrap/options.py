@@ -1,0 +1,54 @@
+"""Options of the sandbox ``bubblewrap``."""
+
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen, validators
+
+from ale.plugin import doc, gt
+from ale_sandbox_process.options import HostOptions, at_least
+
+
+def _not_the_root(_: Any, attribute: Any, value: tuple[Path, ...]) -> None:
+    for path in value:
+        if path == Path("/") or ".." in path.parts:
+            raise ValueError(f"{attribute.name}: {path} is not a folder or file to share")
+
+
+@frozen(kw_only=True)
+class BubblewrapOptions(HostOptions):
+    """Linux namespaces, a writable layer over the read-only host, limits. No daemon."""
+
+    network: bool | None = field(
+        default=None,
+        metadata=doc("Share the host's network. Default: when the task asks. false: never."),
+    )
+    writable_system: bool = field(
+        default=True,
+        metadata=doc("Let a task change /usr, in its own layer. false: bound read-only."),
+    )
+    allowlist_paths: tuple[Path, ...] = field(
+        default=(),
+        validator=_not_the_root,
+        metadata=doc("Paths of the host that are bound read-only, under the same names."),
+    )
+    memory_mb: int | None = field(
+        default=4096,
+        validator=at_least(64),
+        metadata=doc("Memory of the sandbox, MiB; a task may ask for its own. null: no limit."),
+    )
+    processes: int | None = field(
+        default=1024,
+        validator=at_least(8),
+        metadata=doc("Processes and threads in the sandbox."),
+    )
+    cpus: float | None = field(
+        default=None,
+        validator=validators.optional(gt(0)),
+        metadata=doc("Processors it may use; a task may ask for its own."),
+    )
+    disk_mb: int | None = field(
+        default=None,
+        validator=at_least(1),
+        metadata=doc("Store changes in memory, at most this much, MiB. null: on disk."),
+    )

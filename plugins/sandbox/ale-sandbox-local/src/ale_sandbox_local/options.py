@@ -1,0 +1,22 @@
+"""Options of the sandbox ``local``."""
+
+from attrs import field, frozen
+
+from ale.plugin import doc
+from ale_sandbox_process.options import HostOptions, at_least
+
+
+@frozen(kw_only=True)
+class LocalOptions(HostOptions):
+    """Commands on the host itself, in a workspace of their own. Does not isolate."""
+
+    memory_mb: int | None = field(
+        default=8192,
+        validator=at_least(16),
+        metadata=doc("Private writable memory of each process, MiB; a task may ask for its own."),
+    )
+    processes: int | None = field(
+        default=4096,
+        validator=at_least(8),
+        metadata=doc("Processes and threads beyond those that run when the backend starts."),
+    )
