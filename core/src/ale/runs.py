@@ -21,6 +21,7 @@ from ale._run.parts import build
 from ale._run.start import Surroundings, check_run
 from ale._store import RunReader
 from ale._store.codec import encode
+from ale._store.diagnosis import Causes, Learning, learning
 from ale._store.index import SUCCESS, Index
 from ale._store.lines import Lines
 from ale.errors import InputError, Problem
@@ -29,16 +30,19 @@ from ale.strict import Node, parse_yaml
 
 __all__ = [
     "SUCCESS",
+    "Causes",
     "Checked",
     "Crediting",
     "EvaluationOptions",
     "Index",
+    "Learning",
     "Lines",
     "Registry",
     "RunOptions",
     "RunReader",
     "build_choice",
     "check_config",
+    "learning",
     "parse_choice",
 ]
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ale.types import RunFinished
 
 
+_CAUSES = 5
+"""How many causes of broken episodes the summary names."""
+
+
 @click.command("run")
 @click.argument("config", type=click.Path(path_type=Path), required=False)
 @overrides_option
@@ -120,16 +124,29 @@ async def _go(run: "Run") -> "RunFinished":
         return finished
 
 
+def _broken(run: "Run", number: int) -> list[str]:
+    """How many episodes broke, and the most common causes."""
+    from ale._store.diagnosis import Causes
+
+    causes = Causes()
+    for offset in run.store.index.broken_offsets():
+        causes.add(run.store.reader.episodes.at(offset))
+    lines = [f"    {line}" for line in causes.lines(_CAUSES)]
+    return [f"  broken       {number}  (no reward)", *lines]
+
+
 def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> str:
     """What happened, where it is stored and what to try next, of the commands that are there."""
+    from ale._store.diagnosis import learning
     from ale._store.index import SUCCESS
-    from ale.text import rate_line, seconds
+    from ale.text import plural, rate_line, seconds
 
     index = run.store.index
     relative = os.path.relpath(finished.directory)
     path = finished.directory if relative.startswith("..") else relative
     lines = [
-        f"{finished.outcome}: {len(index)} episodes on disk after {seconds(finished.seconds)}",
+        f"{finished.outcome}: {plural(len(index), 'episode')} on disk after "
+        f"{seconds(finished.seconds)}",
         f"  success      {rate_line(finished.n_succeeded, finished.n_graded)}",
     ]
     if finished.mean_reward is not None:
@@ -138,8 +155,10 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
         rewards = list(index.rewards(step, "evaluation"))
         rate = rate_line(sum(reward == SUCCESS for reward in rewards), len(rewards))
         lines.append(f"  after step {step:<3} {rate} on held-out tasks")
+    if warning := learning(run.store.reader.events(), index).warning():
+        lines.append(f"  training     {warning}")
     if finished.n_broken:
-        lines.append(f"  broken       {finished.n_broken}  (no reward; each episode says why)")
+        lines += _broken(run, finished.n_broken)
     lines += ["stored in", f"  {path}"]
     quoted = shlex.quote(path)
     creditable = "credit" in commands and finished.n_graded > 0

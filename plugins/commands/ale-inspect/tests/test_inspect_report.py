@@ -197,7 +197,7 @@ def test_tasks_and_causes_of_broken_episodes_are_in_tables(trained: Path) -> Non
     rows = [a["data-task"] for tag, a in page.tags if tag == "tr" and "data-task" in a]
     assert rows == [*(f"files-{i:02d}" for i in range(12)), *(f"held-{i:02d}" for i in range(4))]
     broken = sum(e.reward is None for e in RunReader(trained).episodes)
-    assert f"{broken} sandbox: no answer on port" in page.text, "one cause, whatever the port"
+    assert f"{broken} sandbox: SandboxError: no answer on port" in page.text, "one cause, whatever the port"
 
 
 def test_the_file_loads_nothing_and_runs_one_script_only(trained: Path) -> None:
@@ -363,7 +363,7 @@ def test_the_command_writes_the_file_and_says_where(
     path = write_trained(tmp_path / "run", steps=2)
     said = ale("report", str(path), "--episodes", "3")
     assert said.exit_code == 0, said.output
-    assert re.fullmatch(rf"{re.escape(str(path))}/report\.html  0\.\d MB\n", said.output)
+    assert re.fullmatch(rf"{re.escape(str(path))}/report\.html  \d+\.\d kB\n", said.output)
     assert len(Page((path / "report.html").read_text()).episodes) == 3
     other = tmp_path / "elsewhere.html"
     ale("report", str(path), "--output", str(other))

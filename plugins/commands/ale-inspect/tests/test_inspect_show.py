@@ -40,13 +40,13 @@ def test_a_run_is_shown_by_task_with_what_broke(ale: Ale, run: str) -> None:
     assert "chunker turns, credit scaled" in shown.output
     assert "success      1 of 2  50.0%" in shown.output
     assert "a          2        1    0.50    1.5       0" in shown.output
-    assert "2 x  sandbox: no space on port :40001" in shown.output
+    assert "2 x sandbox: SandboxError: no space on port :40001" in shown.output
 
 
 def test_an_episode_is_shown_turn_by_turn_with_its_credit(ale: Ale, run: str) -> None:
     shown = ale("show", run, "a")
     assert "0-a-0: reward 1.000; agent ended: finished" in shown.output
-    assert "held    done  1.00 x 1  file" in shown.output
+    assert "passed  done  1.00 x 1  file" in shown.output
     assert "chunk 0  turn  reward +0.000  return +1.000  scaled weight +1.000" in shown.output
     assert '> shell {"command": "touch done"}' in shown.output
     assert "sandbox: SandboxError: no space" in ale("show", run, "0-b-0").output
@@ -83,9 +83,9 @@ def test_two_schemes_stand_side_by_side_chunk_by_chunk(ale: Ale, run: str) -> No
 
 def test_one_episode_may_be_compared_and_a_broken_one_has_no_credit(ale: Ale, run: str) -> None:
     one = ale("credit", run, "--scheme", "scaled", "--episode", "0-a-1", "--chunker", "turns")
-    assert one.output.startswith("0-a-1: reward 0.000, 1 chunks\n")
+    assert one.output.startswith("0-a-1: reward 0.000, 1 chunk\n")
     broken = ale("credit", run, "--scheme", "scaled", "--episode", "b")
-    assert broken.output == "0-b-0 is broken: it has no reward, and so no credit\n"
+    assert broken.output == "0-b-0 is broken: it has no reward and so no credit\n"
 
 
 def test_a_run_that_is_none_is_bad_input(ale: Ale, tmp_path: Path) -> None:

@@ -118,11 +118,12 @@ def report(run: Path, output: Path | None, episodes: int, megabytes: float) -> N
     """
     from ale.errors import StoreError
     from ale.runs import RunReader
+    from ale.text import size
     from ale_inspect.report import NAME, write_report
 
     target = output or run / NAME
     try:
-        size = write_report(RunReader(run), target, episodes=episodes, megabytes=megabytes)
+        written = write_report(RunReader(run), target, episodes=episodes, megabytes=megabytes)
     except OSError as error:
         raise StoreError(f"{target} can't be written: {error.strerror}") from error
-    click.echo(f"{target}  {size / 1e6:.1f} MB")
+    click.echo(f"{target}  {size(written)}")

@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ale.errors import InputError, Problem
-from ale.runs import SUCCESS, RunReader
+from ale.runs import SUCCESS, Causes, RunReader, learning
 from ale.strict import nearest
 from ale.text import rate_line, seconds, table
 from ale.types import Episode, Split
-from ale_inspect.causes import Causes
 
 _CAUSES = 8
 
@@ -47,12 +46,14 @@ def overview(reader: RunReader) -> str:
     )
     outcome = manifest.get("outcome") or {"outcome": "not ended", "seconds": 0.0}
     trained, held_out = tasks.rewards_of("train"), tasks.rewards_of("evaluation")
+    warning = learning(reader.events(), reader.index()).warning()
     lines = [
         f"{manifest['run_id']}: {outcome['outcome']} after {seconds(outcome['seconds'])}",
         picked,
         f"success      {_rate(trained)}",
         *([f"held out     {_rate(held_out)}"] if held_out else []),
         f"broken       {sum(tasks.broken.values())}",
+        *([f"training     {warning}"] if warning else []),
         "",
         table(
             ["task", "graded", "success", "reward", "turns", "broken"],
@@ -60,10 +61,8 @@ def overview(reader: RunReader) -> str:
             right=(1, 2, 3, 4, 5),
         ),
     ]
-    common = [f"  {n} x  {said}" for n, said, _ in tasks.causes.common(_CAUSES)]
-    if left := tasks.causes.others(_CAUSES):
-        common.append(f"  {left} x  for other reasons")
-    lines += ["", "broken because", *common] if common else []
+    causes = [f"  {line}" for line in tasks.causes.lines(_CAUSES)]
+    lines += ["", "causes of broken episodes", *causes] if causes else []
     return "\n".join(lines)
 
 

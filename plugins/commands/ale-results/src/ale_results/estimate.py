@@ -2,8 +2,7 @@
 
 import math
 
-_Z95 = 1.959964
-"""Two-sided 95% point of the normal distribution."""
+from ale.text import wilson
 
 
 def pass_at_k(n: int, c: int, k: int) -> float | None:
@@ -35,9 +34,4 @@ def interval(mean: float, tasks: int) -> tuple[float, float] | None:
 
     Source: Wilson (1927), Probable inference, J. Am. Stat. Assoc. 22.
     """
-    if tasks < 2:
-        return None
-    middle = mean + _Z95**2 / (2 * tasks)
-    spread = _Z95 * math.sqrt(mean * (1 - mean) / tasks + _Z95**2 / (4 * tasks * tasks))
-    scale = 1 + _Z95**2 / tasks
-    return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
+    return wilson(mean * tasks, tasks) if tasks >= 2 else None

@@ -7,13 +7,10 @@ from typing import Any, Literal, NamedTuple
 
 from attrs import define, field
 
-from ale.runs import SUCCESS, RunReader
+from ale.runs import SUCCESS, Causes, RunReader, learning
+from ale.text import Z95
 from ale.types import Episode
 from ale_forks import Counts, Curves
-from ale_inspect.causes import Causes
-
-_Z95 = 1.959964
-
 
 Kind = Literal["train", "evaluation", "started", "shown"]
 """What an episode says of the policy: from a training task's own beginning; held out; begun further
@@ -107,7 +104,7 @@ class Sums:
             return None
         mean = self.reward / self.n
         variance = max(0.0, self.squares - self.n * mean * mean) / max(1, self.n - 1)
-        spread = _Z95 * math.sqrt(variance / self.n)
+        spread = Z95 * math.sqrt(variance / self.n)
         return mean, max(self.least, mean - spread), min(self.most, mean + spread)
 
 

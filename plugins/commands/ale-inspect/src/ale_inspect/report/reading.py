@@ -10,14 +10,12 @@ from ale.types import (
     Episode,
     Failure,
     Message,
-    Observation,
     Span,
-    ToolCall,
     Turn,
 )
 from ale_forks import Fork
+from ale_inspect.calls import Call, calls, whole_turn
 from ale_inspect.report.forks import on_chunk
-from ale_inspect.transcript import whole_turn
 
 TEXT = 6000
 """Characters of one text that are kept; the middle of a longer one is left out."""
@@ -194,11 +192,8 @@ def _part(
         made |= pieces
     elif content:
         made["text"] = clipped(content)
-    if span.calls[0] < span.calls[1]:
-        made["calls"] = [
-            _call(turn.completion.message.tool_calls[i], _observation(turn, i))
-            for i in range(*span.calls)
-        ]
+    if found := [_call(call) for call in calls(turn, span)]:
+        made["calls"] = found
     return made
 
 
@@ -226,12 +221,11 @@ def _tokens(
     return made
 
 
-def _observation(turn: Turn, i: int) -> Observation | None:
-    return turn.observations[i] if i < len(turn.observations) else None
-
-
-def _call(call: ToolCall, observation: Observation | None) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": clipped(call.name), "args": clipped(call.arguments)}
+def _call(call: Call) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": clipped(call.name)}
+    if call.arguments is not None:
+        made["args"] = clipped(call.arguments)
+    observation = call.observation
     if observation is not None:
         made |= {"seen": clipped(observation.content), "s": round(observation.duration_s, 3)}
         if observation.error is not None:

@@ -49,7 +49,7 @@ const token = (text, logp, logRatio) => {
 };
 
 const call = (each) => make("div", { class: "call" },
-  make("pre", {}, `${each.name} ${each.args}`),
+  make("pre", {}, `${each.name} ${each.args === undefined ? "(read from the text)" : each.args}`),
   make("pre", {}, each.seen === undefined ? "(no observation)" : each.seen),
   each.error ? make("pre", { class: "wrong" }, each.error) : null);
 
