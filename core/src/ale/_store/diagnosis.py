@@ -19,7 +19,8 @@ _VARYING = re.compile(r"\b[0-9a-f]{8,}\b|(?<=:)[0-9]{4,5}\b|\b[0-9]+\.[0-9]+\b")
 class Cause(NamedTuple):
     """One reason why episodes broke."""
 
-    count: int
+    n: int
+    """Number of episodes."""
     message: str
     """``agent: LLMError: connection refused``, as the first of these episodes has it."""
     episode_id: str
