@@ -8,7 +8,8 @@ import pytest
 
 from ale.plugin import BuildContext
 from ale.testing.observer import ObserverContract, finished, register, tell
-from ale_inspect.plugin import ReportOptions, ale_observers
+from ale_inspect.options import ReportOptions
+from ale_inspect.plugin import ale_observers
 
 Write = Callable[..., Path]
 

@@ -158,6 +158,6 @@ def test_a_queue_that_is_never_emptied_is_given_up() -> None:
     worker.start()
     for item in range(3):
         worker.put(item)
-    with pytest.raises(AleError, match="x: 3 items wait"):
+    with pytest.raises(AleError, match="x: 3 items are waiting"):
         worker.put(3)
     release.set()

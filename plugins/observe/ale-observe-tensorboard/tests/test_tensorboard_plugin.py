@@ -8,7 +8,8 @@ import pytest
 
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext
-from ale_observe_tensorboard.plugin import TensorBoardOptions, ale_observers, probe
+from ale_observe_tensorboard.options import TensorBoardOptions
+from ale_observe_tensorboard.plugin import ale_observers, probe
 
 
 def absent(name: str) -> str:

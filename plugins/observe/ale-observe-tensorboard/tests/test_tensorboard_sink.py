@@ -7,7 +7,8 @@ import pytest
 
 from ale.plugin import BuildContext
 from ale.testing.observer import ObserverContract, ended, finished, register, report, started, tell
-from ale_observe_tensorboard.plugin import TensorBoardOptions, ale_observers
+from ale_observe_tensorboard.options import TensorBoardOptions
+from ale_observe_tensorboard.plugin import ale_observers
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,8 @@ import pytest
 
 from ale.plugin import BuildContext
 from ale.testing.observer import ObserverContract, ended, finished, register, report, started, tell
-from ale_observe_wandb.plugin import WandbOptions, ale_observers
+from ale_observe_wandb.options import WandbOptions
+from ale_observe_wandb.plugin import ale_observers
 
 
 @pytest.fixture(autouse=True)
@@ -156,7 +157,8 @@ from pathlib import Path
 from ale.errors import AleError
 from ale.testing.observer import ended, finished, register, started, tell
 from ale.plugin import BuildContext
-from ale_observe_wandb.plugin import WandbOptions, ale_observers
+from ale_observe_wandb.options import WandbOptions
+from ale_observe_wandb.plugin import ale_observers
 [component] = ale_observers()
 where = Path(sys.argv[1])
 options = WandbOptions(mode=sys.argv[2], start_timeout_s=2.0, finish_timeout_s=2.0)

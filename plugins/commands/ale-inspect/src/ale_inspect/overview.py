@@ -1,4 +1,4 @@
-"""``ale show``: what a run was and how it went; and one of its episodes, found by name."""
+"""``ale show``: the overview of a run, and looking up one of its episodes."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,10 @@ _CAUSES = 8
 
 
 def find_episode(reader: RunReader, wanted: str) -> Episode:
-    """The episode that is meant.
+    """The episode with this id, or the first that matches.
+
+    Args:
+        wanted: an id, the beginning of one, or a task's id.
 
     Raises:
         InputError: there is none.
@@ -34,7 +37,7 @@ def find_episode(reader: RunReader, wanted: str) -> Episode:
 
 
 def overview(reader: RunReader) -> str:
-    """What the run was, how it went, and a line per task."""
+    """The parts of the run, its outcome, and a line per task."""
     manifest, tasks = reader.manifest, _Tasks()
     for episode in reader.episodes:
         tasks.add(episode)
@@ -94,7 +97,7 @@ class _Tasks:
         self.causes.add(episode)
 
     def rewards_of(self, split: Split) -> list[float]:
-        """Of all graded episodes of one kind."""
+        """Rewards of all graded episodes of one split."""
         return [r for (_, of), row in self.rewards.items() if of == split for r in row]
 
     def row(self, key: _Key) -> list[str]:
