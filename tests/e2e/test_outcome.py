@@ -68,4 +68,4 @@ def test_training_without_an_update_is_reported_where_people_look(
         assert line in ended.err
     assert warning in workshop.ale("show", str(workshop.run)).out
     assert workshop.ale("report", str(workshop.run)).code == 0
-    assert warning in (workshop.run / "report.html").read_text()
+    assert warning.capitalize() in (workshop.run / "report.html").read_text()
