@@ -14,6 +14,7 @@ from attrs import frozen
 from ale._config import load_config
 from ale._config.load import select
 from ale._config.model import EvaluationOptions, RunOptions
+from ale._config.source import lay_over
 from ale._registry import Registry
 from ale._run.crediting import Crediting
 from ale._run.loop import planned_episodes
@@ -40,6 +41,7 @@ __all__ = [
     "Registry",
     "RunOptions",
     "RunReader",
+    "apply_overrides",
     "build_choice",
     "check_config",
     "learning",
@@ -74,6 +76,17 @@ def check_config(
     planned = planned_episodes(loaded, ready.tasks)
     episodes = None if planned is None else sum(planned.values())
     return Checked(config=json.loads(encode(loaded.resolved)), episodes=episodes)
+
+
+def apply_overrides(node: Node, overrides: Sequence[str]) -> Node:
+    """A tree with values such as ``credit.type=grpo`` merged into it, as ``--set`` does.
+
+    Where the ``type`` of a section changes, the other options of the section are dropped.
+
+    Raises:
+        InputError: an override is not ``key=value``.
+    """
+    return lay_over(node, overrides)
 
 
 def parse_choice(text: str, *, option: str) -> Node:

@@ -83,7 +83,7 @@ def test_a_line_per_task_and_one_per_k(run: Path) -> None:
 
 def test_k_may_be_more_than_some_tasks_have(run: Path) -> None:
     said = ale(str(run), "--k", "3", "--k", "9")
-    assert said.endswith("\npass@3  1.000 of 1 task\npass@9  no task has so many attempts\n")
+    assert said.endswith("\npass@3  1.000 of 1 task\npass@9  no task has that many attempts\n")
 
 
 def test_json_has_the_same_and_every_reward(run: Path) -> None:

@@ -238,7 +238,7 @@ def test_a_job_is_the_same_whenever_it_is_written_and_never_written_over(
     again = write_job(run, tmp_path / "two", "job")
     names = sorted(path.name for path in first.iterdir())
     assert names == sorted(path.name for path in again.iterdir())
-    with pytest.raises(InputError, match="there is a job already"):
+    with pytest.raises(InputError, match="the job already exists"):
         write_job(run, tmp_path / "one", "job")
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["job"]
     with pytest.raises(InputError, match="no episode of the split 'evaluation'"):

@@ -1,4 +1,4 @@
-"""pass@k, and how sure a mean over tasks is."""
+"""pass@k, and the interval of a mean over tasks."""
 
 import math
 
@@ -6,7 +6,12 @@ from ale.text import wilson
 
 
 def pass_at_k(n: int, c: int, k: int) -> float | None:
-    """Chance that one of k attempts, drawn from n without putting back, is one of c passes.
+    """Probability that at least one of k attempts, drawn from n without replacement, passes.
+
+    Args:
+        n: attempts.
+        c: attempts that passed.
+        k: attempts drawn.
 
     Returns:
         In [0, 1]; None where there are fewer than k attempts.
@@ -26,8 +31,8 @@ def pass_at_k(n: int, c: int, k: int) -> float | None:
 def interval(mean: float, tasks: int) -> tuple[float, float] | None:
     """95% interval for a mean over tasks of values in [0, 1], each task one independent trial.
 
-    Such values vary at most as passes and failures with the same mean do, so that Wilson's interval
-    for these holds.
+    The variance of such values is at most that of passes and failures with the same mean, so
+    Wilson's interval is conservative.
 
     Returns:
         Bounds in [0, 1]; None for fewer than two tasks.
