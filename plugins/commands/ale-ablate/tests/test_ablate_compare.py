@@ -42,7 +42,7 @@ def test_without_held_out_tasks_the_last_tenth_of_the_steps_counts(compared: Mak
     assert "over the last tenth of the steps" in terminal(comparison)
 
 
-def test_a_difference_is_taken_seed_by_seed(compared: Make) -> None:
+def test_a_difference_is_paired_by_seed(compared: Make) -> None:
     """Each seed gains 0.1 exactly, though the seeds differ by far more among themselves."""
     comparison = compared({"a=1": [[0.1], [0.5], [0.8]], "a=2": [[0.2], [0.6], [0.9]]})
     assert comparison.rows[0].differences["final_success"] is None
@@ -62,7 +62,7 @@ def test_a_difference_is_over_the_seeds_that_both_have(compared: Make) -> None:
     assert rows["a=2"]["seeds"] == "0 1"
 
 
-def test_a_cell_without_a_completed_run_says_so(compared: Make) -> None:
+def test_a_cell_without_a_completed_run_has_no_numbers(compared: Make) -> None:
     comparison = compared({"a=1": [[0.1], [0.2]], "a=2": []})
     line = next(line for line in terminal(comparison).splitlines() if line.startswith("a=2"))
     assert line.split() == ["a=2", "0", "of", "2", "-", "-", "-", "-"]
@@ -88,7 +88,7 @@ def test_csv_has_plain_numbers_and_every_run_with_its_directory(compared: Make) 
     assert runs[1]["run"] == "cells/01-a-1/seed-1/20260101-000000-0000-run"
 
 
-def test_markdown_keeps_its_columns_whatever_a_value_holds(compared: Make) -> None:
+def test_markdown_escapes_column_separators(compared: Make) -> None:
     comparison = compared({"a=x|y <b>*": [[0.5]]})
     lines = [line for line in markdown(comparison).splitlines() if line.startswith("| a=")]
     assert all(line.startswith(r"| a=x\|y \<b\>\* |") for line in lines)
@@ -110,7 +110,7 @@ def test_curves_are_means_over_seeds_with_the_interval_as_band(compared: Make) -
     assert (one.ys, one.low) == ((0.1, 0.2), ())
 
 
-def test_where_cells_use_different_numbers_of_rollouts_these_are_an_axis(compared: Make) -> None:
+def test_cells_with_different_numbers_of_rollouts_get_a_chart_over_rollouts(compared: Make) -> None:
     cells = {"a=1": [[0.0, 0.4, 0.5]], "a=2": [[0.1, 0.2, 0.3]]}
     assert len(charts(compared(cells))) == 2
     over = charts(compared(cells, rollouts=lambda cell: 8 * cell))[1]
@@ -136,7 +136,7 @@ def test_times_use_one_unit(values: tuple[float, float], said: str) -> None:
     assert tables.estimate_text(SECONDS, found.within(0.0, math.inf), 2) == said
 
 
-def test_a_change_has_a_sign_and_what_lacks_seeds_says_so() -> None:
+def test_a_change_has_a_sign_and_missing_seeds_are_counted() -> None:
     assert tables.change_text(SHARE, Estimate(n=3, mean=0.1, low=-0.05, high=0.25), 3) == (
         "+10.0 (-5.0 to +25.0)"
     )

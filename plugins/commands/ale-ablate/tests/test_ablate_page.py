@@ -1,4 +1,4 @@
-"""`report.html` of a grid: it parses, says what it should, loads nothing, escapes all."""
+"""`report.html` of a grid: contents, no loaded resources, and escaped text."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -88,7 +88,7 @@ def test_a_page_links_every_run_and_its_report_where_it_has_one(two: Comparison)
     assert all(not re.match(r"[a-z]+:|/", link) for link in links)
 
 
-def test_no_value_becomes_markup(two: Comparison) -> None:
+def test_values_are_escaped(two: Comparison) -> None:
     made = read(two)
     tags = [tag for tag, _ in made.tags]
     assert tags.count("script") == 1
@@ -122,6 +122,6 @@ def test_a_grid_without_completed_runs_has_a_page(compared: Make) -> None:
     assert "Over training" not in none
 
 
-def test_a_folder_with_odd_letters_is_linked_as_it_is(compared: Make, tmp_path: Path) -> None:
+def test_a_folder_with_special_characters_is_linked(compared: Make, tmp_path: Path) -> None:
     links = [a["href"] for tag, a in read(compared({"ä ?#=1": [[0.5]]})).tags if tag == "a"]
     assert "cells/01-1/config.yaml" in links

@@ -1,4 +1,4 @@
-"""`ale ablate` for real: processes, kill -9, Ctrl-C, runs that fail, bad input."""
+"""`ale ablate` with real processes: kill -9, Ctrl-C, failing runs, bad input."""
 
 import csv
 import json
@@ -234,7 +234,7 @@ def test_a_terminated_grid_ends_its_runs(workshop: Any) -> None:
     assert not holders(grid)
 
 
-def test_what_checking_has_loaded_is_let_go_of(workshop: Any) -> None:
+def test_memory_of_the_check_is_released(workshop: Any) -> None:
     gate = workshop.folder / "gate"
     config = workshop.config(agent={"type": "lucky", "wait_for": str(gate)})
     running = workshop.start(config, "--seeds", "1", "--jobs", "3", "-n", "1")
@@ -247,7 +247,7 @@ def test_what_checking_has_loaded_is_let_go_of(workshop: Any) -> None:
     assert running.ended().code == 0
 
 
-def test_one_grid_is_run_by_one_process(workshop: Any) -> None:
+def test_a_grid_is_run_by_one_process_at_a_time(workshop: Any) -> None:
     config = workshop.config(agent={"type": "lucky", "wait_for": str(workshop.folder / "never")})
     running = workshop.start(config, "--seeds", "1")
     grid = running.wait_for(workshop.grid)

@@ -1,4 +1,4 @@
-"""`report.html`: it parses, holds what it should, loads nothing, and keeps hostile text inert."""
+"""`report.html`: contents, no loaded resources, and escaped text."""
 
 import base64
 import hashlib
@@ -91,7 +91,7 @@ def page_of(path: Path, **limits: Any) -> Page:
     return Page(target.read_text())
 
 
-def test_a_report_says_what_the_run_was_and_how_it_went(trained: Path) -> None:
+def test_a_report_has_the_parts_and_the_outcome_of_the_run(trained: Path) -> None:
     text = Page((trained / "report.html").read_text()).text
     assert text.startswith("trained to the episodes trained completed after 5 min 12 s")
     for said in (
@@ -185,7 +185,7 @@ def test_crucial_forks_are_marked_in_a_table_and_on_the_turns_that_were_replayed
     assert chunks == {"": [None], "p1of4": [first, None], "p3of4": [first, second, second, None]}
 
 
-def test_where_nothing_can_be_compared_there_are_no_forks(write: Write, tmp_path: Path) -> None:
+def test_without_two_states_to_compare_there_are_no_forks(write: Write, tmp_path: Path) -> None:
     page = page_of(write(tmp_path / "run", rollouts("p1of4", "make", won=1, of=2)))
     assert "Crucial forks" not in page.text
 
@@ -243,7 +243,7 @@ def test_an_episode_is_embedded_turn_by_turn_with_chunks_credit_and_tokens(train
         assert [part["k"] for part in made["turns"][0]["parts"]] == [0, 1], "cut in two"
 
 
-def test_ratios_that_a_trainer_keeps_are_drawn(write_trained: Write, tmp_path: Path) -> None:
+def test_ratios_of_the_trainer_are_included(write_trained: Write, tmp_path: Path) -> None:
     path = write_trained(tmp_path / "run", steps=2)
     source = next(
         e for e in RunReader(path).episodes if e.split == "train" and e.reward is not None
@@ -268,9 +268,7 @@ def test_ratios_that_a_trainer_keeps_are_drawn(write_trained: Write, tmp_path: P
         page_of(path)
 
 
-def test_hostile_text_is_inert_wherever_it_stands(
-    write: Write, hostile: str, tmp_path: Path
-) -> None:
+def test_hostile_text_is_escaped_everywhere(write: Write, hostile: str, tmp_path: Path) -> None:
     said = turn(hostile, calls=[(hostile, hostile)], observations=[hostile], errors=[hostile])
     score = Score(criterion=hostile, passed=False, value=0.0, detail=hostile)
     made = evolve(episode(0.0, said, task_id=hostile), scores=(score,), start=hostile)
@@ -306,7 +304,7 @@ def test_hostile_text_is_inert_wherever_it_stands(
     }  # fmt: skip
 
 
-def test_what_is_embedded_is_bounded_and_said(write_trained: Write, tmp_path: Path) -> None:
+def test_included_episodes_are_bounded_and_counted(write_trained: Write, tmp_path: Path) -> None:
     path = write_trained(tmp_path / "run", steps=8)
     few = page_of(path, episodes=10)
     assert len(few.episodes) == 10
@@ -358,7 +356,7 @@ def test_memory_does_not_grow_with_the_run(write: Write, tmp_path: Path) -> None
     assert peak(200) - peak(20) < 180 * 2000, "a few facts of each, not its 50,000 characters"
 
 
-def test_the_command_writes_the_file_and_says_where(
+def test_the_command_writes_the_file_and_prints_its_path(
     write_trained: Write, ale: Ale, tmp_path: Path
 ) -> None:
     path = write_trained(tmp_path / "run", steps=2)

@@ -213,7 +213,9 @@ def test_off_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert log.getvalue() == ""
 
 
-def test_a_terminal_that_does_not_read_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_that_does_not_read_does_not_block_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stuck = Terminal(read=False)
     manager = register(build(monkeypatch, stuck.stream, {"TERM": "xterm"}, refresh_s=0.0001))
     start = time.monotonic()

@@ -45,7 +45,7 @@ def test_episodes_from_before_a_resume_do_not_count_towards_the_rate() -> None:
     assert half_way().rate.per_s(60.0) == 3 / 60
 
 
-def test_time_left_is_what_remains_at_the_present_rate() -> None:
+def test_time_left_is_estimated_from_the_current_rate() -> None:
     assert half_way().left_s(60.0) == 60.0
 
 
@@ -78,7 +78,7 @@ def test_the_rate_falls_while_nothing_finishes() -> None:
     assert (rate.per_s(10.0), rate.per_s(100.0)) == (0.1, 0.01)
 
 
-def test_a_thousand_episodes_a_second_take_one_mark_a_second() -> None:
+def test_the_rate_keeps_one_mark_per_second() -> None:
     rate = Rate(0.0, least=8)
     for number in range(100_000):
         rate.add(number / 1000)
@@ -86,7 +86,7 @@ def test_a_thousand_episodes_a_second_take_one_mark_a_second() -> None:
     assert rate.per_s(100.0) == pytest.approx(1000, rel=0.02)
 
 
-def test_an_episode_is_in_work_from_its_sandbox_to_its_end() -> None:
+def test_an_episode_is_running_from_its_sandbox_to_its_end() -> None:
     progress = Progress.start(started("x"), now=0.0)
     enter(progress, 0, "queued", 0.0)
     assert progress.longest(9) == []
@@ -111,7 +111,7 @@ def test_durations_have_two_units() -> None:
     ]
 
 
-def test_speeds_take_the_unit_that_reads_well() -> None:
+def test_speeds_use_a_readable_unit() -> None:
     assert [speed(r) for r in (250.0, 2.5, 0.05, 0.0005, 0.0001)] == [
         "250/s",
         "2.5/s",
@@ -147,7 +147,7 @@ def test_a_frame_at_80_columns() -> None:
     ]
 
 
-def test_evaluations_are_shown_apart_from_the_episodes_that_are_learned_from() -> None:
+def test_evaluations_are_shown_separately_from_training_episodes() -> None:
     progress = half_way()
     for told in (*evaluated(0, 1), *evaluated(5, 2), *evaluated(10, 4)):
         if isinstance(told, EvaluationFinished):

@@ -48,7 +48,7 @@ def scalars(events: Any, tag: str) -> list[tuple[int, float]]:
     return [(event.step, event.value) for event in events.Scalars(tag)]
 
 
-def test_event_files_hold_what_was_logged(tmp_path: Path) -> None:
+def test_event_files_contain_what_was_logged(tmp_path: Path) -> None:
     events = [started(tmp_path, n_done=2), ended(0, 1.0), ended(1, None), ended(2, 0.0), report(3)]
     tell(register(build()), [*events, finished(tmp_path)])
     seen = read(tmp_path / "tensorboard")
@@ -73,7 +73,7 @@ def test_a_resumed_run_adds_to_the_same_series(tmp_path: Path) -> None:
     assert scalars(read(tmp_path / "tensorboard"), "episode/reward") == [(1, 1.0), (2, 0.0)]
 
 
-def test_another_directory_may_be_named(tmp_path: Path) -> None:
+def test_another_directory_can_be_configured(tmp_path: Path) -> None:
     where = tmp_path / "elsewhere"
     tell(register(build(directory=where)), [started(tmp_path), ended(0, 1.0), finished(tmp_path)])
     assert scalars(read(where), "episode/reward") == [(1, 1.0)]

@@ -1,4 +1,4 @@
-"""What can be said without the SDK."""
+"""The plugin without the SDK."""
 
 import subprocess
 import sys

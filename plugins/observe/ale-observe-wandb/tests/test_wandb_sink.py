@@ -101,7 +101,7 @@ def rows(directory: Path) -> Sequence[dict[str, Any]]:
     ]
 
 
-def test_offline_files_hold_what_was_logged(tmp_path: Path) -> None:
+def test_offline_files_contain_what_was_logged(tmp_path: Path) -> None:
     events = [started(tmp_path, n_done=2), ended(0, 1.0), ended(1, None), report(3)]
     tell(register(build(project="p", tags=("a", "b"))), [*events, finished(tmp_path)])
     graded, broken, step = rows(tmp_path)
@@ -195,7 +195,7 @@ def test_offline_opens_no_connection_to_the_server(tmp_path: Path) -> None:
     assert len(rows(tmp_path)) == 1
 
 
-def test_online_without_a_key_is_refused_and_nobody_is_asked(tmp_path: Path) -> None:
+def test_online_without_a_key_is_refused_without_a_prompt(tmp_path: Path) -> None:
     done = run("online", tmp_path)
     assert done.returncode == 1
     assert "refused: mode online, and no key is configured" in done.stderr
