@@ -193,8 +193,8 @@ def _axis(text: str, problems: list[Problem]) -> Iterator[str]:
     values = split(rest)
     if not key or not all(values):
         hint = "for example --vary credit.type=ipa,grpo"
-        said = f"expected KEY=VALUE,VALUE,..., found '{text}'"
-        problems.append(Problem(message=said, file="--vary", hint=hint))
+        message = f"expected KEY=VALUE,VALUE,..., found '{text}'"
+        problems.append(Problem(message=message, file="--vary", hint=hint))
     if key == "run.seed":
         hint = "set the number of seeds with --seeds"
         problems.append(
@@ -260,8 +260,8 @@ def read(path: Path) -> Grid:
     try:
         plain = json.loads(file.read_text(encoding="utf-8"))
         if plain["schema"] != SCHEMA:
-            said = f"schema {plain['schema']}; this version of ale-ablate reads {SCHEMA}"
-            raise InputError([Problem(message=said, file=str(file), path="schema")])
+            message = f"schema {plain['schema']}; this version of ale-ablate reads {SCHEMA}"
+            raise InputError([Problem(message=message, file=str(file), path="schema")])
         return Grid(
             path=path.resolve(),
             name=plain["name"],
@@ -279,11 +279,11 @@ def read(path: Path) -> Grid:
         hint = None
         if (path / "manifest.json").exists():
             hint = f"it is a single run: ale run --resume {path}"
-        said = f"not a grid's folder (no {FILE})" if path.is_dir() else "no such directory"
-        raise InputError([Problem(message=said, file=str(path), hint=hint)]) from None
+        message = f"not a grid's folder (no {FILE})" if path.is_dir() else "no such directory"
+        raise InputError([Problem(message=message, file=str(path), hint=hint)]) from None
     except (ValueError, KeyError, TypeError) as error:
-        said = f"can't be read: {type(error).__name__}: {error}"
-        raise InputError([Problem(message=said, file=str(file))]) from None
+        message = f"can't be read: {type(error).__name__}: {error}"
+        raise InputError([Problem(message=message, file=str(file))]) from None
 
 
 def write_whole(path: Path, text: str) -> None:

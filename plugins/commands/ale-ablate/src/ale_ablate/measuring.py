@@ -110,7 +110,7 @@ def _curve(index: Index, split: Split) -> Iterator[tuple[int, float]]:
 
 def _seconds(run: RunReader) -> float | None:
     events = [event["event"] for event in run.events()]
-    begun = events.count("run_started") + events.count("run_resumed")
-    if begun != events.count("run_finished"):
+    sessions = events.count("run_started") + events.count("run_resumed")
+    if sessions != events.count("run_finished"):
         return None  # one session was killed, so its duration is unknown
     return float(run.manifest["outcome"]["seconds"])

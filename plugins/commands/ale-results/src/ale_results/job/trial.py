@@ -82,13 +82,13 @@ class Trial:
     @property
     def steps(self) -> list[Step]:
         """The graded steps; empty for a task without steps."""
-        begun, made = 0, []
+        start, made = 0, []
         names = {step.id: _step_name(step, self.task) for step in self.task.steps}
         ends = self.episode.metadata.get("steps") or {}
         for (step, end), score in zip(ends.items(), self.episode.scores, strict=False):
-            turns = self.episode.trajectory.turns[begun:end]
+            turns = self.episode.trajectory.turns[start:end]
             made.append(Step(name=names.get(step, step), score=score, turns=turns))
-            begun = end
+            start = end
         return made
 
     @property

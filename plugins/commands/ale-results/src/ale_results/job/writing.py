@@ -117,7 +117,7 @@ class _Writer:
         _json(self._draft / "lock.json", lock)
 
     def _trial(self, episode: Episode) -> Trial:
-        # A run keeps a task before any episode of it.
+        # A run stores a task before any of its episodes.
         task = self._tasks[episode.task_id]
         return Trial(facts=self._facts, episode=episode, task=task, digest=self._digests[task.id])
 

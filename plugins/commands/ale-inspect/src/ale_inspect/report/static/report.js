@@ -38,9 +38,9 @@ const shade = (sign, strength, most) =>
 const folded = (title, text) => make("details", {}, make("summary", {}, title), make("pre", {}, text));
 
 const token = (text, logp, logRatio) => {
-  const said = [logp === null || logp === undefined ? null : `probability ${Math.exp(logp).toPrecision(3)}`,
+  const parts = [logp === null || logp === undefined ? null : `probability ${Math.exp(logp).toPrecision(3)}`,
     logRatio === undefined || logRatio === null ? null : `ratio ${Math.exp(logRatio).toPrecision(4)}`];
-  const node = make("span", { title: said.filter(Boolean).join(", ") }, text);
+  const node = make("span", { title: parts.filter(Boolean).join(", ") }, text);
   node.paint = (mode) => {
     node.style.background = mode === "probability" && Number.isFinite(logp) ? shade(-1, -logp / 5, 0.55)
       : mode === "ratio" && Number.isFinite(logRatio) ? shade(logRatio, Math.abs(logRatio), 0.6) : "";
@@ -107,12 +107,12 @@ const modes = (episode, body) => {
   if (pieces.some((piece) => piece.lp)) kinds.push("probability");
   if (pieces.some((piece) => piece.lr)) kinds.push("ratio");
   if (kinds.length === 1) return;
-  const said = { plain: "", probability: "the less probable a token, the darker", ratio: "the trainer's policy over the sampler: blue above 1, orange below" };
+  const legends = { plain: "", probability: "the less probable a token, the darker", ratio: "the trainer's policy over the sampler: blue above 1, orange below" };
   const legend = make("span");
   const buttons = kinds.map((kind) => make("button", { type: "button" }, kind));
   const paint = (kind) => {
     buttons.forEach((button, i) => button.setAttribute("aria-pressed", kinds[i] === kind));
-    legend.textContent = said[kind];
+    legend.textContent = legends[kind];
     all("pre > span", body).forEach((node) => node.paint && node.paint(kind));
   };
   buttons.forEach((button, i) => button.addEventListener("click", () => paint(kinds[i])));
