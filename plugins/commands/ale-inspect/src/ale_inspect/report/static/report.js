@@ -126,7 +126,7 @@ const build = (episode) => {
   const seconds = Object.entries(episode.seconds).map(([stage, spent]) => `${stage} ${spent.toFixed(2)} s`);
   const facts = [`agent ended: ${episode.stop}${episode.detail ? ` (${episode.detail})` : ""}`, ...seconds,
     episode.sandbox && `sandbox ${episode.sandbox}`, episode.start && `start ${episode.start}`, episode.started];
-  const cut = episode.chunker ? `cut by ${episode.chunker}, credited by ${episode.scheme}` : "not credited: cut by turns";
+  const cut = episode.chunker ? `chunker ${episode.chunker}, credit ${episode.scheme}` : "not credited: one chunk per turn";
   const scores = episode.scores.map(([criterion, passed, value, weight, detail]) => make("li", {},
     make("span", { class: `badge ${passed ? "good" : "bad"}` }, passed ? "passed" : "failed"),
     make("span", {}, `${criterion} ${value.toFixed(2)} \u00d7 ${weight}`), make("pre", {}, detail)));
