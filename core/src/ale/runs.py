@@ -14,6 +14,7 @@ from attrs import frozen
 from ale._config import load_config
 from ale._config.load import select
 from ale._config.model import EvaluationOptions, RunOptions, SandboxRequirements
+from ale._config.source import merge, parse_overrides
 from ale._registry import Registry
 from ale._run.crediting import Crediting
 from ale._run.loop import planned_episodes
@@ -21,6 +22,7 @@ from ale._run.products import build
 from ale._run.start import Surroundings, check_run
 from ale._store import RunReader
 from ale._store.codec import encode
+from ale._store.diagnosis import Causes, Learning, learning
 from ale._store.index import SUCCESS, Index
 from ale._store.lines import Lines
 from ale.errors import InputError, Problem
@@ -29,17 +31,21 @@ from ale.strict import Node, parse_yaml
 
 __all__ = [
     "SUCCESS",
+    "Causes",
     "Checked",
     "Crediting",
     "EvaluationOptions",
     "Index",
+    "Learning",
     "Lines",
     "Registry",
     "RunOptions",
     "RunReader",
     "SandboxRequirements",
+    "apply_overrides",
     "build_choice",
     "check_config",
+    "learning",
     "parse_choice",
 ]
 
@@ -71,6 +77,18 @@ def check_config(
     planned = planned_episodes(loaded, ready.tasks)
     episodes = None if planned is None else sum(planned.values())
     return Checked(config=json.loads(encode(loaded.resolved)), episodes=episodes)
+
+
+def apply_overrides(node: Node, overrides: Sequence[str]) -> Node:
+    """A tree with values such as ``credit.type=grpo`` merged into it, as ``--set`` does.
+
+    Where the ``type`` of a section changes, options that the new type lacks are dropped when it is
+    selected.
+
+    Raises:
+        InputError: an override is not ``key=value``.
+    """
+    return merge(node, parse_overrides(overrides))
 
 
 def parse_choice(text: str, *, option: str) -> Node:

@@ -3,15 +3,15 @@
 import math
 from collections.abc import Sequence
 
-_Z95 = 1.959964
+Z95 = 1.959964
 """Two-sided 95% point of the normal distribution."""
 
 
-def wilson(successes: int, n: int) -> tuple[float, float]:
+def wilson(successes: float, n: int) -> tuple[float, float]:
     """95% interval for a success rate.
 
     Args:
-        successes: 0 to n.
+        successes: 0 to n; may be fractional, as a sum of n values in [0, 1] is.
         n: number of trials, at least 1.
 
     Returns:
@@ -20,9 +20,9 @@ def wilson(successes: int, n: int) -> tuple[float, float]:
     Source: Wilson (1927), Probable inference, J. Am. Stat. Assoc. 22.
     """
     rate = successes / n
-    middle = rate + _Z95**2 / (2 * n)
-    spread = _Z95 * math.sqrt(rate * (1 - rate) / n + _Z95**2 / (4 * n * n))
-    scale = 1 + _Z95**2 / n
+    middle = rate + Z95**2 / (2 * n)
+    spread = Z95 * math.sqrt(rate * (1 - rate) / n + Z95**2 / (4 * n * n))
+    scale = 1 + Z95**2 / n
     return (max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale))
 
 
@@ -36,8 +36,8 @@ def rate_line(successes: int, n: int) -> str:
 
 
 def counted(n: int, noun: str) -> str:
-    """``1 episode``, ``2 episodes``."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+    """``1 episode``, ``1,200 episodes``."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
@@ -55,6 +55,16 @@ def shorten(text: str, width: int) -> str:
     """One line of at most `width` characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= width else flat[: max(0, width - 1)] + "…"
+
+
+def size(n_bytes: int) -> str:
+    """``812 B``, ``34.5 kB``, ``1.2 MB``: units of 1000."""
+    value, unit = float(n_bytes), "B"
+    for larger in ("kB", "MB", "GB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
 
 
 def seconds(value: float) -> str:

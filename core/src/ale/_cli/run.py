@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 _REPLAY_TYPE = "llm.type=scripted"
+_CAUSES = 5
+"""How many causes of broken episodes the summary names."""
 
 
 @click.command("run")
@@ -132,8 +134,20 @@ async def _go(run: "Run") -> "RunFinished":
         return finished
 
 
+def _broken(run: "Run", number: int) -> list[str]:
+    """How many episodes broke, and the most common causes."""
+    from ale._store.diagnosis import Causes
+
+    causes = Causes()
+    for offset in run.store.index.broken_offsets():
+        causes.add(run.store.reader.episodes.at(offset))
+    lines = [f"    {line}" for line in causes.lines(_CAUSES)]
+    return [f"  broken       {number}  (no reward)", *lines]
+
+
 def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> str:
     """The outcome, the run directory, and installed commands to try next."""
+    from ale._store.diagnosis import learning
     from ale._store.index import SUCCESS
     from ale.text import counted, rate_line, seconds
 
@@ -151,8 +165,10 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
         rewards = list(index.rewards(step, "evaluation"))
         rate = rate_line(sum(reward == SUCCESS for reward in rewards), len(rewards))
         lines.append(f"  after step {step:<3} {rate} on held-out tasks")
+    if warning := learning(run.store.reader.events(), index).warning():
+        lines.append(f"  training     {warning}")
     if finished.n_broken:
-        lines.append(f"  broken       {finished.n_broken}  (no reward; each episode says why)")
+        lines += _broken(run, finished.n_broken)
     lines += ["stored in", f"  {path}"]
     quoted = shlex.quote(path)
     creditable = "credit" in commands and finished.n_graded > 0

@@ -75,6 +75,18 @@ class Index:
         """Number of broken episodes (of one step, of one split)."""
         return sum(reward is None for _, (_, reward) in self._of(step, split))
 
+    def broken_offsets(self) -> list[int]:
+        """Where the episodes without a reward are."""
+        return sorted(offset for _, (offset, reward) in self._of(None, None) if reward is None)
+
+    def group_rewards(self, step: int) -> Iterator[list[float]]:
+        """The rewards of each group of a step."""
+        found: dict[tuple[str, str], list[float]] = {}
+        for (_, _, task_id, start, _), (_, reward) in self._of(step, "train"):
+            if reward is not None:
+                found.setdefault((task_id, start), []).append(reward)
+        yield from found.values()
+
     def steps(self, split: Split = "train") -> list[int]:
         """Steps that have episodes."""
         return sorted(step for part, step in self._rows if part == split)

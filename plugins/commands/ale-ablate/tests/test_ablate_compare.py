@@ -1,4 +1,4 @@
-"""What is said of runs: means, paired differences, tables. Each expected number is by hand."""
+"""Means, paired differences and tables; expected numbers are computed manually."""
 
 import csv
 import math
@@ -14,9 +14,9 @@ from ale_ablate.intervals import Estimate, estimate
 from ale_ablate.tables import comma_separated, markdown, runs_comma_separated, terminal
 
 Make = Callable[..., Comparison]
-SHARE = Measure(key="a", title="a", said="a", value=lambda run: None, share=True)
-SECONDS = Measure(key="a", title="a", said="a", value=lambda run: None, seconds=True)
-ROLLOUTS = Measure(key="a", title="a", said="a", value=lambda run: None)
+SHARE = Measure(key="a", title="a", description="a", value=lambda run: None, share=True)
+SECONDS = Measure(key="a", title="a", description="a", value=lambda run: None, seconds=True)
+ROLLOUTS = Measure(key="a", title="a", description="a", value=lambda run: None)
 
 
 def estimate_of(comparison: Comparison, row: int, measure: str) -> tuple[int, float, Any, Any]:
@@ -39,10 +39,10 @@ def test_without_held_out_tasks_the_last_tenth_of_the_steps_counts(compared: Mak
     curve = [0.0] * 18 + [0.4, 0.8]
     comparison = compared({"a=1": [curve, curve]}, held_out=False)
     assert estimate_of(comparison, 0, "final_success")[1] == pytest.approx(0.6)
-    assert "nothing is held out" in terminal(comparison)
+    assert "over the last tenth of the steps" in terminal(comparison)
 
 
-def test_a_difference_is_taken_seed_by_seed(compared: Make) -> None:
+def test_a_difference_is_paired_by_seed(compared: Make) -> None:
     """Each seed gains 0.1 exactly, though the seeds differ by far more among themselves."""
     comparison = compared({"a=1": [[0.1], [0.5], [0.8]], "a=2": [[0.2], [0.6], [0.9]]})
     assert comparison.rows[0].differences["final_success"] is None
@@ -62,13 +62,13 @@ def test_a_difference_is_over_the_seeds_that_both_have(compared: Make) -> None:
     assert rows["a=2"]["seeds"] == "0 1"
 
 
-def test_a_cell_without_a_completed_run_says_so(compared: Make) -> None:
+def test_a_cell_without_a_completed_run_has_no_numbers(compared: Make) -> None:
     comparison = compared({"a=1": [[0.1], [0.2]], "a=2": []})
     line = next(line for line in terminal(comparison).splitlines() if line.startswith("a=2"))
     assert line.split() == ["a=2", "0", "of", "2", "-", "-", "-", "-"]
 
 
-def test_what_is_held_out_of_only_some_runs_is_not_compared(compared: Make) -> None:
+def test_held_out_success_is_compared_only_if_all_runs_have_it(compared: Make) -> None:
     comparison = compared({"a=1": [[0.1]], "a=2": [[0.2]]})
     assert comparison.held_out
     assert not compared({"a=1": [[0.1]]}, held_out=False).held_out
@@ -88,7 +88,7 @@ def test_csv_has_plain_numbers_and_every_run_with_its_directory(compared: Make) 
     assert runs[1]["run"] == "cells/01-a-1/seed-1/20260101-000000-0000-run"
 
 
-def test_markdown_keeps_its_columns_whatever_a_value_holds(compared: Make) -> None:
+def test_markdown_escapes_column_separators(compared: Make) -> None:
     comparison = compared({"a=x|y <b>*": [[0.5]]})
     lines = [line for line in markdown(comparison).splitlines() if line.startswith("| a=")]
     assert all(line.startswith(r"| a=x\|y \<b\>\* |") for line in lines)
@@ -110,7 +110,7 @@ def test_curves_are_means_over_seeds_with_the_interval_as_band(compared: Make) -
     assert (one.ys, one.low) == ((0.1, 0.2), ())
 
 
-def test_where_cells_use_different_numbers_of_rollouts_these_are_an_axis(compared: Make) -> None:
+def test_cells_with_different_numbers_of_rollouts_get_a_chart_over_rollouts(compared: Make) -> None:
     cells = {"a=1": [[0.0, 0.4, 0.5]], "a=2": [[0.1, 0.2, 0.3]]}
     assert len(charts(compared(cells))) == 2
     over = charts(compared(cells, rollouts=lambda cell: 8 * cell))[1]
@@ -130,18 +130,18 @@ def test_where_cells_use_different_numbers_of_rollouts_these_are_an_axis(compare
         ((1.0, 1.2), "1.10 s (0.00 to 2.37)"),
     ],
 )
-def test_times_are_told_in_one_unit(values: tuple[float, float], said: str) -> None:
+def test_times_use_one_unit(values: tuple[float, float], said: str) -> None:
     found = estimate(values)
     assert found is not None
-    assert tables.said(SECONDS, found.within(0.0, math.inf), 2) == said
+    assert tables.estimate_text(SECONDS, found.within(0.0, math.inf), 2) == said
 
 
-def test_a_change_has_a_sign_and_what_lacks_seeds_says_so() -> None:
-    assert tables.said_change(SHARE, Estimate(n=3, mean=0.1, low=-0.05, high=0.25), 3) == (
+def test_a_change_has_a_sign_and_missing_seeds_are_counted() -> None:
+    assert tables.change_text(SHARE, Estimate(n=3, mean=0.1, low=-0.05, high=0.25), 3) == (
         "+10.0 (-5.0 to +25.0)"
     )
-    assert tables.said_change(SHARE, Estimate(n=2, mean=-1e-9), 3) == "+0.0 n=2"
-    assert tables.said(SHARE, Estimate(n=2, mean=0.5), 5) == "50.0% n=2"
-    assert tables.said(ROLLOUTS, Estimate(n=2, mean=1234.0), 2) == "1,234"
-    assert tables.said_change(ROLLOUTS, Estimate(n=2, mean=480.0), 2) == "+480"
-    assert tables.said(ROLLOUTS, None, 2) == "-"
+    assert tables.change_text(SHARE, Estimate(n=2, mean=-1e-9), 3) == "+0.0 n=2"
+    assert tables.estimate_text(SHARE, Estimate(n=2, mean=0.5), 5) == "50.0% n=2"
+    assert tables.estimate_text(ROLLOUTS, Estimate(n=2, mean=1234.0), 2) == "1,234"
+    assert tables.change_text(ROLLOUTS, Estimate(n=2, mean=480.0), 2) == "+480"
+    assert tables.estimate_text(ROLLOUTS, None, 2) == "-"

@@ -12,11 +12,37 @@ def names(vary: list[str], cells: list[str] | None = None) -> list[str]:
     return [cell.name for cell in cells_of(vary, cells or [])]
 
 
-def test_every_combination_is_a_cell_the_first_values_first() -> None:
+def takes(section: str, type_: str, option: str) -> bool | None:
+    if option == "type" or type_ == "unknown":
+        return None
+    return (type_, option) in {("ipa", "gamma"), ("ipa", "lambda"), ("gae", "lambda")}
+
+
+def test_an_option_is_left_out_of_the_cells_of_a_type_that_does_not_have_it() -> None:
+    vary = ["credit.type=ipa,grpo", "credit.gamma=0.9,1"]
+    assert [cell.name for cell in cells_of(vary, [], takes)] == [
+        "credit.type=ipa, credit.gamma=0.9",
+        "credit.type=ipa, credit.gamma=1",
+        "credit.type=grpo",
+    ]
+    several = ["credit.lambda=0,1", "credit.type=ipa,gae,grpo", "run.rollouts=4"]
+    assert [cell.name for cell in cells_of(several, [], takes)][-1] == (
+        "credit.lambda=1, credit.type=gae, run.rollouts=4"
+    )
+    assert len(cells_of(several, [], takes)) == 5
+
+
+def test_an_option_that_no_type_has_is_kept_so_that_the_check_reports_it() -> None:
+    for type_ in ("grpo", "unknown"):
+        vary = [f"credit.type=ipa,{type_}", "credit.gama=0.9,1"]
+        assert len(cells_of(vary, [], takes)) == 4
+
+
+def test_every_combination_is_a_cell_in_the_order_of_the_values() -> None:
     assert names(["a.x=1,2", "b=u,v"]) == ["a.x=1, b=u", "a.x=1, b=v", "a.x=2, b=u", "a.x=2, b=v"]
 
 
-def test_commas_in_brackets_and_quotes_part_nothing() -> None:
+def test_commas_in_brackets_and_quotes_do_not_separate() -> None:
     assert split("a,{type: b, c: [1, 2]},'d,e'") == ["a", "{type: b, c: [1, 2]}", "'d,e'"]
     assert names(["credit={type: ipa, gamma: 1},{type: grpo}"]) == [
         "credit={type: ipa, gamma: 1}",
@@ -24,22 +50,28 @@ def test_commas_in_brackets_and_quotes_part_nothing() -> None:
     ]
 
 
-def test_cells_may_be_written_out_beside_a_grid_or_without_one() -> None:
+def test_explicit_cells_work_with_and_without_a_grid() -> None:
     assert names([], ["a=1; b=2", "a=2"]) == ["a=1, b=2", "a=2"]
     assert names(["a=1,2"], ["c=3"]) == ["a=1", "a=2", "c=3"]
     assert names([]) == ["as written"]
 
 
-def test_what_is_wrong_with_the_command_line_is_told_at_once() -> None:
+def test_all_problems_of_the_command_line_are_reported_at_once() -> None:
     with pytest.raises(InputError) as caught:
         cells_of(["a", "b=1,,2", "run.seed=1,2", "c=1,1"], ["d"])
     told = str(caught.value)
-    for said in ("found 'a'", "found 'b=1,,2'", "seeds are no cells", "found 'd'", "there twice"):
+    for said in (
+        "found 'a'",
+        "found 'b=1,,2'",
+        "run.seed can't be varied",
+        "found 'd'",
+        "given twice",
+    ):
         assert said in told
 
 
-def test_one_key_given_twice_is_told() -> None:
-    with pytest.raises(InputError, match="the key 'a' is there twice"):
+def test_a_key_given_twice_is_an_error() -> None:
+    with pytest.raises(InputError, match="the key 'a' is given twice"):
         cells_of(["a=1", "a=2"], [])
 
 
@@ -68,7 +100,7 @@ def test_a_grid_is_read_as_it_was_written(tmp_path: Path) -> None:
         create(made, [{}, {}])
 
 
-def test_what_is_no_grid_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_grid_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "g"
     with pytest.raises(InputError, match="no such directory"):
         read(path)
@@ -84,8 +116,12 @@ def test_what_is_no_grid_is_told(tmp_path: Path) -> None:
             read(path)
 
 
-def test_a_grid_has_one_that_runs_it(tmp_path: Path) -> None:
-    with locked(tmp_path), pytest.raises(StoreError, match="another process"), locked(tmp_path):
+def test_a_grid_is_locked_by_one_process(tmp_path: Path) -> None:
+    with (
+        locked(tmp_path),
+        pytest.raises(StoreError, match="another live process"),
+        locked(tmp_path),
+    ):
         pass
     with locked(tmp_path):
         pass

@@ -1,4 +1,4 @@
-"""Intervals and areas against numbers that can be looked up or worked out by hand."""
+"""Intervals and areas against published or manually computed numbers."""
 
 import math
 
@@ -15,13 +15,13 @@ def test_t_is_that_of_the_printed_tables(df: int, expected: float) -> None:
     assert t_quantile(df) == pytest.approx(expected, abs=5e-4)
 
 
-def test_t_comes_near_the_normal_point_and_refuses_no_freedom() -> None:
+def test_t_approaches_the_normal_quantile_and_refuses_zero_degrees_of_freedom() -> None:
     assert t_quantile(10_000) == pytest.approx(1.960, abs=5e-4)
     with pytest.raises(ValueError, match="at least 1, not 0"):
         t_quantile(0)
 
 
-def test_an_interval_by_hand() -> None:
+def test_an_interval_computed_manually() -> None:
     """1, 2, 3, 4, 5: mean 3, s = sqrt(2.5), half width 2.776 * sqrt(2.5 / 5) = 1.963."""
     found = estimate([1.0, 2.0, 3.0, 4.0, 5.0])
     assert found is not None
@@ -30,7 +30,7 @@ def test_an_interval_by_hand() -> None:
     assert found.high == pytest.approx(3 + 1.963, abs=1e-3)
 
 
-def test_two_values_have_the_wide_interval_that_they_deserve() -> None:
+def test_two_values_have_a_wide_interval() -> None:
     """0 and 1: mean 0.5, s = sqrt(0.5), half width 12.706 * 0.5."""
     found = estimate([0.0, 1.0])
     assert found is not None

@@ -1,8 +1,9 @@
-"""`ale ablate` for real: processes, kill -9, Ctrl-C, runs that fail, bad input."""
+"""`ale ablate` with real processes: kill -9, Ctrl-C, failing runs, bad input."""
 
 import csv
 import json
 import os
+import shlex
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,7 +54,7 @@ def test_every_cell_is_run_with_every_seed_and_compared(workshop: Any) -> None:
     assert (grid / "table.md").read_text().startswith("# study: 4 of 4 runs completed\n")
 
 
-def test_all_that_is_wrong_is_told_before_anything_starts(workshop: Any) -> None:
+def test_all_problems_are_reported_before_anything_starts(workshop: Any) -> None:
     ended = workshop.ablate(
         workshop.config(),
         *("--vary", "agent.type=lucky,luky", "--vary", "agent.skil=1", "--set", "run.rollouts=0"),
@@ -66,29 +67,59 @@ def test_all_that_is_wrong_is_told_before_anything_starts(workshop: Any) -> None
     assert "3 problems; nothing was started." in ended.err
     assert not (workshop.folder / "runs").exists()
     seeded = workshop.ablate(workshop.config(), "--set", "run.seed=1")
-    assert (seeded.code, "every run has a seed of its own" in seeded.err) == (2, True)
+    assert (seeded.code, "every run has its own seed" in seeded.err) == (2, True)
 
 
-def test_a_dry_run_says_what_would_be_and_starts_nothing(workshop: Any) -> None:
+def test_a_dry_run_prints_the_plan_and_starts_nothing(workshop: Any) -> None:
     ended = workshop.ablate(workshop.config(), "--vary", "tasks.number=1,3", "--dry-run")
     assert ended.code == 0
-    assert "2 cell(s) x 5 seed(s): 10 runs, 40 episodes" in ended.out
+    assert "2 cells x 5 seeds: 10 runs, 40 episodes" in ended.out
     assert not (workshop.folder / "runs").exists()
 
 
-def test_a_failing_cell_is_told_and_the_others_go_on(workshop: Any) -> None:
+def test_the_examples_of_the_help_are_accepted(workshop: Any) -> None:
+    config = workshop.config()
+    config.rename(config.with_name("my.yaml"))
+    text = workshop.ablate("--help").out
+    examples = [
+        line.split("ale ablate ")[1] for line in text.splitlines() if "ale ablate my" in line
+    ]
+    assert len(examples) == 2
+    for example in examples:
+        ended = workshop.ablate(*shlex.split(example), "--dry-run")
+        assert ended.code == 0, ended.err
+    grid = workshop.ablate(*shlex.split(examples[0])).out
+    assert "3 cells x 5 seeds: 15 runs" in grid
+
+
+def test_credit_compared_without_a_trainer_is_reported_as_without_effect(workshop: Any) -> None:
+    note = "no cell has a trainer: nothing is trained, so credit and chunker have no effect"
+    vary = ("--vary", "credit.type=same,ipa", "--seeds", "1")
+    assert note in workshop.ablate(workshop.config(), *vary, "--dry-run").out
+    ended = workshop.ablate(workshop.config(), *vary)
+    assert ended.code == 0, ended.err
+    assert note in ended.err
+    assert note in " ".join(ended.out.split())
+    grid = workshop.folder / ended.grid
+    assert note[1:] in (grid / "report.html").read_text()
+    assert note in (grid / "table.md").read_text()
+    other = workshop.ablate(workshop.config(), "--vary", "agent.skill=0,1", "--dry-run")
+    assert "note:" not in other.out
+
+
+def test_a_failing_cell_is_reported_and_the_others_continue(workshop: Any) -> None:
     config = workshop.config()
     ended = workshop.ablate(config, "--vary", "credit.type=failing,same", "--seeds", "1")
     assert ended.code == 1
     said = "failed: credit.type=failing, seed 0 (status 1): AleError: no credit <today> & never"
     assert said in ended.out
-    assert "not complete: 1 of 2 runs completed" in ended.out
+    assert "incomplete: 1 of 2 runs completed" in ended.out
     assert f"next\n  ale ablate --resume {ended.grid}" in ended.out
     grid = workshop.folder / ended.grid
     states = {cell: row["state"] for (cell, _), row in runs(grid).items()}
     assert states == {"credit.type=failing": "unfinished", "credit.type=same": "completed"}
     again = workshop.ablate("--resume", grid)
-    assert (again.code, "1 of 2 runs are there already" in again.err) == (1, True)
+    assert (again.code, "1 of 2 runs already completed" in again.err) == (1, True)
     assert len(directories(grid)) == 2
 
 
@@ -96,13 +127,13 @@ def test_broken_episodes_make_the_status_3(workshop: Any) -> None:
     config = workshop.config(tasks={"type": "few", "number": 4})
     ended = workshop.ablate(config, "--vary", "agent.type=breaking", "--seeds", "1")
     assert ended.code == 3
-    assert "done: 1 of 1 runs completed\n  broken episodes:" in ended.out
+    assert "done: 1 of 1 run completed\n  broken episodes:" in ended.out
     (row,) = runs(workshop.folder / ended.grid).values()
     assert 0 < int(row["broken"]) < 8
     assert row["rollouts"] == "8.0"
 
 
-def test_a_killed_grid_takes_its_runs_with_it_and_goes_on_exactly(workshop: Any) -> None:
+def test_a_killed_grid_ends_its_runs_and_resumes_exactly(workshop: Any) -> None:
     config = workshop.config(
         tasks={"type": "few", "number": 5}, agent={"type": "lucky", "seconds": 0.1}
     )
@@ -122,8 +153,8 @@ def test_a_killed_grid_takes_its_runs_with_it_and_goes_on_exactly(workshop: Any)
     config.write_text("what it says now is no matter")
     again = workshop.ablate("--resume", grid)
     assert again.code == 0, again.err
-    assert "1 of 4 runs are there already" in again.err
-    assert " goes on" in again.err
+    assert "1 of 4 runs already completed" in again.err
+    assert " (resumed)" in again.err
     assert {path: path.read_bytes() for path in before} == before
     found = episodes(grid)
     assert [len(ids) for ids in found] == [10] * 4
@@ -131,7 +162,7 @@ def test_a_killed_grid_takes_its_runs_with_it_and_goes_on_exactly(workshop: Any)
     assert any(0 < len(ids) < 10 and ids in [new[: len(ids)] for new in found] for ids in kept)
 
 
-def test_a_run_that_is_killed_fails_alone_and_is_resumed(workshop: Any) -> None:
+def test_a_killed_run_fails_alone_and_is_resumed(workshop: Any) -> None:
     gate = workshop.folder / "gate"
     config = workshop.config(agent={"type": "lucky", "wait_for": str(gate)})
     running = workshop.start(config, "--vary", "agent.skill=1.0,0.5", "--seeds", "1")
@@ -144,7 +175,7 @@ def test_a_run_that_is_killed_fails_alone_and_is_resumed(workshop: Any) -> None:
     gate.touch()
     ended = running.ended()
     assert ended.code == 1
-    assert "not complete: 1 of 2 runs completed" in ended.out
+    assert "incomplete: 1 of 2 runs completed" in ended.out
     again = workshop.ablate("--resume", grid, "-n", "1", "--jobs", "2")
     assert again.code == 0, again.err
     rows = runs(grid)
@@ -153,7 +184,7 @@ def test_a_run_that_is_killed_fails_alone_and_is_resumed(workshop: Any) -> None:
     assert [row["seconds"] == "" for row in rows.values()] == [True, False]
 
 
-def test_ctrl_c_finishes_what_runs_and_says_how_to_go_on(workshop: Any) -> None:
+def test_ctrl_c_finishes_running_episodes_and_prints_how_to_resume(workshop: Any) -> None:
     gate = workshop.folder / "gate"
     config = workshop.config(
         tasks={"type": "few", "number": 5}, agent={"type": "lucky", "wait_for": str(gate)}
@@ -163,7 +194,7 @@ def test_ctrl_c_finishes_what_runs_and_says_how_to_go_on(workshop: Any) -> None:
     running.wait_for(lambda: holders(grid))
     running.wait_for(lambda: list((workshop.folder / "tmp").iterdir()))  # sandboxes are open
     running.signal(signal.SIGINT)
-    running.says("Finishing the episodes that are running; Ctrl-C again to cancel them.")
+    running.says("Finishing the running episodes; Ctrl-C again to cancel them.")
     gate.touch()
     ended = running.ended()
     assert ended.code == 130
@@ -203,7 +234,7 @@ def test_a_terminated_grid_ends_its_runs(workshop: Any) -> None:
     assert not holders(grid)
 
 
-def test_what_checking_has_loaded_is_let_go_of(workshop: Any) -> None:
+def test_memory_of_the_check_is_released(workshop: Any) -> None:
     gate = workshop.folder / "gate"
     config = workshop.config(agent={"type": "lucky", "wait_for": str(gate)})
     running = workshop.start(config, "--seeds", "1", "--jobs", "3", "-n", "1")
@@ -216,14 +247,14 @@ def test_what_checking_has_loaded_is_let_go_of(workshop: Any) -> None:
     assert running.ended().code == 0
 
 
-def test_one_grid_is_run_by_one_process(workshop: Any) -> None:
+def test_a_grid_is_run_by_one_process_at_a_time(workshop: Any) -> None:
     config = workshop.config(agent={"type": "lucky", "wait_for": str(workshop.folder / "never")})
     running = workshop.start(config, "--seeds", "1")
     grid = running.wait_for(workshop.grid)
     running.wait_for(lambda: holders(grid))
     second = workshop.ablate("--resume", grid)
     assert second.code == 1
-    assert "is being run by another process" in second.err
+    assert "is being run by another live process" in second.err
 
 
 @pytest.mark.parametrize(
@@ -231,19 +262,21 @@ def test_one_grid_is_run_by_one_process(workshop: Any) -> None:
     [
         ([], "give either a CONFIG or --resume DIR"),
         (["study.yaml", "--resume", "x"], "give either a CONFIG or --resume DIR"),
-        (["--resume", "x", "--seeds", "5"], "--resume goes by the grid's own config"),
+        (["--resume", "x", "--seeds", "5"], "--resume uses the grid's saved config"),
         (["--resume", "x"], "no such directory"),
         (["study.yaml", "--vary", "a"], "expected KEY=VALUE,VALUE,..., found 'a'"),
     ],
 )
-def test_what_makes_no_sense_is_refused(workshop: Any, arguments: Sequence[str], said: str) -> None:
+def test_contradictory_arguments_are_refused(
+    workshop: Any, arguments: Sequence[str], said: str
+) -> None:
     workshop.config()
     ended = workshop.ablate(*arguments)
     assert ended.code == 2
     assert said in ended.err
 
 
-def test_other_versions_are_told(workshop: Any) -> None:
+def test_changed_versions_are_reported(workshop: Any) -> None:
     ended = workshop.ablate(workshop.config(), "--seeds", "1")
     file = workshop.folder / ended.grid / "grid.json"
     plain = json.loads(file.read_text())
@@ -251,10 +284,10 @@ def test_other_versions_are_told(workshop: Any) -> None:
     file.write_text(json.dumps(plain))
     again = workshop.ablate("--resume", ended.grid)
     assert again.code == 0
-    assert "other versions than when the grid was begun: ablate-parts" in again.err
+    assert "versions changed since the grid was created: ablate-parts" in again.err
 
 
-def test_a_damaged_run_is_left_out_and_told(workshop: Any) -> None:
+def test_a_damaged_run_is_reported_and_left_out(workshop: Any) -> None:
     ended = workshop.ablate(workshop.config(), "--seeds", "3", "--jobs", "3")
     grid = workshop.folder / ended.grid
     first, second, _ = directories(grid)
@@ -262,7 +295,7 @@ def test_a_damaged_run_is_left_out_and_told(workshop: Any) -> None:
     (second / "manifest.json").write_text("{")
     again = workshop.ablate("--resume", grid)
     assert again.code == 1
-    assert "damaged, and left out: as written, seed 0: " in again.out
+    assert "damaged, left out: as written, seed 0: " in again.out
     assert "episodes.jsonl:1" in again.out
     assert "failed: as written, seed 1 (status 2)" in again.out
     assert [row["state"] for row in runs(grid).values()] == ["damaged", "damaged", "completed"]

@@ -1,4 +1,4 @@
-"""Which episodes are held whole."""
+"""Which episodes a report includes."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def heads(steps: int, tasks: int = 2, rollouts: int = 4) -> list[Head]:
     return made
 
 
-def test_every_episode_comes_once() -> None:
+def test_every_episode_is_listed_once() -> None:
     given = heads(7)
     assert sorted(order(given)) == sorted(given)
 
@@ -39,7 +39,7 @@ def test_the_last_success_and_failure_of_each_task_come_first() -> None:
     assert first == ["9-t0-0", "9-t0-2", "9-t1-0", "9-t1-2"]
 
 
-def test_any_beginning_lies_evenly_over_the_steps() -> None:
+def test_any_prefix_is_evenly_spread_over_the_steps() -> None:
     chosen = [head.step for head in list(order(heads(64)))[4:24]]
     gaps = [b - a for a, b in zip(sorted(chosen), sorted(chosen)[1:], strict=False)]
     assert min(chosen) == 0
@@ -47,11 +47,11 @@ def test_any_beginning_lies_evenly_over_the_steps() -> None:
     assert max(gaps) <= 8
 
 
-def test_a_step_gives_its_best_its_worst_and_a_broken_one_in_turn() -> None:
+def test_best_worst_and_broken_episodes_of_a_step_alternate() -> None:
     alone = [head.reward for head in list(order(heads(1, tasks=1, rollouts=6)))]
     assert alone[:3] == [1.0, 0.0, None]
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 17])
-def test_a_spread_order_holds_everything(n: int) -> None:
+def test_a_spread_order_contains_all_values(n: int) -> None:
     assert sorted(spread(range(n))) == list(range(n))

@@ -8,7 +8,8 @@ import pytest
 
 from ale.plugin import BuildContext
 from ale.testing.observer import ObserverContract, finished, notify, register
-from ale_inspect.plugin import ReportOptions, ale_observers
+from ale_inspect.options import ReportOptions
+from ale_inspect.plugin import ale_observers
 
 Write = Callable[..., Path]
 
@@ -26,13 +27,13 @@ class TestReporter(ObserverContract):
         return build(ReportOptions())
 
 
-def test_the_report_is_there_when_the_run_has_ended(write_trained: Write, tmp_path: Path) -> None:
+def test_the_report_is_written_when_the_run_ends(write_trained: Write, tmp_path: Path) -> None:
     path = write_trained(tmp_path / "run", steps=2)
     notify(register(build(ReportOptions(episodes=5))), [finished(path)])
     assert (path / "report.html").read_text().count('type="application/json"') == 5
 
 
-def test_a_run_that_takes_long_to_read_is_left_to_the_command(
+def test_a_large_run_gets_no_report_but_a_warning(
     write_trained: Write, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = write_trained(tmp_path / "run", steps=1)
@@ -42,7 +43,7 @@ def test_a_run_that_takes_long_to_read_is_left_to_the_command(
     assert not (path / "report.html").exists()
 
 
-def test_a_damaged_run_is_told_and_harms_nothing(
+def test_a_damaged_run_is_reported_as_a_warning(
     write_trained: Write, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = write_trained(tmp_path / "run", steps=1)

@@ -1,4 +1,4 @@
-"""A stored run, cut and credited again."""
+"""Recomputed chunks and credit of a stored run."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def run(tmp_path: Path, write: Write) -> RunReader:
     return RunReader(write(tmp_path / "run", made))
 
 
-def test_a_run_is_credited_again_by_several_schemes(run: RunReader, registry: Registry) -> None:
+def test_credit_is_recomputed_by_several_schemes(run: RunReader, registry: Registry) -> None:
     compared = creditings(run, ["scaled:scale=0.5", "scaled"], registry)
     rows = list(recredited(run, compared))
     assert [rollout.episode.id for rollout, _ in rows] == [row.episode_id for row in run.credits()]
@@ -36,13 +36,13 @@ def test_a_run_is_credited_again_by_several_schemes(run: RunReader, registry: Re
     assert schemes == {("scaled:scale=0.5", "scaled")}
 
 
-def test_one_group_may_be_credited_alone(run: RunReader, registry: Registry) -> None:
+def test_a_single_group_can_be_credited(run: RunReader, registry: Registry) -> None:
     rows = list(recredited(run, creditings(run, ["scaled"], registry), step=0, task_id="t1"))
     assert {rollout.episode.task_id for rollout, _ in rows} == {"t1"}
     assert len(rows) == 2
 
 
-def test_a_run_may_be_cut_by_another_chunker(run: RunReader, registry: Registry) -> None:
+def test_a_run_can_be_chunked_by_another_chunker(run: RunReader, registry: Registry) -> None:
     (made,) = creditings(run, ["scaled"], registry, chunker="ale-parts/turns")
     assert made.chunker_name == "turns"
     with pytest.raises(InputError, match=r"--chunker: chunker\.type: no chunker 'whole'"):

@@ -1,4 +1,4 @@
-"""`report.html`: it parses, holds what it should, loads nothing, and keeps hostile text inert."""
+"""`report.html`: contents, no loaded resources, and escaped text."""
 
 import base64
 import hashlib
@@ -91,7 +91,7 @@ def page_of(path: Path, **limits: Any) -> Page:
     return Page(target.read_text())
 
 
-def test_a_report_says_what_the_run_was_and_how_it_went(trained: Path) -> None:
+def test_a_report_has_the_parts_and_the_outcome_of_the_run(trained: Path) -> None:
     text = Page((trained / "report.html").read_text()).text
     assert text.startswith("trained to the episodes trained completed after 5 min 12 s")
     for said in (
@@ -112,34 +112,32 @@ def test_a_report_says_what_the_run_was_and_how_it_went(trained: Path) -> None:
 def test_curves_are_drawn_of_episodes_and_of_every_metric(trained: Path) -> None:
     page = Page((trained / "report.html").read_text())
     plots = {
-        (a["aria-label"] or "").partition(" over steps")[0]: json.loads(a["data-curves"] or "")
+        (a["aria-label"] or "").partition(" over steps")[0]: json.loads(a["data-chart"] or "")
         for tag, a in page.tags
         if a.get("class") == "plot"
     }
     assert [*plots][:2] == ["Success", "Mean reward"]
-    known = ("Loss", "Entropy", "KL start", "Gradient norm", "Ratio", "Ratio, least and greatest")
+    known = ("Loss", "Entropy", "KL start", "Gradient norm", "Ratio", "Ratio, min and max")
     assert {*known, "Masked fraction", "Learning rate", "Tokens per second"} < {*plots}
     assert {"Seconds", "Seconds episodes", "Zeta of theta"} < {*plots}
     assert "The same in every step: chunks_empty 0 updates 4" in page.text
-    spent = {name for _, _, rows in plots["Seconds"] for _, name, _ in rows}
+    spent = {series["name"] for series in plots["Seconds"]["series"]}
     of_the_run = {"evaluation", "rollouts", "crediting", "training", "hand over", "checkpoint"}
     assert spent == {"the trainer's step", *of_the_run, "idle"}
-    assert len(plots["Entropy"]) == 40
-    assert len(plots["Gradient norm"]) == 39, "a step whose norm was NaN is left out"
-    assert "1 number(s) that were not finite are left out" in page.text
-    names = {name for _, _, rows in plots["Success"] for _, name, _ in rows}
-    assert names == {"training tasks", "held-out tasks"}
-    assert [step for _, step, rows in plots["Success"] if len(rows) == 2][:3] == [
-        "step 0",
-        "step 5",
-        "step 10",
-    ]
-    assert re.fullmatch(r"[\d.]+% \([\d.]+% to [\d.]+%\)", plots["Success"][0][2][0][2])
-    assert plots["Ratio"][0][2][0][1] == ""
-    assert "p50, band p05 to p95" in page.text
+    assert plots["Entropy"]["xs"] == list(range(40))
+    assert len(plots["Gradient norm"]["xs"]) == 39, "a step whose norm was NaN is left out"
+    assert "1 value not finite, left out" in page.text
+    own, held_out = plots["Success"]["series"]
+    assert (own["name"], held_out["name"]) == ("training tasks", "held-out tasks")
+    assert [step for step, y in enumerate(held_out["ys"]) if y is not None][:3] == [0, 5, 10]
+    assert all(
+        low <= y <= high for low, y, high in zip(own["low"], own["ys"], own["high"], strict=True)
+    )
+    assert [series["name"] for series in plots["Ratio"]["series"]] == ["p50, band p05 to p95"]
+    assert re.search(r"0 [\d.]+% \([\d.]+% to [\d.]+%\)", page.text), "without scripts: a table"
 
 
-def test_success_of_experts_and_from_their_places_is_kept_apart(
+def test_success_of_experts_and_from_expert_starts_is_counted_apart(
     write: Write, tmp_path: Path
 ) -> None:
     said = turn("said by the expert")
@@ -151,8 +149,8 @@ def test_success_of_experts_and_from_their_places_is_kept_apart(
     page = page_of(write(tmp_path / "run", [*rows, *(evolve(e, step=1) for e in rows)]))
     assert "0 of 6" in page.text
     kinds = [a["data-kind"] for _, a in page.tags if "data-kind" in a]
-    assert sorted({*kinds}) == ["demonstration", "from an expert's place", "training"]
-    assert "Where rollouts began" in page.text
+    assert sorted({*kinds}) == ["demonstration", "expert start", "training"]
+    assert "Success by start" in page.text
     assert "demo solution-2/4 100% 2 0" in page.text
 
 
@@ -177,7 +175,7 @@ def test_crucial_forks_are_marked_in_a_table_and_on_the_turns_that_were_replayed
         *rollouts("p3of4", "make <i>", "cd", "test", won=11, of=12),
     ]
     page = page_of(write(tmp_path / "run", rows))
-    assert "1 of 2 turns of experts are crucial" in page.text
+    assert "1 of 2 expert turns are crucial" in page.text
     assert "t of 4 turns 0 0 of 12 12 of 12 3.7e-07 crucial make <i>" in page.text
     assert "t of 4 turns 1 to 2 12 of 12 11 of 12 1 cd; test" in page.text
     assert page.text.count("crucial make") == 1
@@ -187,7 +185,7 @@ def test_crucial_forks_are_marked_in_a_table_and_on_the_turns_that_were_replayed
     assert chunks == {"": [None], "p1of4": [first, None], "p3of4": [first, second, second, None]}
 
 
-def test_where_nothing_can_be_compared_there_are_no_forks(write: Write, tmp_path: Path) -> None:
+def test_without_two_states_to_compare_there_are_no_forks(write: Write, tmp_path: Path) -> None:
     page = page_of(write(tmp_path / "run", rollouts("p1of4", "make", won=1, of=2)))
     assert "Crucial forks" not in page.text
 
@@ -197,7 +195,9 @@ def test_tasks_and_causes_of_broken_episodes_are_in_tables(trained: Path) -> Non
     rows = [a["data-task"] for tag, a in page.tags if tag == "tr" and "data-task" in a]
     assert rows == [*(f"files-{i:02d}" for i in range(12)), *(f"held-{i:02d}" for i in range(4))]
     broken = sum(e.reward is None for e in RunReader(trained).episodes)
-    assert f"{broken} sandbox: no answer on port" in page.text, "one cause, whatever the port"
+    assert f"{broken} sandbox: SandboxError: no answer on port" in page.text, (
+        "one cause, whatever the port"
+    )
 
 
 def test_the_file_loads_nothing_and_runs_one_script_only(trained: Path) -> None:
@@ -206,10 +206,11 @@ def test_the_file_loads_nothing_and_runs_one_script_only(trained: Path) -> None:
     loaded = {value for _, a in page.tags for key, value in a.items() if key in LOADING}
     assert all((value or "").startswith(("#", "data:")) for value in loaded), loaded
     assert not any(key.startswith("on") for _, a in page.tags for key in a)
-    (style,) = re.findall(r"<style>(.*?)</style>", text, flags=re.S)
+    style = "".join(re.findall(r"<style>(.*?)</style>", text, flags=re.S))
     assert not re.search(r"@import|url\(|https?:", style)
     (script,) = [text for a, text in page.scripts if a.get("type") != "application/json"]
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|https?:", script)
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|fetch\(", script)
+    assert {*re.findall(r"https?:[^ ]+", script)} == {"https://github.com/leeoniya/uPlot"}
     (policy,) = [a["content"] or "" for _, a in page.tags if a.get("http-equiv")]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert policy.startswith("default-src 'none'")
@@ -242,7 +243,7 @@ def test_an_episode_is_embedded_turn_by_turn_with_chunks_credit_and_tokens(train
         assert [part["k"] for part in made["turns"][0]["parts"]] == [0, 1], "cut in two"
 
 
-def test_ratios_that_a_trainer_keeps_are_drawn(write_trained: Write, tmp_path: Path) -> None:
+def test_ratios_of_the_trainer_are_included(write_trained: Write, tmp_path: Path) -> None:
     path = write_trained(tmp_path / "run", steps=2)
     source = next(
         e for e in RunReader(path).episodes if e.split == "train" and e.reward is not None
@@ -267,9 +268,7 @@ def test_ratios_that_a_trainer_keeps_are_drawn(write_trained: Write, tmp_path: P
         page_of(path)
 
 
-def test_hostile_text_is_inert_wherever_it_stands(
-    write: Write, hostile: str, tmp_path: Path
-) -> None:
+def test_hostile_text_is_escaped_everywhere(write: Write, hostile: str, tmp_path: Path) -> None:
     said = turn(hostile, calls=[(hostile, hostile)], observations=[hostile], errors=[hostile])
     score = Score(criterion=hostile, passed=False, value=0.0, detail=hostile)
     made = evolve(episode(0.0, said, task_id=hostile), scores=(score,), start=hostile)
@@ -305,11 +304,11 @@ def test_hostile_text_is_inert_wherever_it_stands(
     }  # fmt: skip
 
 
-def test_what_is_embedded_is_bounded_and_said(write_trained: Write, tmp_path: Path) -> None:
+def test_included_episodes_are_bounded_and_counted(write_trained: Write, tmp_path: Path) -> None:
     path = write_trained(tmp_path / "run", steps=8)
     few = page_of(path, episodes=10)
     assert len(few.episodes) == 10
-    assert f"10 of {sum(1 for _ in RunReader(path).episodes):,} are here" in few.text
+    assert f"10 of {sum(1 for _ in RunReader(path).episodes):,} are included" in few.text
     small = page_of(path, megabytes=0.05)
     size = sum(len(text) for a, text in small.scripts if a.get("type"))
     assert 0.5 * 50_000 < size <= 50_000
@@ -357,13 +356,13 @@ def test_memory_does_not_grow_with_the_run(write: Write, tmp_path: Path) -> None
     assert peak(200) - peak(20) < 180 * 2000, "a few facts of each, not its 50,000 characters"
 
 
-def test_the_command_writes_the_file_and_says_where(
+def test_the_command_writes_the_file_and_prints_its_path(
     write_trained: Write, ale: Ale, tmp_path: Path
 ) -> None:
     path = write_trained(tmp_path / "run", steps=2)
     said = ale("report", str(path), "--episodes", "3")
     assert said.exit_code == 0, said.output
-    assert re.fullmatch(rf"{re.escape(str(path))}/report\.html  0\.\d MB\n", said.output)
+    assert re.fullmatch(rf"{re.escape(str(path))}/report\.html  \d+\.\d kB\n", said.output)
     assert len(Page((path / "report.html").read_text()).episodes) == 3
     other = tmp_path / "elsewhere.html"
     ale("report", str(path), "--output", str(other))

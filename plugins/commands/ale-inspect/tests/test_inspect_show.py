@@ -33,26 +33,26 @@ def run(write: Write, tmp_path: Path) -> str:
     return str(write(tmp_path / "demo", [first, second, broken, again], manifest=outcome))
 
 
-def test_a_run_is_shown_by_task_with_what_broke(ale: Ale, run: str) -> None:
+def test_a_run_is_shown_by_task_with_causes_of_broken_episodes(ale: Ale, run: str) -> None:
     shown = ale("show", run)
     assert shown.exit_code == 0, shown.output
     assert "demo: completed after 3.0 s" in shown.output
     assert "chunker turns, credit scaled" in shown.output
     assert "success      1 of 2  50.0%" in shown.output
     assert "a          2        1    0.50    1.5       0" in shown.output
-    assert "2 x  sandbox: no space on port :40001" in shown.output
+    assert "2 x sandbox: SandboxError: no space on port :40001" in shown.output
 
 
 def test_an_episode_is_shown_turn_by_turn_with_its_credit(ale: Ale, run: str) -> None:
     shown = ale("show", run, "a")
     assert "0-a-0: reward 1.000; agent ended: finished" in shown.output
-    assert "held    done  1.00 x 1  file" in shown.output
+    assert "passed  done  1.00 x 1  file" in shown.output
     assert "chunk 0  turn  reward +0.000  return +1.000  scaled weight +1.000" in shown.output
     assert '> shell {"command": "touch done"}' in shown.output
     assert "sandbox: SandboxError: no space" in ale("show", run, "0-b-0").output
 
 
-def test_an_episode_says_how_it_came_to_its_start() -> None:
+def test_an_episode_shows_how_its_start_was_restored() -> None:
     plain = evolve(episode(1.0, turn("Done."), task_id="a"), start="p1of2")
     assert "start" not in transcript(plain, None, full=False)
     forked = evolve(plain, metadata={"restored": "fork"})
@@ -62,7 +62,7 @@ def test_an_episode_says_how_it_came_to_its_start() -> None:
     assert "  start p1of2 by replay, not forked: processes are still running: sleep" in shown
 
 
-def test_an_episode_that_is_not_there_names_the_nearest(ale: Ale, run: str) -> None:
+def test_an_unknown_episode_suggests_the_nearest_id(ale: Ale, run: str) -> None:
     compared = ("credit", run, "--scheme", "scaled", "--episode", "0-c-0")
     for arguments in (("show", run, "0-c-0"), compared):
         error = ale(*arguments).exception
@@ -71,7 +71,7 @@ def test_an_episode_that_is_not_there_names_the_nearest(ale: Ale, run: str) -> N
         assert "did you mean '0-" in str(error)
 
 
-def test_two_schemes_stand_side_by_side_chunk_by_chunk(ale: Ale, run: str) -> None:
+def test_two_schemes_are_compared_chunk_by_chunk(ale: Ale, run: str) -> None:
     done = ale("credit", run, "--scheme", "scaled", "--scheme", "scaled:scale=0.5")
     assert done.exit_code == 0, done.output
     assert "chunk  kind   scaled  scaled:scale=0.5  what it did" in done.output
@@ -81,20 +81,20 @@ def test_two_schemes_stand_side_by_side_chunk_by_chunk(ale: Ale, run: str) -> No
     assert half.split() == ["scaled:scale=0.5", "2", "3", "0.3333", "33.3%", "0"]
 
 
-def test_one_episode_may_be_compared_and_a_broken_one_has_no_credit(ale: Ale, run: str) -> None:
+def test_one_episode_can_be_compared_and_a_broken_one_has_no_credit(ale: Ale, run: str) -> None:
     one = ale("credit", run, "--scheme", "scaled", "--episode", "0-a-1", "--chunker", "turns")
-    assert one.output.startswith("0-a-1: reward 0.000, 1 chunks\n")
+    assert one.output.startswith("0-a-1: reward 0.000, 1 chunk\n")
     broken = ale("credit", run, "--scheme", "scaled", "--episode", "b")
-    assert broken.output == "0-b-0 is broken: it has no reward, and so no credit\n"
+    assert broken.output == "0-b-0 is broken: it has no reward and so no credit\n"
 
 
-def test_a_run_that_is_none_is_bad_input(ale: Ale, tmp_path: Path) -> None:
+def test_a_missing_run_is_an_input_error(ale: Ale, tmp_path: Path) -> None:
     error = ale("show", str(tmp_path / "absent")).exception
     assert isinstance(error, InputError)
     assert "no such directory" in str(error)
 
 
-def test_the_help_of_ale_imports_nothing_of_what_the_commands_do() -> None:
+def test_the_help_of_ale_imports_only_the_command_line() -> None:
     code = (
         "import sys, click\nbefore = {*sys.modules}\n"
         "from ale_inspect.plugin import ale_commands\n"
@@ -102,7 +102,7 @@ def test_the_help_of_ale_imports_nothing_of_what_the_commands_do() -> None:
         "new = {*sys.modules} - before\n"
         "print([m for m in new if m.startswith(('ale.types', 'ale.runs', 'ale.strict', 'msgspec',"
         " 'yaml', 'cattrs', 'ale_inspect')) and m not in "
-        "('ale_inspect', 'ale_inspect.plugin', 'ale_inspect.commands')])"
+        "('ale_inspect', 'ale_inspect.plugin', 'ale_inspect.options', 'ale_inspect.commands')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

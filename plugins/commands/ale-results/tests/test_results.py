@@ -14,7 +14,7 @@ from ale_results.plugin import ale_commands
 
 
 @pytest.mark.parametrize(("n", "c", "k"), list(itertools.product([4], range(5), [1, 2, 3, 4])))
-def test_pass_at_k_is_the_share_of_choices_that_hold_a_pass(n: int, c: int, k: int) -> None:
+def test_pass_at_k_is_the_share_of_choices_with_a_pass(n: int, c: int, k: int) -> None:
     choices = list(itertools.combinations([True] * c + [False] * (n - c), k))
     assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, choices)) / len(choices))
 
@@ -25,7 +25,7 @@ def test_fewer_attempts_than_k_give_no_pass_at_k() -> None:
 
 
 @pytest.mark.parametrize(("n", "c", "k"), [(2, 3, 1), (2, -1, 1), (2, 1, 0)])
-def test_numbers_that_can_not_be_are_refused(n: int, c: int, k: int) -> None:
+def test_impossible_numbers_are_refused(n: int, c: int, k: int) -> None:
     with pytest.raises(ValueError, match=f"n={n}, c={c}, k={k}"):
         pass_at_k(n, c, k)
 
@@ -83,7 +83,7 @@ def test_a_line_per_task_and_one_per_k(run: Path) -> None:
 
 def test_k_may_be_more_than_some_tasks_have(run: Path) -> None:
     said = ale(str(run), "--k", "3", "--k", "9")
-    assert said.endswith("\npass@3  1.000 of 1 task\npass@9  no task has so many attempts\n")
+    assert said.endswith("\npass@3  1.000 of 1 task\npass@9  no task has that many attempts\n")
 
 
 def test_json_has_the_same_and_every_reward(run: Path) -> None:
@@ -93,7 +93,7 @@ def test_json_has_the_same_and_every_reward(run: Path) -> None:
     assert [mean["tasks"] for mean in told["pass_at"]] == [2, 2]
 
 
-def test_evaluation_and_steps_are_apart(run: Path) -> None:
+def test_evaluation_and_steps_are_counted_separately(run: Path) -> None:
     assert json.loads(ale(str(run), "--split", "evaluation", "--json"))["tasks"].keys() == {"a"}
     command = ale_commands()[0]
     done = CliRunner().invoke(command, [str(run), "--step", "7"])

@@ -1,4 +1,4 @@
-"""A run as a job of Harbor: what is in its files, and that Harbor reads them, where it is here."""
+"""A run as a Harbor job: its files, and that Harbor reads them if it is installed."""
 
 import json
 from collections.abc import Mapping
@@ -204,7 +204,7 @@ def test_a_trial_says_whether_its_tests_had_a_container_of_their_own(
     assert trial.lock()["verifier"]["environment_mode"] == mode
 
 
-def test_what_broke_and_what_took_too_long_are_exceptions(run: Path, tmp_path: Path) -> None:
+def test_broken_episodes_and_timeouts_are_exceptions(run: Path, tmp_path: Path) -> None:
     job = write_job(run, tmp_path / "jobs")
     broken = one(job, "gone", None)
     assert read(broken / "result.json")["exception_info"]["exception_type"] == "SandboxError"
@@ -231,14 +231,12 @@ def test_a_job_counts_its_trials(run: Path, tmp_path: Path) -> None:
     assert len((job / "job.log").read_text().splitlines()) == 4
 
 
-def test_a_job_is_the_same_whenever_it_is_written_and_never_written_over(
-    run: Path, tmp_path: Path
-) -> None:
+def test_a_job_is_deterministic_and_never_replaced(run: Path, tmp_path: Path) -> None:
     first = write_job(run, tmp_path / "one", "job")
     again = write_job(run, tmp_path / "two", "job")
     names = sorted(path.name for path in first.iterdir())
     assert names == sorted(path.name for path in again.iterdir())
-    with pytest.raises(InputError, match="there is a job already"):
+    with pytest.raises(InputError, match="the job already exists"):
         write_job(run, tmp_path / "one", "job")
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["job"]
     with pytest.raises(InputError, match="no episode of the split 'evaluation'"):
@@ -246,7 +244,7 @@ def test_a_job_is_the_same_whenever_it_is_written_and_never_written_over(
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["job"]
 
 
-def test_the_digest_is_over_what_belongs_to_a_task(run: Path, tmp_path: Path) -> None:
+def test_the_digest_covers_the_files_of_a_task(run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "tasks" / "hello"
     first = folder_digest(folder)
     (folder / "notes.txt").write_text("other")
@@ -258,7 +256,7 @@ def test_the_digest_is_over_what_belongs_to_a_task(run: Path, tmp_path: Path) ->
     assert lock["task"]["digest"] == f"sha256:{folder_digest(folder)}"
 
 
-def test_the_command_says_where_the_job_is(run: Path, tmp_path: Path) -> None:
+def test_the_command_prints_the_path_of_the_job(run: Path, tmp_path: Path) -> None:
     command = next(command for command in ale_commands() if command.name == "harbor-job")
     done = CliRunner().invoke(command, [str(run), "--out", str(tmp_path / "jobs")])
     assert done.output == f"written: {tmp_path / 'jobs' / 'the-run'}\n"

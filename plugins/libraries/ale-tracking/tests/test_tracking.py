@@ -129,7 +129,7 @@ def test_a_tracker_that_can_not_be_opened_is_raised_by_a_later_hook() -> None:
         notify(manager, [finished(Path())])
 
 
-def test_a_tracker_that_hangs_holds_up_neither_the_run_nor_its_end_for_long() -> None:
+def test_a_tracker_that_hangs_does_not_block_the_run() -> None:
     release = threading.Event()
 
     @contextmanager
@@ -146,7 +146,7 @@ def test_a_tracker_that_hangs_holds_up_neither_the_run_nor_its_end_for_long() ->
     release.set()
 
 
-def test_a_queue_that_is_never_emptied_is_given_up() -> None:
+def test_a_queue_that_is_never_emptied_raises_an_error() -> None:
     release = threading.Event()
 
     @contextmanager
@@ -158,6 +158,6 @@ def test_a_queue_that_is_never_emptied_is_given_up() -> None:
     worker.start()
     for item in range(3):
         worker.put(item)
-    with pytest.raises(AleError, match="x: 3 items wait"):
+    with pytest.raises(AleError, match="x: 3 items are waiting"):
         worker.put(3)
     release.set()

@@ -1,16 +1,23 @@
 """The observer on pseudo-terminals, pipes and captured output."""
 
+import fcntl
 import io
+import logging
 import os
 import pty
 import re
+import struct
+import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
+import click
 import pytest
+from attrs import evolve
 
 from ale.testing.observer import (
     ObserverContract,
@@ -19,19 +26,22 @@ from ale.testing.observer import (
     finished,
     notify,
     register,
+    stages,
     started,
 )
+from ale.types import StepFinished, StepReport
 from ale_observe_console.observer import make
-from ale_observe_console.plugin import ConsoleOptions
-from ale_observe_console.screen import Screen, erase, place
+from ale_observe_console.options import ConsoleOptions
+from ale_observe_console.screen import Screen
 
 HERE = Path()
 
 
 class Glass:
-    """What a person sees of a stream of text: the few controls that the console uses."""
+    """The screen after a stream of text: the few controls that rich uses, and wrapping."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 80) -> None:
+        self.width = width
         self.rows = [""]
         self.row = self.column = 0
 
@@ -47,17 +57,20 @@ class Glass:
                 self.row += 1
                 self.rows += [""] * (self.row + 1 - len(self.rows))
             else:
+                if self.column == self.width:
+                    self.row, self.column = self.row + 1, 0
+                    self.rows += [""] * (self.row + 1 - len(self.rows))
                 row = self.rows[self.row].ljust(self.column)
                 self.rows[self.row] = row[: self.column] + character + row[self.column + 1 :]
                 self.column += 1
 
     def _control(self, count: int, code: str) -> None:
         if code == "A":
+            assert self.row >= count, "above the first row"
             self.row -= count
-        elif code in "KJ":
-            self.rows[self.row] = self.rows[self.row][: self.column]
-            if code == "J":
-                self.rows[self.row + 1 :] = []
+        elif code == "K":
+            assert count == 2, "the whole line"
+            self.rows[self.row] = ""
 
     @property
     def text(self) -> list[str]:
@@ -67,8 +80,9 @@ class Glass:
 class Terminal:
     """A pseudo-terminal as standard error, read by a thread where `read`."""
 
-    def __init__(self, read: bool) -> None:
+    def __init__(self, read: bool, columns: int = 80) -> None:
         self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self.stream = os.fdopen(slave, "w", encoding="utf-8")
         self.seen = b""
         if read:
@@ -111,6 +125,8 @@ class TestPlain(ObserverContract):
 
 
 class TestTerminal(ObserverContract):
+    flat_bytes = 2 * 1024 * 1024  # rich caches the widths of up to 4096 texts
+
     @pytest.fixture
     def observer(self, monkeypatch: pytest.MonkeyPatch, terminal: Terminal) -> object:
         return build(monkeypatch, terminal.stream, {"TERM": "xterm"}, refresh_s=0.01)
@@ -121,7 +137,7 @@ def test_a_short_run_in_a_log_takes_two_lines(monkeypatch: pytest.MonkeyPatch) -
     manager = register(build(monkeypatch, log, {}))
     notify(manager, [started(HERE), *episodes(range(8)), finished(HERE)])
     assert log.getvalue().splitlines() == [
-        "ale run run-1: 8 episodes, 4 at once",
+        "ale run run-1: 8 episodes, 4 concurrent",
         "completed after 0s: 8/8 episodes, success 50% of 6, broken 2",
     ]
 
@@ -172,7 +188,7 @@ def test_redraws_are_no_more_frequent_than_asked(
         number += 1
         time.sleep(0.001)
     notify(manager, [finished(HERE)])
-    assert 3 <= terminal.wait_for("completed").count("\x1b[?2026h") <= 6
+    assert 3 <= terminal.wait_for("completed").count("/10000") <= 7
 
 
 def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch, terminal: Terminal) -> None:
@@ -197,7 +213,9 @@ def test_off_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert log.getvalue() == ""
 
 
-def test_a_terminal_that_does_not_read_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_that_does_not_read_does_not_block_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stuck = Terminal(read=False)
     manager = register(build(monkeypatch, stuck.stream, {"TERM": "xterm"}, refresh_s=0.0001))
     start = time.monotonic()
@@ -233,29 +251,77 @@ def _until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_the_block_is_redrawn_in_its_place() -> None:
-    glass = Glass()
-    glass.feed("$ ale run\r\n" + place(["one", "two is long"]) + place(["three", "four"]))
-    assert glass.text == ["$ ale run", "three", "four"]
-    glass.feed(place(["five"]))
-    assert glass.text == ["$ ale run", "five"]
-    glass.feed(erase() + "done\r\n")
-    assert glass.text == ["$ ale run", "done"]
+@pytest.mark.parametrize("columns", [80, 40, 20])
+def test_messages_of_the_program_stay_whole_above_the_progress(
+    monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    notice = "Finishing what is running; Ctrl-C again to cancel it."
+    terminal = Terminal(read=True, columns=columns)
+    monkeypatch.setattr("sys.stderr", terminal.stream)
+    handler = logging.StreamHandler()
+    logging.getLogger().addHandler(handler)
+    try:
+        environ = {"TERM": "xterm", "NO_COLOR": "1"}
+        manager = register(build(monkeypatch, terminal.stream, environ, refresh_s=0.01))
+        notify(manager, [started(HERE), *stages(0, "agent"), *stages(1, "agent")])
+        terminal.wait_for("0s agent")
+        click.echo(f"\n{notice}", err=True)
+        logging.getLogger("demo").warning("a warning of a library")
+        notify(manager, episodes(range(2, 6)))
+        terminal.wait_for("4/8")
+        during = Glass(columns)
+        during.feed(terminal.seen.decode())
+        notify(manager, [*episodes((0, 1, 6, 7)), finished(HERE)])
+        after = Glass(columns)
+        after.feed(terminal.wait_for("completed"))
+    finally:
+        logging.getLogger().removeHandler(handler)
+        terminal.stream.close()
+    for glass in (during, after):
+        text = " ".join(" ".join(glass.text).split())
+        assert notice in text
+        assert "a warning of a library" in text
+    assert "running" not in after.text[-1]
+    assert handler.stream is sys.stderr is terminal.stream
 
 
-def test_a_message_of_another_part_of_the_program_stays_above_the_block() -> None:
-    glass = Glass()
-    glass.feed(place(["one", "two"]) + "warning: x\r\n" + place(["three", "four"]))
-    assert glass.text == ["warning: x", "three", "four"]
+def test_a_step_without_an_update_is_reported_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = io.StringIO()
+    manager = register(build(monkeypatch, log, {}))
+    begun = evolve(started(HERE), config={"trainer": {"type": "demo"}})
+
+    def step(number: int, rewards: tuple[float, ...], updates: float) -> Iterator[object]:
+        for rollout, reward in enumerate(rewards):
+            made = ended(rollout, reward)
+            yield evolve(made, episode=evolve(made.episode, step=number))
+        report = StepReport(step=number, policy_version=0, metrics={"updates": updates})
+        yield StepFinished(report=report)
+
+    events = [begun, *step(0, (1.0, 1.0), 0), *step(1, (1.0, 0.0), 4), *step(2, (1.0, 0.0), 0)]
+    notify(manager, [*events, finished(HERE)])  # type: ignore[list-item]
+    assert log.getvalue().splitlines()[1:] == [
+        "step 0: no group had two different rewards: nothing was learned",
+        "step 2: no update: nothing was learned",
+        "completed after 0s: 6/8 episodes, success 67% of 6, broken 0, no update in 2 of 3 steps",
+    ]
 
 
-def test_the_last_column_stays_free_and_the_size_is_the_terminals(terminal: Terminal) -> None:
-    import fcntl
-    import struct
-    import termios
+def test_a_terminal_shows_that_nothing_was_learned(
+    monkeypatch: pytest.MonkeyPatch, terminal: Terminal
+) -> None:
+    manager = register(build(monkeypatch, terminal.stream, {"TERM": "xterm"}, refresh_s=0.01))
+    report = StepReport(step=0, policy_version=0, metrics={"updates": 0.0})
+    notify(manager, [started(HERE), StepFinished(report=report)])
+    terminal.wait_for("no update in any step: nothing was learned")
+    notify(manager, [finished(HERE)])
 
-    fcntl.ioctl(terminal.stream, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
-    assert Screen(terminal.stream, {"TERM": "xterm"}).style().width == 39
+
+def test_the_size_is_the_terminals() -> None:
+    terminal = Terminal(read=True, columns=40)
+    assert Screen(terminal.stream, {"TERM": "xterm"}).size() == (40, 24)
+    terminal.stream.close()
 
 
 def test_listing_the_plugin_imports_nothing_but_its_options() -> None:
@@ -267,8 +333,10 @@ def test_listing_the_plugin_imports_nothing_but_its_options() -> None:
     modules = done.stdout.split()
     assert [m for m in modules if m.startswith("ale_observe_console")] == [
         "ale_observe_console",
+        "ale_observe_console.options",
         "ale_observe_console.plugin",
     ]
+    assert "rich" not in modules
 
 
 def test_a_closed_standard_error_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:

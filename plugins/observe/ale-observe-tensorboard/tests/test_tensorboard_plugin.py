@@ -1,4 +1,4 @@
-"""What can be said without the SDK."""
+"""The plugin without the SDK."""
 
 import subprocess
 import sys
@@ -8,7 +8,8 @@ import pytest
 
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext
-from ale_observe_tensorboard.plugin import TensorBoardOptions, ale_observers, probe
+from ale_observe_tensorboard.options import TensorBoardOptions
+from ale_observe_tensorboard.plugin import ale_observers, probe
 
 
 def absent(name: str) -> str:

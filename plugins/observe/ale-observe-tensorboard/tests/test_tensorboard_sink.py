@@ -15,7 +15,8 @@ from ale.testing.observer import (
     report,
     started,
 )
-from ale_observe_tensorboard.plugin import TensorBoardOptions, ale_observers
+from ale_observe_tensorboard.options import TensorBoardOptions
+from ale_observe_tensorboard.plugin import ale_observers
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +56,7 @@ def scalars(events: Any, tag: str) -> list[tuple[int, float]]:
     return [(event.step, event.value) for event in events.Scalars(tag)]
 
 
-def test_event_files_hold_what_was_logged(tmp_path: Path) -> None:
+def test_event_files_contain_what_was_logged(tmp_path: Path) -> None:
     events = [started(tmp_path, n_done=2), ended(0, 1.0), ended(1, None), ended(2, 0.0), report(3)]
     notify(register(build()), [*events, finished(tmp_path)])
     seen = read(tmp_path / "tensorboard")
@@ -80,7 +81,7 @@ def test_a_resumed_run_adds_to_the_same_series(tmp_path: Path) -> None:
     assert scalars(read(tmp_path / "tensorboard"), "episode/reward") == [(1, 1.0), (2, 0.0)]
 
 
-def test_another_directory_may_be_named(tmp_path: Path) -> None:
+def test_another_directory_can_be_configured(tmp_path: Path) -> None:
     where = tmp_path / "elsewhere"
     notify(register(build(directory=where)), [started(tmp_path), ended(0, 1.0), finished(tmp_path)])
     assert scalars(read(where), "episode/reward") == [(1, 1.0)]

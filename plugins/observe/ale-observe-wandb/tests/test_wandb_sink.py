@@ -23,7 +23,8 @@ from ale.testing.observer import (
     report,
     started,
 )
-from ale_observe_wandb.plugin import WandbOptions, ale_observers
+from ale_observe_wandb.options import WandbOptions
+from ale_observe_wandb.plugin import ale_observers
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +109,7 @@ def rows(directory: Path) -> Sequence[dict[str, Any]]:
     ]
 
 
-def test_offline_files_hold_what_was_logged(tmp_path: Path) -> None:
+def test_offline_files_contain_what_was_logged(tmp_path: Path) -> None:
     events = [started(tmp_path, n_done=2), ended(0, 1.0), ended(1, None), report(3)]
     notify(register(build(project="p", tags=("a", "b"))), [*events, finished(tmp_path)])
     graded, broken, step = rows(tmp_path)
@@ -164,7 +165,8 @@ from pathlib import Path
 from ale.errors import AleError
 from ale.testing.observer import ended, finished, register, started, notify
 from ale.plugin import BuildContext
-from ale_observe_wandb.plugin import WandbOptions, ale_observers
+from ale_observe_wandb.options import WandbOptions
+from ale_observe_wandb.plugin import ale_observers
 [component] = ale_observers()
 where = Path(sys.argv[1])
 options = WandbOptions(mode=sys.argv[2], start_timeout_s=2.0, finish_timeout_s=2.0)
@@ -201,7 +203,7 @@ def test_offline_opens_no_connection_to_the_server(tmp_path: Path) -> None:
     assert len(rows(tmp_path)) == 1
 
 
-def test_online_without_a_key_is_refused_and_nobody_is_asked(tmp_path: Path) -> None:
+def test_online_without_a_key_is_refused_without_a_prompt(tmp_path: Path) -> None:
     done = run("online", tmp_path)
     assert done.returncode == 1
     assert "refused: mode online, and no key is configured" in done.stderr

@@ -11,7 +11,7 @@ from ale.runs import Checked, Registry, check_config
 from ale_ablate.grid import Cell
 
 _NAMED = 3
-"""Cells that a message names; of more it says how many."""
+"""Cells that a message names; the rest are counted."""
 
 
 @frozen(kw_only=True)
@@ -21,7 +21,7 @@ class CheckedCell:
     cell: Cell
     config: Mapping[str, Any]
     episodes: int | None
-    """Per seed, of training and evaluation; None where it depends on what happens."""
+    """Per seed, training and evaluation; None where it depends on the course of the run."""
 
 
 def check_cells(
@@ -30,7 +30,7 @@ def check_cells(
     """Check the config of every cell.
 
     Args:
-        overrides: of all cells; a cell's own come after them.
+        overrides: of all cells; applied before a cell's own.
 
     Raises:
         InputError: every problem of every cell, each once, with the cells that have it.
@@ -46,8 +46,7 @@ def check_cells(
             continue
         made.append(_cell(cell, checked))
     if problems:
-        told = [_told(problem, of, len(cells)) for problem, of in problems.items()]
-        raise InputError(told)
+        raise InputError([_with_cells(problem, of, len(cells)) for problem, of in problems.items()])
     return made
 
 
@@ -55,7 +54,7 @@ def _cell(cell: Cell, checked: Checked) -> CheckedCell:
     return CheckedCell(cell=cell, config=checked.config, episodes=checked.episodes)
 
 
-def _told(problem: Problem, cells: Sequence[Cell], n: int) -> Problem:
+def _with_cells(problem: Problem, cells: Sequence[Cell], n: int) -> Problem:
     if len(cells) == n:
         return problem
     named = "; ".join(cell.name for cell in cells[:_NAMED])

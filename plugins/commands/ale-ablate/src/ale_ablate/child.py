@@ -1,7 +1,7 @@
-"""Becomes ``ale``, and is told to end when the process that started it is gone.
+"""Executes ``ale`` so that it receives SIGTERM when the process that started it dies.
 
-Run by its path, with nothing but the standard library: PARENT INTERPRETER ARGUMENT...
-A grid that is killed must not leave a run behind that writes on while it is resumed.
+Run by its path, with only the standard library: PARENT INTERPRETER ARGUMENT...
+A killed grid must not leave runs that keep writing while it is resumed.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ def main() -> None:
         prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
     if os.getppid() != int(parent):
         sys.exit(128 + signal.SIGTERM)  # it was gone before the kernel was asked
-    # -P: a folder in which somebody works is no place for modules.
+    # -P: modules are not imported from the working directory.
     os.execv(interpreter, [interpreter, "-P", "-m", "ale", *arguments])  # noqa: S606
 
 

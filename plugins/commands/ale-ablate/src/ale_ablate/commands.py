@@ -1,6 +1,6 @@
-"""The command as click sees it; what it does is imported when it is done.
+"""The command line of `ale ablate`; the implementation is imported when it runs.
 
-`ale --help` imports this module, so it must cost no more than click.
+`ale --help` imports this module, so it imports only click.
 """
 
 from pathlib import Path
@@ -18,40 +18,40 @@ if TYPE_CHECKING:
     "--vary",
     multiple=True,
     metavar="KEY=VALUE,...",
-    help="What to compare: --vary credit.type=ipa,grpo. Given again, every combination is run.",
+    help="Values to compare: --vary credit.type=ipa,grpo. Repeatable: runs every combination.",
 )
 @click.option(
     "--cell",
     "cells",
     multiple=True,
     metavar="KEY=VALUE; ...",
-    help="One more combination, written out.",
+    help="An explicit combination; repeatable.",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(1),
     default=5,
     show_default=True,
-    help="Runs of each combination, of run.seed 0, 1, ...",
+    help="Runs of each combination, with run.seed 0, 1, ...",
 )
 @click.option(
     "--set",
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Lay a value over the config of every run. May be given again.",
+    help="Override a config value of every run; repeatable.",
 )
 @click.option(
-    "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Runs side by side."
+    "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Concurrent runs."
 )
-@click.option("-n", "--concurrency", type=click.IntRange(1), help="Episodes of one run at once.")
+@click.option("-n", "--concurrency", type=click.IntRange(1), help="Concurrent episodes of one run.")
 @click.option(
     "--resume",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Go on with a grid: exactly what is missing is done.",
+    help="Resume a grid: run only what is missing.",
 )
-@click.option("--dry-run", is_flag=True, help="Check everything, say what would be run, and end.")
+@click.option("--dry-run", is_flag=True, help="Check everything and print the plan.")
 @click.pass_context
 def ablate(
     ctx: click.Context,
@@ -67,11 +67,12 @@ def ablate(
 ) -> None:
     """Run CONFIG once for every combination of values and every seed, and compare.
 
-    Each run is a run of its own, in the grid's folder. The first value of each --vary makes the
-    first cell, to which the others are compared.
+    Each run has its own directory in the grid's folder. All cells are compared with the first,
+    which has the first value of each --vary. If a varied type lacks a varied option, that option
+    is left out of its cells.
 
-    The first Ctrl-C finishes the episodes that are running, the second cancels them; --resume goes
-    on from there. Without runs that are missing, --resume writes the tables and the page again.
+    The first Ctrl-C finishes the running episodes, the second cancels them; --resume continues from
+    there. If nothing is missing, --resume rewrites the tables and the page.
 
     \b
     Examples:
@@ -81,15 +82,15 @@ def ablate(
       ale ablate --resume runs/20260101-120000-ablate-my
     """
     from ale_ablate.grid import read
-    from ale_ablate.session import begin, describe, go, plan, start_afresh
+    from ale_ablate.session import describe, make, plan, run_grid, run_in_new_process
 
     if (config is None) == (resume is None):
         raise click.UsageError("give either a CONFIG or --resume DIR")
     registry: Registry = ctx.obj
     if resume is not None:
         if vary or cells or overrides or dry_run or _given(ctx, "seeds"):
-            said = "--resume goes by the grid's own config: only --jobs and -n can be changed"
-            raise click.UsageError(said)
+            message = "--resume uses the grid's saved config: only --jobs and -n can be changed"
+            raise click.UsageError(message)
         grid = read(resume)
     else:
         assert config is not None
@@ -97,8 +98,8 @@ def ablate(
         if dry_run:
             click.echo(describe(planned))
             return
-        start_afresh(begin(planned), jobs=jobs, concurrency=concurrency)
-    ctx.exit(go(grid, registry, jobs=jobs, concurrency=concurrency))
+        run_in_new_process(make(planned), jobs=jobs, concurrency=concurrency)
+    ctx.exit(run_grid(grid, registry, jobs=jobs, concurrency=concurrency))
 
 
 def _given(ctx: click.Context, option: str) -> bool:

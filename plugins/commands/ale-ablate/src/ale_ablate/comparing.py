@@ -1,4 +1,4 @@
-"""Cells against each other: means over seeds, and differences to the first cell, seed by seed."""
+"""Compare cells: means over seeds, and differences to the first cell, paired by seed."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -19,11 +19,10 @@ class Measure:
 
     key: str
     title: str
-    said: str
-    """What it is, in words."""
+    description: str
     value: Callable[[Measured], float | None] = field(repr=False)
     share: bool = False
-    """Between 0 and 1, shown in percent; differences in percentage points."""
+    """A fraction of 1, shown in percent; differences in percentage points."""
     seconds: bool = False
 
 
@@ -35,7 +34,7 @@ class Row:
     number: int
     """From 1."""
     runs: tuple[Measured, ...]
-    """One per seed, in whatever state."""
+    """One per seed, in any state."""
     values: Mapping[str, Mapping[int, float]]
     """By measure and seed, of completed runs."""
     means: Mapping[str, Estimate | None]
@@ -44,40 +43,43 @@ class Row:
 
     @property
     def completed(self) -> int:
-        """Runs that count."""
+        """Number of completed runs."""
         return sum(run.state == "completed" for run in self.runs)
 
 
 @frozen(kw_only=True)
 class Comparison:
-    """A grid as far as it has been run."""
+    """The results of a grid so far."""
 
     grid: Grid
     measures: tuple[Measure, ...]
     rows: tuple[Row, ...]
     held_out: bool
-    """Is success that on held-out tasks? Else it is that on the training tasks."""
+    """Whether success is measured on held-out tasks; else on the training tasks."""
+    notes: tuple[str, ...] = ()
+    """Warnings for the reader."""
 
     @property
     def runs(self) -> list[Measured]:
-        """All of them, cell by cell."""
+        """All runs, cell by cell."""
         return [run for row in self.rows for run in row.runs]
 
     def curve(self, run: Measured) -> Curve:
-        """Success over steps as it is compared."""
+        """Success over steps, as compared."""
         return run.held_out if self.held_out else run.train
 
     @property
     def completed(self) -> int:
-        """Runs that count."""
+        """Number of completed runs."""
         return sum(row.completed for row in self.rows)
 
 
-def compare(grid: Grid, runs: Sequence[Measured]) -> Comparison:
-    """Bring a grid's runs together.
+def compare(grid: Grid, runs: Sequence[Measured], notes: Sequence[str] = ()) -> Comparison:
+    """Compare the runs of a grid.
 
     Args:
         runs: one for each slot of the grid.
+        notes: see `Comparison`.
     """
     counted = [run for run in runs if run.state == "completed"]
     held_out = bool(counted) and all(run.held_out for run in counted)
@@ -100,7 +102,9 @@ def compare(grid: Grid, runs: Sequence[Measured]) -> Comparison:
                 },
             )
         )
-    return Comparison(grid=grid, measures=measures, rows=tuple(rows), held_out=held_out)
+    return Comparison(
+        grid=grid, measures=measures, rows=tuple(rows), held_out=held_out, notes=tuple(notes)
+    )
 
 
 def _measures(held_out: bool) -> list[Measure]:
@@ -109,7 +113,7 @@ def _measures(held_out: bool) -> list[Measure]:
         Measure(
             key="final_success",
             title="final success",
-            said="success on held-out tasks in the last evaluation",
+            description="success on held-out tasks in the last evaluation",
             value=lambda run: run.held_out[-1][1],
             share=True,
         )
@@ -117,7 +121,7 @@ def _measures(held_out: bool) -> list[Measure]:
         else Measure(
             key="final_success",
             title="final success",
-            said="success on training tasks over the last tenth of the steps; nothing is held out",
+            description="success on training tasks over the last tenth of the steps",
             value=_last_train,
             share=True,
         )
@@ -127,20 +131,20 @@ def _measures(held_out: bool) -> list[Measure]:
         Measure(
             key="area",
             title="mean success",
-            said=f"area under the curve of success on {tasks}, divided by the steps it covers",
+            description=f"area under the curve of success on {tasks}, divided by its width",
             value=lambda run: area(run.held_out if held_out else run.train),
             share=True,
         ),
         Measure(
             key="rollouts",
             title="rollouts",
-            said="training episodes of all steps, wherever they began, broken ones among them",
+            description="training episodes of all steps, from any start, including broken ones",
             value=lambda run: float(run.rollouts),
         ),
         Measure(
             key="seconds",
             title="wall time",
-            said="of a run once its parts are built; not known of one that was killed on the way",
+            description="of a run, after its parts are built; unknown if the run was killed",
             value=lambda run: run.seconds,
             seconds=True,
         ),

@@ -1,9 +1,10 @@
-"""What a grid says, as files."""
+"""Write the results of a grid: tables and page."""
 
 from ale.errors import StoreError
 from ale_ablate.comparing import Comparison, compare
 from ale_ablate.grid import Grid, write_whole
 from ale_ablate.measuring import measure_grid
+from ale_ablate.notes import stored_notes
 from ale_ablate.page import page
 from ale_ablate.tables import comma_separated, markdown, runs_comma_separated
 
@@ -15,7 +16,7 @@ def conclude(grid: Grid) -> Comparison:
         InputError: a stored run is damaged.
         StoreError: the folder can't be written.
     """
-    comparison = compare(grid, measure_grid(grid))
+    comparison = compare(grid, measure_grid(grid), stored_notes(grid))
     made = {
         "table.md": markdown(comparison),
         "table.csv": comma_separated(comparison),

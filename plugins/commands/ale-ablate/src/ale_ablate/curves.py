@@ -11,7 +11,7 @@ _BAND = "mean over seeds; band: 95% interval over seeds (Student's t)"
 
 
 def charts(comparison: Comparison) -> list[Chart]:
-    """What has been run so far; nothing where no curve has two points."""
+    """Charts of the completed runs; none where no curve has two points."""
     made = []
     if comparison.held_out:
         held_out = _chart(comparison, "Success on held-out tasks", lambda run: run.held_out)
@@ -47,12 +47,12 @@ def _points(row: Row, curve: Callable[[Measured], Curve]) -> dict[str, tuple[flo
 
 
 def _by_rollouts(comparison: Comparison) -> Chart | None:
-    """Over rollouts, where cells use different numbers of them: steps don't compare then."""
+    """Success over rollouts, where cells use different numbers of them per step."""
     steps = _chart(comparison, "", lambda run: run.held_out)
     if steps is None:
         return None
     moved = []
-    for row, each in _beside(comparison.rows, steps.series):
+    for row, each in _with_rows(comparison.rows, steps.series):
         runs = [run for run in row.runs if run.state == "completed"]
         used = [[_before(run, step) for step in each.xs] for run in runs]
         xs = tuple(sum(column) / len(column) for column in zip(*used, strict=True))
@@ -67,12 +67,12 @@ def _by_rollouts(comparison: Comparison) -> Chart | None:
     return Chart(title=title, series=tuple(moved), note=note, share=True, x="rollout")
 
 
-def _beside(rows: Sequence[Row], series: Sequence[Series]) -> Iterator[tuple[Row, Series]]:
+def _with_rows(rows: Sequence[Row], series: Sequence[Series]) -> Iterator[tuple[Row, Series]]:
     by_number = {row.number: row for row in rows}
     for each in series:
         yield by_number[each.colour + 1], each
 
 
 def _before(run: Measured, step: float) -> int:
-    """Rollouts that the policy had learned from after so many steps."""
+    """Rollouts that the policy had learned from after this many steps."""
     return sum(n for at, n in run.rollouts_by_step.items() if at < step)

@@ -1,8 +1,8 @@
 """A grid: which configs are compared, over which seeds, and where its files are.
 
-``grid.json`` says what the grid is; ``cells/<cell>/config.yaml`` is a cell's whole config, so that
-later edits of the files it was made from change nothing; ``cells/<cell>/seed-<n>/`` holds the run
-of one seed and ``output.log``, what it said.
+``grid.json`` describes the grid; ``cells/<cell>/config.yaml`` is a cell's whole config, so that
+later edits of its sources have no effect; ``cells/<cell>/seed-<n>/`` holds the run of one seed and
+its output, ``output.log``.
 """
 
 import fcntl
@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,12 +33,12 @@ class Cell:
 
     name: str
     overrides: tuple[str, ...]
-    """What this cell lays over the config: ``credit.type=grpo``."""
+    """Config overrides of this cell: ``credit.type=grpo``."""
     folder: str
 
     @classmethod
     def of(cls, number: int, overrides: Sequence[str]) -> "Cell":
-        """The cell that stands at that place, from 1."""
+        """The cell with that number, from 1."""
         name = ", ".join(overrides) or "as written"
         slug = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:_SLUG]
         return cls(name=name, overrides=tuple(overrides), folder=f"{number:02d}-{slug}")
@@ -54,7 +54,7 @@ class Grid:
     source: str
     """The config as it was named on the command line."""
     overrides: tuple[str, ...]
-    """Laid over every cell's config."""
+    """Overrides of every cell."""
     cells: tuple[Cell, ...]
     seeds: tuple[int, ...]
     versions: Mapping[str, str]
@@ -64,11 +64,11 @@ class Grid:
         return self.path / "cells" / cell.folder / "config.yaml"
 
     def folder(self, cell: Cell, seed: int) -> Path:
-        """Where the run of a seed is."""
+        """Folder of the run of one seed."""
         return self.path / "cells" / cell.folder / f"seed-{seed}"
 
     def slots(self) -> "Iterator[Slot]":
-        """Every run, the first seed of each cell first: what is compared early is paired."""
+        """Every run, seed by seed, so that early comparisons are paired."""
         for seed, (number, cell) in itertools.product(self.seeds, enumerate(self.cells, 1)):
             yield Slot(grid=self, cell=cell, number=number, seed=seed)
 
@@ -85,31 +85,28 @@ class Slot:
 
     @property
     def folder(self) -> Path:
-        """Where it is."""
+        """Its folder."""
         return self.grid.folder(self.cell, self.seed)
 
     @property
     def log(self) -> Path:
-        """What the process said."""
+        """The output of its process."""
         return self.folder / "output.log"
 
     @property
     def title(self) -> str:
-        """For people."""
+        """Its name in messages."""
         return f"{self.cell.name}, seed {self.seed}"
 
     def run(self) -> Path | None:
-        """The run's directory, once it has been begun."""
-        # A run that was killed before its manifest was whole has nothing to go on with.
+        """The run's directory, once it has been started."""
+        # A run that was killed before its manifest was written can't be resumed.
         found = sorted(self.folder.glob("*/manifest.json"))
         return found[-1].parent if found else None
 
 
 def split(text: str, separator: str = ",") -> list[str]:
-    """Parts between separators, of which those in brackets and quotes are none.
-
-    ``a,{type: b, c: 1}`` has two.
-    """
+    """Split at separators outside brackets and quotes: ``a,{type: b, c: 1}`` has two parts."""
     parts, depth, quote = [""], 0, ""
     for letter in text:
         if quote:
@@ -124,12 +121,25 @@ def split(text: str, separator: str = ",") -> list[str]:
     return [part.strip() for part in parts]
 
 
-def cells_of(vary: Sequence[str], cells: Sequence[str]) -> tuple[Cell, ...]:
-    """Every combination of what varies, then the cells that were written out.
+Takes = Callable[[str, str, str], bool | None]
+"""Whether the component of a section and type has an option; None where there is none."""
+
+
+def _unknown(section: str, type_: str, option: str) -> None:
+    return None
+
+
+def cells_of(
+    vary: Sequence[str], cells: Sequence[str], takes: Takes = _unknown
+) -> tuple[Cell, ...]:
+    """Every combination of the varied values, then the explicit cells.
 
     Args:
         vary: ``credit.type=ipa,grpo``, each with values.
-        cells: ``credit.type=grpo; trainer.objective=grpo``, each a cell of its own.
+        cells: ``credit.type=grpo; trainer.objective=grpo``, each one cell.
+        takes: whether a component of a section has an option, as `(section, type, option)`.
+            Where both ``section.type`` and ``section.option`` vary, a type without the option
+            has one cell for all its values.
 
     Raises:
         InputError: with every problem.
@@ -137,7 +147,7 @@ def cells_of(vary: Sequence[str], cells: Sequence[str]) -> tuple[Cell, ...]:
     problems: list[Problem] = []
     axes = [list(_axis(text, problems)) for text in vary]
     problems += _repeated([text.partition("=")[0] for text in vary], "--vary", "key")
-    made = [list(each) for each in itertools.product(*axes)] if vary or not cells else []
+    made = _combinations(axes, takes) if vary or not cells else []
     for text in cells:
         overrides = split(text, ";")
         problems += [
@@ -152,23 +162,52 @@ def cells_of(vary: Sequence[str], cells: Sequence[str]) -> tuple[Cell, ...]:
     return tuple(Cell.of(number, overrides) for number, overrides in enumerate(made, 1))
 
 
+def _combinations(axes: Sequence[Sequence[str]], takes: Takes) -> list[list[str]]:
+    """Every combination of values, each without the options that its types do not have."""
+    types = {axis[0].partition("=")[0]: [_value(each) for each in axis] for axis in axes}
+    made: dict[tuple[str, ...], None] = {}
+    for combination in itertools.product(*axes):
+        chosen = {each.partition("=")[0]: _value(each) for each in combination}
+        applied = (each for each in combination if _applies(each, chosen, types, takes))
+        made[tuple(applied)] = None
+    return [list(each) for each in made]
+
+
+def _value(override: str) -> str:
+    return override.partition("=")[2].strip(_QUOTES)
+
+
+def _applies(
+    override: str, chosen: Mapping[str, str], types: Mapping[str, Sequence[str]], takes: Takes
+) -> bool:
+    """False for an option that the chosen type lacks and another one of the types has."""
+    section, _, rest = override.partition("=")[0].partition(".")
+    option, key = rest.partition(".")[0], f"{section}.type"
+    if key not in chosen or takes(section, chosen[key], option) is not False:
+        return True
+    return not any(takes(section, type_, option) for type_ in types[key])
+
+
 def _axis(text: str, problems: list[Problem]) -> Iterator[str]:
     key, _, rest = text.partition("=")
     values = split(rest)
     if not key or not all(values):
         hint = "for example --vary credit.type=ipa,grpo"
-        said = f"expected KEY=VALUE,VALUE,..., found '{text}'"
-        problems.append(Problem(message=said, file="--vary", hint=hint))
+        message = f"expected KEY=VALUE,VALUE,..., found '{text}'"
+        problems.append(Problem(message=message, file="--vary", hint=hint))
     if key == "run.seed":
-        hint = "--seeds says how many there are"
-        problems.append(Problem(message="seeds are no cells", file="--vary", path=key, hint=hint))
+        hint = "set the number of seeds with --seeds"
+        problems.append(
+            Problem(message="run.seed can't be varied", file="--vary", path=key, hint=hint)
+        )
+    problems += _repeated([f"{key}={value}" for value in values], "--vary", "value")
     for value in values:
         yield f"{key}={value}"
 
 
 def _repeated(names: Sequence[str], file: str, what: str) -> list[Problem]:
     twice = sorted({name for name in names if names.count(name) > 1})
-    return [Problem(message=f"the {what} '{name}' is there twice", file=file) for name in twice]
+    return [Problem(message=f"the {what} '{name}' is given twice", file=file) for name in twice]
 
 
 def create(grid: Grid, configs: Sequence[Mapping[str, Any]]) -> None:
@@ -189,7 +228,7 @@ def create(grid: Grid, configs: Sequence[Mapping[str, Any]]) -> None:
             target.write_text(
                 f"# {' '.join(cell.name.split())}: the whole config\n{text}", encoding="utf-8"
             )
-        # Last: a folder without it is no grid.
+        # Last: a folder is a grid only with this file in it.
         write_whole(grid.path / FILE, json.dumps(_plain(grid), indent=2, ensure_ascii=False))
     except OSError as error:
         raise StoreError(f"{grid.path} can't be made: {error.strerror}") from error
@@ -221,8 +260,8 @@ def read(path: Path) -> Grid:
     try:
         plain = json.loads(file.read_text(encoding="utf-8"))
         if plain["schema"] != SCHEMA:
-            said = f"schema {plain['schema']}; this version of ale-ablate reads {SCHEMA}"
-            raise InputError([Problem(message=said, file=str(file), path="schema")])
+            message = f"schema {plain['schema']}; this version of ale-ablate reads {SCHEMA}"
+            raise InputError([Problem(message=message, file=str(file), path="schema")])
         return Grid(
             path=path.resolve(),
             name=plain["name"],
@@ -240,15 +279,15 @@ def read(path: Path) -> Grid:
         hint = None
         if (path / "manifest.json").exists():
             hint = f"it is a single run: ale run --resume {path}"
-        said = f"not a grid's folder (no {FILE})" if path.is_dir() else "no such directory"
-        raise InputError([Problem(message=said, file=str(path), hint=hint)]) from None
+        message = f"not a grid's folder (no {FILE})" if path.is_dir() else "no such directory"
+        raise InputError([Problem(message=message, file=str(path), hint=hint)]) from None
     except (ValueError, KeyError, TypeError) as error:
-        said = f"can't be read: {type(error).__name__}: {error}"
-        raise InputError([Problem(message=said, file=str(file))]) from None
+        message = f"can't be read: {type(error).__name__}: {error}"
+        raise InputError([Problem(message=message, file=str(file))]) from None
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old one or the new one, never a part."""
+    """Write a file atomically."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         partial.write_bytes(text.encode("utf-8", "replace"))
@@ -259,10 +298,10 @@ def write_whole(path: Path, text: str) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Be the only one that runs this grid.
+    """Hold the lock of this grid.
 
     Raises:
-        StoreError: another process does, or the folder can't be written.
+        StoreError: another process holds it, or the folder can't be written.
     """
     try:
         descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -277,7 +316,7 @@ def locked(path: Path) -> Iterator[None]:
 
 def _lock(descriptor: int, path: Path) -> None:
     try:
-        # The kernel lets go of it when the process ends, however it ends.
+        # The kernel releases it when the process ends, in any way.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise StoreError(f"{path} is being run by another process, which is alive") from None
+        raise StoreError(f"{path} is being run by another live process") from None

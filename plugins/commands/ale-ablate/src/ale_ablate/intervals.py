@@ -17,7 +17,7 @@ class Estimate:
     n: int
     mean: float
     low: float | None = None
-    """None for n = 1: one value says nothing about its spread."""
+    """None for n = 1: one value has no spread."""
     high: float | None = None
 
     def within(self, least: float, most: float) -> "Estimate":

@@ -1,4 +1,4 @@
-"""What one stored run says about its config: the numbers that a grid compares."""
+"""The numbers of one stored run that a grid compares."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from ale_ablate.grid import Grid, Slot
 
 State = Literal["missing", "unfinished", "damaged", "completed"]
 Curve = Sequence[tuple[int, float]]
-"""Training steps that the policy had learned from, and the share of its episodes that succeeded."""
+"""Number of training steps completed, and the success rate after them."""
 
 
 @frozen(kw_only=True)
@@ -24,16 +24,16 @@ class Measured:
     state: State
     path: Path | None = None
     damage: str = ""
-    """Why it can't be read, where it can't."""
+    """Why it can't be read; empty if it can."""
     held_out: Curve = field(factory=tuple, repr=False)
     train: Curve = field(factory=tuple, repr=False)
     counts: Mapping[int, tuple[int, int]] = field(factory=dict, repr=False)
-    """By step: graded training episodes from their tasks' beginnings, and those that succeeded."""
+    """By step: training episodes from the task's beginning, graded and successful."""
     rollouts_by_step: Mapping[int, int] = field(factory=dict, repr=False)
-    """Training episodes of each step, whatever became of them and wherever they began."""
+    """Training episodes of each step, from any start, including broken ones."""
     broken: int = 0
     seconds: float | None = None
-    """Of all its sessions; None where it isn't known, as one was killed."""
+    """Of all its sessions; None if unknown, because one was killed."""
 
     @property
     def rollouts(self) -> int:
@@ -42,12 +42,12 @@ class Measured:
 
 
 def is_completed(slot: Slot) -> bool:
-    """Is there nothing left to do?"""
+    """Is the run completed?"""
     path = slot.run()
     try:
         return path is not None and _outcome(RunReader(path)) == "completed"
     except InputError:
-        return False  # its manifest is damaged, as `ale run --resume` will say
+        return False  # the manifest is damaged; `ale run --resume` will report it
 
 
 def _outcome(run: RunReader) -> str | None:
@@ -56,11 +56,11 @@ def _outcome(run: RunReader) -> str | None:
 
 
 def measure_grid(grid: Grid) -> list[Measured]:
-    """Every run of a grid, one after the other; what can't be read is `damaged`, and says why."""
-    return list(map(_measure_what_can_be, grid.slots()))
+    """Measure every run of a grid; a run that can't be read is `damaged`."""
+    return list(map(_measure_or_damaged, grid.slots()))
 
 
-def _measure_what_can_be(slot: Slot) -> Measured:
+def _measure_or_damaged(slot: Slot) -> Measured:
     try:
         return measure(slot)
     except InputError as error:
@@ -110,7 +110,7 @@ def _curve(index: Index, split: Split) -> Iterator[tuple[int, float]]:
 
 def _seconds(run: RunReader) -> float | None:
     events = [event["event"] for event in run.events()]
-    begun = events.count("run_started") + events.count("run_resumed")
-    if begun != events.count("run_finished"):
-        return None  # one session was killed, and nobody knows how long it took
+    sessions = events.count("run_started") + events.count("run_resumed")
+    if sessions != events.count("run_finished"):
+        return None  # one session was killed, so its duration is unknown
     return float(run.manifest["outcome"]["seconds"])

@@ -1,4 +1,4 @@
-"""Run what is missing of a grid: each run a process of its own."""
+"""Run the missing runs of a grid, each in its own process."""
 
 import asyncio
 import os
@@ -12,50 +12,51 @@ from pathlib import Path
 
 from attrs import define, field, frozen
 
-from ale.text import seconds
+from ale.text import counted, seconds
 from ale_ablate.grid import Grid, Slot
 from ale_ablate.measuring import is_completed
 
 _CHILD = Path(__file__).with_name("child.py")
 _TAIL = 4000
-"""Characters at the end of a log in which the reason of a failure is looked for."""
+"""Bytes at the end of a log that are searched for the reason of a failure."""
 
 
 @frozen(kw_only=True)
 class Failed:
-    """A run that ended without having done its work."""
+    """A run that ended without completing."""
 
     slot: Slot
     code: int
     reason: str
-    """The last line that it said."""
+    """The last line of its output."""
 
 
 @define(kw_only=True)
 class Runner:
-    """Runs a grid's missing runs, some at a time. A run that fails does not keep others back."""
+    """Runs a grid's missing runs, `jobs` at a time. The others continue when one fails."""
 
     grid: Grid
     jobs: int
     concurrency: int | None
-    """Episodes of one run at once; None: as its config says."""
-    say: Callable[[str], None]
+    """Concurrent episodes of one run; None: from its config."""
+    report: Callable[[str], None]
+    """Prints a line for the user."""
     failed: list[Failed] = field(factory=list, init=False)
     ended_by: signal.Signals | None = field(default=None, init=False)
-    """What ended it early."""
+    """The signal that ended it early."""
     _queue: deque[Slot] = field(factory=deque, init=False)
     _running: dict[int, asyncio.subprocess.Process] = field(factory=dict, init=False)
     _total: int = field(default=0, init=False)
     _interrupts: int = field(default=0, init=False)
 
     async def go(self) -> None:
-        """Do exactly what is missing. What failed, and what interrupted it, is in the fields."""
+        """Run what is missing; `failed` and `ended_by` hold the outcome."""
         slots = list(self.grid.slots())
         self._total = len(slots)
         self._queue.extend(slot for slot in slots if not is_completed(slot))
         if len(self._queue) < self._total:
             done = self._total - len(self._queue)
-            self.say(f"{done} of {self._total} runs are there already")
+            self.report(f"{done} of {counted(self._total, 'run')} already completed")
         with self._listening():
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(self.jobs, len(self._queue))):
@@ -66,10 +67,10 @@ class Runner:
             await self._run(self._queue.popleft())
 
     async def _run(self, slot: Slot) -> None:
-        started, said_before = time.monotonic(), _size(slot.log)
+        started, log_size = time.monotonic(), _size(slot.log)
         place = f"[{self._total - len(self._queue)}/{self._total}]"
-        again = " goes on" if slot.run() is not None else ""
-        self.say(f"{place} {slot.title}{again}")
+        again = " (resumed)" if slot.run() is not None else ""
+        self.report(f"{place} {slot.title}{again}")
         slot.folder.mkdir(parents=True, exist_ok=True)
         with slot.log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
@@ -77,15 +78,15 @@ class Runner:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # A Ctrl-C reaches this process alone, which hands it on, once.
+                # A Ctrl-C reaches this process alone, which forwards it once.
                 process_group=0,
             )
         self._running[process.pid] = process
-        if self.ended_by is not None:  # it came while the process was being made
+        if self.ended_by is not None:  # the signal came while the process was being started
             process.send_signal(self.ended_by)
         code = await process.wait()
         del self._running[process.pid]
-        self._tell(slot, code, place, time.monotonic() - started, said_before)
+        self._report_end(slot, code, place, time.monotonic() - started, log_size)
 
     def _command(self, slot: Slot) -> list[str]:
         path = slot.run()
@@ -95,32 +96,34 @@ class Runner:
         else:
             name = f"{self.grid.name}-{slot.number:02d}-seed{slot.seed}"
             where = str(slot.folder).replace("'", "''")
-            laid = {
+            overrides = {
                 "run.seed": str(slot.seed),
                 "run.name": f"'{name}'",
                 "run.directory": f"'{where}'",
             }
-            sets = [part for key, value in laid.items() for part in ("--set", f"{key}={value}")]
+            sets = [
+                part for key, value in overrides.items() for part in ("--set", f"{key}={value}")
+            ]
             arguments = ["run", str(self.grid.config(slot.cell)), *sets, *number]
-        # -I -S: what stands there needs no packages, and becomes the command at once.
-        begin = [sys.executable, "-I", "-S", str(_CHILD), str(os.getpid()), sys.executable]
-        return [*begin, *arguments]
+        # -I -S: the script needs no packages and starts faster without them.
+        wrapper = [sys.executable, "-I", "-S", str(_CHILD), str(os.getpid()), sys.executable]
+        return [*wrapper, *arguments]
 
-    def _tell(self, slot: Slot, code: int, place: str, spent: float, said_before: int) -> None:
+    def _report_end(self, slot: Slot, code: int, place: str, spent: float, log_size: int) -> None:
         if is_completed(slot):
             broken = "; some episodes broke" if code == 3 else ""
-            self.say(f"{place} {slot.title}: completed after {seconds(spent)}{broken}")
+            self.report(f"{place} {slot.title}: completed after {seconds(spent)}{broken}")
         elif self.ended_by is not None:
-            self.say(f"{place} {slot.title}: interrupted after {seconds(spent)}")
+            self.report(f"{place} {slot.title}: interrupted after {seconds(spent)}")
         else:
-            reason = _last_line(slot.log, said_before) or "it said nothing"
+            reason = _last_line(slot.log, log_size) or "no output"
             self.failed.append(Failed(slot=slot, code=code, reason=reason))
-            self.say(f"{place} {slot.title}: FAILED, {_status(code)}: {reason}")
-            self.say(f"    all that it said: {os.path.relpath(slot.log)}")
+            self.report(f"{place} {slot.title}: FAILED, {_status(code)}: {reason}")
+            self.report(f"    full output: {os.path.relpath(slot.log)}")
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
-        """Take Ctrl-C and SIGTERM, and hand them on to what runs."""
+        """Forward Ctrl-C and SIGTERM to the runs."""
         loop = asyncio.get_running_loop()
         numbers = {signal.SIGINT: self._on_interrupt, signal.SIGTERM: self._on_terminate}
         if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # as it is not under nohup
@@ -130,7 +133,7 @@ class Runner:
         try:
             yield
         finally:
-            # What follows is to say how it ended: one Ctrl-C more must not take that away.
+            # The outcome is printed next; another Ctrl-C must not prevent it.
             ignored = self.ended_by is not None
             for number in numbers:
                 loop.remove_signal_handler(number)
@@ -141,20 +144,20 @@ class Runner:
         self._interrupts += 1
         if self.ended_by is None:
             self.ended_by = signal.SIGINT
-            self._hand_on(signal.SIGINT)
-            self.say("\nFinishing the episodes that are running; Ctrl-C again to cancel them.")
+            self._forward(signal.SIGINT)
+            self.report("\nFinishing the running episodes; Ctrl-C again to cancel them.")
             return
-        # Two equal signals on each other's heels are one to the kernel.
-        self._hand_on(signal.SIGTERM)
+        # The kernel may merge two equal pending signals into one.
+        self._forward(signal.SIGTERM)
         if self._interrupts == 2:
-            self.say("\nCancelling: what is running is thrown away and cleaned up.")
+            self.report("\nCancelling: running episodes are discarded and cleaned up.")
 
     def _on_terminate(self) -> None:
         self.ended_by = signal.SIGTERM
-        self._hand_on(signal.SIGTERM)
-        self.say("Terminated: what is running is thrown away and cleaned up.")
+        self._forward(signal.SIGTERM)
+        self.report("Terminated: running episodes are discarded and cleaned up.")
 
-    def _hand_on(self, number: signal.Signals) -> None:
+    def _forward(self, number: signal.Signals) -> None:
         for process in self._running.values():
             if process.returncode is None:
                 process.send_signal(number)

@@ -1,4 +1,4 @@
-"""One call of `ale ablate`: plan a grid, begin it, run what is missing, and say what came of it."""
+"""One call of `ale ablate`: plan a grid, create it, run what is missing, print the results."""
 
 import asyncio
 import os
@@ -9,19 +9,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
+import attrs
 import click
 from attrs import frozen
 
 import ale
-from ale.errors import InputError, Problem
+from ale.errors import InputError, PluginError, Problem
 from ale.runs import Registry
-from ale.text import table
+from ale.text import counted, table
 from ale_ablate.checking import CheckedCell, check_cells
 from ale_ablate.comparing import Comparison
 from ale_ablate.concluding import conclude
-from ale_ablate.grid import Grid, cells_of, create, locked, read
+from ale_ablate.grid import Grid, Takes, cells_of, create, locked, read
+from ale_ablate.notes import notes, stored_notes
 from ale_ablate.running import Runner
 from ale_ablate.tables import terminal
+
+_COMPONENTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
+"""Sections of a config that pick a component by its type."""
 
 
 @frozen(kw_only=True)
@@ -46,7 +51,7 @@ def plan(
         InputError: with every problem of every combination.
     """
     _refuse_seed(overrides)
-    made = cells_of(vary, cells)
+    made = cells_of(vary, cells, _takes(registry))
     checked = check_cells(config, made, overrides, registry)
     now = datetime.now(UTC)
     run = checked[0].config["run"]
@@ -65,26 +70,39 @@ def plan(
     return Planned(grid=grid, checked=tuple(checked))
 
 
+def _takes(registry: Registry) -> Takes:
+    def takes(section: str, type_: str, option: str) -> bool | None:
+        if section not in _COMPONENTS or option == "type":
+            return None
+        try:
+            options = registry.find(section, type_).component.options
+        except PluginError:
+            return None  # the check reports it
+        return options is not None and option in attrs.fields_dict(options)
+
+    return takes
+
+
 def _refuse_seed(overrides: Sequence[str]) -> None:
     for override in overrides:
         if override.partition("=")[0] == "run.seed":
-            hint = "--seeds says how many there are"
-            said = "every run has a seed of its own"
-            raise InputError([Problem(message=said, file="--set", path="run.seed", hint=hint)])
+            hint = "set the number of seeds with --seeds"
+            message = "every run has its own seed"
+            raise InputError([Problem(message=message, file="--set", path="run.seed", hint=hint)])
 
 
 def versions(registry: Registry) -> Mapping[str, str]:
-    """Of the core and of every plugin package."""
+    """Versions of the core and of every plugin package."""
     found = {package.distribution: package.version for package in registry.packages}
     return {"ale-core": ale.__version__, **dict(sorted(found.items()))}
 
 
 def describe(planned: Planned) -> str:
-    """The grid in words, for ``--dry-run``."""
+    """The plan of the grid, for ``--dry-run``."""
     grid, counts = planned.grid, [each.episodes for each in planned.checked]
     header = ["", "cell", "episodes per seed"]
     rows = [
-        [str(number), each.cell.name, "as its starts say" if n is None else f"{n:,}"]
+        [str(number), each.cell.name, "depends on its starts" if n is None else f"{n:,}"]
         for number, (each, n) in enumerate(zip(planned.checked, counts, strict=True), 1)
     ]
     known = [n for n in counts if n is not None]
@@ -92,26 +110,29 @@ def describe(planned: Planned) -> str:
     if len(known) < len(counts):
         total = f"at least {total}"
     n = len(grid.cells) * len(grid.seeds)
+    planned_notes = notes((each.cell, each.config) for each in planned.checked)
     return "\n".join(
         [
             table(header, rows, right=(0, 2)),
             "",
-            f"{len(grid.cells)} cell(s) x {len(grid.seeds)} seed(s): {n} runs, {total}",
+            f"{counted(len(grid.cells), 'cell')} x {counted(len(grid.seeds), 'seed')}: "
+            f"{counted(n, 'run')}, {total}",
             f"into {grid.path}",
+            *(f"note: {note}" for note in planned_notes),
         ]
     )
 
 
-def begin(planned: Planned) -> Grid:
-    """Give a grid its folder. Raises as `create`."""
+def make(planned: Planned) -> Grid:
+    """Create the folder of a grid. Raises as `create`."""
     create(planned.grid, [each.config for each in planned.checked])
     return read(planned.grid.path)
 
 
-def start_afresh(grid: Grid, *, jobs: int, concurrency: int | None) -> NoReturn:
-    """Become a process that runs this grid and has loaded nothing else.
+def run_in_new_process(grid: Grid, *, jobs: int, concurrency: int | None) -> NoReturn:
+    """Replace this process by one that runs the grid.
 
-    Checking has built every part of every cell: a model, say, whose memory the runs need.
+    Checking has built every part of every cell, possibly models; this frees their memory.
     """
     arguments = ["ablate", "--resume", str(grid.path), "--jobs", str(jobs)]
     if concurrency is not None:
@@ -119,8 +140,8 @@ def start_afresh(grid: Grid, *, jobs: int, concurrency: int | None) -> NoReturn:
     os.execv(sys.executable, [sys.executable, "-P", "-m", "ale", *arguments])  # noqa: S606
 
 
-def go(grid: Grid, registry: Registry, *, jobs: int, concurrency: int | None) -> int:
-    """Run what is missing, write and print what came of it.
+def run_grid(grid: Grid, registry: Registry, *, jobs: int, concurrency: int | None) -> int:
+    """Run what is missing, then write and print the results.
 
     Returns:
         The exit status: 0; 1 where runs failed; 3 where episodes broke; 130 or 143 where it was
@@ -130,7 +151,7 @@ def go(grid: Grid, registry: Registry, *, jobs: int, concurrency: int | None) ->
         StoreError: another process runs this grid, or it can't be written.
     """
 
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         click.echo(text, err=True)
 
     now = versions(registry)
@@ -138,10 +159,12 @@ def go(grid: Grid, registry: Registry, *, jobs: int, concurrency: int | None) ->
         name for name in {*now, *grid.versions} if now.get(name) != grid.versions.get(name)
     )
     if changed:
-        say(f"other versions than when the grid was begun: {', '.join(changed)}")
+        report(f"versions changed since the grid was created: {', '.join(changed)}")
     n = len(grid.cells) * len(grid.seeds)
-    say(f"{n} runs in {_shown(grid)}")
-    runner = Runner(grid=grid, jobs=jobs, concurrency=concurrency, say=say)
+    report(f"{counted(n, 'run')} in {_shown(grid)}")
+    for note in stored_notes(grid):
+        report(f"note: {note}")
+    runner = Runner(grid=grid, jobs=jobs, concurrency=concurrency, report=report)
     with locked(grid.path):
         asyncio.run(runner.go())
         comparison = conclude(grid)
@@ -158,7 +181,7 @@ def _status(comparison: Comparison, runner: Runner) -> int:
 
 
 def ending(comparison: Comparison, runner: Runner) -> str:
-    """The tables, what failed, where everything is, and what to type next."""
+    """The tables, failures, paths, and the next command."""
     lines = []
     if comparison.completed:
         lines += [terminal(comparison), ""]
@@ -166,14 +189,14 @@ def ending(comparison: Comparison, runner: Runner) -> str:
         lines.append(f"failed: {failed.slot.title} (status {failed.code}): {failed.reason}")
     for run in comparison.runs:
         if run.damage:
-            lines.append(f"damaged, and left out: {run.slot.title}: {run.damage}")
+            lines.append(f"damaged, left out: {run.slot.title}: {run.damage}")
     n, done = len(comparison.runs), comparison.completed
     path = _shown(comparison.grid)
-    word = "interrupted" if runner.ended_by is not None else "done" if done == n else "not complete"
+    word = "interrupted" if runner.ended_by is not None else "done" if done == n else "incomplete"
     broken = sum(run.broken for run in comparison.runs)
-    lines += [f"{word}: {done} of {n} runs completed"]
+    lines += [f"{word}: {done} of {counted(n, 'run')} completed"]
     if broken:
-        lines.append(f"  broken episodes: {broken}  (no reward; each says why)")
+        lines.append(f"  broken episodes: {broken}  (no reward)")
     lines += ["stored in", f"  {path}", f"  {path}/report.html"]
     if done < n:
         lines += ["next", f"  ale ablate --resume {shlex.quote(path)}"]

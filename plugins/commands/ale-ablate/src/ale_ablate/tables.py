@@ -1,4 +1,4 @@
-"""A comparison as a table: in a terminal, in Markdown and as values with commas between."""
+"""A comparison as a table: for the terminal, as Markdown and as CSV."""
 
 import csv
 import io
@@ -6,20 +6,21 @@ import os
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from ale.text import table
+from ale.text import counted, table
 from ale_ablate.comparing import Comparison, Measure, Row
 from ale_ablate.intervals import Estimate
 
 _INTERVALS = (
-    "In brackets: 95% intervals over seeds (Student's t), each on its own, not corrected for "
-    "how many are looked at. A number without one is of a single seed, or the same for all of them."
+    "In brackets: 95% intervals over seeds (Student's t), not corrected for multiple comparisons. "
+    "A number without one is from a single seed, or the same for all seeds."
 )
 
 
 def terminal(comparison: Comparison) -> str:
-    """Two tables and what they say."""
-    said = (textwrap.fill(line, 100, subsequent_indent="  ") for line in captions(comparison))
-    parts = [_aligned(*_means(comparison)), *said]
+    """Means, their captions, and differences."""
+    lines = [*captions(comparison), *(f"note: {note}" for note in comparison.notes)]
+    wrapped = (textwrap.fill(line, 100, subsequent_indent="  ") for line in lines)
+    parts = [_aligned(*_means(comparison)), *wrapped]
     if len(comparison.rows) > 1:
         parts += ["", f"{_difference_title(comparison)}", _aligned(*_differences(comparison))]
     return "\n".join(parts)
@@ -30,9 +31,10 @@ def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def markdown(comparison: Comparison) -> str:
-    """The same as a document, with the runs behind it."""
+    """The same as a document, with a table of the runs."""
     parts = [f"# {_text(comparison.grid.name)}: {_progress(comparison)}", ""]
     parts += [*_grid_of_text(*_means(comparison)), "", *captions(comparison)]
+    parts += [f"\n**Note:** {_text(note)}" for note in comparison.notes]
     if len(comparison.rows) > 1:
         parts += ["", f"## {_text(_difference_title(comparison))}", ""]
         parts += _grid_of_text(*_differences(comparison))
@@ -42,19 +44,19 @@ def markdown(comparison: Comparison) -> str:
 
 
 def _progress(comparison: Comparison) -> str:
-    return f"{comparison.completed} of {len(comparison.runs)} runs completed"
+    return f"{comparison.completed} of {counted(len(comparison.runs), 'run')} completed"
 
 
 def captions(comparison: Comparison) -> Iterator[str]:
-    """What the columns are."""
+    """What the columns mean."""
     for measure in comparison.measures:
-        yield f"- {measure.title}: {measure.said}"
+        yield f"- {measure.title}: {measure.description}"
     yield f"- {_INTERVALS}"
 
 
 def _difference_title(comparison: Comparison) -> str:
     first = comparison.rows[0].cell.name
-    return f"Differences to {first}, seed by seed (success in percentage points)"
+    return f"Differences to {first}, paired by seed (success in percentage points)"
 
 
 def _means(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
@@ -63,7 +65,7 @@ def _means(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
         [
             row.cell.name,
             f"{row.completed} of {len(row.runs)}",
-            *(said(m, row.means[m.key], row.completed) for m in comparison.measures),
+            *(estimate_text(m, row.means[m.key], row.completed) for m in comparison.measures),
         ]
         for row in comparison.rows
     ]
@@ -75,7 +77,7 @@ def _differences(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     rows = []
     for row in comparison.rows[1:]:
         n = pairs(comparison, row)
-        found = (said_change(m, row.differences[m.key], n) for m in comparison.measures)
+        found = (change_text(m, row.differences[m.key], n) for m in comparison.measures)
         rows.append([row.cell.name, str(n), *found])
     return header, rows
 
@@ -97,7 +99,7 @@ def runs(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
         for run in row.runs:
             values = (row.values[m.key].get(run.slot.seed) for m in comparison.measures)
             numbers = [
-                "-" if value is None else said(measure, Estimate(n=1, mean=value), 1)
+                "-" if value is None else estimate_text(measure, Estimate(n=1, mean=value), 1)
                 for measure, value in zip(comparison.measures, values, strict=True)
             ]
             where = "-"
@@ -109,28 +111,28 @@ def runs(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def said(measure: Measure, found: Estimate | None, expected: int) -> str:
-    """``63.5% (53.6 to 72.4)``, and of how many seeds where some lack.
+def estimate_text(measure: Measure, found: Estimate | None, expected: int) -> str:
+    """``63.5% (53.6 to 72.4)``, with ``n=4`` where seeds are missing.
 
     Args:
-        expected: seeds that there should be.
+        expected: number of seeds when complete.
     """
     if found is None:
         return "-"
-    return _words(found, expected, _Scale(measure, found), "{:,.{}f}", "%")
+    return _format(found, expected, _Scale(measure, found), "{:,.{}f}", "%")
 
 
-def said_change(measure: Measure, found: Estimate | None, expected: int) -> str:
+def change_text(measure: Measure, found: Estimate | None, expected: int) -> str:
     """``+3.1 (-2.0 to +8.2)``; of shares in percentage points."""
     if found is None:
         return "-"
-    return _words(found, expected, _Scale(measure, found), "{:+,.{}f}", "")
+    return _format(found, expected, _Scale(measure, found), "{:+,.{}f}", "")
 
 
-def _words(found: Estimate, expected: int, scale: "_Scale", form: str, percent: str) -> str:
+def _format(found: Estimate, expected: int, scale: "_Scale", form: str, percent: str) -> str:
     def number(value: float) -> str:
         text = form.format(value / scale.size, scale.digits)
-        # What rounds to nothing has no sign.
+        # A value that rounds to zero has no sign.
         return text.replace("-", "+") if float(text.replace(",", "")) == 0 else text
 
     text = number(found.mean) + (scale.unit or percent * scale.share)
@@ -140,7 +142,7 @@ def _words(found: Estimate, expected: int, scale: "_Scale", form: str, percent: 
 
 
 class _Scale:
-    """In which unit, and to how many places, a mean and its bounds are told."""
+    """Unit and number of decimals of a mean and its bounds."""
 
     def __init__(self, measure: Measure, found: Estimate) -> None:
         self.share, self.size, self.unit, self.digits = measure.share, 1.0, "", 1
@@ -158,7 +160,7 @@ class _Scale:
 
 _TIMES = ((3600.0, " h"), (60.0, " min"), (1.0, " s"))
 _ENOUGH = 2
-"""Of a unit, for it to be used."""
+"""The least number of a unit for that unit to be used."""
 _ROUND = 10
 
 
@@ -170,7 +172,7 @@ def _grid_of_text(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Itera
 
 
 def _text(value: str) -> str:
-    """No markup, and no new column, whatever a value holds."""
+    """Escape Markdown and column separators."""
     flat = " ".join(value.split())
     return "".join(f"\\{letter}" if letter in "\\|`*_<>[]" else letter for letter in flat)
 
@@ -192,14 +194,14 @@ def comma_separated(comparison: Comparison) -> str:
 
 
 def _plain(found: Estimate | None) -> list[object]:
-    """Number, mean and bounds; nothing stands for what isn't known."""
+    """Number, mean and bounds; empty where unknown."""
     if found is None:
         return [0, "", "", ""]
     return [found.n, found.mean, *("" if b is None else b for b in (found.low, found.high))]
 
 
 def runs_comma_separated(comparison: Comparison) -> str:
-    """A line per run: what each number of the other table is made of."""
+    """A line per run: the values behind the other table."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     keys = [measure.key for measure in comparison.measures]

@@ -1,1 +1,1 @@
-"""See a stored run: `ale show`, `ale credit` and `ale report`."""
+"""Inspect stored runs: `ale show`, `ale credit` and `ale report`."""

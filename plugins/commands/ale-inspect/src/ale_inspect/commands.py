@@ -1,6 +1,6 @@
-"""The commands as click sees them; what they do is imported when it is done.
+"""The command line of `ale show`, `ale credit` and `ale report`.
 
-`ale --help` imports this module, so it must cost no more than click.
+`ale --help` imports this module, so it imports only click; the rest is imported when it runs.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ _run = click.argument("run", type=click.Path(path_type=Path))
 @click.command("show")
 @_run
 @click.argument("episode", required=False)
-@click.option("--full", is_flag=True, help="Show prompts and outputs whole.")
+@click.option("--full", is_flag=True, help="Show prompts and outputs in full.")
 def show(run: Path, episode: str | None, full: bool) -> None:
     """Show a stored RUN, or one EPISODE of it turn by turn.
 
@@ -49,7 +49,7 @@ def show(run: Path, episode: str | None, full: bool) -> None:
     multiple=True,
     required=True,
     metavar="NAME[:OPTION=VALUE,...]",
-    help="A credit scheme; give it again to compare: --scheme ipa:gamma=0.9 --scheme grpo.",
+    help="A credit scheme; repeatable to compare: --scheme ipa:gamma=0.9 --scheme grpo.",
 )
 @click.option("--chunker", metavar="NAME[:OPTION=VALUE,...]", help="Default: the run's own.")
 @click.option("--episode", help="Show this episode only: an id, its beginning, or a task's id.")
@@ -65,7 +65,7 @@ def credit(
 ) -> None:
     """Compare credit schemes on the same stored episodes of RUN, chunk by chunk.
 
-    Nothing is sampled and nothing is written: the episodes are cut and credited again from disk.
+    Nothing is sampled or written: chunks and credit are recomputed from the stored episodes.
 
     \b
     Examples:
@@ -98,19 +98,19 @@ def credit(
     type=click.IntRange(0),
     default=200,
     show_default=True,
-    help="Hold at most this many whole, to be opened turn by turn.",
+    help="Include at most this many episodes, turn by turn.",
 )
 @click.option(
     "--megabytes",
     type=click.FloatRange(0),
     default=8.0,
     show_default=True,
-    help="Stop before these take more.",
+    help="Total size limit of these episodes (10^6 bytes).",
 )
 def report(run: Path, output: Path | None, episodes: int, megabytes: float) -> None:
-    """Write RUN as one page: curves, tasks, and episodes turn by turn.
+    """Write an HTML report of RUN: curves, tasks, and episodes turn by turn.
 
-    The file needs no network and no other file. A run that is going on may be written too.
+    The report is a single file that needs no network. RUN may still be running.
 
     \b
     Example:
@@ -118,11 +118,12 @@ def report(run: Path, output: Path | None, episodes: int, megabytes: float) -> N
     """
     from ale.errors import StoreError
     from ale.runs import RunReader
+    from ale.text import size
     from ale_inspect.report import NAME, write_report
 
     target = output or run / NAME
     try:
-        size = write_report(RunReader(run), target, episodes=episodes, megabytes=megabytes)
+        written = write_report(RunReader(run), target, episodes=episodes, megabytes=megabytes)
     except OSError as error:
         raise StoreError(f"{target} can't be written: {error.strerror}") from error
-    click.echo(f"{target}  {size / 1e6:.1f} MB")
+    click.echo(f"{target}  {size(written)}")

@@ -1,10 +1,11 @@
-"""``ale credit``: what several schemes give to the same stored episodes, chunk by chunk."""
+"""``ale credit``: compare credit schemes on the same stored episodes, chunk by chunk."""
 
 from collections.abc import Iterator, Sequence
 
 from ale.runs import Crediting, RunReader
-from ale.text import shorten, table
+from ale.text import counted, shorten, table
 from ale.types import Credit, Rollout
+from ale_inspect.calls import calls
 from ale_inspect.overview import find_episode
 from ale_inspect.recrediting import recredited
 
@@ -20,7 +21,7 @@ def compare_episode(run: RunReader, compared: Sequence[Crediting], wanted: str) 
     for rollout, credits in group:
         if rollout.episode.id == found.id:
             return chunk_table(rollout, credits)
-    return f"{found.id} is broken: it has no reward, and so no credit"
+    return f"{found.id} is broken: it has no reward and so no credit"
 
 
 def compare_all(run: RunReader, compared: Sequence[Crediting], limit: int) -> Iterator[str]:
@@ -48,23 +49,22 @@ def chunk_table(rollout: Rollout, credits: Sequence[Credit]) -> str:
     header = ["chunk", "kind", *(credit.scheme for credit in credits), "what it did"]
     right = (0, *range(2, 2 + len(credits)))
     reward = rollout.episode.reward
-    title = f"{rollout.episode.id}: reward {reward:.3f}, {len(rows)} chunks"
+    title = f"{rollout.episode.id}: reward {reward:.3f}, {counted(len(rows), 'chunk')}"
     notes = [f"  {credit.scheme}: {credit.skipped}" for credit in credits if credit.skipped]
     return "\n".join([title, *notes, table(header, rows, right)])
 
 
 def _excerpt(rollout: Rollout, k: int) -> str:
-    said: list[str] = []
+    parts: list[str] = []
     for span in rollout.chunks[k].spans:
-        message = rollout.episode.trajectory.turns[span.turn].completion.message
-        said.append(message.content[slice(*span.text)])
-        calls = message.tool_calls[slice(*span.calls)]
-        said += [f"{call.name} {call.arguments}" for call in calls]
-    return " ".join(filter(None, said))
+        turn = rollout.episode.trajectory.turns[span.turn]
+        parts.append(turn.completion.message.content[slice(*span.text)])
+        parts += [f"{call.name} {call.arguments or ''}".strip() for call in calls(turn, span)]
+    return " ".join(filter(None, parts))
 
 
 class _Sum:
-    """What a scheme gave over all episodes."""
+    """Totals of one scheme over all episodes."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -9,7 +9,7 @@ from ale.errors import AleError
 from ale.plugin import hookimpl
 from ale.runs import RunReader
 from ale.types import RunFinished
-from ale_inspect.plugin import ReportOptions
+from ale_inspect.options import ReportOptions
 from ale_inspect.report import NAME, write_report
 
 logger = logging.getLogger(__name__)
@@ -17,20 +17,23 @@ logger = logging.getLogger(__name__)
 
 @frozen(kw_only=True)
 class Reporter:
-    """Keeps nothing: at the end all is on disk."""
+    """Stateless: at the end everything is on disk."""
 
     options: ReportOptions
 
     @hookimpl
     def ale_run_finished(self, event: RunFinished) -> None:
-        """Write it, whatever came of the run."""
+        """Write the report, whatever the outcome."""
         directory = Path(event.directory)
         stored = directory / "episodes.jsonl"
         try:
             size = stored.stat().st_size / 1e6 if stored.exists() else 0.0
             if size > self.options.largest_run_mb:
                 logger.warning(
-                    "no report: %s has %.0f MB; `ale report %s` writes it", stored, size, directory
+                    "no report: %s has %.0f MB; write it with `ale report %s`",
+                    stored,
+                    size,
+                    directory,
                 )
                 return
             write_report(
@@ -40,5 +43,5 @@ class Reporter:
                 megabytes=self.options.megabytes,
             )
         except (AleError, OSError) as error:
-            # The run itself has ended as it has; its report can be written at any time.
+            # The run is complete; its report can be written later.
             logger.warning("no report: %s", error)

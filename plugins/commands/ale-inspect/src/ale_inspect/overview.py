@@ -1,20 +1,22 @@
-"""``ale show``: what a run was and how it went; and one of its episodes, found by name."""
+"""``ale show``: the overview of a run, and looking up one of its episodes."""
 
 from collections import Counter
 from collections.abc import Sequence
 
 from ale.errors import InputError, Problem
-from ale.runs import SUCCESS, RunReader
+from ale.runs import SUCCESS, Causes, RunReader, learning
 from ale.strict import nearest
 from ale.text import rate_line, seconds, table
 from ale.types import Episode, Split
-from ale_inspect.causes import Causes
 
 _CAUSES = 8
 
 
 def find_episode(reader: RunReader, wanted: str) -> Episode:
-    """The episode that is meant.
+    """The episode with this id, or the first that matches.
+
+    Args:
+        wanted: an id, the beginning of one, or a task's id.
 
     Raises:
         InputError: there is none.
@@ -35,7 +37,7 @@ def find_episode(reader: RunReader, wanted: str) -> Episode:
 
 
 def overview(reader: RunReader) -> str:
-    """What the run was, how it went, and a line per task."""
+    """The parts of the run, its outcome, and a line per task."""
     manifest, tasks = reader.manifest, _Tasks()
     for episode in reader.episodes:
         tasks.add(episode)
@@ -47,12 +49,14 @@ def overview(reader: RunReader) -> str:
     )
     outcome = manifest.get("outcome") or {"outcome": "not ended", "seconds": 0.0}
     trained, held_out = tasks.rewards_of("train"), tasks.rewards_of("evaluation")
+    warning = learning(reader.events(), reader.index()).warning()
     lines = [
         f"{manifest['run_id']}: {outcome['outcome']} after {seconds(outcome['seconds'])}",
         picked,
         f"success      {_rate(trained)}",
         *([f"held out     {_rate(held_out)}"] if held_out else []),
         f"broken       {sum(tasks.broken.values())}",
+        *([f"training     {warning}"] if warning else []),
         "",
         table(
             ["task", "graded", "success", "reward", "turns", "broken"],
@@ -60,10 +64,8 @@ def overview(reader: RunReader) -> str:
             right=(1, 2, 3, 4, 5),
         ),
     ]
-    common = [f"  {n} x  {said}" for n, said, _ in tasks.causes.common(_CAUSES)]
-    if left := tasks.causes.others(_CAUSES):
-        common.append(f"  {left} x  for other reasons")
-    lines += ["", "broken because", *common] if common else []
+    causes = [f"  {line}" for line in tasks.causes.lines(_CAUSES)]
+    lines += ["", "causes of broken episodes", *causes] if causes else []
     return "\n".join(lines)
 
 
@@ -95,7 +97,7 @@ class _Tasks:
         self.causes.add(episode)
 
     def rewards_of(self, split: Split) -> list[float]:
-        """Of all graded episodes of one kind."""
+        """Rewards of all graded episodes of one split."""
         return [r for (_, of), row in self.rewards.items() if of == split for r in row]
 
     def row(self, key: _Key) -> list[str]:

@@ -1,4 +1,4 @@
-"""A stored run, credited again: by any schemes, over any cut, group by group from disk."""
+"""Recompute the credit of a stored run with any schemes and chunker, group by group."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,10 +10,10 @@ from ale.types import Credit, Rollout
 def creditings(
     run: RunReader, schemes: Sequence[str], registry: Registry, *, chunker: str | None = None
 ) -> list[Crediting]:
-    """One crediting per scheme, all over the same cut.
+    """One crediting per scheme, all with the same chunker.
 
     Args:
-        schemes: each as for `parse_choice`, and its name in the credits that it gives.
+        schemes: each as for `parse_choice`; also the scheme's name in its credits.
         chunker: likewise; default: the run's own.
 
     Raises:
@@ -42,7 +42,7 @@ def recredited(
     """Each graded rollout of a stored run with its credit under every scheme.
 
     Args:
-        compared: of `creditings`; the first one cuts for all.
+        compared: from `creditings`; the chunks of the first are used for all.
         step: of this step only.
         task_id: of this task only.
 

@@ -1,9 +1,10 @@
-"""An episode in words: turns, calls, what they gave, chunk by chunk with its credit."""
+"""An episode as text: turns, calls and observations, chunk by chunk with the credit."""
 
 from collections.abc import Iterator
 
 from ale.text import shorten
-from ale.types import Chunk, CreditedEpisode, Episode, Observation, Span, ToolCall, Turn
+from ale.types import Chunk, CreditedEpisode, Episode, Span, Turn
+from ale_inspect.calls import Call, calls, whole_turn
 
 _SHORT_LINES = 12
 _WIDTH = 100
@@ -20,7 +21,7 @@ def transcript(episode: Episode, credited: CreditedEpisode | None, *, full: bool
     turns = episode.trajectory.turns
     chunks = _turns_as_chunks(turns) if credited is None else credited.chunks
     if credited is None:
-        lines.append("not credited: cut by turns")
+        lines.append("not credited: one chunk per turn")
     shown = -1
     for chunk in chunks:
         lines += ["", _chunk_line(chunk, credited)]
@@ -39,7 +40,7 @@ def _head(episode: Episode) -> Iterator[str]:
     yield f"{episode.id}: {got}; agent ended: {ended}"
     yield from _restored(episode)
     for score in episode.scores:
-        mark = "held  " if score.passed else "failed"
+        mark = "passed" if score.passed else "failed"
         detail = shorten(score.detail, _WIDTH)
         value = f"{score.value:.2f} x {score.weight:g}"
         yield f"  {mark}  {score.criterion}  {value}  {detail}".rstrip()
@@ -50,7 +51,7 @@ def _head(episode: Episode) -> Iterator[str]:
 
 
 def _restored(episode: Episode) -> Iterator[str]:
-    """How it came to where an expert stopped, in runs that may fork."""
+    """Whether the start was restored by replay or by fork."""
     how, why = episode.metadata.get("restored"), episode.metadata.get("not_forked")
     if how is not None:
         reason = f", not forked: {shorten(str(why), _WIDTH)}" if why else ""
@@ -61,12 +62,6 @@ def _turns_as_chunks(turns: tuple[Turn, ...]) -> tuple[Chunk, ...]:
     return tuple(
         Chunk(index=i, kind="turn", spans=(whole_turn(turn, i),)) for i, turn in enumerate(turns)
     )
-
-
-def whole_turn(turn: Turn, number: int) -> Span:
-    """All of a turn."""
-    message = turn.completion.message
-    return Span(turn=number, text=(0, len(message.content)), calls=(0, len(message.tool_calls)))
 
 
 def _chunk_line(chunk: Chunk, credited: CreditedEpisode | None) -> str:
@@ -90,17 +85,17 @@ def _turn_head(turn: Turn, number: int, full: bool) -> Iterator[str]:
 
 
 def _span(turn: Turn, span: Span, full: bool) -> Iterator[str]:
-    message = turn.completion.message
-    text = message.content[slice(*span.text)]
+    text = turn.completion.message.content[slice(*span.text)]
     if text.strip():
         yield from _block(text, "  ", full)
-    for i in range(*span.calls):
-        observation = turn.observations[i] if i < len(turn.observations) else None
-        yield from _call(message.tool_calls[i], observation, full)
+    for call in calls(turn, span):
+        yield from _call(call, full)
 
 
-def _call(call: ToolCall, observation: Observation | None, full: bool) -> Iterator[str]:
-    yield f"  > {call.name} {call.arguments if full else shorten(call.arguments, _WIDTH)}"
+def _call(call: Call, full: bool) -> Iterator[str]:
+    observation = call.observation
+    arguments = "(read from the text)" if call.arguments is None else call.arguments
+    yield f"  > {call.name} {arguments if full else shorten(arguments, _WIDTH)}"
     if observation is None:
         yield "  | (no observation)"
         return
@@ -111,8 +106,8 @@ def _call(call: ToolCall, observation: Observation | None, full: bool) -> Iterat
 
 def _block(text: str, prefix: str, full: bool) -> Iterator[str]:
     lines = text.splitlines()
-    kept = lines if full or len(lines) <= _SHORT_LINES else lines[: _SHORT_LINES - 1]
-    for line in kept:
+    shown = lines if full or len(lines) <= _SHORT_LINES else lines[: _SHORT_LINES - 1]
+    for line in shown:
         yield prefix + (line if full or len(line) <= _WIDTH else line[: _WIDTH - 1] + "…")
-    if len(kept) < len(lines):
-        yield f"{prefix}({len(lines) - len(kept)} more lines; --full shows them)"
+    if len(shown) < len(lines):
+        yield f"{prefix}({len(lines) - len(shown)} more lines; --full shows them)"

@@ -1,4 +1,4 @@
-"""The command as click sees it; what it does is imported when it is done."""
+"""The command line; the implementation is imported when it runs."""
 
 from pathlib import Path
 from typing import cast
@@ -8,14 +8,14 @@ import click
 
 @click.command("results")
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--k", "ks", type=click.IntRange(1), multiple=True, help="Attempts for pass@k.")
+@click.option("--k", "ks", type=click.IntRange(1), multiple=True, help="k of pass@k; repeatable.")
 @click.option(
     "--split", type=click.Choice(["train", "evaluation"]), default="train", show_default=True
 )
-@click.option("--step", type=click.IntRange(0), help="Default: all steps together.")
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@click.option("--step", type=click.IntRange(0), help="Training step. Default: all steps together.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def results(run: Path, ks: tuple[int, ...], split: str, step: int | None, as_json: bool) -> None:
-    """Show what the attempts at each task of RUN came to, with pass@k and its interval.
+    """Show the results of the attempts at each task of RUN, with pass@k and its interval.
 
     \b
     Examples:
@@ -24,10 +24,10 @@ def results(run: Path, ks: tuple[int, ...], split: str, step: int | None, as_jso
     """
     from ale.runs import RunReader
     from ale.types import Split
-    from ale_results.tally import tally
+    from ale_results.attempts import count_attempts
     from ale_results.view import as_text, to_json
 
-    counted = tally(RunReader(run), cast(Split, split), step)
+    counted = count_attempts(RunReader(run), cast(Split, split), step)
     click.echo(to_json(counted, ks) if as_json else as_text(counted, ks))
 
 
@@ -38,14 +38,14 @@ def results(run: Path, ks: tuple[int, ...], split: str, step: int | None, as_jso
     type=click.Path(path_type=Path),
     default=Path("jobs"),
     show_default=True,
-    help="Folder of jobs; the job is a folder in it.",
+    help="Parent folder of the job.",
 )
-@click.option("--name", help="Of the job. Default: the run's id.")
+@click.option("--name", help="Name of the job. Default: the run's id.")
 @click.option(
     "--split", type=click.Choice(["train", "evaluation"]), default="train", show_default=True
 )
 def harbor_job(run: Path, out: Path, name: str | None, split: str) -> None:
-    """Write RUN as a job of Harbor, with a trajectory (ATIF) for each trial.
+    """Export RUN as a Harbor job, with a trajectory (ATIF) for each trial.
 
     \b
     Example:

@@ -1,13 +1,17 @@
-"""pass@k, and how sure a mean over tasks is."""
+"""pass@k, and the interval of a mean over tasks."""
 
 import math
 
-_Z95 = 1.959964
-"""Two-sided 95% point of the normal distribution."""
+from ale.text import wilson
 
 
 def pass_at_k(n: int, c: int, k: int) -> float | None:
-    """Chance that one of k attempts, drawn from n without putting back, is one of c passes.
+    """Probability that at least one of k attempts, drawn from n without replacement, passes.
+
+    Args:
+        n: attempts.
+        c: attempts that passed.
+        k: attempts drawn.
 
     Returns:
         In [0, 1]; None where there are fewer than k attempts.
@@ -27,17 +31,12 @@ def pass_at_k(n: int, c: int, k: int) -> float | None:
 def interval(mean: float, tasks: int) -> tuple[float, float] | None:
     """95% interval for a mean over tasks of values in [0, 1], each task one independent trial.
 
-    Such values vary at most as passes and failures with the same mean do, so that Wilson's interval
-    for these holds.
+    The variance of such values is at most that of passes and failures with the same mean, so
+    Wilson's interval is conservative.
 
     Returns:
         Bounds in [0, 1]; None for fewer than two tasks.
 
     Source: Wilson (1927), Probable inference, J. Am. Stat. Assoc. 22.
     """
-    if tasks < 2:
-        return None
-    middle = mean + _Z95**2 / (2 * tasks)
-    spread = _Z95 * math.sqrt(mean * (1 - mean) / tasks + _Z95**2 / (4 * tasks * tasks))
-    scale = 1 + _Z95**2 / tasks
-    return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
+    return wilson(mean * tasks, tasks) if tasks >= 2 else None

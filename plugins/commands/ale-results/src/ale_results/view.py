@@ -1,4 +1,4 @@
-"""A tally as a table, and as JSON."""
+"""Counts of attempts as a table and as JSON."""
 
 import json
 import math
@@ -6,25 +6,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ale.text import shorten, table
+from ale_results.attempts import Attempts
 from ale_results.estimate import interval, pass_at_k
-from ale_results.tally import Attempts
 
 _CAUSE = 60
 
 
-def usual(counted: Mapping[str, Attempts]) -> tuple[int, ...]:
-    """1, and the most attempts that every task has that was graded at all."""
+def default_ks(counted: Mapping[str, Attempts]) -> tuple[int, ...]:
+    """1, and the largest k that every task with graded attempts allows."""
     graded = [attempts.n for attempts in counted.values() if attempts.n]
     return tuple(sorted({1, min(graded, default=1)}))
 
 
 def as_text(counted: Mapping[str, Attempts], ks: Sequence[int]) -> str:
     """A line per task, and one per k."""
-    ks = tuple(dict.fromkeys(ks)) or usual(counted)
+    ks = tuple(dict.fromkeys(ks)) or default_ks(counted)
     header = ["task", "attempts", "passed", "broken", "reward", *(f"pass@{k}" for k in ks)]
     rows = [_row(task, attempts, ks) for task, attempts in counted.items()]
     lines = table([*header, "seconds", "last cause"], rows, right=range(1, len(header) + 1))
-    return "\n".join([lines, "", *(_told(mean) for mean in _means(counted, ks))])
+    return "\n".join([lines, "", *(_mean_line(mean) for mean in _means(counted, ks))])
 
 
 def _row(task: str, attempts: Attempts, ks: Sequence[int]) -> list[str]:
@@ -56,20 +56,20 @@ def _means(counted: Mapping[str, Attempts], ks: Sequence[int]) -> list[dict[str,
     return made
 
 
-def _told(mean: Mapping[str, Any]) -> str:
+def _mean_line(mean: Mapping[str, Any]) -> str:
     if mean["mean"] is None:
-        return f"pass@{mean['k']}  no task has so many attempts"
+        return f"pass@{mean['k']}  no task has that many attempts"
     tasks = "1 task" if mean["tasks"] == 1 else f"{mean['tasks']} tasks"
-    said = f"pass@{mean['k']}  {mean['mean']:.3f} of {tasks}"
+    line = f"pass@{mean['k']}  {mean['mean']:.3f} of {tasks}"
     if mean["interval_95"] is None:
-        return said
+        return line
     low, high = mean["interval_95"]
-    return f"{said}  (95% interval {low:.3f} to {high:.3f})"
+    return f"{line}  (95% interval {low:.3f} to {high:.3f})"
 
 
 def to_json(counted: Mapping[str, Attempts], ks: Sequence[int]) -> str:
     """The same, with every reward."""
-    ks = tuple(dict.fromkeys(ks)) or usual(counted)
+    ks = tuple(dict.fromkeys(ks)) or default_ks(counted)
     tasks = {
         task: {
             "attempts": attempts.n,

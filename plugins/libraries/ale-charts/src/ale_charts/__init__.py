@@ -1,7 +1,7 @@
-"""Pages of one file with line charts; a library."""
+"""Single-file HTML pages with line charts; a library."""
 
 from ale_charts.chart import Chart, Series
-from ale_charts.document import document
-from ale_charts.drawing import draw, number, sparkline
+from ale_charts.page import render
+from ale_charts.rendering import number, sparkline
 
-__all__ = ["Chart", "Series", "document", "draw", "number", "sparkline"]
+__all__ = ["Chart", "Series", "number", "render", "sparkline"]

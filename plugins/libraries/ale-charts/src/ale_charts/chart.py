@@ -1,11 +1,11 @@
-"""What is drawn: curves that share their axes."""
+"""The data of a chart: curves that share their axes."""
 
 from attrs import frozen
 
 
 @frozen(kw_only=True)
 class Series:
-    """One curve: a value for each of `xs`, and where known the bounds of a band around it.
+    """One curve: a value for each of `xs`, optionally with the bounds of a band around it.
 
     `xs` ascend; `low` and `high` are as long as `ys`, or empty where there is no band.
     """
@@ -16,7 +16,7 @@ class Series:
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
     colour: int = 0
-    """There are eight; from 8 on they come again, with dashes."""
+    """There are eight; from 8 on they repeat, dashed."""
 
 
 @frozen(kw_only=True)
@@ -27,9 +27,9 @@ class Chart:
     series: tuple[Series, ...]
     note: str = ""
     share: bool = False
-    """Values are shares of 1, shown in percent."""
-    whole: bool = False
+    """Values are fractions of 1, shown in percent."""
+    unit_interval: bool = False
     """Values lie between 0 and 1."""
     wide: bool = False
     x: str = "step"
-    """What lies along the axis, in the singular."""
+    """Name of the x axis, in the singular."""

@@ -1,6 +1,6 @@
-"""What experiment trackers share: which metrics there are, and a thread that writes them.
+"""Shared by experiment trackers: metric names, and a thread that writes metrics.
 
-A plugin for a tracker is its options and one `OpenSink`; `Tracker` is the observer.
+A plugin for a tracker has options and one `OpenSink`; `Tracker` is the observer.
 """
 
 from ale_tracking.metrics import Means, Point, episode_metrics

@@ -1,4 +1,4 @@
-"""Metrics, under the same names in every tracker."""
+"""Metrics, with the same names in every tracker."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from ale.types import Episode
 
 @frozen(kw_only=True)
 class Point:
-    """Values to be drawn at one place of one axis."""
+    """Values at one position of one axis."""
 
     axis: Literal["episode", "step"]
     index: int
@@ -24,7 +24,7 @@ class Point:
 
 
 def episode_metrics(episode: Episode) -> dict[str, float]:
-    """What one episode was like.
+    """The metrics of one episode.
 
     Returns:
         ``episode/broken`` (0 or 1), and for a graded one ``episode/reward`` and
@@ -57,7 +57,7 @@ class Means:
     """Moving means of the metrics ``episode/...``, as ``mean/...``.
 
     Args:
-        window: how many of the last values of each metric to average. A broken episode has no
+        window: number of last values of each metric to average. A broken episode has no
             reward, so ``mean/reward`` is that of the last `window` graded ones.
     """
 
@@ -66,7 +66,7 @@ class Means:
         self._last: dict[str, deque[float]] = {}
 
     def add(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """The means after one more episode, of the metrics that it has."""
+        """The means after this episode, for the metrics that it has."""
         means = {}
         for name, value in metrics.items():
             group, _, rest = name.partition("/")

@@ -9,19 +9,19 @@ from ale_tracking.metrics import Means, Point, episode_metrics
 from ale_tracking.worker import Worker, Write
 
 OpenSink = Callable[[RunStarted], AbstractContextManager[Write[Point]]]
-"""Opens the tracker's own run. Called once, in a thread; slow is fine."""
+"""Opens the tracker's own run. Called once, in a thread; may be slow."""
 
 
 class Tracker:
     """Sends the metrics of every episode and of every training step to one tracker.
 
-    What goes wrong there is raised by the next hook; the run reports it and goes on without.
+    Errors of the tracker are raised by the next hook; the run reports them and continues without.
 
     Args:
         open_sink: the tracker.
         name: for messages.
         window: episodes in a moving mean.
-        finish_timeout_s: how long the end of the run waits for what is still to be written.
+        finish_timeout_s: how long the end of the run waits for pending writes.
     """
 
     def __init__(
@@ -43,17 +43,17 @@ class Tracker:
 
     @hookimpl
     def ale_episode_finished(self, event: EpisodeFinished) -> None:
-        """Send what the episode was like."""
+        """Send the metrics of the episode."""
         self._n_done += 1
         if event.episode.split == "evaluation":
-            return  # told all together, when the evaluation is over
+            return  # sent as totals when the evaluation is finished
         metrics = episode_metrics(event.episode)
         values = {**metrics, **self._means.add(metrics)}
         self._put(Point(axis="episode", index=self._n_done, values=values, at=event.at))
 
     @hookimpl
     def ale_step_finished(self, event: StepFinished) -> None:
-        """Send what the trainer reports, as ``train/...``."""
+        """Send the trainer's metrics, as ``train/...``."""
         report = event.report
         values = {f"train/{name}": value for name, value in report.metrics.items()}
         values["train/policy_version"] = float(report.policy_version)
@@ -71,7 +71,7 @@ class Tracker:
 
     @hookimpl
     def ale_run_finished(self, event: RunFinished) -> None:
-        """Wait, not for long, until all is written."""
+        """Wait briefly until everything is written."""
         if self._worker is not None:
             self._worker.close(self._finish_timeout_s)
 

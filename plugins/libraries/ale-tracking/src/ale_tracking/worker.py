@@ -1,4 +1,4 @@
-"""A thread that writes, so that a hook returns at once however slow the tracker is."""
+"""A writer thread, so that hooks return at once even if the tracker is slow."""
 
 import queue
 import threading
@@ -13,7 +13,7 @@ Write = Callable[[T], None]
 
 
 class _End:
-    """Nothing follows."""
+    """Marks the end of the queue."""
 
 
 _END: Final = _End()
@@ -25,10 +25,10 @@ class Worker(Generic[T]):
     The thread is a daemon: a sink that hangs can't keep the process from ending.
 
     Args:
-        open_sink: entered in the thread; gives the function that writes one item, and on exit
-            finishes what is to be finished.
+        open_sink: entered in the thread; returns the function that writes one item, and closes the
+            tracker on exit.
         name: for messages.
-        capacity: how many items may wait.
+        capacity: maximum number of waiting items.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class Worker(Generic[T]):
         self._thread.start()
 
     def put(self, item: T) -> None:
-        """Leave an item to be written; returns at once.
+        """Queue an item; returns at once.
 
         Raises:
-            AleError: so many items wait that the sink must be stuck.
-            Exception: what the sink has raised.
+            AleError: the queue is full, so the sink must be stuck.
+            Exception: raised by the sink.
         """
         if self._error is not None:
             raise self._error
@@ -61,17 +61,17 @@ class Worker(Generic[T]):
             self._items.put_nowait(item)
         except queue.Full:
             raise AleError(
-                f"{self._name}: {self._items.maxsize} items wait to be written; giving up"
+                f"{self._name}: {self._items.maxsize} items are waiting; giving up"
             ) from None
 
     def close(self, timeout_s: float) -> None:
-        """Wait until all is written and the sink has finished.
+        """Wait until everything is written and the sink is closed.
 
         Raises:
-            AleError: it has not after `timeout_s` seconds; it is left to itself.
-            Exception: what the sink has raised.
+            AleError: not closed after `timeout_s` seconds; the thread is abandoned.
+            Exception: raised by the sink.
         """
-        late = AleError(f"{self._name}: not finished after {timeout_s:g} seconds; left to itself")
+        late = AleError(f"{self._name}: not finished after {timeout_s:g} seconds; abandoned")
         try:
             self._items.put(_END, timeout=timeout_s)
         except queue.Full:

@@ -1,4 +1,4 @@
-"""What the console knows about the run: counts, rate and what is in work. It draws nothing."""
+"""The state that the console shows: counts, rate and running episodes. It draws nothing."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -19,13 +19,15 @@ from ale.types import (
 
 WINDOW_S = 60.0
 MARK_S = 1.0
+MOST_NOTICES = 5
+"""Steps without an update that are reported one by one; the last line counts all."""
 
 
 class Rate:
     """Episodes per second over a sliding window.
 
-    The window is the last minute, or longer where it takes longer for `least` episodes to finish:
-    with eight long episodes at once, a minute says nothing. It holds one mark a second at most.
+    The window is the last minute, or longer if fewer than `least` episodes finish in a minute: with
+    eight long episodes running, one minute is no estimate. It keeps at most one mark per second.
     """
 
     def __init__(self, now: float, *, least: int) -> None:
@@ -34,7 +36,7 @@ class Rate:
         self._marks: deque[tuple[float, int]] = deque([(now, 0)])
 
     def add(self, now: float) -> None:
-        """One more has finished."""
+        """Count a finished episode."""
         self._n += 1
         if now - self._marks[-1][0] >= MARK_S:
             self._marks.append((now, self._n))
@@ -54,12 +56,12 @@ class Rate:
 
 @frozen(kw_only=True)
 class Running:
-    """An episode in work."""
+    """An episode that is being run."""
 
     episode_id: str
     stage: Stage
     since: float
-    """When its sandbox was asked for, on the monotonic clock."""
+    """When its sandbox was requested, on the monotonic clock."""
 
 
 @define(kw_only=True)
@@ -75,13 +77,21 @@ class Progress:
     rate: Rate
     running: dict[str, Running]
     step: StepReport | None = None
+    n_steps: int = 0
+    """Finished training steps whose trainer reports ``updates``."""
+    n_idle_steps: int = 0
+    """Of these, steps without an update."""
+    notices: list[str] = field(factory=list)
+    """Messages that have not been written yet."""
+    groups: dict[tuple[int, str, str], set[float]] = field(factory=dict)
+    """Rewards of the training steps in progress, by step, task and start."""
     evaluations: list[EvaluationFinished] = field(factory=list)
     """The first and the last one."""
     finished: RunFinished | None = None
 
     @classmethod
     def start(cls, event: RunStarted, now: float) -> "Progress":
-        """A run that has just begun, or begun again."""
+        """A run that has just been started or resumed."""
         return cls(
             started=event,
             started_at=now,
@@ -94,7 +104,7 @@ class Progress:
         )
 
     def enter(self, event: EpisodeStage, now: float) -> None:
-        """Note the stage of an episode; one that waits in the queue is not in work."""
+        """Note the stage of an episode; a queued one is not running."""
         known = self.running.get(event.episode_id)
         if event.stage == "queued" or (known is None and event.stage == "teardown"):
             self.running.pop(event.episode_id, None)  # a late teardown must not revive it
@@ -106,7 +116,7 @@ class Progress:
         )
 
     def finish(self, event: EpisodeFinished, now: float) -> None:
-        """Count an episode that has been written to disk."""
+        """Count an episode that is on disk."""
         self.running.pop(event.episode.id, None)
         self.n_done += 1
         self.rate.add(now)
@@ -115,24 +125,49 @@ class Progress:
             return
         if reward is None:
             self.n_broken += 1
-        elif not event.episode.start:  # what an expert began is not the policy's own success
+            return
+        if self.started.config.get("trainer"):
+            group = (event.episode.step, event.episode.task_id, event.episode.start)
+            self.groups.setdefault(group, set()).add(reward)
+        if not event.episode.start:  # success from an expert's start is not the policy's own
             self.n_graded += 1
             self.n_succeeded += reward == SUCCESS
 
-    def learn(self, event: StepFinished) -> None:
-        """Keep the trainer's last report."""
+    def finish_step(self, event: StepFinished) -> None:
+        """Keep the trainer's last report; note a step that made no update."""
         self.step = event.report
+        step, updates = event.report.step, event.report.metrics.get("updates")
+        groups = [rewards for (at, _, _), rewards in self.groups.items() if at == step]
+        self.groups = {key: rewards for key, rewards in self.groups.items() if key[0] > step}
+        if updates is None:
+            return
+        self.n_steps += 1
+        if updates == 0:
+            self.n_idle_steps += 1
+            if self.n_idle_steps <= MOST_NOTICES:
+                self.notices.append(f"step {step}: {self._why_idle(groups)}: nothing was learned")
 
-    def measure(self, event: EvaluationFinished) -> None:
+    def _why_idle(self, groups: Sequence[set[float]]) -> str:
+        # After a resume, rewards of the step from before it are not known here.
+        complete = not self.started.n_done
+        tied = complete and groups and all(len(rewards) < 2 for rewards in groups)
+        return "no group had two different rewards" if tied else "no update"
+
+    def take_notices(self) -> list[str]:
+        """The messages to be written, once."""
+        notices, self.notices = self.notices, []
+        return notices
+
+    def finish_evaluation(self, event: EvaluationFinished) -> None:
         """Keep the result of an evaluation."""
         self.evaluations = [*self.evaluations[:1], event]
 
     def longest(self, n: int) -> Sequence[Running]:
-        """The `n` episodes that have been in work longest, oldest first."""
+        """The `n` longest-running episodes, oldest first."""
         return sorted(self.running.values(), key=lambda episode: episode.since)[:n]
 
     def left_s(self, now: float) -> float | None:
-        """Seconds until the last episode at the present rate; None where it can't be known."""
+        """Seconds until the last episode at the current rate; None if unknown."""
         rate = self.rate.per_s(now)
         if rate is None or self.started.n_episodes is None:
             return None

@@ -1,29 +1,10 @@
-"""Offers the observer ``tensorboard``."""
+"""Registers the observer ``tensorboard``."""
 
 from collections.abc import Sequence
-from pathlib import Path
-
-from attrs import field, frozen
 
 from ale.errors import NotUsableError
-from ale.plugin import BuildContext, Component, Probe, doc, ge, gt, hookimpl
-
-
-@frozen(kw_only=True)
-class TensorBoardOptions:
-    """Metrics as TensorBoard event files."""
-
-    directory: Path | None = field(
-        default=None, metadata=doc("Folder for event files; tensorboard/ in the run if null.")
-    )
-    window: int = field(
-        default=100, validator=ge(1), metadata=doc("Episodes in a moving mean (mean/...).")
-    )
-    finish_timeout_s: float = field(
-        default=10.0,
-        validator=gt(0),
-        metadata=doc("Seconds that the end of the run waits for what is still to be written."),
-    )
+from ale.plugin import BuildContext, Component, Probe, hookimpl
+from ale_observe_tensorboard.options import TensorBoardOptions
 
 
 def probe() -> Probe:
@@ -42,7 +23,7 @@ def _build(options: TensorBoardOptions, context: BuildContext) -> object:
 
 @hookimpl
 def ale_observers() -> Sequence[Component[TensorBoardOptions, object]]:
-    """TensorBoard."""
+    """Register the observer ``tensorboard``."""
     return [
         Component(
             "tensorboard",

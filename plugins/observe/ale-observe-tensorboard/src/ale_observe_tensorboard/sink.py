@@ -11,11 +11,11 @@ from tensorboard.plugins.text.summary_v2 import text_pb  # type: ignore[import-n
 from tensorboard.summary.writer.event_file_writer import EventFileWriter  # type: ignore[import-not-found,unused-ignore]
 
 from ale.types import RunStarted
-from ale_observe_tensorboard.plugin import TensorBoardOptions
+from ale_observe_tensorboard.options import TensorBoardOptions
 from ale_tracking import Point, Tracker
 
 FLUSH_S = 2.0
-"""How long a value may be on its way to the file; TensorBoard's own default is two minutes."""
+"""Longest time until a value is in the file; TensorBoard's default is two minutes."""
 
 
 def make(options: TensorBoardOptions) -> object:

@@ -1,46 +1,11 @@
-"""Offers the observer ``wandb``."""
+"""Registers the observer ``wandb``."""
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Literal
-
-from attrs import field, frozen
 
 from ale.errors import NotUsableError
-from ale.plugin import BuildContext, Component, Probe, doc, ge, gt, hookimpl
-
-
-@frozen(kw_only=True)
-class WandbOptions:
-    """Metrics in Weights & Biases."""
-
-    project: str = field(default="ale", metadata=doc("Project to put the run in."))
-    name: str | None = field(default=None, metadata=doc("Name of the run; the run's id if null."))
-    mode: Literal["offline", "online", "disabled"] = field(
-        default="offline",
-        metadata=doc(
-            "offline writes files for `wandb sync`; online sends them too and needs a key "
-            "(`wandb login`, or WANDB_API_KEY); disabled does nothing."
-        ),
-    )
-    tags: tuple[str, ...] = field(default=(), metadata=doc("Tags of the run."))
-    directory: Path | None = field(
-        default=None, metadata=doc("Folder for wandb's files; the run directory if null.")
-    )
-    window: int = field(
-        default=100, validator=ge(1), metadata=doc("Episodes in a moving mean (mean/...).")
-    )
-    start_timeout_s: float = field(
-        default=30.0,
-        validator=gt(0),
-        metadata=doc("Online: seconds to reach the server before going on offline."),
-    )
-    finish_timeout_s: float = field(
-        default=30.0,
-        validator=gt(0),
-        metadata=doc("Seconds that the end of the run waits for what is still to be sent."),
-    )
+from ale.plugin import BuildContext, Component, Probe, hookimpl
+from ale_observe_wandb.options import WandbOptions
 
 
 def probe() -> Probe:
@@ -53,7 +18,7 @@ def _build(options: WandbOptions, context: BuildContext) -> object:
     if not found.usable:
         raise NotUsableError(found.reason)
     if options.mode != "online":
-        # wandb sends usage data even when it is offline, unless told so before it is imported.
+        # Must be set before the import: otherwise wandb sends usage data even when offline.
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     from ale_observe_wandb.sink import make
 
@@ -62,7 +27,7 @@ def _build(options: WandbOptions, context: BuildContext) -> object:
 
 @hookimpl
 def ale_observers() -> Sequence[Component[WandbOptions, object]]:
-    """Weights & Biases."""
+    """Register the observer ``wandb``."""
     return [
         Component(
             "wandb",

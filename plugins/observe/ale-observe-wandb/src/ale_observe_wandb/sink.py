@@ -10,20 +10,20 @@ import wandb  # type: ignore[import-not-found,unused-ignore]
 
 from ale.errors import NotUsableError
 from ale.types import RunStarted
-from ale_observe_wandb.plugin import WandbOptions
+from ale_observe_wandb.options import WandbOptions
 from ale_tracking import Point, Tracker
 
 logger = logging.getLogger(__name__)
 
 MARGIN_S = 5.0
-"""How much later than wandb itself the run stops waiting."""
+"""How much longer than wandb itself the run waits."""
 
 
 def make(options: WandbOptions) -> object:
     """The observer.
 
     Raises:
-        NotUsableError: mode online, and no key is configured. Nothing is ever asked for.
+        NotUsableError: mode online, and no key is configured. Never prompts.
     """
     if options.mode == "online" and not _has_key():
         raise NotUsableError(
@@ -39,8 +39,8 @@ def make(options: WandbOptions) -> object:
 
 
 def _has_key() -> bool:
-    wandb.setup(settings=wandb.Settings(silent=True))  # else login asks the server for a name
-    return bool(wandb.login(prompt=False, verify=False))  # verifying waits for a server without end
+    wandb.setup(settings=wandb.Settings(silent=True))  # else login asks for a user name
+    return bool(wandb.login(prompt=False, verify=False))  # verifying waits for the server forever
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def _open(options: WandbOptions, started: RunStarted) -> Iterator[Callable[[Poin
         run.define_metric(axis, hidden=True)
         for group in groups:
             run.define_metric(f"{group}/*", step_metric=axis)
-    # Two axes, and points of both arrive mixed: wandb's own step only counts the rows.
+    # Points of two axes arrive interleaved, so wandb's own step only counts rows.
     yield lambda point: run.log({point.axis: point.index, **point.values})
     run.finish()
 
@@ -62,7 +62,7 @@ def _init_or_go_offline(options: WandbOptions, started: RunStarted) -> wandb.Run
         return _init(options, started, "online")
     except wandb.Error as error:
         logger.warning(
-            "wandb: the server can't be used (%s); going on offline, for `wandb sync` later", error
+            "wandb: server not usable (%s); continuing offline, for `wandb sync` later", error
         )
         return _init(options, started, "offline")
 
@@ -82,7 +82,7 @@ def _init(
         config=dict(started.config),
         reinit="create_new",
         settings=wandb.Settings(
-            console="off",  # the run's output stays its own
+            console="off",  # the process's output is not captured
             silent=True,
             save_code=False,
             disable_git=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,8 +16,8 @@ import attrs
 
 from ale.errors import InputError, Problem, StoreError
 from ale.plugin import BuildContext
-from ale.runs import Registry, RunReader, build_choice
-from ale.strict import Node, from_plain, parse_yaml, structure
+from ale.runs import Registry, RunReader, apply_overrides, build_choice
+from ale.strict import Node, from_plain, structure
 from ale_trainer_policy import adapters
 from ale_trainer_policy.checkpoint import STATE, State, read_state, read_weights
 from ale_trainer_policy.models import InProcess, fingerprint_of, policy_of
@@ -99,7 +100,7 @@ def write_model(
         raise _refused(message, "--merge", hint="leave --merge out")
     if out.exists() or out.is_symlink():
         raise _refused(f"{out} exists", "--out", expected="a folder that is to be made")
-    section = _laid_over(_part(manifest, "llm"), overrides)
+    section = _overridden(_part(manifest, "llm"), overrides)
     state = read_state(taken, trainer)
     weights = read_weights(taken)
     with _policy(section, int(reader.manifest["seed"]), registry) as policy:
@@ -177,23 +178,14 @@ def _ranges(steps: Sequence[int]) -> str:
     return ", ".join(f"{a} to {b}" if a < b else str(a) for a, b in parts)
 
 
-def _laid_over(section: Node, overrides: Sequence[str]) -> Node:
+def _overridden(section: Node, overrides: Sequence[str]) -> Node:
     for text in overrides:
-        path, equals, value = text.partition("=")
-        first, *keys = path.split(".")
-        if not equals or first != "llm" or not keys or not all(keys):
+        if not re.match(r"llm\.[^=]", text):
             message = f"expected llm.key=value, found '{text}'"
             raise _refused(message, "--set", hint="for example --set llm.model=FOLDER")
-        section = _with(section, keys, Node(parse_yaml(value, file="--set").value, "--set"))
-    return section
-
-
-def _with(node: Node, keys: Sequence[str], leaf: Node) -> Node:
-    if not keys:
-        return leaf
-    entries = dict(node.mapping or {})
-    entries[keys[0]] = _with(entries.get(keys[0], Node({}, "--set")), keys[1:], leaf)
-    return Node(entries, node.file, node.line)
+    merged = apply_overrides(Node({"llm": section}, section.file), overrides).get("llm")
+    assert merged is not None
+    return merged
 
 
 @contextmanager

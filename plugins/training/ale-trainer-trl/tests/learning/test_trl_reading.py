@@ -63,7 +63,7 @@ def test_a_reward_is_needed_for_grpo(tmp_path: Path) -> None:
 
 
 def test_an_override_without_a_value_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="expected key=value, found 'beta'"):
+    with pytest.raises(InputError, match=r"expected key\.key=value, found 'beta'"):
         read_dpo(config(tmp_path, THREE), ["beta"])
 
 

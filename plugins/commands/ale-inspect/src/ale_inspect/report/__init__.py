@@ -1,4 +1,4 @@
-"""``report.html``: one file per run that needs no network, no server and no other file."""
+"""``report.html``: one file per run that needs no network and no server."""
 
 from pathlib import Path
 
@@ -10,15 +10,14 @@ NAME = "report.html"
 
 
 def write_report(run: RunReader, target: Path, *, episodes: int, megabytes: float) -> int:
-    """Write the report of a stored run, also of one that is going on.
+    """Write the report of a stored or running run.
 
-    The run is read twice, one episode at a time: once to count, once for the episodes that the
-    report holds whole.
+    The run is read twice, one episode at a time: once to count, once for the included episodes.
 
     Args:
-        target: the file; a reader sees the old one or the new one, never a part.
-        episodes: hold at most this many whole.
-        megabytes: stop before these episodes take more (10**6 bytes).
+        target: the file; replaced atomically.
+        episodes: include at most this many.
+        megabytes: total size limit of these episodes (10**6 bytes).
 
     Returns:
         Bytes written.

@@ -1,4 +1,4 @@
-"""Which episodes a report holds whole, where it can't hold all of them."""
+"""Which episodes a report includes if it can't include all."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,15 +9,14 @@ from ale_inspect.report.gathering import Head, Kind
 T = TypeVar("T")
 
 _TASKS = 30
-"""Of how many tasks the last success and failure come first."""
+"""Number of tasks whose last success and failure come first."""
 
 
 def order(heads: Sequence[Head]) -> Iterator[Head]:
-    """All episodes, those that tell most first, so that any beginning of it is a fair choice.
+    """All episodes, most informative first, so that any prefix is a fair sample.
 
-    First of each task the last success and the last failure; then, round by round, one episode of
-    every step, steps taken so that they lie evenly however early one stops: best, worst, broken,
-    and so on in turn.
+    First the last success and the last failure of each task; then, round by round, one episode of
+    every step: best, worst, broken, and so on in turn. Any prefix of the steps is evenly spread.
     """
     chosen: set[int] = set()
     for head in (*_ends(heads), *_rounds(heads)):
@@ -71,7 +70,7 @@ def _by_reward(head: Head) -> float:
 
 
 def spread(values: Sequence[T]) -> list[T]:
-    """The same values, both ends first, then ever finer between: any beginning lies evenly."""
+    """The values reordered so that any prefix is evenly spread: both ends, then bisecting."""
     if len(values) < 3:
         return list(values)
     made, gaps = [0, len(values) - 1], deque([(0, len(values) - 1)])

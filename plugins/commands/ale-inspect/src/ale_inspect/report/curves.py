@@ -1,16 +1,16 @@
-"""Numbers over training steps, as charts that something else draws."""
+"""Numbers over training steps, as charts."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from attrs import evolve, field, frozen
 
-from ale.text import wilson
+from ale.text import counted, wilson
 from ale_charts import Chart, Series
 from ale_inspect.report.gathering import Facts, Kind, Sums
 
 POINTS = 300
-"""A curve of more steps is drawn through the means of as many stretches of steps."""
+"""A curve of more steps is drawn through the means of this many ranges of steps."""
 
 
 _COUNTS: Mapping[str, Callable[[Sums], int]] = {
@@ -20,7 +20,7 @@ _COUNTS: Mapping[str, Callable[[Sums], int]] = {
 
 
 def episode_charts(facts: Facts) -> Iterator[Chart]:
-    """What the episodes say, training and held-out tasks apart."""
+    """Success, reward and cost of the episodes, training and held-out tasks apart."""
     yield Chart(
         title="Success",
         series=_by_kind(facts, _success),
@@ -33,7 +33,9 @@ def episode_charts(facts: Facts) -> Iterator[Chart]:
             title="Mean reward",
             series=_by_kind(facts, Sums.mean_reward),
             note="band: 95% interval (normal)",
-            whole=all(sums.least >= 0 and sums.most <= 1 for sums in facts.by_step.values()),
+            unit_interval=all(
+                sums.least >= 0 and sums.most <= 1 for sums in facts.by_step.values()
+            ),
         )
     for title, total in _COUNTS.items():
         if any(total(sums) for sums in facts.by_step.values()):
@@ -50,7 +52,7 @@ def episode_charts(facts: Facts) -> Iterator[Chart]:
 
 
 def _partial(sums: Sums) -> bool:
-    """Are there rewards between 0 and 1? Then the mean says more than the success."""
+    """Are there rewards between 0 and 1? Only then does the mean differ from the success rate."""
     return abs(sums.reward - sums.succeeded) > 1e-9
 
 
@@ -71,7 +73,7 @@ def _mean_of(total: Callable[[Sums], int]) -> Callable[[Sums], Value]:
 _NAMES: Mapping[Kind, str] = {
     "train": "training tasks",
     "evaluation": "held-out tasks",
-    "started": "from an expert's place",
+    "started": "expert starts",
     "shown": "demonstrations",
 }
 
@@ -99,7 +101,7 @@ def _stretches(facts: Facts, *kinds: Kind) -> Iterator[tuple[float, Sums]]:
 
 
 def _parts(steps: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Stretches of one step each; of more where there are too many steps to draw."""
+    """Ranges of one step each; of more where there are too many steps to draw."""
     size = -(-len(steps) // POINTS) or 1
     for start in range(0, len(steps), size):
         yield steps[start : start + size]
@@ -113,8 +115,8 @@ def _stages(facts: Facts) -> Iterator[Series]:
         yield Series(name=stage, xs=tuple(x for x, _ in rows), ys=ys, colour=colour)
 
 
-_SAID = {"success", "mean_reward", "episodes", "broken"}
-"""Metrics that every step has, and that the episodes tell better, with intervals."""
+_FROM_EPISODES = {"success", "mean_reward", "episodes", "broken"}
+"""Metrics that are drawn from the episodes instead, with intervals."""
 _FIRST = (
     "loss",
     "return",
@@ -154,10 +156,10 @@ class _Metric:
 
 
 def metric_charts(facts: Facts) -> Iterator[Chart]:
-    """What the trainer reported: known names first, and whatever else there is after them.
+    """The trainer's metrics: known names first, then all others.
 
-    Quantiles of one thing (``ratio_p05``, ``ratio_p95``) share a chart, and so do its least and
-    greatest, and seconds (``seconds.training``). One that never changes is in `constants`.
+    Quantiles of one quantity (``ratio_p05``, ``ratio_p95``) share a chart, and so do its minimum
+    and maximum, and seconds (``seconds.training``). One that never changes is in `constants`.
     """
     groups: dict[str, list[_Metric]] = {}
     for name in sorted(_varying(facts), key=_rank):
@@ -165,14 +167,14 @@ def metric_charts(facts: Facts) -> Iterator[Chart]:
         groups.setdefault(_group(name, facts.metrics), []).append(metric)
     for title, metrics in groups.items():
         lost = sum(facts.not_finite[metric.name] for metric in metrics)
-        note = f"{lost} number(s) that were not finite are left out" if lost else ""
+        note = f"{counted(lost, 'value')} not finite, left out" if lost else ""
         series = tuple(_curves(title, metrics[:_MOST]))
         yield Chart(title=title, series=series, note=note, share=_is_share(metrics))
 
 
 def constants(facts: Facts) -> Iterator[tuple[str, float]]:
     """Metrics that never changed, with their value."""
-    varying = {*_varying(facts), *_SAID}
+    varying = {*_varying(facts), *_FROM_EPISODES}
     for name in sorted(facts.metrics):
         if name not in varying and facts.metrics[name]:
             yield name, next(iter(facts.metrics[name].values()))
@@ -181,12 +183,14 @@ def constants(facts: Facts) -> Iterator[tuple[str, float]]:
 def _varying(facts: Facts) -> Iterator[str]:
     for name, values in facts.metrics.items():
         siblings = (facts.metrics[other] for other in facts.metrics if _same(name, other))
-        if name not in _SAID and any(len({*each.values()}) > 1 for each in (values, *siblings)):
+        if name not in _FROM_EPISODES and any(
+            len({*each.values()}) > 1 for each in (values, *siblings)
+        ):
             yield name
 
 
 def _same(name: str, other: str) -> bool:
-    """Are they quantiles of one thing? One that never changes is drawn beside one that does."""
+    """Are they quantiles of one quantity? A constant one is drawn next to one that varies."""
     return _stem(name) is not None and _stem(name) == _stem(other)
 
 
@@ -212,8 +216,8 @@ def _curves(title: str, metrics: Sequence[_Metric]) -> Iterator[Series]:
         return
     low, high = (metrics[i].series().ys for i in range(3) if i != middle)
     first, last = (names[i] for i in range(3) if i != middle)
-    said = f"{names[middle]}, band {first} to {last}"
-    yield evolve(metrics[middle].series(0, said), low=low, high=high)
+    label = f"{names[middle]}, band {first} to {last}"
+    yield evolve(metrics[middle].series(0, label), low=low, high=high)
 
 
 _MIDDLE = ("p50", "q50", "median", "mean")
@@ -228,7 +232,7 @@ def _rank(name: str) -> tuple[int, str]:
 
 
 def _in_order(name: str) -> str:
-    """Quantiles by their number, then the least, then the greatest."""
+    """Quantiles by their number, then the minimum, then the maximum."""
     return re.sub(r"([._/])(min|max)$", lambda end: f"{end[1]}~{'nx'.index(end[2][-1])}", name)
 
 
@@ -241,7 +245,7 @@ def _group(name: str, names: Mapping[str, object]) -> str:
         return name
     ends = {f"{stem}{name[len(stem)]}{end}" for end in _ENDS}
     inner = {other for other in names if _stem(other) == stem} - ends
-    return f"{stem}, least and greatest" if name in ends and len(inner) > 1 else stem
+    return f"{stem}, min and max" if name in ends and len(inner) > 1 else stem
 
 
 def _stem(name: str) -> str | None:
@@ -251,6 +255,6 @@ def _stem(name: str) -> str | None:
 
 def _short(name: str, title: str) -> str:
     if spent := _SECONDS.match(name):
-        said = re.split(r"[./]", name[spent.end() :])[-1]
-        return said.replace("_", " ") or "the trainer's step"
+        part = re.split(r"[./]", name[spent.end() :])[-1]
+        return part.replace("_", " ") or "the trainer's step"
     return name if name == title else re.split(r"[._/]", name)[-1]

@@ -1,4 +1,4 @@
-"""The episodes that a report holds whole: chosen, read, and bounded in number and size."""
+"""The episodes that a report includes: chosen, read, and bounded in number and size."""
 
 import json
 import math
@@ -18,11 +18,11 @@ from ale_inspect.report.reading import LogRatios, readable
 def embedded(
     run: RunReader, facts: Facts, most: int, most_bytes: int
 ) -> Iterator[tuple[Head, str]]:
-    """The chosen episodes as JSON that may stand in a page, in the order of training.
+    """The chosen episodes as JSON that is safe in a page, in the order of training.
 
     Args:
-        most: number of them.
-        most_bytes: of all together. One that is too large for what is left is passed over.
+        most: maximum number.
+        most_bytes: maximum total size; an episode that no longer fits is skipped.
     """
     chosen = list(islice(order(facts.heads), most))
     credited = _credited(run, {head.id for head in chosen})
@@ -32,7 +32,7 @@ def embedded(
     for head in chosen:
         episode = run.episodes.at(head.offset)
         forks = facts.forks.replayed(episode.task_id, episode.start)
-        text = harmless(readable(episode, credited.get(head.id), ratios.get(head.id), forks))
+        text = script_safe(readable(episode, credited.get(head.id), ratios.get(head.id), forks))
         size = len(text.encode("utf-8", "replace"))
         if size <= left:
             left -= size
@@ -45,10 +45,10 @@ def _credited(run: RunReader, ids: set[str]) -> dict[str, CreditedEpisode]:
 
 
 def _log_ratios(path: Path, chosen: set[tuple[int, str]]) -> dict[str, LogRatios]:
-    """What a trainer may leave in ``ratios/<step>.jsonl``, for these episodes.
+    """The log-ratios in ``ratios/<step>.jsonl`` of these episodes, if the trainer wrote them.
 
     Raises:
-        InputError: a line is not what it should be.
+        InputError: a line is malformed.
     """
     found: dict[str, LogRatios] = {}
     for step in {step for step, _ in chosen}:
@@ -72,8 +72,8 @@ def _log_ratios(path: Path, chosen: set[tuple[int, str]]) -> dict[str, LogRatios
 _ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&'\u2028\u2029"})
 
 
-def harmless(value: Any) -> str:
-    """JSON without a character that could end a script or an attribute, whatever texts it holds."""
+def script_safe(value: Any) -> str:
+    """JSON without characters that could end a script or an attribute."""
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError:
@@ -82,7 +82,7 @@ def harmless(value: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no infinity: a token that could not have been sampled has no number here."""
+    """Replace infinities and NaN, which JSON does not have, by null."""
     if isinstance(value, Mapping):
         return {key: _finite(child) for key, child in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""One pass over a stored run: what the curves and tables need, and where each episode is."""
+"""One pass over a stored run: data for curves and tables, and the offset of each episode."""
 
 import math
 from collections import Counter
@@ -7,21 +7,18 @@ from typing import Any, Literal, NamedTuple
 
 from attrs import define, field
 
-from ale.runs import SUCCESS, RunReader
+from ale.runs import SUCCESS, Causes, RunReader, learning
+from ale.text import Z95
 from ale.types import Episode
 from ale_forks import Counts, Curves
-from ale_inspect.causes import Causes
-
-_Z95 = 1.959964
-
 
 Kind = Literal["train", "evaluation", "started", "shown"]
-"""What an episode says of the policy: from a training task's own beginning; held out; begun further
-on, at a place where an expert had been; or a demonstration, of which nothing was sampled."""
+"""What an episode measures: the policy on a training task from its beginning; on a held-out task;
+from a state that an expert had reached; or a demonstration, of which nothing was sampled."""
 
 
 def kind_of(episode: Episode) -> Kind:
-    """Success from an expert's place, or of an expert, must not pass for the policy's own."""
+    """Success from an expert's state, or of an expert, must not count as the policy's own."""
     if episode.split == "evaluation":
         return "evaluation"
     turns = episode.trajectory.turns
@@ -31,7 +28,7 @@ def kind_of(episode: Episode) -> Kind:
 
 
 class Head(NamedTuple):
-    """What is kept of every episode."""
+    """The facts of every episode that stay in memory."""
 
     offset: int
     id: str
@@ -49,7 +46,7 @@ class Sums:
     """Adds up episodes."""
 
     n: int = 0
-    """Graded ones; all else but `broken` and `tries` is of these."""
+    """Graded episodes; the sums below, except `broken` and `seconds`, are over these."""
     succeeded: int = 0
     broken: int = 0
     reward: float = 0.0
@@ -62,7 +59,7 @@ class Sums:
     calls: int = 0
     tokens: int = 0
     seconds: Counter[str] = field(factory=Counter)
-    """By stage; of broken ones too."""
+    """By stage; broken episodes included."""
 
     def add(self, episode: Episode) -> None:
         """Count an episode."""
@@ -88,7 +85,7 @@ class Sums:
         return self.n + self.broken
 
     def merged(self, others: "Iterable[Sums]") -> "Sums":
-        """Their sum, as a new one."""
+        """The sum of all of them, as a new object."""
         made = Sums()
         for each in (self, *others):
             for name in ("n", "succeeded", "broken", "reward", "squares", "turns", "calls"):
@@ -107,7 +104,7 @@ class Sums:
             return None
         mean = self.reward / self.n
         variance = max(0.0, self.squares - self.n * mean * mean) / max(1, self.n - 1)
-        spread = _Z95 * math.sqrt(variance / self.n)
+        spread = Z95 * math.sqrt(variance / self.n)
         return mean, max(self.least, mean - spread), min(self.most, mean + spread)
 
 
@@ -120,7 +117,7 @@ def _generated(turn: Any) -> int:
 
 @define
 class Facts:
-    """What the report tells of a run as a whole."""
+    """Everything that the report shows of a run as a whole."""
 
     manifest: Mapping[str, Any]
     heads: list[Head] = field(factory=list)
@@ -135,8 +132,10 @@ class Facts:
     metrics: dict[str, dict[int, float]] = field(factory=dict)
     """The trainer's, by name and step; a number that is not finite is left out."""
     not_finite: Counter[str] = field(factory=Counter)
-    told: list[Mapping[str, Any]] = field(factory=list)
-    """Events that somebody may want to read: the last few."""
+    notices: list[Mapping[str, Any]] = field(factory=list)
+    """The last events that a reader may need: errors of observers, resumes, pruned episodes."""
+    warning: str | None = None
+    """Training steps that learned nothing."""
     goals: dict[str, str] = field(factory=dict)
     forks: Curves = field(factory=lambda: Counts().curves())
     """Success before and after each turn of an expert."""
@@ -148,12 +147,12 @@ class Facts:
         )
 
     def steps(self, *kinds: Kind) -> list[int]:
-        """Those of which there are such episodes."""
+        """Steps that have episodes of these kinds."""
         return sorted({step for of, step in self.by_step if not kinds or of in kinds})
 
 
-_TOLD = ("reported", "run_resumed", "pruned")
-_MOST_TOLD = 50
+_NOTICES = ("reported", "run_resumed", "pruned")
+_MOST_NOTICES = 50
 _GOAL = 300
 
 
@@ -171,8 +170,9 @@ def gather(run: RunReader) -> Facts:
     for event in run.events():
         if event.get("event") == "step_finished":
             _add_metrics(facts, event)
-        elif event.get("event") in _TOLD:
-            facts.told = [*facts.told[1 - _MOST_TOLD :], event]
+        elif event.get("event") in _NOTICES:
+            facts.notices = [*facts.notices[1 - _MOST_NOTICES :], event]
+    facts.warning = learning(run.events(), run.index()).warning()
     for task in _all_tasks(run):
         facts.goals[task.id] = task.goal[:_GOAL]
     return facts

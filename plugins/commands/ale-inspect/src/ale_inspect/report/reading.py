@@ -1,4 +1,4 @@
-"""One episode as the page reads it: lists and texts, cut at chunk boundaries, bounded in size."""
+"""One episode as JSON for the page's script: split at chunk boundaries, bounded in size."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,19 +10,17 @@ from ale.types import (
     Episode,
     Failure,
     Message,
-    Observation,
     Span,
-    ToolCall,
     Turn,
 )
 from ale_forks import Fork
+from ale_inspect.calls import Call, calls, whole_turn
 from ale_inspect.report.forks import on_chunk
-from ale_inspect.transcript import whole_turn
 
 TEXT = 6000
-"""Characters of one text that are kept; the middle of a longer one is left out."""
+"""Most characters of one text; a longer one loses its middle."""
 TOKENS = 4000
-"""Tokens of one turn that are drawn one by one; a longer turn is drawn as text."""
+"""Most tokens of a turn that are shown one by one; a longer turn is shown as text."""
 
 LogRatios = Sequence[Sequence[float | None] | None]
 """By turn, per generated token: log pi_theta - log mu_old, None where none is known."""
@@ -35,7 +33,7 @@ _VISIBLE: Mapping[int, str] = {
         for code in (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
     },
 }
-"""What a page would swallow, or turn text around by: control characters made visible."""
+"""Control characters, and those that reverse text, made visible."""
 
 
 def readable(
@@ -47,9 +45,9 @@ def readable(
     """An episode as JSON.
 
     Args:
-        credited: its chunks and their credit; None where there are none: it is cut by turns then.
-        log_ratios: of the trainer, where it keeps them.
-        forks: of the turns that it replayed.
+        credited: its chunks and their credit; if None, each turn is a chunk.
+        log_ratios: of the trainer, if it stores them.
+        forks: of the turns that the episode replayed.
     """
     turns = episode.trajectory.turns
     chunks = _by_turn(turns) if credited is None else credited.chunks
@@ -85,7 +83,7 @@ def readable(
 
 
 def clipped(text: str, most: int = TEXT) -> str:
-    """At most that many characters, beginning and end, with control characters made visible."""
+    """Beginning and end of a text, with control characters made visible."""
     if len(text) > most:
         half = most // 2
         text = (
@@ -134,7 +132,7 @@ def _chunk(
 
 
 def _forks_of(chunk: Chunk, forks: Sequence[Fork]) -> dict[str, Any]:
-    """Success before and after the turns that a chunk is of."""
+    """Success before and after the turns of a chunk."""
     turns = {span.turn for span in chunk.spans}
     found = [on_chunk(fork) for fork in forks if turns.intersection(fork.turns)]
     return {"forks": found} if found else {}
@@ -150,7 +148,7 @@ def _logprobs(turn: Turn) -> Sequence[float] | None:
 
 
 def _over(chunk: Chunk, by_turn: Sequence[Sequence[float | None] | None]) -> Iterator[float]:
-    """The numbers of a chunk's tokens, where they are known."""
+    """The values of a chunk's tokens, where known."""
     for span in chunk.spans:
         numbers = by_turn[span.turn] if span.turn < len(by_turn) else None
         if span.tokens is not None and numbers is not None:
@@ -186,7 +184,7 @@ def _message(message: Message) -> list[str]:
 def _part(
     turn: Turn, number: int, span: Span, log_ratios: Sequence[float | None] | None
 ) -> dict[str, Any]:
-    """What one chunk has of one turn."""
+    """The part of one turn that belongs to one chunk."""
     made: dict[str, Any] = {"k": number}
     content = turn.completion.message.content[slice(*span.text)]
     pieces = _tokens(turn, span, log_ratios)
@@ -194,18 +192,15 @@ def _part(
         made |= pieces
     elif content:
         made["text"] = clipped(content)
-    if span.calls[0] < span.calls[1]:
-        made["calls"] = [
-            _call(turn.completion.message.tool_calls[i], _observation(turn, i))
-            for i in range(*span.calls)
-        ]
+    if found := [_call(call) for call in calls(turn, span)]:
+        made["calls"] = found
     return made
 
 
 def _tokens(
     turn: Turn, span: Span, log_ratios: Sequence[float | None] | None
 ) -> Mapping[str, Any] | None:
-    """A span's text token by token with log-probabilities, where it is known which is which."""
+    """A span's text by token with log-probabilities, if the token offsets are recorded."""
     trace = turn.completion.tokens
     if trace is None or trace.text_offsets is None or len(trace.output_ids) > TOKENS:
         return None
@@ -226,12 +221,11 @@ def _tokens(
     return made
 
 
-def _observation(turn: Turn, i: int) -> Observation | None:
-    return turn.observations[i] if i < len(turn.observations) else None
-
-
-def _call(call: ToolCall, observation: Observation | None) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": clipped(call.name), "args": clipped(call.arguments)}
+def _call(call: Call) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": clipped(call.name)}
+    if call.arguments is not None:
+        made["args"] = clipped(call.arguments)
+    observation = call.observation
     if observation is not None:
         made |= {"seen": clipped(observation.content), "s": round(observation.duration_s, 3)}
         if observation.error is not None:

@@ -1,4 +1,4 @@
-"""The digest by which Harbor knows a task."""
+"""The digest that identifies a task in Harbor."""
 
 import hashlib
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ _IGNORED = (".pyc", ".swp", ".swo", "~")
 def digest_of(task: Task, folder: Path) -> str:
     """SHA-256 of a task folder's content, as Harbor's publisher takes it.
 
-    Where it is no such folder (any more), of the task as the run has it.
+    If the folder no longer exists in that format, the digest of the task as stored in the run.
 
-    Patterns of a task's own ``.gitignore`` are not looked at.
+    Patterns in a task's ``.gitignore`` are ignored.
     """
     if (folder / "task.toml").is_file():
         return folder_digest(folder)
@@ -26,7 +26,7 @@ def digest_of(task: Task, folder: Path) -> str:
 
 
 def folder_digest(folder: Path) -> str:
-    """Names and contents of what belongs to a task, in the order of the names."""
+    """Digest of the names and contents of a task's files, sorted by name."""
     outer = hashlib.sha256()
     names = {path.relative_to(folder).as_posix(): path for path in _files(folder)}
     for name in sorted(names):

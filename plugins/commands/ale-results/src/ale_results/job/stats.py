@@ -23,7 +23,7 @@ class _Eval:
     exceptions: dict[str, list[str]] = field(factory=lambda: defaultdict(list))
     passes: dict[str, list[bool]] = field(factory=lambda: defaultdict(list))
     plain: bool = True
-    """One reward of 0 or 1 for each trial, as pass@k needs it."""
+    """Whether each trial has one reward of 0 or 1, as pass@k needs."""
 
 
 class Stats:
@@ -34,7 +34,7 @@ class Stats:
         self._n = self._errors = self._retries = self._input = self._output = 0
 
     def add(self, trial: Trial, result: dict[str, Any]) -> None:
-        """Count one more."""
+        """Count a trial."""
         model = trial.model
         parts = [trial.facts.agent, *([model] if model else []), trial.facts.source]
         found = self._evals["__".join(parts)]
@@ -58,19 +58,19 @@ class Stats:
 
     @property
     def n(self) -> int:
-        """Trials."""
+        """Number of trials."""
         return self._n
 
     @property
     def attempts(self) -> int:
-        """The most at one task."""
+        """Maximum number of attempts at one task."""
         return max(
             (len(done) for found in self._evals.values() for done in found.passes.values()),
             default=1,
         )
 
     def plain(self) -> dict[str, Any]:
-        """As Harbor has it."""
+        """The statistics in Harbor's format."""
         return {
             "n_completed_trials": self._n,
             "n_errored_trials": self._errors,

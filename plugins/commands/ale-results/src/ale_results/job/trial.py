@@ -18,12 +18,12 @@ _SUFFIX = 7
 _LONGEST = 32
 _ENGINES = ("docker", "podman")
 _NO_MODEL = ("oracle", "noop")
-"""Agents that write their own name where the model's stands."""
+"""Agents without a model."""
 
 
 @frozen(kw_only=True)
 class Step:
-    """A step of an episode, or all of it."""
+    """A step of an episode, or the whole episode."""
 
     name: str
     score: Score | None
@@ -32,13 +32,13 @@ class Step:
 
 @frozen(kw_only=True)
 class Facts:
-    """What all trials of a job have in common."""
+    """Facts shared by all trials of a job."""
 
     run: Path
     run_id: str
     job_id: str
     folder: Path
-    """Of the job, as it will be."""
+    """Final folder of the job."""
     agent: str
     agent_version: str
     source: str
@@ -48,7 +48,7 @@ class Facts:
 
 @frozen(kw_only=True)
 class Trial:
-    """One episode and the task that it is of."""
+    """One episode and its task."""
 
     facts: Facts
     episode: Episode
@@ -57,7 +57,7 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """Of its folder: the task's id and letters that are the same whenever it is written."""
+        """Name of its folder: the task's id and a deterministic suffix."""
         text = f"{self.facts.run_id}/{self.episode.id}"
         number = int.from_bytes(hashlib.sha256(text.encode()).digest())
         letters = []
@@ -68,12 +68,12 @@ class Trial:
 
     @property
     def place(self) -> str:
-        """Of the task: its folder, where it is one."""
+        """Path of the task's folder, if it has one."""
         return place_of(self.task)
 
     @property
     def model(self) -> str | None:
-        """That answered."""
+        """Name of the model."""
         if self.facts.agent in _NO_MODEL:
             return None
         turns = self.episode.trajectory.turns
@@ -81,19 +81,19 @@ class Trial:
 
     @property
     def steps(self) -> list[Step]:
-        """Those that the task has, as far as they were graded; none where it has none."""
-        begun, made = 0, []
+        """The graded steps; empty for a task without steps."""
+        start, made = 0, []
         names = {step.id: _step_name(step, self.task) for step in self.task.steps}
         ends = self.episode.metadata.get("steps") or {}
         for (step, end), score in zip(ends.items(), self.episode.scores, strict=False):
-            turns = self.episode.trajectory.turns[begun:end]
+            turns = self.episode.trajectory.turns[start:end]
             made.append(Step(name=names.get(step, step), score=score, turns=turns))
-            begun = end
+            start = end
         return made
 
     @property
     def rewards(self) -> Mapping[str, float] | None:
-        """By name; None where it broke."""
+        """Rewards by name; None if the episode broke."""
         if self.episode.reward is None:
             return None
         graded = [self.rewards_of(step.score) for step in self.steps if step.score is not None]
@@ -106,14 +106,14 @@ class Trial:
 
     @property
     def verifier_mode(self) -> str | None:
-        """Where the tests run; None where each step has its own, as in Harbor."""
+        """Where the tests run; None if each step has its own tests, as in Harbor."""
         if self.task.steps:
             return None
         apart = any(spec.options.get("apart") is not None for spec in self.task.criteria)
         return "separate" if apart else "shared"
 
     def rewards_of(self, score: Score) -> Mapping[str, float]:
-        """Those that the criterion kept, else its value."""
+        """The rewards stored by the criterion, else its value."""
         if score.kept is not None:
             file = self.facts.run / score.kept / "rewards.json"
             if file.is_file():
@@ -123,18 +123,18 @@ class Trial:
 
     @property
     def failure(self) -> Failure | None:
-        """What Harbor calls the exception: a time limit of the agent is one too."""
+        """Harbor's exception; reaching the agent's time limit is one too."""
         if self.episode.failure is not None:
             return self.episode.failure
         stop = self.episode.trajectory.stop
         if stop.reason != "time_limit":
             return None
-        message = stop.detail or "the agent's time was up"
+        message = stop.detail or "the agent reached its time limit"
         return Failure(stage="agent", kind="AgentTimeoutError", message=message)
 
     @property
     def finished(self) -> str:
-        """When it ended, ISO 8601."""
+        """End time, ISO 8601."""
         return _after(self.episode.started_at, math.fsum(self.episode.seconds.values()))
 
     def config(self) -> dict[str, Any]:
@@ -219,7 +219,7 @@ class Trial:
         }
 
     def _times(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """Stages one after another, as they are without steps."""
+        """Times of the stages, placed one after another."""
         began, passed = self.episode.started_at, 0.0
         seconds = self.episode.seconds
         stages = (

@@ -1,4 +1,4 @@
-"""Writes a run as a job: one folder, whole or not at all."""
+"""Writes a run as a Harbor job: one folder, atomically."""
 
 import json
 import shutil
@@ -18,22 +18,22 @@ from ale_rows.exchange.atif_out import write_episode
 
 
 def write_job(run: Path, jobs: Path, name: str | None = None, split: Split = "train") -> Path:
-    """Write the attempts from the tasks' own beginnings as one job; its folder.
+    """Write the attempts that start at their task's beginning as one job; returns its folder.
 
     Args:
         run: a run directory.
         jobs: the folder of jobs.
-        name: of the job; the run's id, where there is none.
+        name: of the job; default: the run's id.
 
     Raises:
-        InputError: it is no run, it has no such episode, or there is a job of this name.
+        InputError: not a run, no such episode, or the job exists.
         StoreError: it can't be written.
     """
     reader = RunReader(run)
     folder = jobs.absolute() / (name or str(reader.manifest["run_id"]))
     if folder.exists():
-        hint = "remove it, or give another name with --name"
-        raise InputError([Problem(message="there is a job already", file=str(folder), hint=hint)])
+        hint = "remove it, or choose another name with --name"
+        raise InputError([Problem(message="the job already exists", file=str(folder), hint=hint)])
     draft = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(draft, ignore_errors=True)
     try:
@@ -90,7 +90,7 @@ class _Writer:
                 stats.add(trial, result)
                 locks.append(trial.lock())
                 times += [time for time in (episode.started_at, trial.finished) if time]
-                log.write(f"{trial.finished} {trial.name}: {_told(trial)}\n")
+                log.write(f"{trial.finished} {trial.name}: {_outcome(trial)}\n")
         if not stats.n:
             message = f"no episode of the split '{self._split}'"
             raise InputError([Problem(message=message, file=str(self._reader.episodes.path))])
@@ -117,7 +117,7 @@ class _Writer:
         _json(self._draft / "lock.json", lock)
 
     def _trial(self, episode: Episode) -> Trial:
-        # A run keeps a task before any episode of it.
+        # A run stores a task before any of its episodes.
         task = self._tasks[episode.task_id]
         return Trial(facts=self._facts, episode=episode, task=task, digest=self._digests[task.id])
 
@@ -138,7 +138,7 @@ class _Writer:
         _json(folder / "config.json", trial.config())
         _json(folder / "lock.json", trial.lock())
         _json(folder / "result.json", result)
-        (folder / "trial.log").write_text(_told(trial) + "\n", encoding="utf-8")
+        (folder / "trial.log").write_text(_outcome(trial) + "\n", encoding="utf-8")
         failure = trial.failure
         if failure is not None:
             text = failure.traceback or f"{failure.kind}: {failure.message}\n"
@@ -199,7 +199,7 @@ def _copied(kept: Path, folder: Path) -> list[dict[str, Any]]:
     return made
 
 
-def _told(trial: Trial) -> str:
+def _outcome(trial: Trial) -> str:
     failure = trial.failure
     if trial.episode.reward is None:
         return "broken" if failure is None else f"{failure.stage}: {failure.message}"

@@ -1,5 +1,5 @@
 "use strict";
-// Whatever a model or a tool wrote is put in as text, never as markup.
+// Text that a model or a tool wrote is inserted as text, never as markup.
 const make = (tag, attributes = {}, ...children) => {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -11,43 +11,95 @@ const make = (tag, attributes = {}, ...children) => {
 };
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 
-// Curves: the pointer or the arrow keys pick a place, and its numbers are shown.
-for (const plot of all(".plot")) {
-  const points = JSON.parse(plot.dataset.curves);
-  let at = -1;
-  const line = make("i", { class: "at-x" });
-  const tip = make("div", { class: "tip", role: "status" });
-  const hide = () => { at = -1; line.remove(); tip.remove(); };
-  const show = (index) => {
-    at = Math.max(0, Math.min(points.length - 1, index));
-    const [x, where, rows] = points[at];
-    line.style.left = `${100 * x}%`;
-    tip.replaceChildren(make("div", {}, where), ...rows.map(([colour, name, said]) =>
-      make("div", {}, name ? make("i", { class: colour }) : null, name ? `${name} ${said}` : said)));
-    Object.assign(tip.style, x > 0.5 ? { right: `${100 - 100 * x}%`, left: "auto" } : { left: `${100 * x}%`, right: "auto" });
-    plot.append(line, tip);
-  };
-  const nearest = (event) => {
-    const box = plot.getBoundingClientRect();
-    const x = (event.clientX - box.left) / box.width;
-    let best = 0;
-    points.forEach((point, i) => { if (Math.abs(point[0] - x) < Math.abs(points[best][0] - x)) best = i; });
-    show(best);
-  };
-  plot.addEventListener("pointermove", nearest);
-  plot.addEventListener("pointerdown", nearest);
-  plot.addEventListener("pointerleave", hide);
-  plot.addEventListener("blur", hide);
+// Charts.
+const COLOURS = 8, DOTS = 25, NOISE = 1e-3;
+const colourOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+const shortNumber = (value, share) => {
+  if (value === null || value === undefined) return "-";
+  if (share) return `${+(100 * value).toPrecision(3)}%`;
+  const size = Math.abs(value);
+  if (size >= 1e15 || (size > 0 && size < 1e-3)) return value.toExponential(1).replace("e+", "e").replace(".0e", "e");
+  for (const [unit, above, by] of [["T", 1e12, 1e12], ["G", 1e9, 1e9], ["M", 1e6, 1e6], ["k", 1e4, 1e3]]) {
+    if (size >= above) return `${+(value / by).toPrecision(3)}${unit}`;
+  }
+  return `${+value.toPrecision(4)}`;
+};
+
+// A change that is no more than rounding noise is drawn as a flat line.
+const rangeOf = (chart) => (_, low, high) => {
+  if (chart.range) return chart.range;
+  if (low === null) return [0, 1];
+  if (high - low < NOISE * Math.max(Math.abs(low), Math.abs(high)) || high === low) {
+    const middle = (low + high) / 2, pad = Math.abs(middle) / 100 || 1;
+    return [middle - pad, middle + pad];
+  }
+  return uPlot.rangeNum(low > 0 && low < 0.6 * high ? 0 : low, high, 0.1, true);
+};
+
+const curvesOf = (chart) => {
+  const columns = [chart.xs], series = [{ label: chart.x, value: (_, x) => (x === null ? "-" : `${+x.toPrecision(6)}`) }], bands = [];
+  for (const each of chart.series) {
+    const stroke = colourOf(`c${each.colour % COLOURS}`), dash = each.colour >= COLOURS ? [6, 4] : [];
+    columns.push(each.ys);
+    series.push({
+      label: each.name, stroke, dash, width: 1.75, spanGaps: true,
+      points: { show: chart.xs.length <= DOTS, size: 5, fill: stroke },
+      value: (_, y, __, i) => (i === null || !each.low || y === null ? shortNumber(y, chart.share)
+        : `${shortNumber(y, chart.share)} (${shortNumber(each.low[i], chart.share)} to ${shortNumber(each.high[i], chart.share)})`),
+    });
+    if (!each.low) continue;
+    for (const bound of [each.high, each.low]) {
+      columns.push(bound);
+      series.push({ class: "bound", spanGaps: true, width: 0, stroke: "transparent", points: { show: false } });
+    }
+    bands.push({ series: [columns.length - 2, columns.length - 1], fill: `color-mix(in srgb, ${stroke} ${dash.length ? 9 : 17}%, transparent)` });
+  }
+  return { columns, series, bands };
+};
+
+const draw = (plot, chart) => {
+  const { columns, series, bands } = curvesOf(chart);
+  const axis = { stroke: colourOf("soft"), font: "11px system-ui, sans-serif", grid: { stroke: colourOf("line"), width: 1 }, ticks: { show: false } };
+  const powers = (_, ys) => ys.map((y) => (Number.isInteger(Math.log10(y)) ? y : null));
+  const whole = [1, 2, 5].flatMap((n) => [...Array(10).keys()].map((power) => n * 10 ** power)).sort((a, b) => a - b);
+  const drawn = new uPlot({
+    width: plot.clientWidth, height: Number(getComputedStyle(plot).getPropertyValue("--plot-height")) || 180,
+    scales: { x: { time: false }, y: chart.log ? { distr: 3 } : { range: rangeOf(chart) } },
+    axes: [
+      { ...axis, size: 26, gap: 4, incrs: whole, space: 45, values: (_, xs) => xs.map((x) => (x === null ? "" : shortNumber(x))) },
+      { ...axis, size: 48, gap: 5, space: 28, ...(chart.log ? { filter: powers, grid: { ...axis.grid, filter: powers } } : {}), values: (_, ys) => ys.map((y) => (y === null ? "" : shortNumber(y, chart.share))) },
+    ],
+    series, bands, cursor: { y: false, points: { size: 6 } }, legend: { live: true, markers: { fill: (self, i) => series[i].stroke } },
+  }, columns, plot);
+  plot.querySelector(".u-legend").setAttribute("aria-live", "polite");
+  return drawn;
+};
+
+const plots = all(".plot").map((plot) => {
+  const chart = JSON.parse(plot.dataset.chart);
+  const state = { plot, chart, drawn: draw(plot, chart) };
   plot.addEventListener("keydown", (event) => {
-    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: points.length - 1 }[event.key];
-    if (event.key === "Escape") hide();
+    const at = state.drawn.cursor.idx ?? -1;
+    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: chart.xs.length - 1 }[event.key];
     if (to === undefined) return;
     event.preventDefault();
-    show(to);
+    const x = chart.xs[Math.max(0, Math.min(chart.xs.length - 1, to))];
+    state.drawn.setCursor({ left: state.drawn.valToPos(x, "x"), top: 1 });
   });
-}
+  new ResizeObserver(() => {
+    if (plot.clientWidth !== state.drawn.width) state.drawn.setSize({ width: plot.clientWidth, height: state.drawn.height });
+  }).observe(plot);
+  return state;
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  for (const state of plots) {
+    state.drawn.destroy();
+    state.drawn = draw(state.plot, state.chart);
+  }
+});
 
-// Tables: a button in each head sorts by it, but not in one that holds pictures.
+// Tables: a button in each head sorts by its column, unless the head has data-plain.
 for (const table of all("table.sortable")) {
   const body = table.tBodies[0];
   const valueOf = (row, column) => {

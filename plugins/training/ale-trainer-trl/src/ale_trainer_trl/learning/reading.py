@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from ale.strict import Node, describe, parse_yaml, read_yaml, structure
+from ale.runs import apply_overrides
+from ale.strict import Node, describe, read_yaml, structure
 from ale_trainer_trl.learning.options import DpoTraining, GrpoTraining
 
 T = TypeVar("T")
@@ -36,9 +37,7 @@ def _read(path: Path, overrides: Sequence[str], cls: type[T]) -> T:
         node = Node({}, node.file, node.line)
     if node.mapping is None:
         raise node.error(f"expected a mapping, found {describe(node.value)}")
-    for override in overrides:
-        node = _laid_over(node, override)
-    return structure(_from_working_folder(node), cls)
+    return structure(_from_working_folder(apply_overrides(node, overrides)), cls)
 
 
 def _from_working_folder(node: Node) -> Node:
@@ -49,21 +48,4 @@ def _from_working_folder(node: Node) -> Node:
         if isinstance(given.value, str):
             whole = str(Path.cwd() / Path(given.value).expanduser())
             entries[key] = Node(whole, given.file, given.line)
-    return Node(entries, node.file, node.line)
-
-
-def _laid_over(node: Node, override: str) -> Node:
-    where, equals, value = override.partition("=")
-    keys = where.split(".")
-    if not equals or not all(keys):
-        message = f"expected key=value, found '{override}'"
-        raise Node(None, "--set").error(message, hint="for example --set lora.r=8")
-    return _with(node, keys, Node(parse_yaml(value, file="--set").value, "--set"))
-
-
-def _with(node: Node, keys: Sequence[str], value: Node) -> Node:
-    first, *rest = keys
-    entries = dict(node.mapping or {})
-    below = entries.get(first, Node({}, "--set"))
-    entries[first] = _with(below, rest, value) if rest else value
     return Node(entries, node.file, node.line)

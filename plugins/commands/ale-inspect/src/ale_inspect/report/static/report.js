@@ -38,9 +38,9 @@ const shade = (sign, strength, most) =>
 const folded = (title, text) => make("details", {}, make("summary", {}, title), make("pre", {}, text));
 
 const token = (text, logp, logRatio) => {
-  const said = [logp === null || logp === undefined ? null : `probability ${Math.exp(logp).toPrecision(3)}`,
+  const parts = [logp === null || logp === undefined ? null : `probability ${Math.exp(logp).toPrecision(3)}`,
     logRatio === undefined || logRatio === null ? null : `ratio ${Math.exp(logRatio).toPrecision(4)}`];
-  const node = make("span", { title: said.filter(Boolean).join(", ") }, text);
+  const node = make("span", { title: parts.filter(Boolean).join(", ") }, text);
   node.paint = (mode) => {
     node.style.background = mode === "probability" && Number.isFinite(logp) ? shade(-1, -logp / 5, 0.55)
       : mode === "ratio" && Number.isFinite(logRatio) ? shade(logRatio, Math.abs(logRatio), 0.6) : "";
@@ -49,7 +49,7 @@ const token = (text, logp, logRatio) => {
 };
 
 const call = (each) => make("div", { class: "call" },
-  make("pre", {}, `${each.name} ${each.args}`),
+  make("pre", {}, `${each.name} ${each.args === undefined ? "(read from the text)" : each.args}`),
   make("pre", {}, each.seen === undefined ? "(no observation)" : each.seen),
   each.error ? make("pre", { class: "wrong" }, each.error) : null);
 
@@ -87,10 +87,10 @@ const turnOf = (episode, turn, number, seen, most) => {
   const facts = [`turn ${number}`];
   if (turn.tokens) facts.push(`${turn.tokens} tokens`);
   if (turn.versions) facts.push(`policy ${turn.versions.join(", ")}`);
-  if (turn.forced) facts.push("given to the model, not sampled");
+  if (turn.forced) facts.push("forced, not sampled");
   if (turn.finish) facts.push(`ended by ${turn.finish}`);
   return make("section", { class: "turn" },
-    turn.fresh && number ? make("p", { class: "note" }, "The conversation starts anew here.") : null,
+    turn.fresh && number ? make("p", { class: "note" }, "A new conversation starts here.") : null,
     ...turn.prompt.map(([role, text]) => folded(`${role} (${text.length.toLocaleString("en")} characters)`, text)),
     make("h4", {}, facts.join(" \u00b7 ")),
     turn.reasoning ? folded("reasoning", turn.reasoning) : null,
@@ -107,16 +107,16 @@ const modes = (episode, body) => {
   if (pieces.some((piece) => piece.lp)) kinds.push("probability");
   if (pieces.some((piece) => piece.lr)) kinds.push("ratio");
   if (kinds.length === 1) return;
-  const said = { plain: "", probability: "the less probable a token was, the darker", ratio: "the trainer's policy over the sampler: blue above 1, orange below" };
+  const legends = { plain: "", probability: "the less probable a token, the darker", ratio: "the trainer's policy over the sampler: blue above 1, orange below" };
   const legend = make("span");
   const buttons = kinds.map((kind) => make("button", { type: "button" }, kind));
   const paint = (kind) => {
     buttons.forEach((button, i) => button.setAttribute("aria-pressed", kinds[i] === kind));
-    legend.textContent = said[kind];
+    legend.textContent = legends[kind];
     all("pre > span", body).forEach((node) => node.paint && node.paint(kind));
   };
   buttons.forEach((button, i) => button.addEventListener("click", () => paint(kinds[i])));
-  body.querySelector(".modes").append(make("span", {}, "draw on the tokens:"), ...buttons, legend);
+  body.querySelector(".modes").append(make("span", {}, "colour tokens by:"), ...buttons, legend);
   paint(kinds[kinds.length - 1]);
 };
 
@@ -126,9 +126,9 @@ const build = (episode) => {
   const seconds = Object.entries(episode.seconds).map(([stage, spent]) => `${stage} ${spent.toFixed(2)} s`);
   const facts = [`agent ended: ${episode.stop}${episode.detail ? ` (${episode.detail})` : ""}`, ...seconds,
     episode.sandbox && `sandbox ${episode.sandbox}`, episode.start && `start ${episode.start}`, episode.started];
-  const cut = episode.chunker ? `cut by ${episode.chunker}, credited by ${episode.scheme}` : "not credited: cut by turns";
+  const cut = episode.chunker ? `chunker ${episode.chunker}, credit ${episode.scheme}` : "not credited: one chunk per turn";
   const scores = episode.scores.map(([criterion, passed, value, weight, detail]) => make("li", {},
-    make("span", { class: `badge ${passed ? "good" : "bad"}` }, passed ? "held" : "failed"),
+    make("span", { class: `badge ${passed ? "good" : "bad"}` }, passed ? "passed" : "failed"),
     make("span", {}, `${criterion} ${value.toFixed(2)} \u00d7 ${weight}`), make("pre", {}, detail)));
   const failures = episode.failures.map(([stage, kind, message, traceback]) => make("div", { class: "fail" },
     make("p", {}, `broke in ${stage}: ${kind}`), make("pre", {}, message), traceback ? folded("traceback", traceback) : null));
@@ -138,7 +138,7 @@ const build = (episode) => {
   return [make("p", {}, make("small", {}, facts.filter(Boolean).join(" \u00b7 "))), ...failures,
     make("ul", { class: "scores" }, ...scores),
     make("div", { class: "modes" }, make("span", {}, cut), scale),
-    episode.skipped ? make("p", { class: "note" }, `Teaches nothing: ${episode.skipped}`) : null,
+    episode.skipped ? make("p", { class: "note" }, `Not trained on: ${episode.skipped}`) : null,
     ...episode.turns.map((turn, number) => turnOf(episode, turn, number, seen, most))].filter(Boolean);
 };
 

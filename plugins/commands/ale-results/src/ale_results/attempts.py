@@ -1,4 +1,4 @@
-"""Counts of a run's episodes, by task."""
+"""Count a run's attempts by task."""
 
 import math
 from collections.abc import Mapping
@@ -12,32 +12,32 @@ from ale.types import Episode, Split
 
 @define(kw_only=True)
 class Attempts:
-    """Those at one task."""
+    """The attempts at one task."""
 
     rewards: list[float] = field(factory=list)
     broken: int = 0
     seconds: float = 0.0
-    """Wall clock of all of them together, broken ones too."""
+    """Total wall-clock time, including broken episodes."""
     cause: str = ""
-    """Of the last that broke."""
+    """Cause of the last broken episode."""
 
     @property
     def n(self) -> int:
-        """Attempts that were graded."""
+        """Graded attempts."""
         return len(self.rewards)
 
     @property
     def passed(self) -> int:
-        """Of these, those with a reward of 1."""
+        """Attempts with a reward of 1."""
         return sum(reward == SUCCESS for reward in self.rewards)
 
     @property
     def mean(self) -> float | None:
-        """Reward, over those that were graded."""
+        """Mean reward of the graded attempts."""
         return math.fsum(self.rewards) / self.n if self.rewards else None
 
     def add(self, episode: Episode) -> None:
-        """Count one more."""
+        """Count an episode."""
         self.seconds += math.fsum(episode.seconds.values())
         if episode.reward is not None:
             self.rewards.append(episode.reward)
@@ -47,11 +47,11 @@ class Attempts:
             self.cause = f"{episode.failure.stage}: {episode.failure.message}"
 
 
-def tally(reader: RunReader, split: Split, step: int | None) -> Mapping[str, Attempts]:
-    """Attempts from the tasks' own beginnings, in the order of the tasks' names.
+def count_attempts(reader: RunReader, split: Split, step: int | None) -> Mapping[str, Attempts]:
+    """Attempts that start at their task's beginning, by task name.
 
     Args:
-        step: of training; None takes all of them.
+        step: training step; None for all steps.
 
     Raises:
         InputError: there are none.

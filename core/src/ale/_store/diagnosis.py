@@ -1,0 +1,106 @@
+"""What went wrong in a run: the causes of broken episodes, and steps that learned nothing."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from attrs import frozen
+
+from ale._store.index import Index
+from ale.text import shorten
+from ale.types import Episode
+
+_WIDTH = 200
+_VARYING = re.compile(r"\b[0-9a-f]{8,}\b|(?<=:)[0-9]{4,5}\b|\b[0-9]+\.[0-9]+\b")
+"""Ids, ports and durations differ between failures with the same cause; status codes do not."""
+
+
+class Cause(NamedTuple):
+    """One reason why episodes broke."""
+
+    n: int
+    """Number of episodes."""
+    message: str
+    """``agent: LLMError: connection refused``, as the first of these episodes has it."""
+    episode_id: str
+    """The first of these episodes."""
+
+
+class Causes:
+    """Counts the causes of broken episodes; messages that differ only in ids and ports are one."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._first: dict[str, tuple[str, str]] = {}
+
+    def add(self, episode: Episode) -> None:
+        """Count an episode if it broke."""
+        if episode.failure is None:
+            return
+        failure = episode.failure
+        message = shorten(f"{failure.stage}: {failure.kind}: {failure.message}", _WIDTH)
+        cause = _VARYING.sub("*", message)
+        self._counts[cause] += 1
+        self._first.setdefault(cause, (message, episode.id))
+
+    def common(self, number: int) -> Iterator[Cause]:
+        """The `number` most common ones, most common first."""
+        for cause, count in self._counts.most_common(number):
+            yield Cause(count, *self._first[cause])
+
+    def others(self, number: int) -> int:
+        """Episodes that broke for none of the `number` most common causes."""
+        return self._counts.total() - sum(n for _, n in self._counts.most_common(number))
+
+    def lines(self, number: int) -> Iterator[str]:
+        """``7 x agent: LLMError: connection refused``, and how many broke for other reasons."""
+        for count, message, _ in self.common(number):
+            yield f"{count} x {message}"
+        if others := self.others(number):
+            yield f"{others} x for other reasons"
+
+
+@frozen(kw_only=True)
+class Learning:
+    """Which training steps changed the policy, of those whose trainer reports ``updates``."""
+
+    steps: Sequence[int]
+    idle: Sequence[int]
+    """Steps without an update."""
+    tied: Sequence[int] = ()
+    """Of these, steps in which no group had two different rewards."""
+
+    def warning(self) -> str | None:
+        """One sentence for people; None where every step made an update."""
+        if not self.idle:
+            return None
+        where = f"in {len(self.idle)} of {len(self.steps)} steps"
+        if len(self.idle) == len(self.steps):
+            where = "in any step: nothing was learned"
+        reason = ""
+        if self.tied:
+            tied = "" if len(self.tied) == len(self.idle) else f" in {len(self.tied)} of them"
+            reason = f" (no group had two different rewards{tied})"
+        return f"no update {where}{reason}"
+
+
+def learning(events: Iterable[Mapping[str, Any]], index: Index) -> Learning:
+    """Which of a run's training steps made an update.
+
+    Args:
+        events: the run's events.
+        index: the run's episodes.
+    """
+    updates: dict[int, float] = {}
+    for event in events:
+        found = (event.get("metrics") or {}).get("updates")
+        if event.get("event") == "step_finished" and found is not None:
+            updates[event["step"]] = found
+    idle = [step for step, number in updates.items() if number == 0]
+    return Learning(steps=[*updates], idle=idle, tied=[step for step in idle if _tied(index, step)])
+
+
+def _tied(index: Index, step: int) -> bool:
+    groups = list(index.group_rewards(step))
+    return bool(groups) and all(len({*rewards}) < 2 for rewards in groups)

@@ -1,0 +1,37 @@
+"""The tool calls of a turn, also those that an agent reads out of the text."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ale.types import Observation, Span, Turn
+
+
+class Call(NamedTuple):
+    """A tool call and its result."""
+
+    name: str
+    arguments: str | None
+    """As the model wrote them; None where the agent read the call out of the text."""
+    observation: Observation | None
+
+
+def number_of_calls(turn: Turn) -> int:
+    """Calls that the message carries or, for an agent that acts by text, that have observations."""
+    return max(len(turn.completion.message.tool_calls), len(turn.observations))
+
+
+def calls(turn: Turn, span: Span) -> Iterator[Call]:
+    """The calls of one chunk in one turn."""
+    written = turn.completion.message.tool_calls
+    for i in range(span.calls[0], min(span.calls[1], number_of_calls(turn))):
+        observation = turn.observations[i] if i < len(turn.observations) else None
+        if i < len(written):
+            yield Call(written[i].name, written[i].arguments, observation)
+        elif observation is not None:
+            yield Call(observation.tool, None, observation)
+
+
+def whole_turn(turn: Turn, number: int) -> Span:
+    """All of a turn."""
+    text = turn.completion.message.content
+    return Span(turn=number, text=(0, len(text)), calls=(0, number_of_calls(turn)))

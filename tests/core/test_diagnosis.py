@@ -1,0 +1,79 @@
+"""Causes of broken episodes, and training steps that learned nothing."""
+
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from ale.runs import Causes, Index, learning
+from ale.testing.builders import episode
+from ale.text import counted, size
+from ale.types import Episode, Failure
+
+
+def broken(message: str, kind: str = "LLMError") -> Episode:
+    failure = Failure(stage="agent", kind=kind, message=message)
+    return evolve(episode(None), failure=failure)
+
+
+def test_messages_that_differ_only_in_ids_and_ports_are_one_cause() -> None:
+    causes = Causes()
+    for port in (40001, 40002, 40003):
+        causes.add(broken(f"connection refused at 127.0.0.1:{port}"))
+    causes.add(broken("status 500"))
+    causes.add(broken("status 404"))
+    causes.add(episode(1.0))
+    assert list(causes.lines(2)) == [
+        "3 x agent: LLMError: connection refused at 127.0.0.1:40001",
+        "1 x agent: LLMError: status 500",
+        "1 x for other reasons",
+    ]
+
+
+def step(number: int, **metrics: float) -> dict[str, Any]:
+    return {"event": "step_finished", "step": number, "metrics": metrics}
+
+
+def index(*rewards: tuple[int, float]) -> Index:
+    made = Index()
+    for number, (at, reward) in enumerate(rewards):
+        made.add(evolve(episode(reward), step=at, rollout=number), number)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("updates", "rewards", "expected"),
+    [
+        ([4, 4], [(0, 1.0), (0, 0.0)], None),
+        ([], [(0, 1.0)], None),
+        (
+            [0, 0],
+            [(0, 1.0), (0, 1.0), (1, 0.0), (1, 0.0)],
+            "no update in any step: nothing was learned (no group had two different rewards)",
+        ),
+        (
+            [0, 4, 0],
+            [(0, 1.0), (0, 1.0), (2, 0.0), (2, 1.0)],
+            "no update in 2 of 3 steps (no group had two different rewards in 1 of them)",
+        ),
+        ([0], [], "no update in any step: nothing was learned"),
+    ],
+)
+def test_steps_without_an_update_are_reported_with_the_reason(
+    updates: list[float], rewards: list[tuple[int, float]], expected: str | None
+) -> None:
+    events = [step(number, updates=value) for number, value in enumerate(updates)]
+    assert learning(events, index(*rewards)).warning() == expected
+
+
+def test_a_trainer_that_reports_no_updates_gets_no_warning() -> None:
+    assert learning([step(0, rows=8)], index((0, 1.0))).warning() is None
+
+
+def test_numbers_are_counted_in_words_and_bytes_have_a_unit() -> None:
+    assert [counted(n, "episode") for n in (0, 1, 1200)] == [
+        "0 episodes",
+        "1 episode",
+        "1,200 episodes",
+    ]
+    assert [size(n) for n in (812, 34_480, 1_240_000)] == ["812 B", "34.5 kB", "1.2 MB"]
