@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from ale.types import Chunk, Span, Trajectory
+from ale.types import Chunk, Span, Trajectory, call_count, whole_turn
 from ale_chunkers.options import InteractionOptions
-from ale_chunkers.spans import call_count, whole_turn
 
 
 class MessageChunker:
