@@ -71,9 +71,7 @@ def test_rollouts_part_at_one_prompt_though_each_had_its_own_folder(
     ]
 
 
-def test_a_trainer_learns_from_the_rows_and_goes_on_where_it_was(
-    scored: Path, workshop: Any, ale: Any
-) -> None:
+def test_a_trainer_learns_from_the_rows_and_resumes(scored: Path, workshop: Any, ale: Any) -> None:
     train = ("dataset", "train", "run.yaml", "--in", "scored.jsonl", "--out", "offline")
     refused = workshop.ale(*train, timeout_s=PATIENCE_S)
     assert refused.code == 2
@@ -89,7 +87,7 @@ def test_a_trainer_learns_from_the_rows_and_goes_on_where_it_was(
         ("0-make-0", 1.0),
         ("0-make-1", 0.0),
     }
-    assert "1 steps were done before" in ale(*train, "--epochs", "2")
+    assert "1 steps were done earlier" in ale(*train, "--epochs", "2")
 
 
 def test_the_policy_learns_what_stored_episodes_show(workshop: Any, ale: Any) -> None:
