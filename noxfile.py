@@ -160,6 +160,30 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
+def build(session: nox.Session) -> None:
+    """Build every package into dist/, check the uploads, and run the demo from the wheels."""
+    session.install("uv", "twine>=6.1")
+    session.env.update(QUIET)
+    built = ROOT / "dist"
+    for old in built.glob("ale_*"):
+        old.unlink()
+    for folder in (ROOT / "core", *FOLDERS.values()):
+        session.run("uv", "build", "--quiet", "--out-dir", str(built), str(folder))
+    uploads = sorted(str(path) for path in built.glob("ale_*"))
+    session.run("twine", "check", "--strict", *uploads)
+    heavy = nox.project.load_toml(ROOT / "pyproject.toml")["tool"]["ale"]["workspace"]["optional"]
+    wheels = [path for path in uploads if path.endswith(".whl")]
+    light = [path for path in wheels if _names(Path(path).name.partition("-")[0]) not in heavy]
+    clean = Path(session.create_tmp()).resolve() / "clean"
+    # A second environment, since this one has nox's tools.
+    session.run("uv", "venv", "--quiet", "--clear", "--python", sys.executable, str(clean))
+    python = str(clean / "bin" / "python")
+    session.run("uv", "pip", "install", "--quiet", "--python", python, *light)
+    ale = str(clean / "bin" / "ale")
+    session.run(ale, "run", "configs/examples.yaml", external=True)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Measure: ratios to a bare operation or a peer, in one run."""
     workspace(session)

@@ -7,7 +7,7 @@ import pytest
 from ale.errors import ChunkError
 from ale.testing.builders import trajectory, turn
 from ale.testing.chunker import ChunkerContract, assert_partition
-from ale.types import Chunk, Span, Trajectory, replace
+from ale.types import Chunk, Trajectory, replace, whole_turn
 
 Split = Callable[[Trajectory], Sequence[Chunk]]
 
@@ -20,22 +20,12 @@ class PerTurn:
 
     def right(self, trajectory: Trajectory) -> tuple[Chunk, ...]:
         return tuple(
-            Chunk(index=i, kind="turn", spans=(_whole(trajectory, i),))
-            for i in range(len(trajectory.turns))
+            Chunk(index=i, kind="turn", spans=(whole_turn(i, turn),))
+            for i, turn in enumerate(trajectory.turns)
         )
 
     def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
         return (self._change or self.right)(trajectory)
-
-
-def _whole(trajectory: Trajectory, index: int) -> Span:
-    completion = trajectory.turns[index].completion
-    return Span(
-        turn=index,
-        text=(0, len(completion.message.content)),
-        calls=(0, len(completion.message.tool_calls)),
-        tokens=(0, len(completion.tokens.output_ids)) if completion.tokens else None,
-    )
 
 
 class TestARightChunker(ChunkerContract):

@@ -71,9 +71,7 @@ def test_rollouts_part_at_one_prompt_though_each_had_its_own_folder(
     ]
 
 
-def test_a_trainer_learns_from_the_rows_and_goes_on_where_it_was(
-    scored: Path, workshop: Any, ale: Any
-) -> None:
+def test_a_trainer_learns_from_the_rows_and_resumes(scored: Path, workshop: Any, ale: Any) -> None:
     train = ("dataset", "train", "run.yaml", "--in", "scored.jsonl", "--out", "offline")
     refused = workshop.ale(*train, timeout_s=PATIENCE_S)
     assert refused.code == 2
@@ -89,7 +87,7 @@ def test_a_trainer_learns_from_the_rows_and_goes_on_where_it_was(
         ("0-make-0", 1.0),
         ("0-make-1", 0.0),
     }
-    assert "1 steps were done before" in ale(*train, "--epochs", "2")
+    assert "1 steps were done earlier" in ale(*train, "--epochs", "2")
 
 
 def test_the_policy_learns_what_stored_episodes_show(workshop: Any, ale: Any) -> None:
@@ -108,3 +106,80 @@ def test_the_policy_learns_what_stored_episodes_show(workshop: Any, ale: Any) ->
     assert losses[4] < losses[2] < losses[0]
     assert losses[5] < losses[3] < losses[1]
     assert said.splitlines()[-1] == "6 steps; off/checkpoints/00005"
+
+
+CHUNKERS = ["ale-lite", "interaction", "message", "micro-step", "tool-call", "trajectory"]
+
+
+def called_in_text(text: str, tool: str, **arguments: str) -> dict[str, str]:
+    """An answer that calls a tool in a fenced block, as models without tool calls do."""
+    call = json.dumps({"name": tool, "arguments": arguments})
+    return {"text": f"{text}\n```tool\n{call}\n```"}
+
+
+@pytest.fixture
+def calling_in_text(workshop: Any, ale: Any) -> Path:
+    """Two collected rollouts of an agent that parses its calls out of the model's text."""
+    workshop.task("make")
+    look = called_in_text("Look.", "shell", command="pwd")
+    finish = called_in_text("End.", "finish", summary="Done.")
+    good = [look, called_in_text("Do it.", "shell", command="touch done"), finish]
+    bad = [look, called_in_text("Hm.", "shell", command="true"), finish]
+    agent = {"type": "iflow", "tool_format": "text"}
+    script = {"tasks": {"make": [good, bad]}}
+    workshop.scripted(script, agent=agent, run={"rollouts": 2}, observers=[])
+    ale("run", "run.yaml")
+    ale("collect", "runs", "--out", "raw.jsonl")
+    collected = Path(workshop.folder / "raw.jsonl")
+    turns = rows(collected)[0]["episode"]["trajectory"]["turns"]
+    assert [each["role"] for turn in turns for each in turn["observations"]] == ["user"] * 3
+    assert not any(turn["completion"]["message"].get("tool_calls") for turn in turns)
+    return collected
+
+
+def test_every_chunk_of_calls_in_text_can_be_learned_from(
+    calling_in_text: Path, workshop: Any, ale: Any
+) -> None:
+    for chunker in CHUNKERS:
+        ale("score", "--in", "raw.jsonl", "--out", "scored.jsonl", "--chunker", chunker)
+        ale("dataset", "rl", "--in", "scored.jsonl", "--out", "rl.jsonl")
+        extremes = ("--out", "extremes.jsonl", "--pairing", "same-trajectory")
+        ale("dataset", "dpo", "--in", "scored.jsonl", *extremes)
+        n_chunks = sum(len(row["chunks"]) for row in rows(workshop.folder / "scored.jsonl"))
+        learned = rows(workshop.folder / "rl.jsonl")
+        assert len(learned) == n_chunks, chunker
+        answers = [m for row in learned for m in row["completion"] if m["role"] == "assistant"]
+        assert [message["content"].splitlines()[0] for message in answers] == [
+            *("Look.", "Do it.", "End."),
+            *("Look.", "Hm.", "End."),
+        ]
+        pairs = rows(workshop.folder / "extremes.jsonl")
+        assert len(pairs) == (0 if chunker == "trajectory" else 1), chunker
+
+
+def test_calls_in_text_make_every_form_of_data_set(
+    calling_in_text: Path, workshop: Any, ale: Any
+) -> None:
+    for kind in ("sft", "dpo"):
+        ale("dataset", kind, "--in", "raw.jsonl", "--out", f"{kind}.jsonl")
+        for form in ("openai", "sharegpt", "trl"):
+            exported = (f"{form}-{kind}.jsonl", "--format", form)
+            ale("dataset", "export", "--in", f"{kind}.jsonl", "--out", *exported)
+            ale("dataset", "import", *exported, "--out", f"back-{form}-{kind}.jsonl")
+    (pair,) = rows(workshop.folder / "dpo.jsonl")
+    chosen, rejected = (pair[side][0]["content"] for side in ("chosen", "rejected"))
+    assert (chosen.splitlines()[0], rejected.splitlines()[0]) == ("Do it.", "Hm.")
+    roles = ["system", "user", "assistant", "user", "assistant", "user", "assistant"]
+    for conversation in rows(workshop.folder / "sft.jsonl"):
+        assert [message["role"] for message in conversation["messages"]] == roles
+    for form in ("openai", "sharegpt", "trl"):
+        (back,) = rows(workshop.folder / f"back-{form}-dpo.jsonl")
+        assert [back[side] for side in ("prompt", "chosen", "rejected")] == [
+            pair[side] for side in ("prompt", "chosen", "rejected")
+        ]
+        assert len(rows(workshop.folder / f"back-{form}-sft.jsonl")) == 2
+    ale("dataset", "export", "--in", "raw.jsonl", "--out", "atif.jsonl", "--format", "atif")
+    ale("dataset", "import", "atif.jsonl", "--out", "back.jsonl", "--format", "atif")
+    assert [row["episode"] for row in rows(workshop.folder / "back.jsonl")] == [
+        row["episode"] for row in rows(calling_in_text)
+    ]

@@ -194,8 +194,8 @@ def local_packages(names: Sequence[str]) -> dict[str, Path]:
     """The folders of these packages and of all that they need of this repository."""
     found: dict[str, Path] = {}
     for name in names:
-        folder = ROOT / "core" if name == "ale-core" else ROOT / "plugins" / name
-        if folder.is_dir():
+        places = [ROOT / "core"] if name == "ale-core" else ROOT.glob(f"plugins/*/{name}")
+        for folder in places:
             project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
             needs = [re.split(r"[^A-Za-z0-9-]", line)[0] for line in project["dependencies"]]
             found |= {name: folder, **local_packages([need for need in needs if need != name])}
@@ -236,7 +236,8 @@ def test_the_plugin_tutorial_is_read_whole() -> None:
     page = blocks(TUTORIAL.read_text())
     assert len(page) == TUTORIAL.read_text().count("\n```{code-block}")
     assert [block.language for block in page].count("text") >= 4
-    assert page[0].text.startswith("python3 -m venv")
+    assert page[0].text.endswith("export PIP_FIND_LINKS=CLONE/dist\n")
+    assert page[1].text.startswith("python3 -m venv")
     assert [block.caption for block in page if block.language == "yaml"] == [
         "try/tasks/report-good.yaml",
         "try/tasks/report-bad.yaml",

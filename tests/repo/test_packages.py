@@ -38,7 +38,19 @@ GROUPS = {
 }
 """The folders of `plugins/`, and the hooks that their packages implement."""
 
+CLASSIFIERS = {
+    "Development Status :: 3 - Alpha",
+    "Intended Audience :: Science/Research",
+    "Operating System :: POSIX :: Linux",
+    "Programming Language :: Python :: 3",
+    "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    "Typing :: Typed",
+}
+
 each_plugin = pytest.mark.parametrize("folder", PLUGINS, ids=lambda folder: folder.name)
+each_package = pytest.mark.parametrize(
+    "folder", [ROOT / "core", *PLUGINS], ids=lambda folder: folder.name
+)
 
 
 def project(folder: Path) -> dict[str, Any]:
@@ -76,6 +88,28 @@ def test_a_package_says_what_it_is_and_which_core_it_fits(folder: Path) -> None:
     assert about["license"] == "Apache-2.0"
     cores = [line for line in about.get("dependencies", []) if line.startswith("ale-core")]
     assert cores == ["ale-core>=0.1,<0.2"]
+
+
+@each_package
+def test_a_package_can_be_uploaded(folder: Path) -> None:
+    """Licence text, authors and classifiers are in its metadata, and so in its wheel and sdist."""
+    about = project(folder)
+    assert about["license-files"] == ["LICENSE"]
+    assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    assert about["authors"] == [{"name": "The ale authors"}]
+    assert set(about["classifiers"]) == CLASSIFIERS
+
+
+@each_package
+def test_versions_and_pins_agree_with_the_core(folder: Path) -> None:
+    version = project(ROOT / "core")["version"]
+    assert project(folder)["version"] == project(ROOT)["version"] == version
+    major, minor = map(int, version.split(".")[:2])
+    own = {"ale-core", *(each.name for each in PLUGINS)}
+    extras = project(folder).get("optional-dependencies", {}).values()
+    for line in (*needs(folder), *(line for extra in extras for line in extra)):
+        if _normal(line) in own:
+            assert line.endswith(f">={major}.{minor},<{major}.{minor + 1}"), line
 
 
 @each_plugin

@@ -1,6 +1,7 @@
 """Chunks: the steps of the decision process, as explicit ranges, never inferred from masks."""
 
 from ale.types._record import record
+from ale.types.trajectory import Turn
 
 Range = tuple[int, int]
 """Half-open: start, stop."""
@@ -33,3 +34,22 @@ class Chunk:
     kind: str
     """The rule that produced it: ``interaction``, ``message``, ``tool-call``, ..."""
     spans: tuple[Span, ...]
+
+
+def call_count(turn: Turn) -> int:
+    """Number of calls in a turn.
+
+    An agent that parses calls out of the text may record their observations alone; those count.
+    """
+    return max(len(turn.completion.message.tool_calls), len(turn.observations))
+
+
+def whole_turn(index: int, turn: Turn) -> Span:
+    """The span that covers all of turn number `index`, with its tokens where they are recorded."""
+    trace = turn.completion.tokens
+    return Span(
+        turn=index,
+        text=(0, len(turn.completion.message.content)),
+        calls=(0, call_count(turn)),
+        tokens=None if trace is None else (0, len(trace.output_ids)),
+    )

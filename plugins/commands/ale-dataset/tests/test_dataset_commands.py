@@ -90,8 +90,8 @@ def scored(ale: Ale) -> Ale:
     """The same, after the first two steps."""
     collected = ale("collect", "runs", "--out", "data/raw.jsonl")
     assert collected.output.splitlines()[0] == "data/raw.jsonl: 2 rows from 2 episodes"
-    told = ale("score", "--in", "data/raw.jsonl", "--out", "data/scored.jsonl")
-    assert "  mean reward: 0.5" in told.output.splitlines()
+    result = ale("score", "--in", "data/raw.jsonl", "--out", "data/scored.jsonl")
+    assert "  mean reward: 0.5" in result.output.splitlines()
     return ale
 
 
@@ -100,11 +100,11 @@ def rows(path: str) -> list[dict[str, Any]]:
 
 
 def test_pairs_of_one_prompt_are_the_default(scored: Ale) -> None:
-    told = scored("dataset", "dpo", "--in", "data/scored.jsonl", "--out", "dpo.jsonl")
-    assert told.output.splitlines() == [
+    result = scored("dataset", "dpo", "--in", "data/scored.jsonl", "--out", "dpo.jsonl")
+    assert result.output.splitlines() == [
         "dpo.jsonl: 1 rows from 3 prompts",
         "  episodes: 2",
-        "  left out 2: only one rollout led to the prompt",
+        "  left out 2: only one rollout reached the prompt",
     ]
     (row,) = rows("dpo.jsonl")
     assert row["prompt"] == [{"role": "user", "content": "Do it."}]
@@ -114,8 +114,8 @@ def test_pairs_of_one_prompt_are_the_default(scored: Ale) -> None:
 
 def test_pairs_of_one_trajectory_are_offered(scored: Ale) -> None:
     arguments = ("--in", "data/scored.jsonl", "--out", "dpo.jsonl", "--pairing", "same-trajectory")
-    told = scored("dataset", "dpo", *arguments)
-    assert "  left out 1: tie: all chunks earned the same" in told.output.splitlines()
+    result = scored("dataset", "dpo", *arguments)
+    assert "  left out 1: tie: all chunks earned the same" in result.output.splitlines()
     (row,) = rows("dpo.jsonl")
     assert row["chosen"][0]["content"] == "Done."
     assert row["rejected"][0]["content"] == "Good."
@@ -131,10 +131,12 @@ def test_conversations_and_chunks(scored: Ale) -> None:
 def test_other_formats(scored: Ale) -> None:
     for form in ("openai", "sharegpt", "trl", "atif"):
         one, other = f"{form}.jsonl", f"{form}-raw.jsonl"
-        told = scored("dataset", "export", "--in", "data/raw.jsonl", "--out", one, "--format", form)
-        assert told.output == f"{one}: 2 rows from 2 rows\n"
-        told = scored("dataset", "import", one, "--out", other, "--format", form, "--reward", "1")
-        assert told.output == f"{other}: 2 rows from 2 items\n"
+        result = scored(
+            "dataset", "export", "--in", "data/raw.jsonl", "--out", one, "--format", form
+        )
+        assert result.output == f"{one}: 2 rows from 2 rows\n"
+        result = scored("dataset", "import", one, "--out", other, "--format", form, "--reward", "1")
+        assert result.output == f"{other}: 2 rows from 2 items\n"
         assert rows(other)[0]["kind"] == "episode"
 
 

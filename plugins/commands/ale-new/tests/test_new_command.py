@@ -1,7 +1,9 @@
 """`ale new` as from a shell."""
 
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -14,18 +16,21 @@ from ale_new.command import command
 from ale_new.installing import install_command
 from ale_new.kinds import KINDS
 
+ROOT = Path(__file__).parents[4]
+
 
 def new(*arguments: str) -> Result:
     return CliRunner().invoke(command, arguments)
 
 
-def test_it_writes_a_package_and_says_what_to_do_next(tmp_path: Path) -> None:
+def test_it_writes_a_package_and_prints_the_next_commands(tmp_path: Path) -> None:
     result = new("criterion", "ale-criterion-min-size", "--directory", str(tmp_path))
     root = tmp_path / "ale-criterion-min-size"
     made = sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
     assert result.exit_code == 0
     assert made == [
         "CHANGELOG.md",
+        "LICENSE",
         "README.md",
         "pyproject.toml",
         "src/ale_criterion_min_size/__init__.py",
@@ -41,7 +46,7 @@ Next:
   {install_command()}
   pytest
   ale plugins criterion min_size
-Then put your own body into src/ale_criterion_min_size/criterion.py.
+Then replace the implementation in src/ale_criterion_min_size/criterion.py.
 """
     )
     assert [line for line in result.output.splitlines() if line.startswith("wrote ")] == [
@@ -56,20 +61,44 @@ def specs(pip: bool, ale: Path) -> Callable[[str], ModuleSpec | None]:
     return known.get
 
 
-def test_what_to_do_next_fits_the_environment(
+def test_the_next_commands_fit_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkout = tmp_path / "check out" / "core"
     checkout.mkdir(parents=True)
     (checkout / "pyproject.toml").touch()
 
-    def told(*, pip: bool, ale: Path) -> str:
+    def printed(*, pip: bool, ale: Path) -> str:
         monkeypatch.setattr("importlib.util.find_spec", specs(pip, ale))
         return install_command()
 
-    assert told(pip=True, ale=checkout) == "pip install -e '.[test]'"
-    assert told(pip=False, ale=tmp_path) == "uv pip install -e '.[test]'"
-    assert told(pip=False, ale=checkout) == f"uv pip install -e '.[test]' -e '{checkout}'"
+    assert printed(pip=True, ale=checkout) == "pip install -e '.[test]'"
+    assert printed(pip=False, ale=tmp_path) == "uv pip install -e '.[test]'"
+    assert printed(pip=False, ale=checkout) == f"uv pip install -e '.[test]' -e '{checkout}'"
+
+
+def test_author_licence_and_homepage_are_in_the_metadata(tmp_path: Path) -> None:
+    author = 'Ada "Countess" Lovelace <ada@example.org>'
+    options = ("--author", author, "--license", "MIT", "--url", "https://example.org/ale-mine")
+    assert new("llm", "ale-mine", "--directory", str(tmp_path), *options).exit_code == 0
+    folder = tmp_path / "ale-mine"
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    assert project["authors"] == [{"name": 'Ada "Countess" Lovelace', "email": "ada@example.org"}]
+    assert (project["license"], project["license-files"]) == ("MIT", ["LICENSE"])
+    assert project["urls"] == {"Homepage": "https://example.org/ale-mine"}
+    copyright_line = (folder / "LICENSE").read_text().splitlines()[2]
+    assert re.fullmatch(r'Copyright \(c\) \d{4} Ada "Countess" Lovelace', copyright_line)
+
+
+def test_without_options_the_package_is_under_the_licence_of_ale(tmp_path: Path) -> None:
+    assert new("agent", "ale-mine", "--directory", str(tmp_path)).exit_code == 0
+    folder = tmp_path / "ale-mine"
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    assert project["authors"] == [{"name": "The authors of ale-mine"}]
+    assert project["license"] == "Apache-2.0"
+    assert "urls" not in project
+    assert project["description"] == "An agent for ale: mine."
+    assert (folder / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
 
 def test_without_a_directory_it_writes_here(
@@ -80,7 +109,7 @@ def test_without_a_directory_it_writes_here(
     assert (tmp_path / "ale-hi" / "pyproject.toml").is_file()
 
 
-def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:
+def test_an_existing_folder_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / "ale-mine").mkdir()
     result = new("llm", "ale-mine", "--directory", str(tmp_path))
     assert (result.exit_code, list((tmp_path / "ale-mine").iterdir())) == (2, [])
@@ -88,18 +117,21 @@ def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("criteria", "ale-mine"), "did you mean 'criterion'?"),
         (("llm", "My_Model"), "try 'my-model'"),
         (("llm", "ale-mine", "--directory", "nowhere"), "'nowhere' does not exist"),
+        (("llm", "ale-mine", "--license", "GPL"), "'GPL' is not one of 'Apache-2.0', 'MIT'"),
+        (("llm", "ale-mine", "--author", "Ada <nowhere>"), "'NAME <ADDRESS>'"),
+        (("llm", "ale-mine", "--url", "example.org"), "'example.org' is not a URL"),
         (("llm",), "Missing argument 'NAME'"),
     ],
 )
-def test_bad_input_is_exit_status_2(arguments: tuple[str, ...], said: str) -> None:
+def test_bad_input_is_exit_status_2(arguments: tuple[str, ...], message: str) -> None:
     result = new(*arguments)
     assert result.exit_code == 2
-    assert said in result.output
+    assert message in result.output
 
 
 def test_a_folder_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
@@ -109,9 +141,9 @@ def test_a_folder_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
 
 
 def test_help_names_every_kind_and_has_an_example() -> None:
-    said = " ".join(new("--help").output.split())
-    assert [kind for kind in KINDS if kind not in said] == []
-    assert "Example: ale new criterion ale-criterion-min-size" in said
+    help_text = " ".join(new("--help").output.split())
+    assert [kind for kind in KINDS if kind not in help_text] == []
+    assert "Example: ale new criterion ale-criterion-min-size" in help_text
 
 
 def test_importing_the_command_reads_no_template_and_no_more_than_click() -> None:
@@ -129,7 +161,7 @@ def test_importing_the_command_reads_no_template_and_no_more_than_click() -> Non
     assert seen.stdout == "[]\n"
 
 
-def test_the_hook_is_the_one_that_ale_asks() -> None:
+def test_the_command_is_registered_by_the_hook_for_commands() -> None:
     from ale_new import plugin
 
     assert plugin.ale_commands.__name__ == ale_commands.__name__

@@ -1,4 +1,4 @@
-"""Which names are taken, and what is suggested for the others."""
+"""Which names are valid, and what is suggested for the others."""
 
 import pytest
 
@@ -54,7 +54,9 @@ def test_a_class_is_named_after_its_component() -> None:
         ("ale-core", "belongs to ale itself", "ale-criterion-ale-core"),
     ],
 )
-def test_a_bad_name_is_refused_with_a_good_one(name: str, reason: str, suggestion: str) -> None:
+def test_an_invalid_name_is_rejected_with_a_suggestion(
+    name: str, reason: str, suggestion: str
+) -> None:
     with pytest.raises(ValueError, match=reason) as raised:
         names(name, CRITERION)
     assert str(raised.value).endswith(f"; try '{suggestion}'")
@@ -65,7 +67,7 @@ def test_a_bad_name_is_refused_with_a_good_one(name: str, reason: str, suggestio
     ("name", "kind"),
     [("credit", "credit"), ("credit-scheme", "credit"), ("task-source", "tasks"), ("llm", "llm")],
 )
-def test_a_kind_goes_by_its_name_in_a_config_and_by_what_it_is(name: str, kind: str) -> None:
+def test_a_kind_is_found_by_its_name_in_configs_and_in_prose(name: str, kind: str) -> None:
     assert kind_named(name) is KINDS[kind]
 
 
@@ -73,6 +75,6 @@ def test_a_kind_goes_by_its_name_in_a_config_and_by_what_it_is(name: str, kind: 
     ("name", "nearest"),
     [("criteria", "criterion"), ("task", "tasks"), ("credits", "credit"), ("agnt", "agent")],
 )
-def test_a_misspelt_kind_names_the_nearest(name: str, nearest: str) -> None:
+def test_a_misspelt_kind_is_answered_with_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(ValueError, match=f"one of tasks, .*; did you mean '{nearest}'"):
         kind_named(name)

@@ -16,13 +16,13 @@ import pytest
 
 from ale import protocols
 from ale.plugin import BuildContext
+from ale_new.about import About
 from ale_new.kinds import COMMAND, KINDS, Kind
 from ale_new.names import names
 from ale_new.writing import render, write
 
 ROOT = Path(__file__).parents[4]
-CORE = (ROOT / "core",)
-OFFERS: Mapping[str, tuple[str, type, Mapping[str, Any]]] = {
+REGISTERED: Mapping[str, tuple[str, type, Mapping[str, Any]]] = {
     "tasks": ("ale_task_sources", protocols.TaskSource, {"path": Path("tasks.jsonl")}),
     "sandbox": ("ale_sandboxes", protocols.SandboxBackend, {}),
     "llm": ("ale_llms", protocols.LLM, {}),
@@ -43,7 +43,7 @@ def distribution(kind: Kind) -> str:
 
 @every_kind
 def test_every_file_is_filled_in(kind: Kind) -> None:
-    for path, text in render(kind, names(distribution(kind), kind)).items():
+    for path, text in render(kind, names(distribution(kind), kind), About()).items():
         assert not re.search(r"\$[{a-z]", text), path
         assert (text == "") == path.endswith("py.typed"), path
         if path.endswith(".py"):
@@ -52,14 +52,14 @@ def test_every_file_is_filled_in(kind: Kind) -> None:
             tomllib.loads(text)
 
 
-@pytest.mark.parametrize("kind", OFFERS)
-def test_its_component_is_offered_and_built(
+@pytest.mark.parametrize("kind", REGISTERED)
+def test_its_component_is_registered_and_built(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = names(distribution(KINDS[kind]), KINDS[kind])
     write(tmp_path, KINDS[kind], chosen)
     monkeypatch.syspath_prepend(tmp_path / chosen.distribution / "src")
-    hook, protocol, options = OFFERS[kind]
+    hook, protocol, options = REGISTERED[kind]
     plugin = importlib.import_module(f"{chosen.module}.plugin")
     (component,) = getattr(plugin, hook)()
     product = component.build(component.options(**options), BuildContext(run_directory=tmp_path))
@@ -70,16 +70,26 @@ def test_its_component_is_offered_and_built(
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh environment that has the core and nothing of this workspace."""
+    """A fresh environment with the core and one generated package of each kind, and nothing else.
+
+    Returns:
+        The folder of the environment; the packages are in its folder ``packages``.
+    """
     uv = shutil.which("uv")
     assert uv is not None, "these tests make environments with uv: pip install uv"
     folder = tmp_path_factory.mktemp("environment")
     run(uv, "venv", "-q", "--python", sys.executable, folder)
-    install = (uv, "pip", "install", "-q", "--python", folder / "bin/python")
+    packages = folder / "packages"
+    packages.mkdir()
+    for kind in KINDS.values():
+        write(packages, kind, names(distribution(kind), kind))
     # A copy, so that uv sees no workspace around it: a third party has none.
-    ignored = shutil.ignore_patterns("*.dist-info")
-    core, strict = (shutil.copytree(p, folder / p.name, ignore=ignored) for p in CORE)
-    run(*install, "--no-sources", f"{core}[testing]", strict, "mypy", "ruff")
+    core = shutil.copytree(
+        ROOT / "core", folder / "core", ignore=shutil.ignore_patterns("*.dist-info")
+    )
+    editable = [word for path in sorted(packages.iterdir()) for word in ("-e", f"{path}[test]")]
+    install = (uv, "pip", "install", "-q", "--python", folder / "bin/python")
+    run(*install, "--no-sources", f"{core}[testing]", *editable, "mypy", "ruff")
     return folder
 
 
@@ -98,23 +108,30 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
     return done.stdout
 
 
-@pytest.mark.long
 @every_kind
-def test_it_installs_is_found_and_passes_its_tests(
-    kind: Kind, environment: Path, tmp_path: Path
-) -> None:
-    chosen = names(distribution(kind), kind)
-    write(tmp_path, kind, chosen)
-    package, tools = tmp_path / chosen.distribution, environment / "bin"
-    run("uv", "pip", "install", "-q", "--python", tools / "python", "-e", f"{package}[test]")
-    passed = run(tools / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=package)
+def test_a_generated_package_passes_its_whole_contract_kit(kind: Kind, environment: Path) -> None:
+    package = environment / "packages" / distribution(kind)
+    pytest_ = (environment / "bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    passed = run(*pytest_, cwd=package)
     assert " passed" in passed
     assert "skipped" not in passed
+
+
+@every_kind
+def test_a_generated_package_is_found_by_ale(kind: Kind, environment: Path) -> None:
+    chosen = names(distribution(kind), kind)
+    ale = environment / "bin/ale"
     if kind == COMMAND:
-        assert run(tools / "ale", chosen.component, "Ada") == "Hello, Ada!\n"
+        assert run(ale, chosen.component, "Ada") == "Hello, Ada!\n"
     else:
-        listed = run(tools / "ale", "plugins", kind.name, chosen.component)
+        listed = run(ale, "plugins", kind.name, chosen.component)
         assert f"from {chosen.distribution} 0.1.0" in listed
-    run(tools / "ruff", "check", "--no-cache", ".", cwd=package)
-    run(tools / "ruff", "format", "--no-cache", "--check", ".", cwd=package)
-    run(tools / "mypy", "--strict", "src", cwd=package)
+
+
+def test_generated_packages_are_formatted_and_typed(environment: Path) -> None:
+    packages, tools = environment / "packages", environment / "bin"
+    run(tools / "ruff", "check", "--no-cache", ".", cwd=packages)
+    run(tools / "ruff", "format", "--no-cache", "--check", ".", cwd=packages)
+    modules = [path.parent.name for path in packages.glob("*/src/*/py.typed")]
+    assert len(modules) == len(KINDS)
+    run(tools / "mypy", "--strict", *(f"-p{name}" for name in modules), cwd=packages)

@@ -20,7 +20,7 @@ from ale_schema.plugin import ale_commands
 
 
 @pytest.fixture
-def said() -> Callable[..., str]:
+def printed() -> Callable[..., str]:
     """What the command prints."""
     (command,) = ale_commands()
 
@@ -33,18 +33,18 @@ def said() -> Callable[..., str]:
     return run
 
 
-def test_without_a_name_it_lists_them(said: Callable[..., str]) -> None:
-    names = [line.split()[0] for line in said().splitlines()[1:]]
+def test_without_a_name_it_lists_the_schemas(printed: Callable[..., str]) -> None:
+    names = [line.split()[0] for line in printed().splitlines()[1:]]
     assert names[:4] == ["config", "task", "episode", "credited-episode"]
     for name in names:
-        schema = json.loads(said(name))
+        schema = json.loads(printed(name))
         jsonschema.Draft202012Validator.check_schema(schema)
         assert schema["$id"] == f"urn:ale:{name}:1"
 
 
-def test_a_name_that_is_none_is_refused_with_the_nearest(said: Callable[..., str]) -> None:
+def test_an_unknown_name_is_rejected_with_a_suggestion(printed: Callable[..., str]) -> None:
     with pytest.raises(InputError, match="did you mean 'config'"):
-        said("cofnig")
+        printed("cofnig")
 
 
 def test_it_is_a_command_of_click() -> None:
@@ -97,6 +97,6 @@ def _without(line: dict[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in line.items() if key not in names}
 
 
-def test_what_the_source_says_of_a_field_is_its_description() -> None:
+def test_the_docstring_of_a_field_is_its_description() -> None:
     fields = made("task", Registry())["$defs"]["Task"]["properties"]
     assert fields["goal"]["description"] == "What the agent is told."

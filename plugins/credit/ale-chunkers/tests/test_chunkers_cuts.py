@@ -3,6 +3,7 @@
 import pytest
 
 from ale.errors import ChunkError
+from ale.protocols import Chunker
 from ale.testing.builders import trajectory, turn
 from ale.types import Chunk, Message, Trajectory, Turn, replace
 from ale_chunkers.options import InteractionOptions
@@ -131,12 +132,33 @@ def test_turns_that_act_never_merge_because_nothing_was_observed() -> None:
     assert turns_of(interaction().split(made)) == [[0], [1], [2], [3]]
 
 
+def calling_in_text(text: str, n_calls: int = 1) -> Turn:
+    """A turn whose calls the agent parsed out of the text: only their observations are recorded."""
+    acted = turn(text, calls=[CALL] * n_calls, tokens=len(text))
+    message = Message(role="assistant", content=text)
+    return replace(acted, completion=replace(acted.completion, message=message))
+
+
 def test_an_observation_without_a_recorded_call_is_an_interaction_too() -> None:
-    acted = turn("```bash\nls\n```", calls=[CALL])
-    message = Message(role="assistant", content=acted.completion.message.content)
-    read_from_text = replace(acted, completion=replace(acted.completion, message=message))
-    made = trajectory(read_from_text, read_from_text)
-    assert turns_of(interaction().split(made)) == [[0], [1]]
+    acted = calling_in_text("```bash\nls\n```")
+    assert turns_of(interaction().split(trajectory(acted, acted))) == [[0], [1]]
+
+
+@pytest.mark.parametrize("chunker", [ToolCallChunker(), AleLiteChunker()])
+def test_calls_in_the_text_are_one_chunk_with_the_tokens_that_made_them(chunker: Chunker) -> None:
+    made = trajectory(calling_in_text("```bash\nls\n```", n_calls=2))
+    chunks = chunker.split(made)
+    assert shape(chunks) == [("tool-call", [(0, (0, 14), (0, 2))])]
+    assert tokens_of(chunks) == [(0, 14)]
+
+
+def test_ale_lite_gives_calls_in_the_text_to_the_last_piece() -> None:
+    text = "<micro-step>a</micro-step> ls"
+    chunks = AleLiteChunker().split(trajectory(calling_in_text(text)))
+    assert [(chunk.kind, chunk.spans[0].calls) for chunk in chunks] == [
+        ("micro-step", (0, 0)),
+        ("tool-call", (0, 1)),
+    ]
 
 
 def test_tokens_of_a_whole_turn_need_no_offsets() -> None:

@@ -33,7 +33,7 @@ def one(scheme: Ipa | IpaLite | Reinforce, given: Group) -> Credit:
     return credit
 
 
-def test_ipa_weighs_each_chunk_by_its_return() -> None:
+def test_ipa_weights_are_returns() -> None:
     credit = one(Ipa(IpaOptions(gamma=0.5)), group(1.0))
     assert credit == Credit(
         episode_id="0-demo-0",
@@ -44,20 +44,20 @@ def test_ipa_weighs_each_chunk_by_its_return() -> None:
     )
 
 
-def test_ipa_teaches_nothing_from_a_reward_of_0_and_says_so() -> None:
+def test_ipa_skips_a_reward_of_0_with_a_reason() -> None:
     credit = one(Ipa(IpaOptions()), group(0.0))
     assert credit.weights == (0.0, 0.0, 0.0)
     assert credit.skipped == "every return is 0"
 
 
-def test_ipa_teaches_from_failures_that_have_a_negative_reward() -> None:
+def test_ipa_has_weights_for_failures_with_a_negative_reward() -> None:
     credit = one(Ipa(IpaOptions(gamma=0.5, failure_reward=-1.0)), group(0.0))
     assert credit.rewards == (0.0, 0.0, -1.0)
     assert credit.weights == (-0.25, -0.5, -1.0)
     assert credit.skipped is None
 
 
-def test_a_failure_reward_leaves_partial_success_alone() -> None:
+def test_a_failure_reward_does_not_change_partial_success() -> None:
     credit = one(Ipa(IpaOptions(gamma=1.0, failure_reward=-1.0)), group(0.25))
     assert credit.weights == (0.25, 0.25, 0.25)
 
@@ -70,7 +70,7 @@ def test_ipa_with_all_or_nothing_counts_partial_success_as_failure() -> None:
 
 
 @pytest.mark.parametrize(("reason", "weight"), [("finished", 1.0), ("max_turns", -0.5)])
-def test_ipa_may_take_success_without_an_end_for_failure(reason: Any, weight: float) -> None:
+def test_ipa_can_count_unfinished_success_as_failure(reason: Any, weight: float) -> None:
     played = rollout(1.0, acts(False, False))
     trajectory = replace(played.episode.trajectory, stop=Stop(reason=reason))
     stopped = replace(played, episode=replace(played.episode, trajectory=trajectory))
@@ -87,7 +87,7 @@ def test_ipa_with_rewards_for_errors_discounts_them_too() -> None:
     assert credit.returns == credit.weights == (0.0, 0.0, 1.0)
 
 
-def test_ipa_without_errors_earns_the_same_under_both_kinds_of_rewards() -> None:
+def test_ipa_without_errors_gives_the_same_under_both_kinds_of_rewards() -> None:
     errors = Ipa(IpaOptions(per_chunk_rewards="terminal-and-errors"))
     assert errors.assign(group(1.0, 0.5)) == Ipa(IpaOptions()).assign(group(1.0, 0.5))
 
@@ -150,7 +150,7 @@ def test_an_error_lowers_the_chunk_that_holds_its_call_within_a_turn() -> None:
     assert one(IpaLite(IpaLiteOptions(error_penalty=0.5)), given).rewards == (0.0, -0.5, 0.0)
 
 
-def test_reinforce_weighs_every_chunk_by_the_reward() -> None:
+def test_reinforce_weights_are_the_reward() -> None:
     assert one(Reinforce(ReinforceOptions()), group(0.5)).weights == (0.5, 0.5, 0.5)
 
 
@@ -190,7 +190,7 @@ def test_group_schemes_on_a_success_and_a_failure(
 
 
 @pytest.mark.parametrize("scheme", GROUP_SCHEMES)
-def test_a_group_of_equal_rewards_has_weights_of_exactly_0_and_says_so(
+def test_a_group_of_equal_rewards_has_weights_of_exactly_0_and_a_reason(
     scheme: Grpo | DrGrpo | Rloo,
 ) -> None:
     for credit in scheme.assign(group(*[0.1] * 7)):
@@ -199,7 +199,7 @@ def test_a_group_of_equal_rewards_has_weights_of_exactly_0_and_says_so(
 
 
 @pytest.mark.parametrize("scheme", GROUP_SCHEMES)
-def test_a_group_of_one_has_nothing_to_be_compared_with(scheme: Grpo | DrGrpo | Rloo) -> None:
+def test_a_group_of_one_is_skipped(scheme: Grpo | DrGrpo | Rloo) -> None:
     (credit,) = scheme.assign(group(1.0))
     assert credit.weights == (0.0, 0.0, 0.0)
     assert credit.skipped == "the group has only one graded rollout"
@@ -214,7 +214,7 @@ def test_a_reward_that_is_the_groups_mean_is_not_skipped(scheme: Grpo | DrGrpo |
 
 
 @pytest.mark.parametrize("scheme", GROUP_SCHEMES)
-def test_better_rollouts_weigh_more_than_worse_ones(scheme: Grpo | DrGrpo | Rloo) -> None:
+def test_better_rollouts_have_higher_weights_than_worse_ones(scheme: Grpo | DrGrpo | Rloo) -> None:
     weights = [credit.weights[0] for credit in scheme.assign(group(0.2, 1.0, 0.0, 0.6))]
     assert weights[2] < weights[0] < 0.0 < weights[3] < weights[1]
 
@@ -250,19 +250,19 @@ def test_an_episode_without_a_reward_is_refused(
         {"per_chunk_rewards": "terminal-and-errors", "error_penalty": -0.1},
     ],
 )
-def test_ipa_refuses_options_without_meaning(options: dict[str, object]) -> None:
+def test_ipa_rejects_meaningless_options(options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(reversed(options))):
         IpaOptions(**options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("options", [{"decay": 0.5}, {"weighting": "geometric", "decay": 1.0}])
-def test_ipa_lite_refuses_a_decay_without_meaning(options: dict[str, object]) -> None:
+def test_ipa_lite_rejects_a_meaningless_decay(options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="decay"):
         IpaLiteOptions(**options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("scheme", [Ipa(IpaOptions()), IpaLite(IpaLiteOptions()), *GROUP_SCHEMES])
-def test_the_order_of_the_rollouts_changes_not_even_the_last_bit(
+def test_the_order_of_the_rollouts_does_not_change_a_bit(
     scheme: Ipa | IpaLite | Grpo | DrGrpo | Rloo,
 ) -> None:
     given = group(0.1, 0.7, 1 / 3, 0.2, 1.0, 0.0, 0.1)

@@ -71,8 +71,8 @@ def test_what_is_written_and_read_again_is_the_same(raw: Path, form: Any) -> Non
     import_rows([first], back, form=form)
     export_rows(back, second, form=form)
     assert first.read_bytes() == second.read_bytes()
-    said = [[turn.completion.message.content for turn in r.episode.trajectory.turns] for r in rows]
-    assert said[0] == ["I look.", "", "Done."]
+    found = [[turn.completion.message.content for turn in r.episode.trajectory.turns] for r in rows]
+    assert found[0] == ["I look.", "", "Done."]
     assert rows[0].tools == (SHELL,)
 
 
@@ -87,7 +87,7 @@ def test_preferences_written_and_read_again_are_the_same(raw: Path, form: Any) -
     for row, made in zip(read_rows(back, DpoRow), read_rows(pairs, DpoRow), strict=True):
         assert row.chosen[0].content == made.chosen[0].content
         assert row.rejected[0].content == made.rejected[0].content
-        assert [said.content for said in row.prompt] == [said.content for said in made.prompt]
+        assert [found.content for found in row.prompt] == [found.content for found in made.prompt]
 
 
 def test_a_chat_becomes_turns_with_observations(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_an_answer_of_weight_0_is_not_learned_from(tmp_path: Path) -> None:
     assert json.loads(out.read_text())["messages"][2]["weight"] == 0
 
 
-def test_what_trl_cannot_be_told_is_left_out_and_counted(tmp_path: Path) -> None:
+def test_what_trl_cannot_express_is_left_out_and_counted(tmp_path: Path) -> None:
     first = {**CHAT[2], "weight": 0}
     path = given(tmp_path / "chats.jsonl", {"messages": [*CHAT[:2], first, *CHAT[3:]]})
     imported(path, "openai")
@@ -153,10 +153,10 @@ def test_older_fields_of_openai_are_read(tmp_path: Path) -> None:
     [
         ({"messages": CHAT[:2]}, "no answer"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}, CHAT[4]]}, "images"),
-        ({"messages": [{"role": "judge", "content": ""}]}, "none of a chat"),
+        ({"messages": [{"role": "judge", "content": ""}]}, "not a chat message"),
         ({"prompt": "a"}, "no list 'messages'"),
         ({"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]}, "names no function"),
-        ({"messages": CHAT, "tools": "[1"}, "no list of functions"),
+        ({"messages": CHAT, "tools": "[1"}, "not a list of functions"),
     ],
 )
 def test_what_a_row_cannot_hold_is_left_out_and_counted(
@@ -165,8 +165,8 @@ def test_what_a_row_cannot_hold_is_left_out_and_counted(
     path = given(tmp_path / "chats.jsonl", {"messages": CHAT}, item)
     report = import_rows([path], tmp_path / "out.jsonl", form="openai")
     assert (report.read, report.written) == (2, 1)
-    ((said, n),) = report.dropped.items()
-    assert reason in said
+    ((found, n),) = report.dropped.items()
+    assert reason in found
     assert n == 1
 
 
@@ -220,7 +220,7 @@ def test_a_trl_preference_without_a_prompt_has_one(tmp_path: Path) -> None:
 def whole() -> Episode:
     """An episode that has everything that an episode can have."""
     first = acting("I look.", "ls", observations=["a b"], tokens=4)
-    said = replace(
+    found = replace(
         first.completion,
         usage=Usage(prompt_tokens=3, completion_tokens=4),
         model="m",
@@ -237,7 +237,7 @@ def whole() -> Episode:
     folded = turn("", calls=[("shell", "no json"), ("shell", '{"a":  1}')], fresh_context=True)
     read_out = Observation(call_id="", tool="shell", content="seen", role="user")
     turns = (
-        replace(first, prompt=prompt, fresh_context=True, completion=said, observations=(seen,)),
+        replace(first, prompt=prompt, fresh_context=True, completion=found, observations=(seen,)),
         replace(folded, prompt=(Message(role="user", content="So far: a b."),), duration_s=1.5),
         replace(turn("Run: ls"), observations=(read_out,)),
         turn("Over.", fresh_context=True),
@@ -272,8 +272,8 @@ def test_no_trajectory_takes_the_file_of_another(tmp_path: Path, run: Any) -> No
 
 
 def test_an_atif_trajectory_says_what_it_took(tmp_path: Path, run: Any) -> None:
-    said = turn("Done.").completion
-    counted = replace(said, usage=Usage(prompt_tokens=7, completion_tokens=2))
+    found = turn("Done.").completion
+    counted = replace(found, usage=Usage(prompt_tokens=7, completion_tokens=2))
     turns = (turn("Look."), replace(turn("Done."), completion=counted))
     collect([run(tried(1.0, *turns))], tmp_path / "raw.jsonl")
     export_rows(tmp_path / "raw.jsonl", tmp_path / "lines.jsonl", form="atif")

@@ -60,9 +60,9 @@ def test_a_chunk_in_which_the_model_wrote_nothing_is_no_answer(pairs: Any) -> No
     assert row.rejected[0].tool_calls[0].function.arguments == '{"command": "ls"}'
 
 
-def test_what_an_expert_said_is_not_held_against_the_model(pairs: Any) -> None:
-    said = acting("Forced.", "ls")
-    forced = replace(said, completion=replace(said.completion, forced=True))
+def test_demonstrations_are_not_compared(pairs: Any) -> None:
+    acted = acting("Forced.", "ls")
+    forced = replace(acted, completion=replace(acted.completion, forced=True))
     (row,), _ = pairs([tried(1.0, forced, turn("Own."), turn("Done."))], "same-trajectory")
     assert row.rejected[0].content == "Own."
 
@@ -70,7 +70,7 @@ def test_what_an_expert_said_is_not_held_against_the_model(pairs: Any) -> None:
 def test_a_margin_leaves_out_pairs_that_are_closer(pairs: Any, some: Sequence[Episode]) -> None:
     rows, report = pairs(some, "same-trajectory", min_margin=0.5)
     assert [row.chosen_from.episode for row in rows] == [some[0].id]
-    assert report.dropped["less apart than the margin asked for"] == 1
+    assert report.dropped["difference below the minimum margin"] == 1
 
 
 def test_same_prompt_takes_the_best_and_the_worst_answer(
@@ -81,13 +81,13 @@ def test_same_prompt_takes_the_best_and_the_worst_answer(
     assert first.prompt == second.prompt[:2]
     assert first.prompt == tuple(map(chat, some[0].trajectory.turns[0].prompt))
     assert (first.chosen[0].content, first.rejected[0].content) == ("I look.", "I guess.")
-    # "I look." was said twice, with 1 and 0.5 in the end.
+    # "I look." was answered twice, in episodes with rewards 1 and 0.5.
     assert (first.chosen_from.value, first.rejected_from.value) == (0.75, 0.0)
     assert len(second.prompt) == 4
     assert second.chosen_from.value == 1.0
     assert second.rejected[0].content == "No idea."
     assert report.read == 5
-    assert dict(report.dropped) == {"only one rollout led to the prompt": 3}
+    assert dict(report.dropped) == {"only one rollout reached the prompt": 3}
 
 
 def test_same_prompt_counts_equal_answers_and_ties(pairs: Any) -> None:
@@ -119,13 +119,13 @@ def test_same_prompt_compares_continuations_of_one_fork(pairs: Any) -> None:
     assert (row.chosen[0].content, row.rejected[0].content) == ("It is 4.", "It is 3.")
 
 
-def test_the_ids_of_calls_do_not_tell_prompts_apart(pairs: Any) -> None:
-    def drawn(index: int, said: Completion) -> Completion:
-        calls = tuple(replace(call, id=f"x{index}") for call in said.message.tool_calls)
-        return replace(said, message=replace(said.message, tool_calls=calls))
+def test_prompts_that_differ_in_ids_of_calls_are_one(pairs: Any) -> None:
+    def with_random_ids(index: int, given: Completion) -> Completion:
+        calls = tuple(replace(call, id=f"x{index}") for call in given.message.tool_calls)
+        return replace(given, message=replace(given.message, tool_calls=calls))
 
     first = acting("I look.", "ls")
-    turns = [replace(first, completion=drawn(i, first.completion)) for i in (0, 1)]
+    turns = [replace(first, completion=with_random_ids(i, first.completion)) for i in (0, 1)]
     rollouts = [
         tried(float(i), turns[i], turn(f"It is {i}."), rollout=i, id=f"0-count-{i}") for i in (0, 1)
     ]
@@ -133,7 +133,7 @@ def test_the_ids_of_calls_do_not_tell_prompts_apart(pairs: Any) -> None:
     assert row.chosen[0].content == "It is 1."
 
 
-def test_the_folder_of_a_rollout_does_not_tell_prompts_apart(pairs: Any) -> None:
+def test_prompts_that_differ_in_the_working_directory_are_one(pairs: Any) -> None:
     rollouts = [
         tried(
             float(i),
@@ -192,6 +192,6 @@ def test_collected_episodes_are_enough_for_same_prompt(
     assert not (tmp_path / "x.jsonl").exists()
 
 
-def test_the_episodes_reward_cannot_tell_its_chunks_apart(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nothing to compare by"):
+def test_same_trajectory_pairs_cannot_be_compared_by_the_episodes_reward(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nothing to compare"):
         make_dpo(tmp_path / "a", tmp_path / "b", pairing="same-trajectory", by="episode")

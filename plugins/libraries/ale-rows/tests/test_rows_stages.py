@@ -205,17 +205,17 @@ def refusal(path: Path, kind: type[Any]) -> str:
 def test_a_row_of_another_kind_is_refused_with_the_command_that_makes_the_right_one(
     raw: Path,
 ) -> None:
-    said = refusal(raw, ScoredRow)
-    assert f"{raw}:1" in said
-    assert "a row of kind 'episode', expected 'scored'" in said
-    assert "ale score writes such rows" in said
+    found = refusal(raw, ScoredRow)
+    assert f"{raw}:1" in found
+    assert "a row of kind 'episode', expected 'scored'" in found
+    assert "ale score writes such rows" in found
     sft = raw.with_name("sft.jsonl")
     make_sft(raw, sft)
     with pytest.raises(InputError) as refused:
         make_sft(sft, raw.with_name("again.jsonl"))
-    said = str(refused.value)
-    assert "a row of kind 'sft', expected 'scored' or 'episode'" in said
-    assert "ale score or ale collect writes such rows" in said
+    found = str(refused.value)
+    assert "a row of kind 'sft', expected 'scored' or 'episode'" in found
+    assert "ale score or ale collect writes such rows" in found
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_row_of_another_version_is_refused_with_the_reason(
         score(raw, raw.with_name("scored.jsonl"), registry)
 
 
-def test_a_line_of_a_run_directory_is_told_apart(run: Any, some: Sequence[Episode]) -> None:
+def test_a_line_of_a_run_directory_is_recognised(run: Any, some: Sequence[Episode]) -> None:
     assert "collect it first" in refusal(run(*some) / "episodes.jsonl", EpisodeRow)
 
 

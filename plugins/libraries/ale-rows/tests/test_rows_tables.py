@@ -68,11 +68,11 @@ def test_a_conversation_ends_with_its_last_answer(scored: Any, some: Sequence[Ep
     assert row.tools[0].function.name == "shell"
 
 
-def test_rejection_sampling_keeps_what_earned_enough(scored: Any, some: Sequence[Episode]) -> None:
+def test_rejection_sampling_selects_by_reward(scored: Any, some: Sequence[Episode]) -> None:
     source = scored(*some)
     assert {row.reward for row in sft(source, min_reward=1.0)} == {1.0}
     report = make_sft(source, source.with_name("x.jsonl"), min_reward=1.0)
-    assert dict(report.dropped) == {"reward below the one asked for": 2}
+    assert dict(report.dropped) == {"reward below the minimum": 2}
 
 
 def test_answers_below_a_weight_are_not_learned_from(scored: Any, some: Sequence[Episode]) -> None:

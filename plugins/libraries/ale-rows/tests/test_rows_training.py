@@ -74,8 +74,8 @@ def trained(source: Path, trainer: Remembering, llm: Any = None, **options: Any)
 
 def test_whole_groups_are_learned_from_in_the_order_of_the_file(scored: Path) -> None:
     trainer = Remembering()
-    told: list[StepReport] = []
-    done = trained(scored, trainer, groups=2, epochs=2, tell=told.append)
+    reports: list[StepReport] = []
+    done = trained(scored, trainer, groups=2, epochs=2, on_step=reports.append)
     assert trainer.attached == 1
     assert [[name for name, _ in step] for step in trainer.seen] == 2 * [
         ["0-a-0", "0-a-1", "0-a-2", "0-b-3", "0-b-4"],
@@ -89,7 +89,7 @@ def test_whole_groups_are_learned_from_in_the_order_of_the_file(scored: Path) ->
         "0-b-3": (0.5,),
         "0-b-4": (-0.5,),
     }
-    assert [report.metrics["groups"] for report in told] == [2, 1, 2, 1]
+    assert [report.metrics["groups"] for report in reports] == [2, 1, 2, 1]
     assert (done.steps, done.resumed) == (4, 0)
     assert done.checkpoint == scored.with_name("out") / "checkpoints" / "00003"
 
@@ -106,7 +106,7 @@ def test_it_says_whether_the_policy_has_learned(scored: Path, lazy: bool) -> Non
     assert trained(scored, trainer, epochs=2, llm=model).learned is False
 
 
-def test_it_goes_on_after_the_newest_checkpoint(scored: Path) -> None:
+def test_it_resumes_after_the_newest_checkpoint(scored: Path) -> None:
     one, other = Remembering(), Remembering()
     trained(scored, one, groups=1)
     done = trained(scored, other, groups=1, epochs=2)
@@ -116,15 +116,15 @@ def test_it_goes_on_after_the_newest_checkpoint(scored: Path) -> None:
     assert [json.loads(line)["step"] for line in events] == [0, 1, 2, 3, 4, 5]
 
 
-def test_another_training_is_not_taken_for_the_one_that_was_begun(scored: Path) -> None:
+def test_a_folder_of_another_training_is_refused(scored: Path) -> None:
     trained(scored, Remembering(), groups=1, epochs=2)
-    with pytest.raises(InputError, match="begun with 1 groups a step"):
+    with pytest.raises(InputError, match="started with 1 groups a step"):
         trained(scored, Remembering(), groups=2)
-    with pytest.raises(InputError, match="6 steps were done here, and 3 are asked for"):
+    with pytest.raises(InputError, match="6 steps are done, more than the 3 of this call"):
         trained(scored, Remembering(), groups=1)
     lines = scored.read_text().splitlines(keepends=True)
     scored.write_text("".join(lines[1:]))
-    with pytest.raises(InputError, match="begun on other rows"):
+    with pytest.raises(InputError, match="started on other rows"):
         trained(scored, Remembering(), groups=1, epochs=2)
 
 

@@ -168,7 +168,7 @@ def test_a_fifth_of_the_successors_of_each_kind_is_held_out() -> None:
         assert len(KINDS) // 5 <= len(held_out) <= len(KINDS) // 5 + 1
 
 
-def test_no_word_stands_in_another_or_in_a_sentence_of_a_kind() -> None:
+def test_no_word_occurs_in_another_or_in_a_sentence_of_a_kind() -> None:
     assert len(VOCABULARY) == len(set(VOCABULARY)) == 128
     said = " ".join(re.sub(r"{\w}", "", kind.goal + " ".join(kind.commands)) for kind in KINDS)
     for word in VOCABULARY:
@@ -233,7 +233,7 @@ def test_ten_thousand_tasks_load_in_seconds_and_are_not_kept() -> None:
         ({"split": "heldout"}, "expected one of train, held_out_parameters, held_out_compositions"),
     ],
 )
-def test_a_wrong_option_is_told_with_its_place(written: dict[str, Any], message: str) -> None:
+def test_a_wrong_option_is_reported_with_its_path(written: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as caught:
         structure(from_plain(written), ShellTasksOptions, path="tasks")
     (problem,) = caught.value.problems
@@ -255,7 +255,7 @@ def test_a_wrong_option_is_told_with_its_place(written: dict[str, Any], message:
         ),
     ],
 )
-def test_what_can_not_be_made_is_refused_before_the_first_task(
+def test_impossible_options_are_rejected_before_the_first_task(
     options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InputError) as caught:

@@ -52,14 +52,14 @@ def problems(path: Path, **options: object) -> list[Problem]:
     return list(caught.value.problems)
 
 
-def said(path: Path, text: str) -> list[str]:
+def problems_of(path: Path, text: str) -> list[str]:
     """What is reported of one task file, without the name of its folder."""
     file = path / "t.yaml"
     file.write_text(text)
     return [str(problem).replace(f"{path}/", "") for problem in problems(file)]
 
 
-def test_every_field_of_a_task_folder_arrives(tmp_path: Path) -> None:
+def test_every_field_of_a_task_folder_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "full"
     for name in ("files", "tests", "docker"):
         (folder / name).mkdir(parents=True)
@@ -127,7 +127,7 @@ def test_folders_are_searched_in_the_order_of_names(tmp_path: Path) -> None:
     assert [task.id for task in load(tmp_path)] == ["first", "second", "third"]
 
 
-def test_hidden_folders_and_links_in_a_circle_are_passed_over(tmp_path: Path) -> None:
+def test_hidden_folders_and_circular_links_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "t.yaml").write_text(small("one"))
     (tmp_path / "a" / "up").symlink_to(tmp_path)
@@ -158,7 +158,7 @@ def test_a_solution_in_two_places_is_refused(tmp_path: Path) -> None:
     (tmp_path / "task.yaml").write_text(small("t") + "solution: [ls]\n")
     (tmp_path / "solution.sh").write_text("ls\n")
     (problem,) = problems(tmp_path)
-    assert problem.message == "a solution stands here and in solution.sh"
+    assert problem.message == "a solution is here and in solution.sh"
     assert (problem.line, problem.path) == (5, "solution")
 
 
@@ -180,7 +180,7 @@ def test_a_solution_in_python_is_refused(tmp_path: Path) -> None:
         ({"exclude": ("git-a",), "limit": 1}, ["git-b"]),
     ],
 )
-def test_tasks_are_chosen_by_id_tag_and_count(
+def test_tasks_are_selected_by_id_tag_and_count(
     tmp_path: Path, options: dict[str, object], ids: list[str]
 ) -> None:
     for task_id, tag in (("git-a", "git"), ("git-b", "none"), ("sed", "text")):
@@ -190,7 +190,7 @@ def test_tasks_are_chosen_by_id_tag_and_count(
     assert [task.id for task in load(tmp_path, **options)] == ids
 
 
-def test_a_choice_that_nothing_answers_names_the_nearest(tmp_path: Path) -> None:
+def test_a_selection_without_a_match_suggests_the_nearest(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(small("basics-ls", "files"))
     found = problems(tmp_path, include=("basics-sl",), tags=("fiels",))
     assert [str(problem) for problem in found] == [
@@ -202,10 +202,10 @@ def test_a_choice_that_nothing_answers_names_the_nearest(tmp_path: Path) -> None
     ]
 
 
-def test_a_choice_that_leaves_nothing_is_refused(tmp_path: Path) -> None:
+def test_an_empty_selection_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(small("a"))
     (problem,) = problems(tmp_path, exclude=("*",))
-    assert problem.message == "none of 1 tasks is left by the options"
+    assert problem.message == "the options select none of 1 tasks"
 
 
 def test_every_problem_of_every_file_is_reported_at_once(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_every_problem_of_every_file_is_reported_at_once(tmp_path: Path) -> None
     found = "\n".join(str(problem) for problem in problems(tmp_path)).replace(f"{tmp_path}/", "")
     expected = """\
 a.yaml:1: 'goal' is missing
-    expected  What the agent is told.
+    expected  Prompt for the agent.
 a.yaml:1: id: expected letters, digits, '.', '_' and '-', with a letter, a digit or '_' first, \
 found the text "a/b"
 a.yaml:2: gaol: unknown option
@@ -298,10 +298,10 @@ CRITERIA = "success_criteria: [{type: t}]\n"
 )
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "docker").mkdir()
-    assert said(tmp_path, text) == [expected]
+    assert problems_of(tmp_path, text) == [expected]
 
 
-def test_an_id_that_stands_twice_names_both_files(tmp_path: Path) -> None:
+def test_a_duplicate_id_names_both_files(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(small("same"))
     (tmp_path / "b.yaml").write_text("# below a comment\n" + small("same"))
     (problem,) = problems(tmp_path)
@@ -309,7 +309,7 @@ def test_an_id_that_stands_twice_names_both_files(tmp_path: Path) -> None:
     assert (problem.file, problem.line) == (f"{tmp_path}/b.yaml", 2)
 
 
-def test_a_path_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
+def test_a_missing_path_suggests_the_nearest(tmp_path: Path) -> None:
     (tmp_path / "basics").mkdir()
     (problem,) = problems(tmp_path / "basic")
     assert str(problem) == (
@@ -323,7 +323,7 @@ def test_a_folder_without_tasks_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may list every folder")
-def test_a_folder_that_cannot_be_listed_is_reported_beside_the_others(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_listed_is_reported_with_the_others(tmp_path: Path) -> None:
     (tmp_path / "shut").mkdir(mode=0)
     (tmp_path / "t.yaml").write_text("id: a\n")
     assert len(problems(tmp_path)) == 3

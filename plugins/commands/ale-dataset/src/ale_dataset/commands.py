@@ -1,6 +1,6 @@
-"""The commands as click sees them; what they do is imported when it is done.
+"""The click commands; their implementations are imported when they run.
 
-`ale --help` imports this module, so it must cost no more than click.
+`ale --help` imports this module, so it imports only click.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ _table_out = click.option(
 )
 
 
-def _tell(report: "Report") -> None:
+def _print(report: "Report") -> None:
     for line in report.lines():
         click.echo(line)
 
@@ -42,19 +42,19 @@ def _tell(report: "Report") -> None:
     show_default=True,
     help="Which episodes. Evaluations are never scored.",
 )
-@click.option("--broken", is_flag=True, help="Keep episodes without a reward too.")
+@click.option("--broken", is_flag=True, help="Include episodes without a reward.")
 @click.option(
     "--tools",
     type=_path,
     metavar="FILE",
-    help="JSON list of the tools that the model was offered; runs don't keep them.",
+    help="JSON list of the agent's tools, which runs don't store.",
 )
 def collect(
     runs: tuple[Path, ...], out: Path, split: str, broken: bool, tools: Path | None
 ) -> None:
     """Write the episodes of RUNS as one file of rows.
 
-    A run is a run directory, or a folder that holds some.
+    RUNS are run directories, or folders that contain some.
 
     \b
     Examples:
@@ -65,8 +65,8 @@ def collect(
     from ale_rows import collect as collected
     from ale_rows import read_tools
 
-    offered = None if tools is None else read_tools(tools)
-    _tell(collected(runs, out, split=split, broken=broken, tools=offered))  # type: ignore[arg-type]
+    specs = None if tools is None else read_tools(tools)
+    _print(collected(runs, out, split=split, broken=broken, tools=specs))  # type: ignore[arg-type]
 
 
 @click.command("score")
@@ -77,20 +77,20 @@ def collect(
     default="ale-lite",
     show_default=True,
     metavar="NAME[:OPTION=VALUE,...]",
-    help="What cuts a trajectory into chunks.",
+    help="Chunker.",
 )
 @click.option(
     "--scheme",
     default="ipa-lite",
     show_default=True,
     metavar="NAME[:OPTION=VALUE,...]",
-    help="What gives each chunk its credit.",
+    help="Credit scheme.",
 )
 @click.pass_obj
 def score(registry: "Registry", source: Path, out: Path, chunker: str, scheme: str) -> None:
-    """Cut collected episodes into chunks and give each its credit.
+    """Cut collected episodes into chunks and assign credit to each.
 
-    The baseline of a scheme that has one is the mean reward over the file.
+    For schemes with a baseline, it is the mean reward over the file.
 
     \b
     Examples:
@@ -99,12 +99,12 @@ def score(registry: "Registry", source: Path, out: Path, chunker: str, scheme: s
     """
     from ale_rows import score as scored
 
-    _tell(scored(source, out, registry, chunker=chunker, scheme=scheme))
+    _print(scored(source, out, registry, chunker=chunker, scheme=scheme))
 
 
 @click.group("dataset")
 def dataset() -> None:
-    """Make data sets of collected or scored episodes, and read and write other formats.
+    """Make data sets of collected or scored episodes; import and export other formats.
 
     \b
     Examples:
@@ -126,14 +126,14 @@ def dataset() -> None:
 @click.option(
     "--by",
     type=click.Choice(["episode", "reward", "return", "weight"]),
-    help="What is compared. Default: the episode's reward; with same-trajectory the chunk's.",
+    help="Value to compare by. Default: the episode's reward; with same-trajectory the chunk's.",
 )
 @click.option(
     "--min-margin",
     type=click.FloatRange(0),
     default=0.0,
     show_default=True,
-    help="Leave out pairs that are less apart.",
+    help="Leave out pairs whose values differ by less.",
 )
 def dpo(source: Path, out: Path, pairing: str, by: str | None, min_margin: float) -> None:
     """Write preference pairs: a prompt, a better answer and a worse one.
@@ -145,7 +145,7 @@ def dpo(source: Path, out: Path, pairing: str, by: str | None, min_margin: float
     """
     from ale_rows import make_dpo
 
-    _tell(make_dpo(source, out, pairing=pairing, by=by, min_margin=min_margin))  # type: ignore[arg-type]
+    _print(make_dpo(source, out, pairing=pairing, by=by, min_margin=min_margin))  # type: ignore[arg-type]
 
 
 @dataset.command("sft")
@@ -155,10 +155,10 @@ def dpo(source: Path, out: Path, pairing: str, by: str | None, min_margin: float
 @click.option(
     "--min-weight",
     type=float,
-    help="Learn only from answers all of whose chunks have at least this weight.",
+    help="Train only on answers whose chunks all have at least this weight.",
 )
 def sft(source: Path, out: Path, min_reward: float | None, min_weight: float | None) -> None:
-    """Write conversations to imitate, with the answers to learn from.
+    """Write conversations for imitation, with the answers to train on.
 
     \b
     Example:
@@ -166,7 +166,7 @@ def sft(source: Path, out: Path, min_reward: float | None, min_weight: float | N
     """
     from ale_rows import make_sft
 
-    _tell(make_sft(source, out, min_reward=min_reward, min_weight=min_weight))
+    _print(make_sft(source, out, min_reward=min_reward, min_weight=min_weight))
 
 
 @dataset.command("rl")
@@ -177,10 +177,10 @@ def sft(source: Path, out: Path, min_reward: float | None, min_weight: float | N
     type=click.FloatRange(0),
     default=0.0,
     show_default=True,
-    help="Leave out chunks whose weight is nearer to 0.",
+    help="Leave out chunks with a smaller absolute weight.",
 )
 def rl(source: Path, out: Path, min_abs_weight: float) -> None:
-    """Write a row per chunk: what came before it, what was done, and what that earned.
+    """Write a row per chunk: the conversation before it, its answers and calls, its credit.
 
     \b
     Example:
@@ -188,29 +188,35 @@ def rl(source: Path, out: Path, min_abs_weight: float) -> None:
     """
     from ale_rows import make_rl
 
-    _tell(make_rl(source, out, min_abs_weight=min_abs_weight))
+    _print(make_rl(source, out, min_abs_weight=min_abs_weight))
 
 
 @dataset.command("train")
 @click.argument("config", type=_path)
 @_source
-@click.option("--out", type=_path, required=True, metavar="FOLDER", help="For the checkpoints.")
 @click.option(
-    "--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Override an option of CONFIG."
+    "--out", type=_path, required=True, metavar="FOLDER", help="Folder for the checkpoints."
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Override a value of CONFIG; repeatable.",
 )
 @click.option(
     "--groups",
     type=click.IntRange(1),
     default=8,
     show_default=True,
-    help="Groups in a step: the rollouts of a task.",
+    help="Groups (the rollouts of a task) per step.",
 )
 @click.option(
     "--epochs",
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="How often all rows are gone through.",
+    help="Passes over the rows.",
 )
 @click.pass_obj
 def train(
@@ -224,8 +230,8 @@ def train(
 ) -> None:
     """Train the model of CONFIG with its trainer on scored rows; nothing is sampled.
 
-    CONFIG is what `ale run` takes. There is a checkpoint after every step, and the same command
-    goes on after the newest.
+    CONFIG is a config of `ale run`. Every step ends with a checkpoint; the same command resumes
+    after the newest.
 
     \b
     Example:
@@ -233,20 +239,27 @@ def train(
     """
     from ale_dataset.training import train_on_rows
 
-    def tell(report: "StepReport") -> None:
+    def print_step(report: "StepReport") -> None:
         loss = report.metrics.get("loss")
-        said = "" if loss is None else f"  loss {loss:.4f}"
-        click.echo(f"step {report.step}: policy {report.policy_version}{said}")
+        suffix = "" if loss is None else f"  loss {loss:.4f}"
+        click.echo(f"step {report.step}: policy {report.policy_version}{suffix}")
 
     done = train_on_rows(
-        config, source, out, registry, overrides=overrides, groups=groups, epochs=epochs, tell=tell
+        config,
+        source,
+        out,
+        registry,
+        overrides=overrides,
+        groups=groups,
+        epochs=epochs,
+        on_step=print_step,
     )
     if done.resumed:
-        click.echo(f"{done.resumed} steps were done before")
+        click.echo(f"{done.resumed} steps were done earlier")
     click.echo(f"{done.steps} steps; {done.checkpoint or 'no rows, so no checkpoint'}")
     if done.learned is False and done.resumed < done.steps:
-        why = f"the metrics in {out / 'events.jsonl'} say why"
-        click.echo(f"No step has taught the policy anything; {why}.", err=True)
+        why = f"see the metrics in {out / 'events.jsonl'}"
+        click.echo(f"No step changed the policy; {why}.", err=True)
 
 
 _FORMATS = click.Choice(["openai", "sharegpt", "trl", "atif"])
@@ -255,10 +268,10 @@ _FORMATS = click.Choice(["openai", "sharegpt", "trl", "atif"])
 @dataset.command("import")
 @click.argument("files", nargs=-1, required=True, type=_path)
 @_out
-@click.option("--format", "form", type=_FORMATS, required=True, help="What the files hold.")
-@click.option("--reward", type=float, help="Of every episode; such files have none.")
+@click.option("--format", "form", type=_FORMATS, required=True, help="Format of the files.")
+@click.option("--reward", type=float, help="Reward of every episode; such files have none.")
 def import_(files: tuple[Path, ...], out: Path, form: str, reward: float | None) -> None:
-    """Write rows of FILES of another format: episodes, or preferences where they hold these.
+    """Import FILES of another format as rows: episodes, or preferences if they have these.
 
     openai is the format of chat fine-tuning, atif that of Harbor's agent trajectories.
 
@@ -269,17 +282,17 @@ def import_(files: tuple[Path, ...], out: Path, form: str, reward: float | None)
     """
     from ale_rows import import_rows
 
-    _tell(import_rows(files, out, form=form, reward=reward))  # type: ignore[arg-type]
+    _print(import_rows(files, out, form=form, reward=reward))  # type: ignore[arg-type]
 
 
 @dataset.command("export")
 @_source
 @_out
-@click.option("--format", "form", type=_FORMATS, required=True, help="What to write.")
+@click.option("--format", "form", type=_FORMATS, required=True, help="Format to write.")
 def export(source: Path, out: Path, form: str) -> None:
-    """Write episodes, conversations or preferences in another format.
+    """Export episodes, conversations or preferences in another format.
 
-    atif is a file per episode where --out has no suffix, else a line per episode.
+    atif is a file per episode if --out has no suffix, else a line per episode.
 
     \b
     Examples:
@@ -288,4 +301,4 @@ def export(source: Path, out: Path, form: str) -> None:
     """
     from ale_rows import export_rows
 
-    _tell(export_rows(source, out, form=form))  # type: ignore[arg-type]
+    _print(export_rows(source, out, form=form))  # type: ignore[arg-type]

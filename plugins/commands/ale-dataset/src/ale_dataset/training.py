@@ -1,4 +1,4 @@
-"""``ale dataset train``: model and trainer of a config, and rows to learn from."""
+"""``ale dataset train``: train the model of a config on rows."""
 
 import asyncio
 import os
@@ -24,23 +24,22 @@ def train_on_rows(
     overrides: Sequence[str],
     groups: int,
     epochs: int,
-    tell: Callable[[StepReport], object],
+    on_step: Callable[[StepReport], object],
 ) -> Trained:
     """Train the model of a config on scored rows.
 
     Args:
-        config: what `ale run` takes, and checked as it does; its model, its trainer and its seed
-            are used.
-        overrides: as for ``--set``.
+        config: a config of `ale run`, of which the model, the trainer and the seed are used.
+        overrides: as of ``--set``.
 
     Raises:
-        InputError: the config is wrong or has no trainer, or the rows are no scored ones.
-        AleError: a part failed.
+        InputError: the config is invalid or has no trainer, or the rows are not scored.
+        AleError: a component failed.
     """
     whole = check_config(config, registry, overrides).config
     if whole.get("trainer") is None:
         raise InputError([Problem(message="needed to train", file=str(config), path="trainer")])
-    next(read_rows(source, ScoredRow), None)  # a wrong file is refused before a model is loaded
+    next(read_rows(source, ScoredRow), None)  # reject a wrong file before loading a model
     context = BuildContext(
         seed=whole["run"]["seed"],
         run_id=out.name,
@@ -48,14 +47,14 @@ def train_on_rows(
         environ=dict(os.environ),
     )
     if out.exists() and not out.is_dir():
-        raise InputError([Problem(message=f"{out} is no folder", path="out")])
+        raise InputError([Problem(message=f"{out} is not a folder", path="out")])
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"{out} can't be made: {error.strerror}") from error
+        raise StoreError(f"{out} can't be created: {error.strerror}") from error
     llm = _built(whole, "llm", config, registry, context)
     trainer: Trainer = _built(whole, "trainer", config, registry, context)
-    return asyncio.run(_train(source, out, trainer, llm, groups, epochs, tell))
+    return asyncio.run(_train(source, out, trainer, llm, groups, epochs, on_step))
 
 
 def _built(
@@ -74,10 +73,10 @@ async def _train(
     llm: LLM | None,
     groups: int,
     epochs: int,
-    tell: Callable[[StepReport], object],
+    on_step: Callable[[StepReport], object],
 ) -> Trained:
     try:
-        return await train(source, out, trainer, llm, groups=groups, epochs=epochs, tell=tell)
+        return await train(source, out, trainer, llm, groups=groups, epochs=epochs, on_step=on_step)
     finally:
         if llm is not None:
             await llm.aclose()

@@ -1,4 +1,4 @@
-"""``ale new``. Imported whenever `ale` starts: everything else waits until it is used."""
+"""``ale new``. Imported whenever `ale` starts, so it imports only click; the rest is lazy."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from ale_new.about import License
     from ale_new.kinds import Kind
     from ale_new.names import Names
 
@@ -17,17 +18,32 @@ if TYPE_CHECKING:
     "--directory",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=Path(),
-    help="Folder in which the package's folder is made; default: the current one.",
+    help="Folder that gets the package's folder; default: the current one.",
 )
-def command(kind: str, name: str, directory: Path) -> None:
-    """Write a plugin package NAME that offers one KIND of component.
+@click.option(
+    "--author", metavar="'NAME <ADDRESS>'", help="Author of the package; the address is optional."
+)
+@click.option(
+    "--license",
+    "license_",
+    type=click.Choice(["Apache-2.0", "MIT"]),
+    default="Apache-2.0",
+    show_default=True,
+    help="Licence of the package; its text is written too.",
+)
+@click.option("--url", help="Homepage of the package.")
+def command(
+    kind: str, name: str, directory: Path, author: str | None, license_: "License", url: str | None
+) -> None:
+    """Write a plugin package NAME that registers one component of a KIND.
 
     KIND is tasks, sandbox, llm, agent, criterion, chunker, credit, starts, trainer, observer or
-    command. The package installs, is found by `ale plugins` and passes its contract kit as it is;
-    replace its body with yours and keep the tests passing.
+    command. The package installs, is listed by `ale plugins` and passes its contract kit; replace
+    its implementation with yours and keep the tests passing.
 
-    Example: ale new criterion ale-criterion-min-size
+    Example: ale new criterion ale-criterion-min-size --author 'Ada Lovelace <ada@example.org>'
     """
+    from ale_new.about import About
     from ale_new.kinds import kind_named
     from ale_new.names import names
     from ale_new.writing import write
@@ -40,8 +56,11 @@ def command(kind: str, name: str, directory: Path) -> None:
         chosen = names(name, chosen_kind)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="NAME") from None
+    about = About(author=author, license=license_, url=url)
     try:
-        written = write(directory, chosen_kind, chosen)
+        written = write(directory, chosen_kind, chosen, about)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--author or --url") from None
     except FileExistsError as error:
         raise click.BadParameter(f"{error.filename} exists already", param_hint="NAME") from None
     except OSError as error:
@@ -66,6 +85,6 @@ def _next(kind: "Kind", chosen: "Names", directory: Path) -> str:
             f"  {install_command()}",
             "  pytest",
             f"  ale {look}",
-            f"Then put your own body into src/{chosen.module}/{kind.stem}.py.",
+            f"Then replace the implementation in src/{chosen.module}/{kind.stem}.py.",
         ]
     )

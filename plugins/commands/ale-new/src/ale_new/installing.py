@@ -1,4 +1,4 @@
-"""How the new package is installed here."""
+"""The command that installs the new package in this environment."""
 
 import importlib.util
 import shlex
@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 def install_command() -> str:
-    """The command that installs it, editable and with its test tools, into this environment.
+    """The command that installs a package, editable and with its test tools.
 
-    An environment that uv made has no pip. And uv looks for ale-core in an index where it runs
-    from a checkout that was installed as a whole, since no package of that name is recorded
-    there: it has to be told where it is.
+    An environment made by uv has no pip. Where `ale` was installed from a checkout as a whole, no
+    distribution named ale-core is recorded, so uv would look for it in an index: the command then
+    names its folder.
     """
     if importlib.util.find_spec("pip") is not None:
         return "pip install -e '.[test]'"

@@ -1,4 +1,4 @@
-"""What can be written: one entry per kind of plugin."""
+"""The kinds of plugin that `ale new` writes."""
 
 from collections.abc import Mapping
 
@@ -14,15 +14,15 @@ class Kind:
     name: str
     """As ``ale plugins`` and configs have it, and ``ale new`` takes it."""
     prefixes: tuple[str, ...]
-    """Words that a package's name may begin with, and that its component's name leaves out."""
+    """Prefixes of a package's name that its component's name leaves out."""
     joiner: str = "-"
-    """What stands between the words of a component's name."""
+    """Separator of the words of a component's name."""
     noun: str = ""
-    """What one of them is, in words, where that is not the name."""
+    """The kind in prose, where that is not `name`."""
 
     @property
     def words(self) -> str:
-        """What one of them is."""
+        """The kind in prose: ``task source``."""
         return self.noun or self.name
 
     @property
@@ -48,18 +48,18 @@ _ALL = (
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _ALL}
 
 COMMAND = KINDS["command"]
-"""The one kind that is no component: `ale --help` lists it, not `ale plugins`."""
+"""The only kind that is not a component: `ale --help` lists it, not `ale plugins`."""
 
 
 def kind_named(name: str) -> Kind:
-    """The kind of a name: that of configs, or what one is in words, such as ``credit-scheme``.
+    """The kind with a name as in configs (``credit``) or in prose (``credit-scheme``).
 
     Raises:
-        ValueError: there is none. The message ends with the nearest, where one is near.
+        ValueError: there is none. The message suggests the nearest name, if one is near.
     """
     names = {**KINDS, **{kind.words.replace(" ", "-"): kind for kind in _ALL}}
     if name not in names:
         hint = nearest(name, names)
-        said = f"'{name}' is no kind of plugin: one of {', '.join(KINDS)}"
-        raise ValueError(f"{said}; {hint}" if hint else said)
+        message = f"'{name}' is not a kind of plugin: expected one of {', '.join(KINDS)}"
+        raise ValueError(f"{message}; {hint}" if hint else message)
     return names[name]

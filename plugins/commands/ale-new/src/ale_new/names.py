@@ -1,4 +1,4 @@
-"""The names of a package: checked, and derived from one another."""
+"""Check the name of a package and derive its module and component names."""
 
 import keyword
 import re
@@ -9,20 +9,20 @@ from attrs import frozen
 from ale_new.kinds import Kind
 
 _NORMAL = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-# The core's own, and what pip can't install next to it.
-_TAKEN = ("ale", "ale-core", "ale-workspace")
+# The core itself, and what pip can't install next to it.
+_RESERVED = ("ale", "ale-core", "ale-workspace")
 
 
 @frozen(kw_only=True)
 class Names:
-    """Every name that a package goes by."""
+    """The names of a package."""
 
     distribution: str
-    """What ``pip install`` takes: ``ale-criterion-min-size``."""
+    """For ``pip install``: ``ale-criterion-min-size``."""
     module: str
-    """What ``import`` takes: ``ale_criterion_min_size``."""
+    """For ``import``: ``ale_criterion_min_size``."""
     component: str
-    """What a config writes after ``type:``: ``min_size``."""
+    """For ``type:`` in a config: ``min_size``."""
 
     @property
     def class_name(self) -> str:
@@ -38,17 +38,17 @@ def names(name: str, kind: Kind) -> Names:
             digits, joined by single hyphens.
 
     Raises:
-        ValueError: it is not; or its module would shadow Python's or `ale`'s. The message ends
-            with the nearest name that is free of that.
+        ValueError: it is not normalised, or its module would shadow one of Python's or `ale`'s.
+            The message suggests the nearest valid name.
     """
-    reason = _fault(name)
+    reason = _problem(name)
     if reason is not None:
         raise ValueError(f"{reason}; try '{_suggestion(name, kind)}'")
     return Names(distribution=name, module=name.replace("-", "_"), component=_component(name, kind))
 
 
-def _fault(name: str) -> str | None:
-    """Why a name can't be taken, or None."""
+def _problem(name: str) -> str | None:
+    """Why a name is not valid, or None."""
     module = name.replace("-", "_")
     if not _NORMAL.fullmatch(name):
         return f"'{name}' is not a normalised name: lower-case letters, digits, single hyphens"
@@ -58,7 +58,7 @@ def _fault(name: str) -> str | None:
         return f"'{name}' is a keyword of Python"
     if module in sys.stdlib_module_names:
         return f"'{name}' would shadow a module of Python's standard library"
-    if name in _TAKEN:
+    if name in _RESERVED:
         return f"'{name}' belongs to ale itself"
     return None
 
@@ -67,7 +67,7 @@ def _suggestion(name: str, kind: Kind) -> str:
     # CamelCase first, so that 'MinSize' becomes 'min-size' and not 'minsize'.
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name)
     plain = re.sub(r"[^a-z0-9]+", "-", spaced.lower()).strip("-")
-    if plain and _fault(plain) is None:
+    if plain and _problem(plain) is None:
         return plain
     return f"ale-{kind.prefixes[0]}-{plain or 'mine'}"
 

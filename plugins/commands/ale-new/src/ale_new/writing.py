@@ -6,6 +6,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from string import Template
 
+from ale_new.about import About
 from ale_new.kinds import Kind
 from ale_new.names import Names
 
@@ -13,11 +14,12 @@ SUFFIX = ".tmpl"
 """Keeps test runners and linters from taking a template for a module."""
 
 
-def render(kind: Kind, names: Names) -> Mapping[str, str]:
+def render(kind: Kind, names: Names, about: About) -> Mapping[str, str]:
     """The files of a package: path in the package, and text.
 
     Raises:
-        KeyError, ValueError: a template has a placeholder that is not known, or a bare ``$``.
+        ValueError: `about` has an author or a URL that can't be used.
+        KeyError: a template has an unknown placeholder.
     """
     templates = files("ale_new") / "templates"
     values = {
@@ -26,7 +28,10 @@ def render(kind: Kind, names: Names) -> Mapping[str, str]:
         "component": names.component,
         "class_name": names.class_name,
         "entry_point": names.distribution.removeprefix("ale-"),
-        "a_kind": f"{'An' if kind.words[0] in 'aeiou' else 'A'} {kind.words}",
+        "kind": kind.words,
+        "A_kind": f"{'An' if kind.words[0] in 'aeiou' else 'A'} {kind.words}",
+        "license_name": about.license,
+        **about.values(names.distribution),
     }
     values["use"] = _fill(templates / kind.name / f"use.md{SUFFIX}", values).rstrip()
     sources = {
@@ -37,7 +42,8 @@ def render(kind: Kind, names: Names) -> Mapping[str, str]:
         **_modules(templates / kind.name, names),
     }
     made = {path: _fill(source, values) for path, source in sources.items()}
-    return {**made, f"src/{names.module}/py.typed": ""}
+    license_text = about.license_text(names.distribution)
+    return {**made, "LICENSE": license_text, f"src/{names.module}/py.typed": ""}
 
 
 def _modules(folder: Traversable, names: Names) -> Mapping[str, Traversable]:
@@ -54,17 +60,20 @@ def _fill(template: Traversable, values: Mapping[str, str]) -> str:
     return Template(template.read_text(encoding="utf-8")).substitute(values)
 
 
-def write(directory: Path, kind: Kind, names: Names) -> tuple[Path, ...]:
+def write(
+    directory: Path, kind: Kind, names: Names, about: About | None = None
+) -> tuple[Path, ...]:
     """Write a package into a new folder, named as the distribution.
 
     Returns:
         The files, in the order written.
 
     Raises:
-        FileExistsError: the folder is there already; nothing is changed.
+        ValueError: `about` has an author or a URL that can't be used.
+        FileExistsError: the folder exists already; nothing is changed.
         OSError: it can't be written.
     """
-    texts = render(kind, names)
+    texts = render(kind, names, about or About())
     root = directory / names.distribution
     root.mkdir()
     written = []

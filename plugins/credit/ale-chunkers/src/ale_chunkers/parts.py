@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ale.types import Chunk, Span, Trajectory, Turn
+from ale.types import Chunk, Span, Trajectory, Turn, call_count, whole_turn
 from ale_chunkers.micro_steps import pieces
-from ale_chunkers.spans import Cut, call_count, cut_turn, whole_turn
+from ale_chunkers.spans import Cut, cut_turn
 
 Part = tuple[str, Span]
 """A kind and the one span of a chunk."""
@@ -24,7 +24,8 @@ class ToolCallChunker:
     """One chunk per tool call, together with its observation.
 
     The text before the calls is the reasoning that led to the first of them and belongs to its
-    chunk. A turn without calls is one chunk, of kind ``message``.
+    chunk. A turn whose calls are in its text is one chunk. A turn without calls is one too, of
+    kind ``message``.
     """
 
     def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
@@ -32,12 +33,13 @@ class ToolCallChunker:
         return _chunks(trajectory, self._parts)
 
     def _parts(self, index: int, turn: Turn) -> Iterator[Part]:
-        calls = call_count(turn)
+        calls = len(turn.completion.message.tool_calls)
         if calls < 2:
-            yield "tool-call" if calls else "message", whole_turn(index, turn)
+            yield "tool-call" if call_count(turn) else "message", whole_turn(index, turn)
             return
         end = len(turn.completion.message.content)
-        for span in cut_turn(index, turn, [(end, call + 1) for call in range(calls)]):
+        cuts = [*((end, call) for call in range(1, calls)), (end, call_count(turn))]
+        for span in cut_turn(index, turn, cuts):
             yield "tool-call", span
 
 
@@ -65,8 +67,9 @@ class MicroStepChunker:
 class AleLiteChunker:
     """Each message's text, cut at its micro-steps, then each of its calls with its observation.
 
-    Blank text before a call is no message and belongs to that call's chunk. A turn that has
-    neither text nor calls is a chunk of kind ``message``.
+    Blank text before a call is no message and belongs to that call's chunk. Calls in the text make
+    the last piece of it a chunk of kind ``tool-call``, together with their observations. A turn
+    that has neither text nor calls is a chunk of kind ``message``.
     """
 
     def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
@@ -75,12 +78,15 @@ class AleLiteChunker:
 
     def _parts(self, index: int, turn: Turn) -> Iterator[Part]:
         text = turn.completion.message.content
-        calls = call_count(turn)
+        calls = len(turn.completion.message.tool_calls)
         found = [] if calls and (not text or text.isspace()) else pieces(text)
-        if len(found) + calls == 1:
-            yield found[0][0] if found else "tool-call", whole_turn(index, turn)
-            return
         kinds = [kind for kind, _ in found] + ["tool-call"] * calls
+        if call_count(turn) > 0:
+            kinds[-1] = "tool-call"
+        if len(kinds) == 1:
+            yield kinds[0], whole_turn(index, turn)
+            return
         cuts: list[Cut] = [(stop, 0) for _, stop in found]
         cuts += [(len(text), call + 1) for call in range(calls)]
+        cuts[-1] = (len(text), call_count(turn))
         yield from zip(kinds, cut_turn(index, turn, cuts), strict=True)

@@ -1,4 +1,4 @@
-"""What this package offers: the chunkers, by name."""
+"""Registers the chunkers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -52,7 +52,7 @@ def _trajectory(options: None, context: BuildContext) -> Chunker:
 
 @hookimpl
 def ale_chunkers() -> Sequence[Component[Any, Chunker]]:
-    """The chunkers of this package."""
+    """Register the chunkers."""
     return [
         Component(
             "interaction",

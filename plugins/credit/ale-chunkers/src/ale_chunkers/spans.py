@@ -16,25 +16,6 @@ Cut = tuple[int, int]
 """Where a piece of a turn ends: characters of the text and calls that lie before it."""
 
 
-def call_count(turn: Turn) -> int:
-    """How many times the turn acts.
-
-    An agent that reads calls out of the text may record their observations alone; those count.
-    """
-    return max(len(turn.completion.message.tool_calls), len(turn.observations))
-
-
-def whole_turn(index: int, turn: Turn) -> Span:
-    """The span that covers all of turn number `index`; its tokens are always known."""
-    trace = turn.completion.tokens
-    return Span(
-        turn=index,
-        text=(0, len(turn.completion.message.content)),
-        calls=(0, call_count(turn)),
-        tokens=None if trace is None else (0, len(trace.output_ids)),
-    )
-
-
 def cut_turn(index: int, turn: Turn, cuts: Sequence[Cut]) -> Iterator[Span]:
     """The spans of turn number `index` between the given cuts.
 

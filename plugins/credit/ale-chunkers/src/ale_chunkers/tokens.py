@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from ale.errors import ChunkError
-from ale.types import Chunk, Range, Span, Trajectory, Turn
-from ale_chunkers.spans import call_count, checked_offsets, whole_turn
+from ale.types import Chunk, Range, Span, Trajectory, Turn, call_count, whole_turn
+from ale_chunkers.spans import checked_offsets
 
 
 class TokenChunker:

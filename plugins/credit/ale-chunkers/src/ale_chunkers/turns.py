@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from ale.types import Chunk, Span, Trajectory
+from ale.types import Chunk, Span, Trajectory, call_count, whole_turn
 from ale_chunkers.options import InteractionOptions
-from ale_chunkers.spans import call_count, whole_turn
 
 
 class MessageChunker:
@@ -24,8 +23,8 @@ class InteractionChunker:
     A chunk ends with a turn that calls a tool, and at the end of the trajectory; nothing else ends
     one. Whether the observation is empty or missing plays no part, so that two turns that act
     never share a chunk. A turn that calls nothing is reasoning before the next act and joins it
-    (`turns_without_calls: join`), or, where what the agent is told after such a turn counts as an
-    answer of the environment, stands alone (``own``).
+    (`turns_without_calls: join`), or, where the message after such a turn counts as an answer
+    of the environment, is its own chunk (``own``).
 
     Source: arXiv:2512.24873, 3.2.4.2.
     """

@@ -1,1 +1,1 @@
-"""Credit schemes: what each chunk of an episode earned."""
+"""Credit schemes: reward, return and weight of each chunk of an episode."""

@@ -18,7 +18,7 @@ class IpaOptions:
     gamma: float = field(
         default=0.95,
         validator=[gt(0.0), le(1.0)],
-        metadata=doc("Discount per chunk, in (0, 1]. The paper does not say which."),
+        metadata=doc("Discount per chunk, in (0, 1]. The paper gives no value."),
     )
     terminal_reward: Literal["score", "all-or-nothing"] = field(
         default="score",
@@ -30,13 +30,13 @@ class IpaOptions:
     failure_reward: float = field(
         default=0.0,
         validator=[ge(-_LARGEST), le(0.0)],
-        metadata=doc("What an R of 0 is replaced by. With 0, failures teach nothing."),
+        metadata=doc("Replaces an R of 0. With 0, failures give no training signal."),
     )
     unfinished: Literal["score", "failure"] = field(
         default="score",
         metadata=doc(
-            "R of an episode that a limit ended before its agent said that it was done: as of any "
-            "other, or that of a 'failure', whatever was left behind."
+            "R of an episode that a limit ended before its agent finished: its 'score', or that of "
+            "a 'failure', whatever the grade."
         ),
     )
     per_chunk_rewards: Literal["terminal", "terminal-and-errors"] = field(
@@ -78,7 +78,7 @@ class IpaLiteOptions:
     error_penalty: float = field(
         default=0.1,
         validator=[ge(0.0), le(_LARGEST)],
-        metadata=doc("Taken off a chunk's reward for each of its tool calls that failed."),
+        metadata=doc("Subtracted from a chunk's reward for each of its failed tool calls."),
     )
 
     @decay.validator

@@ -1,4 +1,4 @@
-"""What this package offers: the credit schemes, by name."""
+"""Registers the credit schemes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _rloo(options: None, context: BuildContext) -> CreditScheme:
 
 @hookimpl
 def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:
-    """The credit schemes of this package."""
+    """Register the credit schemes."""
     return [
         Component(
             "ipa", _options("ipa"), _ipa, summary="Discounted return per chunk (the IPA paper's)."

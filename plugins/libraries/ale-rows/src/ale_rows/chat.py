@@ -1,4 +1,4 @@
-"""Records as chat messages: conversations, and the part of one that a chunk is."""
+"""Records as chat messages: whole conversations, and the messages of a chunk."""
 
 from collections.abc import Iterator, Sequence
 
@@ -42,19 +42,18 @@ def chats(messages: Sequence[Message]) -> Messages:
 
 
 def chunk_answer(trajectory: Trajectory, chunk: Chunk) -> Messages:
-    """What the model said and called in a chunk, as messages.
+    """The model's answers and calls in a chunk, as messages.
 
-    Between the parts of several turns stand the observations and prompts that came between them;
-    what follows the last part is left out, since the model did not write it.
+    A chunk of several turns includes the observations and prompts between them. Observations after
+    the last answer are left out, since the model did not write them.
 
     Returns:
-        Empty where the model wrote nothing in this chunk (calls that an agent read out of the
-        text are in the chunk of the text).
+        Empty where the model wrote nothing in this chunk.
     """
-    said = list(_parts(trajectory, chunk.spans))
-    while said and said[-1].role != "assistant":
-        said.pop()
-    return tuple(said)
+    messages = list(_parts(trajectory, chunk.spans))
+    while messages and messages[-1].role != "assistant":
+        messages.pop()
+    return tuple(messages)
 
 
 def _parts(trajectory: Trajectory, spans: Sequence[Span]) -> Iterator[ChatMessage]:
@@ -70,17 +69,17 @@ def _parts(trajectory: Trajectory, spans: Sequence[Span]) -> Iterator[ChatMessag
 
 
 def part_of(turn: Turn, text: tuple[int, int], calls: tuple[int, int]) -> Message | None:
-    """The answer of a turn, cut to these characters and calls; None where nothing is left."""
+    """The answer of a turn, cut to these characters and calls; None if they are empty."""
     message = turn.completion.message
     content, made = message.content[slice(*text)], message.tool_calls[slice(*calls)]
     if not content and not made:
         return None
-    # Reasoning stands before the text, so it is of the part that has its beginning.
+    # Reasoning precedes the text, so it belongs to the part that starts the answer.
     reasoning = message.reasoning if text[0] == 0 and calls[0] == 0 else None
     return Message(role="assistant", content=content, reasoning=reasoning, tool_calls=made)
 
 
 def prefix_of(turn: Turn, span: Span) -> ChatMessage | None:
-    """What the turn's answer says before a span; None where the span begins it."""
+    """The part of the turn's answer before a span; None where the span starts it."""
     before = part_of(turn, (0, span.text[0]), (0, span.calls[0]))
     return None if before is None else chat(before)

@@ -1,4 +1,4 @@
-"""Tools as the rows have them: read from a file, and in the shape of chat completions."""
+"""Tool definitions: records, chat completions, and files of them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,7 +43,7 @@ def read_tools(path: Path) -> tuple[ToolSpec, ...]:
     """The tools of a JSON file: a list as the ``tools`` of chat completions.
 
     Raises:
-        InputError: it is not there, or is no such list.
+        InputError: the file does not exist, or is not such a list.
     """
     try:
         listed = msgspec.json.decode(path.read_bytes(), type=tuple[ChatTool, ...])

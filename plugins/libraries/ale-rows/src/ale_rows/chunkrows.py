@@ -1,4 +1,4 @@
-"""`ale dataset rl`: a row per chunk, with what it earned."""
+"""`ale dataset rl`: a row per chunk, with its reward, return and weight."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ def make_rl(
 ) -> Report:
     """Write a row per chunk.
 
-    Each has the whole conversation before it, so the output of an episode grows with the square
-    of its length.
+    Each row has the whole conversation before it, so the output grows with the square of an
+    episode's length.
 
     Args:
         source: JSON Lines of `ScoredRow`.
         out: of `RlRow`, in the form that `write_rows` picks.
-        min_abs_weight: leave out chunks whose weight is nearer to 0 than this.
+        min_abs_weight: leave out chunks with a smaller absolute weight.
 
     Raises:
         InputError: the source is damaged or of another kind.
@@ -61,7 +61,7 @@ def _rows(
             seen["chunks"] += 1
             made = chunk_row(row, chunk)
             if abs(row.credit.weights[chunk.index]) < min_abs_weight:
-                dropped["weight nearer to 0 than asked for"] += 1
+                dropped["weight below the minimum"] += 1
             elif isinstance(made, str):
                 dropped[made] += 1
             else:
@@ -73,7 +73,7 @@ def chunk_row(row: ScoredRow, chunk: Chunk) -> RlRow | str:
     trajectory, credit = row.episode.trajectory, row.credit
     first = chunk.spans[0]
     if any(trajectory.turns[span.turn].completion.forced for span in chunk.spans):
-        return "said by an expert, not sampled: teaches by imitation only"
+        return "given by an expert, not sampled: for imitation only"
     completion = chunk_answer(trajectory, chunk)
     if not completion or row.episode.reward is None:
         return "the model wrote nothing in it"
@@ -99,7 +99,7 @@ def chunk_row(row: ScoredRow, chunk: Chunk) -> RlRow | str:
 
 
 def _tokens(trajectory: Trajectory, chunk: Chunk) -> tuple[ChunkTokens, ...] | None:
-    """None where a turn has no tokens, or where the chunk begins or ends inside one."""
+    """None where a turn has no tokens, or where the chunk starts or ends inside one."""
     made = []
     for span in chunk.spans:
         trace = trajectory.turns[span.turn].completion.tokens

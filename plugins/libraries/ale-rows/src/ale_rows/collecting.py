@@ -21,7 +21,7 @@ BROKEN = "broken: the infrastructure failed, so they have no reward"
 
 
 class _Head(msgspec.Struct, gc=False):
-    """The part of a stored episode that says what it is."""
+    """The fields of a stored episode that identify it."""
 
     id: str
     task_id: str
@@ -43,22 +43,22 @@ def collect(
 ) -> Report:
     """Write the episodes of runs as rows: run by run, then by step, task, start and rollout.
 
-    The lines are copied as they stand, one in memory at a time; what is kept is where each is. An
-    episode that a run has twice counts once, as the later line has it.
+    Lines are copied unchanged, one in memory at a time; memory holds their offsets. Of an episode
+    that a run has twice the later line is used.
 
     Args:
         runs: run directories, and folders that hold some at any depth.
         out: JSON Lines of `EpisodeRow`.
-        split: ``evaluation``: only those, which no score or data set takes; ``all``: both.
-        broken: keep those without a reward too.
-        tools: what the model was offered, where it is known; a run does not keep it.
+        split: ``evaluation``: only evaluations, which `score` ignores; ``all``: both.
+        broken: include episodes without a reward.
+        tools: the tools of the agent, if known; a run does not store them.
 
     Raises:
         InputError: no run was found, two runs have one id, or a line is damaged.
         StoreError: `out` can't be written.
     """
     readers = [RunReader(path) for path in found_runs(runs)]
-    _refuse_twins(readers)
+    _refuse_duplicates(readers)
     refuse_overwriting(out, *(reader.episodes.path for reader in readers))
     dropped: Counter[str] = Counter()
     read = written = 0
@@ -67,8 +67,8 @@ def collect(
             opening = _opening(str(reader.manifest["run_id"]), tools)
             heads = _heads(reader)
             read += len(heads)
-            kept = [(h, at) for h, at in heads if _wanted(h, split, broken, dropped)]
-            for line in _lines(reader.episodes.path, [at for _, at in kept]):
+            selected = [(h, at) for h, at in heads if _wanted(h, split, broken, dropped)]
+            for line in _lines(reader.episodes.path, [at for _, at in selected]):
                 write(opening + line.rstrip(b"\r\n") + b"}\n")
                 written += 1
     report = Report(
@@ -99,7 +99,7 @@ def found_runs(paths: Sequence[Path]) -> list[Path]:
             raise InputError([Problem(message=message, file=str(path))])
         below = sorted(_below(path))
         if not below:
-            RunReader(path)  # says what is wrong, and what is near
+            RunReader(path)  # raises, with a suggestion
         for run in below:
             found.setdefault(run.resolve(), run)
     return list(found.values())
@@ -112,19 +112,19 @@ def _below(path: Path) -> Iterator[Path]:
             inner.clear()
 
 
-def _refuse_twins(readers: Sequence[RunReader]) -> None:
-    """Two runs of one id: their episodes could not be told apart."""
+def _refuse_duplicates(readers: Sequence[RunReader]) -> None:
+    """Two runs with one id: their episodes would have the same ids."""
     seen: dict[str, Path] = {}
     for reader in readers:
         name = str(reader.manifest["run_id"])
         if name in seen:
             message = f"{seen[name]} and {reader.path} are both the run '{name}'"
-            raise InputError([Problem(message=message, hint="give one of them")])
+            raise InputError([Problem(message=message, hint="pass only one of them")])
         seen[name] = reader.path
 
 
 def _heads(reader: RunReader) -> list[tuple[_Head, int]]:
-    """What the run has, and the offset of each, in the order in which it is written."""
+    """The run's episodes with their offsets, in the order of the output."""
     path = reader.episodes.path
     known: dict[tuple[Split, int, str, str, int], tuple[_Head, int]] = {}
     for offset, head in Lines(path, _Head).with_offsets():

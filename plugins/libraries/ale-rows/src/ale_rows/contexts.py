@@ -1,7 +1,7 @@
-"""Which answers were given to the same prompt: the conversation before each turn, as a digest.
+"""Digests of the conversation before each turn, to find answers to the same prompt.
 
-Two turns have one prompt when the model saw the same tools and messages, text for text. The ids of
-calls don't count: providers draw them at random; nor does the folder that a rollout worked in.
+Two turns have the same prompt when the model saw the same tools and messages. Ids of calls are
+ignored, since providers draw them at random, and so is the working directory of the rollout.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,101 +11,104 @@ import msgspec
 from attrs import frozen
 
 from ale.types import Message, ToolSpec, Trajectory, Turn
-from ale_rows.places import hidden
+from ale_rows.workdirs import without_workdir
 
 _SIZE = 16
-"""Bytes of a digest; that two of 10^9 prompts share one by chance has a probability of 10^-21."""
+"""Bytes of a digest; 10^9 prompts collide with a probability of about 10^-21."""
 
 _encode = msgspec.json.Encoder().encode
 
 
-class ToldCall(msgspec.Struct, gc=False):
-    """A call, as far as a prompt shows it."""
+class SlimCall(msgspec.Struct, gc=False):
+    """A call, without its id."""
 
     name: str
     arguments: str
 
 
-class ToldMessage(msgspec.Struct, gc=False):
+class SlimMessage(msgspec.Struct, gc=False):
     """A message."""
 
     role: str
     content: str = ""
     reasoning: str | None = None
-    tool_calls: tuple[ToldCall, ...] = ()
+    tool_calls: tuple[SlimCall, ...] = ()
 
 
-class ToldObservation(msgspec.Struct, gc=False):
-    """What came of a call."""
+class SlimObservation(msgspec.Struct, gc=False):
+    """The observation of a call."""
 
     content: str
     role: str = "tool"
 
 
-class ToldCompletion(msgspec.Struct, gc=False):
-    """What the model answered."""
+class SlimCompletion(msgspec.Struct, gc=False):
+    """An answer of the model."""
 
-    message: ToldMessage
+    message: SlimMessage
 
 
-class ToldTurn(msgspec.Struct, gc=False):
+class SlimTurn(msgspec.Struct, gc=False):
     """A turn."""
 
-    completion: ToldCompletion
-    prompt: tuple[ToldMessage, ...] = ()
-    observations: tuple[ToldObservation, ...] = ()
+    completion: SlimCompletion
+    prompt: tuple[SlimMessage, ...] = ()
+    observations: tuple[SlimObservation, ...] = ()
     fresh_context: bool = False
 
 
-class Told(msgspec.Struct, gc=False):
-    """A trajectory as the conversation that it is: faster to read than all of it."""
+class SlimTrajectory(msgspec.Struct, gc=False):
+    """A trajectory with only its messages: faster to read than all of it."""
 
-    turns: tuple[ToldTurn, ...] = ()
+    turns: tuple[SlimTurn, ...] = ()
 
 
 @frozen
 class Answer:
-    """What was said at one turn, and to what."""
+    """The answer of one turn, and its prompt."""
 
     turn: int
     prompt: bytes
-    """Digest of the conversation before it."""
-    said: bytes
+    """Digest of the conversation before the turn."""
+    content: bytes
     """Digest of the answer."""
     empty: bool
-    """Neither text nor a call: nothing that could be learned or unlearned."""
+    """Neither text nor a call: nothing to learn from."""
 
 
 def answers(
-    trajectory: Trajectory | Told,
+    trajectory: Trajectory | SlimTrajectory,
     tools: Sequence[ToolSpec] | None = None,
-    place: str | None = None,
+    workdir: str | None = None,
 ) -> Iterator[Answer]:
     """Every turn's answer, in order.
 
     Args:
-        place: a path that is the rollout's own, and counts the same as that of another.
+        workdir: the rollout's own working directory, equal to those of other rollouts.
     """
     beginning = [_encode(tools)]
     since = beginning
-    turns: Sequence[Turn | ToldTurn] = trajectory.turns
+    turns: Sequence[Turn | SlimTurn] = trajectory.turns
     for number, turn in enumerate(turns):
         if turn.fresh_context:
             since = beginning
         message = turn.completion.message
-        said = _content(message, place)
-        before = _digest(*since, *(_content(each, place) for each in turn.prompt))
-        yield Answer(number, before, _digest(said), not (message.content or message.tool_calls))
-        shown = [(each.role, hidden(each.content, place)) for each in turn.observations]
-        since = [before, said, _encode(shown)]
+        content = _content(message, workdir)
+        before = _digest(*since, *(_content(each, workdir) for each in turn.prompt))
+        empty = not (message.content or message.tool_calls)
+        yield Answer(number, before, _digest(content), empty)
+        observed = [
+            (each.role, without_workdir(each.content, workdir)) for each in turn.observations
+        ]
+        since = [before, content, _encode(observed)]
 
 
-def _content(message: Message | ToldMessage, place: str | None) -> bytes:
-    calls = [(call.name, hidden(call.arguments, place)) for call in message.tool_calls]
-    reasoning = None if message.reasoning is None else hidden(message.reasoning, place)
-    return _encode((message.role, hidden(message.content, place), reasoning, calls))
+def _content(message: Message | SlimMessage, workdir: str | None) -> bytes:
+    calls = [(call.name, without_workdir(call.arguments, workdir)) for call in message.tool_calls]
+    reasoning = None if message.reasoning is None else without_workdir(message.reasoning, workdir)
+    return _encode((message.role, without_workdir(message.content, workdir), reasoning, calls))
 
 
 def _digest(*parts: bytes) -> bytes:
-    """Of whole JSON, after a digest where there is one: no part can run into another."""
+    """Digest of a digest (if any) and complete JSON values, which can't run into one another."""
     return blake2b(b"".join(parts), digest_size=_SIZE).digest()

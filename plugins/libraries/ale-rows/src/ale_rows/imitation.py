@@ -1,4 +1,4 @@
-"""`ale dataset sft`: conversations to imitate."""
+"""`ale dataset sft`: conversations for imitation."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,17 +25,17 @@ def make_sft(
 ) -> Report:
     """Write conversations with the answers to learn from.
 
-    An episode is one conversation; where its agent began a new context it is several. Answers that
-    stand in a prompt (examples, a copied history) are not learned from.
+    An episode is one conversation; if its agent started new contexts, it is several. Answers in a
+    prompt (examples, a copied history) are not trained on.
 
     Args:
         source: JSON Lines of `EpisodeRow` or `ScoredRow`.
         out: of `SftRow`, in the form that `write_rows` picks.
         min_reward: only episodes with at least this reward: 1 is rejection sampling.
-        min_weight: learn only from answers all of whose chunks have at least this weight.
+        min_weight: train only on answers whose chunks all have at least this weight.
 
     Raises:
-        InputError: weights are asked for and the source has none, or it is damaged.
+        InputError: `min_weight` is set and the source has no weights, or it is damaged.
         StoreError, NotUsableError: as `write_rows`.
     """
     refuse_overwriting(out, source)
@@ -93,11 +93,11 @@ def _unwanted(row: EpisodeRow | ScoredRow, min_reward: float | None) -> str | No
         return None
     if episode.reward is None:
         return "without a reward"
-    return None if episode.reward >= min_reward else "reward below the one asked for"
+    return None if episode.reward >= min_reward else "reward below the minimum"
 
 
 def conversations(row: EpisodeRow | ScoredRow, min_weight: float | None) -> Iterator[SftRow]:
-    """The conversations of an episode in which there is an answer to learn from."""
+    """The conversations of an episode that have an answer to learn from."""
     turns = row.episode.trajectory.turns
     learned = _learned(row, min_weight)
     begins = [i for i, turn in enumerate(turns) if turn.fresh_context or i == 0]
@@ -116,10 +116,10 @@ def conversations(row: EpisodeRow | ScoredRow, min_weight: float | None) -> Iter
 
 
 def _learned(row: EpisodeRow | ScoredRow, min_weight: float | None) -> list[bool]:
-    """For each turn: is its answer to be learned from?"""
+    """For each turn, whether to train on its answer."""
     turns = row.episode.trajectory.turns
-    said = [turn.completion.message for turn in turns]
-    learned = [bool(message.content or message.tool_calls) for message in said]
+    answers = [turn.completion.message for turn in turns]
+    learned = [bool(message.content or message.tool_calls) for message in answers]
     if min_weight is not None and isinstance(row, ScoredRow):
         for chunk, weight in zip(row.chunks, row.credit.weights, strict=True):
             for span in chunk.spans:
@@ -130,7 +130,7 @@ def _learned(row: EpisodeRow | ScoredRow, min_weight: float | None) -> list[bool
 def _conversation(
     turns: Sequence[Turn], learned: Sequence[bool]
 ) -> tuple[tuple[ChatMessage, ...], tuple[float, ...]]:
-    """The messages up to the last answer that is learned from, and the weight of each."""
+    """The messages up to the last answer to learn from, and the weight of each."""
     messages: list[ChatMessage] = []
     weights: list[float] = []
     for turn, learn in zip(turns, learned, strict=True):

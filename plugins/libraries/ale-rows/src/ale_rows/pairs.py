@@ -1,4 +1,4 @@
-"""`ale dataset dpo`: what to compare, and by what."""
+"""`ale dataset dpo`: preference pairs."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -27,22 +27,21 @@ def make_dpo(
 ) -> Report:
     """Write preference pairs.
 
-    ``same-prompt`` compares answers to one prompt, text for text: at every conversation that
-    several rollouts of a task have led to (its beginning, or a fork) it takes the answer after
-    which things went best on average, and the one after which they went worst. This is what DPO
-    means by a preference.
+    ``same-prompt`` compares answers to identical prompts: for every conversation that several
+    rollouts of a task share (its first prompt, or a fork) it takes the answers with the highest
+    and the lowest mean value over their rollouts. This is a preference as DPO defines it.
 
-    ``same-trajectory`` compares the chunk of each trajectory that earned most with the one that
-    earned least. The two follow different contexts; their prompt is the trajectory's beginning.
-    It is ALE-lite's scheme, and not a preference between answers to one prompt.
+    ``same-trajectory`` compares the chunks of each trajectory with the highest and the lowest
+    value. The two have different contexts; their prompt is the trajectory's first prompt. It is
+    ALE-lite's scheme, and not a preference between answers to one prompt.
 
     Args:
         source: JSON Lines of `ScoredRow`; for ``same-prompt`` by ``episode`` also `EpisodeRow`.
         out: of `DpoRow`, in the form that `write_rows` picks.
-        by: what is compared. ``episode``: the reward of the whole episode, the default of
-            ``same-prompt``. Of the chunk (with ``same-prompt`` that in which the answer begins):
+        by: the value to compare. ``episode``: the reward of the whole episode, the default of
+            ``same-prompt``. Of the chunk (with ``same-prompt`` that in which the answer starts):
             its ``reward``, the default of ``same-trajectory``, its ``return`` or its ``weight``.
-        min_margin: leave out pairs whose values are less than this apart, at least 0.
+        min_margin: leave out pairs whose values differ by less, at least 0.
 
     Raises:
         InputError: the scheme can't compare by that, or the source is damaged or of another kind.
@@ -51,7 +50,7 @@ def make_dpo(
     refuse_overwriting(out, source)
     by = by or ("episode" if pairing == "same-prompt" else "reward")
     if pairing == "same-trajectory" and by == "episode":
-        message = "the chunks of one trajectory share the episode's reward: nothing to compare by"
+        message = "the chunks of one trajectory share the episode's reward: nothing to compare"
         raise InputError([Problem(message=message, path="by", expected="reward, return or weight")])
     dropped: Counter[str] = Counter()
     seen: Counter[str] = Counter()
@@ -91,9 +90,9 @@ def _same_trajectory_pairs(
             chunk_answer(row.episode.trajectory, row.chunks[k]) for k in (best, worst)
         )
         if high - low < margin:
-            dropped["less apart than the margin asked for"] += 1
+            dropped["difference below the minimum margin"] += 1
         elif chosen == rejected:
-            dropped["best and worst chunk say the same"] += 1
+            dropped["best and worst chunk are equal"] += 1
         else:
             yield DpoRow(
                 prompt=chats(row.episode.trajectory.messages(upto=0)),
@@ -108,13 +107,13 @@ def _same_trajectory_pairs(
 
 
 Extreme = tuple[float, int]
-"""A value and the chunk that has it."""
+"""A value and the index of its chunk."""
 
 
 def _extremes(row: ScoredRow, by: By) -> tuple[Extreme, Extreme] | str:
-    """The lowest (of equals the first) and the highest (of equals the last), or why there are none.
+    """The lowest (of equals the first) and the highest (of equals the last); or why there are none.
 
-    Chunks in which the model wrote nothing, or was made to say what it said, don't take part.
+    Chunks without an answer of the model, and demonstrations, are ignored.
     """
     values = chunk_values(row, by)
     trajectory = row.episode.trajectory
@@ -129,7 +128,7 @@ def _extremes(row: ScoredRow, by: By) -> tuple[Extreme, Extreme] | str:
 
 
 def _is_own(trajectory: Trajectory, chunk: Chunk) -> bool:
-    """Did the model itself write anything in it?"""
+    """Whether the model itself wrote something in the chunk."""
     wrote = False
     for span in chunk.spans:
         completion = trajectory.turns[span.turn].completion

@@ -1,4 +1,4 @@
-"""Pairs of answers to one prompt: best against worst on average, over all rollouts of a task."""
+"""Pairs of answers to one prompt: highest against lowest mean value over a task's rollouts."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from ale.errors import InputError, Problem
 from ale.types import Split, ToolSpec
 from ale_rows.chat import chat, chats
 from ale_rows.chattools import chat_tools
-from ale_rows.contexts import Told, answers
-from ale_rows.places import Places, moved
+from ale_rows.contexts import SlimTrajectory, answers
 from ale_rows.reading import RowFile, refuse_schema
 from ale_rows.rows import DpoRow, EpisodeRow, Origin, ScoredRow
 from ale_rows.stored import By, chunk_values, stored_kind
+from ale_rows.workdirs import Workdirs, with_workdir
 
 
 class _MessageHead(msgspec.Struct, gc=False):
@@ -38,18 +38,18 @@ class _EpisodeHead(msgspec.Struct, gc=False):
     reward: float | None = None
 
 
-class _ToldEpisode(msgspec.Struct, gc=False):
-    trajectory: Told
+class _SlimEpisode(msgspec.Struct, gc=False):
+    trajectory: SlimTrajectory
     reward: float | None = None
     schema: int = 1
 
 
-class _ToldRow(msgspec.Struct, gc=False):
-    """A row without what only credit needs."""
+class _SlimRow(msgspec.Struct, gc=False):
+    """A row without the fields that only credit needs."""
 
     schema: Literal[1]
     kind: Literal["scored", "episode"]
-    episode: _ToldEpisode
+    episode: _SlimEpisode
     tools: tuple[ToolSpec, ...] | None = None
 
 
@@ -60,11 +60,11 @@ class _RowHead(msgspec.Struct, gc=False):
 
 
 @define
-class _Tried:
-    """One answer to a prompt, over all rollouts that gave it."""
+class _Candidate:
+    """One answer to a prompt, with all rollouts that gave it."""
 
     offset: int
-    """Of the first row that has it."""
+    """Of the first row with it."""
     turn: int
     empty: bool
     total: float = 0.0
@@ -72,87 +72,87 @@ class _Tried:
 
     @property
     def value(self) -> float:
-        """Mean over its rollouts: a Monte Carlo estimate of what the answer is worth."""
+        """Mean over its rollouts: a Monte Carlo estimate of the answer's value."""
         return self.total / self.n
 
 
-Table = dict[bytes, dict[bytes, _Tried]]
+Table = dict[bytes, dict[bytes, _Candidate]]
 """By the digest of a prompt, then of an answer."""
 
 
 def same_prompt_pairs(
     source: Path, by: By, margin: float, dropped: "Counter[str]", seen: "Counter[str]"
 ) -> Iterator[DpoRow]:
-    """A pair per prompt that got different answers of different worth.
+    """A pair per prompt with different answers of different value.
 
-    One task's digests are in memory at a time, and of the others where their rows stand.
+    Memory holds the digests of one task, and the offsets of all rows.
 
     Args:
-        dropped: counts, by reason, the prompts that give no pair.
+        dropped: counts the prompts without a pair, by reason.
         seen: counts prompts and episodes.
     """
     kind = stored_kind(source)
     if kind is EpisodeRow and by != "episode":
         message = f"these episodes have no credit to compare by '{by}'"
         raise InputError([Problem(message=message, file=str(source), hint="ale score them first")])
-    places = Places()
-    tasks = _tasks(source, seen, places)
-    compared: type[Any] = _ToldRow if by == "episode" else ScoredRow
-    with RowFile(source, kind) as rows, RowFile(source, compared) as told:
+    workdirs = Workdirs()
+    tasks = _tasks(source, seen, workdirs)
+    compared: type[Any] = _SlimRow if by == "episode" else ScoredRow
+    with RowFile(source, kind) as rows, RowFile(source, compared) as slim:
         for offsets in tasks.values():
-            for tried in _table(told, offsets, by, places).values():
+            for tried in _table(slim, offsets, by, workdirs).values():
                 seen["prompts"] += 1
                 pair = _pair(list(tried.values()), margin)
                 if isinstance(pair, str):
                     dropped[pair] += 1
                 else:
-                    yield _row(rows, places, *pair)
+                    yield _row(rows, workdirs, *pair)
 
 
-def _tasks(source: Path, seen: "Counter[str]", places: Places) -> dict[str, list[int]]:
+def _tasks(source: Path, seen: "Counter[str]", workdirs: Workdirs) -> dict[str, list[int]]:
     tasks: dict[str, list[int]] = {}
     with RowFile(source, _RowHead) as file:
         for offset, row in file:
             if row.episode.split != "train" or row.episode.reward is None:
-                seen["episodes left out (held out, or without a reward)"] += 1
+                seen["episodes left out (held out or without a reward)"] += 1
                 continue
             seen["episodes"] += 1
             tasks.setdefault(row.episode.task_id, []).append(offset)
             first = row.episode.trajectory.turns[:1]
             texts = [message.content for turn in first for message in turn.prompt]
-            places.add(row.episode.task_id, offset, texts)
+            workdirs.add(row.episode.task_id, offset, texts)
     return tasks
 
 
-def _table(rows: RowFile[Any], offsets: list[int], by: By, places: Places) -> Table:
+def _table(rows: RowFile[Any], offsets: list[int], by: By, workdirs: Workdirs) -> Table:
     table: Table = {}
     for offset in offsets:
         row = rows.at(offset)
         refuse_schema(row.episode, rows.path)
         values = _values(row, by)
-        for answer in answers(row.episode.trajectory, row.tools, places.of(offset)):
+        for answer in answers(row.episode.trajectory, row.tools, workdirs.of(offset)):
             value = row.episode.reward if values is None else values.get(answer.turn)
             if value is None:
                 continue
             at_prompt = table.setdefault(answer.prompt, {})
-            tried = at_prompt.get(answer.said)
+            tried = at_prompt.get(answer.content)
             if tried is None:
-                tried = at_prompt[answer.said] = _Tried(offset, answer.turn, answer.empty)
+                tried = at_prompt[answer.content] = _Candidate(offset, answer.turn, answer.empty)
             tried.total += value
             tried.n += 1
     return table
 
 
-def _values(row: ScoredRow | _ToldRow, by: By) -> dict[int, float] | None:
-    """What the chunk is worth in which each turn's answer begins; None where the episode counts."""
-    if isinstance(row, _ToldRow):
+def _values(row: ScoredRow | _SlimRow, by: By) -> dict[int, float] | None:
+    """By turn, the value of the chunk in which its answer starts; None to use the episode's."""
+    if isinstance(row, _SlimRow):
         return None
     values = chunk_values(row, by)
     return {turn: values[chunk] for turn, chunk in _first_chunks(row).items()}
 
 
 def _first_chunks(row: ScoredRow) -> dict[int, int]:
-    """By turn, the chunk in which its answer begins."""
+    """By turn, the chunk in which its answer starts."""
     found: dict[int, int] = {}
     for chunk in row.chunks:
         for span in chunk.spans:
@@ -160,33 +160,33 @@ def _first_chunks(row: ScoredRow) -> dict[int, int]:
     return found
 
 
-def _pair(tried: list[_Tried], margin: float) -> tuple[_Tried, _Tried] | str:
-    """The best and the worst answer, the first of equals; or why there is no pair."""
+def _pair(tried: list[_Candidate], margin: float) -> tuple[_Candidate, _Candidate] | str:
+    """The best and the worst answer, of equals the first; or why there is no pair."""
     if len(tried) < 2:
         return (
             "every rollout gave the same answer"
             if tried[0].n > 1
-            else "only one rollout led to the prompt"
+            else "only one rollout reached the prompt"
         )
     best = max(tried, key=lambda each: each.value)
     worst = min(tried, key=lambda each: each.value)
     if best.value == worst.value:
         return "tie: every answer earned the same"
     if best.value - worst.value < margin:
-        return "less apart than the margin asked for"
+        return "difference below the minimum margin"
     if best.empty or worst.empty:
         return "one of the two answers is empty"
     return best, worst
 
 
-def _row(rows: RowFile[Any], places: Places, best: _Tried, worst: _Tried) -> DpoRow:
+def _row(rows: RowFile[Any], workdirs: Workdirs, best: _Candidate, worst: _Candidate) -> DpoRow:
     chosen, rejected = rows.at(best.offset), rows.at(worst.offset)
     trajectory = chosen.episode.trajectory
     answer = rejected.episode.trajectory.turns[worst.turn].completion.message
     return DpoRow(
         prompt=chats(trajectory.messages(upto=best.turn)),
         chosen=(chat(trajectory.turns[best.turn].completion.message),),
-        rejected=(chat(moved(answer, places.of(worst.offset), places.of(best.offset))),),
+        rejected=(chat(with_workdir(answer, workdirs.of(worst.offset), workdirs.of(best.offset))),),
         tools=chat_tools(chosen.tools),
         pairing="same-prompt",
         task=chosen.episode.task_id,
@@ -195,7 +195,7 @@ def _row(rows: RowFile[Any], places: Places, best: _Tried, worst: _Tried) -> Dpo
     )
 
 
-def _origin(row: EpisodeRow | ScoredRow, tried: _Tried) -> Origin:
+def _origin(row: EpisodeRow | ScoredRow, tried: _Candidate) -> Origin:
     chunks = _first_chunks(row) if isinstance(row, ScoredRow) else {}
     return Origin(
         run=row.run,

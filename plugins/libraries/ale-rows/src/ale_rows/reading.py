@@ -1,4 +1,4 @@
-"""Reading rows: one at a time, by offset, and with a reason where a line is refused."""
+"""Read rows one at a time or by offset, with an explanation of invalid lines."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -23,8 +23,8 @@ def read_rows(path: Path, kind: type[RowT]) -> Iterator[RowT]:
             Hugging Face data set.
 
     Raises:
-        InputError: with file, line and path: it is not there, a line is damaged, is a row of
-            another kind, or of a version that this one does not read.
+        InputError: with file, line and path: it does not exist, or a line is damaged, of another
+            kind or of an unsupported version.
         NotUsableError: pyarrow or datasets is needed and not installed.
     """
     if path.is_dir() or path.suffix == ".parquet":
@@ -38,16 +38,16 @@ def read_rows(path: Path, kind: type[RowT]) -> Iterator[RowT]:
 
 
 class RowFile(Generic[T], AbstractContextManager["RowFile[T]"]):
-    """A file of JSON lines that is open, to be iterated over and read at offsets."""
+    """An open file of JSON lines, to iterate over and to read at offsets."""
 
     def __init__(self, path: Path, cls: type[T]) -> None:
         """Open it.
 
         Args:
-            cls: what a line is decoded to: a row, or a class with the few fields that are wanted.
+            cls: class of a line: a row, or a struct with the fields that are needed.
 
         Raises:
-            InputError: it is not there, or is no file.
+            InputError: it does not exist, or is not a file.
         """
         self.path = path
         self._decoder = msgspec.json.Decoder(cls)
@@ -120,7 +120,7 @@ class _Head(msgspec.Struct):
 def refused(
     line: bytes, cls: type[Any], error: Exception, path: Path, number: int | None
 ) -> InputError:
-    """Why a line is not one of `cls`, in words that help."""
+    """The error for a line that is not a `cls`, with a hint."""
     reason = _reason(line, cls)
     if reason is None:
         return damaged(error, path, number)
@@ -130,15 +130,15 @@ def refused(
 
 
 def damaged(error: Exception, path: Path, number: int | None, *, below: str = "") -> InputError:
-    """What is said of a line whose `error` says where it is wrong, counted from `below`."""
-    said, _, where = str(error).partition(" - at `$")
+    """The error for an invalid line; its path is taken from `error` and appended to `below`."""
+    message, _, where = str(error).partition(" - at `$")
     at = (below + where.rstrip("`")).lstrip(".") or None
-    hint = f"the {'file' if number is None else 'line'} is damaged, or was changed by hand"
-    return InputError([Problem(message=said, file=str(path), line=number, path=at, hint=hint)])
+    hint = f"the {'file' if number is None else 'line'} is damaged or was edited"
+    return InputError([Problem(message=message, file=str(path), line=number, path=at, hint=hint)])
 
 
 def refuse_schema(episode: Episode, path: Path) -> None:
-    """An episode of a version that this one does not read.
+    """Refuse an episode of an unsupported version.
 
     Raises:
         InputError: it is one.
@@ -149,13 +149,13 @@ def refuse_schema(episode: Episode, path: Path) -> None:
 
 
 def kind_of(cls: type[Any]) -> str | None:
-    """The `kind` of a row class; None of a class that reads parts of several kinds."""
+    """The `kind` of a row class; None for a class that reads several kinds."""
     kinds = _kinds_of(cls)
     return kinds[0] if len(kinds) == 1 else None
 
 
 def _kinds_of(cls: type[Any]) -> list[str]:
-    """Of a class that reads part of a row, those of the rows."""
+    """The kinds that a class reads."""
     return list(map(str, get_args(cls.__annotations__.get("kind")))) or list(KINDS)
 
 
@@ -167,15 +167,15 @@ def _reason(line: bytes, cls: type[Any]) -> tuple[str, str | None, str | None] |
     wanted = _kinds_of(cls)
     if head.kind is None and head.trajectory is not None:
         return (
-            "an episode as a run directory keeps it, not a row of a data set",
+            "an episode of a run directory, not a row of a data set",
             None,
             "collect it first: ale collect RUN --out raw.jsonl",
         )
     if head.kind not in wanted:
         expected = " or ".join(f"'{kind}'" for kind in wanted)
         makers = " or ".join(MADE_BY[kind] for kind in wanted)
-        said = f"a row of kind {_shown(head.kind)}, expected {expected}"
-        return said, "kind", f"{makers} writes such rows"
+        message = f"a row of kind {_shown(head.kind)}, expected {expected}"
+        return message, "kind", f"{makers} writes such rows"
     if head.schema != SCHEMA:
         return _version(head.schema)
     return None
@@ -195,5 +195,5 @@ def _version(schema: object) -> tuple[str, str, str]:
     return (
         f"schema {'is missing' if schema is None else schema}; there is none before {SCHEMA}",
         "schema",
-        f"rows of data sets begin at schema {SCHEMA}: make the file again",
+        f"the first schema is {SCHEMA}: write the file again",
     )

@@ -1,4 +1,4 @@
-"""What a stage read, wrote and dropped: printed, and written beside its output."""
+"""What a stage read, wrote and left out: printed, and written next to its output."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from ale.errors import StoreError
 
 @frozen(kw_only=True, slots=False)
 class Report:
-    """Of one stage. Written as ``<output>.report.json``."""
+    """The report of one stage, written as ``<output>.report.json``."""
 
     schema: int = 1
     stage: str
@@ -21,24 +21,24 @@ class Report:
     output: str
     options: Mapping[str, Any] = field(factory=dict)
     read: int
-    """What the stage worked on: see `unit`."""
+    """Items that the stage read, in `unit`."""
     unit: str
-    """Of `read` and, where nothing else is said, of `dropped`: ``episodes``, ``prompts``, ..."""
+    """Unit of `read` and `dropped`: ``episodes``, ``prompts``, ..."""
     written: int
     """Rows of the output."""
     dropped: Mapping[str, int] = field(factory=dict)
-    """How many, by reason."""
+    """Number left out, by reason."""
     notes: Mapping[str, float] = field(factory=dict)
     """Other numbers, such as the mean reward."""
 
     def lines(self) -> list[str]:
         """For a terminal."""
-        said = [f"{self.output}: {self.written} rows from {self.read} {self.unit}"]
-        said += [f"  {name}: {value:g}" for name, value in self.notes.items()]
-        return said + [f"  left out {n}: {reason}" for reason, n in self.dropped.items()]
+        lines = [f"{self.output}: {self.written} rows from {self.read} {self.unit}"]
+        lines += [f"  {name}: {value:g}" for name, value in self.notes.items()]
+        return lines + [f"  left out {n}: {reason}" for reason, n in self.dropped.items()]
 
     def write(self) -> None:
-        """Write it beside the output.
+        """Write it next to the output.
 
         Raises:
             StoreError: it can't be written.
@@ -52,7 +52,7 @@ class Report:
 
 
 def report_path(output: Path) -> Path:
-    """Where the report of an output stands."""
+    """The path of the report of an output."""
     return output.with_name(f"{output.name}.report.json")
 
 

@@ -1,4 +1,4 @@
-"""What a line of each file holds. The published JSON Schemas are made from these classes."""
+"""The rows of each file. The published JSON Schemas are generated from these classes."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
@@ -9,13 +9,13 @@ from msgspec import Meta
 from ale.types import BatchStatistics, Chunk, Credit, Episode, ToolSpec
 
 SCHEMA = 1
-"""The version that is written; each kind of row has its own history, and all are at their first."""
+"""The version that is written; each kind of row has its own version, and all are at 1."""
 
 Pairing = Literal["same-prompt", "same-trajectory"]
 Schema = Annotated[Literal[1], Meta(description="Version of the row.")]
 Tools = Annotated[
     tuple[ToolSpec, ...] | None,
-    Meta(description="Tools that the model was offered; null where that is not known."),
+    Meta(description="Tools of the agent; null if unknown."),
 ]
 Run = Annotated[str, Meta(description="`run_id` of the run, or the file it was imported from.")]
 Task = Annotated[str, Meta(description="Id of the task.")]
@@ -23,7 +23,7 @@ EpisodeId = Annotated[str, Meta(description="Id of the episode within its run.")
 
 
 class ChatFunction(msgspec.Struct, frozen=True, kw_only=True):
-    """What is called."""
+    """The function of a call."""
 
     name: str
     arguments: Annotated[
@@ -40,7 +40,7 @@ class ChatCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message as chat completions, TRL and chat templates have it; what is empty is left out."""
+    """A message of chat completions, TRL and chat templates; empty fields are omitted."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
@@ -53,7 +53,7 @@ Messages = tuple[ChatMessage, ...]
 
 
 class ChatToolFunction(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool is."""
+    """The definition of a tool."""
 
     name: str
     description: str = ""
@@ -63,7 +63,7 @@ class ChatToolFunction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool as chat completions and chat templates have it."""
+    """A tool of chat completions and chat templates."""
 
     type: Literal["function"] = "function"
     function: ChatToolFunction
@@ -71,12 +71,12 @@ class ChatTool(msgspec.Struct, frozen=True, kw_only=True):
 
 ChatTools = Annotated[
     tuple[ChatTool, ...] | None,
-    Meta(description="Tools that the model was offered; null where that is not known."),
+    Meta(description="Tools of the agent; null if unknown."),
 ]
 
 
 class EpisodeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of ``raw.jsonl``: an episode and the run that it is of."""
+    """A line of ``raw.jsonl``: an episode and its run."""
 
     schema: Schema = 1
     kind: Literal["episode"] = "episode"
@@ -92,8 +92,8 @@ class ScoredRow(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["scored"] = "scored"
     run: Run
     tools: Tools = None
-    chunker: Annotated[str, Meta(description="Component that cut it.")]
-    scheme: Annotated[str, Meta(description="Component that gave the credit.")]
+    chunker: Annotated[str, Meta(description="Chunker.")]
+    scheme: Annotated[str, Meta(description="Credit scheme.")]
     batch: Annotated[
         BatchStatistics, Meta(description="Of all graded episodes of the file: the baseline.")
     ]
@@ -107,18 +107,18 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
     run: Run
     episode: EpisodeId
-    turn: Annotated[int, Meta(description="0-based turn in which the answer begins.")]
+    turn: Annotated[int, Meta(description="0-based turn in which the answer starts.")]
     chunk: Annotated[
-        int | None, Meta(description="Index of the chunk; null where the answer is a whole turn.")
+        int | None, Meta(description="Index of the chunk; null if the answer is a whole turn.")
     ] = None
     value: Annotated[
         float | None,
-        Meta(description="What the two sides were compared by; null for imported preferences."),
+        Meta(description="Value that the sides were compared by; null for imported preferences."),
     ] = None
 
 
 class DpoRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A preference: TRL's conversational format with an explicit prompt, and where it is from."""
+    """A preference: TRL's conversational format with an explicit prompt, and its origin."""
 
     schema: Schema = 1
     kind: Literal["dpo"] = "dpo"
@@ -133,14 +133,14 @@ class DpoRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SftRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation to imitate."""
+    """A conversation for imitation."""
 
     schema: Schema = 1
     kind: Literal["sft"] = "sft"
     messages: Messages
     loss_weights: Annotated[
         tuple[float, ...],
-        Meta(description="One per message: 1 for an answer to learn from, else 0."),
+        Meta(description="One per message: 1 for an answer to train on, else 0."),
     ]
     tools: ChatTools = None
     run: Run
@@ -150,11 +150,9 @@ class SftRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChunkTokens(msgspec.Struct, frozen=True, kw_only=True):
-    """The tokens of a chunk within one turn, exactly as they were sampled."""
+    """The tokens of a chunk within one turn, as sampled."""
 
-    prompt_ids: Annotated[
-        tuple[int, ...], Meta(description="All that the model had before it, up to the chunk.")
-    ]
+    prompt_ids: Annotated[tuple[int, ...], Meta(description="All tokens before the chunk.")]
     ids: tuple[int, ...]
     logprobs: Annotated[
         tuple[float, ...], Meta(description="Natural, of the sampler, one per token.")
@@ -163,7 +161,7 @@ class ChunkTokens(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RlRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One chunk: the conversation before it, what was done, and what that earned."""
+    """One chunk: the conversation before it, its answers and calls, and its credit."""
 
     schema: Schema = 1
     kind: Literal["rl"] = "rl"
@@ -178,17 +176,17 @@ class RlRow(msgspec.Struct, frozen=True, kw_only=True):
     episode_reward: float
     reward: Annotated[float, Meta(description="r_k, of the chunk itself.")]
     return_: Annotated[float, Meta(description="G_k, discounted.")] = msgspec.field(name="return")
-    weight: Annotated[float, Meta(description="What multiplies grad log pi of its tokens.")]
+    weight: Annotated[float, Meta(description="Factor of grad log pi of its tokens.")]
     prompt: Messages
     prefix: Annotated[
         ChatMessage | None,
-        Meta(description="What the same answer said before the chunk; null at its beginning."),
+        Meta(description="Part of the same answer before the chunk; null at its start."),
     ] = None
     completion: Messages
     tools: ChatTools = None
     tokens: Annotated[
         tuple[ChunkTokens, ...] | None,
-        Meta(description="One entry per turn that the chunk has a part in; null if not recorded."),
+        Meta(description="One entry per turn of the chunk; null if not recorded."),
     ] = None
 
 

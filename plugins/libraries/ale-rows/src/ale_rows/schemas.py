@@ -1,6 +1,6 @@
 """The JSON Schemas of the rows, made from their classes.
 
-``python -m ale_rows.schemas FOLDER`` writes them; the committed copies stand in docs/reference.
+``python -m ale_rows.schemas FOLDER`` writes them; the committed copies are in docs/reference.
 """
 
 import json

@@ -33,7 +33,7 @@ class _EpisodeHead(msgspec.Struct, gc=False):
 
 
 class _RowHead(msgspec.Struct, gc=False):
-    """What the first pass needs; the rest of the line is skipped, not built."""
+    """The fields for the first pass; the rest of the line is skipped."""
 
     schema: Literal[1]
     kind: Literal["episode"]
@@ -42,7 +42,7 @@ class _RowHead(msgspec.Struct, gc=False):
 
 
 class _Row(msgspec.Struct, gc=False):
-    """A row whose episode is kept as it is written, to be copied."""
+    """A row with its episode as raw JSON, to copy it."""
 
     schema: Literal[1]
     kind: Literal["episode"]
@@ -52,7 +52,7 @@ class _Row(msgspec.Struct, gc=False):
 
 
 class _Given(msgspec.Struct):
-    """What a chunker and a scheme gave: plugins may give anything."""
+    """The output of a chunker and a scheme, to validate it."""
 
     chunks: tuple[Chunk, ...]
     credit: Credit
@@ -72,21 +72,21 @@ def score(
 ) -> Report:
     """Write each episode with its chunks and their credit.
 
-    The file is read twice: for the mean reward of all its graded episodes, which is the baseline of
-    schemes that have one, and for the credit. One group is in memory at a time, and of the others
-    where they stand. A group is the rollouts of one task from one start in one step of one run.
+    The file is read twice: for the mean reward of all its graded episodes, which some schemes use
+    as baseline, and for the credit. Memory holds one group and the offsets of the others. A group
+    has the rollouts of one task from one start in one step of one run.
 
     Args:
         source: JSON Lines of `EpisodeRow`.
-        out: JSON Lines of `ScoredRow`, group by group, in the order in which groups begin.
-        registry: the packages that are installed.
+        out: JSON Lines of `ScoredRow`, group by group, in the order of their first rows.
+        registry: the installed packages.
         chunker: a component as after ``--chunker``: ``interaction:turns_without_calls=own``; or a
             mapping as in a config.
         scheme: likewise a credit scheme.
 
     Raises:
         InputError: there is no such component, or a line is damaged.
-        AleError: a trajectory lacks what the chunker needs, or a part broke its contract.
+        AleError: a trajectory lacks what the chunker needs, or a component broke its contract.
         StoreError: `out` can't be written.
     """
     refuse_overwriting(out, source)
@@ -102,7 +102,7 @@ def score(
                 written += 1
                 chunks += len(rollout.chunks)
                 if credit.skipped:
-                    idle[f"teach nothing ({credit.skipped})"] += 1
+                    idle[f"without training signal ({credit.skipped})"] += 1
     report = Report(
         stage="score",
         inputs=(str(source),),
@@ -127,7 +127,7 @@ def make_crediting(registry: Registry, chunker: Choice, scheme: Choice) -> Credi
     """Chunker and scheme, built.
 
     Raises:
-        InputError: no package offers one, or an option of it is wrong.
+        InputError: there is no such component, or an option of it is wrong.
     """
     chunker_name, cutter = _built(chunker, "chunker", registry)
     scheme_name, made = _built(scheme, "credit", registry)
@@ -137,7 +137,7 @@ def make_crediting(registry: Registry, chunker: Choice, scheme: Choice) -> Credi
 
 
 def _built(choice: Choice, kind: str, registry: Registry) -> tuple[str, Any]:
-    """The component under the name that was asked for, its options included."""
+    """The component, under the name as given, options included."""
     if isinstance(choice, str):
         option = "--chunker" if kind == "chunker" else "--scheme"
         return choice, build_choice(parse_choice(choice, option=option), kind, registry)[1]
@@ -148,7 +148,7 @@ def _built(choice: Choice, kind: str, registry: Registry) -> tuple[str, Any]:
 def _survey(
     source: Path, dropped: "Counter[str]"
 ) -> tuple[dict[GroupKey, list[int]], BatchStatistics, int]:
-    """The first pass: where the rows of each group are, and the mean of all their rewards."""
+    """The first pass: offsets of the rows of each group, and the mean of all rewards."""
     groups: dict[GroupKey, list[int]] = {}
     read = count = 0
     total = 0.0
@@ -175,16 +175,16 @@ def _credited(
     offsets: list[int],
     batch: BatchStatistics,
 ) -> Iterator[tuple[_Row, Rollout, Credit]]:
-    """One group, cut and credited."""
+    """The chunks and credits of one group."""
     read = [rows.at(offset) for offset in offsets]
     episodes = [_episode(rows, row, at) for row, at in zip(read, offsets, strict=True)]
-    _refuse_twice(key, episodes, rows.path)
+    _refuse_duplicates(key, episodes, rows.path)
     rollouts = tuple(crediting.split(episode) for episode in episodes)
     group = Group(task_id=key[2], rollouts=rollouts, batch=batch)
     yield from zip(read, rollouts, crediting.assign(group).credits, strict=True)
 
 
-def _refuse_twice(key: GroupKey, episodes: list[Episode], path: Path) -> None:
+def _refuse_duplicates(key: GroupKey, episodes: list[Episode], path: Path) -> None:
     twice = [name for name, n in Counter(each.id for each in episodes).items() if n > 1]
     if twice:
         message = f"episode {twice[0]} of run '{key[0]}' is there twice"
@@ -206,7 +206,7 @@ def _line(
     """A line of the output.
 
     Raises:
-        PluginError: a chunk or a credit could not be read again.
+        PluginError: a chunk or a credit is not valid.
     """
     given = _Given(chunks=rollout.chunks, credit=credit)
     try:
@@ -226,5 +226,5 @@ def _line(
         "scheme": crediting.scheme_name,
         "batch": batch,
     }
-    # The episode, most of the line, is copied as it stands.
+    # The episode, most of the line, is copied unchanged.
     return b"".join([encode(head)[:-1], b",", made[1:-1], b',"episode":', row.episode, b"}\n"])

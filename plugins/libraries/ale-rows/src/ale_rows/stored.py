@@ -1,4 +1,4 @@
-"""Reading episodes for the stages after scoring: scored rows, or rows as they were collected."""
+"""Read episodes for the stages after collecting: scored rows, or collected ones."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from ale_rows.reading import RowFile, refuse_schema
 from ale_rows.rows import KINDS, EpisodeRow, RowT, ScoredRow
 
 By = Literal["episode", "reward", "return", "weight"]
-"""What answers are compared by: the episode's reward, or of the chunk r_k, G_k or its weight."""
+"""The value to compare answers by: the episode's reward, or the chunk's r_k, G_k or weight."""
 
 
 class _Kind(msgspec.Struct):
@@ -24,10 +24,10 @@ class _AnyKind(msgspec.Struct):
 
 
 def any_kind(source: Path) -> type[Any]:
-    """The class of the rows of a file or table, by the first; of an empty one, `EpisodeRow`.
+    """The class of a file's or table's first row; `EpisodeRow` if it is empty.
 
     Raises:
-        InputError: they are no rows.
+        InputError: it has no rows of a known kind.
     """
     if source.is_dir() or source.suffix == ".parquet":
         from ale_rows.tables import table_kind
@@ -40,10 +40,10 @@ def any_kind(source: Path) -> type[Any]:
 
 
 def stored_kind(source: Path) -> type[Any]:
-    """The class of the rows of a file, by its first line; of an empty file, `ScoredRow`.
+    """The class of a file's first row; `ScoredRow` if it is empty.
 
     Raises:
-        InputError: its rows hold no episodes.
+        InputError: its rows have no episodes.
     """
     with RowFile(source, _Kind) as file:
         for _, row in file:
@@ -52,7 +52,7 @@ def stored_kind(source: Path) -> type[Any]:
 
 
 def stored_rows(source: Path, kind: type[RowT]) -> Iterator[RowT]:
-    """Rows with episodes of a version that is known.
+    """The rows of a file, with the version of their episodes checked.
 
     Raises:
         InputError: a row is damaged, of another kind or of another version.
@@ -65,7 +65,7 @@ def stored_rows(source: Path, kind: type[RowT]) -> Iterator[RowT]:
 
 
 def chunk_values(row: ScoredRow, by: By) -> tuple[float, ...]:
-    """What each chunk of a row is compared by."""
+    """The value of each chunk of a row."""
     credit = row.credit
     if by == "reward":
         return credit.rewards

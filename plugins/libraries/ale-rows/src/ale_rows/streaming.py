@@ -1,4 +1,4 @@
-"""Streaming many records without a garbage collector that looks at each of them."""
+"""Stream many records without frequent garbage collection."""
 
 import gc
 from collections.abc import Iterator
@@ -9,11 +9,10 @@ _ALLOCATIONS = 1_000_000
 
 @contextmanager
 def streaming() -> Iterator[None]:
-    """Let the collector run rarely in the block.
+    """Let the garbage collector run rarely in the block.
 
-    Records hold no cycles, so they go as soon as nothing refers to them; all the collector does is
-    to visit them, which took a third of the time of `score`. What it is set to counts for the whole
-    process; it is as before after the block.
+    Records have no cycles, so reference counting frees them; the collector only visits them, which
+    took a third of the time of `score`. The threshold is process-wide; it is restored at the end.
     """
     before = gc.get_threshold()
     gc.set_threshold(_ALLOCATIONS, *before[1:])

@@ -1,7 +1,7 @@
 """Rows as Arrow tables: Parquet files, and folders of Hugging Face datasets.
 
-Columns are those of the row's class. What has no fixed shape (the parameters of tools) is a
-column of JSON text, which TRL reads as it is.
+Columns are those of the row's class. Tools, whose parameters have no fixed schema, are a column of
+JSON text, as TRL reads it.
 """
 
 import importlib
@@ -25,10 +25,10 @@ _BATCH = 256
 
 
 def optional(module: str, extra: str) -> Any:
-    """A package that only these forms need.
+    """Import a package that only these forms need.
 
     Raises:
-        NotUsableError: it is not installed; says the command that installs it.
+        NotUsableError: it is not installed; the message has the command that installs it.
     """
     try:
         return importlib.import_module(module)
@@ -39,7 +39,7 @@ def optional(module: str, extra: str) -> Any:
 
 
 def write_parquet(rows: Iterable[Any], out: Path, kind: type[Any]) -> int:
-    """Write rows as one Parquet file; how many there were."""
+    """Write rows as one Parquet file; returns their number."""
     arrow, parquet = optional("pyarrow", "parquet"), optional("pyarrow.parquet", "parquet")
     schema = arrow_schema(kind)
     written = 0
@@ -51,12 +51,12 @@ def write_parquet(rows: Iterable[Any], out: Path, kind: type[Any]) -> int:
 
 
 def write_dataset(rows: Iterable[Any], out: Path, kind: type[Any]) -> int:
-    """Write rows as the folder that `datasets.load_from_disk` reads; how many there were."""
+    """Write rows as a folder for `datasets.load_from_disk`; returns their number."""
     datasets = optional("datasets", "datasets")
     arrow, schema = optional("pyarrow", "datasets"), arrow_schema(kind)
     datasets.disable_progress_bars()
     if out.exists() and not _is_data_set(out):
-        message = f"{out} is there and is no data set, or more than one; it is not replaced"
+        message = f"{out} exists and is not a folder of one data set; it is not replaced"
         raise InputError([Problem(message=message, path="out", hint="choose another name")])
     with replacing(out, folder=True) as partial:
         partial.mkdir()
@@ -66,7 +66,7 @@ def write_dataset(rows: Iterable[Any], out: Path, kind: type[Any]) -> int:
             for batch in _batches(rows):
                 writer.write_table(arrow.Table.from_pylist(batch, schema=schema))
                 written += len(batch)
-        # Mapped, not read: the folder is written from the file, whatever its size.
+        # Memory-mapped, so that data sets larger than memory work.
         made = datasets.Dataset.from_file(str(data))
         made.save_to_disk(str(partial / "made"))
         del made
@@ -78,7 +78,7 @@ def write_dataset(rows: Iterable[Any], out: Path, kind: type[Any]) -> int:
 
 
 def _is_data_set(path: Path) -> bool:
-    """One as `write_dataset` leaves it, and nothing else with it."""
+    """Whether a folder has a data set of `write_dataset` and nothing else."""
     if not (path / "dataset_info.json").is_file():
         return False
     names = {each.name for each in path.iterdir() if each.suffix != ".arrow"}
@@ -102,7 +102,7 @@ def read_table(path: Path, kind: type[Any]) -> Iterator[Any]:
     """The rows of a Parquet file or of a folder of a data set.
 
     Raises:
-        InputError: it is none, or a row is not of this kind.
+        InputError: it is not a table, or a row is not of this kind.
         NotUsableError: pyarrow is not installed.
     """
     if kind not in TABULAR:
@@ -119,14 +119,14 @@ def table_kind(path: Path) -> str:
     """The `kind` of the rows of a table.
 
     Raises:
-        InputError: they have none that is known.
+        InputError: their kind is unknown.
     """
     known = [kind_of(cls) for cls in TABULAR]
     for plain in _plain_rows(path):
         if plain.get("kind") in known:
             return str(plain["kind"])
         break
-    message = f"no table of rows; expected kind {' or '.join(map(str, known))}"
+    message = f"not a table of rows; expected kind {' or '.join(map(str, known))}"
     raise InputError([Problem(message=message, file=str(path))])
 
 
@@ -136,7 +136,7 @@ def _plain_rows(path: Path) -> Iterator[dict[str, Any]]:
         if path.is_dir():
             shards = sorted(path.glob("*.arrow"))
             if not shards:
-                raise InputError([Problem(message="no folder of a data set", file=str(path))])
+                raise InputError([Problem(message="not a folder of a data set", file=str(path))])
             for shard in shards:
                 with arrow.memory_map(str(shard)) as source:
                     for batch in arrow.ipc.open_stream(source):
@@ -150,7 +150,7 @@ def _plain_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _whole(plain: dict[str, Any]) -> dict[str, Any]:
-    """A table has null where a line has nothing: both are the default."""
+    """A row without its nulls, which tables have for absent values."""
     tools = plain.get(_JSON_COLUMN)
     whole = {key: _without_nulls(value) for key, value in plain.items()}
     whole[_JSON_COLUMN] = msgspec.json.decode(tools) if isinstance(tools, str) else tools

@@ -1,4 +1,4 @@
-"""`ale dataset train`: any trainer, on scored rows instead of on a run that is going on."""
+"""`ale dataset train`: train on scored rows instead of in a run."""
 
 import hashlib
 import shutil
@@ -15,9 +15,9 @@ from ale.types import Batch, CreditedGroup, Group, Rollout, StepReport
 from ale_rows.reading import RowFile, refuse_schema
 from ale_rows.rows import ScoredRow
 from ale_rows.scoring import GroupKey
-from ale_rows.writing import encode, replacing, said
+from ale_rows.writing import encode, replacing, store_errors
 
-Tell = Callable[[StepReport], object]
+OnStep = Callable[[StepReport], object]
 
 
 class _EpisodeHead(msgspec.Struct, gc=False):
@@ -33,27 +33,27 @@ class _RowHead(msgspec.Struct, gc=False):
     episode: _EpisodeHead
 
 
-class _Begun(msgspec.Struct, frozen=True):
-    """What the steps of a folder are steps of. Its file is ``training.json``."""
+class _Training(msgspec.Struct, frozen=True):
+    """The data of the training in a folder. Its file is ``training.json``."""
 
     rows: str
-    """SHA-256 of the file."""
+    """SHA-256 of the file of rows."""
     groups: int
     schema: Literal[1] = 1
 
 
 @frozen(kw_only=True)
 class Trained:
-    """What came of it."""
+    """The outcome of `train`."""
 
     steps: int
-    """All that there are now."""
+    """Steps done in total."""
     resumed: int
-    """Of these, steps that were done before."""
+    """Of these, steps of earlier calls."""
     checkpoint: Path | None
-    """The newest; None where the file has no rows."""
+    """The newest; None if the file has no rows."""
     learned: bool | None
-    """Did a step of this call make a new policy? None where none is trained in this process."""
+    """Whether a step of this call changed the policy; None if none is trained in this process."""
 
 
 async def train(
@@ -64,24 +64,23 @@ async def train(
     *,
     groups: int = 8,
     epochs: int = 1,
-    tell: Tell = lambda report: None,
+    on_step: OnStep = lambda report: None,
 ) -> Trained:
-    """Let a trainer learn from scored rows, some groups in each step, in the order of the file.
+    """Train on scored rows, some groups in each step, in the order of the file.
 
-    A checkpoint is there after each step, whole or not at all: the same call goes on after the
-    newest, where the rows and `groups` are those that it was begun with. What was done stands in
-    ``events.jsonl``, a line per step. One step's groups are in memory, and where the others are.
+    Each step ends with a checkpoint, written atomically: the same call resumes after the newest, if
+    the rows and `groups` are the same. ``events.jsonl`` has a line per step. Memory holds one
+    step's groups, and the offsets of the others.
 
     Args:
         source: JSON Lines of `ScoredRow`.
         out: folder for ``checkpoints/<step>``, ``events.jsonl`` and ``training.json``.
         trainer: not attached yet.
-        llm: the model that it trains, where it trains one in this process. The episodes must be
-            of this model: what a trainer makes of tokens that another policy sampled is its own
-            affair, and many a one corrects for it only near its own policy.
+        llm: the model that it trains, if it trains one in this process. The episodes should be of
+            this model: most objectives correct for another policy's tokens only near their own.
         groups: in each step, at least 1.
-        epochs: how often all are gone through, at least 1.
-        tell: called after each step that is done now.
+        epochs: passes over the rows, at least 1.
+        on_step: called after each step of this call.
 
     Raises:
         InputError: the file has no scored rows, the trainer can't train this model, or `out` has
@@ -95,7 +94,7 @@ async def train(
     with RowFile(source, ScoredRow) as rows:
         done = await _restored(out, trainer, llm)
         if done > len(steps):
-            message = f"{done} steps were done here, and {len(steps)} are asked for"
+            message = f"{done} steps are done, more than the {len(steps)} of this call"
             raise InputError([Problem(message=message, file=str(out))])
         before = after = trainer.snapshot().version
         for step in range(done, len(steps)):
@@ -106,35 +105,37 @@ async def train(
             after = report.policy_version
             _save(trainer, _checkpoint(out, step))
             _note(out, report)
-            tell(report)
+            on_step(report)
     newest = _checkpoint(out, len(steps) - 1) if steps else None
     learned = after != before if isinstance(llm, Policy) else None
     return Trained(steps=len(steps), resumed=done, checkpoint=newest, learned=learned)
 
 
 def _begin(out: Path, source: Path, groups: int) -> None:
-    """Note what is trained on, or see that it is what was noted."""
+    """Write ``training.json``, or check that it matches."""
     path = out / "training.json"
     with source.open("rb") as file:
-        begun = _Begun(rows=hashlib.file_digest(file, "sha256").hexdigest(), groups=groups)
+        training = _Training(rows=hashlib.file_digest(file, "sha256").hexdigest(), groups=groups)
     try:
-        noted = msgspec.json.decode(path.read_bytes(), type=_Begun)
+        stored = msgspec.json.decode(path.read_bytes(), type=_Training)
     except FileNotFoundError:
         with replacing(path) as partial:
-            partial.write_bytes(encode(begun) + b"\n")
+            partial.write_bytes(encode(training) + b"\n")
         return
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StoreError(f"{path} can't be read: {error}") from error
-    if noted != begun:
+    if stored != training:
         other = (
-            "on other rows" if noted.rows != begun.rows else f"with {noted.groups} groups a step"
+            "on other rows"
+            if stored.rows != training.rows
+            else f"with {stored.groups} groups a step"
         )
-        hint = "go on with what it was begun with, or choose another folder"
-        raise InputError([Problem(message=f"begun {other}", file=str(out), hint=hint)])
+        hint = "resume with the same rows and groups, or choose another folder"
+        raise InputError([Problem(message=f"started {other}", file=str(out), hint=hint)])
 
 
 def _groups(source: Path) -> dict[GroupKey, list[int]]:
-    """Where the rows of each group stand: rollouts of one task from one start in one step."""
+    """Offsets of the rows of each group: rollouts of one task from one start in one step."""
     groups: dict[GroupKey, list[int]] = {}
     with RowFile(source, _RowHead) as file:
         for offset, row in file:
@@ -161,7 +162,7 @@ def _checkpoint(out: Path, step: int) -> Path:
 
 
 async def _restored(out: Path, trainer: Trainer, llm: LLM | None) -> int:
-    """How many steps are done; the trainer and the model stand where these left them."""
+    """Restore the newest checkpoint; returns the number of steps done."""
     saved = sorted((out / "checkpoints").glob("[0-9]*"))
     if not saved:
         return 0
@@ -173,7 +174,7 @@ async def _restored(out: Path, trainer: Trainer, llm: LLM | None) -> int:
 
 def _save(trainer: Trainer, target: Path) -> None:
     partial = target.with_name(f".{target.name}.partial")
-    with said(target):
+    with store_errors(target):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         trainer.save(partial)
@@ -183,5 +184,5 @@ def _save(trainer: Trainer, target: Path) -> None:
 def _note(out: Path, report: StepReport) -> None:
     line = {"event": "step_finished", "step": report.step, "metrics": report.metrics}
     line["policy_version"] = report.policy_version
-    with said(out / "events.jsonl"), (out / "events.jsonl").open("ab") as file:
+    with store_errors(out / "events.jsonl"), (out / "events.jsonl").open("ab") as file:
         file.write(encode(line) + b"\n")

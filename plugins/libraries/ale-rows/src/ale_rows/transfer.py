@@ -78,20 +78,20 @@ _FORMATS: Mapping[str, _Format] = {
 def import_rows(
     paths: Sequence[Path], out: Path, *, form: Format, reward: float | None = None
 ) -> Report:
-    """Write rows of what other programs wrote: episodes, or of preferences `DpoRow`.
+    """Import files of other programs as rows: episodes, or `DpoRow` of preferences.
 
-    An item that a row can't hold (images, no answer in it) is left out and counted.
+    An item that can't become a row (images, no answer) is left out and counted.
 
     Args:
         paths: files of JSON lines (``.jsonl``) or of one array or object, which are read whole; of
             ATIF also folders, below which every ``trajectory*.json`` is taken.
-        out: JSON Lines. What the first item is, preference or not, all are.
-        form: what `paths` hold.
-        reward: of every episode; such files have none. None leaves them without: they can be
-            imitated, and not scored.
+        out: JSON Lines. All items are preferences if the first is.
+        form: format of `paths`.
+        reward: for every episode, since such files have none. Episodes with None can be imitated
+            but not scored.
 
     Raises:
-        InputError: a file is not there or is no JSON.
+        InputError: a file does not exist or is not JSON.
         StoreError: `out` can't be written.
     """
     files = [file for path in paths for file in _files(path, form)]
@@ -165,7 +165,7 @@ def _episode(item: Item, form: Format, file: Path, number: int, reward: float | 
 def _preference(found: Preference, file: Path, number: int) -> DpoRow:
     read, chosen, rejected = found
     if not chosen or not rejected or tuple(chosen) == tuple(rejected):
-        raise LeftOutError("a preference whose two answers are the same or missing")
+        raise LeftOutError("a preference with equal or missing answers")
     origin = Origin(run=str(file), episode=f"{file.stem}-{number}", turn=0)
     return DpoRow(
         prompt=tuple(read.messages),
@@ -180,16 +180,17 @@ def _preference(found: Preference, file: Path, number: int) -> DpoRow:
 
 
 def export_rows(source: Path, out: Path, *, form: Format) -> Report:
-    """Write rows in a format that other programs read.
+    """Export rows in the format of other programs.
 
     Args:
-        source: rows of episodes (scored or not), conversations or preferences. Of episodes every
-            answer is one to learn from: choose with `make_sft` first. ATIF takes episodes only.
+        source: rows of episodes (scored or not), conversations or preferences. All
+            answers of episodes are to be trained on: select with `make_sft` first. ATIF takes
+            episodes only.
         out: JSON Lines; for ATIF also a folder (no suffix), with a file per episode, since readers
             of ATIF want one trajectory in a file.
 
     Raises:
-        InputError: the rows are of a kind that the format has no place for, or damaged.
+        InputError: the format can't hold rows of this kind, or they are damaged.
         StoreError: it can't be written.
     """
     refuse_overwriting(out, source)

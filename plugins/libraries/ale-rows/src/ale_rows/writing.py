@@ -1,4 +1,4 @@
-"""Writing rows: whole or not at all, in one of three forms."""
+"""Write rows atomically, in one of three forms."""
 
 import os
 import shutil
@@ -17,17 +17,17 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
 def write_rows(rows: Iterable[Any], out: Path, kind: type[Any], *, form: Form | None = None) -> int:
-    """Write rows as they come; how many there were.
+    """Write rows as a stream; returns their number.
 
     Args:
-        out: a file, or for ``datasets`` a folder, which is replaced. It is there when all is
-            written, and as it was before where something fails.
+        out: a file, or for ``datasets`` a folder, which is replaced. It is unchanged if something
+            fails.
         kind: their class.
         form: None picks it by the suffix of `out`: ``.jsonl``, ``.parquet``, or none for
             ``datasets``, the folder that ``datasets.load_from_disk`` reads.
 
     Raises:
-        InputError: the suffix says nothing.
+        InputError: the suffix is unknown.
         NotUsableError: pyarrow or datasets is needed and not installed.
         StoreError: it can't be written.
     """
@@ -47,14 +47,14 @@ def write_rows(rows: Iterable[Any], out: Path, kind: type[Any], *, form: Form | 
 
 
 def form_of(out: Path) -> Form:
-    """The form that a file name asks for."""
+    """The form for a file name."""
     if out.suffix == ".parquet":
         return "parquet"
     if out.suffix in (".jsonl", ".json"):
         return "jsonl"
     if not out.suffix:
         return "datasets"
-    message = f"'{out.suffix}' does not say which form to write"
+    message = f"'{out.suffix}' is not the suffix of a known form"
     expected = ".jsonl, .parquet, or no suffix for a folder of Hugging Face datasets"
     raise InputError([Problem(message=message, path="out", expected=expected)])
 
@@ -65,7 +65,7 @@ def encode(row: Any) -> bytes:
 
 
 def refuse_overwriting(out: Path, *sources: Path) -> None:
-    """An output that is one of the inputs would destroy it.
+    """Refuse an output that is one of the inputs.
 
     Raises:
         InputError: it is one.
@@ -77,22 +77,22 @@ def refuse_overwriting(out: Path, *sources: Path) -> None:
 
 @contextmanager
 def replacing(out: Path, *, folder: bool = False) -> Iterator[Path]:
-    """A path to write to in the block; what is there afterwards takes the place of `out`.
+    """A path to write to in the block, which then replaces `out`.
 
     Args:
-        folder: `out` may be a folder, which is replaced with all that is in it. Else a folder is
-            refused: it may hold anything.
+        folder: `out` may be a folder, which is replaced with its contents. Otherwise a folder is
+            refused.
 
     Raises:
         InputError: `out` is a folder where a file is to be written.
-        StoreError: it can't be written; `out` is as it was.
+        StoreError: it can't be written; `out` is unchanged.
     """
     if out.is_dir() and not folder:
         message = f"{out} is a folder; a file is to be written"
         raise InputError([Problem(message=message, path="out", hint=f"{out / 'rows.jsonl'}")])
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     try:
-        with said(out):
+        with store_errors(out):
             out.parent.mkdir(parents=True, exist_ok=True)
             yield partial
             if out.is_dir():
@@ -106,8 +106,8 @@ def replacing(out: Path, *, folder: bool = False) -> Iterator[Path]:
 
 
 @contextmanager
-def said(out: Path) -> Iterator[None]:
-    """Say of what goes wrong in the block that `out` can't be written."""
+def store_errors(out: Path) -> Iterator[None]:
+    """Raise an `OSError` of the block as `StoreError`: `out` can't be written."""
     try:
         yield
     except OSError as error:
@@ -116,6 +116,6 @@ def said(out: Path) -> Iterator[None]:
 
 @contextmanager
 def writing_lines(out: Path) -> Iterator[Callable[[bytes], object]]:
-    """What writes lines (each with its newline); the file is there after the block."""
+    """A function that writes lines (each with its newline); the file exists after the block."""
     with replacing(out) as partial, partial.open("wb", buffering=1 << 20) as file:
         yield file.write

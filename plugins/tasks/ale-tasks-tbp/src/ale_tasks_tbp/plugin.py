@@ -1,4 +1,4 @@
-"""Offers the task source ``tbp``."""
+"""Registers the task source ``tbp``."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,18 +17,18 @@ class TbpOptions:
         metadata=doc("A task file, a task folder, or a folder that is searched for both.")
     )
     include: tuple[str, ...] = field(
-        default=(), metadata=doc("Keep only tasks whose id matches one of these globs.")
+        default=(), metadata=doc("Select tasks whose id matches one of these globs.")
     )
     exclude: tuple[str, ...] = field(
-        default=(), metadata=doc("Leave out tasks whose id matches one of these globs.")
+        default=(), metadata=doc("Exclude tasks whose id matches one of these globs.")
     )
     tags: tuple[str, ...] = field(
-        default=(), metadata=doc("Keep only tasks that have at least one of these tags.")
+        default=(), metadata=doc("Select tasks with at least one of these tags.")
     )
     limit: int | None = field(
         default=None,
         validator=validators.optional(ge(1)),
-        metadata=doc("Keep only the first so many of what is left."),
+        metadata=doc("Maximum number of tasks, applied last."),
     )
 
 
@@ -40,5 +40,5 @@ def _build(options: TbpOptions, context: BuildContext) -> TaskSource:
 
 @hookimpl
 def ale_task_sources() -> Sequence[Component[TbpOptions, TaskSource]]:
-    """The one component of this package."""
+    """Register ``tbp``."""
     return [Component("tbp", TbpOptions, _build, summary="Tasks from YAML files and task folders.")]

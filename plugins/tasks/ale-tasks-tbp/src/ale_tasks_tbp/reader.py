@@ -17,14 +17,14 @@ _SHELLS = ("sh", "bash")
 
 @frozen
 class Read:
-    """A task and the line that its id stands on."""
+    """A task and the line of its id."""
 
     task: Task
     line: int | None
 
 
 def read_task(file: Path) -> Read:
-    """Read one task file, with what stands beside it where it has a folder to itself.
+    """Read one task file, with the other files of its folder if it has its own.
 
     Args:
         file: ``<id>.yaml``, or ``<id>/task.yaml``; a solution.sh and a folder files/ beside the
@@ -78,7 +78,7 @@ def _gather(entry: Node, path: str, problems: list[Problem]) -> Node:
         hint = _nearest_of("type", rest)
         expected = "type: name of the criterion"
         problems.append(entry.problem("'type' is missing", path=path, expected=expected, hint=hint))
-        own["type"] = Node("-", entry.file, entry.line)  # said once; go on with the other keys
+        own["type"] = Node("-", entry.file, entry.line)  # reported above
     return Node({**own, "options": Node(rest, entry.file, entry.line)}, entry.file, entry.line)
 
 
@@ -98,7 +98,7 @@ def _solution(
     if inline is not None and inline.value is not None:
         problems.append(
             inline.problem(
-                "a solution stands here and in solution.sh", path="solution", hint="keep one"
+                "a solution is here and in solution.sh", path="solution", hint="remove one"
             )
         )
     try:
@@ -120,7 +120,7 @@ def _wrong_script(text: str, file: str) -> list[Problem]:
                 message=f"expected a script for sh or bash, found '{first}'",
                 file=file,
                 line=1,
-                hint="it is typed into a shell; call other interpreters from there",
+                hint="it runs in a shell; call other interpreters from there",
             )
         ]
     return []

@@ -1,4 +1,4 @@
-"""The task source ``tbp``: find, read, check for duplicates, choose."""
+"""The task source ``tbp``: find, read, check for duplicates, select."""
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -12,7 +12,7 @@ from ale_tasks_tbp.search import task_files
 
 
 class TbpSource:
-    """Reads every task below a path and gives those that are asked for."""
+    """Reads every task below a path and selects by the options."""
 
     def __init__(self, options: TbpOptions) -> None:
         self._options = options
@@ -34,7 +34,7 @@ class TbpSource:
             problems += _unmatched("include", self._options.include, [task.id for task in tasks])
             problems += _unknown_tags(self._options.tags, tasks)
         if not chosen and not problems:
-            problems = [Problem(message=f"none of {len(tasks)} tasks is left by the options")]
+            problems = [Problem(message=f"the options select none of {len(tasks)} tasks")]
         yield from chosen
         if problems:
             raise InputError(problems)

@@ -1,4 +1,4 @@
-"""What may stand in a task file. The JSON Schema and the error messages come from these classes."""
+"""The keys of a task file. The JSON Schema and the error messages come from these classes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,12 +10,12 @@ from ale.plugin import doc
 from ale_tasks_tbp import rules
 
 REST = "rest"
-"""Marks the field that takes every key which no other field has."""
+"""Marks the field for all keys that no other field has."""
 
 
 @frozen(kw_only=True)
 class CriterionEntry:
-    """One way to judge the outcome. Every key besides these is an option of the criterion."""
+    """One criterion. All other keys are options of the criterion."""
 
     type: str = field(
         validator=rules.not_blank, metadata=doc("Name of the criterion, as `ale plugins` lists it.")
@@ -52,7 +52,7 @@ class ConstraintsEntry:
 
 @frozen(kw_only=True)
 class EnvironmentEntry:
-    """The machine that the task wants."""
+    """Requirements on the sandbox."""
 
     image: str | None = field(
         default=None, validator=rules.not_blank, metadata=doc("Container image.")
@@ -76,13 +76,14 @@ class TaskFile:
     """One task for an agent in a terminal."""
 
     id: str = field(validator=rules.task_id, metadata=doc("Name of the task, unique in its set."))
-    goal: str = field(validator=rules.not_blank, metadata=doc("What the agent is told."))
+    goal: str = field(validator=rules.not_blank, metadata=doc("Prompt for the agent."))
     success_criteria: tuple[CriterionEntry, ...] = field(
-        validator=rules.one_or_more, metadata=doc("How the outcome is judged: {type, weight, ...}.")
+        validator=rules.one_or_more,
+        metadata=doc("Criteria of the result: {type, weight, ...}."),
     )
-    description: str = field(default="", metadata=doc("What a person is told."))
+    description: str = field(default="", metadata=doc("Description for people."))
     tags: tuple[str, ...] = field(
-        default=(), validator=rules.none_blank, metadata=doc("Words to choose tasks by.")
+        default=(), validator=rules.none_blank, metadata=doc("Tags to select tasks by.")
     )
     setup_steps: tuple[str, ...] = field(
         default=(),
@@ -93,17 +94,17 @@ class TaskFile:
         default=ConstraintsEntry(), metadata=doc("Limits for the agent.")
     )
     environment: EnvironmentEntry = field(
-        default=EnvironmentEntry(), metadata=doc("The machine that the task wants.")
+        default=EnvironmentEntry(), metadata=doc("Requirements on the sandbox.")
     )
     keep_processes: bool = field(
         default=False,
-        metadata=doc("Leave what the agent started running while it is graded."),
+        metadata=doc("Keep the agent's processes running during grading."),
     )
     solution: tuple[str, ...] | None = field(
         default=None,
         validator=rules.none_blank,
-        metadata=doc("Reference solution: commands, typed one by one into one shell."),
+        metadata=doc("Reference solution: commands, run one by one in one shell."),
     )
     metadata: Mapping[str, Any] = field(
-        factory=dict, validator=rules.finite, metadata=doc("Anything else worth keeping.")
+        factory=dict, validator=rules.finite, metadata=doc("Any other data.")
     )

@@ -1,4 +1,4 @@
-"""ATIF trajectories as episodes: those that we wrote, and those of other agents."""
+"""ATIF trajectories as episodes: ours, and those of other agents."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -26,14 +26,14 @@ from ale_rows.rows import ChatTools
 def read_episode(item: Item, episode_id: str, reward: float | None) -> tuple[Episode, ChatTools]:
     """The episode of a trajectory, and the tools that its agent had.
 
-    Steps that are copied context, or of an agent that asked no model, are part of the next prompt.
-    The reward is not part of the format: it is our own where we wrote the file, else `reward`.
+    Copied context, and steps without a model call, become part of the next prompt. The format has
+    no reward: it is our own field in files that we wrote, else `reward`.
 
     Raises:
-        LeftOutError: it is no ATIF trajectory, or holds what an episode can't.
+        LeftOutError: it is not an ATIF trajectory, or has content that an episode can't hold.
     """
     if not str(item.get("schema_version", "")).startswith("ATIF-v1."):
-        raise LeftOutError(f"no ATIF trajectory of version 1: {item.get('schema_version')}")
+        raise LeftOutError(f"not an ATIF trajectory of version 1: {item.get('schema_version')}")
     facts = _ours(item)
     reader = _Reader(fresh="task_id" not in facts)
     try:
@@ -45,7 +45,7 @@ def read_episode(item: Item, episode_id: str, reward: float | None) -> tuple[Epi
         if "task_id" in facts:
             return _rebuilt(facts, reader), tools
     except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
-        raise LeftOutError(f"no ATIF trajectory: {error}") from error
+        raise LeftOutError(f"not an ATIF trajectory: {error}") from error
     episode = Episode(
         id=str(item.get("trajectory_id") or item.get("session_id") or episode_id),
         task_id=task_of(reader.turns[0].prompt),
@@ -64,15 +64,15 @@ def _rebuilt(facts: Mapping[str, Any], reader: "_Reader") -> Episode:
 
 @define
 class _Reader:
-    """Steps in, turns out."""
+    """Converts steps to turns."""
 
     _fresh: bool
-    """Does the next turn begin a new context?"""
+    """Whether the next turn starts a new context."""
     turns: list[Turn] = field(factory=list)
     _prompt: list[Message] = field(factory=list)
 
     def add(self, step: Item) -> None:
-        """Take a step."""
+        """Add a step."""
         ours = _ours(step)
         self._fresh = bool(ours.get("fresh_context")) or self._fresh
         asked_no_model = step.get("llm_call_count") == 0
@@ -148,7 +148,7 @@ def _turn(step: Item, ours: Mapping[str, Any], prompt: Sequence[Message], *, fre
 
 
 def _trace(metrics: Mapping[str, Any]) -> TokenTrace | None:
-    """The tokens, where all that a trace says is there: nothing is invented."""
+    """The token trace, if all of its fields are recorded; nothing is made up."""
     ours = _ours(metrics)
     ids = metrics.get("completion_token_ids")
     if ids is None or "policy_versions" not in ours or metrics.get("logprobs") is None:
@@ -164,7 +164,7 @@ def _trace(metrics: Mapping[str, Any]) -> TokenTrace | None:
 
 
 def _observations(step: Item) -> Iterator[Observation]:
-    """What the calls gave, in the order of the calls; then what answers no call."""
+    """The results of the calls in their order; then results without a call."""
     results = list(_mapping(step.get("observation")).get("results") or ())
     if all("tool" in _ours(result) for result in results):
         for result in results:

@@ -1,7 +1,7 @@
 """Episodes as ATIF, Harbor's agent trajectory interchange format, version 1.8.
 
-What the format has no place for goes into the ``extra`` that it gives to every object, so that
-reading it again gives the same episode.
+Fields unknown to the format go into its ``extra`` objects, so that reading it again gives the same
+episode.
 
 Source: harbor.models.trajectories of harbor 0.24.
 """
@@ -18,7 +18,7 @@ from ale_rows.rows import EpisodeRow, ScoredRow
 
 VERSION = "ATIF-v1.8"
 EXTRA = "ale"
-"""Key of our part of every ``extra``."""
+"""Our key in every ``extra``."""
 
 
 def write_episode(row: EpisodeRow | ScoredRow) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def write_episode(row: EpisodeRow | ScoredRow) -> dict[str, Any]:
 
 
 def _steps(turn: Turn) -> Iterator[dict[str, Any]]:
-    """The prompt's messages, then the answer with what its calls gave."""
+    """The prompt's messages, then the answer with the observations of its calls."""
     for number, message in enumerate(turn.prompt):
         begins = number == 0 and turn.fresh_context
         yield _prompt_step(message, begins=begins)
@@ -110,7 +110,7 @@ def _agent_step(turn: Turn) -> dict[str, Any]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    """A call; arguments that are no object, or not written as we would, are kept as text too."""
+    """A call; arguments that are not an object, or not in our format, are stored as text too."""
     try:
         arguments = msgspec.json.decode(call.arguments)
     except msgspec.MsgspecError:
@@ -150,7 +150,7 @@ def _token_metrics(trace: TokenTrace | None) -> dict[str, Any]:
 
 
 def _filled(value: Any) -> Any:
-    """Without what is null, outside of our own part and of what a model wrote."""
+    """Without null values, except in our own part and in what a model wrote."""
     if isinstance(value, Mapping):
         return {
             key: child if key in (EXTRA, "arguments", "parameters") else _filled(child)

@@ -14,19 +14,19 @@ from ale_rows.rows import ChatMessage, ChatTool, ChatTools
 
 @define
 class Read:
-    """One foreign item: a conversation, and which of its answers are to be learned from."""
+    """One imported conversation, and which of its answers to learn from."""
 
     messages: list[ChatMessage] = field(factory=list)
     learn: list[bool] = field(factory=list)
     tools: ChatTools = None
 
     def add(self, message: ChatMessage, *, learn: bool = True) -> None:
-        """Add a message; `learn` counts for answers."""
+        """Add a message; `learn` applies to answers."""
         self.messages.append(message)
         self.learn.append(learn and message.role == "assistant")
 
     def turns(self) -> tuple[Turn, ...]:
-        """The turns: answers to learn from. Others stand in their prompts."""
+        """The turns: answers to learn from. Other answers are part of their prompts."""
         return tuple(self._turns())
 
     def _turns(self) -> Iterator[Turn]:
@@ -54,7 +54,7 @@ class Read:
             prompt, first = [], False
 
     def _observed(self, message: Message, position: int) -> list[Observation]:
-        """What the calls of an answer gave, as far as the messages have it in their order."""
+        """The observations of an answer's calls, as far as the messages are in their order."""
         found: list[Observation] = []
         for call, shown in zip(message.tool_calls, self.messages[position:], strict=False):
             if shown.role != "tool" or shown.tool_call_id not in (None, call.id):
@@ -64,9 +64,9 @@ class Read:
 
 
 def episode_of(read: Read, episode_id: str, reward: float | None) -> Episode:
-    """The conversation as an episode whose answers were given, not sampled.
+    """The conversation as an episode with forced (not sampled) answers.
 
-    Its task is named by its first prompt, so that conversations from one prompt are one task.
+    Its task id is derived from the first prompt: conversations with one prompt are one task.
 
     Raises:
         LeftOutError: there is no answer to learn from.
@@ -83,13 +83,13 @@ def episode_of(read: Read, episode_id: str, reward: float | None) -> Episode:
 
 
 def task_of(prompt: Sequence[Message]) -> str:
-    """A name that two equal prompts share."""
-    said = msgspec.json.encode([(message.role, message.content) for message in prompt])
-    return f"imported-{blake2b(said, digest_size=8).hexdigest()}"
+    """A task id that is the same for equal prompts."""
+    encoded = msgspec.json.encode([(message.role, message.content) for message in prompt])
+    return f"imported-{blake2b(encoded, digest_size=8).hexdigest()}"
 
 
 def chat_tools_of(listed: object) -> ChatTools:
-    """Tools of a foreign item: a list, or JSON text of one.
+    """Tools of an imported item: a list, or JSON text of one.
 
     Raises:
         LeftOutError: they are neither.
@@ -103,4 +103,4 @@ def chat_tools_of(listed: object) -> ChatTools:
         whole = [each if "function" in each else {"function": each} for each in listed]
         return msgspec.convert(tuple(whole), tuple[ChatTool, ...])
     except (msgspec.MsgspecError, TypeError, AssertionError) as error:
-        raise LeftOutError("tools that are no list of functions") from error
+        raise LeftOutError("tools that are not a list of functions") from error

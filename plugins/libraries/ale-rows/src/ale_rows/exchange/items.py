@@ -1,4 +1,4 @@
-"""What a foreign file holds, item by item, and what can't be taken over."""
+"""Read the items of an imported file."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,16 +13,16 @@ Item = Mapping[str, Any]
 
 
 class LeftOutError(Exception):
-    """One item can't become a row; its text is the reason under which it is counted."""
+    """An item can't become a row; the message is the reason that the report counts."""
 
 
 def items(path: Path) -> Iterator[tuple[int, Item]]:
-    """The objects of a file, with the number of their line, or in an array their place.
+    """The objects of a file, with the number of their line, or their position in an array.
 
     Lines are read one at a time; a file with one array or one object is read whole.
 
     Raises:
-        InputError: it is not there, is no JSON, or holds something else than objects.
+        InputError: it does not exist, is not JSON, or has items that are not objects.
     """
     if path.suffix == ".jsonl":
         yield from _lines(path)
@@ -68,7 +68,7 @@ def plain_text(content: Any) -> str:
         return content
     if isinstance(content, Sequence) and all(_is_text(part) for part in content):
         return "".join(part["text"] for part in content)
-    raise LeftOutError("images, audio or files in it, which rows don't hold")
+    raise LeftOutError("images, audio or files, which rows can't hold")
 
 
 def _is_text(part: Any) -> bool:

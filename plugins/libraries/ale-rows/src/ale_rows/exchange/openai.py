@@ -13,11 +13,11 @@ from ale_rows.exchange.items import Item, LeftOutError, listed, plain_text
 from ale_rows.rows import ChatCall, ChatFunction, ChatMessage, DpoRow, SftRow
 
 _ROLES = {"developer": "system", "function": "tool"}
-"""What older and newer models call what a record calls otherwise."""
+"""Role names of older and newer models that differ from those of records."""
 
 
 def read_chat(item: Item) -> Read:
-    """An item with ``messages``; an answer of ``weight`` 0 is not learned from."""
+    """An item with ``messages``; an answer with ``weight`` 0 is not trained on."""
     read = Read(tools=chat_tools_of(item.get("tools") or item.get("functions")))
     for message in listed(item, "messages"):
         read.add(message_of(message), learn=message.get("weight", 1) != 0)
@@ -40,10 +40,10 @@ def message_of(message: Any) -> ChatMessage:
     """A message of chat completions, old fields and objects as arguments included.
 
     Raises:
-        LeftOutError: it is none, or holds more than text.
+        LeftOutError: it is not one, or has more than text.
     """
     if not isinstance(message, Mapping):
-        raise LeftOutError("a message that is no object")
+        raise LeftOutError("a message that is not an object")
     calls = message.get("tool_calls") or []
     if message.get("function_call"):
         calls = [{"id": message["function_call"].get("name"), "function": message["function_call"]}]
@@ -57,7 +57,7 @@ def message_of(message: Any) -> ChatMessage:
     try:
         return msgspec.convert(whole, ChatMessage)
     except msgspec.MsgspecError as error:
-        raise LeftOutError(f"a message that is none of a chat: {error}") from error
+        raise LeftOutError(f"not a chat message: {error}") from error
 
 
 def _of_function(message: Mapping[str, Any]) -> Any:
@@ -79,9 +79,9 @@ def call_of(call: Any, number: int) -> ChatCall:
 
 
 def write_chat(row: SftRow) -> dict[str, Any]:
-    """A conversation; answers that are not learned from have ``weight`` 0.
+    """A conversation; answers that are not trained on have ``weight`` 0.
 
-    Reasoning is left out: the format has no place for it.
+    Reasoning is left out: the format has no field for it.
     """
     messages = []
     for message, weight in zip(row.messages, row.loss_weights, strict=True):
@@ -108,7 +108,7 @@ def write_preference(row: DpoRow) -> dict[str, Any]:
 
 
 def wire_message(message: ChatMessage) -> dict[str, Any]:
-    """A message as the API takes it: null, not empty, beside calls."""
+    """A message as the API takes it: null, not empty, next to calls."""
     made: dict[str, Any] = msgspec.to_builtins(message)
     made.pop("reasoning_content", None)
     if message.tool_calls and not message.content:

@@ -1,7 +1,7 @@
 """ShareGPT: ``conversations`` of ``from`` and ``value``, tool calls as Hermes writes them.
 
-Calls stand in the answer as ``<tool_call>{"name": ..., "arguments": ...}</tool_call>``, and what
-they gave in a message from ``tool`` as ``<tool_response>...</tool_response>``. LLaMA-Factory's
+Calls are in the answer as ``<tool_call>{"name": ..., "arguments": ...}</tool_call>``, and their
+results in a message from ``tool`` as ``<tool_response>...</tool_response>``. LLaMA-Factory's
 ``function_call`` and ``observation`` are read too.
 """
 
@@ -86,14 +86,14 @@ def _calls(texts: Sequence[str]) -> Iterator[ChatCall]:
         try:
             made = msgspec.json.decode(text)
         except msgspec.MsgspecError as error:
-            raise LeftOutError("a tool call that is no JSON") from error
+            raise LeftOutError("a tool call that is not JSON") from error
         for call in made if isinstance(made, list) else [made]:
             yield call_of({"function": call}, number)
             number += 1
 
 
 def _responses(value: str, read: Read) -> Iterator[ChatMessage]:
-    """What the calls of the last answer gave, in their order."""
+    """The results of the last answer's calls, in their order."""
     asked = [call.id for message in read.messages[-1:] for call in message.tool_calls or ()]
     if not asked and read.messages and read.messages[-1].role == "tool":
         asked = _unanswered(read)
@@ -124,7 +124,7 @@ def _content(text: str) -> str:
 
 
 def write_conversation(row: SftRow) -> dict[str, Any]:
-    """A conversation; answers that are not learned from have ``weight`` 0."""
+    """A conversation; answers that are not trained on have ``weight`` 0."""
     entries = list(_entries(row.messages, row.loss_weights))
     return _with_tools({"conversations": entries}, row)
 
@@ -164,22 +164,22 @@ def _entries(messages: Sequence[ChatMessage], weights: Sequence[float]) -> Itera
                 position += 1
             yield {"from": "tool", "value": "\n".join(blocks)}
             continue
-        value = _said(message) if message.role == "assistant" else message.content
+        value = _answer_text(message) if message.role == "assistant" else message.content
         entry: dict[str, Any] = {"from": _FROM[message.role], "value": value}
         if message.role == "assistant" and not weight:
             entry["weight"] = 0
         yield entry
 
 
-def _said(message: ChatMessage) -> str:
-    said = message.content
+def _answer_text(message: ChatMessage) -> str:
+    text = message.content
     if message.reasoning_content is not None:
-        said = f"<think>\n{message.reasoning_content}\n</think>\n\n{said}"
+        text = f"<think>\n{message.reasoning_content}\n</think>\n\n{text}"
     for call in message.tool_calls or ():
         arguments = object_or_text(call.function.arguments)
         block = _safe({"name": call.function.name, "arguments": arguments})
-        said += f"\n<tool_call>\n{block}\n</tool_call>"
-    return said
+        text += f"\n<tool_call>\n{block}\n</tool_call>"
+    return text
 
 
 def _response(message: ChatMessage) -> str:
@@ -188,7 +188,7 @@ def _response(message: ChatMessage) -> str:
 
 
 def _safe(value: Any) -> str:
-    """JSON in which no tag can end early."""
+    """JSON in which no closing tag can occur."""
     return msgspec.json.encode(value).decode().replace("</", "<\\/")
 
 

@@ -33,7 +33,7 @@ def read_conversation(item: Item) -> Read:
 def read_preference(item: Item) -> tuple[Read, Sequence[ChatMessage], Sequence[ChatMessage]]:
     """The prompt, the chosen answer and the rejected one.
 
-    Where there is no prompt, it is the longest common beginning of the two, as TRL takes it.
+    Without a prompt, it is the longest common prefix of the two, as in TRL.
     """
     better = messages_of(item, "chosen", "assistant")
     worse = messages_of(item, "rejected", "assistant")
@@ -63,7 +63,7 @@ def messages_of(item: Item, key: str, role: str) -> list[ChatMessage]:
     if isinstance(found, str):
         return [message_of({"role": role, "content": found})]
     if not isinstance(found, list):
-        raise LeftOutError(f"no messages '{key}' in it")
+        raise LeftOutError(f"no messages '{key}'")
     return [message_of(message) for message in found]
 
 
@@ -71,7 +71,7 @@ def write_conversation(row: SftRow) -> dict[str, Any]:
     """A conversation.
 
     Raises:
-        LeftOutError: some of its answers are not to be learned from, which TRL can't be told.
+        LeftOutError: some of its answers are not to be trained on, which the format can't express.
     """
     answers = [
         weight
@@ -79,7 +79,7 @@ def write_conversation(row: SftRow) -> dict[str, Any]:
         if message.role == "assistant"
     ]
     if not all(answers):
-        raise LeftOutError("answers in it that are not to be learned from, which TRL can't be told")
+        raise LeftOutError("answers that are not to be trained on, which TRL can't express")
     return _with_tools({"messages": templated(row.messages)}, row)
 
 
@@ -96,7 +96,7 @@ def _with_tools(made: dict[str, Any], row: SftRow | DpoRow) -> dict[str, Any]:
 
 
 def templated(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
-    """Messages for a chat template: what is JSON of an object in arguments becomes the object."""
+    """Messages for a chat template: arguments that are JSON objects become objects."""
     made: list[dict[str, Any]] = [msgspec.to_builtins(message) for message in messages]
     for message in made:
         for call in message.get("tool_calls", ()):
@@ -105,7 +105,7 @@ def templated(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
 
 
 def object_or_text(arguments: str) -> Any:
-    """The object that JSON text holds; the text itself where it holds none."""
+    """The object in JSON text; the text itself if it is not an object."""
     try:
         found = msgspec.json.decode(arguments)
     except msgspec.MsgspecError:
