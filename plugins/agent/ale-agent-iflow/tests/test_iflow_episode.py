@@ -165,7 +165,7 @@ async def test_a_provider_that_refuses_the_task_itself_ends_the_episode(play):
 @pytest.mark.parametrize(
     ("idle", "words"),
     [
-        (answer("I am done."), "Your answer held no tool call, so nothing was done. "),
+        (answer("I am done."), "Your answer had no tool call, so nothing was done. "),
         (answer(" \n"), "Your answer was empty. "),
         (answer("So", finish_reason="length"), "Your answer was cut off at the token limit "),
         (answer("", finish_reason="content_filter"), "Your answer was withheld by the provider"),

@@ -177,7 +177,7 @@ async def test_one_exact_passage_is_replaced_and_other_bytes_stay(play, tmp_path
     assert (tmp_path / "work/f").read_bytes() == b"one\n\xff2\nthree\n"
 
 
-MORE = "give more of what stands around it"
+MORE = "include more of the surrounding text"
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ MORE = "give more of what stands around it"
         ("a\nb\na\n", "a", f"is found 2 times in f, at lines 1, 3; {MORE}"),
         ("aaa", "aa", f"is found 2 times in f, at lines 1, 1; {MORE}"),
         ("a\r\nb", "a\nb", "is not found in f: its lines end in \\r\\n there"),
-        (" b = 1", "\tb", "is not found in f: with other blanks around it, it stands in line 1"),
+        (" b = 1", "\tb", "is not found in f: with other whitespace around it, it is in line 1"),
         ("abc", "", "is empty; to write a whole file, use write_file"),
         ("abc", "new", "and new_text are equal; nothing would change"),
     ],

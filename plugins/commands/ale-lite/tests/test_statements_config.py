@@ -10,7 +10,7 @@ from ale.errors import InputError
 from ale.plugin import Converted, Probe, Secret
 from ale.runs import Registry, check_config
 from ale.strict import Node, parse_yaml, read_yaml
-from ale_lite.reader import KEY_VARIABLE, convert, tells
+from ale_lite.reader import KEY_VARIABLE, convert, is_lite
 
 CONFIG = Path(__file__).resolve().parents[4] / "configs" / "local_lmstudio.yaml"
 
@@ -204,7 +204,7 @@ def test_a_later_problem_keeps_the_line_of_what_was_written() -> None:
     ],
 )
 def test_a_file_is_told_by_keys_that_no_other_config_has(text: str, told: bool) -> None:
-    assert tells(parse_yaml(text, file="c.yaml")) is told
+    assert is_lite(parse_yaml(text, file="c.yaml")) is told
 
 
 def test_a_probe_that_fails_is_no_engine() -> None:

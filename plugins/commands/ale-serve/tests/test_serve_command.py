@@ -8,7 +8,7 @@ from ale.errors import InputError
 from ale.plugin import Component, hookimpl
 from ale.runs import Registry
 from ale.testing.fakes import FakeLLM
-from ale_serve.running import Place, chosen, run
+from ale_serve.running import Endpoint, chosen, run
 
 
 class Plugin:
@@ -27,7 +27,7 @@ def registry() -> Registry:
 
 
 def refused(registry: Registry, llm: str, **place: str) -> str:
-    where = Place(host="127.0.0.1", port=0, **place)  # type: ignore[arg-type]
+    where = Endpoint(host="127.0.0.1", port=0, **place)  # type: ignore[arg-type]
     with pytest.raises(InputError) as caught:
         run(chosen(llm, None), registry, where, say=print)
     return str(caught.value)

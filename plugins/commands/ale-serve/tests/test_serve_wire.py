@@ -21,7 +21,7 @@ from ale.types import (
     Usage,
 )
 from ale_serve.answering import Served
-from ale_serve.running import Place, listening
+from ale_serve.running import Endpoint, listening
 
 CALL = ToolCall(id="call_0_0", name="shell", arguments='{"command": "ls"}')
 SAID = Completion(
@@ -47,9 +47,9 @@ async def start() -> AsyncIterator[Start]:
     async with AsyncExitStack() as servers:
 
         async def started(llm: Any, **more: Any) -> str:
-            place = Place(host="127.0.0.1", port=0)
+            endpoint = Endpoint(host="127.0.0.1", port=0)
             served = Served(llm=llm, name="mine", **more)
-            return await servers.enter_async_context(listening(served, place))
+            return await servers.enter_async_context(listening(served, endpoint))
 
         yield started
 

@@ -130,11 +130,11 @@ tasks:
         ),
         (
             "default: [{error: down, text: hi}]",
-            "1: default[0]: an 'error' takes the place of the answer: no text, shell or calls",
+            "1: default[0]: a turn with an 'error' has no text, shell or calls",
         ),
         (
             "default: [{text: hi, transient: true}]",
-            "1: default[0]: 'transient' says something about an 'error', and there is none",
+            "1: default[0]: 'transient' needs an 'error'",
         ),
         (
             "default: [{text: hi, sleep_s: -1}]",
@@ -156,7 +156,7 @@ tasks:
         ),
     ],
 )
-def test_a_wrong_script_is_told_what_is_wrong(file: Path, text: str, problem: str) -> None:
+def test_the_problem_of_a_wrong_script_is_reported(file: Path, text: str, problem: str) -> None:
     assert problems(file, text) == [problem]
 
 

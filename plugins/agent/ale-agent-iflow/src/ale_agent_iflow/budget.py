@@ -1,4 +1,4 @@
-"""What an episode has used up of its limits."""
+"""The steps, turns and time that an episode has used."""
 
 from collections.abc import Callable
 
@@ -49,7 +49,7 @@ class Budget:
         return None
 
     def no_more_turns(self) -> Stop | None:
-        """Why the model may not be asked again, or None."""
+        """Why no further request may be sent, or None."""
         most = self.limits.max_turns
         if most is not None and self.turns >= most:
             return Stop(reason="max_turns", detail=f"{self.turns} of {most} completions used")

@@ -1,4 +1,4 @@
-"""The file tools, by the sandbox's own read and write. What a path can't do is a result."""
+"""The file tools, by the sandbox's read and write. A path's failure is a result, not an error."""
 
 import asyncio
 import errno
@@ -18,7 +18,7 @@ MAX_PLACES = 1000
 
 
 class FileProblemError(Exception):
-    """What was asked can't be done; the text is for the model."""
+    """The request can't be carried out; the message is for the model."""
 
     def __init__(self, text: str, *, timed_out: bool = False) -> None:
         self.timed_out = timed_out
@@ -94,7 +94,7 @@ class Files:
                 return await work
         except (TimeoutError, ConnectionError):
             if not timer.expired():
-                raise  # nothing about the path: a fault of the backend
+                raise  # nothing about the path: a failure of the backend
             text = f"{path}: timed out after {timeout_s:.4g} s"
             raise FileProblemError(text, timed_out=True) from None
         except OSError as error:
@@ -102,7 +102,7 @@ class Files:
 
 
 def _words(error: OSError) -> str:
-    """The system's words for it, also where a backend raised the bare class."""
+    """The system's message, also where a backend raised the bare class."""
     bare = {
         FileNotFoundError: errno.ENOENT,
         IsADirectoryError: errno.EISDIR,
@@ -147,7 +147,7 @@ def _only_place(data: bytes, old: bytes, new: bytes, path: str) -> int:
         lines = ", ".join(str(_line(data, at)) for at in places[:5])
         raise FileProblemError(
             f"old_text is found {number} times in {path}, at lines {lines}"
-            f"{', ...' if len(places) > 5 else ''}; give more of what stands around it"
+            f"{', ...' if len(places) > 5 else ''}; include more of the surrounding text"
         )
     return places[0]
 
@@ -167,5 +167,5 @@ def _why_not(data: bytes, old: bytes) -> str:
         return ": its lines end in \\r\\n there"
     if old.strip() and old.strip() in data:
         line = _line(data, data.find(old.strip()))
-        return f": with other blanks around it, it stands in line {line}"
+        return f": with other whitespace around it, it is in line {line}"
     return "; read the file again and copy the passage exactly"

@@ -53,7 +53,9 @@ class IflowAgent:
     async def run(self, context: AgentContext) -> Stop:
         """Work on the task until it is finished or a limit is reached."""
         if needs := context.task.metadata.get("agent_needs"):
-            raise AleError(f"the task gives its agent {', '.join(needs)}, which 'iflow' can't take")
+            raise AleError(
+                f"the task gives its agent {', '.join(needs)}, which 'iflow' does not support"
+            )
         episode = Episode(self._options, self._prompt, self._monotonic, context)
         if self._tools_refused:
             episode.use(TEXT)
@@ -75,11 +77,7 @@ class IflowAgent:
         if episode.refusal is None or self._tools_refused:
             return
         self._tools_refused = True
-        _log.warning(
-            "the model takes no tools, so calls are written as text (%s); set llm.tools: false to "
-            "start with text",
-            episode.refusal,
-        )
+        _log.warning("the model takes no tools, so calls are written as text: %s", episode.refusal)
 
 
 class Episode:

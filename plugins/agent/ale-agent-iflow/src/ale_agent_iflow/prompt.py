@@ -16,9 +16,11 @@ not count.
 - Test your work before you rely on it.
 - When the task is done, call finish with a short summary."""
 
-NO_CALL = "Your answer held no tool call, so nothing was done. "
+NO_CALL = "Your answer had no tool call, so nothing was done. "
 EMPTY = "Your answer was empty. "
-CUT_OFF = "Your answer was cut off at the token limit before it held a whole tool call. Be brief. "
+CUT_OFF = (
+    "Your answer was cut off at the token limit before it had a complete tool call. Be brief. "
+)
 FILTERED = "Your answer was withheld by the provider's content filter. Try another approach. "
 CUT_CALL = (
     "Your answer was cut off at the token limit. Do less in one call: write a long file in parts."

@@ -1,11 +1,11 @@
-"""What a tool gives back, and how long output is cut."""
+"""Results of tools, and how long output is cut."""
 
 from attrs import frozen
 
 
 @frozen(kw_only=True)
 class Result:
-    """What one tool call gave back; becomes an observation."""
+    """The result of one tool call; becomes an observation."""
 
     content: str
     error: str | None = None
@@ -13,7 +13,7 @@ class Result:
     timed_out: bool = False
     truncated: bool = False
     finished: bool = False
-    """The model says that the task is done; `content` is its summary."""
+    """The model has called finish; `content` is its summary."""
 
 
 def cut_middle(text: str, max_bytes: int, *, more: bool = False) -> tuple[str, bool]:

@@ -22,7 +22,7 @@ class Shell:
         """Run `command` in the session, opening one where there is none.
 
         Raises:
-            SandboxError: the sandbox is gone.
+            SandboxError: the sandbox has failed.
         """
         session, note = await self._open()
         try:
@@ -31,7 +31,7 @@ class Shell:
             if not session.closed:
                 raise
             # The shell died between two commands (a background job can kill it): nothing ran.
-            # Were the sandbox itself gone, opening a session would fail.
+            # If the sandbox itself had failed, opening a session would fail too.
             session, note = await self._open()
             result = await self._run(session, command, timeout_s)
         return self._result(result, note, timeout_s=timeout_s, ended=session.closed)

@@ -93,7 +93,7 @@ def _call(content: str, opening: re.Match[str], call_id: str) -> tuple[ToolCall,
 def _parts(value: object) -> tuple[str, str]:
     call = value if isinstance(value, dict) else {}
     name = call.get("name")
-    # An escape such as \ud800 gives half a character, which no file and no log can hold.
+    # An escape such as \ud800 gives half a character, which can't be stored as UTF-8.
     shown = name.encode("utf-8", "backslashreplace").decode() if isinstance(name, str) else ""
     return shown, json.dumps(call.get("arguments", {}))
 

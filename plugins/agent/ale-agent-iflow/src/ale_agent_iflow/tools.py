@@ -30,7 +30,7 @@ class Parameter:
     """May the text hold NUL characters? No command line and no path can."""
 
     def problem(self, value: object) -> str | None:
-        """Why `value` won't do, or None."""
+        """What is wrong with `value`, or None."""
         if type(value) is not PYTHON_TYPES[self.type]:
             return f"{self.name} must be of type {self.type}, not {_json_type(value)}"
         if isinstance(value, int):
@@ -51,7 +51,7 @@ class Tool:
     description: str
     parameters: tuple[Parameter, ...]
     verb: Callable[[Workspace], Callable[..., Awaitable[Result]]]
-    """What of a workspace does it; called with the arguments and `timeout_s`."""
+    """The method of a workspace that runs it, given the arguments and `timeout_s`."""
 
     @property
     def signature(self) -> str:
@@ -83,7 +83,7 @@ PATH = Parameter("path", "string", "File, relative to the working directory or a
 TOOLS: tuple[Tool, ...] = (
     Tool(
         "shell",
-        "Run a command in a bash session that lasts: cd, variables and background jobs (end the "
+        "Run a command in a persistent bash session: cd, variables and background jobs (end the "
         "command with &) carry over. A command that runs out of time ends the session.",
         (Parameter("command", "string", "The command, one or more lines."),),
         lambda workspace: workspace.shell.run,
@@ -100,7 +100,7 @@ TOOLS: tuple[Tool, ...] = (
     ),
     Tool(
         "write_file",
-        "Write a file whole, replacing what was there; missing folders are made.",
+        "Write a whole file, replacing an existing one; creates missing folders.",
         (PATH, Parameter("content", "string", "All of the file's text.", nul=True)),
         lambda workspace: workspace.files.write,
     ),
@@ -109,8 +109,8 @@ TOOLS: tuple[Tool, ...] = (
         "Replace a passage that occurs exactly once in a file.",
         (
             PATH,
-            Parameter("old_text", "string", "The passage, exactly, blanks included.", nul=True),
-            Parameter("new_text", "string", "What stands there instead.", nul=True),
+            Parameter("old_text", "string", "The passage, exactly, with whitespace.", nul=True),
+            Parameter("new_text", "string", "The replacement.", nul=True),
         ),
         lambda workspace: workspace.files.edit,
     ),

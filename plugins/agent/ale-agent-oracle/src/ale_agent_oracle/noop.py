@@ -5,7 +5,7 @@ from ale.types import Limits, Stop
 
 
 class NoopAgent:
-    """Ends at once, asking no model and touching no file."""
+    """Ends immediately; uses no model and changes no file."""
 
     @property
     def limits(self) -> Limits:

@@ -1,4 +1,4 @@
-"""What this package offers: the agents ``oracle`` and ``noop``."""
+"""Registers the agents ``oracle`` and ``noop``."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ class OracleOptions:
     max_output_bytes: int = field(
         default=16384,
         validator=ge(0),
-        metadata=doc("Of stdout and of stderr each, kept of a command; head and tail."),
+        metadata=doc("Recorded of a command's stdout and stderr each; head and tail."),
     )
 
 

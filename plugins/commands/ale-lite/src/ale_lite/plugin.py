@@ -1,4 +1,4 @@
-"""What this package offers: the config format ``ale-lite``."""
+"""Registers the config format ``ale-lite``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 FORMAT = "ale-lite"
 
 
-def _tells(root: Node) -> bool:
-    from ale_lite.reader import tells
+def _is_lite(root: Node) -> bool:
+    from ale_lite.reader import is_lite
 
-    return tells(root)
+    return is_lite(root)
 
 
 def _convert(root: Node, probe: Callable[[str, str], Probe | None]) -> Converted:
@@ -34,4 +34,4 @@ def _keys() -> Sequence[str]:
 @hookimpl
 def ale_config_formats() -> Sequence[ConfigFormat]:
     """Read config files of ALE-lite: ``llm``, ``agent`` and ``sandbox``, without types."""
-    return [ConfigFormat(name=FORMAT, reads=_tells, convert=_convert, keys=_keys)]
+    return [ConfigFormat(name=FORMAT, reads=_is_lite, convert=_convert, keys=_keys)]

@@ -1,4 +1,4 @@
-"""A config file of ALE-lite in the words of the project's own config."""
+"""Converts a config file of ALE-lite to the config of `ale`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,13 +11,13 @@ from ale.strict import Node, from_plain, structure
 from ale_lite.schema import NO_KEY, LiteConfig, LlmSection, SandboxSection
 
 KEY_VARIABLE = "ALE_LITE_API_KEY"
-"""Stands for a key that is written in the file: the run finds it in its environment."""
+"""Variable that holds a key written in the file, for this run only."""
 
 Ask = Callable[[str, str], Probe | None]
 
 
 def convert(root: Node, probe: Ask) -> Converted:
-    """The tree that `ale run` would want in place of this one. It has no ``tasks``.
+    """The same config as `ale run` takes it, without ``tasks``.
 
     Raises:
         InputError: with every unknown key, wrong type and value out of range, by line and path.
@@ -62,7 +62,7 @@ def chosen_backend(backend: str, probe: Ask) -> str:
         return backend
     try:
         found = probe("sandbox", "docker")
-    except PluginError:  # it is not installed, or offered twice
+    except PluginError:  # it is not installed, or registered twice
         return "local"
     return "docker" if found is not None and found.usable else "local"
 
@@ -77,7 +77,7 @@ def _at(values: Mapping[str, Any], written: Node) -> Node:
     return Node({**nodes}, written.file, written.line)
 
 
-def tells(root: Node) -> bool:
+def is_lite(root: Node) -> bool:
     """Does the file have a key that only ALE-lite has, and none that only `ale` has?"""
     mapping = root.mapping or {}
     if not set(mapping) <= {"llm", "agent", "sandbox"}:

@@ -1,4 +1,4 @@
-"""What may stand in a config file of ALE-lite, and what holds where it does not."""
+"""The keys of a config file of ALE-lite and their defaults."""
 
 from pathlib import Path
 from typing import Literal
@@ -8,7 +8,7 @@ from attrs import field, fields, frozen, validators
 from ale.plugin import doc, ge, gt
 
 NO_KEY = "lm-studio"
-"""The key that every example has. LM Studio checks none: it is no secret."""
+"""The key in every example. LM Studio does not check keys: it is no secret."""
 
 
 @frozen(kw_only=True)
@@ -18,7 +18,7 @@ class LlmSection:
     base_url: str = field(
         default="http://127.0.0.1:1234/v1",
         validator=validators.matches_re(r"https?://[^\s]+"),
-        metadata=doc("Where the API is, up to and including /v1."),
+        metadata=doc("URL of the API, up to and including /v1."),
     )
     api_key: str = field(
         default=NO_KEY, validator=validators.min_len(1), metadata=doc("The bearer key.")
@@ -60,9 +60,11 @@ class SandboxSection:
     image: str = field(
         default="python:3.11-slim",
         validator=validators.min_len(1),
-        metadata=doc("Of the container; local has none."),
+        metadata=doc("Image of the container; local has none."),
     )
-    network: bool = field(default=False, metadata=doc("Of the container; local shares the host's."))
+    network: bool = field(
+        default=False, metadata=doc("Network of the container; local has the host's.")
+    )
     allowlist_paths: tuple[Path, ...] = field(
         default=(),
         metadata=doc("Host paths that the container sees, read-only; local sees the whole host."),

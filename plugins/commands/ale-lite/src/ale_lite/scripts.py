@@ -26,14 +26,14 @@ def _run(config: Path, *settings: str) -> None:
 
 
 def _setting(key: str, path: Path) -> str:
-    """A path as ``--set`` wants it: the value is read as YAML."""
+    """A path for ``--set``, which reads the value as YAML."""
     return key + "='" + str(path).replace("'", "''") + "'"
 
 
 @click.group(cls=Group)
 @click.version_option(package_name="ale-lite")
 def iflow() -> None:
-    """An agent that works on one task in a terminal. Its whole command line is that of `ale`."""
+    """An agent that works on one task in a terminal; everything else is done with `ale`."""
 
 
 @iflow.command("run")
@@ -46,7 +46,7 @@ def iflow() -> None:
 )
 @config_option
 def iflow_run(task: Path, config: Path) -> None:
-    """Let the model of CONFIG work on one task; what happened is stored in runs/.
+    """Run the model of CONFIG on one task; the run is stored in runs/.
 
     \b
     Example:
@@ -58,7 +58,7 @@ def iflow_run(task: Path, config: Path) -> None:
 @click.group(cls=Group)
 @click.version_option(package_name="ale-lite")
 def tbp() -> None:
-    """Tasks in a terminal, and how a model does on them."""
+    """Benchmark a model on tasks in a terminal."""
 
 
 @tbp.command("run")
@@ -67,7 +67,7 @@ def tbp() -> None:
     required=True,
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="A folder with task files, searched through.",
+    help="A folder with task files, searched recursively.",
 )
 @config_option
 @click.option(
@@ -76,10 +76,10 @@ def tbp() -> None:
     show_default=True,
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Where the run's folder is made.",
+    help="Folder in which the run's folder is created.",
 )
 def tbp_run(tasks: Path, config: Path, out: Path) -> None:
-    """Let the model of CONFIG work on every task of a folder, one after the other.
+    """Run the model of CONFIG on every task of a folder, one after the other.
 
     \b
     Example:
@@ -121,7 +121,7 @@ def roll() -> None:
 )
 @_out
 def roll_collect(runs: str, out: str) -> None:
-    """Gather the episodes of stored runs in one file.
+    """Collect the episodes of stored runs in one file.
 
     \b
     Example:
@@ -169,7 +169,7 @@ def roll_make_dpo(source: str, out: str) -> None:
     required=True,
     metavar="FILE",
     type=click.Path(),
-    help="model_name_or_path, dataset_path, output_dir, and what training may be told besides.",
+    help="model_name_or_path, dataset_path, output_dir, and options of the training.",
 )
 def roll_train_dpo(config: str) -> None:
     """Train a LoRA adapter on preference pairs, with TRL and PEFT.

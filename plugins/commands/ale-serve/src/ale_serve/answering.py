@@ -22,7 +22,7 @@ from ale_serve import wire
 
 MOST_BODY = 64 << 20
 _CLIENT_LEFT = 499
-"""As nginx logs it; nobody is there to read it."""
+"""As nginx logs it; the client has disconnected."""
 
 
 @frozen(kw_only=True)
@@ -102,7 +102,7 @@ async def _body(request: Request) -> bytes:
 
 
 async def _while_connected(request: Request, answering: Coroutine[Any, Any, Response]) -> Response:
-    """The answer; given up when the client leaves, so that nobody samples for nobody."""
+    """The answer; cancelled when the client disconnects, so that no tokens are sampled in vain."""
     task = asyncio.create_task(answering)
     try:
         while not (await asyncio.wait({task}, timeout=0.1))[0]:
@@ -124,12 +124,12 @@ async def _stream(events: Iterable[Mapping[str, Any]]) -> AsyncIterator[bytes]:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    said = {
+    answers = {
         404: (f"there is nothing at {request.url.path}", "not_found"),
         405: (f"{request.url.path} takes no {request.method}", "method_not_allowed"),
         401: (error.detail, "authentication_error"),
     }
-    message, kind = said.get(error.status_code, (error.detail, "invalid_request_error"))
+    message, kind = answers.get(error.status_code, (error.detail, "invalid_request_error"))
     return _refusal(error.status_code, message, kind, headers=error.headers)
 
 

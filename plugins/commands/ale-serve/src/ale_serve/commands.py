@@ -1,4 +1,4 @@
-"""``ale serve`` as click sees it; what it does is imported when it is done."""
+"""``ale serve`` as click sees it; its work is imported when it runs."""
 
 from pathlib import Path
 
@@ -19,9 +19,9 @@ import click
     type=click.IntRange(0, 65535),
     default=8000,
     show_default=True,
-    help="0 takes a free one.",
+    help="0 takes a free port.",
 )
-@click.option("--name", help="What the model is called; default: that of its section.")
+@click.option("--name", help="Name of the model; default: that in its section.")
 @click.option(
     "--api-key-env",
     metavar="VARIABLE",
@@ -39,7 +39,7 @@ def serve(
 ) -> None:
     """Serve a model over HTTP, as an OpenAI-compatible server, until Ctrl-C.
 
-    The base URL is printed as soon as it answers. Any `llm` can be served: a policy with a
+    The base URL is printed as soon as the server answers. Any `llm` can be served: a policy with a
     checkpoint or an adapter, a script, a model behind another server.
 
     \b
@@ -47,10 +47,10 @@ def serve(
       ale serve policy:model=outputs/dpo_adapter --port 8000
       ale serve --config my.yaml
     """
-    from ale_serve.running import Place, chosen, run
+    from ale_serve.running import Endpoint, chosen, run
 
     if (llm is None) == (config is None):
         raise click.UsageError("give either a model or --config FILE")
     section = chosen(llm, config)
-    place = Place(host=host, port=port, name=name, api_key_env=api_key_env)
-    run(section, ctx.obj, place, say=click.echo)
+    endpoint = Endpoint(host=host, port=port, name=name, api_key_env=api_key_env)
+    run(section, ctx.obj, endpoint, say=click.echo)

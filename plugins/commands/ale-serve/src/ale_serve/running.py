@@ -1,4 +1,4 @@
-"""A model behind HTTP: what is asked for is built, served, and let go of at the end."""
+"""Builds a model, serves it over HTTP, and closes it at the end."""
 
 import asyncio
 import os
@@ -17,13 +17,13 @@ from ale.runs import Registry, build_choice, parse_choice
 from ale.strict import Node, read_yaml
 from ale_serve.answering import Served
 
-PATIENCE_S = 2
-"""For requests that are being answered when the server ends; then they are cancelled."""
+SHUTDOWN_S = 2
+"""Seconds for requests in progress when the server ends; then they are cancelled."""
 
 
 @frozen(kw_only=True)
-class Place:
-    """Where and for whom."""
+class Endpoint:
+    """Address, name and key of the server."""
 
     host: str
     port: int
@@ -47,18 +47,18 @@ def chosen(llm: str | None, config: Path | None) -> Node:
     return section
 
 
-def run(section: Node, registry: Registry, place: Place, say: Callable[[str], None]) -> None:
+def run(section: Node, registry: Registry, endpoint: Endpoint, say: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM.
 
     Raises:
         InputError: the model can't be built, or the key's variable is not set.
-        AleError: the address can't be listened at.
+        AleError: the server can't listen at the address.
     """
     environ = dict(os.environ)
-    key = _key(place.api_key_env, environ)
+    key = _key(endpoint.api_key_env, environ)
     name, llm = build_choice(section, "llm", registry, BuildContext(environ=environ))
-    shown = place.name or _model_name(section) or name
-    asyncio.run(_serve(Served(llm=llm, name=shown, key=key), place, say))
+    shown = endpoint.name or _model_name(section) or name
+    asyncio.run(_serve(Served(llm=llm, name=shown, key=key), endpoint, say))
 
 
 def _key(variable: str | None, environ: Mapping[str, str]) -> str | None:
@@ -79,47 +79,49 @@ def _model_name(section: Node) -> str | None:
 class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the command's: it has a model to let go of."""
+        """The command handles signals itself: it has a model to close."""
         yield
 
 
-async def _serve(served: Served, place: Place, say: Callable[[str], None]) -> None:
+async def _serve(served: Served, endpoint: Endpoint, say: Callable[[str], None]) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     try:
-        async with listening(served, place) as url:
+        async with listening(served, endpoint) as url:
             say(url)
             await ended.wait()
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise AleError(f"can't listen at {place.host}:{place.port}: {reason}") from error
+        raise AleError(f"can't listen at {endpoint.host}:{endpoint.port}: {reason}") from error
     finally:
         await served.llm.aclose()
 
 
 @asynccontextmanager
-async def listening(served: Served, place: Place) -> AsyncIterator[str]:
+async def listening(served: Served, endpoint: Endpoint) -> AsyncIterator[str]:
     """Answer requests while the block runs; the base URL.
 
     Raises:
-        OSError: the address is taken, or is none of this machine.
+        OSError: the address is taken, or does not belong to this machine.
     """
-    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
-    with socket.create_server((place.host, place.port), family=family, backlog=1024) as listener:
+    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+    with socket.create_server(
+        (endpoint.host, endpoint.port), family=family, backlog=1024
+    ) as listener:
         config = uvicorn.Config(
             served.app(),
             lifespan="off",
             access_log=False,
             log_level="critical",  # what fails is answered, and printed by the one who answers
-            timeout_graceful_shutdown=PATIENCE_S,
+            timeout_graceful_shutdown=SHUTDOWN_S,
         )
         server = _Server(config)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         address, port = listener.getsockname()[:2]
         try:
-            # Whoever connects from now on waits in the socket's queue until the server takes it.
+            # Connections from now on wait in the socket's queue until the server accepts them.
             yield f"http://{f'[{address}]' if ':' in address else address}:{port}/v1"
         finally:
             server.should_exit = True

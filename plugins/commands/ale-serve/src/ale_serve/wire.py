@@ -82,7 +82,7 @@ def read(body: bytes) -> ChatRequest:
     """A request from its JSON.
 
     Raises:
-        ValueError: it is none, or asks for what is not served.
+        ValueError: it can't be read, or asks for something that is not supported.
     """
     try:
         asked = _decoder.decode(body)
@@ -149,7 +149,7 @@ def answer(done: Completion, head: Mapping[str, Any], asked: ChatRequest) -> dic
     """A whole answer; `head` has id, created and model."""
     choice: dict[str, Any] = {
         "index": 0,
-        "message": {"role": "assistant", **_said(done.message)},
+        "message": {"role": "assistant", **_wire_message(done.message)},
         "finish_reason": _reason(done),
     }
     body = {**head, "object": "chat.completion", "choices": [choice], "usage": _usage(done)}
@@ -162,11 +162,11 @@ def answer(done: Completion, head: Mapping[str, Any], asked: ChatRequest) -> dic
 def events(
     done: Completion, head: Mapping[str, Any], asked: ChatRequest
 ) -> Iterator[dict[str, Any]]:
-    """The same as the events of a stream: who speaks, what is said, why it ended, what it cost."""
-    said = _said(done.message)
-    calls = [{"index": i, **call} for i, call in enumerate(said.pop("tool_calls", []))]
+    """The same as the events of a stream: role, content, finish reason, usage."""
+    message = _wire_message(done.message)
+    calls = [{"index": i, **call} for i, call in enumerate(message.pop("tool_calls", []))]
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-    deltas += [{name: text} for name, text in said.items() if text]
+    deltas += [{name: text} for name, text in message.items() if text]
     deltas += [{"tool_calls": [call]} for call in calls]
     top = {**head, "object": "chat.completion.chunk"}
     for delta in deltas:
@@ -180,12 +180,12 @@ def events(
         yield {**head, "object": "chat.completion.chunk", "choices": [], "usage": _usage(done)}
 
 
-def _said(message: Message) -> dict[str, Any]:
-    said: dict[str, Any] = {"content": message.content or None}
+def _wire_message(message: Message) -> dict[str, Any]:
+    wire: dict[str, Any] = {"content": message.content or None}
     if message.reasoning is not None:
-        said["reasoning_content"] = message.reasoning
+        wire["reasoning_content"] = message.reasoning
     if message.tool_calls:
-        said["tool_calls"] = [
+        wire["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
@@ -193,7 +193,7 @@ def _said(message: Message) -> dict[str, Any]:
             }
             for call in message.tool_calls
         ]
-    return said
+    return wire
 
 
 def _reason(done: Completion) -> str:
@@ -222,5 +222,5 @@ def error(message: str, *, kind: str, code: str | None = None) -> dict[str, Any]
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
-    """JSON; a lone half of a surrogate pair, which UTF-8 has no place for, stays an escape."""
+    """JSON; half of a surrogate pair, which UTF-8 can't encode, stays an escape."""
     return json.dumps(body, separators=(",", ":")).encode()

@@ -10,7 +10,7 @@ from ale.plugin import BuildContext, Secret, doc, ge, gt, le
 
 @frozen(kw_only=True)
 class ChatOptions:
-    """How answers are sampled, waited for and asked for again."""
+    """Sampling, timeouts and retries."""
 
     temperature: float | None = field(
         default=None, validator=validators.optional(ge(0)), metadata=doc("Default: the server's.")
@@ -28,12 +28,15 @@ class ChatOptions:
     send_seed: bool = field(
         default=True,
         metadata=doc(
-            "Send a seed, made from the episode's seed and the turn, to servers that take one."
+            "Send a seed, derived from the episode's seed and the turn, to servers that take one."
         ),
     )
-    tools: bool = field(default=True, metadata=doc("The model takes tools."))
+    tools: bool = field(
+        default=True, metadata=doc("The model takes tools; false: agents write calls as text.")
+    )
     reasoning_field: Literal["reasoning", "reasoning_content"] | None = field(
-        default=None, metadata=doc("Field in which earlier reasoning is sent back; none leaves it.")
+        default=None,
+        metadata=doc("Field in which earlier reasoning is sent back; null: it is not sent."),
     )
     timeout_s: float = field(
         default=120.0, validator=gt(0), metadata=doc("Seconds of one attempt, to its last byte.")
@@ -56,10 +59,10 @@ class ChatOptions:
     retry_max_s: float = field(
         default=30.0,
         validator=ge(0),
-        metadata=doc("Longest wait, except where the server asks for a longer one."),
+        metadata=doc("Longest wait, unless the server asks for a longer one."),
     )
     max_concurrency: int = field(
-        default=64, validator=ge(1), metadata=doc("Requests under way at once; others wait.")
+        default=64, validator=ge(1), metadata=doc("Most requests at the same time; others wait.")
     )
 
     def __attrs_post_init__(self) -> None:
@@ -71,7 +74,7 @@ def key_from(variable: str | None, context: BuildContext, *, otherwise: str = ""
     """The key in an environment variable, the option ``llm.api_key_env``; None for no variable.
 
     Args:
-        otherwise: what else than setting it would do, as the end of a hint.
+        otherwise: an alternative to setting it, as the end of the hint.
 
     Raises:
         InputError: the variable is not set, or empty.

@@ -24,7 +24,7 @@ def messages(
 def _message(message: Message, reasoning_field: ReasoningField | None) -> dict[str, Any]:
     wire: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.tool_calls:
-        # Null, not "", is what the API itself writes beside calls; some providers refuse "".
+        # Null, not "", is what the API itself sends with calls; some providers refuse "".
         wire["content"] = message.content or None
         wire["tool_calls"] = [
             {
@@ -57,7 +57,7 @@ def tools(specs: Sequence[ToolSpec]) -> list[dict[str, Any]]:
 
 
 def effective(asked: Sampling, defaults: Sampling) -> Sampling:
-    """What to sample with: what the request asks for, and the options' value where it is silent."""
+    """The sampling of the request, completed by that of the options."""
 
     def pick(name: str) -> Any:
         value = getattr(asked, name)

@@ -15,7 +15,7 @@ from ale.types import Completion, FinishReason, Message, TokenTrace, ToolCall, U
 
 
 class WireFunction(msgspec.Struct):
-    """The function part of a call. Arguments are kept as written, text or object."""
+    """The function part of a call. Arguments stay as written, text or object."""
 
     name: str
     arguments: msgspec.Raw = msgspec.Raw(b'""')
@@ -68,7 +68,7 @@ class WireChoice(msgspec.Struct):
     logprobs: WireLogprobs | None = None
     token_ids: list[int] | None = None
     prompt_token_ids: list[int] | None = None
-    """Where SGLang has them."""
+    """As SGLang sends them."""
 
 
 class WireUsage(msgspec.Struct):
@@ -85,7 +85,7 @@ class Answer(msgspec.Struct):
     model: str | None = None
     usage: WireUsage | None = None
     prompt_token_ids: list[int] | None = None
-    """Where vLLM has them."""
+    """As vLLM sends them."""
 
 
 _decoder = msgspec.json.Decoder(Answer)
@@ -156,12 +156,12 @@ def _arguments(raw: msgspec.Raw) -> str:
     return data.decode()
 
 
-def finish_reason(said: str | None) -> FinishReason:
+def finish_reason(wire: str | None) -> FinishReason:
     """The reason as `Completion` names it; ``other`` where there is no name for it."""
-    if said == "function_call":
+    if wire == "function_call":
         return "tool_calls"
     for known in get_args(FinishReason):
-        if said == known:
+        if wire == known:
             return known  # type: ignore[no-any-return]
     return "other"
 

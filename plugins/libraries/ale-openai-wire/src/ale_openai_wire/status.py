@@ -105,7 +105,7 @@ class _Body:
 
 
 def _parse(text: str) -> _Body:
-    """The error in a body; the whole text where it has not the usual form."""
+    """The error in a body; the whole text if it has another form."""
     try:
         body = msgspec.json.decode(text)
     except msgspec.DecodeError:

@@ -1,1 +1,1 @@
-"""Language models of many providers, by way of litellm."""
+"""Language models of many providers, through litellm."""

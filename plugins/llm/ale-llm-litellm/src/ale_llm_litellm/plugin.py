@@ -1,4 +1,4 @@
-"""What this package offers: ``litellm``."""
+"""Registers the model ``litellm``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _build(options: LiteLLMOptions, context: BuildContext) -> LLM:
 
 
 def probe() -> Probe:
-    """Is litellm there? It is not imported, which takes seconds, and nobody is asked."""
+    """Is litellm installed? It is not imported, which takes seconds, and no server is asked."""
     return Probe.of_package("litellm", remedy=REMEDY)
 
 

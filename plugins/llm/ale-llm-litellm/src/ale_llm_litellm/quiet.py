@@ -1,4 +1,4 @@
-"""litellm, imported so that it calls nobody, reads no ``.env`` and prints nothing of its own."""
+"""Imports litellm without network requests, without reading ``.env`` and without its output."""
 
 import importlib
 import logging
@@ -38,6 +38,6 @@ def load() -> Any:
     litellm.suppress_debug_info = True
     if "LITELLM_LOG" not in os.environ:
         logging.getLogger("LiteLLM").setLevel(logging.ERROR)
-    if hasattr(litellm, "telemetry"):  # gone from newer ones
+    if hasattr(litellm, "telemetry"):  # older versions only
         litellm.telemetry = False
     return litellm

@@ -205,7 +205,9 @@ class OpenAILLM:
         except openai.APIStatusError as error:
             self._reached, status = True, error.status_code
             failed = self._status_error(error, with_tools="tools" in fields)
-        except (openai.APIConnectionError, *self._transport_errors) as error:
+        except openai.APIConnectionError as error:
+            failed = self._connection_error(error)
+        except self._transport_errors as error:
             failed = self._connection_error(error)
         except StreamedError as error:
             failed = stream_error(error.error, redact=self._redact)

@@ -1,4 +1,4 @@
-"""The options of ``openai`` and its presets, which differ in where they look alone."""
+"""The options of ``openai`` and of its presets, which differ only in their default URL."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -13,7 +13,7 @@ def _base_url(default: str) -> Any:
     return field(
         default=default,
         validator=validators.matches_re(r"https?://[^\s]+"),
-        metadata=doc("Where the API is, up to and including /v1."),
+        metadata=doc("URL of the API, up to and including /v1."),
     )
 
 
@@ -30,11 +30,15 @@ class OpenAIOptions(ChatOptions):
     placeholder_key: str = field(
         default="none",
         validator=validators.min_len(1),
-        metadata=doc("Sent where no key is named. It is written to the run: never a real one."),
+        metadata=doc(
+            "Sent where api_key_env is not given. It is stored with the run: never a real key."
+        ),
     )
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = field(
         default="max_tokens",
-        metadata=doc("Its name in the request; OpenAI's reasoning models want the longer one."),
+        metadata=doc(
+            "Name of the field in the request; OpenAI's reasoning models need the longer one."
+        ),
     )
     return_token_ids: bool = field(
         default=False,
@@ -51,7 +55,7 @@ class OpenAIOptions(ChatOptions):
     max_response_bytes: int = field(
         default=64 << 20,
         validator=ge(1),
-        metadata=doc("An answer longer than this is dropped, unread, and is an error."),
+        metadata=doc("A longer answer is an error; the rest of it is not read."),
     )
     extra_body: Mapping[str, Any] = field(
         factory=dict, metadata=doc("Further fields of the request, such as top_k for vLLM.")

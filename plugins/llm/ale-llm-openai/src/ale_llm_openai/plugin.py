@@ -1,4 +1,4 @@
-"""What this package offers: ``openai``, and presets that differ in where they look alone."""
+"""Registers ``openai`` and presets that differ only in their default URL."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _build(options: OpenAIOptions, context: BuildContext) -> LLM:
 
 
 def probe() -> Probe:
-    """Is the SDK there? No server is asked: which one it will be stands in a config."""
+    """Is the SDK installed? No server is asked: its URL is in a config."""
     return Probe.of_package("openai", remedy="pip install 'openai>=1.55.3,<4'")
 
 

@@ -1,4 +1,4 @@
-"""Server-sent events, put together into the answer that they are the parts of."""
+"""Assembles an answer from server-sent events."""
 
 from collections.abc import AsyncIterable, Iterator
 from typing import Any
@@ -22,7 +22,7 @@ class BrokenStreamError(ValueError):
 
 
 class StreamedError(Exception):
-    """The server sent an error in place of the rest of the answer."""
+    """The server sent an error instead of the rest of the answer."""
 
     def __init__(self, error: Any) -> None:
         self.error = error
@@ -110,7 +110,7 @@ class _Call:
 
 
 class Assembly:
-    """An answer in the making."""
+    """An answer that is not complete yet."""
 
     def __init__(self) -> None:
         self.finish_reason: str | None = None
@@ -160,7 +160,7 @@ class Assembly:
             self._calls.setdefault(self._place(call), _Call()).add(call)
 
     def _place(self, call: _CallDelta) -> int:
-        """Which call a part belongs to: by its index; without one, an id begins the next."""
+        """Which call a part belongs to: by its index; without one, an id starts the next."""
         if call.index is not None:
             return call.index
         last = max(self._calls, default=-1)
@@ -194,7 +194,7 @@ class Assembly:
 
 
 async def assemble(chunks: AsyncIterable[bytes]) -> Answer:
-    """The answer that a stream of events is; reads no further than ``[DONE]``.
+    """The answer of a stream of events; reads no further than ``[DONE]``.
 
     Raises:
         BrokenStreamError: it ended too early, or an event can't be read.

@@ -26,7 +26,7 @@ class Call:
 
     name: str = field(metadata=doc("Tool to call; need not exist."))
     arguments: Mapping[str, Any] | str = field(
-        factory=dict, metadata=doc("A mapping, or raw text, sent as it stands.")
+        factory=dict, metadata=doc("A mapping, or raw text, which is sent unchanged.")
     )
 
     def __attrs_post_init__(self) -> None:
@@ -45,7 +45,7 @@ class Call:
 
 @frozen(kw_only=True)
 class Line:
-    """One turn: what the model says, or how it fails."""
+    """One turn: an answer or an error."""
 
     text: str = field(default="", metadata=doc("Content of the answer."))
     reasoning: str | None = field(default=None, metadata=doc("Reasoning before the content."))
@@ -68,13 +68,13 @@ class Line:
         default=0.0, validator=ge(0), metadata=doc("Seconds before this answer.")
     )
     error: str | None = field(default=None, metadata=doc("Raise LLMError with this message."))
-    transient: bool = field(default=False, metadata=doc("The error may pass."))
+    transient: bool = field(default=False, metadata=doc("A retry may succeed."))
 
     def __attrs_post_init__(self) -> None:
         if self.error is None and self.transient:
-            raise ValueError("'transient' says something about an 'error', and there is none")
+            raise ValueError("'transient' needs an 'error'")
         if self.error is not None and (self.text or self.shell is not None or self.calls):
-            raise ValueError("an 'error' takes the place of the answer: no text, shell or calls")
+            raise ValueError("a turn with an 'error' has no text, shell or calls")
         if self.shell is not None and self.calls:
             raise ValueError("'shell' is short for 'calls': write one of them")
 
