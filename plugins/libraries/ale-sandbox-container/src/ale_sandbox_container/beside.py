@@ -11,8 +11,8 @@ from ale_sandbox_container.files import Files
 from ale_sandbox_container.tarball import Ownership
 from ale_sandbox_container.workers import Workers
 
-_PROJECT = "com.docker.compose.project"
-_SERVICE = "com.docker.compose.service"
+PROJECT = "com.docker.compose.project"
+SERVICE = "com.docker.compose.service"
 
 
 @frozen(kw_only=True)
@@ -46,9 +46,9 @@ async def neighbours(
     engine: Engine, project: str, workers: Workers, clock: Callable[[], float]
 ) -> Mapping[str, Neighbour]:
     """The containers that docker compose has made under a name, by service."""
-    found = await workers.call(lambda: engine.containers(f"{_PROJECT}={project}"))
+    found = await workers.call(lambda: engine.containers(f"{PROJECT}={project}"))
     return {
-        box.labels[_SERVICE]: Neighbour(
+        box.labels[SERVICE]: Neighbour(
             engine=engine,
             container=box.id,
             workers=workers,
@@ -62,7 +62,7 @@ async def neighbours(
             ),
         )
         for box in found
-        if _SERVICE in box.labels
+        if SERVICE in box.labels
     }
 
 

@@ -106,6 +106,8 @@ class State:
     out_of_memory: bool = False
     pid: int = 0
     """Of its first process, on this machine; 0 where it does not run."""
+    health: str | None = None
+    """``starting``, ``healthy`` or ``unhealthy``; None where no health check is on."""
 
 
 @frozen(kw_only=True)

@@ -230,11 +230,13 @@ class DockerEngine:
         """How it is."""
         with _told():
             found = self._api.inspect_container(container)["State"]
+        health = (found.get("Health") or {}).get("Status")
         return State(
             running=found["Running"],
             exit_code=found["ExitCode"],
             out_of_memory=found["OOMKilled"],
             pid=found["Pid"],
+            health=None if health == "none" else health,
         )
 
     def containers(self, label: str) -> Sequence[Found]:
