@@ -191,7 +191,7 @@ class TaskTests:
     ) -> Verdict:
         verdict = await hand.verdict()
         if folder is not None:
-            await keep.keep(sandbox, result, verdict, folder, places.logs)
+            await keep.keep(sandbox, result, folder, places.logs)
         return verdict
 
     async def _collect(self, sandbox: Sandbox) -> None:

@@ -51,25 +51,6 @@ mkdir -p verifier agent artifacts && chmod 777 verifier && echo made
 """
 # $1 a file: the record is signed, so it does not matter what reads it.
 _SHOW = '[ -f "$1" ] && [ ! -L "$1" ] && cat -- "$1"; :'
-# $1 folder of the logs. Only what is built into the shell reads a reward. For each of two files:
-# "-" where it is not there, "!" where it is no file to be read so, else "+" and its text; then
-# whether there are other files.
-_VERDICT = """
-show() {
-  if [ ! -e "$1" ] && [ ! -L "$1" ]; then printf '%s\\0' -; return; fi
-  if [ ! -f "$1" ] || [ ! -r "$1" ]; then printf '%s\\0' '!'; return; fi
-  printf +
-  while IFS= read -r line || [ -n "$line" ]; do printf '%s\\n' "$line"; done <"$1"
-  printf '\\0'
-}
-show "$1/verifier/reward.json"
-show "$1/verifier/reward.txt"
-more=
-for file in "$1"/verifier/*; do
-  case ${file##*/} in reward.json | reward.txt) ;; *) if [ -e "$file" ]; then more=more; fi ;; esac
-done
-printf '%s\\0' "$more"
-"""
 # $1 a folder
 _FULL = 'for file in "$1"/*; do if [ -e "$file" ]; then echo full; break; fi; done'
 # $1 a new folder, then paths
@@ -107,8 +88,6 @@ class Verdict:
 
     as_json: bytes | None
     as_text: bytes | None
-    has_more: bool
-    """There is more than these two in ``verifier/``."""
 
 
 class Stagehand:
@@ -249,25 +228,22 @@ class Stagehand:
         return result.stdout
 
     async def verdict(self) -> Verdict:
-        """What the tests have written.
+        """What the tests have written. No program of the sandbox reads it: the agent may have
+        replaced its shell.
 
         Raises:
             GradingError: a reward is there that can't be read.
         """
-        said = await self._sh(_VERDICT, self._places.logs)
-        as_json, as_text, more, _ = said.split(b"\0")
         return Verdict(
-            as_json=await self._shown(as_json, "reward.json"),
-            as_text=await self._shown(as_text, "reward.txt"),
-            has_more=more == b"more",
+            as_json=await self._reward("reward.json"), as_text=await self._reward("reward.txt")
         )
 
-    async def _shown(self, shown: bytes, name: str) -> bytes | None:
-        if shown[:1] in b"+-":
-            return shown[1:] if shown[:1] == b"+" else None
+    async def _reward(self, name: str) -> bytes | None:
         path = f"{self._places.logs}/verifier/{name}"
         try:
             return await self._sandbox.read(path, max_bytes=_REWARD)
+        except FileNotFoundError:
+            return None
         except OSError as error:
             raise GradingError(f"{path} can't be read: {error}") from error
 
