@@ -2,11 +2,9 @@
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
 from attrs import evolve, frozen
 
@@ -25,9 +23,10 @@ from ale_sandbox_container.files import Files
 from ale_sandbox_container.images import Images
 from ale_sandbox_container.lane import Hello
 from ale_sandbox_container.network import Network
-from ale_sandbox_container.options import ContainerOptions
+from ale_sandbox_container.options import ContainerOptions, root_of
 from ale_sandbox_container.plan import AGENT_USER, limits_of, plan_of, workdir_of
 from ale_sandbox_container.pool import ANSWER_S, LanePool
+from ale_sandbox_container.probing import NOT_SHARED, EngineAddress, shares_files
 from ale_sandbox_container.records import LABEL, Folders, Kind, Record, parse
 from ale_sandbox_container.remains import Remains
 from ale_sandbox_container.sandbox import ContainerSandbox, Setup
@@ -85,7 +84,7 @@ class ContainerBackend:
         self._options = options
         self._context = context
         self._workers = Workers(options.at_once)
-        self._folders = Folders(_root(options, context) / engine.name)
+        self._folders = Folders(root_of(options, context.environ) / engine.name)
         self._shells = SealedShells(self._folders.root / "shells")
         logs = context.run_directory or self._folders.root
         self._composer = Composer(engine, context.environ, logs / "builds")
@@ -401,29 +400,26 @@ class ContainerBackend:
 
 
 def built(
-    name: str, engine: Callable[[], Engine], options: ContainerOptions, context: BuildContext
+    address: EngineAddress,
+    engine: Callable[[str], Engine],
+    options: ContainerOptions,
+    context: BuildContext,
 ) -> ContainerBackend:
     """What an adapter's ``build`` returns.
 
     Args:
-        name: of the engine, for the error.
-        engine: connects to it.
+        engine: connects to the engine at an address.
 
     Raises:
-        NotUsableError: the engine does not answer.
+        NotUsableError: the engine does not answer, or can't see this machine's files.
     """
+    name = address.name
+    if not shares_files(address, root_of(options, context.environ)):
+        raise NotUsableError(f"{name}: {NOT_SHARED}")
     try:
-        return ContainerBackend(engine(), options, context)
+        return ContainerBackend(engine(address.url), options, context)
     except SandboxError as error:
         raise NotUsableError(f"{name}: {error}") from error
-
-
-def _root(options: ContainerOptions, context: BuildContext) -> Path:
-    if options.root is not None:
-        return options.root
-    runtime = context.environ.get("XDG_RUNTIME_DIR")
-    # A fixed place, whatever TMPDIR says: `prune` must find what another shell has started.
-    return Path(runtime) / "ale" if runtime else Path(f"/tmp/ale-{os.geteuid()}")  # noqa: S108
 
 
 def _tag(kind: str, id: str) -> str:

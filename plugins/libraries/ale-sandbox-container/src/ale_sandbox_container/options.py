@@ -1,5 +1,6 @@
 """What can be set for containers, whatever engine runs them."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -139,6 +140,15 @@ class ContainerOptions:
         default=None,
         metadata=doc("Where to keep the ways in. Default: XDG_RUNTIME_DIR/ale or /tmp/ale-<uid>."),
     )
+
+
+def root_of(options: ContainerOptions, environ: Mapping[str, str]) -> Path:
+    """Where records and command pipes are kept."""
+    if options.root is not None:
+        return options.root
+    runtime = environ.get("XDG_RUNTIME_DIR")
+    # A fixed place, whatever TMPDIR says: `prune` must find what another shell has started.
+    return Path(runtime) / "ale" if runtime else Path(f"/tmp/ale-{os.geteuid()}")  # noqa: S108
 
 
 def capabilities_added(options: ContainerOptions) -> tuple[str, ...]:
