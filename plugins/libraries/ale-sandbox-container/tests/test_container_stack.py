@@ -47,7 +47,7 @@ def plan(*, network: bool = True) -> Plan:
         entrypoint=("/sh", "-c", "echo $key"),
         workdir="/app",
         labels={"ale.id": "x"},
-        binds=(Bind(source=Path("/door"), target="/ale"),),
+        binds=(Bind(source=Path("/pipes"), target="/ale"),),
         env={"TWO": "a$b"},
         network=network,
         cpus=1.5,
@@ -89,7 +89,7 @@ def test_the_agents_service_is_a_sandbox_and_the_others_are_as_they_were(file: P
     assert main["environment"] == {"ONE": "1", "TWO": "a$$b"}
     assert main["volumes"] == [
         "data:/data",
-        {"type": "bind", "source": "/door", "target": "/ale", "read_only": True},
+        {"type": "bind", "source": "/pipes", "target": "/ale", "read_only": True},
     ]
     assert (main["cap_drop"], main["cap_add"]) == (["ALL"], ["CHOWN"])
     assert main["security_opt"] == ["no-new-privileges"]

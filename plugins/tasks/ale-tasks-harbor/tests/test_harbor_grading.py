@@ -13,7 +13,7 @@ from ale.testing.fakes import FolderSandbox
 from ale.types import Environment, SandboxSpec, Score, Task, Trajectory
 from ale_tasks_harbor.checks import health_s, health_step
 from ale_tasks_harbor.criterion import TaskTests
-from ale_tasks_harbor.plugin import Apart, Artifact, Hook, TaskTestsOptions
+from ale_tasks_harbor.plugin import Artifact, Hook, SeparateVerifier, TaskTestsOptions
 from ale_tasks_harbor.source import HarborSource
 from ale_tasks_harbor.values import Values
 
@@ -92,7 +92,7 @@ async def test_a_json_does_not_count_where_only_code_under_test_can_have_written
 
 async def test_a_json_counts_where_no_agent_has_been(tmp_path: Path) -> None:
     tests = {"test.sh": "#!/bin/sh\n" + _WRITES_JSON}
-    assert (await graded(tmp_path, tests, apart=Apart())).value == 0.5
+    assert (await graded(tmp_path, tests, apart=SeparateVerifier())).value == 0.5
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from pathlib import Path
 from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
 from ale_sandbox_container import health, script
-from ale_sandbox_container.door import INSIDE
 from ale_sandbox_container.egress import PROXIES
 from ale_sandbox_container.engine import Bind, Image, Plan
 from ale_sandbox_container.options import ContainerOptions, capabilities_added
+from ale_sandbox_container.pipes import INSIDE
 from ale_sandbox_container.records import LABEL, Record
 
 MIB = 1 << 20
@@ -50,7 +50,7 @@ def plan_of(
     spec: SandboxSpec,
     record: Record,
     image: Image,
-    door: Path,
+    pipes: Path,
     shell: str,
 ) -> Plan:
     """The container of one sandbox.
@@ -65,7 +65,7 @@ def plan_of(
         entrypoint=(shell, "-c", script.first(shell)),
         workdir=record.workdir,
         labels=record.labels,
-        binds=(Bind(source=door, target=INSIDE), *_binds(options.allowlist_paths)),
+        binds=(Bind(source=pipes, target=INSIDE), *_binds(options.allowlist_paths)),
         env={
             **_environment(options, spec, record.workdir),
             **options.env,

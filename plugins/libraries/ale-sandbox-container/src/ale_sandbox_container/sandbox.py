@@ -1,4 +1,4 @@
-"""One container: commands through its lanes, files through its engine."""
+"""One container: commands through its workers, files through its engine."""
 
 import asyncio
 import posixpath
@@ -13,13 +13,13 @@ from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.types import Capabilities, ExecResult, SandboxSpec
 from ale_sandbox_container import script
-from ale_sandbox_container.beside import Neighbour
 from ale_sandbox_container.commands import Commands
-from ale_sandbox_container.door import Door
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.network import Network
+from ale_sandbox_container.pipes import PipeFolder
 from ale_sandbox_container.plan import READY
 from ale_sandbox_container.pool import NoProcessError
+from ale_sandbox_container.service_containers import ServiceContainer
 from ale_sandbox_container.shell import ContainerShell
 from ale_sandbox_container.tarball import Ownership
 from ale_sandbox_shell.output import Drains, result_of
@@ -43,7 +43,7 @@ class Setup:
     """What a sandbox gets from its backend."""
 
     id: str
-    door: Door
+    pipes: PipeFolder
     commands: Commands
     bash: str | None
     """Its path in the container."""
@@ -62,7 +62,7 @@ class Setup:
     """Ends the container and all that belongs to it."""
     network: Network
     another: Callable[[SandboxSpec], AbstractAsyncContextManager["ContainerSandbox"]]
-    service: Callable[[str], Awaitable[Neighbour]]
+    service: Callable[[str], Awaitable[ServiceContainer]]
 
 
 class ContainerSandbox:
@@ -70,7 +70,7 @@ class ContainerSandbox:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._door = setup.door
+        self._pipes = setup.pipes
         self._commands = setup.commands
         self._drains = Drains()
         self._files = setup.files
@@ -116,7 +116,7 @@ class ContainerSandbox:
             return [*run, *prefix, *map(as_bytes, command)]
         text = as_bytes(command)
         if len(text) > LONGEST_ARGUMENT:
-            file = self._door.file(text)
+            file = self._pipes.file(text)
             files.callback(file.release)
             text = b". " + file.path
         return [*prefix, SHELL, b"-c", text]
@@ -151,7 +151,7 @@ class ContainerSandbox:
             return ExecResult(exit_code=126, stdout=b"", stderr=NUL_REFUSED)
         started = self._setup.monotonic()
         with ExitStack() as files, ExitStack() as pipes:
-            source = None if stdin is None else self._door.file(stdin)
+            source = None if stdin is None else self._pipes.file(stdin)
             if source is not None:
                 files.callback(source.release)
             argv = self._argv(command, env, files)
@@ -189,7 +189,7 @@ class ContainerSandbox:
         )
 
     def _outlet(self, limit: int, files: ExitStack, pipes: ExitStack) -> Outlet:
-        made = self._door.outlet(limit)
+        made = self._pipes.outlet(limit)
         files.callback(made.release)
         pipes.callback(made.pump.close)
         return made
@@ -201,7 +201,7 @@ class ContainerSandbox:
         self._check_open()
         env = env or {}
         bash = self._setup.bash
-        shell = ContainerShell(self._door, self._drains.finish)
+        shell = ContainerShell(self._pipes, self._drains.finish)
         argv = [SHELL] if bash is None else [bash.encode(), b"--norc", b"--noprofile"]
         try:
             running = await self._commands.start(
@@ -276,7 +276,7 @@ class ContainerSandbox:
             return
         await self.become(self._agent)
         if self._setup.made_workdir:
-            await self._files.workers.call(self._files.own_workdir)
+            await self._files.threads.call(self._files.own_workdir)
 
     async def reach(self, network: bool, hosts: Sequence[str] = ()) -> Mapping[str, str]:
         """Change what of the network is reached: all of it, or these hosts alone, by a proxy.
@@ -298,7 +298,7 @@ class ContainerSandbox:
         self._check_open()
         return self._setup.another(spec)
 
-    async def service(self, name: str) -> Neighbour:
+    async def service(self, name: str) -> ServiceContainer:
         """Another container of the task, by the name of its service.
 
         Raises:

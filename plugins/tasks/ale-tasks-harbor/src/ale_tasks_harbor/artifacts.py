@@ -15,7 +15,7 @@ from attrs import frozen
 
 from ale.errors import AleError, SandboxError
 from ale.protocols import Sandbox
-from ale_tasks_harbor.beyond import Service, Several, unable
+from ale_tasks_harbor.capabilities import Service, Several, unable
 from ale_tasks_harbor.plugin import Artifact
 
 MAIN = "main"

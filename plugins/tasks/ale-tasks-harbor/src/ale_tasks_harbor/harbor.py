@@ -11,7 +11,16 @@ from attrs import asdict as unstructure
 
 from ale.errors import InputError, Problem
 from ale.types import Constraints, CriterionSpec, Task, replace
-from ale_tasks_harbor import about, before, declared, health, machine, phases, solution, steps
+from ale_tasks_harbor import (
+    health,
+    integrity,
+    phases,
+    solution,
+    steps,
+    task_environment,
+    task_metadata,
+    verifier_settings,
+)
 from ale_tasks_harbor.checks import health_s, health_step
 from ale_tasks_harbor.dockerfile import again, started
 from ale_tasks_harbor.folder import Folder
@@ -76,7 +85,7 @@ class _Reader:
         self._agent = root.table("agent")
         self._verifier = root.table("verifier")
         self._environment = root.table("environment")
-        self._machine = machine.read(folder, self._environment, environ, self._note)
+        self._machine = task_environment.read(folder, self._environment, environ, self._note)
         self._baseline = phases.baseline(self._environment)
         self._steps = steps.parts(folder, root) if root.values.get("steps") else []
         self._whole = Part(folder=folder, values=root)
@@ -94,11 +103,11 @@ class _Reader:
             goal="",
             description=said.text("description") or "",
             origin=self._file,
-            tags=tuple(dict.fromkeys((*said.texts("keywords"), *about.tags(metadata)))),
+            tags=tuple(dict.fromkeys((*said.texts("keywords"), *task_metadata.tags(metadata)))),
             files=self._machine.files,
             setup_steps=(
                 *started(self._machine.background),
-                before.setup_step(self._key),
+                integrity.setup_step(self._key),
                 health.step(self._machine.health),
                 *health_step(self._environment.table("healthcheck")),
                 *(() if self._steps else self._ready()),
@@ -110,8 +119,8 @@ class _Reader:
                 "name": said.text("name") or self._folder.name,
                 "difficulty": str(metadata.values.get("difficulty", "")),
                 "build_timeout_s": self._environment.seconds("build_timeout_sec", 600.0),
-                "ignored_keys": about.ignored(self._root),
-                **about.plain(metadata.values),
+                "ignored_keys": task_metadata.ignored(self._root),
+                **task_metadata.plain(metadata.values),
             },
         )
         if self._steps:
@@ -185,7 +194,7 @@ class _Reader:
         except (OSError, UnicodeDecodeError) as error:
             self._note(folder.at("instruction.md"), f"can't be read: {error}")
             return ""
-        return about.without_canary(text)
+        return task_metadata.without_canary(text)
 
     def _note(self, file: str, message: str, path: str | None = None) -> None:
         self._root.problems.append(Problem(message=message, file=file, path=path))
@@ -209,7 +218,9 @@ class _Reader:
                 "env": {**self._verifier.pairs("env"), **part.verifier.pairs("env")},
                 "user": self._tests_user(part),
                 "artifacts": self._artifacts(part),
-                "collect": [hook for at in self._tables(part) for hook in declared.hooks(at)],
+                "collect": [
+                    hook for at in self._tables(part) for hook in verifier_settings.hooks(at)
+                ],
                 "background": self._again(),
                 "background_s": health_s(self._environment.table("healthcheck")),
                 "agent_needs": self._needs(part),
@@ -223,13 +234,13 @@ class _Reader:
     def _surroundings(self, part: Part) -> dict[str, Any]:
         """What differs between agent and tests, and between them and the agent of the next step."""
         verifiers = [part.verifier, self._verifier] if part.name else [self._verifier]
-        apart = declared.is_apart(verifiers)
+        apart = verifier_settings.is_separate(verifiers)
         own, tests = self._net(part), self._tests_net(part)
         made: dict[str, Any] = {}
         if apart:
             folders = [one.folder("tests") for one in (part.folder, self._folder)]
-            made["artifacts"] = declared.carried(self._artifacts(part))
-            made["apart"] = declared.apart(
+            made["artifacts"] = verifier_settings.carried(self._artifacts(part))
+            made["apart"] = verifier_settings.separate_verifier(
                 verifiers, folders[-len(verifiers) :], self._environment, self._folder, self._env
             )
         elif own != tests:
@@ -244,10 +255,13 @@ class _Reader:
         return made
 
     def _env(self, environment: Values) -> dict[str, str]:
-        return machine.variables(environment, self._environ)
+        return task_environment.variables(environment, self._environ)
 
     def _artifacts(self, part: Part) -> list[dict[str, Any]]:
-        return [one for at in self._tables(part) for one in declared.artifacts(at)]
+        return [one for at in self._tables(part) for one in verifier_settings.artifacts(at)]
+
+    def _collect(self, part: Part) -> list[dict[str, Any]]:
+        return [hook for at in self._tables(part) for hook in verifier_settings.hooks(at)]
 
     def _again(self) -> str:
         """Starts what started with the container, and waits until it is ready."""

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from ale.protocols import Sandbox
 from ale.types import Constraints
-from ale_tasks_harbor.beyond import Reaching, Users, unable
+from ale_tasks_harbor.capabilities import Reaching, Users, unable
 from ale_tasks_harbor.plugin import Phase
 from ale_tasks_harbor.values import Values
 

@@ -94,7 +94,7 @@ class Phase:
 
 
 @frozen(kw_only=True)
-class Apart:
+class SeparateVerifier:
     """A container of the tests' own."""
 
     image: str | None = field(default=None, metadata=doc("Its image."))
@@ -169,7 +169,7 @@ class TaskTestsOptions:
     after: Phase | None = field(
         default=None, metadata=doc("Network and user of the agent that comes after the tests.")
     )
-    apart: Apart | None = field(
+    apart: SeparateVerifier | None = field(
         default=None, metadata=doc("The tests run in a container of their own.")
     )
     same_shell: bool = field(

@@ -18,7 +18,7 @@ _DOCKERFILE = """\
 FROM {image}
 LABEL token={token}
 WORKDIR /app
-ENV GREETING="hello there"
+ENV GREETING="handshake there"
 COPY data/ /app/data/
 RUN echo built >/app/made
 """

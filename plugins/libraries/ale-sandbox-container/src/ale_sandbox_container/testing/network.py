@@ -55,7 +55,7 @@ async def answered(sandbox: ContainerSandbox, *requests: str) -> str:
     return result.stdout.decode().strip()
 
 
-class ReachProbes:
+class NetworkProbes:
     """Needs one more fixture, ``image``: one with python3."""
 
     async def test_hosts_that_are_listed_are_reached_by_the_proxy_and_no_others(

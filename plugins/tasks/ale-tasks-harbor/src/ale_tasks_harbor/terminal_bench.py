@@ -10,7 +10,7 @@ import yaml
 
 from ale.errors import InputError, Problem
 from ale.types import Constraints, CriterionSpec, Environment, Task
-from ale_tasks_harbor import before, compose, solution
+from ale_tasks_harbor import compose, integrity, solution
 from ale_tasks_harbor.dockerfile import again, background, started
 from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.parsers import PARSERS
@@ -96,7 +96,7 @@ class _Reader:
             goal=instruction or "",
             origin=self._root.file,
             tags=tuple(dict.fromkeys((*root.texts("tags"), *([category] if category else [])))),
-            setup_steps=(*started(self._background), before.setup_step(key)),
+            setup_steps=(*started(self._background), integrity.setup_step(key)),
             criteria=(self._criterion(key, same_shell),),
             keep_processes=same_shell,
             constraints=Constraints(
