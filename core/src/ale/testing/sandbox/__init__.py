@@ -28,6 +28,7 @@ import pytest_asyncio
 
 from ale.protocols import Sandbox, SandboxBackend
 from ale.testing.sandbox.exec import ExecProbes
+from ale.testing.sandbox.features import FeatureProbes
 from ale.testing.sandbox.files import FileProbes
 from ale.testing.sandbox.isolation import IsolationProbes
 from ale.testing.sandbox.lifecycle import LifecycleProbes
@@ -35,7 +36,9 @@ from ale.testing.sandbox.session import SessionProbes
 from ale.types import SandboxSpec
 
 
-class SandboxContract(ExecProbes, SessionProbes, FileProbes, LifecycleProbes, IsolationProbes):
+class SandboxContract(
+    ExecProbes, SessionProbes, FileProbes, LifecycleProbes, IsolationProbes, FeatureProbes
+):
     """Derive from it and give it ``backend``."""
 
     @pytest.fixture
