@@ -2,7 +2,7 @@
 
 import math
 import traceback
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from ale.protocols import (
     LLM,
     AgentContext,
     Criterion,
+    HasAgentUser,
     Policy,
     Restoring,
     RestoringScheme,
@@ -166,7 +167,8 @@ class _Attempt:
             limit = self._limits(step.task).time_limit_s
             if limit is None:
                 return None
-            longest += (len(step.task.setup_steps) + 1) * options.setup_timeout_s
+            n_steps = len(step.task.setup_steps) + len(step.task.agent_setup_steps) + 1
+            longest += n_steps * options.setup_timeout_s
             longest += limit + options.grace_s + len(step.criteria) * options.grading_timeout_s
         return longest
 
@@ -310,6 +312,7 @@ def sandbox_spec(task: Task, tags: Mapping[str, str]) -> SandboxSpec:
         memory_mb=wants.memory_mb,
         storage_mb=wants.storage_mb,
         user=wants.user,
+        agent_user=wants.agent_user,
         tags=tags,
     )
 
@@ -317,7 +320,16 @@ def sandbox_spec(task: Task, tags: Mapping[str, str]) -> SandboxSpec:
 async def _set_up(task: Task, sandbox: Sandbox, timeout_s: float) -> None:
     if task.files is not None:
         await sandbox.upload(Path(task.files), ".")
-    for command in task.setup_steps:
+    await _run_commands(task.setup_steps, sandbox, timeout_s)
+    # Of a task with steps, each step's agent starts after its own set-up.
+    if not task.steps:
+        if isinstance(sandbox, HasAgentUser):
+            await sandbox.agent_started(task.environment.agent_user)
+        await _run_commands(task.agent_setup_steps, sandbox, timeout_s)
+
+
+async def _run_commands(commands: Sequence[str], sandbox: Sandbox, timeout_s: float) -> None:
+    for command in commands:
         result = await sandbox.exec(command, timeout_s=timeout_s)
         if result.exit_code != 0 or result.timed_out:
             raise SetupError(_said(command, result))
