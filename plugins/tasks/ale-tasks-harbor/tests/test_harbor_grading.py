@@ -28,7 +28,7 @@ class _WithAnother(FolderSandbox):
     """Has a second one beside it, as an engine would."""
 
     @asynccontextmanager
-    async def another(self, spec: SandboxSpec) -> AsyncIterator[FolderSandbox]:
+    async def open_sibling(self, spec: SandboxSpec) -> AsyncIterator[FolderSandbox]:
         folder = Path(self.workdir).parent / "apart" / "workspace"
         folder.mkdir(parents=True)
         other = FolderSandbox(folder)
@@ -64,12 +64,9 @@ async def graded(
         await sandbox.close()
 
 
-async def test_tests_have_the_tasks_variables_and_not_the_sandboxes_word_for_its_agent(
-    tmp_path: Path,
-) -> None:
-    script = 'cd "$(dirname "$0")/../logs/verifier"; echo "${ALE_AGENT_USER-0}$OWN" >reward.txt\n'
-    env = {"ALE_AGENT_USER": "1", "OWN": ".5"}
-    assert (await graded(tmp_path, {"test.sh": script}, env=env)).value == 0.5
+async def test_tests_have_the_tasks_variables(tmp_path: Path) -> None:
+    script = 'cd "$(dirname "$0")/../logs/verifier"; echo "$OWN" >reward.txt\n'
+    assert (await graded(tmp_path, {"test.sh": script}, env={"OWN": "0.5"})).value == 0.5
 
 
 @pytest.mark.parametrize(

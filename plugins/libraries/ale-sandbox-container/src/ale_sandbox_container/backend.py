@@ -23,7 +23,7 @@ from ale_sandbox_container.network import Network
 from ale_sandbox_container.options import ContainerOptions, root_of
 from ale_sandbox_container.orphans import Orphans
 from ale_sandbox_container.pipes import PipeFolder, new_name
-from ale_sandbox_container.plan import AGENT_USER, limits_of, plan_of, workdir_of
+from ale_sandbox_container.plan import limits_of, plan_of, workdir_of
 from ale_sandbox_container.pool import ANSWER_S, WorkerPool
 from ale_sandbox_container.probing import NOT_SHARED, EngineAddress, shares_files
 from ale_sandbox_container.records import LABEL, Folders, Kind, Record, parse
@@ -93,7 +93,9 @@ class ContainerBackend:
         self._orphans = Orphans(engine, self._folders, clock=context.clock)
         self.name = engine.name
         self.facts = engine.facts()
-        self.capabilities = capabilities_of(self.facts, options, sealed=self._shells.usable)
+        self.capabilities = capabilities_of(
+            self.facts, options, sealed=self._shells.usable, services=engine.address is not None
+        )
 
     @contextlib.asynccontextmanager
     async def open(self, spec: SandboxSpec) -> AsyncIterator[ContainerSandbox]:
@@ -165,12 +167,11 @@ class ContainerBackend:
             sandbox = ContainerSandbox(self._setup(box, pool, handshake, made_workdir=made))
             if made:
                 await self._hand_over(box, handshake, sandbox)
-            sandbox.begins_as(spec.env.get(AGENT_USER))
             if LABEL in origin.image.labels:
-                # What this is a copy of has been set up.
-                await sandbox.begin()
+                # The sandbox that this one is a copy of has been set up.
+                await sandbox.agent_started(spec.agent_user)
             if spec.allowed_hosts:
-                await sandbox.reach(False, spec.allowed_hosts)
+                await sandbox.set_network(False, spec.allowed_hosts)
         except BaseException:
             pool.close(f"sandbox {record.id} was not opened")
             self._abandon(launch, box)
@@ -277,7 +278,9 @@ class ContainerBackend:
             switches=box.origin.composed is None or not box.plan.network,
         )
 
-    def _beside(self, box: Box, spec: SandboxSpec) -> AbstractAsyncContextManager[ContainerSandbox]:
+    def _sibling(
+        self, box: Box, spec: SandboxSpec
+    ) -> AbstractAsyncContextManager[ContainerSandbox]:
         return self.open(replace(spec, tags={**box.spec.tags, **spec.tags}))
 
     async def _service(self, box: Box, name: str) -> ServiceContainer:
@@ -310,7 +313,7 @@ class ContainerBackend:
             snapshot=lambda: self._snapshot(box),
             release=lambda: self._release(box),
             network=network,
-            another=lambda spec: self._beside(box, spec),
+            sibling=lambda spec: self._sibling(box, spec),
             service=lambda name: self._service(box, name),
         )
 

@@ -35,7 +35,7 @@ class Network:
         self._switches = switches
         self._gate: EgressProxy | None = None
 
-    async def reach(self, network: bool, hosts: Sequence[str] = ()) -> Mapping[str, str]:
+    async def set(self, network: bool, hosts: Sequence[str] = ()) -> Mapping[str, str]:
         """From now on everything, or these hosts alone, by the proxy on its loopback.
 
         Returns:

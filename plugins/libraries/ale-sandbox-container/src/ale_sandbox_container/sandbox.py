@@ -17,7 +17,6 @@ from ale_sandbox_container.commands import Commands
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.network import Network
 from ale_sandbox_container.pipes import PipeFolder
-from ale_sandbox_container.plan import READY
 from ale_sandbox_container.pool import NoProcessError
 from ale_sandbox_container.service_containers import ServiceContainer
 from ale_sandbox_container.shell import ContainerShell
@@ -61,7 +60,7 @@ class Setup:
     release: Callable[[], Awaitable[None]]
     """Ends the container and all that belongs to it."""
     network: Network
-    another: Callable[[SandboxSpec], AbstractAsyncContextManager["ContainerSandbox"]]
+    sibling: Callable[[SandboxSpec], AbstractAsyncContextManager["ContainerSandbox"]]
     service: Callable[[str], Awaitable[ServiceContainer]]
 
 
@@ -75,7 +74,6 @@ class ContainerSandbox:
         self._drains = Drains()
         self._files = setup.files
         self._user: str | None = None
-        self._agent: str | None = None
         self._sessions: list[ShellSession] = []
         self._closing: asyncio.Task[None] | None = None
 
@@ -143,8 +141,6 @@ class ContainerSandbox:
     ) -> ExecResult:
         """Run one command. See `ale.protocols.Sandbox.exec`."""
         self._check_open()
-        if command == READY:
-            await self.begin()
         env = env or {}
         words = [command] if isinstance(command, str) else command
         if "\0" in "".join((*words, cwd or "", *env, *env.values())):
@@ -239,15 +235,8 @@ class ContainerSandbox:
         """Those that are open, the oldest first."""
         return [session for session in self._sessions if not session.closed]
 
-    async def become(self, user: str | None) -> None:
-        """Have commands, sessions and uploaded files belong to another user from now on.
-
-        Args:
-            user: name or number; None for the one that the sandbox began with.
-
-        Raises:
-            SandboxError: there is no such user in the container.
-        """
+    async def switch_user(self, user: str | None) -> None:
+        """Switch the user of commands and files. See `ale.protocols.SwitchesUser`."""
         self._check_open()
         self._files, self._user = self._setup.files, None
         if user is None:
@@ -257,46 +246,26 @@ class ContainerSandbox:
         said = await self.exec(command, env={"PATH": _PATH})
         numbers = said.stdout.split() if said.exit_code == 0 else [name.encode(), b"0"]
         if not numbers[0].isdigit():
-            told = said.stderr.decode(errors="replace").strip()
-            raise SandboxError(f"the sandbox has no user {user!r}: {told}")
+            why = said.stderr.decode(errors="replace").strip()
+            raise SandboxError(f"the sandbox has no user {user!r}: {why}")
         owner = Ownership(uid=int(numbers[0]), gid=int(numbers[1]))
         self._files, self._user = evolve(self._setup.files, owner=owner), user
 
-    def begins_as(self, user: str | None) -> None:
-        """Have commands belong to a user from the one that is `READY` on; None changes nothing."""
-        self._agent = user
-
-    async def begin(self) -> None:
-        """Become the user of `begins_as`, whose is a workspace that the image lacks.
-
-        Raises:
-            SandboxError: there is no such user in the container.
-        """
-        if self._agent is None:
-            return
-        await self.become(self._agent)
-        if self._setup.made_workdir:
+    async def agent_started(self, user: str | None) -> None:
+        """Switch to the agent's user. See `ale.protocols.HasAgentUser`."""
+        await self.switch_user(user)
+        if user is not None and self._setup.made_workdir:
             await self._files.threads.call(self._files.own_workdir)
 
-    async def reach(self, network: bool, hosts: Sequence[str] = ()) -> Mapping[str, str]:
-        """Change what of the network is reached: all of it, or these hosts alone, by a proxy.
-
-        Where the backend's options allow no network, there is none after this either.
-
-        Returns:
-            The variables that name the proxy; none where there is none.
-
-        Raises:
-            UnsupportedError: it can't be changed here.
-            SandboxError: the sandbox is closed or gone.
-        """
+    async def set_network(self, network: bool, hosts: Sequence[str] = ()) -> Mapping[str, str]:
+        """Connect to the network or to hosts alone. See `ale.protocols.ChangesNetwork`."""
         self._check_open()
-        return await self._setup.network.reach(network, hosts)
+        return await self._setup.network.set(network, hosts)
 
-    def another(self, spec: SandboxSpec) -> AbstractAsyncContextManager["ContainerSandbox"]:
-        """A sandbox beside this one, of the same backend and found by the same tags."""
+    def open_sibling(self, spec: SandboxSpec) -> AbstractAsyncContextManager["ContainerSandbox"]:
+        """Open another sandbox. See `ale.protocols.OpensSiblings`."""
         self._check_open()
-        return self._setup.another(spec)
+        return self._setup.sibling(spec)
 
     async def service(self, name: str) -> ServiceContainer:
         """Another container of the task, by the name of its service.

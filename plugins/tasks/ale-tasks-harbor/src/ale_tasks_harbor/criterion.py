@@ -10,10 +10,10 @@ from pathlib import Path
 from attrs import frozen
 
 from ale.errors import GradingError
-from ale.protocols import Sandbox
+from ale.protocols import HasServiceContainers, ListsSessions, Sandbox, SwitchesUser
 from ale.types import ExecResult, Score, Task, Trajectory, replace
 from ale_tasks_harbor import artifacts, parsers, phases, reward, separate_verifier, verifier_output
-from ale_tasks_harbor.capabilities import Sessions, Several, Users, unable
+from ale_tasks_harbor.capabilities import MAIN, unable
 from ale_tasks_harbor.paths import DEFAULT_PATHS, SandboxPaths
 from ale_tasks_harbor.plugin import Artifact, SeparateVerifier, TaskTestsOptions
 from ale_tasks_harbor.preparation import PreparedSandbox, TestPreparation, Verdict
@@ -96,8 +96,8 @@ class TaskTests:
         self._check_agent(trajectory)
         variables = self._variables()
         places = self._inside(sandbox)
-        if isinstance(sandbox, Users):
-            await sandbox.become(None)
+        if isinstance(sandbox, SwitchesUser):
+            await sandbox.switch_user(None)
         await self._collect(sandbox)
         kept = await _kept(task, trajectory, sandbox)
         folder = None if self._run is None else self._run / KEPT / f"{task.id}-{sandbox.id}"
@@ -133,9 +133,7 @@ class TaskTests:
             await self._background(sandbox, stage, options.background)
         proxies = await phases.enter(sandbox, options.during)
         await hand.put(options.tests, options.script)
-        # How the sandbox is told who the agent is belongs to no task.
-        own = {k: v for k, v in task.environment.env.items() if k != phases.AGENT_USER}
-        env = {**own, **proxies}
+        env = {**task.environment.env, **proxies}
         result = await self._tested(sandbox, env, stage, variables, places)
         if kept is None or not options.clear:
             # What the code under test has started must not write a verdict either. What was kept
@@ -197,13 +195,13 @@ class TaskTests:
     async def _collect(self, sandbox: Sandbox) -> None:
         """Run the task's hooks, which may fail. What they have started ends with them."""
         for hook in self.options.collect:
-            if hook.service in (None, artifacts.MAIN):
+            if hook.service in (None, MAIN):
                 argv = ["/bin/sh", "-c", _IN_BASH, "ale", hook.command]
                 await sandbox.exec(argv, timeout_s=hook.timeout_s, user=hook.user)
         for hook in self.options.collect:
-            if hook.service not in (None, artifacts.MAIN):
-                if not isinstance(sandbox, Several):
-                    raise unable("run a command in another service")
+            if hook.service not in (None, MAIN):
+                if not isinstance(sandbox, HasServiceContainers):
+                    raise unable("service-containers")
                 other = await sandbox.service(str(hook.service))
                 await other.exec(hook.command, timeout_s=hook.timeout_s, user=hook.user)
 
@@ -264,8 +262,8 @@ class TaskTests:
 
     async def _in_same_shell(self, sandbox: Sandbox, places: SandboxPaths) -> ExecResult:
         """In the shell that the agent has left open, or else in a new one."""
-        if not isinstance(sandbox, Sessions):
-            raise unable("run tests in the agent's own shell")
+        if not isinstance(sandbox, ListsSessions):
+            raise unable("list-sessions")
         left = list(sandbox.sessions)
         session = left[-1] if left else await sandbox.session()
         script = shlex.quote(posixpath.join(places.tests, self.options.script))

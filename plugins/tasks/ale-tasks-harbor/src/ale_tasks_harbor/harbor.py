@@ -10,7 +10,7 @@ import tomli
 from attrs import asdict as unstructure
 
 from ale.errors import InputError, Problem
-from ale.types import Constraints, CriterionSpec, Task, replace
+from ale.types import Constraints, CriterionSpec, Environment, Task, replace
 from ale_tasks_harbor import (
     health,
     integrity,
@@ -21,6 +21,7 @@ from ale_tasks_harbor import (
     task_metadata,
     verifier_settings,
 )
+from ale_tasks_harbor.capabilities import required
 from ale_tasks_harbor.checks import health_s, health_step
 from ale_tasks_harbor.dockerfile import again, started
 from ale_tasks_harbor.folder import Folder
@@ -95,9 +96,7 @@ class _Reader:
         """All of it."""
         said, metadata = self._root.table("task"), self._root.table("metadata")
         environment = self._machine.environment
-        first = self._user(self._parts[0])
-        if first is not None:
-            environment = replace(environment, env={**environment.env, phases.AGENT_USER: first})
+        environment = replace(environment, agent_user=self._user(self._parts[0]))
         task = Task(
             id=task_id(self._folder.name),
             goal="",
@@ -110,7 +109,6 @@ class _Reader:
                 integrity.setup_step(self._key),
                 health.step(self._machine.health),
                 *health_step(self._environment.table("healthcheck")),
-                *(() if self._steps else self._ready()),
             ),
             constraints=self._net(self._parts[0]).constraints,
             environment=environment,
@@ -126,11 +124,13 @@ class _Reader:
         if self._steps:
             return steps.joined(task, self._root, self._step, self._steps)
         commands, facts = self._solution(self._folder)
+        criterion = self._criterion(self._whole)
         return replace(
             task,
+            environment=replace(environment, requires=required(criterion.options)),
             metadata={**task.metadata, "agent_needs": self._needs(self._whole), **facts},
             goal=self._instruction(self._folder),
-            criteria=(self._criterion(self._whole),),
+            criteria=(criterion,),
             constraints=replace(task.constraints, time_limit_s=self._time_limit(self._whole)),
             solution=commands,
         )
@@ -139,6 +139,7 @@ class _Reader:
         """One step of several."""
         files, setup = steps.prepared(part)
         own = part.folder.has_folder("solution")
+        criterion = self._criterion(part)
         commands, facts = self._solution(part.folder if own else self._folder)
         return Task(
             id=f"{task_id(self._folder.name)}.{part.id}",
@@ -146,16 +147,15 @@ class _Reader:
             origin=self._file,
             files=files,
             setup_steps=(
-                *(
-                    (*started(self._machine.background), health.step(self._machine.health))
-                    if part.number
-                    else ()
-                ),
-                *self._ready(),
-                *setup,
-                *health_step(part.values.table("healthcheck")),
+                (*started(self._machine.background), health.step(self._machine.health))
+                if part.number
+                else ()
             ),
-            criteria=(self._criterion(part),),
+            agent_setup_steps=(*setup, *health_step(part.values.table("healthcheck"))),
+            environment=Environment(
+                agent_user=self._user(part), requires=required(criterion.options)
+            ),
+            criteria=(criterion,),
             constraints=Constraints(time_limit_s=self._time_limit(part)),
             solution=commands,
             metadata={"agent_needs": self._needs(part), "step": part.name, **facts},
@@ -167,10 +167,6 @@ class _Reader:
             if agent.has("user"):
                 return str(agent.values["user"])
         return None
-
-    def _ready(self) -> tuple[str, ...]:
-        """Where the agent's user begins: what starts with the container has the container's own."""
-        return (phases.READY,) if any(map(self._user, self._parts)) else ()
 
     def _net(self, part: Part) -> phases.Net:
         """Of the agent."""
@@ -249,8 +245,8 @@ class _Reader:
             made["during"] = unstructure(phases.phase(tests))
         if part is not self._parts[-1]:
             after = self._parts[part.number + 1]
-            wanted = phases.phase(self._net(after), self._user(after))
-            if wanted != phases.phase(own, self._user(part)) or "during" in made:
+            wanted = phases.phase(self._net(after))
+            if wanted != phases.phase(own) or "during" in made:
                 made["after"] = unstructure(wanted)
         return made
 

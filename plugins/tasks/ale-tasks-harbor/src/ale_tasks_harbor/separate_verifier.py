@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ale.errors import GradingError
-from ale.protocols import Sandbox
+from ale.protocols import OpensSiblings, Sandbox
 from ale.types import SandboxSpec
 from ale_tasks_harbor.artifacts import fetched
-from ale_tasks_harbor.capabilities import Opening, unable
+from ale_tasks_harbor.capabilities import unable
 from ale_tasks_harbor.plugin import Artifact, SeparateVerifier
 from ale_tasks_harbor.preparation import STEP_S
 
@@ -41,11 +41,11 @@ async def opened(
         cpus=wanted.cpus,
         memory_mb=wanted.memory_mb,
     )
-    if not isinstance(sandbox, Opening):
-        raise unable("give the tests a container of their own")
+    if not isinstance(sandbox, OpensSiblings):
+        raise unable("open-sibling")
     with tempfile.TemporaryDirectory(prefix="ale-artifacts-") as name:
         carried = await fetched(sandbox, artifacts, Path(name))
-        async with sandbox.another(spec) as other:
+        async with sandbox.open_sibling(spec) as other:
             for entry in carried:
                 if entry.path is not None:
                     is_folder = await asyncio.to_thread(_opened_up, entry.path)

@@ -18,7 +18,7 @@ _DOCKERFILE = """\
 FROM {image}
 LABEL token={token}
 WORKDIR /app
-ENV GREETING="handshake there"
+ENV GREETING="hello there"
 COPY data/ /app/data/
 RUN echo built >/app/made
 """
