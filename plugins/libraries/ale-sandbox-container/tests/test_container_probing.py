@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ale_sandbox_container import probing
+from ale_sandbox_container.address import EngineAddress
 from ale_sandbox_container.archive import parse_stat
 
 REMEDIES = {"missing": "install it", "silent": "start it", "refused": "join the group"}
@@ -24,8 +25,8 @@ INFO = {
 }
 
 
-def at(name: str, url: str) -> probing.EngineAddress:
-    return probing.EngineAddress(name=name, url=url, create="/create", using=lambda _: {})
+def at(name: str, url: str) -> EngineAddress:
+    return EngineAddress(name=name, url=url, create="/create", using=lambda _: {})
 
 
 def test_an_engine_that_is_not_there_is_named_with_what_would_help(tmp_path: Path) -> None:

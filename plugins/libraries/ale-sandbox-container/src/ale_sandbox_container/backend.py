@@ -12,6 +12,7 @@ from ale.errors import NotUsableError, SandboxError, UnsupportedError
 from ale.plugin import BuildContext
 from ale.types import SandboxInfo, SandboxSpec, replace
 from ale_sandbox_container import script
+from ale_sandbox_container.address import EngineAddress
 from ale_sandbox_container.capabilities import capabilities_of
 from ale_sandbox_container.commands import Commands
 from ale_sandbox_container.compose import Composed, Composer
@@ -25,7 +26,7 @@ from ale_sandbox_container.orphans import Orphans
 from ale_sandbox_container.pipes import PipeFolder, new_name
 from ale_sandbox_container.plan import limits_of, plan_of, workdir_of
 from ale_sandbox_container.pool import ANSWER_S, WorkerPool
-from ale_sandbox_container.probing import NOT_SHARED, EngineAddress, shares_files
+from ale_sandbox_container.probing import NOT_SHARED, shares_files
 from ale_sandbox_container.records import LABEL, Folders, Kind, Record, parse
 from ale_sandbox_container.sandbox import ContainerSandbox, Setup
 from ale_sandbox_container.sealed import SealedShells

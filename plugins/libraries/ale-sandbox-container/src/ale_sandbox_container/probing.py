@@ -6,14 +6,13 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from attrs import frozen
-
 from ale.plugin import Probe
+from ale_sandbox_container.address import EngineAddress
 from ale_sandbox_container.capabilities import capabilities_of
 from ale_sandbox_container.engine import Facts
 from ale_sandbox_container.options import ContainerOptions, root_of
@@ -29,20 +28,6 @@ NOT_SHARED = (
     "the engine does not share this machine's file system (it runs in a virtual machine, or on "
     "another machine), and sandboxes are reached through files"
 )
-
-
-@frozen(kw_only=True)
-class EngineAddress:
-    """Where an engine listens, and how it is asked what it sees of this machine's files."""
-
-    name: str
-    url: str
-    """``unix://`` or ``tcp://``; others can't be asked."""
-    create: str
-    """Path of the request that creates a container."""
-    using: Callable[[str], Mapping[str, Any]]
-    """The body of such a request for a container that can't be created, with a host folder: the
-    engine refuses it and names the folder where it is not there, else for another reason."""
 
 
 def shares_files(address: EngineAddress, root: Path) -> bool:

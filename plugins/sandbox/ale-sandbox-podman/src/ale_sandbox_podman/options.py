@@ -8,8 +8,8 @@ from typing import Any
 from attrs import field, frozen
 
 from ale.plugin import doc
+from ale_sandbox_container.address import EngineAddress
 from ale_sandbox_container.options import ContainerOptions
-from ale_sandbox_container.probing import EngineAddress
 
 REMEDIES = {
     "missing": "sudo apt-get install podman",

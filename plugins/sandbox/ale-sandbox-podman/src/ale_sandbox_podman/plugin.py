@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 from ale.protocols import SandboxBackend
-from ale_sandbox_container.probing import probe_engine
 from ale_sandbox_podman.options import REMEDIES, PodmanOptions, address
 
 
@@ -23,6 +22,8 @@ def build(options: PodmanOptions, context: BuildContext) -> SandboxBackend:
 
 def probe() -> Probe:
     """Does the engine's service answer?"""
+    from ale_sandbox_container.probing import probe_engine
+
     return probe_engine(address(PodmanOptions(), os.environ), REMEDIES, os.environ)
 
 
