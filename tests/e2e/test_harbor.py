@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from .harbor_tasks import PRIVILEGES, config, containers, outcomes, why_not
+from .harbor_tasks import PRIVILEGES, add, config, containers, outcomes, why_not
 
 DATA = Path(__file__).parents[2] / "plugins" / "tasks" / "ale-tasks-harbor" / "tests" / "data"
 BROKEN = {
@@ -99,3 +99,15 @@ def test_output_logs_and_artifacts_are_kept_with_the_run(workshop: Any) -> None:
         '"source": "/app/missing",\n    "status": "FileNotFoundError'
         in (kept / "manifest.json").read_text()
     )
+
+
+def test_check_refuses_a_task_on_sandboxes_without_a_feature_that_it_requires(
+    workshop: Any,
+) -> None:
+    add(workshop, "as-a-user", solve="true", toml='[agent]\nuser = "nobody"')
+    config(workshop, "local", sandbox={"type": "local"})
+    checked = workshop.ale("check", "run.yaml")
+    assert checked.code == 2, checked.text
+    assert "requires of its sandbox: agent-user; 'local' lacks this" in checked.text
+    assert workshop.ale("run", "run.yaml").code == 2
+    assert workshop.runs == []

@@ -1,6 +1,5 @@
 """`ale run` over task folders that need several containers."""
 
-import functools
 import shutil
 import signal
 import subprocess
@@ -8,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ale_sandbox_container.testing.compose import COMPOSE, why_no_compose
 
 from .harbor_tasks import config, containers, outcomes, why_not
 
@@ -25,25 +26,14 @@ WAIT_S = 240.0
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 
 
-@functools.cache
-def _why_no_compose() -> str | None:
-    for client in (["docker", "compose"], ["docker-compose"]):
-        try:
-            done = subprocess.run([*client, "version"], capture_output=True, check=False)
-        except FileNotFoundError:
-            continue
-        if done.returncode == 0:
-            return None
-    return "there is no docker compose"
-
-
-@pytest.fixture(params=["docker"])
-def engine(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    reason = why_not(name) or _why_no_compose()
+@pytest.fixture(params=list(COMPOSE), ids=lambda version: f"compose-{version}")
+def engine(request: pytest.FixtureRequest, workshop: Any) -> str:
+    """Docker, with each version of docker compose in turn."""
+    reason = why_not("docker") or why_no_compose(request.param)
     if reason is not None:
         pytest.skip(reason)
-    return name
+    workshop.environ.update(COMPOSE[request.param])
+    return "docker"
 
 
 def remains(engine: str, project: str) -> list[str]:

@@ -9,6 +9,7 @@ import os
 import pytest
 
 from ale._registry import Registration, Registry
+from ale_sandbox_container.testing.compose import COMPOSE, why_no_compose
 
 
 @pytest.mark.skipif(os.environ.get("CI") != "true", reason="only CI must have every engine")
@@ -21,3 +22,9 @@ def test_every_backend_can_be_used_in_ci(registration: Registration) -> None:
     assert registration.component.probe is not None
     found = registration.component.probe()
     assert found.usable, found.reason
+
+
+@pytest.mark.skipif(os.environ.get("CI") != "true", reason="only CI must have every engine")
+@pytest.mark.parametrize("version", COMPOSE)
+def test_each_version_of_docker_compose_can_be_used_in_ci(version: str) -> None:
+    assert why_no_compose(version) is None

@@ -155,7 +155,8 @@ class _Attempt:
             limit = self._limits(step.task).time_limit_s
             if limit is None:
                 return None
-            longest += (len(step.task.setup_steps) + 1) * options.setup_timeout_s
+            n_steps = len(step.task.setup_steps) + len(step.task.agent_setup_steps) + 1
+            longest += n_steps * options.setup_timeout_s
             longest += limit + options.grace_s + len(step.criteria) * options.grading_timeout_s
         return longest
 

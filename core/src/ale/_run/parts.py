@@ -102,10 +102,33 @@ def read_tasks(parts: Parts, registry: Registry, context: BuildContext) -> Tasks
         InputError: with every problem of every task.
     """
     held_out = parts.evaluation
-    return {
+    tasks: Tasks = {
         "train": _read_tasks(parts.source, registry, context),
         "evaluation": [] if held_out is None else _read_tasks(held_out, registry, context),
     }
+    problems = [
+        problem
+        for split in tasks.values()
+        for ready in split
+        for problem in missing_features(ready.task, parts.backend)
+    ]
+    if problems:
+        raise InputError(problems)
+    return tasks
+
+
+def missing_features(task: Task, backend: SandboxBackend) -> list[Problem]:
+    """The features that a task or one of its steps requires and the sandboxes lack, if any."""
+    required: set[str] = set()
+    for part in (task, *task.steps):
+        required |= {*part.environment.requires}
+        if part.environment.agent_user is not None:
+            required.add("agent-user")
+    lacking = ", ".join(sorted(required - {*backend.capabilities.features}))
+    if not lacking:
+        return []
+    message = f"task '{task.id}' requires of its sandbox: {lacking}; '{backend.name}' lacks this"
+    return [Problem(message=message, file=task.origin or None, path="sandbox")]
 
 
 def _read_tasks(

@@ -1,10 +1,10 @@
 """Prepare a sandbox for a task: what it requires, its files and its setup steps."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ale.errors import SetupError
-from ale.protocols import Sandbox
+from ale.protocols import HasAgentUser, Sandbox
 from ale.types import ExecResult, SandboxSpec, Task
 
 _EXCERPT_BYTES = 2000
@@ -25,12 +25,13 @@ def sandbox_spec(task: Task, tags: Mapping[str, str]) -> SandboxSpec:
         memory_mb=required.memory_mb,
         storage_mb=required.storage_mb,
         user=required.user,
+        agent_user=required.agent_user,
         tags=tags,
     )
 
 
 async def set_up(task: Task, sandbox: Sandbox, timeout_s: float) -> None:
-    """Copy the task's files into the workspace and run its setup steps.
+    """Copy the task's files into the workspace, run its setup steps and hand over to the agent.
 
     Args:
         timeout_s: for each step, in seconds.
@@ -40,7 +41,16 @@ async def set_up(task: Task, sandbox: Sandbox, timeout_s: float) -> None:
     """
     if task.files is not None:
         await sandbox.upload(Path(task.files), ".")
-    for command in task.setup_steps:
+    await _run_commands(task.setup_steps, sandbox, timeout_s)
+    # Of a task with steps, each step's agent starts after its own setup.
+    if not task.steps:
+        if isinstance(sandbox, HasAgentUser):
+            await sandbox.agent_started(task.environment.agent_user)
+        await _run_commands(task.agent_setup_steps, sandbox, timeout_s)
+
+
+async def _run_commands(commands: Sequence[str], sandbox: Sandbox, timeout_s: float) -> None:
+    for command in commands:
         result = await sandbox.exec(command, timeout_s=timeout_s)
         if result.exit_code != 0 or result.timed_out:
             raise SetupError(_message(command, result))

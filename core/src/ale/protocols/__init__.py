@@ -7,30 +7,51 @@
 # `ale --help`.
 from ale.protocols.agent import Agent, AgentContext, Recorder
 from ale.protocols.llm import LLM, Checkable, Policy
-from ale.protocols.sandbox import DEFAULT_OUTPUT_BYTES, Sandbox, SandboxBackend, Session
+from ale.protocols.sandbox import (
+    DEFAULT_OUTPUT_BYTES,
+    FEATURES,
+    ChangesNetwork,
+    HasAgentUser,
+    HasServiceContainers,
+    ListsSessions,
+    OpensSiblings,
+    Sandbox,
+    SandboxBackend,
+    ServiceContainer,
+    Session,
+    SwitchesUser,
+)
 from ale.protocols.start import Expert, Restoring, RestoringScheme, Start, StartScheme
 from ale.protocols.task import Criterion, TaskSource
 from ale.protocols.training import Chunker, CreditScheme, Trainer
 
 __all__ = [
     "DEFAULT_OUTPUT_BYTES",
+    "FEATURES",
     "LLM",
     "Agent",
     "AgentContext",
+    "ChangesNetwork",
     "Checkable",
     "Chunker",
     "CreditScheme",
     "Criterion",
     "Expert",
+    "HasAgentUser",
+    "HasServiceContainers",
+    "ListsSessions",
+    "OpensSiblings",
     "Policy",
     "Recorder",
     "Restoring",
     "RestoringScheme",
     "Sandbox",
     "SandboxBackend",
+    "ServiceContainer",
     "Session",
     "Start",
     "StartScheme",
+    "SwitchesUser",
     "TaskSource",
     "Trainer",
 ]

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from ale.types import Capabilities, ExecResult, SandboxInfo, SandboxSpec
+    from ale.types import Capabilities, ExecResult, SandboxFeature, SandboxInfo, SandboxSpec
 
 DEFAULT_OUTPUT_BYTES = 1 << 20
 
@@ -155,6 +155,122 @@ class Sandbox(Protocol):
     async def close(self) -> None:
         """Remove all of it. May be called again."""
         ...
+
+
+@runtime_checkable
+class ListsSessions(Protocol):
+    """The feature ``list-sessions``: a sandbox that knows its open sessions."""
+
+    @property
+    def sessions(self) -> Sequence[Session]:
+        """The open ones, oldest first."""
+        ...
+
+
+@runtime_checkable
+class SwitchesUser(Protocol):
+    """The feature ``switch-user``: a sandbox that can run commands as another user."""
+
+    async def switch_user(self, user: str | None) -> None:
+        """Run commands and sessions, and own uploaded files, as this user from now on.
+
+        Args:
+            user: name or number; None for the user that the sandbox was opened with.
+
+        Raises:
+            SandboxError: there is no such user in the sandbox.
+        """
+        ...
+
+
+@runtime_checkable
+class HasAgentUser(Protocol):
+    """The feature ``agent-user``: a sandbox whose agent is another user than its set-up."""
+
+    async def agent_started(self, user: str | None) -> None:
+        """Called by the run after the set-up of a task, or of each of its steps.
+
+        From now on commands belong to `user`, and so does a workspace that the image lacks. None:
+        to the user that the sandbox was opened with.
+
+        Raises:
+            SandboxError: there is no such user in the sandbox.
+        """
+        ...
+
+
+@runtime_checkable
+class ChangesNetwork(Protocol):
+    """The feature ``change-network``: a sandbox whose network can change while it runs."""
+
+    async def set_network(self, network: bool, hosts: Sequence[str] = ()) -> Mapping[str, str]:
+        """Connect the sandbox to the network, or to these hosts alone.
+
+        Where the backend's options allow no network, none is connected.
+
+        Args:
+            hosts: what is reached where `network` is False, as `SandboxSpec.allowed_hosts`.
+
+        Returns:
+            The environment variables that name a proxy; empty where there is none.
+
+        Raises:
+            UnsupportedError: this change is not possible here.
+        """
+        ...
+
+
+@runtime_checkable
+class OpensSiblings(Protocol):
+    """The feature ``open-sibling``: a sandbox that can open another one of its backend."""
+
+    def open_sibling(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
+        """A fresh sandbox with this one's tags, removed on exit.
+
+        Raises as `SandboxBackend.open`.
+        """
+        ...
+
+
+@runtime_checkable
+class ServiceContainer(Protocol):
+    """Another container of the same task."""
+
+    async def exec(self, command: str, *, timeout_s: float, user: str | None = None) -> int | None:
+        """Run a line for ``/bin/sh -c``; its exit code, None where it did not end in time.
+
+        Raises:
+            SandboxError: the container has ended.
+        """
+        ...
+
+    async def download(self, source: str, target: Path) -> None:
+        """Copy a file or folder out. Raises as `Sandbox.download`."""
+        ...
+
+
+@runtime_checkable
+class HasServiceContainers(Protocol):
+    """The feature ``service-containers``: a sandbox that is one of a task's containers."""
+
+    async def service(self, name: str) -> ServiceContainer:
+        """The container of a service.
+
+        Raises:
+            SandboxError: the task has no service of this name.
+        """
+        ...
+
+
+FEATURES: Mapping[SandboxFeature, type] = {
+    "agent-user": HasAgentUser,
+    "change-network": ChangesNetwork,
+    "list-sessions": ListsSessions,
+    "open-sibling": OpensSiblings,
+    "service-containers": HasServiceContainers,
+    "switch-user": SwitchesUser,
+}
+"""The protocol of each feature in `Capabilities.features`."""
 
 
 @runtime_checkable

@@ -32,6 +32,7 @@ from ale.types.sandbox import (
     ExecResult,
     ForkCost,
     IsolationLevel,
+    SandboxFeature,
     SandboxInfo,
     SandboxSpec,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "RunFinished",
     "RunStarted",
     "Sampling",
+    "SandboxFeature",
     "SandboxInfo",
     "SandboxSpec",
     "Score",

@@ -10,6 +10,16 @@ from ale.types._record import record
 ForkCost = Literal["copy", "layer", "replay"]
 IsolationLevel = Literal["none", "process", "namespace", "container", "vm"]
 Enforcement = Literal["enforced", "best-effort", "none"]
+SandboxFeature = Literal[
+    "agent-user",
+    "change-network",
+    "list-sessions",
+    "open-sibling",
+    "service-containers",
+    "switch-user",
+]
+"""What some sandboxes can do beyond `ale.protocols.Sandbox`; `ale.protocols.FEATURES` has the
+protocol of each."""
 
 
 @record
@@ -30,6 +40,9 @@ class SandboxSpec:
     storage_mb: int | None = None
     user: str | None = None
     """From the task; None leaves it to the backend's options and the image."""
+    agent_user: str | None = None
+    """User of commands from the end of the set-up on; a copy (fork or restored snapshot) starts
+    with it. Only where the backend has the feature ``agent-user``."""
     tags: Mapping[str, str] = field(factory=dict)
     """Identify it after a crash: ``run``, ``episode`` and what the backend adds."""
 
@@ -64,6 +77,8 @@ class Capabilities:
     images: bool
     """Starts from a container image."""
     limits: Mapping[str, Enforcement] = field(factory=dict)
+    features: tuple[SandboxFeature, ...] = ()
+    """Optional capabilities of its sandboxes; a task may require some."""
     notes: tuple[str, ...] = ()
     """What it can't prevent, in words, for ``ale doctor`` and the run's manifest."""
 

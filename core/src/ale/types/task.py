@@ -6,6 +6,7 @@ from typing import Any, Literal
 from attrs import field
 
 from ale.types._record import record
+from ale.types.sandbox import SandboxFeature
 
 
 @record
@@ -62,6 +63,11 @@ class Environment:
     user: str | None = None
     """User that commands run as, by name or number. None leaves it to the config and the image.
     Only where there is an image."""
+    agent_user: str | None = None
+    """User of the agent's commands, where it is not `user`; requires ``agent-user``. Each step of a
+    task has its own."""
+    requires: tuple[SandboxFeature, ...] = ()
+    """Features without which the sandbox can't run the task; checked before anything is started."""
 
 
 @record
@@ -81,6 +87,8 @@ class Task:
     """Host folder whose content is copied into the workspace before the setup steps."""
     setup_steps: tuple[str, ...] = ()
     """Shell commands that run before the agent. A failing one breaks the episode."""
+    agent_setup_steps: tuple[str, ...] = ()
+    """Shell commands that run after those, as the agent's user; likewise."""
     criteria: tuple[CriterionSpec, ...] = ()
     constraints: Constraints = Constraints()
     environment: Environment = Environment()

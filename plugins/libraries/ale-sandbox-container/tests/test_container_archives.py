@@ -57,8 +57,8 @@ def test_nothing_is_written_through_a_link_of_the_archive(tmp_path: Path) -> Non
         unpack(
             archive(
                 (entry("work", kind=tarfile.DIRTYPE, mode=0o755), b""),
-                (entry("work/door", kind=tarfile.SYMTYPE, link=str(outside)), b""),
-                (entry("work/door/evil"), b"x"),
+                (entry("work/pipes", kind=tarfile.SYMTYPE, link=str(outside)), b""),
+                (entry("work/pipes/evil"), b"x"),
             ),
             tmp_path / "out",
         )

@@ -24,7 +24,7 @@ def environment(image: Image, env: Mapping[str, str] | None = None) -> Mapping[s
         workdir="/w",
     )
     spec = SandboxSpec(env=env or {})
-    return plan_of(ContainerOptions(image="i"), spec, record, image, Path("/door"), "/sh").env
+    return plan_of(ContainerOptions(image="i"), spec, record, image, Path("/pipes"), "/sh").env
 
 
 def test_a_container_is_told_what_its_image_would_have_started() -> None:

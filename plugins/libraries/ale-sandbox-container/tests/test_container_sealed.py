@@ -1,4 +1,4 @@
-"""One copy of an image's shell, linked into the doors of many sandboxes."""
+"""One copy of an image's shell, linked into the folders of many sandboxes."""
 
 import contextlib
 import io
@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ale_sandbox_container.door import Door
+from ale_sandbox_container.pipes import PipeFolder
 from ale_sandbox_container.sealed import SealedShells
 
 
@@ -33,25 +33,25 @@ class OneFile:
 def test_the_first_sandboxes_of_an_image_may_open_at_once(tmp_path: Path) -> None:
     shells = SealedShells(tmp_path / "shells")
     faults: list[BaseException] = []
-    doors = [Door(tmp_path / f"door-{number}") for number in range(6)]
-    for door in doors:
-        door.make()
+    folders = [PipeFolder(tmp_path / f"pipes-{number}") for number in range(6)]
+    for pipes in folders:
+        pipes.make()
 
-    def put(image: str, door: Door) -> None:
+    def put(image: str, pipes: PipeFolder) -> None:
         try:
-            shells.put(cast(Any, OneFile()), "box", image, door)
+            shells.put(cast(Any, OneFile()), "box", image, pipes)
         except BaseException as fault:
             faults.append(fault)
 
     for round in range(150):
-        threads = [threading.Thread(target=put, args=(f"sha256:{round}", d)) for d in doors]
+        threads = [threading.Thread(target=put, args=(f"sha256:{round}", d)) for d in folders]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert faults == []
-        for door in doors:
-            shell = door.folder / "sh"
+        for pipes in folders:
+            shell = pipes.folder / "sh"
             assert shell.read_bytes() == b"dash"
             shell.unlink()
     assert len(list((tmp_path / "shells").iterdir())) == 150, "no draft is left"

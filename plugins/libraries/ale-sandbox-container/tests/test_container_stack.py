@@ -47,7 +47,7 @@ def plan(*, network: bool = True) -> Plan:
         entrypoint=("/sh", "-c", "echo $key"),
         workdir="/app",
         labels={"ale.id": "x"},
-        binds=(Bind(source=Path("/door"), target="/ale"),),
+        binds=(Bind(source=Path("/pipes"), target="/ale"),),
         env={"TWO": "a$b"},
         network=network,
         cpus=1.5,
@@ -89,7 +89,7 @@ def test_the_agents_service_is_a_sandbox_and_the_others_are_as_they_were(file: P
     assert main["environment"] == {"ONE": "1", "TWO": "a$$b"}
     assert main["volumes"] == [
         "data:/data",
-        {"type": "bind", "source": "/door", "target": "/ale", "read_only": True},
+        {"type": "bind", "source": "/pipes", "target": "/ale", "read_only": True},
     ]
     assert (main["cap_drop"], main["cap_add"]) == (["ALL"], ["CHOWN"])
     assert main["security_opt"] == ["no-new-privileges"]
@@ -163,24 +163,7 @@ def test_beside_other_services_alone_the_agents_is_main(file: Path) -> None:
     assert read(file).named("tag", "own:1")["services"]["main"] == {"image": "own:1"}
 
 
-def test_the_agent_waits_for_the_health_of_whatever_does_not_wait_for_it(file: Path) -> None:
-    file.write_text(
-        """
-services:
-  main: {depends_on: [a, b]}
-  a: {image: i}
-  b: {image: i, healthcheck: {test: check}}
-  c: {image: i, healthcheck: {test: check}}
-  off: {image: i, healthcheck: {disable: true}}
-  after: {image: i, healthcheck: {test: check}, depends_on: {last: {condition: service_started}}}
-  last: {image: i, links: ["main:m"]}
-  within: {image: i, healthcheck: {test: check}, network_mode: "service:main"}
-"""
-    )
-    stack = read(file)
-    made = stack.of(plan(), stack.named("tag", None))["services"]["main"]
-    assert made["depends_on"] == {
-        "a": {"condition": "service_started"},
-        "b": {"condition": "service_healthy"},
-        "c": {"condition": "service_healthy"},
-    }
+def test_services_that_others_wait_for_to_complete_may_end(file: Path) -> None:
+    waits = "{first: {condition: service_completed_successfully}, db: {condition: service_started}}"
+    file.write_text(f"services: {{main: {{depends_on: {waits}}}, first: , db: }}")
+    assert read(file).completing == {"first"}

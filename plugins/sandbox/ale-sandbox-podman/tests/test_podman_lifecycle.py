@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from ale_sandbox_container.testing.ends import EndProbes, kill_hosts
+from ale_sandbox_container.testing.network import NetworkProbes
 from ale_sandbox_container.testing.privileges import PrivilegeProbes
-from ale_sandbox_container.testing.reaching import ReachProbes
 from ale_sandbox_container.testing.starts import StartProbes
 from ale_sandbox_container.testing.tools import Make
 from ale_sandbox_container.testing_images import BUSYBOX, DEBIAN
@@ -22,7 +22,7 @@ class TestPrivileges(PrivilegeProbes):
     container_image = DEBIAN
 
 
-class TestReaching(ReachProbes):
+class TestReaching(NetworkProbes):
     container_image = DEBIAN
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from ale.plugin import BuildContext
 from ale.types import Task
-from ale_tasks_harbor.places import Places
+from ale_tasks_harbor.paths import SandboxPaths
 from ale_tasks_harbor.plugin import HarborOptions
 from ale_tasks_harbor.source import HarborSource
 
 DATA = Path(__file__).parent / "data"
-BESIDE = Places(tests="../tests", logs="../logs", records=("../before",))
+BESIDE = SandboxPaths(tests="../tests", logs="../logs", records=("../before",))
 """Beside the workspace, which is a folder of this machine."""
 
 Write = Callable[[str, Mapping[str, str]], Path]

@@ -13,7 +13,7 @@ from ale.testing.fakes import FolderSandbox
 from ale.types import Environment, SandboxSpec, Score, Task, Trajectory
 from ale_tasks_harbor.checks import health_s, health_step
 from ale_tasks_harbor.criterion import TaskTests
-from ale_tasks_harbor.plugin import Apart, Artifact, Hook, TaskTestsOptions
+from ale_tasks_harbor.plugin import Artifact, Hook, SeparateVerifier, TaskTestsOptions
 from ale_tasks_harbor.source import HarborSource
 from ale_tasks_harbor.values import Values
 
@@ -28,7 +28,7 @@ class _WithAnother(FolderSandbox):
     """Has a second one beside it, as an engine would."""
 
     @asynccontextmanager
-    async def another(self, spec: SandboxSpec) -> AsyncIterator[FolderSandbox]:
+    async def open_sibling(self, spec: SandboxSpec) -> AsyncIterator[FolderSandbox]:
         folder = Path(self.workdir).parent / "apart" / "workspace"
         folder.mkdir(parents=True)
         other = FolderSandbox(folder)
@@ -64,12 +64,9 @@ async def graded(
         await sandbox.close()
 
 
-async def test_tests_have_the_tasks_variables_and_not_the_sandboxes_word_for_its_agent(
-    tmp_path: Path,
-) -> None:
-    script = 'cd "$(dirname "$0")/../logs/verifier"; echo "${ALE_AGENT_USER-0}$OWN" >reward.txt\n'
-    env = {"ALE_AGENT_USER": "1", "OWN": ".5"}
-    assert (await graded(tmp_path, {"test.sh": script}, env=env)).value == 0.5
+async def test_tests_have_the_tasks_variables(tmp_path: Path) -> None:
+    script = 'cd "$(dirname "$0")/../logs/verifier"; echo "$OWN" >reward.txt\n'
+    assert (await graded(tmp_path, {"test.sh": script}, env={"OWN": "0.5"})).value == 0.5
 
 
 @pytest.mark.parametrize(
@@ -92,7 +89,7 @@ async def test_a_json_does_not_count_where_only_code_under_test_can_have_written
 
 async def test_a_json_counts_where_no_agent_has_been(tmp_path: Path) -> None:
     tests = {"test.sh": "#!/bin/sh\n" + _WRITES_JSON}
-    assert (await graded(tmp_path, tests, apart=Apart())).value == 0.5
+    assert (await graded(tmp_path, tests, apart=SeparateVerifier())).value == 0.5
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,21 @@ ASKS = (
     "systemctl is-active it",
     "supervisorctl status",
     "pg_isready",
+    "curl localhost",
+    "wget -qO- 0.0.0.0",
+    "nc 127.0.0.1 80 </dev/null",
+    "ssh -p 2222 root@localhost true",
+    "ping -c 1 0.0.0.0",
+    "requests.get('http://me:pw@0.0.0.0/')",
+    "s.connect(('0.0.0.0', 80))",
+    "http.client.HTTPConnection('localhost', 8000)",
+    "HOST = '127.0.0.1'",
+    '{"host": "localhost", "port": 80}',
+    "client --host=localhost",
+    "client -h 127.0.0.1 -p 80",
+    "wait-for-it 0.0.0.0:8080",
+    'f"localhost:{PORT}"',
+    "subprocess.run(['curl', '-s', 'localhost'])",
 )
 ASKS_NOTHING = (
     "# psql -c x",
@@ -88,6 +103,15 @@ ASKS_NOTHING = (
     "customer service desk",
     "assert 'mysql' in text",
     "lsof file",
+    "grep -q '0.0.0.0 - - .GET / 200' out.txt",
+    "assert '127.0.0.1 - - [10/Oct/2000]' in log",
+    "assert top == ['0.0.0.0', '10.1.2.3']",
+    "assert counts['0.0.0.0'] == 3",
+    "expected = {'127.0.0.1': 4, 'localhost': 2, '::1': 1}",
+    "echo '0.0.0.0 GET /index.html' >>access.log",
+    "test \"$(cut -d' ' -f1 log | sort -u)\" = 127.0.0.1",
+    "assert version == '10.0.0.0.0'",
+    "assert 'bind-address 0.0.0.0' in text",
 )
 
 

@@ -238,10 +238,10 @@ def test_a_task_of_steps_is_taken_with_what_each_says(write: Write, source: Sour
     assert first.keep_processes
     assert [step.constraints.time_limit_s for step in task.steps] == [100, 10]
     assert (first.files, second.files) == (str(folder / "steps/a/workdir"), None)
-    assert first.setup_steps == (": the agent begins", "bash ./setup.sh")
-    assert task.environment.env["ALE_AGENT_USER"] == "me"
-    assert ": the agent begins" not in task.setup_steps
-    assert second.setup_steps[-1] == ": the agent begins"
+    assert (first.setup_steps, first.agent_setup_steps) == ((), ("bash ./setup.sh",))
+    assert second.agent_setup_steps == ()
+    users = [part.environment.agent_user for part in (task, first, second)]
+    assert users == ["me", "me", "me"]
     (one,), (two,) = (step.criteria for step in task.steps)
     assert one.options["tests"] == [str(folder / "tests")]
     assert two.options["tests"] == [str(folder / "tests"), str(folder / "steps/b/tests")]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ale_tasks_harbor import before
-from ale_tasks_harbor.places import Places
+from ale_tasks_harbor import integrity
+from ale_tasks_harbor.paths import SandboxPaths
 
 KEY = "0123456789abcdef"
 
@@ -21,7 +21,7 @@ def programs(tmp_path: Path) -> Path:
 
 def record(tmp_path: Path, programs: Path, **variables: str) -> bytes:
     (tmp_path / "workspace").mkdir(exist_ok=True)
-    places = Places(
+    places = SandboxPaths(
         tests=str(tmp_path / "tests"),
         logs=str(tmp_path / "logs"),
         records=(str(tmp_path / "file" / "record"), str(tmp_path / "record")),
@@ -29,7 +29,7 @@ def record(tmp_path: Path, programs: Path, **variables: str) -> bytes:
     (tmp_path / "file").touch()  # the first place can't be written to
     environ = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(tmp_path), **variables}
     subprocess.run(
-        ["sh", "-c", before.setup_step(KEY, places)],
+        ["sh", "-c", integrity.setup_step(KEY, places)],
         cwd=tmp_path / "workspace",
         env=environ,
         check=True,
@@ -37,14 +37,14 @@ def record(tmp_path: Path, programs: Path, **variables: str) -> bytes:
     return (tmp_path / "record").read_bytes()
 
 
-def look(programs: Path, *folders: Path) -> before.Look:
+def look(programs: Path, *folders: Path) -> integrity.Look:
     said = subprocess.run(
-        ["sh", "-c", f'{before.LOOK}\nlook "$@"', "sh", *map(str, folders)],
+        ["sh", "-c", f'{integrity.LOOK}\nlook "$@"', "sh", *map(str, folders)],
         env={"PATH": f"{programs}:/usr/bin:/bin"},
         check=True,
         capture_output=True,
     )
-    return before.look_of([part.decode() for part in said.stdout.split(b"\0")])
+    return integrity.look_of([part.decode() for part in said.stdout.split(b"\0")])
 
 
 def program(file: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_record_holds_environment_programs_and_pythons_folders(
 ) -> None:
     program(programs / "grep")
     odd = "two\nlines = 'x'"
-    made = before.verified(record(tmp_path, programs, ODD=odd), KEY)
+    made = integrity.verified(record(tmp_path, programs, ODD=odd), KEY)
     assert made is not None
     assert made.environment["ODD"] == odd
     assert made.environment["PATH"].startswith(str(programs))
@@ -71,18 +71,18 @@ def test_a_record_that_was_changed_or_signed_by_others_is_none(
     tmp_path: Path, programs: Path
 ) -> None:
     data = record(tmp_path, programs)
-    assert before.verified(data, KEY) is not None
-    assert before.verified(data, "another") is None
-    assert before.verified(data.replace(b"N sh", b"N sx"), KEY) is None
-    assert before.verified(data[:-64], KEY) is None
-    assert before.verified(b"", KEY) is None
+    assert integrity.verified(data, KEY) is not None
+    assert integrity.verified(data, "another") is None
+    assert integrity.verified(data.replace(b"N sh", b"N sx"), KEY) is None
+    assert integrity.verified(data[:-64], KEY) is None
+    assert integrity.verified(b"", KEY) is None
 
 
 def test_a_new_program_before_the_images_is_found_and_a_new_one_is_none(programs: Path) -> None:
     seen = look(programs)
     program(programs / "grep")
     program(programs / "uvx")
-    found = before.changes(seen, look(programs))
+    found = integrity.changes(seen, look(programs))
     assert dict(found.shadowed) == {"grep": seen.tools["grep"]}
     assert found.planted == []
 
@@ -96,12 +96,12 @@ def test_any_program_of_the_image_is_told_from_one_before_it_but_not_one_that_wa
         assert name in seen.tools
         program(programs / name)
     now = look(programs)
-    assert set(before.changes(seen, now).shadowed) == set(names)
+    assert set(integrity.changes(seen, now).shadowed) == set(names)
     asked = "Build the newest Git, sha1 and grep."
-    assert set(before.changes(seen, now, asked).shadowed) == {"sha1sum", "grep"}
-    versioned = before.Look(tools={"node18": "/a", "x": "/x"}, modules=[], starts={})
-    later = before.Look(tools={"node18": "/b", "x": "/y"}, modules=[], starts={})
-    assert set(before.changes(versioned, later, "Install Node.js; see xargs").shadowed) == {"x"}
+    assert set(integrity.changes(seen, now, asked).shadowed) == {"sha1sum", "grep"}
+    versioned = integrity.Look(tools={"node18": "/a", "x": "/x"}, modules=[], starts={})
+    later = integrity.Look(tools={"node18": "/b", "x": "/y"}, modules=[], starts={})
+    assert set(integrity.changes(versioned, later, "Install Node.js; see xargs").shadowed) == {"x"}
 
 
 def test_an_archive_and_an_entry_point_for_pytest_are_planted(
@@ -116,7 +116,7 @@ def test_an_archive_and_an_entry_point_for_pytest_are_planted(
     for name, group in (("new", "a]\nb = c\n\n[pytest11"), ("other", "console_scripts")):
         (site / f"{name}.egg-info").mkdir()
         (site / f"{name}.egg-info" / "entry_points.txt").write_text(f"[{group}]\na = b\n")
-    found = before.changes(seen, look(programs, archive, site))
+    found = integrity.changes(seen, look(programs, archive, site))
     assert found.planted == [str(archive), str(site / "new.egg-info" / "entry_points.txt")]
 
 
@@ -132,7 +132,7 @@ def test_what_runs_in_every_python_is_found_new_or_changed(tmp_path: Path, progr
     (folder / "new.pth").write_text("# nothing\nimport\tnew")
     (folder / "sitecustomize.py").touch()
     (folder / "usercustomize").mkdir()
-    found = before.changes(seen, look(programs, folder))
+    found = integrity.changes(seen, look(programs, folder))
     assert sorted(Path(path).name for path in found.planted) == [
         "new.pth",
         "old.pth",
@@ -150,5 +150,5 @@ def test_a_module_before_the_images_is_planted_and_one_that_it_lacked_is_not(
     seen = look(programs, first, second)
     (first / "pytest.py").touch()
     (first / "pluggy").mkdir()
-    found = before.changes(seen, look(programs, first, second))
+    found = integrity.changes(seen, look(programs, first, second))
     assert found.planted == [str(first / "pytest.py")]

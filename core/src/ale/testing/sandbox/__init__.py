@@ -30,6 +30,7 @@ import pytest_asyncio
 from ale.protocols import Sandbox, SandboxBackend
 from ale.testing.sandbox._guard import guarded
 from ale.testing.sandbox.exec import ExecProbes
+from ale.testing.sandbox.features import FeatureProbes
 from ale.testing.sandbox.files import FileProbes
 from ale.testing.sandbox.isolation import IsolationProbes
 from ale.testing.sandbox.lifecycle import LifecycleProbes
@@ -37,7 +38,9 @@ from ale.testing.sandbox.session import SessionProbes
 from ale.types import SandboxSpec
 
 
-class SandboxContract(ExecProbes, SessionProbes, FileProbes, LifecycleProbes, IsolationProbes):
+class SandboxContract(
+    ExecProbes, SessionProbes, FileProbes, LifecycleProbes, IsolationProbes, FeatureProbes
+):
     """Derive from it and give it ``backend``."""
 
     @pytest.fixture

@@ -2,11 +2,9 @@
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
 from attrs import evolve, frozen
 
@@ -14,26 +12,28 @@ from ale.errors import NotUsableError, SandboxError, UnsupportedError
 from ale.plugin import BuildContext
 from ale.types import SandboxInfo, SandboxSpec, replace
 from ale_sandbox_container import script
-from ale_sandbox_container.beside import Neighbour, neighbour
+from ale_sandbox_container.address import EngineAddress
 from ale_sandbox_container.capabilities import capabilities_of
 from ale_sandbox_container.commands import Commands
-from ale_sandbox_container.composing import Composed, Composer
-from ale_sandbox_container.door import Door, new_name
-from ale_sandbox_container.ended import why_ended
+from ale_sandbox_container.compose import Composed, Composer
 from ale_sandbox_container.engine import Engine, Image, NotFoundError, Plan
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.images import Images
-from ale_sandbox_container.lane import Hello
+from ale_sandbox_container.liveness import why_ended
 from ale_sandbox_container.network import Network
-from ale_sandbox_container.options import ContainerOptions
-from ale_sandbox_container.plan import AGENT_USER, limits_of, plan_of, workdir_of
-from ale_sandbox_container.pool import ANSWER_S, LanePool
+from ale_sandbox_container.options import ContainerOptions, root_of
+from ale_sandbox_container.orphans import Orphans
+from ale_sandbox_container.pipes import PipeFolder, new_name
+from ale_sandbox_container.plan import limits_of, plan_of, workdir_of
+from ale_sandbox_container.pool import ANSWER_S, WorkerPool
+from ale_sandbox_container.probing import NOT_SHARED, shares_files
 from ale_sandbox_container.records import LABEL, Folders, Kind, Record, parse
-from ale_sandbox_container.remains import Remains
 from ale_sandbox_container.sandbox import ContainerSandbox, Setup
 from ale_sandbox_container.sealed import SealedShells
+from ale_sandbox_container.service_containers import ServiceContainer, service_container
 from ale_sandbox_container.tarball import Ownership
-from ale_sandbox_container.workers import Workers
+from ale_sandbox_container.threads import EngineThreads
+from ale_sandbox_container.worker import Handshake
 from ale_sandbox_shell.owner import Owner
 
 _TRIES = 100
@@ -44,7 +44,7 @@ _CLOCK_S = 0.02
 
 @frozen(kw_only=True)
 class Origin:
-    """What a sandbox starts from."""
+    """The image that a sandbox starts from."""
 
     image: Image
     shell: str
@@ -59,13 +59,13 @@ class Origin:
 
 @frozen(kw_only=True)
 class Box:
-    """One container and all that belongs to it."""
+    """One container, its plan, record and command pipes."""
 
     spec: SandboxSpec
     origin: Origin
     record: Record
     plan: Plan
-    door: Door
+    pipes: PipeFolder
 
     @property
     def name(self) -> str:
@@ -84,17 +84,19 @@ class ContainerBackend:
         self._engine = engine
         self._options = options
         self._context = context
-        self._workers = Workers(options.at_once)
-        self._folders = Folders(_root(options, context) / engine.name)
+        self._threads = EngineThreads(options.max_parallel)
+        self._folders = Folders(root_of(options, context.environ) / engine.name)
         self._shells = SealedShells(self._folders.root / "shells")
         logs = context.run_directory or self._folders.root
         self._composer = Composer(engine, context.environ, logs / "builds")
-        self._images = Images(engine, options, self._workers, logs / "builds", self._composer)
+        self._images = Images(engine, options, self._threads, logs / "builds", self._composer)
         self._owner = Owner.me()
-        self._remains = Remains(engine, self._folders, clock=context.clock)
+        self._orphans = Orphans(engine, self._folders, clock=context.clock)
         self.name = engine.name
         self.facts = engine.facts()
-        self.capabilities = capabilities_of(self.facts, options, sealed=self._shells.usable)
+        self.capabilities = capabilities_of(
+            self.facts, options, sealed=self._shells.usable, services=engine.address is not None
+        )
 
     @contextlib.asynccontextmanager
     async def open(self, spec: SandboxSpec) -> AsyncIterator[ContainerSandbox]:
@@ -114,7 +116,7 @@ class ContainerBackend:
     async def restore(self, ref: str, spec: SandboxSpec) -> AsyncIterator[ContainerSandbox]:
         """A fresh container with the files of a snapshot."""
         try:
-            image = await self._workers.call(lambda: self._engine.image(_tag("snapshot", ref)))
+            image = await self._threads.call(lambda: self._engine.image(_tag("snapshot", ref)))
         except NotFoundError:
             raise SandboxError(f"there is no snapshot {ref!r} (any more)") from None
         kept = parse(image.labels[LABEL], f"image {image.id}")
@@ -149,53 +151,52 @@ class ContainerBackend:
 
     async def _start(self, spec: SandboxSpec, origin: Origin) -> ContainerSandbox:
         record = self._claim(spec, origin)
-        door = Door(self._folders.door(record.id))
+        pipes = PipeFolder(self._folders.pipes(record.id))
         try:
             shell = self._shells.inside
-            plan = plan_of(self._options, spec, record, origin.image, door.folder, shell)
-            door.make()
+            plan = plan_of(self._options, spec, record, origin.image, pipes.folder, shell)
+            pipes.make()
         except BaseException:
             self._folders.drop(record.id)
             raise
-        box = Box(spec=spec, origin=origin, record=record, plan=plan, door=door)
+        box = Box(spec=spec, origin=origin, record=record, plan=plan, pipes=pipes)
         pool = self._first_pool(box)
-        launch = self._workers.heavy(lambda: self._launch(box))
+        launch = self._threads.heavy(lambda: self._launch(box))
         try:
             made = await asyncio.shield(asyncio.wrap_future(launch))
-            hello = await self._greeting(pool, box)
-            sandbox = ContainerSandbox(self._setup(box, pool, hello, made_workdir=made))
+            handshake = await self._await_handshake(pool, box)
+            sandbox = ContainerSandbox(self._setup(box, pool, handshake, made_workdir=made))
             if made:
-                await self._hand_over(box, hello, sandbox)
-            sandbox.begins_as(spec.env.get(AGENT_USER))
+                await self._hand_over(box, handshake, sandbox)
             if LABEL in origin.image.labels:
-                # What this is a copy of has been set up.
-                await sandbox.begin()
+                # The sandbox that this one is a copy of has been set up.
+                await sandbox.agent_started(spec.agent_user)
             if spec.allowed_hosts:
-                await sandbox.reach(False, spec.allowed_hosts)
+                await sandbox.set_network(False, spec.allowed_hosts)
         except BaseException:
             pool.close(f"sandbox {record.id} was not opened")
             self._abandon(launch, box)
             raise
         return sandbox
 
-    async def _hand_over(self, box: Box, hello: Hello, sandbox: ContainerSandbox) -> None:
-        """The engine has made the workspace; let the container's user write there."""
-        if hello.uid == 0:
+    async def _hand_over(self, box: Box, handshake: Handshake, sandbox: ContainerSandbox) -> None:
+        """Give a workspace that the engine created to the container's user."""
+        if handshake.uid == 0:
             return
         if box.plan.volumes:
             await sandbox.exec(["chmod", "1777", box.record.workdir], user="0")
         else:
-            await self._workers.call(self._files(box, hello).own_workdir)
+            await self._threads.call(self._files(box, handshake).own_workdir)
 
     def _launch(self, box: Box) -> bool:
-        """Make and start the container; is its workspace one that the image lacks?"""
+        """Create and start the container; True where the image has no such workspace."""
         composed = box.origin.composed
         if composed is None:
             self._engine.create(box.plan)
         else:
             self._composer.create(composed, box.plan)
         made = self._makes_workdir(box)
-        self._shells.put(self._engine, box.name, box.origin.shell, box.door)
+        self._shells.put(self._engine, box.name, box.origin.shell, box.pipes)
         if composed is None:
             self._engine.start(box.name)
         else:
@@ -203,8 +204,8 @@ class ContainerBackend:
         return made
 
     def _makes_workdir(self, box: Box) -> bool:
-        """Asked between making and starting: Docker makes the folder with the container, Podman
-        when it starts."""
+        """True where the image has no such folder. Call it between create and start: Docker creates
+        the folder with the container, Podman when it starts."""
         if box.plan.volumes:
             return True
         try:
@@ -214,91 +215,95 @@ class ContainerBackend:
         return found.mtime > box.record.created - _CLOCK_S
 
     def _abandon(self, launch: "Future[bool]", box: Box) -> None:
-        """Remove what was half opened, once the thread that opens it has come to its end."""
-        self._remains.leaving(box.record.id)
+        """Remove a half-opened sandbox once the thread that opens it has finished."""
+        self._orphans.leaving(box.record.id)
         launch.cancel()
-        launch.add_done_callback(lambda _: self._workers.behind(lambda: self._clear(box)))
+        launch.add_done_callback(lambda _: self._threads.background(lambda: self._clear(box)))
 
-    def _first_pool(self, box: Box) -> LanePool:
-        """The lanes that process 1 starts; `_greeting` waits for them."""
+    def _first_pool(self, box: Box) -> WorkerPool:
+        """The worker shells that process 1 starts; `_await_handshake` waits for them."""
         key = new_name()
-        box.door.file(f"{key}\n".encode(), script.KEY)
+        box.pipes.file(f"{key}\n".encode(), script.KEY)
         return self._pool(box, None, key)
 
-    def _pool(self, box: Box, user: str | None, key: str | None = None) -> LanePool:
+    def _pool(self, box: Box, user: str | None, key: str | None = None) -> WorkerPool:
         async def inject(text: str, base: str) -> None:
             argv = [self._shells.inside, "-c", text]
             env = {script.KEY_VARIABLE: base}
-            await self._workers.call(
+            await self._threads.call(
                 lambda: self._engine.inject(
                     box.name, argv, env=env, user=box.plan.user if user is None else user
                 )
             )
 
-        return LanePool(box.door, shell=self._shells.inside, inject=inject, key=key)
+        return WorkerPool(box.pipes, shell=self._shells.inside, inject=inject, key=key)
 
-    async def _greeting(self, pool: LanePool, box: Box) -> Hello:
-        """What the supervisor says first."""
+    async def _await_handshake(self, pool: WorkerPool, box: Box) -> Handshake:
+        """Wait for the first message of the supervisor."""
         waited = 0.0
         while waited < ANSWER_S:
-            hello = await pool.hello(_LOOK_S)
-            if hello is not None:
-                box.door.forget(script.KEY)
-                return hello
+            handshake = await pool.handshake(_LOOK_S)
+            if handshake is not None:
+                box.pipes.forget(script.KEY)
+                return handshake
             waited += _LOOK_S
-            state = await self._workers.call(lambda: self._engine.state(box.name))
+            state = await self._threads.call(lambda: self._engine.state(box.name))
             if not state.running:
                 raise SandboxError(
                     f"the container has ended with {state.exit_code} before its supervisor was "
-                    f"ready: its shell could not open {box.door.folder}"
+                    f"ready: its shell could not open {box.pipes.folder}"
                 )
         raise SandboxError(
             f"the container's supervisor did not answer within {ANSWER_S:.0f} s. The engine may "
-            f"run on another machine, whose containers can't open the pipes in {box.door.folder}"
+            f"run on another machine, whose containers can't open the pipes in {box.pipes.folder}"
         )
 
-    def _files(self, box: Box, hello: Hello) -> Files:
+    def _files(self, box: Box, handshake: Handshake) -> Files:
         return Files(
             engine=self._engine,
             container=box.name,
             workdir=box.record.workdir,
-            owner=Ownership(uid=hello.uid, gid=hello.gid),
+            owner=Ownership(uid=handshake.uid, gid=handshake.gid),
             clock=self._context.clock,
-            workers=self._workers,
+            threads=self._threads,
         )
 
     def _network(self, box: Box) -> Network:
         return Network(
             self._engine,
             box.name,
-            self._workers,
+            self._threads,
             on=box.plan.network,
             may=self._options.network is not False,
             # A stack that began with a network has no other way from container to container.
             switches=box.origin.composed is None or not box.plan.network,
         )
 
-    def _beside(self, box: Box, spec: SandboxSpec) -> AbstractAsyncContextManager[ContainerSandbox]:
+    def _sibling(
+        self, box: Box, spec: SandboxSpec
+    ) -> AbstractAsyncContextManager[ContainerSandbox]:
         return self.open(replace(spec, tags={**box.spec.tags, **spec.tags}))
 
-    async def _service(self, box: Box, name: str) -> Neighbour:
+    async def _service(self, box: Box, name: str) -> ServiceContainer:
         clock = self._context.clock
-        return await neighbour(self._engine, box.name, name, self._workers, clock)
+        return await service_container(self._engine, box.name, name, self._threads, clock)
 
-    def _setup(self, box: Box, pool: LanePool, hello: Hello, *, made_workdir: bool) -> Setup:
+    def _setup(
+        self, box: Box, pool: WorkerPool, handshake: Handshake, *, made_workdir: bool
+    ) -> Setup:
         network = self._network(box)
         return Setup(
             id=box.record.id,
-            door=box.door,
+            pipes=box.pipes,
             commands=Commands(
                 box.record.id,
                 pool,
                 user_pool=lambda user: self._pool(box, user),
                 restart=lambda: self._restart(box, network),
-                root=(None if hello.uid == 0 else "0") if box.plan.new_privileges else False,
+                root=(None if handshake.uid == 0 else "0") if box.plan.new_privileges else False,
             ),
-            bash=hello.bash,
-            files=self._files(box, hello),
+            bash=handshake.bash,
+            files=self._files(box, handshake),
             workdir=box.record.workdir,
             made_workdir=made_workdir and not box.plan.volumes,
             capabilities=self.capabilities,
@@ -309,11 +314,11 @@ class ContainerBackend:
             snapshot=lambda: self._snapshot(box),
             release=lambda: self._release(box),
             network=network,
-            another=lambda spec: self._beside(box, spec),
+            sibling=lambda spec: self._sibling(box, spec),
             service=lambda name: self._service(box, name),
         )
 
-    async def _restart(self, box: Box, network: Network) -> LanePool:
+    async def _restart(self, box: Box, network: Network) -> WorkerPool:
         """End everything in the container, the supervisor too, and start it again."""
 
         def again() -> None:
@@ -325,8 +330,8 @@ class ContainerBackend:
 
         pool = self._first_pool(box)
         try:
-            await asyncio.shield(asyncio.wrap_future(self._workers.heavy(again)))
-            await self._greeting(pool, box)
+            await asyncio.shield(asyncio.wrap_future(self._threads.heavy(again)))
+            await self._await_handshake(pool, box)
             await network.again()
         except BaseException:
             pool.close(f"sandbox {box.record.id} could not be started again")
@@ -345,7 +350,7 @@ class ContainerBackend:
         try:
             await asyncio.shield(
                 asyncio.wrap_future(
-                    self._workers.heavy(
+                    self._threads.heavy(
                         lambda: self._engine.commit(
                             box.name, tag=_tag(kind, kept.id), labels=kept.labels
                         )
@@ -360,70 +365,67 @@ class ContainerBackend:
         kept = await self._commit(box, "fork")
         tag = _tag("fork", kept.id)
         try:
-            image = await self._workers.call(lambda: self._engine.image(tag))
+            image = await self._threads.call(lambda: self._engine.image(tag))
             origin = Origin(
                 image=image, shell=box.origin.shell, workdir=box.record.workdir, owned=tag
             )
             return await self._start(box.spec, origin)
         except BaseException:
-            self._workers.behind(lambda: self._engine.remove_image(tag))
+            self._threads.background(lambda: self._engine.remove_image(tag))
             raise
 
     async def _snapshot(self, box: Box) -> str:
         return (await self._commit(box, "snapshot")).id
 
     async def _release(self, box: Box) -> None:
-        """End the container now, and remove it behind."""
-        self._remains.leaving(box.record.id)
+        """Kill the container now and remove it in the background."""
+        self._orphans.leaving(box.record.id)
         try:
             await asyncio.shield(
-                asyncio.wrap_future(self._workers.heavy(lambda: self._engine.kill(box.name)))
+                asyncio.wrap_future(self._threads.heavy(lambda: self._engine.kill(box.name)))
             )
         finally:
-            self._workers.behind(lambda: self._clear(box))
+            self._threads.background(lambda: self._clear(box))
 
     def _clear(self, box: Box) -> None:
-        self._remains.clear(box.record, box.origin.owned)
+        self._orphans.clear(box.record, box.origin.owned)
 
     async def list(self) -> Sequence[SandboxInfo]:
-        """Every sandbox and snapshot on this engine, of live runs and of dead ones."""
-        return await self._workers.call(self._remains.list)
+        """Every sandbox and snapshot on this engine, of live and dead runs."""
+        return await self._threads.call(self._orphans.list)
 
     async def prune(self) -> Sequence[SandboxInfo]:
-        """Remove what belongs to host processes that are gone."""
-        return await self._workers.call(self._remains.prune)
+        """Remove what dead host processes left."""
+        return await self._threads.call(self._orphans.prune)
 
     async def aclose(self) -> None:
-        """Wait for what is removed behind; say what could not be. May be called again."""
-        await self._workers.drain()
-        await self._workers.call(self._remains.retry)
+        """Wait for removals in the background; raise if one failed. May be called again."""
+        await self._threads.drain()
+        await self._threads.call(self._orphans.retry)
         self._engine.close()
 
 
 def built(
-    name: str, engine: Callable[[], Engine], options: ContainerOptions, context: BuildContext
+    address: EngineAddress,
+    engine: Callable[[str], Engine],
+    options: ContainerOptions,
+    context: BuildContext,
 ) -> ContainerBackend:
     """What an adapter's ``build`` returns.
 
     Args:
-        name: of the engine, for the error.
-        engine: connects to it.
+        engine: connects to the engine at an address.
 
     Raises:
-        NotUsableError: the engine does not answer.
+        NotUsableError: the engine does not answer, or can't see this machine's files.
     """
+    name = address.name
+    if not shares_files(address, root_of(options, context.environ)):
+        raise NotUsableError(f"{name}: {NOT_SHARED}")
     try:
-        return ContainerBackend(engine(), options, context)
+        return ContainerBackend(engine(address.url), options, context)
     except SandboxError as error:
         raise NotUsableError(f"{name}: {error}") from error
-
-
-def _root(options: ContainerOptions, context: BuildContext) -> Path:
-    if options.root is not None:
-        return options.root
-    runtime = context.environ.get("XDG_RUNTIME_DIR")
-    # A fixed place, whatever TMPDIR says: `prune` must find what another shell has started.
-    return Path(runtime) / "ale" if runtime else Path(f"/tmp/ale-{os.geteuid()}")  # noqa: S108
 
 
 def _tag(kind: str, id: str) -> str:

@@ -31,11 +31,14 @@ _VOLUMES = "fork: what is in a volume that the image declares is not copied"
 _SECCOMP = "system calls: the engine filters none (no seccomp)"
 
 
-def capabilities_of(facts: Facts, options: ContainerOptions, *, sealed: bool) -> Capabilities:
+def capabilities_of(
+    facts: Facts, options: ContainerOptions, *, sealed: bool, services: bool = False
+) -> Capabilities:
     """What is promised, and in `notes` what is not.
 
     Args:
         sealed: the supervisor can run from a file that nobody inside may read.
+        services: docker compose can be used with the engine.
     """
     memory = facts.holds_memory and options.memory_mb is not None
     processes = facts.holds_processes and options.processes is not None
@@ -55,6 +58,10 @@ def capabilities_of(facts: Facts, options: ContainerOptions, *, sealed: bool) ->
             "file_size": "none" if options.file_size_mb is None else "enforced",
             "disk": "none",
         },
+        features=(
+            *("agent-user", "change-network", "list-sessions", "open-sibling", "switch-user"),
+            *(("service-containers",) if services else ()),
+        ),
         notes=tuple(_notes(facts, options, sealed)),
     )
 

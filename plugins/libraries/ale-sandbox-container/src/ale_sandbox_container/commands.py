@@ -1,4 +1,4 @@
-"""The commands of one container: started, watched, killed, and never lost sight of."""
+"""The commands of one container: start, wait for the end, kill with all descendants."""
 
 import asyncio
 import logging
@@ -9,8 +9,8 @@ from attrs import frozen
 
 from ale.errors import SandboxError
 from ale_sandbox_container import script
-from ale_sandbox_container.lane import Job
-from ale_sandbox_container.pool import ANSWER_S, LanePool, NoProcessError
+from ale_sandbox_container.pool import ANSWER_S, NoProcessError, WorkerPool
+from ale_sandbox_container.worker import Job
 from ale_sandbox_shell.session import KILLED
 
 _LOG = logging.getLogger(__name__)
@@ -19,10 +19,10 @@ _TRIES = 3
 
 @frozen
 class Running:
-    """A command that a lane was given."""
+    """A command that a worker shell runs."""
 
     number: int
-    pool: LanePool
+    pool: WorkerPool
     job: Job
     starts: int
     """How often the container had been started by then."""
@@ -39,28 +39,28 @@ class Outcome:
 
 
 class Commands:
-    """Runs commands in the lanes of a container.
+    """Runs commands in the worker shells of a container.
 
     Args:
-        pool: lanes of the container's own user.
-        user_pool: makes lanes of another one.
-        restart: ends everything in the container, starts it again, and gives its new lanes.
+        pool: worker shells of the container's own user.
+        user_pool: makes a pool of worker shells of another user.
+        restart: kills everything in the container, restarts it, and returns its new pool.
             Raises SandboxError where the container has ended by itself.
-        root: whose lanes end what has become root, where a program may; a user as for `start`, and
-            False where none may.
+        root: user whose worker shells kill processes that became root, where programs may gain
+            privileges; as for `start`. False where they may not.
     """
 
     def __init__(
         self,
         id: str,
-        pool: LanePool,
+        pool: WorkerPool,
         *,
-        user_pool: Callable[[str], LanePool],
-        restart: Callable[[], Awaitable[LanePool]],
+        user_pool: Callable[[str], WorkerPool],
+        restart: Callable[[], Awaitable[WorkerPool]],
         root: str | Literal[False] | None = False,
     ) -> None:
         self._id = id
-        self._pools: dict[str | None, LanePool] = {None: pool}
+        self._pools: dict[str | None, WorkerPool] = {None: pool}
         self._user_pool = user_pool
         self._restart = restart
         self._root = root
@@ -72,17 +72,17 @@ class Commands:
         self._broken: str | None = None
         self.closed = False
 
-    def _pool(self, user: str | None) -> LanePool:
+    def _pool(self, user: str | None) -> WorkerPool:
         if user not in self._pools:
             assert user is not None
             self._pools[user] = self._user_pool(user)
         return self._pools[user]
 
     async def start(self, user: str | None, frame: Callable[[int], bytes]) -> Running:
-        """Give a command to a lane, which goes back when the command ends.
+        """Give a command to a worker shell, which returns to the pool when the command ends.
 
         Args:
-            frame: what to tell the lane, by the number of the command.
+            frame: makes the script for the worker shell from the number of the command.
 
         Raises:
             SandboxError: the container has ended, or has no process left.
@@ -108,24 +108,23 @@ class Commands:
 
     async def _ask(self, user: str | None, frame: Callable[[int], bytes]) -> Running:
         pool = self._pool(user)
-        lane = await pool.acquire()
+        worker = await pool.acquire()
         self._count += 1
-        running = Running(self._count, pool, lane.ask(frame(self._count)), self._starts)
+        running = Running(self._count, pool, worker.ask(frame(self._count)), self._starts)
         self._running[running.number] = running
 
         def ended(job: "asyncio.Future[tuple[int, ...] | None]") -> None:
             del self._running[running.number]
-            pool.release(lane)
+            pool.release(worker)
             if job.result() is None and not pool.closed:
-                # Something inside has killed the lane. Nobody will ever know how the command
-                # would have ended, so it ends here.
+                # Something inside has killed the worker shell, and with it the exit code.
                 self._clean(running)
 
         running.job.ended.add_done_callback(ended)
         return running
 
     async def outcome(self, running: Running, timeout_s: float | None) -> Outcome:
-        """Wait for a command's end, or make it end when the time is up or nobody waits any more.
+        """Wait for a command's end; kill it on timeout or cancellation.
 
         Raises:
             SandboxError: the sandbox was closed meanwhile.
@@ -166,13 +165,13 @@ class Commands:
     def _cleaned(self, task: "asyncio.Task[None]") -> None:
         self._cleaning.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            # Whatever is asked of the sandbox next meets the same fault, and tells.
+            # The next call on the sandbox runs into the same error and raises it.
             _LOG.warning("sandbox %s: %s", self._id, task.exception())
 
     async def end(self, running: Running) -> None:
-        """Kill all that a command has started, and wait for its end.
+        """Kill a command with its descendants, and wait for its end.
 
-        Where something inside holds that up, everything in the container is ended.
+        Where something inside prevents that, the container is restarted.
         """
         try:
             async with asyncio.timeout(ANSWER_S):
@@ -185,19 +184,19 @@ class Commands:
             if not self.closed:
                 await self._start_again(running.starts, f"a command would not end ({error})")
 
-    async def _kill(self, pool: LanePool, number: int | None) -> int:
-        """Kill a command's processes, or all commands'; how many."""
+    async def _kill(self, pool: WorkerPool, number: int | None) -> int:
+        """Kill the processes of one command (None: of all commands); returns how many."""
         for _ in range(_TRIES):
             if self.closed or pool.closed:
                 # Everything has ended, or will have when the container has been started again.
                 async with self._restarting:
                     return 0
-            lane = await pool.acquire(spare=True)
-            job = lane.ask(script.kill(number))
-            job.ended.add_done_callback(lambda _, lane=lane: pool.release(lane))  # type: ignore[misc]
+            worker = await pool.acquire(spare=True)
+            job = worker.ask(script.kill(number))
+            job.ended.add_done_callback(lambda _, worker=worker: pool.release(worker))  # type: ignore[misc]
             numbers = await asyncio.shield(job.ended)
             if numbers is None:
-                continue  # that lane was killed meanwhile
+                continue  # that worker was killed meanwhile
             killed, left = numbers
             if left:
                 raise SandboxError(f"{left} processes in sandbox {self._id} would not end")
@@ -205,7 +204,7 @@ class Commands:
         raise SandboxError(f"something in sandbox {self._id} kills whatever would kill it")
 
     async def end_all(self) -> int:
-        """Kill every process but the supervisor's; how many."""
+        """Kill every process but the supervisor's; returns how many."""
         starts, running = self._starts, list(self._running.values())
         try:
             async with asyncio.timeout(ANSWER_S):
@@ -225,7 +224,7 @@ class Commands:
         return count
 
     async def _start_again(self, starts: int, why: str) -> None:
-        """End everything in the container and start it again, once for all who ask for it."""
+        """Restart the container, once for all concurrent callers."""
         async with self._restarting:
             if starts != self._starts:
                 return
@@ -241,7 +240,7 @@ class Commands:
             self._starts += 1
 
     def close(self) -> None:
-        """Forget them: the container is about to end."""
+        """Close all pools: the container is about to end."""
         self.closed = True
         for pool in self._pools.values():
             pool.close(f"sandbox {self._id} is closed")

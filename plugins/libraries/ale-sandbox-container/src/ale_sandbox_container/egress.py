@@ -1,8 +1,8 @@
-"""A proxy that a container without a network reaches, and that lets chosen hosts pass.
+"""An egress proxy with an allow-list of hosts, for a container without a network.
 
 The container has nothing but its own loopback. The proxy's socket is made in the container's
-network namespace, by a thread that enters it; what it dials, it dials from this machine. So there
-is no way out but through it, whatever a program inside does with the variables that name it.
+network namespace, by a thread that enters it; what it dials, it dials from this machine. So
+nothing leaves but through it, whatever a program inside does with the variables that name it.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _DIAL_S = 30.0
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class Hosts:
+class AllowedHosts:
     """Which hosts may be reached: names, ``*.name`` for those below one, addresses, networks.
 
     Args:
@@ -143,10 +143,10 @@ def _listening(pid: int, port: int) -> socket.socket:
     return found
 
 
-class Gate:
+class EgressProxy:
     """The proxy of one container: ``CONNECT``, and plain requests with an absolute address."""
 
-    def __init__(self, hosts: Hosts) -> None:
+    def __init__(self, hosts: AllowedHosts) -> None:
         self.hosts = hosts
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()

@@ -1,4 +1,4 @@
-"""What a container engine has to be able to do. An adapter over its SDK is all that it takes.
+"""The interface to a container engine; an adapter over its SDK implements it.
 
 Every method blocks and is called from threads, several at a time.
 """
@@ -23,7 +23,7 @@ class ConflictError(SandboxError):
 
 @frozen(kw_only=True)
 class Facts:
-    """What the engine on this machine is and what it can hold."""
+    """Version of the engine on this machine, and the limits it can enforce."""
 
     version: str
     runtime: str
@@ -62,7 +62,7 @@ class Bind:
 
 @frozen(kw_only=True)
 class Plan:
-    """A container to be made. What is not here is off: privileges, capabilities, health checks."""
+    """A container to create. What has no field here is off: privileges, health checks."""
 
     name: str
     image: str
@@ -99,13 +99,15 @@ class Found:
 
 @frozen(kw_only=True)
 class State:
-    """How a container is."""
+    """State of a container."""
 
     running: bool
     exit_code: int | None = None
     out_of_memory: bool = False
     pid: int = 0
     """Of its first process, on this machine; 0 where it does not run."""
+    health: str | None = None
+    """``starting``, ``healthy`` or ``unhealthy``; None where no health check is on."""
 
 
 @frozen(kw_only=True)
@@ -145,7 +147,7 @@ class Engine(Protocol):
         ...
 
     def facts(self) -> Facts:
-        """What it is."""
+        """Its facts."""
         ...
 
     def image(self, ref: str) -> Image:
@@ -210,7 +212,7 @@ class Engine(Protocol):
         ...
 
     def state(self, container: str) -> State:
-        """How it is."""
+        """Its state."""
         ...
 
     def containers(self, label: str) -> Sequence[Found]:
@@ -226,7 +228,7 @@ class Engine(Protocol):
     def run(
         self, container: str, argv: Sequence[str], *, user: str | None, timeout_s: float
     ) -> int | None:
-        """Run one more process in a container; its exit code, None where it goes on after that."""
+        """Run one more process in a container; its exit code, None where it still runs then."""
         ...
 
     def connect(self, container: str, on: bool) -> None:
@@ -254,5 +256,5 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of connections. May be called again."""
+        """Close connections. May be called again."""
         ...

@@ -12,8 +12,8 @@ from attrs import frozen
 from ale.errors import SandboxError
 from ale_sandbox_container.engine import Engine, NotFoundError, Stat
 from ale_sandbox_container.tarball import Ownership, Pack
+from ale_sandbox_container.threads import EngineThreads
 from ale_sandbox_container.unpack import opened, unpack
-from ale_sandbox_container.workers import Workers
 
 _LINKS = 40
 """As many as Linux follows."""
@@ -32,7 +32,7 @@ class Files:
     workdir: str
     owner: Ownership
     clock: Callable[[], float]
-    workers: Workers
+    threads: EngineThreads
 
     def _path(self, path: str) -> str:
         return posixpath.join(self.workdir, path)
@@ -60,7 +60,7 @@ class Files:
 
     async def read(self, path: str, max_bytes: int | None) -> bytes:
         """A file's bytes, the first `max_bytes` of them."""
-        return await self.workers.call(lambda: self._read(path, max_bytes))
+        return await self.threads.call(lambda: self._read(path, max_bytes))
 
     def _read(self, path: str, max_bytes: int | None) -> bytes:
         place, found = self._look(path)
@@ -74,7 +74,7 @@ class Files:
 
     async def write(self, path: str, data: bytes, mode: int | None) -> None:
         """Write a file whole. A new one gets 0644 unless `mode` says other."""
-        await self.workers.call(lambda: self._write(path, data, mode))
+        await self.threads.call(lambda: self._write(path, data, mode))
 
     def _write(self, path: str, data: bytes, mode: int | None) -> None:
         place, found = self._target(path)
@@ -86,7 +86,7 @@ class Files:
 
     async def upload(self, source: Path, target: str) -> None:
         """Copy a host file or folder in; what stands there already is merged into."""
-        await self.workers.call(lambda: self._upload(source.resolve(strict=True), target))
+        await self.threads.call(lambda: self._upload(source.resolve(strict=True), target))
 
     def _upload(self, source: Path, target: str) -> None:
         place, found = self._target(target)
@@ -127,7 +127,7 @@ class Files:
 
     async def download(self, source: str, target: Path) -> None:
         """Copy out. A link that is asked for by name is followed, inside the container."""
-        await self.workers.call(lambda: self._download(source, target))
+        await self.threads.call(lambda: self._download(source, target))
 
     def _download(self, source: str, target: Path) -> None:
         place, _ = self._look(source)

@@ -1,4 +1,4 @@
-"""An image's health check, told to what is in the container: here the engine does not run it."""
+"""An image's health check as words for a shell: here the engine does not run it."""
 
 import math
 import shlex
@@ -11,7 +11,7 @@ _TIMEOUT_S = 30.0
 _RETRIES = 3
 
 
-def told(check: Mapping[str, Any] | None) -> str | None:
+def as_words(check: Mapping[str, Any] | None) -> str | None:
     """The check as words for a shell; None where there is none.
 
     The first word is the whole seconds that an engine would take to call the container unhealthy,

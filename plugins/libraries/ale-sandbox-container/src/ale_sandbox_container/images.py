@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
-from ale_sandbox_container.composing import Composed, Composer
+from ale_sandbox_container.compose import Composed, Composer
 from ale_sandbox_container.context import digest_of
 from ale_sandbox_container.engine import Engine, Image, NotFoundError
 from ale_sandbox_container.options import ContainerOptions
 from ale_sandbox_container.stack import Stack, read
-from ale_sandbox_container.workers import Workers
+from ale_sandbox_container.threads import EngineThreads
 
 T = TypeVar("T")
 
@@ -35,13 +35,13 @@ class Images:
         self,
         engine: Engine,
         options: ContainerOptions,
-        workers: Workers,
+        threads: EngineThreads,
         logs: Path,
         composer: Composer,
     ) -> None:
         self._engine = engine
         self._options = options
-        self._workers = workers
+        self._threads = threads
         self._logs = logs
         self._composer = composer
         self._known: dict[str, asyncio.Task[Any]] = {}
@@ -107,7 +107,7 @@ class Images:
     async def _once(self, key: str, work: Callable[[], T]) -> T:
         task = self._known.get(key)
         if task is None:
-            task = asyncio.ensure_future(self._workers.call(work))
+            task = asyncio.ensure_future(self._threads.call(work))
             self._known[key] = task
             task.add_done_callback(lambda task: self._forget_failure(key, task))
         # Shielded: one sandbox that is no longer wanted must not stop what others wait for.

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from ale.errors import UnsupportedError
-from ale_sandbox_container.egress import PROXIES, Gate, Hosts
+from ale_sandbox_container.egress import PROXIES, AllowedHosts, EgressProxy
 from ale_sandbox_container.engine import Engine
-from ale_sandbox_container.workers import Workers
+from ale_sandbox_container.threads import EngineThreads
 
 
 class Network:
@@ -21,7 +21,7 @@ class Network:
         self,
         engine: Engine,
         container: str,
-        workers: Workers,
+        threads: EngineThreads,
         *,
         on: bool,
         may: bool,
@@ -29,13 +29,13 @@ class Network:
     ) -> None:
         self._engine = engine
         self._container = container
-        self._workers = workers
+        self._threads = threads
         self._on = on
         self._may = may
         self._switches = switches
-        self._gate: Gate | None = None
+        self._gate: EgressProxy | None = None
 
-    async def reach(self, network: bool, hosts: Sequence[str] = ()) -> Mapping[str, str]:
+    async def set(self, network: bool, hosts: Sequence[str] = ()) -> Mapping[str, str]:
         """From now on everything, or these hosts alone, by the proxy on its loopback.
 
         Returns:
@@ -51,7 +51,7 @@ class Network:
                 raise UnsupportedError(
                     "networks that lead to several containers can't be taken from one of them"
                 )
-            await self._workers.call(lambda: self._engine.connect(self._container, network))
+            await self._threads.call(lambda: self._engine.connect(self._container, network))
             self._on = network
         await self._through_gate(None if network else tuple(hosts) if self._may else ())
         return {} if network or self._gate is None else PROXIES
@@ -60,15 +60,15 @@ class Network:
         if self._gate is None:
             if not hosts:
                 return
-            self._gate = Gate(Hosts(hosts))
+            self._gate = EgressProxy(AllowedHosts(hosts))
             await self._serve(self._gate)
             return
-        self._gate.hosts = Hosts(hosts)
+        self._gate.hosts = AllowedHosts(hosts)
         if hosts is not None:
             self._gate.cut()
 
-    async def _serve(self, gate: Gate) -> None:
-        state = await self._workers.call(lambda: self._engine.state(self._container))
+    async def _serve(self, gate: EgressProxy) -> None:
+        state = await self._threads.call(lambda: self._engine.state(self._container))
         try:
             await gate.serve(state.pid)
         except BaseException:
@@ -78,7 +78,7 @@ class Network:
     async def again(self) -> None:
         """The container was started again, which ends the proxy's socket in it."""
         if self._gate is not None:
-            gate = Gate(self._gate.hosts)
+            gate = EgressProxy(self._gate.hosts)
             self._gate.close()
             self._gate = gate
             await self._serve(gate)

@@ -1,5 +1,6 @@
 """What can be set for containers, whatever engine runs them."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -109,8 +110,8 @@ class ContainerOptions:
     new_privileges: bool = field(
         default=False,
         metadata=doc(
-            "Let programs gain privileges that who starts them lacks, as sudo and su do: whatever "
-            "user a command has, it may become root."
+            "Let programs gain privileges, as sudo and su do. A command of any user may then "
+            "become root."
         ),
     )
     allowlist_paths: tuple[Path, ...] = field(
@@ -130,15 +131,26 @@ class ContainerOptions:
         default=None,
         metadata=doc("What starts the containers, by the engine's name for it: runc, crun, runsc."),
     )
-    at_once: int = field(
+    max_parallel: int = field(
         default=4,
         validator=ge(1),
-        metadata=doc("Containers that are started or removed at a time; any number may run."),
+        metadata=doc("Containers started or removed in parallel; any number may run."),
     )
     root: Path | None = field(
         default=None,
-        metadata=doc("Where to keep the ways in. Default: XDG_RUNTIME_DIR/ale or /tmp/ale-<uid>."),
+        metadata=doc(
+            "Folder of records and command pipes. Default: XDG_RUNTIME_DIR/ale or /tmp/ale-<uid>."
+        ),
     )
+
+
+def root_of(options: ContainerOptions, environ: Mapping[str, str]) -> Path:
+    """Where records and command pipes are kept."""
+    if options.root is not None:
+        return options.root
+    runtime = environ.get("XDG_RUNTIME_DIR")
+    # A fixed place, whatever TMPDIR says: `prune` must find what another shell has started.
+    return Path(runtime) / "ale" if runtime else Path(f"/tmp/ale-{os.geteuid()}")  # noqa: S108
 
 
 def capabilities_added(options: ContainerOptions) -> tuple[str, ...]:

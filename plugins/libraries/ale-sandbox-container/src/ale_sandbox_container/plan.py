@@ -8,22 +8,17 @@ from pathlib import Path
 from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
 from ale_sandbox_container import health, script
-from ale_sandbox_container.door import INSIDE
 from ale_sandbox_container.egress import PROXIES
 from ale_sandbox_container.engine import Bind, Image, Plan
 from ale_sandbox_container.options import ContainerOptions, capabilities_added
+from ale_sandbox_container.pipes import INSIDE
 from ale_sandbox_container.records import LABEL, Record
 
 MIB = 1 << 20
 ENTRYPOINT = "ALE_IMAGE_ENTRYPOINT"
 """Variable that tells what the image would have started, as words for a shell."""
-AGENT_USER = "ALE_AGENT_USER"
-"""Variable of a spec that names the user of commands from the one that is `READY` on. Those before
-it, which set a task up, are the container's own user's, as what starts with a container is. No
-command of a later time has more by saying it again. It is not in the container's environment."""
-READY = ": the agent begins"
 HEALTH = "ALE_IMAGE_HEALTHCHECK"
-"""Likewise its health check; see `ale_sandbox_container.health.told`."""
+"""Likewise its health check; see `ale_sandbox_container.health.as_words`."""
 _DEFAULT_WORKDIR = "/workspace"
 _RESERVED_PROCESSES = 12
 """For the supervisor, so that a command can be killed where it has used up all others."""
@@ -50,7 +45,7 @@ def plan_of(
     spec: SandboxSpec,
     record: Record,
     image: Image,
-    door: Path,
+    pipes: Path,
     shell: str,
 ) -> Plan:
     """The container of one sandbox.
@@ -65,12 +60,12 @@ def plan_of(
         entrypoint=(shell, "-c", script.first(shell)),
         workdir=record.workdir,
         labels=record.labels,
-        binds=(Bind(source=door, target=INSIDE), *_binds(options.allowlist_paths)),
+        binds=(Bind(source=pipes, target=INSIDE), *_binds(options.allowlist_paths)),
         env={
             **_environment(options, spec, record.workdir),
             **options.env,
-            **{name: value for name, value in spec.env.items() if name != AGENT_USER},
-            **_told(image),
+            **spec.env,
+            **_of_image(image),
         },
         user=options.user if spec.user is None else spec.user,
         network=network_of(options, spec),
@@ -97,13 +92,13 @@ def _environment(options: ContainerOptions, spec: SandboxSpec, workdir: str) -> 
     return {**home, **(PROXIES if spec.allowed_hosts else {})}
 
 
-def _told(image: Image) -> dict[str, str]:
+def _of_image(image: Image) -> dict[str, str]:
     # A snapshot's is our own supervisor; what its image began with is in its environment already.
     if LABEL in image.labels:
         return {}
     entrypoint = shlex.join(image.entrypoint) if image.entrypoint else None
-    told = {ENTRYPOINT: entrypoint, HEALTH: health.told(image.health)}
-    return {name: words for name, words in told.items() if words is not None}
+    found = {ENTRYPOINT: entrypoint, HEALTH: health.as_words(image.health)}
+    return {name: words for name, words in found.items() if words is not None}
 
 
 def _tmpfs(options: ContainerOptions) -> dict[str, int]:

@@ -1,12 +1,12 @@
-"""The lanes of one user in one container: lent out, and made more where all are in use."""
+"""The worker shells of one user in one container; more are started when all are in use."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from ale.errors import SandboxError
 from ale_sandbox_container import script
-from ale_sandbox_container.door import Door, new_name
-from ale_sandbox_container.lane import Hello, Job, Lane
+from ale_sandbox_container.pipes import PipeFolder, new_name
+from ale_sandbox_container.worker import Handshake, Job, Worker
 
 _MORE = 4
 _RESTART_S = 2.0
@@ -18,37 +18,37 @@ class NoProcessError(SandboxError):
     """The container has as many processes as it may."""
 
 
-class LanePool:
-    """Lends lanes.
+class WorkerPool:
+    """A pool of worker shells.
 
-    One idle lane is held back: through it more are started, and through it a command that runs
-    too long is killed, without asking the engine for anything. (A program inside can stop what
-    the engine starts in its container, and so hang the engine.)
+    One idle worker shell is held in reserve: it starts more of them, and kills commands that run
+    too long, without a call to the engine. (A program inside can stop what the engine starts in
+    its container, and so hang the engine.)
 
     Args:
-        shell: what a lane is run with, as the container sees it.
-        inject: starts a process in the container through the engine; the slow way to lanes, for
-            where there is no idle one. Gets the script and what its ``ALE_KEY`` is to be.
-        key: base of the names of the lanes that process 1 starts; None where it starts none.
+        shell: path of the shell in the container.
+        inject: starts a process in the container through the engine, which is slow; used where no
+            worker shell is idle. Takes the script and the value of its ``ALE_KEY``.
+        key: prefix of the pipe names of the worker shells that process 1 starts; None: none.
     """
 
     def __init__(
         self,
-        door: Door,
+        pipes: PipeFolder,
         *,
         shell: str,
         inject: Callable[[str, str], Awaitable[None]],
         key: str | None = None,
     ) -> None:
-        self._door = door
+        self._pipes = pipes
         self._shell = shell
         self._inject = inject
         self._key = key
         self._generation = 0
-        self._made: set[Lane] = set()
-        self._idle: list[Lane] = []
-        self._lent_briefly: set[Lane] = set()
-        self._next: list[Lane] = []
+        self._made: set[Worker] = set()
+        self._idle: list[Worker] = []
+        self._lent_briefly: set[Worker] = set()
+        self._next: list[Worker] = []
         self._growing: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._closed: str | None = None
@@ -57,45 +57,45 @@ class LanePool:
         self._first = self._next
 
     def _prepare(self) -> None:
-        """Make the pipes of the lanes that process 1 starts next."""
-        self._next = self._make(f"{self._key}.{self._generation}", script.FIRST_LANES)
+        """Make the pipes of the worker shells that process 1 starts next."""
+        self._next = self._make(f"{self._key}.{self._generation}", script.FIRST_WORKERS)
         self._generation += 1
 
-    def _make(self, base: str, count: int) -> list[Lane]:
-        made = [Lane(self._door, f"{base}.{number}") for number in range(count)]
-        for lane in made:
-            lane.hello.add_done_callback(lambda _, lane=lane: self._on_hello(lane))  # type: ignore[misc]
-            lane.gone.add_done_callback(lambda _, lane=lane: self._on_gone(lane))  # type: ignore[misc]
+    def _make(self, base: str, count: int) -> list[Worker]:
+        made = [Worker(self._pipes, f"{base}.{number}") for number in range(count)]
+        for worker in made:
+            worker.handshake.add_done_callback(lambda _, worker=worker: self._on_handshake(worker))  # type: ignore[misc]
+            worker.gone.add_done_callback(lambda _, worker=worker: self._on_gone(worker))  # type: ignore[misc]
         self._made.update(made)
         return made
 
-    def _on_hello(self, lane: Lane) -> None:
-        if not lane.ready:
+    def _on_handshake(self, worker: Worker) -> None:
+        if not worker.ready:
             return
-        if lane in self._next and self._closed is None:
+        if worker in self._next and self._closed is None:
             # Process 1 has opened this generation's pipes; the names of another must be there
             # before it looks for them.
             self._prepare()
-        self.release(lane)
+        self.release(worker)
 
-    def _on_gone(self, lane: Lane) -> None:
-        self._made.discard(lane)
-        self._lent_briefly.discard(lane)
-        if lane in self._idle:
-            self._idle.remove(lane)
+    def _on_gone(self, worker: Worker) -> None:
+        self._made.discard(worker)
+        self._lent_briefly.discard(worker)
+        if worker in self._idle:
+            self._idle.remove(worker)
         self._changed.set()
 
-    async def hello(self, timeout_s: float) -> Hello | None:
-        """What the first lane of all says; None where it has not said anything yet."""
-        waits = [lane.hello for lane in self._first]
+    async def handshake(self, timeout_s: float) -> Handshake | None:
+        """The first handshake of all; None on timeout."""
+        waits = [worker.handshake for worker in self._first]
         done, _ = await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         return done.pop().result() if done else None
 
-    async def acquire(self, *, spare: bool = False) -> Lane:
-        """An idle lane; give it back with `release`.
+    async def acquire(self, *, spare: bool = False) -> Worker:
+        """An idle worker shell; return it with `release`.
 
         Args:
-            spare: the one that is held back will do, because it comes back soon.
+            spare: may be the reserve, because it is returned soon.
 
         Raises:
             SandboxError: closed, or the container has ended.
@@ -105,21 +105,21 @@ class LanePool:
             if self._closed is not None:
                 raise SandboxError(self._closed)
             if len(self._idle) > (0 if spare else 1):
-                lane = self._idle.pop()
+                worker = self._idle.pop()
                 if spare:
-                    self._lent_briefly.add(lane)
-                return lane
+                    self._lent_briefly.add(worker)
+                return worker
             await self._more()
 
-    def release(self, lane: Lane) -> None:
-        """It has nothing more to do."""
-        self._lent_briefly.discard(lane)
-        if not lane.gone.done() and self._closed is None:
-            self._idle.append(lane)
+    def release(self, worker: Worker) -> None:
+        """Return a worker shell to the pool."""
+        self._lent_briefly.discard(worker)
+        if not worker.gone.done() and self._closed is None:
+            self._idle.append(worker)
             self._changed.set()
 
     async def _more(self) -> None:
-        """Wait until a lane is given back or more are there."""
+        """Wait until a worker shell is returned or a new one is ready."""
         self._changed.clear()
         if not self._idle and self._lent_briefly:
             async with asyncio.timeout(ANSWER_S):
@@ -143,17 +143,17 @@ class LanePool:
             await self._grow_outside()
 
     async def _restarted(self) -> bool:
-        """Something has killed every lane, and process 1 has started new ones."""
-        if self._key is None or any(lane.ready for lane in self._made):
+        """True where every worker shell was killed and process 1 has started new ones."""
+        if self._key is None or any(worker.ready for worker in self._made):
             return False
-        waits = [lane.hello for lane in self._next]
+        waits = [worker.handshake for worker in self._next]
         done, _ = await asyncio.wait(waits, timeout=_RESTART_S, return_when=asyncio.FIRST_COMPLETED)
         return bool(done)
 
-    async def _grow_inside(self, parent: Lane) -> None:
+    async def _grow_inside(self, parent: Worker) -> None:
         base = new_name()
         made = self._make(base, _MORE)
-        job = parent.ask(script.more_lanes(self._shell, base, _MORE))
+        job = parent.ask(script.more_workers(self._shell, base, _MORE))
         job.ended.add_done_callback(lambda _: self.release(parent))
         await self._wait_for(made, job)
 
@@ -167,14 +167,14 @@ class LanePool:
             raise
         await self._wait_for(made, None)
 
-    async def _wait_for(self, made: list[Lane], parent: Job | None) -> None:
-        """Until one of the new lanes answers, or it is known that none will."""
-        waits: list[asyncio.Future[Hello] | asyncio.Future[tuple[int, ...] | None]]
-        waits = [lane.hello for lane in made]
+    async def _wait_for(self, made: list[Worker], parent: Job | None) -> None:
+        """Until one of the new worker shells answers, or certainly none will."""
+        waits: list[asyncio.Future[Handshake] | asyncio.Future[tuple[int, ...] | None]]
+        waits = [worker.handshake for worker in made]
         if parent is not None:
             waits.append(parent.ended)
         done, _ = await asyncio.wait(waits, timeout=ANSWER_S, return_when=asyncio.FIRST_COMPLETED)
-        if any(lane.ready for lane in made):
+        if any(worker.ready for worker in made):
             return
         # Some may have started before there was no process left.
         _dismiss(made)
@@ -189,27 +189,27 @@ class LanePool:
 
     @property
     def closed(self) -> bool:
-        """No lane will be lent any more."""
+        """True once `close` was called."""
         return self._closed is not None
 
     def close(self, why: str) -> None:
-        """Let go of every lane; who still waits for one gets `why`. May be called again."""
+        """Close every worker shell; pending `acquire` calls raise `why`. May be called again."""
         if self._closed is not None:
             return
         self._closed = why
         if self._growing is not None:
             self._growing.cancel()
-        for lane in list(self._made):
-            lane.close()
+        for worker in list(self._made):
+            worker.close()
         self._changed.set()
 
 
 def _seen(task: "asyncio.Task[None]") -> None:
-    """Its failure is told to who waits for it; nobody may be left to."""
+    """Mark its exception as retrieved: nobody may be waiting for it any more."""
     if not task.cancelled():
         task.exception()
 
 
-def _dismiss(lanes: list[Lane]) -> None:
-    for lane in lanes:
-        lane.dismiss()
+def _dismiss(workers: list[Worker]) -> None:
+    for worker in workers:
+        worker.dismiss()

@@ -1,7 +1,6 @@
-"""How a container, an image or a folder says whose it is, so that a killed run can be cleaned up.
+"""Who owns a container, an image or a pipe folder, so that a killed run can be cleaned up.
 
-Containers and images carry labels; the folder of pipes has a record beside it. Whatever of the
-three a crash leaves behind tells the same.
+Containers and images carry the record as a label; a pipe folder has it as a file next to it.
 """
 
 import json
@@ -13,7 +12,7 @@ from urllib.parse import quote, unquote
 from attrs import asdict, field, frozen
 
 from ale.errors import SandboxError
-from ale_sandbox_container.door import remove
+from ale_sandbox_container.pipes import remove
 from ale_sandbox_process.claims import claim, private, sweep
 from ale_sandbox_shell.owner import Owner
 
@@ -35,7 +34,7 @@ class Record:
     """Id of the image whose own shell the supervisor runs; a fork keeps that of its origin."""
     workdir: str = ""
     root: str = ""
-    """Of the folder that holds its way in."""
+    """Folder that holds its record and pipe folder."""
     stack: bool = False
     """Its container is one of several that docker compose has made."""
 
@@ -64,12 +63,12 @@ def parse(text: str, where: str) -> Record:
 
 
 class Folders:
-    """Where the ways in are, a folder and a record for each sandbox; closed to other users."""
+    """A pipe folder and a record for each sandbox; closed to other users."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def door(self, id: str) -> Path:
+    def pipes(self, id: str) -> Path:
         """Folder of a sandbox's pipes."""
         return self.root / id
 
@@ -88,7 +87,7 @@ class Folders:
 
     def drop(self, id: str) -> None:
         """Remove folder and record. Fine when they are gone already."""
-        remove(self.door(id))
+        remove(self.pipes(id))
         self._file(id).unlink(missing_ok=True)
 
     def all(self) -> list[Record]:

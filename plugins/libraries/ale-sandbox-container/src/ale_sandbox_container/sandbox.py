@@ -1,4 +1,4 @@
-"""One container: commands through its lanes, files through its engine."""
+"""One container: commands through its workers, files through its engine."""
 
 import asyncio
 import posixpath
@@ -13,13 +13,12 @@ from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.types import Capabilities, ExecResult, SandboxSpec
 from ale_sandbox_container import script
-from ale_sandbox_container.beside import Neighbour
 from ale_sandbox_container.commands import Commands
-from ale_sandbox_container.door import Door
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.network import Network
-from ale_sandbox_container.plan import READY
+from ale_sandbox_container.pipes import PipeFolder
 from ale_sandbox_container.pool import NoProcessError
+from ale_sandbox_container.service_containers import ServiceContainer
 from ale_sandbox_container.shell import ContainerShell
 from ale_sandbox_container.tarball import Ownership
 from ale_sandbox_shell.output import Drains, result_of
@@ -43,7 +42,7 @@ class Setup:
     """What a sandbox gets from its backend."""
 
     id: str
-    door: Door
+    pipes: PipeFolder
     commands: Commands
     bash: str | None
     """Its path in the container."""
@@ -61,8 +60,8 @@ class Setup:
     release: Callable[[], Awaitable[None]]
     """Ends the container and all that belongs to it."""
     network: Network
-    another: Callable[[SandboxSpec], AbstractAsyncContextManager["ContainerSandbox"]]
-    service: Callable[[str], Awaitable[Neighbour]]
+    sibling: Callable[[SandboxSpec], AbstractAsyncContextManager["ContainerSandbox"]]
+    service: Callable[[str], Awaitable[ServiceContainer]]
 
 
 class ContainerSandbox:
@@ -70,12 +69,11 @@ class ContainerSandbox:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._door = setup.door
+        self._pipes = setup.pipes
         self._commands = setup.commands
         self._drains = Drains()
         self._files = setup.files
         self._user: str | None = None
-        self._agent: str | None = None
         self._sessions: list[ShellSession] = []
         self._closing: asyncio.Task[None] | None = None
 
@@ -116,7 +114,7 @@ class ContainerSandbox:
             return [*run, *prefix, *map(as_bytes, command)]
         text = as_bytes(command)
         if len(text) > LONGEST_ARGUMENT:
-            file = self._door.file(text)
+            file = self._pipes.file(text)
             files.callback(file.release)
             text = b". " + file.path
         return [*prefix, SHELL, b"-c", text]
@@ -143,15 +141,13 @@ class ContainerSandbox:
     ) -> ExecResult:
         """Run one command. See `ale.protocols.Sandbox.exec`."""
         self._check_open()
-        if command == READY:
-            await self.begin()
         env = env or {}
         words = [command] if isinstance(command, str) else command
         if "\0" in "".join((*words, cwd or "", *env, *env.values())):
             return ExecResult(exit_code=126, stdout=b"", stderr=NUL_REFUSED)
         started = self._setup.monotonic()
         with ExitStack() as files, ExitStack() as pipes:
-            source = None if stdin is None else self._door.file(stdin)
+            source = None if stdin is None else self._pipes.file(stdin)
             if source is not None:
                 files.callback(source.release)
             argv = self._argv(command, env, files)
@@ -189,7 +185,7 @@ class ContainerSandbox:
         )
 
     def _outlet(self, limit: int, files: ExitStack, pipes: ExitStack) -> Outlet:
-        made = self._door.outlet(limit)
+        made = self._pipes.outlet(limit)
         files.callback(made.release)
         pipes.callback(made.pump.close)
         return made
@@ -201,7 +197,7 @@ class ContainerSandbox:
         self._check_open()
         env = env or {}
         bash = self._setup.bash
-        shell = ContainerShell(self._door, self._drains.finish)
+        shell = ContainerShell(self._pipes, self._drains.finish)
         argv = [SHELL] if bash is None else [bash.encode(), b"--norc", b"--noprofile"]
         try:
             running = await self._commands.start(
@@ -239,15 +235,8 @@ class ContainerSandbox:
         """Those that are open, the oldest first."""
         return [session for session in self._sessions if not session.closed]
 
-    async def become(self, user: str | None) -> None:
-        """Have commands, sessions and uploaded files belong to another user from now on.
-
-        Args:
-            user: name or number; None for the one that the sandbox began with.
-
-        Raises:
-            SandboxError: there is no such user in the container.
-        """
+    async def switch_user(self, user: str | None) -> None:
+        """Switch the user of commands and files. See `ale.protocols.SwitchesUser`."""
         self._check_open()
         self._files, self._user = self._setup.files, None
         if user is None:
@@ -257,48 +246,28 @@ class ContainerSandbox:
         said = await self.exec(command, env={"PATH": _PATH})
         numbers = said.stdout.split() if said.exit_code == 0 else [name.encode(), b"0"]
         if not numbers[0].isdigit():
-            told = said.stderr.decode(errors="replace").strip()
-            raise SandboxError(f"the sandbox has no user {user!r}: {told}")
+            why = said.stderr.decode(errors="replace").strip()
+            raise SandboxError(f"the sandbox has no user {user!r}: {why}")
         owner = Ownership(uid=int(numbers[0]), gid=int(numbers[1]))
         self._files, self._user = evolve(self._setup.files, owner=owner), user
 
-    def begins_as(self, user: str | None) -> None:
-        """Have commands belong to a user from the one that is `READY` on; None changes nothing."""
-        self._agent = user
+    async def agent_started(self, user: str | None) -> None:
+        """Switch to the agent's user. See `ale.protocols.HasAgentUser`."""
+        await self.switch_user(user)
+        if user is not None and self._setup.made_workdir:
+            await self._files.threads.call(self._files.own_workdir)
 
-    async def begin(self) -> None:
-        """Become the user of `begins_as`, whose is a workspace that the image lacks.
-
-        Raises:
-            SandboxError: there is no such user in the container.
-        """
-        if self._agent is None:
-            return
-        await self.become(self._agent)
-        if self._setup.made_workdir:
-            await self._files.workers.call(self._files.own_workdir)
-
-    async def reach(self, network: bool, hosts: Sequence[str] = ()) -> Mapping[str, str]:
-        """Change what of the network is reached: all of it, or these hosts alone, by a proxy.
-
-        Where the backend's options allow no network, there is none after this either.
-
-        Returns:
-            The variables that name the proxy; none where there is none.
-
-        Raises:
-            UnsupportedError: it can't be changed here.
-            SandboxError: the sandbox is closed or gone.
-        """
+    async def set_network(self, network: bool, hosts: Sequence[str] = ()) -> Mapping[str, str]:
+        """Connect to the network or to hosts alone. See `ale.protocols.ChangesNetwork`."""
         self._check_open()
-        return await self._setup.network.reach(network, hosts)
+        return await self._setup.network.set(network, hosts)
 
-    def another(self, spec: SandboxSpec) -> AbstractAsyncContextManager["ContainerSandbox"]:
-        """A sandbox beside this one, of the same backend and found by the same tags."""
+    def open_sibling(self, spec: SandboxSpec) -> AbstractAsyncContextManager["ContainerSandbox"]:
+        """Open another sandbox. See `ale.protocols.OpensSiblings`."""
         self._check_open()
-        return self._setup.another(spec)
+        return self._setup.sibling(spec)
 
-    async def service(self, name: str) -> Neighbour:
+    async def service(self, name: str) -> ServiceContainer:
         """Another container of the task, by the name of its service.
 
         Raises:

@@ -1,14 +1,15 @@
 """The supervisor, in POSIX shell: all that runs in a container besides its commands.
 
-Process 1 starts a few *lanes* and waits: it reaps what is orphaned, and starts new lanes when the
-old ones have been killed. As process 1 it can't be killed or stopped from inside. A lane is a shell
-that reads script from one pipe and answers on another, its descriptor 9. It runs one command at a
-time, in the foreground: a shell's background jobs would ignore SIGINT for all that they start.
-The lanes stand in a pipeline only so that they start side by side without being background jobs.
+Process 1 starts a few *worker shells* and waits: it reaps orphaned processes, and starts new worker
+shells when the old ones were killed. As process 1 it can't be killed or stopped from inside. A
+worker shell reads script from one pipe and answers on another, its descriptor 9. It runs one
+command at a time, in the foreground: background jobs of a shell ignore SIGINT, and so would all
+their children. The worker shells form a pipeline only to start in parallel without being
+background jobs.
 
-Process 1 and lanes run a copy of the image's own shell that nobody inside may read. The kernel
-does not let such a process be traced or looked into (its memory, its descriptors) by others of the
-same user. It is needed only where the program inside has the same user as the supervisor: always.
+Process 1 and the worker shells run a copy of the image's own shell that nobody inside may read.
+The kernel does not let other processes of the same user trace such a process or read its memory
+and descriptors.
 
 Each command carries a mark that all its descendants inherit, whatever they do to their group,
 session, parent or environment: RLIMIT_RSS, which Linux has ignored since 2.4.30, and which nobody
@@ -18,20 +19,20 @@ built into the shell, so that it works where no process is left to be had.
 
 from collections.abc import Mapping, Sequence
 
-from ale_sandbox_container.door import INSIDE
+from ale_sandbox_container.pipes import INSIDE
 from ale_sandbox_shell.text import as_bytes, quoted
 
 KEY = "key"
 KEY_VARIABLE = "ALE_KEY"
-FIRST_LANES = 3
-"""One to spare, one for a session, one for a command beside it."""
+FIRST_WORKERS = 3
+"""A reserve, one for a session, one for a command at the same time."""
 
 _MARKS_FROM = 1 << 40
 """KiB; far above any real limit."""
 
 
-def lanes(shell: str, base: str, count: int) -> str:
-    """Shell script that runs `count` lanes until all have ended.
+def workers(shell: str, base: str, count: int) -> str:
+    """Shell script that runs `count` worker shells until all have ended.
 
     Args:
         base: where their pipes are, as a word of script.
@@ -43,13 +44,14 @@ def lanes(shell: str, base: str, count: int) -> str:
 
 
 def first(shell: str) -> str:
-    """What process 1 runs. Its pipes' names come from a file that is gone before any command."""
+    """The script of process 1. The pipes' names come from a file that is removed before any command
+    runs."""
     return f"""\
 read -r key <{INSIDE}/{KEY} || exit 1
 generation=0
 while [ -p "{INSIDE}/$key.$generation.0c" ]; do
   base={INSIDE}/$key.$generation
-  {lanes(shell, "$base", FIRST_LANES)}
+  {workers(shell, "$base", FIRST_WORKERS)}
   [ $? -eq 0 ] && exit
   generation=$((generation + 1))
 done
@@ -57,13 +59,13 @@ done
 
 
 def injected(shell: str, count: int) -> str:
-    """What is run by the engine to get lanes of another user, or any when none is left."""
-    return f"base={INSIDE}/${KEY_VARIABLE}; unset {KEY_VARIABLE}; {lanes(shell, '$base', count)}"
+    """The script that the engine starts for worker shells of another user, or when none is left."""
+    return f"base={INSIDE}/${KEY_VARIABLE}; unset {KEY_VARIABLE}; {workers(shell, '$base', count)}"
 
 
-# When the host lets go of a lane, or dies, the lane ends, and with it all commands; so nothing
-# keeps process 1 from ending the container. The trap comes last: a lane that ends before it is
-# ready, because it could have no process for a substitution, must not end what others run.
+# When the host closes the pipe or dies, the worker shell ends and kills all commands, so that
+# process 1 can end the container. The trap comes last: a worker shell that ends before it is ready,
+# because no process was left for a substitution, must not kill what others run.
 # run STDIN STDOUT STDERR FOLDER SETUP ARGUMENT...
 # sweep HARD_LIMIT_IN_BYTES, or nothing for the processes of all commands
 PRELUDE = b"""\
@@ -99,7 +101,7 @@ sweep() {
       read -r state <"/proc/$process/stat"
       state=${state##*) }
       case $state in '' | [ZX]*) continue ;; esac
-      # Another user's; those lanes end it.
+      # Another user's; those workers end it.
       kill -9 "$process" || continue
       left=$((left + 1))
       case $seen in *" $process "*) ;; *) seen="$seen$process " killed=$((killed + 1)) ;; esac
@@ -113,12 +115,12 @@ while read -r a b c; do
   case $a in Uid:) uid=$b ;; Gid:) gid=$b ;; esac
 done </proc/self/status
 if (: </proc/1/environ); then seal=open; else seal=sealed; fi
-echo "hello $uid $gid $seal $base ${setsid:+setsid} $(command -v bash)" >&9
+echo "handshake $uid $gid $seal $base ${setsid:+setsid} $(command -v bash)" >&9
 trap sweep EXIT
 """
 
 LEAVE = b"trap - EXIT\n"
-"""For a lane that is not wanted: its end shall not be that of all commands."""
+"""Ends one worker shell without killing the commands."""
 
 
 def mark(number: int) -> int:
@@ -129,7 +131,7 @@ def mark(number: int) -> int:
 def start(
     argv: Sequence[bytes], *, stdin: bytes, stdout: bytes, stderr: bytes, cwd: bytes, setup: bytes
 ) -> bytes:
-    """A frame that starts a command and tells its beginning and its end.
+    """A frame that starts a command and reports its start and end.
 
     ``command eval``: where no process can be started a shell would else end itself. The report
     has a line of its own, because after some errors bash throws away the rest of the line.
@@ -148,9 +150,9 @@ def kill(number: int | None) -> bytes:
     return b"sweep%b\n" % limit
 
 
-def more_lanes(shell: str, base: str, count: int) -> bytes:
-    """A frame that turns a lane into the parent of others, until they have ended."""
-    script = lanes(shell, f"{INSIDE}/{base}", count)
+def more_workers(shell: str, base: str, count: int) -> bytes:
+    """A frame that makes a worker shell the parent of others, until they have ended."""
+    script = workers(shell, f"{INSIDE}/{base}", count)
     return b'command eval %b; echo "e $?" >&9\n' % quoted(script.encode())
 
 

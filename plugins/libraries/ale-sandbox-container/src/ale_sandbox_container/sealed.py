@@ -1,7 +1,7 @@
 """The supervisor's shell: the image's own, in a copy that nobody inside may read.
 
 The kernel keeps a process that was started from an unreadable file from being traced or looked
-into by others of its user. One copy per image is made, and linked into each sandbox's door.
+into by others of its user. One copy per image is made, and linked into each sandbox's pipe folder.
 """
 
 import contextlib
@@ -11,8 +11,8 @@ import tarfile
 from pathlib import Path
 
 from ale.errors import SandboxError
-from ale_sandbox_container.door import SEALED_SHELL, Door
 from ale_sandbox_container.engine import Engine, NotFoundError
+from ale_sandbox_container.pipes import SEALED_SHELL, PipeFolder
 from ale_sandbox_container.unpack import opened
 
 IMAGE_SHELL = "/bin/sh"
@@ -49,15 +49,15 @@ class SealedShells:
     def _copy(self, image: str) -> Path:
         return self._folder / image.replace(":", "-")
 
-    def put(self, engine: Engine, container: str, image: str, door: Door) -> None:
-        """Show the image's shell in the door. Slow once per image."""
+    def put(self, engine: Engine, container: str, image: str, pipes: PipeFolder) -> None:
+        """Link the image's shell into the pipe folder. Slow once per image."""
         if not self.usable:
             return
         copy = self._copy(image)
         if not copy.exists():
             self._folder.mkdir(mode=0o700, exist_ok=True)
             self._make(engine, container, copy)
-        door.link(copy, Path(SEALED_SHELL).name)
+        pipes.link(copy, Path(SEALED_SHELL).name)
 
     def _make(self, engine: Engine, container: str, copy: Path) -> None:
         draft = copy.with_name(f"{copy.name}.{os.urandom(6).hex()}")

@@ -5,8 +5,8 @@ import os
 from collections.abc import Awaitable, Callable
 
 from ale.errors import SandboxError
-from ale_sandbox_container.door import Door, new_name
-from ale_sandbox_container.lane import Job
+from ale_sandbox_container.pipes import PipeFolder, new_name
+from ale_sandbox_container.worker import Job
 from ale_sandbox_shell.channel import Lines, Writer
 from ale_sandbox_shell.output import Capture, Pump
 from ale_sandbox_shell.session import KILLED, File, Outlet
@@ -15,13 +15,13 @@ from ale_sandbox_shell.session import KILLED, File, Outlet
 class ContainerShell:
     """See `ale_sandbox_shell.session.Shell`."""
 
-    def __init__(self, door: Door, finish: Callable[[Pump], Capture]) -> None:
-        self._door = door
+    def __init__(self, pipes: PipeFolder, finish: Callable[[Pump], Capture]) -> None:
+        self._pipes = pipes
         self._finish = finish
         self._names = (new_name(), new_name())
-        self._script = Writer(door.writer(self._names[0]))
+        self._script = Writer(pipes.writer(self._names[0]))
         # Open for writing too: the shell opens and closes it for each result.
-        path = door.pipe(self._names[1], 0o622)
+        path = pipes.pipe(self._names[1], 0o622)
         self._report = Lines(os.open(path, os.O_RDWR | os.O_NONBLOCK), self._on_line)
         self._hear: Callable[[bytes], object] = lambda _: None
         self._end: Callable[[], Awaitable[None]] | None = None
@@ -31,20 +31,20 @@ class ContainerShell:
     @property
     def stdin(self) -> bytes:
         """Where it reads its script from."""
-        return self._door.inside(self._names[0])
+        return self._pipes.inside(self._names[0])
 
     @property
     def report(self) -> bytes:
         """Where it writes its results to."""
-        return self._door.inside(self._names[1])
+        return self._pipes.inside(self._names[1])
 
     def attach(
         self, job: Job, *, end: Callable[[], Awaitable[None]], closed: Callable[[], bool]
     ) -> None:
-        """The lane's job that runs it, how to kill it, and whether its sandbox is closed."""
+        """The worker's job that runs it, how to kill it, and whether its sandbox is closed."""
         self._end = end
         self._closed = closed
-        job.begun.add_done_callback(lambda _: self._door.forget(self._names[0]))
+        job.begun.add_done_callback(lambda _: self._pipes.forget(self._names[0]))
         job.ended.add_done_callback(self._on_end)
 
     def listen(self, hear: Callable[[bytes], object]) -> None:
@@ -70,11 +70,11 @@ class ContainerShell:
 
     def outlet(self, limit: int) -> Outlet:
         """A pipe for the output of one command."""
-        return self._door.outlet(limit)
+        return self._pipes.outlet(limit)
 
     def script(self, text: bytes) -> File:
         """A file that it can read."""
-        return self._door.file(text)
+        return self._pipes.file(text)
 
     def finish(self, pump: Pump) -> Capture:
         """End a pump."""
@@ -89,6 +89,6 @@ class ContainerShell:
 
     def close(self) -> None:
         """Let go of its pipes. May be called again."""
-        self._door.forget(*self._names)
+        self._pipes.forget(*self._names)
         self._script.close()
         self._report.close()

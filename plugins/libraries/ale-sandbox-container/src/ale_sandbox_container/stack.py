@@ -76,6 +76,17 @@ class Stack:
         """All of them, by name."""
         return {str(name): dict(about or {}) for name, about in self.document["services"].items()}
 
+    @property
+    def completing(self) -> frozenset[str]:
+        """Services that others wait for to end with exit code 0."""
+        waits = [_asked(about) for about in self.services.values()]
+        return frozenset(
+            name
+            for asked in waits
+            for name, how in asked.items()
+            if how.get("condition") == "service_completed_successfully"
+        )
+
     def named(self, tag: str, image: str | None) -> Document:
         """The file with a name for every image that is built.
 
@@ -103,10 +114,7 @@ class Stack:
             name: {key: value for key, value in about.items() if key != "build"}
             for name, about in named["services"].items()
         }
-        own = _own(services[self.service], plan)
-        healthy = _healthy(services, self.service)
-        waits = {"depends_on": {**_asked(own), **healthy}} if healthy else {}
-        services[self.service] = {**own, **waits}
+        services[self.service] = _own(services[self.service], plan)
         for about in services.values():
             _wait_for_no_health(about, self.service)
         document = {**named, "services": services}
@@ -192,20 +200,6 @@ def _own(about: Document, plan: Plan) -> Document:
     return {**made, **{key: value for key, value in optional.items() if value is not None}}
 
 
-def _healthy(services: Mapping[str, Document], own: str) -> Document:
-    """What the agent waits for unasked: the health of every service that does not wait for its own.
-
-    Version 2 of docker compose waits for all when told to, as Harbor does; version 1 can't, and of
-    those that start after the agent's it waits for none.
-    """
-    checks = {name: about.get("healthcheck") or {} for name, about in services.items()}
-    return {
-        name: {**_asked(services[own]).get(name, {}), "condition": "service_healthy"}
-        for name, check in checks.items()
-        if name != own and check and not check.get("disable") and own not in _before(services, name)
-    }
-
-
 def _asked(about: Document) -> Document:
     said = about.get("depends_on") or []
     if isinstance(said, Mapping):
@@ -213,24 +207,20 @@ def _asked(about: Document) -> Document:
     return {name: {"condition": "service_started"} for name in said}
 
 
+def without_conditions(document: Document) -> Document:
+    """The file with dependencies that are only an order."""
+    services = {
+        name: {**about, "depends_on": list(_asked(about))}
+        for name, about in document["services"].items()
+    }
+    return {**document, "services": services}
+
+
 def _wait_for_no_health(about: Document, own: str) -> None:
     """Of the agent's service, which begins without what it is to be healthy with."""
     asked = _asked(about)
     if asked.get(own, {}).get("condition") == "service_healthy":
         about["depends_on"] = {**asked, own: {**asked[own], "condition": "service_started"}}
-
-
-def _before(services: Mapping[str, Document], name: str) -> set[str]:
-    """Services that start before one."""
-    found: set[str] = set()
-    more = {name}
-    while more:
-        about = services.get(more.pop(), {})
-        linked = [str(link).partition(":")[0] for link in about.get("links") or []]
-        joined = str(about.get("network_mode", "")).partition("service:")[2]
-        more |= {*_asked(about), *linked, joined} - found - {""}
-        found |= more
-    return found
 
 
 def _with_context(build: Any) -> Document:

@@ -34,12 +34,12 @@ _LOOK_S = 0.05
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """The SDK's errors in the words of the protocol."""
+def _translated() -> Iterator[None]:
+    """Raise the SDK's errors as those of the protocol."""
     try:
         yield
     except APIError as error:
-        said = _said(error)
+        said = _message(error)
         if error.status_code == 404:
             raise NotFoundError(said) from error
         if error.status_code == 409:
@@ -58,7 +58,7 @@ def _check(response: requests.Response) -> None:
         create_api_error_from_http_exception(error)
 
 
-def _said(error: APIError) -> str:
+def _message(error: APIError) -> str:
     return str(error.explanation or error).strip()
 
 
@@ -75,7 +75,7 @@ class DockerEngine:
 
     def __init__(self, address: str) -> None:
         self.address: str | None = address
-        with _told():
+        with _translated():
             self._api = docker.APIClient(base_url=address, timeout=_TIMEOUT_S, max_pool_size=64)
         # A new connection to a local socket costs next to nothing, an open one a descriptor.
         self._api.headers["Connection"] = "close"
@@ -84,13 +84,13 @@ class DockerEngine:
         return f"{self._api.base_url}/v{self._api.api_version}{path}"
 
     def facts(self) -> Facts:
-        """What it is."""
-        with _told():
+        """Its facts."""
+        with _translated():
             return facts_of(self._api.info())
 
     def image(self, ref: str) -> Image:
         """An image that is there already."""
-        with _told():
+        with _translated():
             found = self._api.inspect_image(ref)  # type: ignore[no-untyped-call]
         config = found.get("Config") or {}
         return Image(
@@ -108,7 +108,7 @@ class DockerEngine:
         header = get_config_header(self._api, registry)
         try:
             with (
-                _told(),
+                _translated(),
                 self._api.post(
                     self._url("/images/create"),
                     params={"fromImage": repository, "tag": tag or "latest"},
@@ -135,7 +135,7 @@ class DockerEngine:
         log: Callable[[str], object],
     ) -> None:
         """Build an image from a folder."""
-        with _told():
+        with _translated():
             lines = self._api.build(
                 path=str(folder),
                 dockerfile=dockerfile,
@@ -159,23 +159,23 @@ class DockerEngine:
         """Keep a container's files as an image; it stands still meanwhile."""
         repository, _, version = tag.partition(":")
         changes = [f"LABEL {json.dumps(k)}={json.dumps(v)}" for k, v in labels.items()]
-        with _told():
+        with _translated():
             self._api.commit(container, repository=repository, tag=version, changes=changes)
 
     def images(self, label: str) -> Sequence[Found]:
         """Images with this label."""
-        with _told():
+        with _translated():
             found = self._api.images(all=False, filters={"label": label})
         return [Found(id=image["Id"], labels=image["Labels"] or {}) for image in found]
 
     def remove_image(self, ref: str) -> None:
         """Remove an image."""
-        with _told(), contextlib.suppress(docker.errors.NotFound):
+        with _translated(), contextlib.suppress(docker.errors.NotFound):
             self._api.remove_image(ref, force=True)
 
     def create(self, plan: Plan) -> str:
         """Make a container."""
-        with _told():
+        with _translated():
             made = self._api.create_container_from_config(  # type: ignore[no-untyped-call]
                 _config(plan), plan.name
             )
@@ -183,12 +183,12 @@ class DockerEngine:
 
     def start(self, container: str) -> None:
         """Start it."""
-        with _told():
+        with _translated():
             self._api.start(container)
 
     def kill(self, container: str) -> None:
         """End every process in it."""
-        with _told():
+        with _translated():
             try:
                 self._api.kill(container)
             except APIError as error:
@@ -203,7 +203,7 @@ class DockerEngine:
         keeps it from being killed again.
         """
         self.kill(container)
-        with _told():
+        with _translated():
             try:
                 self._api.remove_container(container, v=True, force=True)
             except APIError as error:
@@ -214,11 +214,11 @@ class DockerEngine:
     def clear(self, project: str) -> None:
         """Remove what docker compose has made under this name."""
         mine = {"label": f"com.docker.compose.project={project}"}
-        with _told():
+        with _translated():
             found = self._api.containers(all=True, filters=mine)
         for box in found:
             self.remove(box["Id"])
-        with _told():
+        with _translated():
             for network in self._api.networks(filters=mine):
                 with contextlib.suppress(docker.errors.NotFound):
                     self._api.remove_network(network["Id"])
@@ -227,19 +227,21 @@ class DockerEngine:
                     self._api.remove_volume(volume["Name"], force=True)
 
     def state(self, container: str) -> State:
-        """How it is."""
-        with _told():
+        """Its state."""
+        with _translated():
             found = self._api.inspect_container(container)["State"]
+        health = (found.get("Health") or {}).get("Status")
         return State(
             running=found["Running"],
             exit_code=found["ExitCode"],
             out_of_memory=found["OOMKilled"],
             pid=found["Pid"],
+            health=None if health == "none" else health,
         )
 
     def containers(self, label: str) -> Sequence[Found]:
         """Containers with this label."""
-        with _told():
+        with _translated():
             found = self._api.containers(all=True, filters={"label": label})
         return [
             Found(id=box["Id"], labels=box["Labels"], running=box["State"] == "running")
@@ -250,7 +252,7 @@ class DockerEngine:
         self, container: str, argv: Sequence[str], *, env: Mapping[str, str], user: str | None
     ) -> None:
         """Start one more process in it."""
-        with _told():
+        with _translated():
             made = self._api.exec_create(
                 container,
                 list(argv),
@@ -266,7 +268,7 @@ class DockerEngine:
     ) -> int | None:
         """Run one more process in it, and look until it has ended."""
         deadline = time.monotonic() + timeout_s
-        with _told():
+        with _translated():
             made = self._api.exec_create(container, list(argv), user=user or "")
             self._api.exec_start(made["Id"], detach=True)
             while (found := self._api.exec_inspect(made["Id"]))["ExitCode"] is None:
@@ -277,7 +279,7 @@ class DockerEngine:
 
     def connect(self, container: str, on: bool) -> None:
         """Put it into the network ``bridge``, or out of it."""
-        with _told():
+        with _translated():
             found = self._api.inspect_container(container)["NetworkSettings"]["Networks"]
             if on and "none" in found:
                 self._api.disconnect_container_from_network(container, "none")
@@ -289,7 +291,7 @@ class DockerEngine:
     def stat(self, container: str, path: str) -> Stat:
         """One path in it."""
         url = self._url(f"/containers/{container}/archive")
-        with _told():
+        with _translated():
             response = self._api.head(url, params={"path": path}, timeout=_TIMEOUT_S)
         if response.status_code == 404:
             raise NotFoundError(path)
@@ -303,7 +305,7 @@ class DockerEngine:
         """A path and what is below it, as a tar stream."""
         url = self._url(f"/containers/{container}/archive")
         with (
-            _told(),
+            _translated(),
             self._api.get(url, params={"path": path}, stream=True, timeout=_TIMEOUT_S) as response,
         ):
             _check(response)
@@ -313,12 +315,12 @@ class DockerEngine:
         """Unpack a tar stream in it."""
         url = self._url(f"/containers/{container}/archive")
         params = {"path": folder, "noOverwriteDirNonDir": "true"}
-        with _told():
+        with _translated():
             response = self._api.put(url, params=params, data=data, timeout=_TIMEOUT_S)
             _check(response)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         self._api.close()
 
 

@@ -1,55 +1,30 @@
-"""Offers the sandbox ``docker``. The SDK is imported in `build`."""
+"""Registers the sandbox ``docker``. The SDK is imported in `build`."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Sequence
 
-from attrs import field, frozen
-
-from ale.plugin import BuildContext, Component, Probe, doc, hookimpl
+from ale.plugin import BuildContext, Component, Probe, hookimpl
 from ale.protocols import SandboxBackend
-from ale_sandbox_container.options import ContainerOptions
-
-REMEDIES = {
-    "missing": "sudo apt-get install docker.io",
-    "silent": "sudo systemctl start docker",
-    "refused": "sudo usermod -aG docker $USER, then log in again",
-}
-
-
-@frozen(kw_only=True)
-class DockerOptions(ContainerOptions):
-    """One Docker container per task."""
-
-    host: str | None = field(
-        default=None,
-        metadata=doc("Where the engine listens. Default: DOCKER_HOST or its usual socket."),
-    )
-
-
-def address(options: DockerOptions, environ: Mapping[str, str]) -> str:
-    """Where the engine listens."""
-    return options.host or environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+from ale_sandbox_docker.options import REMEDIES, DockerOptions, address
 
 
 def build(options: DockerOptions, context: BuildContext) -> SandboxBackend:
     """The backend.
 
     Raises:
-        NotUsableError: the engine does not answer.
+        NotUsableError: the engine does not answer, or can't see this machine's files.
     """
     from ale_sandbox_container.backend import built
     from ale_sandbox_docker.engine import DockerEngine
 
-    where = address(options, context.environ)
-    return built("docker", lambda: DockerEngine(where), options, context)
+    return built(address(options, context.environ), DockerEngine, options, context)
 
 
 def probe() -> Probe:
     """Does an engine answer?"""
-    import os
-
     from ale_sandbox_container.probing import probe_engine
 
-    return probe_engine("docker", address(DockerOptions(), os.environ), REMEDIES)
+    return probe_engine(address(DockerOptions(), os.environ), REMEDIES, os.environ)
 
 
 @hookimpl

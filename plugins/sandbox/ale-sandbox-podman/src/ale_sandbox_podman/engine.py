@@ -51,8 +51,8 @@ _GONE = re.compile(r"^\{\"cause\":.*(image not known|layer not known|no such con
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """The SDK's errors in the words of the protocol."""
+def _translated() -> Iterator[None]:
+    """Raise the SDK's errors as those of the protocol."""
     try:
         yield
     except APIError as error:
@@ -91,7 +91,7 @@ class PodmanEngine:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        with _told():
+        with _translated():
             self._client = podman.PodmanClient(
                 base_url=address, version=_API, timeout=_TIMEOUT_S, max_pool_size=64
             )
@@ -100,14 +100,14 @@ class PodmanEngine:
         self._api.headers["Connection"] = "close"
 
     def facts(self) -> Facts:
-        """What it is."""
-        with _told():
+        """Its facts."""
+        with _translated():
             _ok(self._api.get("/_ping"))
             return _facts_at(self._address)
 
     def image(self, ref: str) -> Image:
         """An image that is there already."""
-        with _told():
+        with _translated():
             found = _ok(self._api.get(f"/images/{quote(ref, safe='')}/json")).json()
         config = found.get("Config") or {}
         return Image(
@@ -121,7 +121,7 @@ class PodmanEngine:
     def pull(self, ref: str, *, silence_s: float, progress: Callable[[str], object]) -> None:
         """Fetch an image. Not through the SDK's `pull`, which waits for ever."""
         try:
-            with _told():
+            with _translated():
                 response = self._api.post(
                     "/images/pull", params={"reference": ref}, stream=True, timeout=silence_s
                 )
@@ -146,7 +146,7 @@ class PodmanEngine:
         """Build an image from a folder."""
         failure: str | None = None
         lines: Iterable[Any]
-        with _told():
+        with _translated():
             try:
                 _, lines = self._client.images.build(
                     path=str(folder),
@@ -177,7 +177,7 @@ class PodmanEngine:
             "format": "docker",
             "changes": [f"LABEL {json.dumps(k)}={json.dumps(v)}" for k, v in labels.items()],
         }
-        with _told():
+        with _translated():
             _ok(self._api.post("/commit", params=params, timeout=_TIMEOUT_S))
 
     def images(self, label: str) -> Sequence[Found]:
@@ -190,7 +190,7 @@ class PodmanEngine:
         """A list that is made while somebody removes what is on it fails as a whole."""
         deadline = time.monotonic() + _PASSING_S
         while True:
-            with _told():
+            with _translated():
                 response = self._api.get(path, params=params)
                 if not _GONE.search(response.text) or time.monotonic() > deadline:
                     return _ok(response).json() or ()
@@ -198,12 +198,12 @@ class PodmanEngine:
 
     def remove_image(self, ref: str) -> None:
         """Remove an image. Never by force, which would remove its containers too."""
-        with _told():
+        with _translated():
             _ok(self._api.delete(f"/images/{quote(ref, safe='')}"), 404)
 
     def create(self, plan: Plan) -> str:
         """Make a container."""
-        with _told():
+        with _translated():
             response = self._api.post(
                 "/containers/create",
                 data=json.dumps(_spec(plan)),
@@ -214,7 +214,7 @@ class PodmanEngine:
     def start(self, container: str) -> None:
         """Start it."""
         deadline = time.monotonic() + _TIMEOUT_S
-        with _told():
+        with _translated():
             # 304: one that was killed just now; the engine has not noticed yet.
             while self._start(container) == 304:
                 if time.monotonic() > deadline:
@@ -234,7 +234,7 @@ class PodmanEngine:
             found = self._look(container)
         except NotFoundError:
             return
-        with _told(), contextlib.ExitStack() as stack:
+        with _translated(), contextlib.ExitStack() as stack:
             handle = None if found is None else _handle(found["State"]["Pid"])
             if handle is not None:
                 stack.callback(os.close, handle)
@@ -250,7 +250,7 @@ class PodmanEngine:
         self.kill(container)
         # "v", which the engine's reference names too, is read in its imitation of Docker alone.
         params = {"force": True, "volumes": True, "timeout": 0}
-        with _told():
+        with _translated():
             _ok(self._api.delete(f"/containers/{container}", params=params), 404)
 
     def clear(self, project: str) -> None:
@@ -259,7 +259,7 @@ class PodmanEngine:
     def _look(self, container: str) -> Any:
         """What the engine knows of it; None when its first process has ended, and it has not
         noticed yet."""
-        with _told():
+        with _translated():
             response = self._api.get(f"/containers/{container}/json")
             if response.status_code == 500 and _ENDED.search(response.text):
                 return None
@@ -274,7 +274,7 @@ class PodmanEngine:
         return found
 
     def state(self, container: str) -> State:
-        """How it is."""
+        """Its state."""
         found = self._inspect(container)["State"]
         return State(
             running=found["Running"],
@@ -300,7 +300,7 @@ class PodmanEngine:
             "Env": [f"{name}={value}" for name, value in env.items()],
             "User": user or "",
         }
-        with _told():
+        with _translated():
             made = _ok(
                 self._api.post(f"/containers/{container}/exec", data=json.dumps(process))
             ).json()
@@ -313,7 +313,7 @@ class PodmanEngine:
         """Run one more process in it, and look until it has ended."""
         deadline = time.monotonic() + timeout_s
         process = json.dumps({"Cmd": list(argv), "User": user or ""})
-        with _told():
+        with _translated():
             made = _ok(self._api.post(f"/containers/{container}/exec", data=process)).json()
             start = json.dumps({"Detach": True})
             _ok(self._api.post(f"/exec/{made['Id']}/start", data=start))
@@ -335,13 +335,13 @@ class PodmanEngine:
                 "use the sandbox 'docker'"
             )
         way = "connect" if on else "disconnect"
-        with _told():
+        with _translated():
             body = json.dumps({"Container": container})
             _ok(self._api.post(f"/networks/podman/{way}", data=body))
 
     def stat(self, container: str, path: str) -> Stat:
         """One path in it."""
-        with _told():
+        with _translated():
             response = self._api.head(
                 f"/containers/{container}/archive", params={"path": _literal(path)}
             )
@@ -358,7 +358,7 @@ class PodmanEngine:
     @contextlib.contextmanager
     def get(self, container: str, path: str) -> Iterator[Iterator[bytes]]:
         """A path and what is below it, as a tar stream."""
-        with _told():
+        with _translated():
             response = self._api.get(
                 f"/containers/{container}/archive", params={"path": _literal(path)}, stream=True
             )
@@ -369,14 +369,14 @@ class PodmanEngine:
     def put(self, container: str, folder: str, data: Iterable[bytes]) -> None:
         """Unpack a tar stream in it; owners are those of the stream, not the container's user."""
         params = {"path": folder, "noOverwriteDirNonDir": True, "copyUIDGID": False}
-        with _told():
+        with _translated():
             response = self._api.put(
                 f"/containers/{container}/archive", params=params, data=cast(Any, data)
             )
             _ok(response)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         self._client.close()  # type: ignore[no-untyped-call]
 
 

@@ -1,65 +1,30 @@
-"""Offers the sandbox ``podman``. The SDK is imported in `build`."""
+"""Registers the sandbox ``podman``. The SDK is imported in `build`."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+import os
+from collections.abc import Sequence
 
-from attrs import field, frozen
-
-from ale.plugin import BuildContext, Component, Probe, doc, hookimpl
+from ale.plugin import BuildContext, Component, Probe, hookimpl
 from ale.protocols import SandboxBackend
-from ale_sandbox_container.options import ContainerOptions
-
-REMEDIES = {
-    "missing": "sudo apt-get install podman",
-    "silent": "systemctl --user start podman.socket (as root: systemctl start podman.socket)",
-    "refused": "systemctl --user start podman.socket, and unset CONTAINER_HOST",
-}
-
-
-@frozen(kw_only=True)
-class PodmanOptions(ContainerOptions):
-    """One Podman container per task."""
-
-    host: str | None = field(
-        default=None,
-        metadata=doc(
-            "Where the engine's service listens. Default: CONTAINER_HOST, else this user's socket."
-        ),
-    )
-
-
-def address(options: PodmanOptions, environ: Mapping[str, str]) -> str:
-    """Where the engine's service listens."""
-    import os
-
-    given = options.host or environ.get("CONTAINER_HOST")
-    if given:
-        return given
-    runtime = environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")
-    folder = Path("/run") if os.geteuid() == 0 else Path(runtime)
-    return f"unix://{folder}/podman/podman.sock"
+from ale_sandbox_podman.options import REMEDIES, PodmanOptions, address
 
 
 def build(options: PodmanOptions, context: BuildContext) -> SandboxBackend:
     """The backend.
 
     Raises:
-        NotUsableError: the engine does not answer.
+        NotUsableError: the engine does not answer, or can't see this machine's files.
     """
     from ale_sandbox_container.backend import built
     from ale_sandbox_podman.engine import PodmanEngine
 
-    where = address(options, context.environ)
-    return built("podman", lambda: PodmanEngine(where), options, context)
+    return built(address(options, context.environ), PodmanEngine, options, context)
 
 
 def probe() -> Probe:
     """Does the engine's service answer?"""
-    import os
-
     from ale_sandbox_container.probing import probe_engine
 
-    return probe_engine("podman", address(PodmanOptions(), os.environ), REMEDIES)
+    return probe_engine(address(PodmanOptions(), os.environ), REMEDIES, os.environ)
 
 
 @hookimpl

@@ -14,12 +14,9 @@ from pathlib import Path
 from attrs import frozen
 
 from ale.errors import AleError, SandboxError
-from ale.protocols import Sandbox
-from ale_tasks_harbor.beyond import Service, Several, unable
+from ale.protocols import HasServiceContainers, Sandbox, ServiceContainer
+from ale_tasks_harbor.capabilities import MAIN, unable
 from ale_tasks_harbor.plugin import Artifact
-
-MAIN = "main"
-"""The agent's own service."""
 
 
 @frozen(kw_only=True)
@@ -74,14 +71,14 @@ async def _fault_of(sandbox: Sandbox, artifact: Artifact, path: Path) -> str | N
     if artifact.service in (None, MAIN):
         return await had(sandbox, artifact.source, path)
     try:
-        if not isinstance(sandbox, Several):
-            raise unable("look into other services")
+        if not isinstance(sandbox, HasServiceContainers):
+            raise unable("service-containers")
         return await had(await sandbox.service(str(artifact.service)), artifact.source, path)
     except AleError as error:
         return f"{type(error).__name__}: {error}"
 
 
-async def had(sandbox: Sandbox | Service, source: str, target: Path) -> str | None:
+async def had(sandbox: Sandbox | ServiceContainer, source: str, target: Path) -> str | None:
     """Copy out; why not, where it fails."""
     try:
         await asyncio.to_thread(target.parent.mkdir, parents=True, exist_ok=True)

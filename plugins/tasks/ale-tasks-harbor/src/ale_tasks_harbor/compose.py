@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from attrs import evolve, field, frozen
 
-from ale_tasks_harbor import filling, health, reach
+from ale_tasks_harbor import compose_policy, health, interpolation
 from ale_tasks_harbor.checks import mebibytes
 from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.variables import STORED, looks_secret
@@ -95,7 +95,7 @@ class Client:
     """It is for docker compose to make."""
     refused: tuple[tuple[str, str], ...] = ()
     """Key and reason of what can't be given."""
-    paths: tuple[reach.HostPath, ...] = ()
+    paths: tuple[compose_policy.HostPath, ...] = ()
     """Of this machine, inside the file's folder as far as their words tell."""
 
     def refusals(self, folder: Folder) -> list[tuple[str, str]]:
@@ -104,8 +104,8 @@ class Client:
         return [*self.refused, *(path.fault for path in led)]
 
 
-def _stays(folder: Folder, path: reach.HostPath) -> bool:
-    words = posixpath.normpath(reach.inside(path.path))
+def _stays(folder: Folder, path: compose_policy.HostPath) -> bool:
+    words = posixpath.normpath(compose_policy.inside(path.path))
     if "/" not in words and words != ".." and not folder.links(words):
         return True
     root = Path(folder.path).resolve()
@@ -128,8 +128,8 @@ def read(
             asks for is not there.
     """
     text = folder.text(FILE)
-    last = filling.pairs_of(folder.text(".env")) if folder.has_file(".env") else {}
-    words = filling.words_of(text)
+    last = interpolation.pairs_of(folder.text(".env")) if folder.has_file(".env") else {}
+    words = interpolation.words_of(text)
     known = {**last, **environ, **own, **_GIVEN}
     named = tuple((name, known[name]) for name in sorted(words & known.keys()))
     hosts = (words & environ.keys()) - own.keys()
@@ -164,15 +164,17 @@ def client_of(
     if own is None and len(services) > 1:
         return _refuse("services", "none of them is called 'main' or 'client'")
     name = str(own or next(iter(services)))
-    refused = [*reach.faults(document, name)]
+    refused = [*compose_policy.refusals(document, name)]
     others = [key for key in document if key not in ("services", "version", "name", "volumes")]
-    plain = filling.filled(services[name], dict(variables))
+    plain = interpolation.filled(services[name], dict(variables))
     several = len(services) > 1 or bool(others) or _is_odd(services[name], plain)
     if several and own is None:
         refused.append(("services", f"'{name}' has to be called 'main' or 'client'"))
     refused += _secrets_of(f"services.{name}", services[name], secrets, several=several)
     client = _client(f"services.{name}", plain, dict(variables), several, refused)
-    inside = (path for path in reach.paths(document) if not reach.leads_out(path.path))
+    inside = (
+        path for path in compose_policy.paths(document) if not compose_policy.is_outside(path.path)
+    )
     return evolve(client, paths=tuple(inside))
 
 
@@ -193,7 +195,7 @@ def _secrets_of(
     path: str, service: dict[str, Any], secrets: frozenset[str], *, several: bool
 ) -> list[tuple[str, str]]:
     """Where one would be kept with the run. What docker compose fills in is not."""
-    used = {key: filling.names_in(service.get(key)) for key in _STORED}
+    used = {key: interpolation.names_in(service.get(key)) for key in _STORED}
     used["environment"] |= {
         name for name, value in _pairs(service.get("environment")).items() if value is None
     }

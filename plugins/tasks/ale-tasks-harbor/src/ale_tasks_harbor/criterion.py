@@ -10,14 +10,14 @@ from pathlib import Path
 from attrs import frozen
 
 from ale.errors import GradingError
-from ale.protocols import Sandbox
+from ale.protocols import HasServiceContainers, ListsSessions, Sandbox, SwitchesUser
 from ale.types import ExecResult, Score, Task, Trajectory, replace
-from ale_tasks_harbor import apart, artifacts, keep, parsers, phases, reward
-from ale_tasks_harbor.beyond import Sessions, Several, Users, unable
-from ale_tasks_harbor.places import USUAL, Places
-from ale_tasks_harbor.plugin import Apart, Artifact, TaskTestsOptions
+from ale_tasks_harbor import artifacts, parsers, phases, reward, separate_verifier, verifier_output
+from ale_tasks_harbor.capabilities import MAIN, unable
+from ale_tasks_harbor.paths import DEFAULT_PATHS, SandboxPaths
+from ale_tasks_harbor.plugin import Artifact, SeparateVerifier, TaskTestsOptions
+from ale_tasks_harbor.preparation import PreparedSandbox, TestPreparation, Verdict
 from ale_tasks_harbor.processes import KEPT as WHY_KEPT
-from ale_tasks_harbor.stage import Stage, Stagehand, Verdict
 from ale_tasks_harbor.variables import resolved
 
 NAME = "task_tests"
@@ -58,7 +58,7 @@ class _Tested:
 
     result: ExecResult
     verdict: Verdict
-    stage: Stage
+    stage: PreparedSandbox
 
 
 class TaskTests:
@@ -78,7 +78,7 @@ class TaskTests:
         *,
         environ: Mapping[str, str],
         run_directory: Path | None,
-        places: Places = USUAL,
+        places: SandboxPaths = DEFAULT_PATHS,
     ) -> None:
         self.options = options
         self._environ = environ
@@ -96,8 +96,8 @@ class TaskTests:
         self._check_agent(trajectory)
         variables = self._variables()
         places = self._inside(sandbox)
-        if isinstance(sandbox, Users):
-            await sandbox.become(None)
+        if isinstance(sandbox, SwitchesUser):
+            await sandbox.switch_user(None)
         await self._collect(sandbox)
         kept = await _kept(task, trajectory, sandbox)
         folder = None if self._run is None else self._run / KEPT / f"{task.id}-{sandbox.id}"
@@ -107,9 +107,9 @@ class TaskTests:
         if options.apart is None:
             tested = await self._here(task, sandbox, variables, places, folder, kept)
         else:
-            tested = await self._apart(sandbox, variables, places, folder, options.apart)
+            tested = await self._separately(sandbox, variables, places, folder, options.apart)
         if options.clear:
-            await Stagehand(sandbox, places, options.key).clear()
+            await TestPreparation(sandbox, places, options.key).clear()
         await phases.enter(sandbox, options.after)
         score = await self._score(tested.result, tested.verdict, tested.stage, folder)
         return score if folder is None else replace(score, kept=f"{KEPT}/{folder.name}")
@@ -119,13 +119,13 @@ class TaskTests:
         task: Task,
         sandbox: Sandbox,
         variables: Mapping[str, str],
-        places: Places,
+        places: SandboxPaths,
         folder: Path | None,
         kept: str | None,
     ) -> "_Tested":
         """Run the tests where the agent has been."""
         options = self.options
-        hand = Stagehand(sandbox, places, options.key, task.goal)
+        hand = TestPreparation(sandbox, places, options.key, task.goal)
         stage = await hand.ready()
         if kept is not None:
             stage = replace(stage, notes=(*stage.notes, kept))
@@ -133,9 +133,7 @@ class TaskTests:
             await self._background(sandbox, stage, options.background)
         proxies = await phases.enter(sandbox, options.during)
         await hand.put(options.tests, options.script)
-        # How the sandbox is told who the agent is belongs to no task.
-        own = {k: v for k, v in task.environment.env.items() if k != phases.AGENT_USER}
-        env = {**own, **proxies}
+        env = {**task.environment.env, **proxies}
         result = await self._tested(sandbox, env, stage, variables, places)
         if kept is None or not options.clear:
             # What the code under test has started must not write a verdict either. What was kept
@@ -144,18 +142,18 @@ class TaskTests:
         verdict = await self._verdict(sandbox, hand, result, folder, places)
         return _Tested(result=result, verdict=verdict, stage=stage)
 
-    async def _apart(
+    async def _separately(
         self,
         sandbox: Sandbox,
         variables: Mapping[str, str],
-        places: Places,
+        places: SandboxPaths,
         folder: Path | None,
-        wanted: Apart,
+        wanted: SeparateVerifier,
     ) -> "_Tested":
         """Run the tests in a container of their own."""
         options = self.options
-        async with apart.opened(sandbox, wanted, options.artifacts) as other:
-            hand = Stagehand(other, places, None)
+        async with separate_verifier.opened(sandbox, wanted, options.artifacts) as other:
+            hand = TestPreparation(other, places, None)
             stage = await hand.fresh(bundled=wanted.bundled)
             if not wanted.bundled:
                 await hand.put(options.tests, options.script)
@@ -170,7 +168,7 @@ class TaskTests:
         # What goes to a container of the tests' own names that folder already.
         if self.options.apart is not None:
             return listed
-        if not await Stagehand(sandbox, places, None).has_artifacts():
+        if not await TestPreparation(sandbox, places, None).has_artifacts():
             return listed
         return (Artifact(source=f"{places.logs}/artifacts"), *listed)
 
@@ -184,30 +182,30 @@ class TaskTests:
     async def _verdict(
         self,
         sandbox: Sandbox,
-        hand: Stagehand,
+        hand: TestPreparation,
         result: ExecResult,
         folder: Path | None,
-        places: Places,
+        places: SandboxPaths,
     ) -> Verdict:
         verdict = await hand.verdict()
         if folder is not None:
-            await keep.keep(sandbox, result, verdict, folder, places.logs)
+            await verifier_output.keep(sandbox, result, folder, places.logs)
         return verdict
 
     async def _collect(self, sandbox: Sandbox) -> None:
         """Run the task's hooks, which may fail. What they have started ends with them."""
         for hook in self.options.collect:
-            if hook.service in (None, artifacts.MAIN):
+            if hook.service in (None, MAIN):
                 argv = ["/bin/sh", "-c", _IN_BASH, "ale", hook.command]
                 await sandbox.exec(argv, timeout_s=hook.timeout_s, user=hook.user)
         for hook in self.options.collect:
-            if hook.service not in (None, artifacts.MAIN):
-                if not isinstance(sandbox, Several):
-                    raise unable("run a command in another service")
+            if hook.service not in (None, MAIN):
+                if not isinstance(sandbox, HasServiceContainers):
+                    raise unable("service-containers")
                 other = await sandbox.service(str(hook.service))
                 await other.exec(hook.command, timeout_s=hook.timeout_s, user=hook.user)
 
-    async def _background(self, sandbox: Sandbox, stage: Stage, script: str) -> None:
+    async def _background(self, sandbox: Sandbox, stage: PreparedSandbox, script: str) -> None:
         """What started with the container has been ended with the agent's processes."""
         pairs = [f"{name}={value}" for name, value in stage.environment.items()]
         argv = ["/bin/sh", "-c", _CLEAN, "ale", *pairs, "/bin/sh", "-c", script]
@@ -224,11 +222,11 @@ class TaskTests:
             raise GradingError("; ".join(missing))
         return made
 
-    def _inside(self, sandbox: Sandbox) -> Places:
+    def _inside(self, sandbox: Sandbox) -> SandboxPaths:
         def path(place: str) -> str:
             return posixpath.normpath(posixpath.join(sandbox.workdir, place))
 
-        return Places(
+        return SandboxPaths(
             tests=path(self._places.tests),
             logs=path(self._places.logs),
             records=tuple(map(path, self._places.records)),
@@ -238,9 +236,9 @@ class TaskTests:
         self,
         sandbox: Sandbox,
         env: Mapping[str, str],
-        stage: Stage,
+        stage: PreparedSandbox,
         variables: Mapping[str, str],
-        places: Places,
+        places: SandboxPaths,
     ) -> ExecResult:
         options = self.options
         if options.same_shell:
@@ -262,10 +260,10 @@ class TaskTests:
             max_output_bytes=_OUTPUT,
         )
 
-    async def _in_same_shell(self, sandbox: Sandbox, places: Places) -> ExecResult:
+    async def _in_same_shell(self, sandbox: Sandbox, places: SandboxPaths) -> ExecResult:
         """In the shell that the agent has left open, or else in a new one."""
-        if not isinstance(sandbox, Sessions):
-            raise unable("run tests in the agent's own shell")
+        if not isinstance(sandbox, ListsSessions):
+            raise unable("list-sessions")
         left = list(sandbox.sessions)
         session = left[-1] if left else await sandbox.session()
         script = shlex.quote(posixpath.join(places.tests, self.options.script))
@@ -274,7 +272,7 @@ class TaskTests:
         )
 
     async def _score(
-        self, result: ExecResult, verdict: Verdict, stage: Stage, folder: Path | None
+        self, result: ExecResult, verdict: Verdict, stage: PreparedSandbox, folder: Path | None
     ) -> Score:
         told = "".join(f"\n[{note}]" for note in stage.notes)
         if result.timed_out:
@@ -283,7 +281,7 @@ class TaskTests:
         if self.options.result == "reward":
             rewards, said = await self._rewards(result, verdict)
             if folder is not None:
-                await keep.rewards(folder, rewards)
+                await verifier_output.rewards(folder, rewards)
             below = reward.below(rewards, self.options.least)
             told = "".join(f"; no further step: {fault}" for fault in below) + told
             value, ends = reward.single(rewards), bool(below)

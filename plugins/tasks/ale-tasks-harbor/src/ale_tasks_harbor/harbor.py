@@ -10,8 +10,18 @@ import tomli
 from attrs import asdict as unstructure
 
 from ale.errors import InputError, Problem
-from ale.types import Constraints, CriterionSpec, Task, replace
-from ale_tasks_harbor import about, before, declared, health, machine, phases, solution, steps
+from ale.types import Constraints, CriterionSpec, Environment, Task, replace
+from ale_tasks_harbor import (
+    health,
+    integrity,
+    phases,
+    solution,
+    steps,
+    task_environment,
+    task_metadata,
+    verifier_settings,
+)
+from ale_tasks_harbor.capabilities import required
 from ale_tasks_harbor.checks import health_s, health_step
 from ale_tasks_harbor.dockerfile import again, started
 from ale_tasks_harbor.folder import Folder
@@ -76,7 +86,7 @@ class _Reader:
         self._agent = root.table("agent")
         self._verifier = root.table("verifier")
         self._environment = root.table("environment")
-        self._machine = machine.read(folder, self._environment, environ, self._note)
+        self._machine = task_environment.read(folder, self._environment, environ, self._note)
         self._baseline = phases.baseline(self._environment)
         self._steps = steps.parts(folder, root) if root.values.get("steps") else []
         self._whole = Part(folder=folder, values=root)
@@ -86,22 +96,19 @@ class _Reader:
         """All of it."""
         said, metadata = self._root.table("task"), self._root.table("metadata")
         environment = self._machine.environment
-        first = self._user(self._parts[0])
-        if first is not None:
-            environment = replace(environment, env={**environment.env, phases.AGENT_USER: first})
+        environment = replace(environment, agent_user=self._user(self._parts[0]))
         task = Task(
             id=task_id(self._folder.name),
             goal="",
             description=said.text("description") or "",
             origin=self._file,
-            tags=tuple(dict.fromkeys((*said.texts("keywords"), *about.tags(metadata)))),
+            tags=tuple(dict.fromkeys((*said.texts("keywords"), *task_metadata.tags(metadata)))),
             files=self._machine.files,
             setup_steps=(
                 *started(self._machine.background),
-                before.setup_step(self._key),
+                integrity.setup_step(self._key),
                 health.step(self._machine.health),
                 *health_step(self._environment.table("healthcheck")),
-                *(() if self._steps else self._ready()),
             ),
             constraints=self._net(self._parts[0]).constraints,
             environment=environment,
@@ -110,18 +117,20 @@ class _Reader:
                 "name": said.text("name") or self._folder.name,
                 "difficulty": str(metadata.values.get("difficulty", "")),
                 "build_timeout_s": self._environment.seconds("build_timeout_sec", 600.0),
-                "ignored_keys": about.ignored(self._root),
-                **about.plain(metadata.values),
+                "ignored_keys": task_metadata.ignored(self._root),
+                **task_metadata.plain(metadata.values),
             },
         )
         if self._steps:
             return steps.joined(task, self._root, self._step, self._steps)
         commands, facts = self._solution(self._folder)
+        criterion = self._criterion(self._whole)
         return replace(
             task,
+            environment=replace(environment, requires=required(criterion.options)),
             metadata={**task.metadata, "agent_needs": self._needs(self._whole), **facts},
             goal=self._instruction(self._folder),
-            criteria=(self._criterion(self._whole),),
+            criteria=(criterion,),
             constraints=replace(task.constraints, time_limit_s=self._time_limit(self._whole)),
             solution=commands,
         )
@@ -130,6 +139,7 @@ class _Reader:
         """One step of several."""
         files, setup = steps.prepared(part)
         own = part.folder.has_folder("solution")
+        criterion = self._criterion(part)
         commands, facts = self._solution(part.folder if own else self._folder)
         return Task(
             id=f"{task_id(self._folder.name)}.{part.id}",
@@ -137,16 +147,15 @@ class _Reader:
             origin=self._file,
             files=files,
             setup_steps=(
-                *(
-                    (*started(self._machine.background), health.step(self._machine.health))
-                    if part.number
-                    else ()
-                ),
-                *self._ready(),
-                *setup,
-                *health_step(part.values.table("healthcheck")),
+                (*started(self._machine.background), health.step(self._machine.health))
+                if part.number
+                else ()
             ),
-            criteria=(self._criterion(part),),
+            agent_setup_steps=(*setup, *health_step(part.values.table("healthcheck"))),
+            environment=Environment(
+                agent_user=self._user(part), requires=required(criterion.options)
+            ),
+            criteria=(criterion,),
             constraints=Constraints(time_limit_s=self._time_limit(part)),
             solution=commands,
             metadata={"agent_needs": self._needs(part), "step": part.name, **facts},
@@ -158,10 +167,6 @@ class _Reader:
             if agent.has("user"):
                 return str(agent.values["user"])
         return None
-
-    def _ready(self) -> tuple[str, ...]:
-        """Where the agent's user begins: what starts with the container has the container's own."""
-        return (phases.READY,) if any(map(self._user, self._parts)) else ()
 
     def _net(self, part: Part) -> phases.Net:
         """Of the agent."""
@@ -185,7 +190,7 @@ class _Reader:
         except (OSError, UnicodeDecodeError) as error:
             self._note(folder.at("instruction.md"), f"can't be read: {error}")
             return ""
-        return about.without_canary(text)
+        return task_metadata.without_canary(text)
 
     def _note(self, file: str, message: str, path: str | None = None) -> None:
         self._root.problems.append(Problem(message=message, file=file, path=path))
@@ -209,7 +214,9 @@ class _Reader:
                 "env": {**self._verifier.pairs("env"), **part.verifier.pairs("env")},
                 "user": self._tests_user(part),
                 "artifacts": self._artifacts(part),
-                "collect": [hook for at in self._tables(part) for hook in declared.hooks(at)],
+                "collect": [
+                    hook for at in self._tables(part) for hook in verifier_settings.hooks(at)
+                ],
                 "background": self._again(),
                 "background_s": health_s(self._environment.table("healthcheck")),
                 "agent_needs": self._needs(part),
@@ -223,13 +230,13 @@ class _Reader:
     def _surroundings(self, part: Part) -> dict[str, Any]:
         """What differs between agent and tests, and between them and the agent of the next step."""
         verifiers = [part.verifier, self._verifier] if part.name else [self._verifier]
-        apart = declared.is_apart(verifiers)
+        apart = verifier_settings.is_separate(verifiers)
         own, tests = self._net(part), self._tests_net(part)
         made: dict[str, Any] = {}
         if apart:
             folders = [one.folder("tests") for one in (part.folder, self._folder)]
-            made["artifacts"] = declared.carried(self._artifacts(part))
-            made["apart"] = declared.apart(
+            made["artifacts"] = verifier_settings.carried(self._artifacts(part))
+            made["apart"] = verifier_settings.separate_verifier(
                 verifiers, folders[-len(verifiers) :], self._environment, self._folder, self._env
             )
         elif own != tests:
@@ -238,16 +245,19 @@ class _Reader:
             made["during"] = unstructure(phases.phase(tests))
         if part is not self._parts[-1]:
             after = self._parts[part.number + 1]
-            wanted = phases.phase(self._net(after), self._user(after))
-            if wanted != phases.phase(own, self._user(part)) or "during" in made:
+            wanted = phases.phase(self._net(after))
+            if wanted != phases.phase(own) or "during" in made:
                 made["after"] = unstructure(wanted)
         return made
 
     def _env(self, environment: Values) -> dict[str, str]:
-        return machine.variables(environment, self._environ)
+        return task_environment.variables(environment, self._environ)
 
     def _artifacts(self, part: Part) -> list[dict[str, Any]]:
-        return [one for at in self._tables(part) for one in declared.artifacts(at)]
+        return [one for at in self._tables(part) for one in verifier_settings.artifacts(at)]
+
+    def _collect(self, part: Part) -> list[dict[str, Any]]:
+        return [hook for at in self._tables(part) for hook in verifier_settings.hooks(at)]
 
     def _again(self) -> str:
         """Starts what started with the container, and waits until it is ready."""

@@ -1,4 +1,4 @@
-"""Network and user of a task's phases: its agent, its tests, and the agent of the next step.
+"""Network of a task's phases: its agent, its tests, and the agent of the next step.
 
 Source: harbor 0.24, `trial/network_policy.py`.
 """
@@ -7,16 +7,12 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from ale.protocols import Sandbox
+from ale.protocols import ChangesNetwork, Sandbox
 from ale.types import Constraints
-from ale_tasks_harbor.beyond import Reaching, Users, unable
+from ale_tasks_harbor.capabilities import unable
 from ale_tasks_harbor.plugin import Phase
 from ale_tasks_harbor.values import Values
 
-AGENT_USER = "ALE_AGENT_USER"
-"""Variable of a sandbox that names the agent's user, where it is not the container's own."""
-READY = ": the agent begins"
-"""The command from which on that user is everybody's."""
 _MODES = ("public", "no-network", "allowlist")
 
 
@@ -51,28 +47,23 @@ def of(phase: Values, usual: Net) -> Net:
     return Net(mode=mode, hosts=hosts if mode == "allowlist" else ())
 
 
-def phase(net: Net, user: str | None = None) -> Phase:
+def phase(net: Net) -> Phase:
     """As the criterion takes it."""
-    return Phase(network=net.mode == "public", hosts=net.hosts, user=user)
+    return Phase(network=net.mode == "public", hosts=net.hosts)
 
 
 async def enter(sandbox: Sandbox, wanted: Phase | None) -> Mapping[str, str]:
-    """Go on with another network; and with another user, from the command `READY` on.
+    """Change the network of a sandbox; None leaves it.
 
     Returns:
-        The variables by which programs find a way that is not the usual one.
+        The variables by which programs find a proxy.
 
     Raises:
-        GradingError: the sandbox can't.
-        SandboxError: the sandbox can't just now.
+        GradingError: the sandbox lacks the feature.
+        SandboxError: the change failed.
     """
     if wanted is None:
         return {}
-    if isinstance(sandbox, Users):
-        await sandbox.become(None)
-        sandbox.begins_as(wanted.user)
-    elif wanted.user is not None:
-        raise unable("change its user for a step")
-    if not isinstance(sandbox, Reaching):
-        raise unable("change its network for a phase")
-    return await sandbox.reach(wanted.network, wanted.hosts)
+    if not isinstance(sandbox, ChangesNetwork):
+        raise unable("change-network")
+    return await sandbox.set_network(wanted.network, wanted.hosts)

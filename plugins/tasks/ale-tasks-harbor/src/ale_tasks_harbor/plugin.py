@@ -82,19 +82,16 @@ class Artifact:
 
 @frozen(kw_only=True)
 class Phase:
-    """How a sandbox goes on."""
+    """The network of a phase."""
 
     network: bool = field(metadata=doc("All of it is reached."))
     hosts: tuple[str, ...] = field(
         default=(), metadata=doc("What is reached where not all of it is.")
     )
-    user: str | None = field(
-        default=None, metadata=doc("Of the agent that comes. Default: the container's own.")
-    )
 
 
 @frozen(kw_only=True)
-class Apart:
+class SeparateVerifier:
     """A container of the tests' own."""
 
     image: str | None = field(default=None, metadata=doc("Its image."))
@@ -167,9 +164,9 @@ class TaskTestsOptions:
         default=None, metadata=doc("Network for the tests, where it is not the agent's.")
     )
     after: Phase | None = field(
-        default=None, metadata=doc("Network and user of the agent that comes after the tests.")
+        default=None, metadata=doc("Network of the agent that comes after the tests.")
     )
-    apart: Apart | None = field(
+    apart: SeparateVerifier | None = field(
         default=None, metadata=doc("The tests run in a container of their own.")
     )
     same_shell: bool = field(

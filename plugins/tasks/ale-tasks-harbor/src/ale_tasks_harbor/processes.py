@@ -20,8 +20,27 @@ _LARGEST = 1 << 18
 # which may be a word of its own in a list.
 _MORE = r"(?:\\\n|[^\n;|&])*"
 _DASH = r"[\"']?,?\s+[\"']?-"
+_HOST = r"(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[?::1\]?)(?![-.\w])"
+"""An address of this machine. By itself it asks for nothing: lines of logs have such addresses."""
+_CLIENTS = (
+    r"\b(?:curl|wget|ncat|nc|netcat|telnet|ssh|scp|sftp|rsync|ping|ftp|openssl|grpcurl|nmap|httpie"
+    r"|ab|wrk|dig|nslookup|psql|mysql|mongosh?|redis-cli)\b"
+)
+_CALLS = (
+    r"(?i:connect\w*|connection|client|server|smtp\w*|ftp\w*|telnet|imap4\w*|pop3\w*|redis|proxy)"
+)
+_ADDRESSED = (
+    rf"://(?:[^\s/@\"']*@)?{_HOST}",
+    rf"(?<![\w.:]){_HOST}:[\d${{]",
+    rf"{_CLIENTS}(?:{_MORE}[\s\"'@=])?{_HOST}",
+    rf"{_CALLS}\(\s*\(?\s*[\"']{_HOST}",
+    rf"(?i:\b\w*(?:host|server)\w*)[\"']?\s*(?:\]\s*)?[=:]\s*[\"']?{_HOST}",
+    rf"\s-(?:h|H|-host(?:name)?)[\s\"',=]+{_HOST}",
+)
+"""Where something is to be reached at such an address: in a URL, with a port, as the argument of a
+client or of a call that connects, as the value of a host."""
 _TESTS = (
-    *(r"\blocalhost\b", r"\b127\.0\.0\.1\b", r"\b0\.0\.0\.0\b", r"\[::1\]", r"[\"'\s]::1[\"'\s]"),
+    *_ADDRESSED,
     *(r"://\$\(hostname\b", r"://\$\{?HOSTNAME\b", "AF_UNIX", r"\.sock\b"),
     *("/dev/tcp/", r"\bnc\s+-\w*[zU]"),
     *(rf"(?<![-\w])ss{_DASH}\w*[lnpt]", rf"\bnetstat{_DASH}", rf"\blsof\b{_MORE}\s[\"']?-\w*i"),

@@ -7,14 +7,14 @@ from fnmatch import fnmatchcase
 from ale.errors import InputError, Problem
 from ale.strict import nearest
 from ale.types import Task, replace
-from ale_tasks_harbor import harbor, tbench
+from ale_tasks_harbor import harbor, terminal_bench
 from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.plugin import AUTO, HarborOptions
 from ale_tasks_harbor.processes import KEPT, asked_for
 from ale_tasks_harbor.solution import WITHOUT
 
 _LOG = logging.getLogger(__name__)
-_READERS = {harbor.FILE: harbor.read, tbench.FILE: tbench.read}
+_READERS = {harbor.FILE: harbor.read, terminal_bench.FILE: terminal_bench.read}
 
 
 class HarborSource:
@@ -93,7 +93,7 @@ class HarborSource:
             else:
                 yield task
         if not found:
-            hint = f"a task is a folder with {harbor.FILE} (Harbor) or {tbench.FILE}"
+            hint = f"a task is a folder with {harbor.FILE} (Harbor) or {terminal_bench.FILE}"
             raise InputError([Problem(message="no tasks in here", file=path, hint=hint)])
 
     def _with_processes(self, task: Task, folder: Folder) -> Task:

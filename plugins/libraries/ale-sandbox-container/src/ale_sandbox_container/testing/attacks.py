@@ -108,7 +108,7 @@ class AttackProbes:
             "chmod 777 /.ale",
             "echo x >/.ale/new",
             "rm /.ale/sh",
-            "mv /.ale /door",
+            "mv /.ale /pipes",
             "cat /.ale/sh",
             "chmod 777 /.ale/sh",
             "cat /.ale/key",
@@ -120,7 +120,7 @@ class AttackProbes:
         assert await out(box, "cd /.ale && echo *") == "*"
 
     async def test_the_supervisor_cannot_be_looked_into(self, box: ContainerSandbox) -> None:
-        """Neither memory nor environment nor descriptors, of process 1 or of any lane."""
+        """Neither memory nor environment nor descriptors, of process 1 or of any worker."""
         attempt = _SUPERVISORS + (
             "for process in $supervisors; do"
             " for file in environ mem maps fd/0 fd/9 root/etc cwd/.; do"
@@ -134,10 +134,10 @@ class AttackProbes:
     async def test_the_supervisor_cannot_be_traced(self, box: ContainerSandbox) -> None:
         if (await box.exec("command -v perl")).exit_code != 0:
             return  # the image with Perl shows it
-        await box.write("trace.pl", _TRACE.encode())
-        assert await out(box, _SUPERVISORS + "perl trace.pl $supervisors") == "0"
+        await box.write("leftover.pl", _TRACE.encode())
+        assert await out(box, _SUPERVISORS + "perl leftover.pl $supervisors") == "0"
         # The attempt itself is sound: it reaches what is not sealed.
-        reached = await out(box, "sleep 30 & perl trace.pl $!; kill -9 $!")
+        reached = await out(box, "sleep 30 & perl leftover.pl $!; kill -9 $!")
         assert int(reached) >= 1
 
     async def test_with_a_capability_to_read_all_the_end_can_be_forged_and_that_is_said(
@@ -193,7 +193,7 @@ class AttackProbes:
     async def test_killing_everything_spares_the_sandbox(self, box: ContainerSandbox) -> None:
         session = await box.session()
         result = await box.exec("kill -9 -1; sleep 600", timeout_s=PATIENCE_S)
-        # Its lane was among what it killed: it ends as if it had been killed too.
+        # Its worker was among what it killed: it ends as if it had been killed too.
         assert (result.exit_code, result.timed_out) == (137, False)
         assert (await box.exec("echo alive", timeout_s=PATIENCE_S)).stdout == b"alive\n"
         await until(lambda: session.closed, "the end of the session")
@@ -266,7 +266,7 @@ class AttackProbes:
             async with opened(make(processes=24)) as sandbox:
                 fill = f"i=0; while [ $i -lt {filled} ]; do sleep 600 & i=$((i + 1)); done"
                 assert (await sandbox.exec(fill, timeout_s=PATIENCE_S)).exit_code == 0
-                # Each wants a lane of its own, and the lanes want processes too.
+                # Each wants a worker of its own, and the workers want processes too.
                 many = [sandbox.exec("sleep 0.2", timeout_s=5) for _ in range(30)]
                 assert any(r.exit_code for r in await asyncio.gather(*many))
                 assert await sandbox.end_processes() >= filled

@@ -19,7 +19,7 @@ from typing import Any
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
-from ale_sandbox_container.ended import lives
+from ale_sandbox_container.liveness import lives
 from ale_sandbox_container.records import LABEL, parse
 from ale_sandbox_container.testing.tools import (
     PATIENCE_S,
@@ -121,7 +121,7 @@ class EndProbes:
         def answered_late(label: str) -> Any:
             found = containers(label)
             answered.set()
-            wait(list(backend._workers._behind), PATIENCE_S)
+            wait(list(backend._threads._pending), PATIENCE_S)
             return found
 
         async with opened(backend) as sandbox:
@@ -198,11 +198,11 @@ class EndProbes:
     async def test_random_kills_leave_nothing_after_prune(
         self, make: Make, host: tuple[str, dict[str, Any]]
     ) -> None:
-        await kill_hosts(make, host, sandboxes=10, at_once=5)
+        await kill_hosts(make, host, sandboxes=10, max_parallel=5)
 
 
 async def kill_hosts(
-    make: Make, host: tuple[str, dict[str, Any]], *, sandboxes: int, at_once: int
+    make: Make, host: tuple[str, dict[str, Any]], *, sandboxes: int, max_parallel: int
 ) -> str:
     """Kill host processes at random moments of opening, forking, running; prune; look.
 
@@ -210,16 +210,16 @@ async def kill_hosts(
         How many of what `prune` has removed, in words.
     """
     backend = make()
-    before, traces = _traces(backend.name), set()
+    before, traces = _leftovers(backend.name), set()
     words, containers = [], set()
-    for _ in range(sandboxes // at_once):
-        batch = [f"86400.{secrets.randbelow(10**9)}" for _ in range(at_once)]
+    for _ in range(sandboxes // max_parallel):
+        batch = [f"86400.{secrets.randbelow(10**9)}" for _ in range(max_parallel)]
         process, _ = _start(host, batch, wait=False)
         time.sleep(random.uniform(0, 3))  # noqa: ASYNC251, S311
         _kill(process)
         words += batch
         containers |= {found.id for found in backend._engine.containers(LABEL)}
-        traces |= _traces(backend.name) - before
+        traces |= _leftovers(backend.name) - before
     kinds = Counter(line.split()[0] for line in _left(backend))
     begun = time.monotonic()
     # What the engine was doing when the client died goes on for a moment.
@@ -230,7 +230,7 @@ async def kill_hosts(
     assert _left(backend) == []
     await until(lambda: not _running([*words, *containers]), "the end of all processes")
     await until(
-        lambda: not _traces(backend.name) & traces, "the end of all mounts and control groups"
+        lambda: not _leftovers(backend.name) & traces, "the end of all mounts and control groups"
     )
     await backend.aclose()
     left = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items()))
@@ -243,7 +243,7 @@ def _running(words: list[str]) -> list[str]:
     return [word for word in words if word.encode() in lines]
 
 
-def _traces(engine: str) -> set[str]:
+def _leftovers(engine: str) -> set[str]:
     """Mounts and control groups of an engine's containers."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     paths = {line.split()[4] for line in lines} | {path for path, _, _ in os.walk("/sys/fs/cgroup")}

@@ -4,7 +4,6 @@
 from pathlib import Path
 
 from ale.types import SandboxSpec
-from ale_sandbox_container.plan import AGENT_USER, READY
 from ale_sandbox_container.testing.tools import Make, opened, out, until
 
 _SETUID = """\
@@ -57,7 +56,7 @@ class PrivilegeProbes:
             capabilities=("SETUID", "SETGID"),
         )
         async with opened(backend, build=_folder(tmp_path, image)) as sandbox:
-            await sandbox.become("1234")
+            await sandbox.switch_user("1234")
             ended = await sandbox.exec("id -u; /su/sleep 100 & wait", timeout_s=1.0)
             assert (ended.stdout, ended.timed_out) == (b"1234\n", True)
             assert await out(sandbox, _RUNNING) == "0"
@@ -80,30 +79,12 @@ class PrivilegeProbes:
                 assert await out(sandbox, "stat -c '%u %a' .") == expected
         await backend.aclose()
 
-    async def test_an_agents_user_is_that_of_commands_from_the_one_that_says_so(
-        self, make: Make
-    ) -> None:
-        asked = "id -u; echo $ALE_AGENT_USER"
-        async with opened(make(), env={AGENT_USER: "1234"}, workdir="/made") as sandbox:
-            assert await out(sandbox, asked) == "0"
+    async def test_the_agents_user_owns_a_workspace_that_the_image_lacks(self, make: Make) -> None:
+        async with opened(make(), agent_user="1234", workdir="/made") as sandbox:
             await sandbox.write("early", b"")
-            assert (await sandbox.exec(READY)).exit_code == 0
-            assert await out(sandbox, asked) == "1234"
+            await sandbox.agent_started("1234")
             await sandbox.write("late", b"")
             assert await out(sandbox, "stat -c %u . early late") == "1234\n0\n1234"
-            fork = await sandbox.fork()
-            assert await out(fork, asked) == "1234"
-            await fork.close()
-            await sandbox.become(None)
-            sandbox.begins_as(None)
-            await sandbox.exec(READY)
-            assert await out(sandbox, asked) == "0"
-
-    async def test_who_says_it_again_gains_nothing(self, make: Make) -> None:
-        async with opened(make(), env={AGENT_USER: "1234"}) as sandbox:
-            for _ in range(2):
-                await sandbox.exec(READY)
-                assert await out(sandbox, "id -u") == "1234"
 
     async def test_null_lifts_each_limit(self, make: Make) -> None:
         lifted = dict.fromkeys(

@@ -1,18 +1,18 @@
-"""A lane: a shell that waits in the container, runs one command at a time and tells its end."""
+"""The host's side of a worker shell, which runs one command at a time in the container."""
 
 import asyncio
 
 from attrs import frozen
 
 from ale.errors import SandboxError
-from ale_sandbox_container.door import Door
+from ale_sandbox_container.pipes import PipeFolder
 from ale_sandbox_container.script import LEAVE, PRELUDE
 from ale_sandbox_shell.channel import Lines, Writer
 
 
 @frozen(kw_only=True)
-class Hello:
-    """What a lane has found out about its container."""
+class Handshake:
+    """The first message of a worker shell: facts about its container."""
 
     uid: int
     gid: int
@@ -24,7 +24,7 @@ class Hello:
     """Its path."""
 
     @classmethod
-    def parse(cls, line: bytes) -> "Hello":
+    def parse(cls, line: bytes) -> "Handshake":
         """Read the line that the prelude ends with."""
         _, uid, gid, seal, base, *rest = line.decode().split()
         if base != "unlimited":
@@ -42,14 +42,14 @@ class Hello:
 
 
 class Job:
-    """What a lane was asked to do."""
+    """One request to a worker shell."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.begun: asyncio.Future[bool] = loop.create_future()
-        """True once a command runs and carries its mark; False where it never came to that."""
+        """True once the command runs and carries its mark; False where it never started."""
         self.ended: asyncio.Future[tuple[int, ...] | None] = loop.create_future()
-        """The numbers that the lane answered; None when something killed the lane."""
+        """The numbers in the worker shell's answer; None when it was killed."""
 
     def begin(self) -> None:
         """The command runs."""
@@ -57,29 +57,31 @@ class Job:
             self.begun.set_result(True)
 
     def end(self, numbers: tuple[int, ...] | None) -> None:
-        """The lane has answered, or is no more."""
+        """The worker shell has answered, or has ended."""
         if not self.begun.done():
             self.begun.set_result(False)
         if not self.ended.done():
             self.ended.set_result(numbers)
 
 
-class Lane:
-    """The host's side of one lane, from before it starts.
+class Worker:
+    """One worker shell; made before the shell itself starts.
 
     Args:
         base: names of its pipes, without their last letter.
     """
 
-    def __init__(self, door: Door, base: str) -> None:
+    def __init__(self, pipes: PipeFolder, base: str) -> None:
         loop = asyncio.get_running_loop()
-        self._door = door
+        self._pipes = pipes
         self._names = (f"{base}c", f"{base}r")
-        self._control = Writer(door.writer(self._names[0]))
-        self._report = Lines(door.reader(self._names[1]), self._on_line, self._on_end)
+        self._control = Writer(pipes.writer(self._names[0]))
+        self._report = Lines(pipes.reader(self._names[1]), self._on_line, self._on_end)
         self._job: Job | None = None
-        self.hello: asyncio.Future[Hello] = loop.create_future()
-        self.hello.add_done_callback(lambda hello: hello.exception())  # not everybody waits for it
+        self.handshake: asyncio.Future[Handshake] = loop.create_future()
+        self.handshake.add_done_callback(
+            lambda handshake: handshake.exception()
+        )  # not everybody waits for it
         self.gone: asyncio.Future[None] = loop.create_future()
         """Done when the shell has ended."""
         self._control.send(PRELUDE)
@@ -87,10 +89,10 @@ class Lane:
     @property
     def ready(self) -> bool:
         """It has answered, and is still there."""
-        return self.hello.done() and self.hello.exception() is None and not self.gone.done()
+        return self.handshake.done() and self.handshake.exception() is None and not self.gone.done()
 
     def ask(self, frame: bytes) -> Job:
-        """Give it something to do. It must have nothing else to do."""
+        """Send a request. The previous one must have ended."""
         assert self._job is None or self._job.ended.done()
         self._job = Job()
         if self.gone.done():
@@ -101,43 +103,43 @@ class Lane:
 
     def _on_line(self, line: bytes) -> None:
         kind, *words = line.split()
-        if kind == b"hello":
-            self._door.forget(*self._names)
-            self._greet(line)
+        if kind == b"handshake":
+            self._pipes.forget(*self._names)
+            self._take_handshake(line)
         elif self._job is not None and kind == b"s":
             self._job.begin()
         elif self._job is not None:
             self._job.end(tuple(map(int, words)))
 
-    def _greet(self, line: bytes) -> None:
-        if self.hello.done():
+    def _take_handshake(self, line: bytes) -> None:
+        if self.handshake.done():
             return
         try:
-            self.hello.set_result(Hello.parse(line))
+            self.handshake.set_result(Handshake.parse(line))
         except SandboxError as error:
-            self.hello.set_exception(error)
+            self.handshake.set_exception(error)
 
     def _on_end(self) -> None:
         self.close()
 
     def dismiss(self) -> None:
-        """Let go of it, and of it alone: where the shell has started, it ends no command."""
+        """Close this worker shell alone: its end kills no command."""
         if not self.gone.done():
             self._control.send(LEAVE)
         self.close()
 
     def close(self) -> None:
-        """Let go of it: the shell finds the end of its script, and ends all commands.
+        """Close its pipes: the shell reads end of file, and kills all commands.
 
         May be called again.
         """
         if self.gone.done():
             return
-        self._door.forget(*self._names)
+        self._pipes.forget(*self._names)
         self._control.close()
         self._report.close()
         self.gone.set_result(None)
-        if not self.hello.done():
-            self.hello.set_exception(SandboxError("a supervisor has ended before it was ready"))
+        if not self.handshake.done():
+            self.handshake.set_exception(SandboxError("a supervisor has ended before it was ready"))
         if self._job is not None:
             self._job.end(None)

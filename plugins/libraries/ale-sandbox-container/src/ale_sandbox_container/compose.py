@@ -4,7 +4,8 @@ import json
 import logging
 import os
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,12 +13,21 @@ from attrs import evolve, frozen
 
 from ale.errors import SandboxError, UnsupportedError
 from ale_sandbox_container.engine import Engine, NotFoundError, Plan
-from ale_sandbox_container.stack import SERVICES, SIZES, VARIABLES, Document, Stack
+from ale_sandbox_container.service_containers import PROJECT, SERVICE
+from ale_sandbox_container.stack import (
+    SERVICES,
+    SIZES,
+    VARIABLES,
+    Document,
+    Stack,
+    without_conditions,
+)
 
 _LOG = logging.getLogger(__name__)
 _CLIENTS = (("docker", "compose"), ("docker-compose",))
 _LONGEST_S = 3600.0
 _TOLD = 1500
+_POLL_S = 0.25
 
 
 @frozen(kw_only=True)
@@ -44,8 +54,6 @@ class Composer:
         self._environ = environ
         self._logs = logs
         self._client: Sequence[str] | None = None
-        self._waits = False
-        """It can wait for the health of all services; version 1 can't."""
 
     def prepare(
         self, stack: Stack, digest: str, image: str | None, variables: Mapping[str, str]
@@ -114,17 +122,61 @@ class Composer:
 
     def create(self, composed: Composed, plan: Plan) -> None:
         """Make the containers, networks and volumes of one sandbox."""
-        self._run_one(composed, plan, ["up", "--no-start", "--no-build"])
+        # Version 1 would wait until services have completed that it does not start.
+        self._run_one(composed, plan, ["up", "--no-start", "--no-build"], without_conditions)
 
     def start(self, composed: Composed, plan: Plan) -> None:
-        """Start the containers; when it returns, those that others depend on are ready."""
-        arguments = ["up", "--detach", "--no-build", "--no-recreate"]
-        if self._waits:
-            arguments.append("--wait")
-        self._run_one(composed, plan, arguments)
+        """Start the containers and wait until all services but the agent's are ready.
 
-    def _run_one(self, composed: Composed, plan: Plan, arguments: Sequence[str]) -> None:
-        document = composed.stack.of(evolve(plan, image=composed.main), composed.named)
+        Raises:
+            SandboxError: a service could not be started, has ended, or is unhealthy.
+        """
+        self._run_one(composed, plan, ["up", "--detach", "--no-build", "--no-recreate"])
+        if len(composed.named["services"]) > 1:
+            self._wait_until_ready(composed.stack, plan.name)
+
+    def _wait_until_ready(self, stack: Stack, project: str) -> None:
+        """As ``docker compose up --wait``, which version 1 lacks and which in version 2 fails on
+        the agent's service, because its health check is disabled."""
+        deadline = time.monotonic() + _LONGEST_S
+        waiting = True
+        while waiting:
+            if time.monotonic() > deadline:
+                raise SandboxError(f"the services of {stack.file} are not ready")
+            time.sleep(_POLL_S)
+            found = self._engine.containers(f"{PROJECT}={project}")
+            others = {box.id: box.labels.get(SERVICE, "") for box in found}
+            waiting = any(
+                not self._is_ready(stack, container, service)
+                for container, service in others.items()
+                if service != stack.service
+            )
+
+    def _is_ready(self, stack: Stack, container: str, service: str) -> bool:
+        """Is it healthy, or where it has no health check, does it run?
+
+        Raises:
+            SandboxError: it never will be.
+        """
+        state = self._engine.state(container)
+        completes = service in stack.completing
+        if not state.running and not (completes and state.exit_code == 0):
+            raise SandboxError(
+                f"the service {service!r} of {stack.file} has ended with exit code "
+                f"{state.exit_code}"
+            )
+        if state.health == "unhealthy":
+            raise SandboxError(f"the service {service!r} of {stack.file} is unhealthy")
+        return not state.running if completes else state.health in (None, "healthy")
+
+    def _run_one(
+        self,
+        composed: Composed,
+        plan: Plan,
+        arguments: Sequence[str],
+        change: Callable[[Document], Document] = lambda document: document,
+    ) -> None:
+        document = change(composed.stack.of(evolve(plan, image=composed.main), composed.named))
         self._run(composed.stack, document, plan.name, arguments, composed.main, composed.variables)
 
     def _run(
@@ -207,5 +259,4 @@ class Composer:
             )
         except (OSError, subprocess.TimeoutExpired):
             return False
-        self._waits = not done.stdout.startswith(b"1.")
         return done.returncode == 0

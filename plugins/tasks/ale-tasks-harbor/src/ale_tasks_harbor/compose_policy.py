@@ -38,7 +38,7 @@ _PRIVILEGED = "no container of a task is privileged"
 _OUTSIDE = "a folder or file outside of the task's folder"
 _NOT_SUPPORTED = "not supported"
 
-Fault = tuple[str, str]
+Refusal = tuple[str, str]
 Document = Mapping[str, Any]
 
 
@@ -52,12 +52,12 @@ class HostPath:
     """The whole value."""
 
     @property
-    def fault(self) -> Fault:
+    def fault(self) -> Refusal:
         """Where it leads out."""
         return self.key, f"{_OUTSIDE} ({self.said})"
 
 
-def faults(document: Document, own: str | None) -> Iterator[Fault]:
+def refusals(document: Document, own: str | None) -> Iterator[Refusal]:
     """Key and reason of each thing that is not given to any task.
 
     Args:
@@ -72,10 +72,10 @@ def faults(document: Document, own: str | None) -> Iterator[Fault]:
         for name, about in _table(document.get(kind)).items():
             for key, why in of_one(_table(about)):
                 yield f"{kind}.{name}.{key}", why
-    yield from (found.fault for found in paths(document) if leads_out(found.path))
+    yield from (found.fault for found in paths(document) if is_outside(found.path))
 
 
-def _of_service(service: Document, *, is_own: bool) -> Iterator[Fault]:
+def _of_service(service: Document, *, is_own: bool) -> Iterator[Refusal]:
     if service.get("privileged"):
         yield "privileged", _PRIVILEGED
     for key in _OF_THE_HOST:
@@ -89,7 +89,7 @@ def _of_service(service: Document, *, is_own: bool) -> Iterator[Fault]:
     yield from _parts_of(service)
 
 
-def _parts_of(service: Document) -> Iterator[Fault]:
+def _parts_of(service: Document) -> Iterator[Refusal]:
     for hook in ("post_start", "pre_stop"):
         if any(_table(command).get("privileged") for command in _listed(service.get(hook))):
             yield hook, _PRIVILEGED
@@ -109,7 +109,7 @@ def _is_of_the_host(key: str, value: str) -> bool:
     return value == "host" or value.startswith("container:") or "$" in value
 
 
-def _privileges_of(service: Document) -> Iterator[Fault]:
+def _privileges_of(service: Document) -> Iterator[Refusal]:
     for name in map(str, _listed(service.get("cap_add"))):
         if name.upper().removeprefix("CAP_") not in _CAPABILITIES:
             yield "cap_add", f"the capability {name} reaches beyond the container"
@@ -120,7 +120,7 @@ def _privileges_of(service: Document) -> Iterator[Fault]:
         yield "runtime", _NOT_SUPPORTED
 
 
-def _of_build(build: Document) -> Iterator[Fault]:
+def _of_build(build: Document) -> Iterator[Refusal]:
     for key in _NEVER_IN_A_BUILD:
         if build.get(key):
             yield key, _PRIVILEGED if key == "privileged" else _NOT_SUPPORTED
@@ -130,7 +130,7 @@ def _of_build(build: Document) -> Iterator[Fault]:
         yield "cache_from", "only images are supported"
 
 
-def _of_volume(volume: Document) -> Iterator[Fault]:
+def _of_volume(volume: Document) -> Iterator[Refusal]:
     if volume.get("external"):
         yield "external", "a volume that is not the task's own"
     if (volume.get("driver") or "local") != "local":
@@ -140,7 +140,7 @@ def _of_volume(volume: Document) -> Iterator[Fault]:
         yield "driver_opts", "a volume is a folder of the engine's own, not one of this machine's"
 
 
-def _of_network(network: Document) -> Iterator[Fault]:
+def _of_network(network: Document) -> Iterator[Refusal]:
     if network.get("external"):
         yield "external", "a network that is not the task's own"
     if (network.get("driver") or "bridge") != "bridge":
@@ -215,7 +215,7 @@ def inside(path: str) -> str:
     return _HERE.sub(".", path)
 
 
-def leads_out(path: str) -> bool:
+def is_outside(path: str) -> bool:
     """Of the folder, as far as its words tell; a variable may lead anywhere."""
     text = inside(path)
     return text.startswith(("/", "~")) or "$" in text or ".." in text.split("/")

@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from ale_sandbox_container.door import remove
+from ale_sandbox_container.pipes import remove
 
 
 def test_several_may_remove_the_same_folder_at_once(tmp_path: Path) -> None:

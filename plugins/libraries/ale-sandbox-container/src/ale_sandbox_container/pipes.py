@@ -1,4 +1,4 @@
-"""The way into a container: a host folder of named pipes, opened once and kept.
+"""Command pipes: a host folder of named pipes through which a container is controlled.
 
 The container sees the folder as ``/.ale``: read-only, and without a way to list it. Each pipe has a
 name of 128 random bits that only the host and the sealed supervisor know, and is removed as soon
@@ -27,7 +27,7 @@ def new_name() -> str:
     return secrets.token_hex(16)
 
 
-class Door:
+class PipeFolder:
     """One sandbox's folder of pipes."""
 
     def __init__(self, folder: Path) -> None:
@@ -96,7 +96,7 @@ class Door:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder of doors, or a single one. Somebody else may be removing it, too."""
+    """Remove a pipe folder, or a folder of them. Another process may be removing it, too."""
     with contextlib.suppress(FileNotFoundError):
         folder.chmod(0o700)
         for place in folder.glob("*/"):

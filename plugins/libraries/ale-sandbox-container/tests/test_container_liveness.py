@@ -3,7 +3,7 @@
 import os
 import subprocess
 
-from ale_sandbox_container.ended import lives
+from ale_sandbox_container.liveness import lives
 
 
 def test_a_process_lives_until_it_has_ended() -> None:

@@ -8,23 +8,17 @@ from pathlib import Path
 from ale.protocols import Sandbox
 from ale.types import ExecResult
 from ale_tasks_harbor.artifacts import had
-from ale_tasks_harbor.stage import Verdict
 
 
 async def keep(
     sandbox: Sandbox,
     result: ExecResult,
-    verdict: Verdict,
     folder: Path,
     logs: str,
 ) -> None:
     """Write ``test-stdout.txt`` and ``logs/``."""
     await asyncio.to_thread(_written, folder, "test-stdout.txt", result.stdout)
-    for name, data in (("reward.json", verdict.as_json), ("reward.txt", verdict.as_text)):
-        if data is not None and not verdict.has_more:
-            await asyncio.to_thread(_written, folder / "logs", name, data)
-    if verdict.has_more:
-        await had(sandbox, f"{logs}/verifier", folder / "logs")
+    await had(sandbox, f"{logs}/verifier", folder / "logs")
 
 
 async def rewards(folder: Path, found: Mapping[str, float]) -> None:

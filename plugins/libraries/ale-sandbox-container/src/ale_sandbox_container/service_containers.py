@@ -1,4 +1,4 @@
-"""The other containers of a sandbox that is one of several."""
+"""Service containers: the other containers of a compose task."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,31 +9,31 @@ from ale.errors import SandboxError
 from ale_sandbox_container.engine import Engine
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.tarball import Ownership
-from ale_sandbox_container.workers import Workers
+from ale_sandbox_container.threads import EngineThreads
 
-_PROJECT = "com.docker.compose.project"
-_SERVICE = "com.docker.compose.service"
+PROJECT = "com.docker.compose.project"
+SERVICE = "com.docker.compose.service"
 
 
 @frozen(kw_only=True)
-class Neighbour:
-    """One of them. The agent is not in it, unless the task lets it in."""
+class ServiceContainer:
+    """One service container. The agent has no access to it, unless the task gives it."""
 
     engine: Engine
     container: str
-    workers: Workers
+    threads: EngineThreads
     files: Files
 
     async def exec(self, command: str, *, timeout_s: float, user: str | None = None) -> int | None:
         """Run a line for ``/bin/sh -c``; its exit code, None where it did not end in time.
 
-        What did not end goes on until the sandbox is closed.
+        A command that did not end runs on until the sandbox is closed.
 
         Raises:
             SandboxError: the container has ended.
         """
         argv = ["/bin/sh", "-c", command]
-        return await self.workers.call(
+        return await self.threads.call(
             lambda: self.engine.run(self.container, argv, user=user, timeout_s=timeout_s)
         )
 
@@ -42,39 +42,39 @@ class Neighbour:
         await self.files.download(source, target)
 
 
-async def neighbours(
-    engine: Engine, project: str, workers: Workers, clock: Callable[[], float]
-) -> Mapping[str, Neighbour]:
+async def service_containers(
+    engine: Engine, project: str, threads: EngineThreads, clock: Callable[[], float]
+) -> Mapping[str, ServiceContainer]:
     """The containers that docker compose has made under a name, by service."""
-    found = await workers.call(lambda: engine.containers(f"{_PROJECT}={project}"))
+    found = await threads.call(lambda: engine.containers(f"{PROJECT}={project}"))
     return {
-        box.labels[_SERVICE]: Neighbour(
+        box.labels[SERVICE]: ServiceContainer(
             engine=engine,
             container=box.id,
-            workers=workers,
+            threads=threads,
             files=Files(
                 engine=engine,
                 container=box.id,
                 workdir="/",
                 owner=Ownership(uid=0, gid=0),
                 clock=clock,
-                workers=workers,
+                threads=threads,
             ),
         )
         for box in found
-        if _SERVICE in box.labels
+        if SERVICE in box.labels
     }
 
 
-async def neighbour(
-    engine: Engine, project: str, service: str, workers: Workers, clock: Callable[[], float]
-) -> Neighbour:
+async def service_container(
+    engine: Engine, project: str, service: str, threads: EngineThreads, clock: Callable[[], float]
+) -> ServiceContainer:
     """The container of one service.
 
     Raises:
         SandboxError: there is none of that name.
     """
-    found = await neighbours(engine, project, workers, clock)
+    found = await service_containers(engine, project, threads, clock)
     if service not in found:
         named = ", ".join(sorted(found)) or "none"
         raise SandboxError(f"there is no service {service!r} beside this sandbox (there: {named})")

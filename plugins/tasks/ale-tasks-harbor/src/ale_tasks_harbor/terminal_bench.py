@@ -9,8 +9,9 @@ from typing import Any
 import yaml
 
 from ale.errors import InputError, Problem
-from ale.types import Constraints, CriterionSpec, Environment, Task
-from ale_tasks_harbor import before, compose, solution
+from ale.types import Constraints, CriterionSpec, Environment, Task, replace
+from ale_tasks_harbor import compose, integrity, solution
+from ale_tasks_harbor.capabilities import required
 from ale_tasks_harbor.dockerfile import again, background, started
 from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.parsers import PARSERS
@@ -91,18 +92,19 @@ class _Reader:
         category = root.text("category")
         environment = self._machine()
         commands, facts = self._solution()
+        criterion = self._criterion(key, same_shell)
         return Task(
             id=task_id(self._folder.name),
             goal=instruction or "",
             origin=self._root.file,
             tags=tuple(dict.fromkeys((*root.texts("tags"), *([category] if category else [])))),
-            setup_steps=(*started(self._background), before.setup_step(key)),
-            criteria=(self._criterion(key, same_shell),),
+            setup_steps=(*started(self._background), integrity.setup_step(key)),
+            criteria=(criterion,),
             keep_processes=same_shell,
             constraints=Constraints(
                 network=True, time_limit_s=root.seconds("max_agent_timeout_sec", 360.0)
             ),
-            environment=environment,
+            environment=replace(environment, requires=required(criterion.options)),
             solution=commands,
             metadata={
                 "format": "terminal-bench",

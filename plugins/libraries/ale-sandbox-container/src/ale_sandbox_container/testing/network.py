@@ -55,7 +55,7 @@ async def answered(sandbox: ContainerSandbox, *requests: str) -> str:
     return result.stdout.decode().strip()
 
 
-class ReachProbes:
+class NetworkProbes:
     """Needs one more fixture, ``image``: one with python3."""
 
     async def test_hosts_that_are_listed_are_reached_by_the_proxy_and_no_others(
@@ -78,10 +78,10 @@ class ReachProbes:
         await backend.aclose()
 
     async def _changes(self, sandbox: ContainerSandbox, listed: str, other: str) -> None:
-        await sandbox.reach(False, (other,))
+        await sandbox.set_network(False, (other,))
         assert await had(sandbox, other, env=_PROXY) == "other"
         assert await had(sandbox, listed, env=_PROXY) is None
-        await sandbox.reach(False)
+        await sandbox.set_network(False)
         assert await had(sandbox, other, env=_PROXY) is None
 
     async def test_this_machines_own_loopback_is_reached_by_no_name(self, make: Make) -> None:
@@ -94,10 +94,10 @@ class ReachProbes:
         spec = SandboxSpec(network=True)
         async with served(backend, "there") as host, backend.open(spec) as sandbox:
             assert await had(sandbox, host) == "there"
-            await sandbox.reach(False)
+            await sandbox.set_network(False)
             assert await out(sandbox, "ls /sys/class/net") == "lo"
             assert await had(sandbox, host) is None
-            await sandbox.reach(True)
+            await sandbox.set_network(True)
             assert await had(sandbox, host) == "there"
         await backend.aclose()
 
@@ -108,44 +108,44 @@ class ReachProbes:
         spec = SandboxSpec(network=False)
         async with served(backend, "there") as host, backend.open(spec) as sandbox:
             try:
-                await sandbox.reach(True)
+                await sandbox.set_network(True)
             except UnsupportedError as error:
                 assert backend.name == "podman"
                 assert "began without one" in str(error)
             else:
                 assert await had(sandbox, host) == "there"
-                await sandbox.reach(False)
+                await sandbox.set_network(False)
             assert await had(sandbox, host) is None
         await backend.aclose()
 
     async def test_an_option_that_forbids_the_network_goes_first(self, make: Make) -> None:
         async with opened(make(network=False), allowed_hosts=("203.0.113.1",)) as box:
-            await box.reach(True)
+            await box.set_network(True)
             assert await out(box, "ls /sys/class/net") == "lo"
-            await box.reach(False, ("203.0.113.1",))
+            await box.set_network(False, ("203.0.113.1",))
             assert await answered(box, "GET http://203.0.113.1/ HTTP/1.1") == ""
 
-    async def test_commands_and_files_belong_to_whom_the_sandbox_becomes(self, make: Make) -> None:
+    async def test_commands_and_files_belong_to_the_switched_user(self, make: Make) -> None:
         async with opened(make(capabilities=("SETUID", "SETGID"))) as box:
-            await box.become("1234")
+            await box.switch_user("1234")
             await box.write("file", b"")
             session = await box.session()
             assert (await session.run("id -u; stat -c %u file")).stdout == b"1234\n1234\n"
             assert list(box.sessions) == [session]
             await session.close()
             assert not box.sessions
-            await box.become(None)
+            await box.switch_user(None)
             assert await out(box, "id -u") == "0"
             try:
-                await box.become("nobody-of-that-name")
+                await box.switch_user("nobody-of-that-name")
             except SandboxError as error:
                 assert "no user 'nobody-of-that-name'" in str(error)
             else:
                 raise AssertionError("it became one")
 
-    async def test_another_sandbox_is_opened_beside_one(self, make: Make) -> None:
+    async def test_a_sibling_is_opened(self, make: Make) -> None:
         async with opened(make(), tags={"episode": "e"}) as box:
-            async with box.another(SandboxSpec(env={"A": "b"})) as other:
+            async with box.open_sibling(SandboxSpec(env={"A": "b"})) as other:
                 assert await out(other, "echo $A") == "b"
                 assert other.id != box.id
             assert other.closed

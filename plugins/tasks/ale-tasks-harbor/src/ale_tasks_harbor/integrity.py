@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from ale_tasks_harbor.places import USUAL, Places
+from ale_tasks_harbor.paths import DEFAULT_PATHS, SandboxPaths
 
 LARGEST = 4 << 20
 
@@ -123,7 +123,7 @@ printf %s "${{sum%% *}}" >>"$place"
 """
 
 
-def setup_step(key: str, places: Places = USUAL) -> str:
+def setup_step(key: str, places: SandboxPaths = DEFAULT_PATHS) -> str:
     """The shell command that writes the record."""
     words = {
         "key": key,

@@ -11,17 +11,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ale.errors import GradingError
-from ale.protocols import Sandbox
+from ale.protocols import OpensSiblings, Sandbox
 from ale.types import SandboxSpec
 from ale_tasks_harbor.artifacts import fetched
-from ale_tasks_harbor.beyond import Opening, unable
-from ale_tasks_harbor.plugin import Apart, Artifact
-from ale_tasks_harbor.stage import STEP_S
+from ale_tasks_harbor.capabilities import unable
+from ale_tasks_harbor.plugin import Artifact, SeparateVerifier
+from ale_tasks_harbor.preparation import STEP_S
 
 
 @asynccontextmanager
 async def opened(
-    sandbox: Sandbox, wanted: Apart, artifacts: Sequence[Artifact]
+    sandbox: Sandbox, wanted: SeparateVerifier, artifacts: Sequence[Artifact]
 ) -> AsyncIterator[Sandbox]:
     """A fresh sandbox with the artifacts of this one in the same places.
 
@@ -41,11 +41,11 @@ async def opened(
         cpus=wanted.cpus,
         memory_mb=wanted.memory_mb,
     )
-    if not isinstance(sandbox, Opening):
-        raise unable("give the tests a container of their own")
+    if not isinstance(sandbox, OpensSiblings):
+        raise unable("open-sibling")
     with tempfile.TemporaryDirectory(prefix="ale-artifacts-") as name:
         carried = await fetched(sandbox, artifacts, Path(name))
-        async with sandbox.another(spec) as other:
+        async with sandbox.open_sibling(spec) as other:
             for entry in carried:
                 if entry.path is not None:
                     is_folder = await asyncio.to_thread(_opened_up, entry.path)
@@ -70,7 +70,7 @@ def _opened_up(path: Path) -> bool:
     return True
 
 
-async def _set_up(other: Sandbox, wanted: Apart) -> None:
+async def _set_up(other: Sandbox, wanted: SeparateVerifier) -> None:
     for command in wanted.setup:
         result = await other.exec(command, timeout_s=wanted.setup_s)
         if result.exit_code != 0 or result.timed_out:

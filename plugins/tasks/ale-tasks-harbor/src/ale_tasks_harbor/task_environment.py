@@ -18,7 +18,7 @@ Note = Callable[..., None]
 
 
 @frozen(kw_only=True)
-class Machine:
+class TaskEnvironment:
     """What an agent works in, and what of it only setup steps can bring about."""
 
     environment: Environment
@@ -32,7 +32,7 @@ class Machine:
     """There are other containers beside it."""
 
 
-def read(task: Folder, values: Values, environ: Mapping[str, str], note: Note) -> Machine:
+def read(task: Folder, values: Values, environ: Mapping[str, str], note: Note) -> TaskEnvironment:
     """What a task says of it.
 
     Args:
@@ -50,7 +50,7 @@ def read(task: Folder, values: Values, environ: Mapping[str, str], note: Note) -
         message = "there is no environment/Dockerfile, and no environment.docker_image"
         note(values.file, message)
     build = folder.at(compose.FILE) if client.several else folder.path
-    return Machine(
+    return TaskEnvironment(
         environment=Environment(
             image=used,
             build=build if used is None or client.several else None,

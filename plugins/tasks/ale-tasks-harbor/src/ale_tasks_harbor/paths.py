@@ -4,7 +4,7 @@ from attrs import frozen
 
 
 @frozen(kw_only=True)
-class Places:
+class SandboxPaths:
     """Absolute, or relative to the workspace."""
 
     tests: str = "/tests"
@@ -14,4 +14,4 @@ class Places:
     signed, so that nobody can plant one."""
 
 
-USUAL = Places()
+DEFAULT_PATHS = SandboxPaths()

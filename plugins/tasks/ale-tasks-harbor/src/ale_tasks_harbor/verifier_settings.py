@@ -82,7 +82,7 @@ def carried(listed: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [{"source": _LOGS, "service": None}, *listed]
 
 
-def is_apart(verifiers: Sequence[Values]) -> bool:
+def is_separate(verifiers: Sequence[Values]) -> bool:
     """Do the tests get a container of their own? The first that says anything decides."""
     for verifier in verifiers:
         if verifier.has("environment_mode"):
@@ -92,7 +92,7 @@ def is_apart(verifiers: Sequence[Values]) -> bool:
     return False
 
 
-def apart(
+def separate_verifier(
     verifiers: Sequence[Values],
     tests: Sequence[Folder],
     environment: Values,

@@ -33,7 +33,7 @@ def why_ended(engine: Engine, container: str) -> str | None:
 
 
 def lives(pid: int) -> bool:
-    """Is there a process of this id that is not about to end?"""
+    """True for a process that exists and is not exiting."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

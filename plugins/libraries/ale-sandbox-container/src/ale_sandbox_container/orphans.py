@@ -1,4 +1,4 @@
-"""What sandboxes leave on engine and host: listed, removed, and removed again where it failed."""
+"""Containers, images and folders of sandboxes: list them, remove orphans, retry failed removals."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -16,18 +16,18 @@ _LOG = logging.getLogger(__name__)
 
 
 @frozen
-class Trace:
-    """One thing that a sandbox has on engine or host."""
+class Leftover:
+    """A container, image or folder that belongs to a sandbox."""
 
     record: Record
     what: str
     """``container``, ``image`` or ``folder``."""
     handle: str
-    """By which it is removed."""
+    """Name, id or path."""
 
 
-class Remains:
-    """Knows what is there. Its methods block."""
+class Orphans:
+    """Lists and removes what sandboxes left. Its methods block."""
 
     def __init__(self, engine: Engine, folders: Folders, *, clock: Callable[[], float]) -> None:
         self._engine = engine
@@ -37,7 +37,7 @@ class Remains:
         self._failed: dict[str, tuple[Record, str | None]] = {}
 
     def leaving(self, id: str) -> None:
-        """This sandbox is closed, and is being removed."""
+        """Mark a sandbox as closed and being removed."""
         self._leaving.add(id)
 
     def clear(self, record: Record, image: str | None) -> None:
@@ -69,28 +69,28 @@ class Remains:
             names = ", ".join(map(container_name, self._failed))
             raise SandboxError(f"{self._engine.name} could not remove: {names}")
 
-    def _traces(self) -> Iterator[Trace]:
+    def _leftovers(self) -> Iterator[Leftover]:
         for found in self._engine.containers(LABEL):
             record = parse(found.labels[LABEL], f"container {found.id}")
-            yield Trace(record, "container", container_name(record.id))
+            yield Leftover(record, "container", container_name(record.id))
         for found in self._engine.images(LABEL):
             record = parse(found.labels[LABEL], f"image {found.id}")
-            yield Trace(record, "image", found.id)
+            yield Leftover(record, "image", found.id)
         for record in self._folders.all():
-            yield Trace(record, "folder", str(self._folders.door(record.id)))
+            yield Leftover(record, "folder", str(self._folders.pipes(record.id)))
 
     def list(self) -> Sequence[SandboxInfo]:
-        """Sandboxes and snapshots, and of dead owners whatever is left."""
+        """Sandboxes and snapshots, and whatever dead owners left."""
         shown: dict[str, SandboxInfo] = {}
         # What is on its way out now may be gone when the engine's answer comes.
         closed = self._leaving.copy()
-        for trace in self._traces():
-            id = trace.record.id
-            passing = trace.what == "folder" or trace.record.kind == "fork"
+        for leftover in self._leftovers():
+            id = leftover.record.id
+            passing = leftover.what == "folder" or leftover.record.kind == "fork"
             leaving = id in self._leaving or (id in closed and id not in self._failed)
-            if leaving or id in shown or (passing and trace.record.owner.alive):
+            if leaving or id in shown or (passing and leftover.record.owner.alive):
                 continue
-            shown[id] = self._info(trace)
+            shown[id] = self._info(leftover)
         return list(shown.values())
 
     def prune(self) -> Sequence[SandboxInfo]:
@@ -102,47 +102,47 @@ class Remains:
         removed: dict[str, SandboxInfo] = {}
         failed = []
         self._folders.sweep()
-        for trace in sorted(self._traces(), key=_order):
-            if trace.record.owner.alive:
+        for leftover in sorted(self._leftovers(), key=_order):
+            if leftover.record.owner.alive:
                 continue
             try:
-                gone = self._remove(trace)
+                gone = self._remove(leftover)
             except (SandboxError, OSError) as error:
-                failed.append(f"{trace.what} {trace.handle}: {error}")
+                failed.append(f"{leftover.what} {leftover.handle}: {error}")
                 continue
             if gone:
-                removed.setdefault(trace.record.id, self._info(trace))
+                removed.setdefault(leftover.record.id, self._info(leftover))
         if failed:
             raise SandboxError(f"{self._engine.name} could not remove:\n  " + "\n  ".join(failed))
         return list(removed.values())
 
-    def _remove(self, trace: Trace) -> bool:
-        if trace.what == "container":
-            self._engine.remove(trace.handle)
-        elif trace.what == "image":
+    def _remove(self, leftover: Leftover) -> bool:
+        if leftover.what == "container":
+            self._engine.remove(leftover.handle)
+        elif leftover.what == "image":
             try:
-                self._engine.remove_image(trace.handle)
+                self._engine.remove_image(leftover.handle)
             except ConflictError as error:
                 # A sandbox that lives was forked from it; it goes when that is pruned.
-                _LOG.info("%s: %s stays: %s", self._engine.name, trace.handle, error)
+                _LOG.info("%s: %s stays: %s", self._engine.name, leftover.handle, error)
                 return False
-        if trace.record.stack:
-            self._engine.clear(container_name(trace.record.id))
-        Folders(Path(trace.record.root)).drop(trace.record.id)
+        if leftover.record.stack:
+            self._engine.clear(container_name(leftover.record.id))
+        Folders(Path(leftover.record.root)).drop(leftover.record.id)
         return True
 
-    def _info(self, trace: Trace) -> SandboxInfo:
-        record = trace.record
+    def _info(self, leftover: Leftover) -> SandboxInfo:
+        record = leftover.record
         return SandboxInfo(
             id=record.id,
             backend=self._engine.name,
             tags=record.tags,
             owner_alive=record.owner.alive,
             age_s=max(0.0, self._clock() - record.created),
-            detail=f"{record.kind} {trace.what} {trace.handle}",
+            detail=f"{record.kind} {leftover.what} {leftover.handle}",
         )
 
 
-def _order(trace: Trace) -> tuple[int, float]:
+def _order(leftover: Leftover) -> tuple[int, float]:
     """Containers before the images that they use, and images before those they were made from."""
-    return ("container", "image", "folder").index(trace.what), -trace.record.created
+    return ("container", "image", "folder").index(leftover.what), -leftover.record.created

@@ -10,9 +10,9 @@ from attrs import field, frozen
 
 from ale.errors import GradingError
 from ale.protocols import Sandbox
-from ale_tasks_harbor import before
-from ale_tasks_harbor.before import Record
-from ale_tasks_harbor.places import Places
+from ale_tasks_harbor import integrity
+from ale_tasks_harbor.integrity import Record
+from ale_tasks_harbor.paths import SandboxPaths
 
 SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
 CLEAN = {
@@ -51,25 +51,6 @@ mkdir -p verifier agent artifacts && chmod 777 verifier && echo made
 """
 # $1 a file: the record is signed, so it does not matter what reads it.
 _SHOW = '[ -f "$1" ] && [ ! -L "$1" ] && cat -- "$1"; :'
-# $1 folder of the logs. Only what is built into the shell reads a reward. For each of two files:
-# "-" where it is not there, "!" where it is no file to be read so, else "+" and its text; then
-# whether there are other files.
-_VERDICT = """
-show() {
-  if [ ! -e "$1" ] && [ ! -L "$1" ]; then printf '%s\\0' -; return; fi
-  if [ ! -f "$1" ] || [ ! -r "$1" ]; then printf '%s\\0' '!'; return; fi
-  printf +
-  while IFS= read -r line || [ -n "$line" ]; do printf '%s\\n' "$line"; done <"$1"
-  printf '\\0'
-}
-show "$1/verifier/reward.json"
-show "$1/verifier/reward.txt"
-more=
-for file in "$1"/verifier/*; do
-  case ${file##*/} in reward.json | reward.txt) ;; *) if [ -e "$file" ]; then more=more; fi ;; esac
-done
-printf '%s\\0' "$more"
-"""
 # $1 a folder
 _FULL = 'for file in "$1"/*; do if [ -e "$file" ]; then echo full; break; fi; done'
 # $1 a new folder, then paths
@@ -92,7 +73,7 @@ done
 
 
 @frozen(kw_only=True)
-class Stage:
+class PreparedSandbox:
     """A sandbox that is ready, and what had to be done for it."""
 
     environment: Mapping[str, str]
@@ -107,11 +88,9 @@ class Verdict:
 
     as_json: bytes | None
     as_text: bytes | None
-    has_more: bool
-    """There is more than these two in ``verifier/``."""
 
 
-class Stagehand:
+class TestPreparation:
     """Prepares one sandbox.
 
     Args:
@@ -120,7 +99,7 @@ class Stagehand:
     """
 
     def __init__(
-        self, sandbox: Sandbox, places: Places, key: str | None, instruction: str = ""
+        self, sandbox: Sandbox, places: SandboxPaths, key: str | None, instruction: str = ""
     ) -> None:
         self._sandbox = sandbox
         self._places = places
@@ -129,7 +108,7 @@ class Stagehand:
         self._root: str | None = None
         self._path = CLEAN["PATH"]
 
-    async def ready(self) -> Stage:
+    async def ready(self) -> PreparedSandbox:
         """Put out of the way whatever the agent has put in it.
 
         Raises:
@@ -149,14 +128,14 @@ class Stagehand:
         if own:
             notes.append(f"the image has its own {self._places.tests}, which was not emptied")
         root = None if self._root is None else "root"
-        return Stage(environment=environment, notes=notes, root=root)
+        return PreparedSandbox(environment=environment, notes=notes, root=root)
 
     async def _record(self) -> Record | None:
         if self._key is None:
             return None
         for place in self._places.records:
             data = await self._sh(_SHOW, place, root=False)
-            record = before.verified(data, self._key)
+            record = integrity.verified(data, self._key)
             if record is not None:
                 return record
         raise GradingError(
@@ -169,7 +148,7 @@ class Stagehand:
     ) -> tuple[Mapping[str, str], list[str]]:
         notes: list[str] = []
         for _ in range(_ROUNDS):
-            found = before.changes(record.look, await self._look(record), self._instruction)
+            found = integrity.changes(record.look, await self._look(record), self._instruction)
             if not found.planted:
                 break
             aside = f"/tmp/.ale-aside-{secrets.token_hex(8)}"  # noqa: S108 - made anew, or it fails
@@ -201,7 +180,7 @@ class Stagehand:
             (Path(name) / "logs").chmod(0o755)
             await self._sandbox.upload(Path(name) / "logs", self._places.logs)
 
-    async def fresh(self, *, bundled: bool) -> Stage:
+    async def fresh(self, *, bundled: bool) -> PreparedSandbox:
         """Make ready what no agent has been in.
 
         Args:
@@ -214,7 +193,7 @@ class Stagehand:
         if bundled:
             await self._sh('chmod -R +x -- "$1"', self._places.tests)
         shown = await self._sandbox.exec(["cat", "/proc/self/environ"], timeout_s=STEP_S)
-        return Stage(environment=before.variables(shown.stdout))
+        return PreparedSandbox(environment=integrity.variables(shown.stdout))
 
     async def has_artifacts(self) -> bool:
         """Is there anything in the folder that is kept without being named?"""
@@ -224,11 +203,11 @@ class Stagehand:
         """Leave nothing of the tests, their verdict and what is kept to who comes after them."""
         await self._empty([self._places.tests, f"{self._places.logs}/artifacts"])
 
-    async def _look(self, record: Record) -> before.Look:
+    async def _look(self, record: Record) -> integrity.Look:
         # The look is at what this PATH leads to; it needs no program but stat, from elsewhere.
-        said = await self._sh(f'{before.LOOK}\nlook "$@"', *record.folders, path=self._path)
+        said = await self._sh(f'{integrity.LOOK}\nlook "$@"', *record.folders, path=self._path)
         entries = [part.decode("utf-8", "surrogateescape") for part in said.split(b"\0")]
-        return before.look_of(entries)
+        return integrity.look_of(entries)
 
     async def _sh(
         self, script: str, *arguments: str, path: str = SYSTEM, root: bool = True
@@ -249,25 +228,22 @@ class Stagehand:
         return result.stdout
 
     async def verdict(self) -> Verdict:
-        """What the tests have written.
+        """What the tests have written. No program of the sandbox reads it: the agent may have
+        replaced its shell.
 
         Raises:
             GradingError: a reward is there that can't be read.
         """
-        said = await self._sh(_VERDICT, self._places.logs)
-        as_json, as_text, more, _ = said.split(b"\0")
         return Verdict(
-            as_json=await self._shown(as_json, "reward.json"),
-            as_text=await self._shown(as_text, "reward.txt"),
-            has_more=more == b"more",
+            as_json=await self._reward("reward.json"), as_text=await self._reward("reward.txt")
         )
 
-    async def _shown(self, shown: bytes, name: str) -> bytes | None:
-        if shown[:1] in b"+-":
-            return shown[1:] if shown[:1] == b"+" else None
+    async def _reward(self, name: str) -> bytes | None:
         path = f"{self._places.logs}/verifier/{name}"
         try:
             return await self._sandbox.read(path, max_bytes=_REWARD)
+        except FileNotFoundError:
+            return None
         except OSError as error:
             raise GradingError(f"{path} can't be read: {error}") from error
 

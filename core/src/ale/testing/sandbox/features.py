@@ -1,0 +1,112 @@
+"""Probes of the optional features; each runs where the backend declares it."""
+
+import pytest
+
+from ale.errors import SandboxError
+from ale.protocols import (
+    FEATURES,
+    ChangesNetwork,
+    HasAgentUser,
+    HasServiceContainers,
+    ListsSessions,
+    OpensSiblings,
+    Sandbox,
+    SandboxBackend,
+    SwitchesUser,
+)
+from ale.types import SandboxSpec
+
+_NOBODY = "65534"
+
+
+async def _says(sandbox: Sandbox, command: str) -> str:
+    result = await sandbox.exec(command)
+    assert result.exit_code == 0, result
+    return result.stdout.decode().strip()
+
+
+async def _interfaces(sandbox: Sandbox) -> list[str]:
+    return (await _says(sandbox, "ls /sys/class/net")).split()
+
+
+@pytest.mark.asyncio
+class FeatureProbes:
+    async def test_each_declared_feature_has_its_methods(self, box: Sandbox) -> None:
+        features = box.capabilities.features
+        assert [name for name in features if not isinstance(box, FEATURES[name])] == []
+
+    async def test_open_sessions_are_listed_oldest_first(self, box: Sandbox) -> None:
+        if "list-sessions" not in box.capabilities.features:
+            return
+        assert isinstance(box, ListsSessions)
+        first, second = await box.session(), await box.session()
+        assert list(box.sessions) == [first, second]
+        await first.close()
+        assert list(box.sessions) == [second]
+
+    async def test_a_switched_user_runs_commands_and_owns_files(self, box: Sandbox) -> None:
+        if "switch-user" not in box.capabilities.features:
+            return
+        assert isinstance(box, SwitchesUser)
+        own = await _says(box, "id -u")
+        await box.switch_user(_NOBODY)
+        session = await box.session()
+        assert (await session.run("id -u")).stdout.decode().strip() == _NOBODY
+        await session.close()
+        await box.write("file", b"")
+        assert (await _says(box, "id -u; ls -n file")).split()[0] == _NOBODY
+        assert (await _says(box, "ls -n file")).split()[2] == _NOBODY
+        await box.switch_user(None)
+        assert await _says(box, "id -u") == own
+        with pytest.raises(SandboxError):
+            await box.switch_user("no-user-of-this-name")
+
+    async def test_the_agents_user_has_the_commands_after_the_set_up(
+        self, backend: SandboxBackend
+    ) -> None:
+        if "agent-user" not in backend.capabilities.features:
+            return
+        async with backend.open(SandboxSpec(agent_user=_NOBODY)) as sandbox:
+            assert isinstance(sandbox, HasAgentUser)
+            own = await _says(sandbox, "id -u")
+            assert own != _NOBODY
+            for _ in range(2):
+                await sandbox.agent_started(_NOBODY)
+                assert await _says(sandbox, "id -u") == _NOBODY
+            if sandbox.capabilities.fork != "replay":
+                fork = await sandbox.fork()
+                assert await _says(fork, "id -u") == _NOBODY
+                await fork.close()
+            await sandbox.agent_started(None)
+            assert await _says(sandbox, "id -u") == own
+
+    async def test_the_network_is_disconnected_and_connected_again(
+        self, backend: SandboxBackend
+    ) -> None:
+        if "change-network" not in backend.capabilities.features:
+            return
+        async with backend.open(SandboxSpec(network=True)) as sandbox:
+            assert isinstance(sandbox, ChangesNetwork)
+            assert await _interfaces(sandbox) != ["lo"]
+            assert await sandbox.set_network(False) == {}
+            assert await _interfaces(sandbox) == ["lo"]
+            assert await sandbox.set_network(True) == {}
+            assert await _interfaces(sandbox) != ["lo"]
+
+    async def test_a_sibling_is_a_sandbox_of_its_own(self, box: Sandbox) -> None:
+        if "open-sibling" not in box.capabilities.features:
+            return
+        assert isinstance(box, OpensSiblings)
+        await box.write("file", b"")
+        async with box.open_sibling(SandboxSpec(env={"KIT_VALUE": "b"})) as other:
+            assert other.id != box.id
+            assert await _says(other, "echo $KIT_VALUE; ls") == "b"
+        with pytest.raises(SandboxError):
+            await other.exec("true")
+
+    async def test_a_service_that_the_task_lacks_is_refused(self, box: Sandbox) -> None:
+        if "service-containers" not in box.capabilities.features:
+            return
+        assert isinstance(box, HasServiceContainers)
+        with pytest.raises(SandboxError):
+            await box.service("no-such-service")

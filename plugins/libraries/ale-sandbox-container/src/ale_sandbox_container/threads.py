@@ -1,0 +1,48 @@
+"""Threads for an engine's blocking calls."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+_CALLS = 32
+
+
+class EngineThreads:
+    """Two thread pools: a small one for calls that load the engine, a large one for other calls.
+
+    Starting many containers in parallel is slower than a few at a time, because of locks in the
+    engine and the kernel.
+
+    Args:
+        max_parallel: heavy calls at a time.
+    """
+
+    def __init__(self, max_parallel: int) -> None:
+        self._heavy = ThreadPoolExecutor(max_parallel, "ale-engine-heavy")
+        self._light = ThreadPoolExecutor(_CALLS, "ale-engine")
+        self._pending: set[Future[None]] = set()
+
+    async def call(self, work: Callable[[], T]) -> T:
+        """Run it in a thread. Cancelling stops the wait, not the work."""
+        return await asyncio.wrap_future(self._light.submit(work))
+
+    def heavy(self, work: Callable[[], T]) -> "Future[T]":
+        """Run it in the small pool."""
+        return self._heavy.submit(work)
+
+    def background(self, work: Callable[[], None]) -> None:
+        """Run it in the small pool in the background; `drain` waits for it."""
+        future = self._heavy.submit(work)
+        self._pending.add(future)
+        future.add_done_callback(self._pending.discard)
+
+    async def drain(self) -> None:
+        """Wait until nothing runs in the background."""
+        while self._pending:
+            await asyncio.wait([asyncio.wrap_future(future) for future in list(self._pending)])
+            await asyncio.sleep(0)

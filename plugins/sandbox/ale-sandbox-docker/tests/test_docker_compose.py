@@ -1,0 +1,84 @@
+"""Several containers by docker compose, with each of its major versions."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ale.errors import SandboxError
+from ale.types import SandboxSpec
+from ale_sandbox_container.testing.compose import COMPOSE, why_no_compose
+from ale_sandbox_container.testing.tools import Make
+from ale_sandbox_container.testing_images import BUSYBOX
+
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio]
+
+
+class TestCompose:
+    container_image = BUSYBOX
+
+    @pytest.fixture(params=list(COMPOSE))
+    def environ(self, request: pytest.FixtureRequest) -> dict[str, str]:
+        reason = why_no_compose(request.param)
+        if reason is not None:
+            pytest.skip(reason)
+        return {"PATH": os.environ["PATH"], **COMPOSE[request.param]}
+
+    @staticmethod
+    def spec(folder: Path, services: str) -> SandboxSpec:
+        file = folder / "docker-compose.yaml"
+        file.write_text(f"services:\n  main: {{image: {BUSYBOX}}}\n{services}")
+        return SandboxSpec(build=str(file))
+
+    async def test_it_opens_when_services_that_start_after_the_agents_are_healthy(
+        self, make: Make, environ: dict[str, str], tmp_path: Path
+    ) -> None:
+        check = "{test: 'test -e /tmp/ready', interval: 1s, retries: 30}"
+        late = "[sh, -c, 'sleep 2; touch /tmp/ready; sleep infinity']"
+        services = f"""\
+  late:
+    image: {BUSYBOX}
+    command: {late}
+    healthcheck: {check}
+    depends_on: [main]
+"""
+        backend = make(context={"environ": environ})
+        async with backend.open(self.spec(tmp_path, services)) as sandbox:
+            late_service = await sandbox.service("late")
+            assert await late_service.exec("test -e /tmp/ready", timeout_s=10) == 0
+        await backend.aclose()
+
+    async def test_a_service_may_end_where_another_waits_for_that(
+        self, make: Make, environ: dict[str, str], tmp_path: Path
+    ) -> None:
+        services = f"""\
+  first: {{image: {BUSYBOX}, command: "true"}}
+  second:
+    image: {BUSYBOX}
+    command: sleep infinity
+    depends_on: {{first: {{condition: service_completed_successfully}}}}
+"""
+        backend = make(context={"environ": environ})
+        async with backend.open(self.spec(tmp_path, services)) as sandbox:
+            assert (await sandbox.exec("true")).exit_code == 0
+        await backend.aclose()
+
+    @pytest.mark.parametrize(
+        ("about", "why"),
+        [
+            ('command: "false"', "'broken' of .* has ended with exit code 1"),
+            (
+                "command: sleep infinity, healthcheck: {test: 'false', interval: 1s, retries: 1}",
+                "'broken' of .* is unhealthy",
+            ),
+        ],
+    )
+    async def test_a_service_that_ends_or_is_unhealthy_fails_the_opening_and_says_which(
+        self, make: Make, environ: dict[str, str], tmp_path: Path, about: str, why: str
+    ) -> None:
+        services = f"  broken: {{image: {BUSYBOX}, {about}}}\n"
+        backend = make(context={"environ": environ})
+        with pytest.raises(SandboxError, match=why):
+            async with backend.open(self.spec(tmp_path, services)):
+                pass
+        await backend.aclose()

@@ -1,0 +1,28 @@
+"""Features of a sandbox that some tasks require; containers have them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ale.errors import GradingError
+from ale.types import SandboxFeature
+
+MAIN = "main"
+"""The agent's own service."""
+
+
+def unable(feature: SandboxFeature) -> GradingError:
+    """The error for a sandbox without a feature."""
+    message = f"this sandbox lacks the feature '{feature}'; use 'docker' or 'podman'"
+    return GradingError(message)
+
+
+def required(options: Mapping[str, Any]) -> tuple[SandboxFeature, ...]:
+    """The features that the criterion ``task_tests`` requires, by its options."""
+    parts = [*options.get("artifacts", ()), *options.get("collect", ())]
+    wanted: dict[SandboxFeature, bool] = {
+        "change-network": any(options.get(key) for key in ("during", "after")),
+        "list-sessions": bool(options.get("same_shell")),
+        "open-sibling": bool(options.get("apart")),
+        "service-containers": any(part.get("service") not in (None, MAIN) for part in parts),
+    }
+    return tuple(feature for feature, is_required in wanted.items() if is_required)

@@ -1,0 +1,38 @@
+"""Features that a task requires of its sandbox are checked before anything is started."""
+
+from typing import get_args
+
+from ale._run.parts import missing_features
+from ale.protocols import FEATURES
+from ale.testing.fakes import FolderBackend
+from ale.types import Capabilities, Environment, SandboxFeature, Task, replace
+
+
+class _Backend(FolderBackend):
+    capabilities: Capabilities = replace(FolderBackend.capabilities, features=("list-sessions",))
+
+
+def test_a_task_that_requires_nothing_runs_everywhere() -> None:
+    assert missing_features(Task(id="t", goal=""), FolderBackend()) == []
+
+
+def test_a_feature_that_the_sandboxes_have_is_no_problem() -> None:
+    task = Task(id="t", goal="", environment=Environment(requires=("list-sessions",)))
+    assert missing_features(task, _Backend()) == []
+    (problem,) = missing_features(task, FolderBackend())
+    assert problem.message == (
+        "task 't' requires of its sandbox: list-sessions; 'folder' lacks this"
+    )
+
+
+def test_the_features_of_steps_and_an_agents_user_count_too() -> None:
+    step = Task(id="s", goal="", environment=Environment(requires=("change-network",)))
+    whole = Environment(agent_user="me", requires=("list-sessions",))
+    task = Task(id="t", goal="", origin="task.toml", environment=whole, steps=(step,))
+    (problem,) = missing_features(task, _Backend())
+    assert "sandbox: agent-user, change-network; 'folder'" in problem.message
+    assert (problem.file, problem.path) == ("task.toml", "sandbox")
+
+
+def test_every_feature_has_a_protocol() -> None:
+    assert set(FEATURES) == set(get_args(SandboxFeature))
