@@ -157,9 +157,17 @@ def test_steps_that_run_ahead_are_sampled_from_older_weights_and_say_so(
     refused = workshop.ale("check", config, "--set", "run.staleness=1")
     assert refused.code == 2
     assert "trainer.sync: copy" in refused.text
-    ahead = ("--set", "run.staleness=1", "--set", "trainer.sync=copy")
-    done = workshop.ale("run", config, *ahead, timeout_s=120)
+    stale = ("--set", "run.staleness=1", "--set", "trainer.sync=copy")
+    refused = workshop.ale("check", config, *stale)
+    assert refused.code == 2
+    assert "trainer.old_policy: run.staleness is 1" in refused.text
+    explicit = workshop.ale("check", config, *stale, "--set", "trainer.old_policy=recompute")
+    assert explicit.code == 0, explicit.text
+    assert explicit.text.count("no objective's importance ratio corrects for staleness") == 1
+    corrected = (*stale, "--set", "trainer.old_policy=rollout_version")
+    done = workshop.ale("run", config, *corrected, timeout_s=120)
     assert done.code == 0, done.text
+    assert "corrects for staleness" not in done.text
     behind = set()
     for name, turns in sampled(workshop, workshop.run).items():
         if not name.startswith("evaluation-"):

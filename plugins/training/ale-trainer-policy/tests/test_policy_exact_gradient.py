@@ -59,7 +59,7 @@ def log_probability(model: Any, actions: tuple[int, ...]) -> torch.Tensor:
     return torch.stack([scores[at, token] for at, token in places]).sum()
 
 
-@pytest.mark.parametrize("preset", ["ipa", "reinforce", "topr", "ipa-baseline"])
+@pytest.mark.parametrize("preset", ["ipa", "reinforce", "topr", "token-tis", "ipa-baseline"])
 def test_on_policy_the_expected_gradient_is_the_policy_gradient(lab: Any, preset: str) -> None:
     """Every path once, weighted by its probability: d/d theta of E[R], by autograd of E[R] itself.
 

@@ -1,5 +1,6 @@
 """Puts the trainers together from their options."""
 
+import logging
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -19,17 +20,27 @@ from ale_trainer_policy.options import (
 from ale_trainer_policy.ratios import RatioFiles
 from ale_trainer_policy.trainer import PolicyTrainer
 
+_LOG = logging.getLogger(__name__)
+
 
 def policy_trainer(options: PolicyOptions, context: BuildContext) -> PolicyTrainer:
     """Reinforcement on credited episodes."""
     parts = resolve_objective(options.objective)
-    _refuse([*_under_the_sampler(options, context), *_too_few_versions(options, context)])
+    _refuse(
+        [
+            *_under_the_sampler(options, context),
+            *_uncorrected(options, context),
+            *_too_few_versions(options, context),
+        ]
+    )
+    if context.staleness > 0 and options.old_policy == "recompute":
+        _LOG.warning("warning: %s", _no_correction(context))
     return PolicyTrainer(
         "policy",
         options,
         lesson=Reinforcement(parts=parts, imitation=options.imitation),
         parts=parts,
-        old_policy=OldPolicy(options.old_policy, options.keep_versions),
+        old_policy=OldPolicy(options.old_policy or "recompute", options.keep_versions),
         bad_batches=BadBatches(_folder(options, context)),
         ratios=_ratios(options, context),
         seed=context.seed,
@@ -64,6 +75,26 @@ def _under_the_sampler(options: LearnOptions, context: BuildContext) -> Iterator
         yield Problem(message=message, path="trainer.sync", hint=hint)
 
 
+def _no_correction(context: BuildContext) -> str:
+    return (
+        f"run.staleness is {context.staleness}, and old_policy: recompute takes the weights before "
+        "the step for pi_old, whichever weights sampled the tokens: no objective's importance "
+        "ratio corrects for staleness"
+    )
+
+
+def _uncorrected(options: PolicyOptions, context: BuildContext) -> Iterator[Problem]:
+    """With `recompute` pi_theta / pi_old is exactly 1 at the first update, however stale."""
+    if context.staleness > 0 and options.old_policy is None:
+        yield Problem(
+            message=_no_correction(context),
+            path="trainer.old_policy",
+            expected="rollout_version, with keep_versions at least "
+            f"{context.staleness + 1}, or rollout_engine",
+            hint="give old_policy: recompute explicitly to train without this correction",
+        )
+
+
 def _too_few_versions(options: PolicyOptions, context: BuildContext) -> Iterator[Problem]:
     """A token may be of the version that is trained, or of any that it may be behind."""
     needed = context.staleness + 1
@@ -73,7 +104,7 @@ def _too_few_versions(options: PolicyOptions, context: BuildContext) -> Iterator
             f"versions, and {options.keep_versions} are kept for old_policy: rollout_version",
             path="trainer.keep_versions",
             expected=f"at least {needed}",
-            hint="trainer.old_policy: recompute keeps none",
+            hint="trainer.old_policy: rollout_engine stores no weights",
         )
 
 

@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 from attrs import evolve
@@ -11,11 +10,11 @@ from torch import Tensor
 from ale.errors import AleError
 from ale_trainer_policy.fleet import Fleet
 from ale_trainer_policy.learner import Learner
+from ale_trainer_policy.options import OldPolicyName
 from ale_trainer_policy.samples import Floats, Sample
 from ale_trainer_policy.tree import with_old_logp
 
 Splitter = Callable[[Sequence[Sample]], Sequence[Sequence[Sample]]]
-Choice = Literal["recompute", "rollout_version", "rollout_engine"]
 PREFIX = "version"
 
 
@@ -29,7 +28,7 @@ class OldPolicy:
         keep: how many versions are kept.
     """
 
-    def __init__(self, choice: Choice, keep: int) -> None:
+    def __init__(self, choice: OldPolicyName, keep: int) -> None:
         self._choice = choice
         self._keep = keep
         self._kept: OrderedDict[int, Mapping[str, Tensor]] = OrderedDict()

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from attrs import field, frozen
+from attrs import field, frozen, validators
 
 from ale.plugin import doc, ge, gt, lt
 from ale_trainer_trl.learning import LoraOptions
@@ -81,8 +81,10 @@ class GrpoOptions(LearnOptions):
     epsilon_high: float | None = field(
         default=None, metadata=doc("... and to 1 + this; null is epsilon.")
     )
-    temperature: float = field(
-        default=1.0, validator=gt(0.0), metadata=doc("Of the sampler: what `llm.temperature` says.")
+    temperature: float | None = field(
+        default=None,
+        validator=validators.optional(gt(0.0)),
+        metadata=doc("Logits are divided by it; null is `llm.temperature`, another is refused."),
     )
     iterations: int = field(
         default=1, validator=ge(1), metadata=doc("Updates on the episodes of a step.")

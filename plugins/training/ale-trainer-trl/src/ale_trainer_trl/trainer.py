@@ -1,4 +1,4 @@
-"""The trainer: a batch becomes a lesson, TRL teaches it, and the model has a new version."""
+"""The trainer: TRL trains a copy of the model on each batch; the result is a new version."""
 
 import asyncio
 import copy
@@ -27,8 +27,8 @@ class InProcess(Protocol):
     name: str
 
 
-Teach = Callable[[Learner, Batch], Mapping[str, float]]
-"""Learn from a batch: its counts, and TRL's metrics where anything was learnt."""
+Update = Callable[[Learner, Batch], Mapping[str, float]]
+"""Train on a batch: its counts, and TRL's metrics where there was an update."""
 
 
 class TrlTrainer:
@@ -37,15 +37,18 @@ class TrlTrainer:
     A copy, because TRL changes the forward pass of what it trains.
 
     Args:
-        name: under which it is offered; a checkpoint of another one is refused.
-        settings: of the learner.
-        teach: the lesson.
+        name: under which it is registered; a checkpoint of another one is refused.
+        settings: gives the learner's settings for the model that samples; raises `InputError`
+            where this model's samples can't be trained on.
+        update: trains on one batch.
     """
 
-    def __init__(self, name: str, settings: Settings, teach: Teach) -> None:
+    def __init__(
+        self, name: str, settings: Callable[[LLM | None], Settings], update: Update
+    ) -> None:
         self._name = name
-        self._settings = settings
-        self._teach = teach
+        self._settings_for = settings
+        self._update = update
         self._lock = threading.Lock()
         self._learner: Learner | None = None
         self._fingerprint = ""
@@ -56,12 +59,14 @@ class TrlTrainer:
         """Copy the model that samples.
 
         Raises:
-            InputError: it gives no token ids, or does not run in this process.
+            InputError: it gives no token ids, does not run in this process, or samples in a way
+                that this trainer can't score.
         """
         policy = policy_of(llm)
+        settings = self._settings_for(llm)
         model = copy.deepcopy(getattr(policy, "base", policy.model))
-        self._learner = Learner(model, policy.tokenizer, self._settings)
-        self._fingerprint = f"{policy.fingerprint}/{self._settings.lora}"
+        self._learner = Learner(model, policy.tokenizer, settings)
+        self._fingerprint = f"{policy.fingerprint}/{settings.lora}"
         self._version = int(policy.version)
 
     async def step(self, batch: Batch) -> StepReport:
@@ -80,7 +85,7 @@ class TrlTrainer:
         learner = self._attached()
         with self._lock:
             began, before = time.perf_counter(), learner.updates
-            metrics = dict(self._teach(learner, batch))
+            metrics = dict(self._update(learner, batch))
             updates = learner.updates - before
             if updates:
                 self._version += 1
@@ -108,7 +113,7 @@ class TrlTrainer:
                 version=self._version,
                 updates=learner.updates,
             )
-            if self._settings.lora is not None:
+            if learner.adapted:
                 learner.model.save_pretrained(directory / "adapter")
             checkpoint.write(directory, state, learner.state())
 

@@ -100,13 +100,14 @@ class Learner:
         """Of the optimiser, so far."""
 
     @property
-    def _adapted(self) -> bool:
+    def adapted(self) -> bool:
+        """Are adapters trained, and not the model's own weights?"""
         return self._settings.lora is not None
 
     @property
     def _inner(self) -> Any:
         """The model of transformers."""
-        return self.model.get_base_model() if self._adapted else self.model
+        return self.model.get_base_model() if self.adapted else self.model
 
     @property
     def device(self) -> torch.device:
@@ -126,7 +127,7 @@ class Learner:
             trainer = PairTrainer(
                 model=self.model,
                 # Of adapters TRL keeps a copy by itself, under the name that `_restore` removes.
-                ref_model=None if self._adapted else copy.deepcopy(self.model),
+                ref_model=None if self.adapted else copy.deepcopy(self.model),
                 args=DPOConfig(
                     **shared,
                     **settings.extra,
@@ -206,7 +207,7 @@ class Learner:
     def _restore(self) -> None:
         """Take off what TRL has laid over the model: the next update lays it again."""
         self._inner.__dict__.pop("forward", None)
-        if self._adapted and "ref" in self.model.peft_config:
+        if self.adapted and "ref" in self.model.peft_config:
             self.model.delete_adapter("ref")
         self.model.eval()
         self._optimizer.zero_grad(set_to_none=True)
