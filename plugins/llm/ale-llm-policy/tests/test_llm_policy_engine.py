@@ -24,7 +24,7 @@ async def steps(llm: PolicyLLM, n: int) -> None:
 
 def endless(llm: PolicyLLM) -> None:
     """No token ends an answer."""
-    llm._ends = frozenset()
+    llm._end_ids = frozenset()
 
 
 async def test_a_request_is_admitted_while_others_run(make: Make) -> None:
@@ -91,12 +91,12 @@ async def test_a_prefix_of_older_weights_is_never_used_again(
     llm = make()
     asked = request(CORPUS[0] * 5)
     await llm.complete(asked)
-    assert len(llm.engine.prefixes) > 0
+    assert len(llm.engine.prefix_cache) > 0
     with torch.no_grad():  # as a trainer in this process does
         for weight in policy.model.parameters():
             weight *= 1.1
     await llm.load_policy(PolicySnapshot(version=1, weights=policy))
-    assert len(llm.engine.prefixes) == 0
+    assert len(llm.engine.prefix_cache) == 0
     found = (await llm.complete(asked)).tokens
     assert found is not None
     assert set(found.policy_versions) == {1}

@@ -1,4 +1,4 @@
-"""What experts say, turn by turn, and when they refuse to go on."""
+"""The answers of experts, turn by turn, and the replays that they refuse."""
 
 import json
 from collections.abc import Sequence
@@ -95,7 +95,7 @@ def test_an_episode_is_repeated_with_call_ids_made_anew() -> None:
     assert EpisodeExpert(exchanges=other, upto=2, check="off").answer(request([])) == said
 
 
-def test_it_falls_silent_after_its_turns_once_the_last_observation_is_as_recorded() -> None:
+def test_it_gives_no_answer_after_its_turns_once_the_last_observation_is_as_recorded() -> None:
     assert expert().answer(request(recorded(*BEFORE[:2]))) is None
     with pytest.raises(ReplayError):
         expert().answer(request(recorded(BEFORE[0], "/tmp/x2\n[exit code 0]")))
@@ -104,7 +104,7 @@ def test_it_falls_silent_after_its_turns_once_the_last_observation_is_as_recorde
 def test_what_is_observed_must_be_what_was_recorded_and_both_are_named() -> None:
     with pytest.raises(ReplayError) as raised:
         expert().answer(request(recorded("b.txt\n[exit code 0]")))
-    assert "after turn 0 another observation" in str(raised.value)
+    assert "observation after turn 0" in str(raised.value)
     assert r"recorded  'a.txt\n[exit code 0]'" in str(raised.value)
     assert r"found     'b.txt\n[exit code 0]'" in str(raised.value)
 
@@ -115,7 +115,7 @@ def test_by_exit_codes_another_text_will_do_and_another_code_will_not() -> None:
     # What a program printed before is not how the command ended.
     assert lenient.answer(request(recorded("[exit code 1]\n[exit code 0]"))) is not None
     for other in ("a.txt\n[exit code 1]", "[timed out after 1 s; killed]", "a.txt"):
-        with pytest.raises(ReplayError, match="another exit code"):
+        with pytest.raises(ReplayError, match="exit code after turn"):
             lenient.answer(request(recorded(other)))
 
 
@@ -129,11 +129,11 @@ def test_an_observation_that_is_not_there_is_another_one() -> None:
         expert().answer(request(lost))
 
 
-def test_a_conversation_that_was_folded_away_can_not_be_checked() -> None:
+def test_a_conversation_that_was_compacted_can_not_be_checked() -> None:
     asked = request([turn("x")])
-    folded = type(asked)(
+    compacted = type(asked)(
         messages=asked.messages[:1], conversation=asked.conversation, turn=1, fresh_context=True
     )
     with pytest.raises(ReplayError, match="can't be checked"):
-        expert().answer(folded)
-    assert expert("off").answer(folded) is not None
+        expert().answer(compacted)
+    assert expert("off").answer(compacted) is not None

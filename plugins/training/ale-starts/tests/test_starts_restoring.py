@@ -120,9 +120,9 @@ async def test_the_first_rollout_is_replayed_and_the_others_are_forked_from_it(
     run = workplace.prepared(FORKED, steps=1, rollouts=4)
     await finish(run)
     ways = told(run)
-    assert ways.pop("0-upper@p3of4-0") == ("replay", "it was the first from here")
+    assert ways.pop("0-upper@p3of4-0") == ("replay", "first rollout of this start")
     assert set(ways.values()) == {("fork", "")}
-    # One that ran the three commands, one trunk, three forks of it in which none of them ran.
+    # One that ran the three commands, one snapshot, three forks of it in which none of them ran.
     assert [box.ran[:1] == ["mkdir w"] for box in shelf.boxes] == [True, False, False, False, False]
     assert shelf.left() == []
 
@@ -160,10 +160,10 @@ async def test_no_more_states_are_kept_than_asked_for(
         most = max(most, sum(box.forked for box in shelf.left()))
 
     shelf.forking = count
-    starts = {"type": "parallel", "anchors": 4, "restore": "fork", "keep": 1}
+    starts = {"type": "parallel", "anchors": 4, "restore": "fork", "max_snapshots": 1}
     run = workplace.prepared(starts, steps=2, rollouts=8, concurrency=1)
     await finish(run)
-    # The trunk that is kept, and the one that is being used beside it.
+    # The stored snapshot, and the one in use.
     assert 1 <= most <= 2
     assert shelf.left() == []
     ways = [way for way, _ in told(run).values() if way]
@@ -195,7 +195,7 @@ async def test_a_rollout_whose_fork_fails_is_replayed_and_the_next_is_tried_agai
     run = workplace.prepared(FORKED, steps=1, rollouts=4, concurrency=1)
     await finish(run)
     assert list(told(run).values()) == [
-        ("replay", "it was the first from here"),
+        ("replay", "first rollout of this start"),
         ("fork", ""),
         ("replay", "no fork could be made: no space left"),
         ("fork", ""),
@@ -247,7 +247,7 @@ async def test_an_agent_that_does_not_repeat_itself_is_found_out_and_replayed(
     second = episodes["0-upper@p3of4-1"]
     assert second.reward == 1.0
     assert second.metadata["restored"] == "replay"
-    assert "something else" in second.metadata["not_forked"]
+    assert "made another call" in second.metadata["not_forked"]
     (failure,) = second.earlier_failures
     assert failure.kind == "ReplayError"
     assert "recorded  exec('true 0'" in failure.message

@@ -19,7 +19,7 @@ def test_versions_that_steps_ahead_would_miss_are_refused_before_the_run() -> No
     assert problem.path == "trainer.keep_versions"
     assert problem.expected == "at least 5"
     assert "run.staleness is 4" in problem.message
-    assert "4 are kept" in problem.message
+    assert "4 are stored" in problem.message
     policy_trainer(options, BuildContext(staleness=3))
     policy_trainer(evolve(options, keep_versions=5), BuildContext(staleness=4))
 

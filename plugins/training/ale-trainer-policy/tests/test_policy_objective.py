@@ -85,10 +85,10 @@ def test_golden_case_of_a_failure() -> None:
 
 def test_golden_case_chunk_mask_and_token_mask() -> None:
     by_chunk, gradient = golden(evolve(IPA, mask_threshold=2.0), 1.0)
-    assert by_chunk.kept.tolist() == [False, False, False, True, True, True]
+    assert by_chunk.unmasked.tolist() == [False, False, False, True, True, True]
     close(gradient, 0, 0, 0, -0.5, -0.5, -1)
     by_token, _ = golden(evolve(IPA, mask="token", mask_threshold=2.0), 1.0)
-    assert by_token.kept.tolist() == [True, True, False, True, True, True]
+    assert by_token.unmasked.tolist() == [True, True, False, True, True, True]
 
 
 def random_case(
@@ -248,7 +248,7 @@ def test_infinite_ratios_and_log_probabilities_of_nothing_stay_finite(name: str)
 
 def test_a_floor_masks_the_other_side() -> None:
     terms, _ = golden(evolve(IPA, mask_floor=0.1), 1.0)
-    assert terms.kept.tolist() == [False] * 5 + [True]
+    assert terms.unmasked.tolist() == [False] * 5 + [True]
 
 
 def test_the_sign_can_be_the_trajectorys_own() -> None:

@@ -295,7 +295,7 @@ async def test_ids_of_another_model_are_refused(make_llm: Callable[..., Any], la
 
 
 async def test_without_a_model_there_is_no_step() -> None:
-    with pytest.raises(AleError, match="attach one first"):
+    with pytest.raises(AleError, match="call attach first"):
         await build().step(credited_batch(0))
 
 
@@ -410,7 +410,7 @@ async def test_old_versions_are_those_that_were_sampled_from(
 ) -> None:
     """Tokens of version 0, trained on at version 2, have the ratio of the two."""
     llm = make_llm()
-    fields = {"old_policy": "rollout_version", "objective": "topr", "lr": 0.01}
+    fields = {"old_policy": "rollout_version", "objective": "token-tis", "lr": 0.01}
     trainer = attached(llm, **fields, keep_versions=2)
     played = [lab.Played(said=[lab.Said(prompt=[1, 2], output=[3, 4])], reward=r) for r in (1, -1)]
 
@@ -425,7 +425,7 @@ async def test_old_versions_are_those_that_were_sampled_from(
     report = await trainer.step(lab.batch_of(lab.credited(played[1])))
     assert report.metrics["ratio_min"] == pytest.approx(float(ratios.min()), rel=1e-4)
     assert report.metrics["ratio_max"] == pytest.approx(float(ratios.max()), rel=1e-4)
-    with pytest.raises(AleError, match=r"version 0, and only 1, 2 are kept.*keep_versions"):
+    with pytest.raises(AleError, match=r"version 0, and only 1, 2 are stored.*keep_versions"):
         await trainer.step(lab.batch_of(lab.credited(played[1])))
 
 

@@ -1,4 +1,4 @@
-"""Offers the trainers ``policy`` and ``sft`` and the command ``model``. Torch is imported late."""
+"""Registers the trainers ``policy`` and ``sft`` and the command ``model``; imports no torch."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def _sft(options: SftOptions, context: BuildContext) -> Trainer:
 
 
 def probe() -> Probe:
-    """Is torch there? It is not imported."""
+    """Is torch installed? Does not import it."""
     remedy = "pip install -e '.[train]' in a clone; else pip install ale-trainer-policy"
     return Probe.of_package("torch", remedy=remedy)
 
 
 @hookimpl
 def ale_trainers() -> Sequence[Component[Any, Trainer]]:
-    """Training in this process."""
+    """Register ``policy`` and ``sft``."""
     return [
         Component(
             "policy",
@@ -67,7 +67,7 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
 
 @hookimpl
 def ale_commands() -> Sequence[click.Command]:
-    """Add ``ale model``."""
+    """Register ``ale model``."""
     from ale_trainer_policy.commands import model
 
     return [model]

@@ -1,4 +1,4 @@
-"""Puts the trainers together from their options."""
+"""Builds the trainers from their options."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,9 +8,9 @@ from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.types import Batch
 from ale_trainer_trl.learning.learner import Learner, Settings, dpo_fields, grpo_fields
-from ale_trainer_trl.lessons import groups_of, pairs_of
 from ale_trainer_trl.options import DpoOptions, GrpoOptions, LearnOptions
 from ale_trainer_trl.sampler import sampled_temperature
+from ale_trainer_trl.targets import groups_of, pairs_of
 from ale_trainer_trl.trainer import TrlTrainer
 
 
@@ -19,7 +19,7 @@ def dpo_trainer(options: DpoOptions, context: BuildContext) -> TrlTrainer:
 
     def update(learner: Learner, batch: Batch) -> Mapping[str, float]:
         found = pairs_of(batch, options)
-        measured = learner.prefer(found.pairs) if found.pairs else {}
+        measured = learner.dpo_update(found.pairs) if found.pairs else {}
         return {**{name: float(n) for name, n in found.counts.items()}, **measured}
 
     def settings(_: LLM | None) -> Settings:
@@ -50,14 +50,14 @@ def grpo_trainer(options: GrpoOptions, context: BuildContext) -> TrlTrainer:
                     message=f"run.staleness is {context.staleness}, and TRL's GRPO takes the "
                     "episodes of a step for samples of the current weights",
                     expected="run.staleness 0",
-                    hint="or trainer: {type: policy, old_policy: rollout_version}, which corrects for it",
+                    hint="or trainer: {type: policy, old_policy: rollout_version}",
                 )
             ]
         )
 
     def update(learner: Learner, batch: Batch) -> Mapping[str, float]:
         found = groups_of(batch, options)
-        measured = learner.reinforce(found.groups) if found.signal else {}
+        measured = learner.grpo_update(found.groups) if found.signal else {}
         return {**{name: float(n) for name, n in found.counts.items()}, **measured}
 
     def settings(llm: LLM | None) -> Settings:

@@ -27,9 +27,7 @@ def sampled_temperature(given: float | None, llm: LLM | None) -> float:
         message = "the model samples greedily, at temperature 0: every ratio would be 1"
         problems.append(Problem(path="llm.temperature", message=message, hint="1.0"))
     if sampling is not None and sampling.top_p is not None and sampling.top_p < 1:
-        message = (
-            f"the model samples with top_p {sampling.top_p:g}, which TRL's GRPO does not score"
-        )
+        message = f"the model samples with top_p {sampling.top_p:g}, not scored by TRL"
         problems.append(Problem(path="llm.top_p", message=message, expected="top_p: 1"))
     if given is not None and given != sampled:
         message = f"the trainer's temperature is {given:g}, and the model samples at {sampled:g}"

@@ -16,7 +16,7 @@ from ale_trainer_trl.learning.learner import Learner, Settings
 
 
 class InProcess(Protocol):
-    """What a model component in this process has as its attribute `policy`."""
+    """The attribute `policy` of a model component that runs in this process."""
 
     model: Any
     """A causal model of transformers."""
@@ -70,14 +70,14 @@ class TrlTrainer:
         self._version = int(policy.version)
 
     async def step(self, batch: Batch) -> StepReport:
-        """Learn from one batch, in a thread.
+        """Train on one batch, in a thread.
 
         Returns:
-            A report with counts of what was left out and TRL's metrics. The version grows where
-            anything was learnt.
+            A report with counts of what was left out and TRL's metrics. The version increases if
+            there was an update.
 
         Raises:
-            AleError: credits that don't fit the episodes. Nothing has been learnt.
+            AleError: credits do not match the episodes; nothing was trained.
         """
         return await asyncio.to_thread(self._step, batch)
 
@@ -94,7 +94,7 @@ class TrlTrainer:
             return StepReport(step=batch.step, policy_version=self._version, metrics=metrics)
 
     def snapshot(self) -> PolicySnapshot:
-        """The version as it stands, with its weights by name, adapters merged into them."""
+        """The current version with its weights by name, adapters merged."""
         learner = self._attached()
         with self._lock:
             if self._snapshot is None:
@@ -104,7 +104,7 @@ class TrlTrainer:
             return self._snapshot
 
     def save(self, directory: Path) -> None:
-        """Write weights, optimiser and counters; and the adapter as PEFT has it, to be used."""
+        """Write weights, optimiser and counters; and the adapter in PEFT's format."""
         learner = self._attached()
         with self._lock:
             state = checkpoint.State(
@@ -118,10 +118,10 @@ class TrlTrainer:
             checkpoint.write(directory, state, learner.state())
 
     def load(self, directory: Path) -> None:
-        """Go on from what `save` wrote.
+        """Restore what `save` wrote.
 
         Raises:
-            StoreError: it is not a checkpoint of this trainer, or it is one of another model.
+            StoreError: it is not a checkpoint of this trainer, or is of another model.
         """
         learner = self._attached()
         with self._lock:
@@ -129,21 +129,21 @@ class TrlTrainer:
             try:
                 learner.load_state(tensors, state.updates)
             except (KeyError, ValueError) as error:
-                raise StoreError(f"{directory} is not whole: {error}") from error
+                raise StoreError(f"{directory} is incomplete: {error}") from error
             self._version = state.version
             self._snapshot = None
 
     def _attached(self) -> Learner:
         if self._learner is None:
-            raise AleError("the trainer has no model yet: attach one first")
+            raise AleError("the trainer has no model: call attach first")
         return self._learner
 
 
 def policy_of(llm: LLM | None) -> InProcess:
-    """The policy inside a model component.
+    """The policy of a model component.
 
     Raises:
-        InputError: there is none, so that nothing could be trained.
+        InputError: it has none, or records no token ids.
     """
     if llm is None:
         raise _refused("this trainer needs section 'llm': it trains the model that samples")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from attrs import evolve
 from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -111,6 +112,16 @@ def test_what_it_leaves_is_an_adapter_a_tokenizer_a_record_and_a_card(
     assert one != pytest.approx(said(plain, tokenizer, row, "chosen"), abs=1e-4)
 
 
+def test_an_adapter_of_a_relative_base_model_loads_from_any_folder(
+    base: Path, tmp_path: Path, write_rows: Write, lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, out = write_rows(lab.preferences(4, seed=0)), tmp_path / "out"
+    monkeypatch.chdir(base.parent)
+    train_dpo(training(Path(base.name), data, out))
+    adapter = json.loads((out / "adapter_config.json").read_text())
+    assert adapter["base_model_name_or_path"] == str(base.resolve())
+
+
 class Unplugged(Exception):
     """The machine went away."""
 
@@ -183,7 +194,7 @@ def test_a_finished_training_is_not_done_again(
     asked = training(base, write_rows(lab.preferences(8, seed=0)), tmp_path / "out")
     done = train_dpo(asked)
     told: list[Progress] = []
-    assert train_dpo(asked, progress=told.append) == done
+    assert train_dpo(asked, progress=told.append) == evolve(done, already_trained=True)
     assert told == []
 
 

@@ -225,8 +225,13 @@ def test_a_damaged_line_is_named(tokenizer: Any, tmp_path: Path) -> None:
 
 def test_a_model_that_is_not_there_is_named(tmp_path: Path, write_rows: Write, lab: Any) -> None:
     data = write_rows(lab.preferences(1, seed=0))
-    with pytest.raises(InputError, match=r"model_name_or_path: .*absent can't be loaded"):
-        train_dpo(evolve(asked(data, tmp_path), model_name_or_path=str(tmp_path / "absent")))
+    folder = tmp_path / "models" / "qwen"
+    folder.mkdir(parents=True)
+    with pytest.raises(InputError) as caught:
+        train_dpo(evolve(asked(data, tmp_path), model_name_or_path=f"{folder}2"))
+    (problem,) = caught.value.problems
+    assert problem.message == f"{folder}2 can't be loaded: there is no folder {folder}2"
+    assert problem.hint == "did you mean 'qwen'?"
 
 
 @pytest.mark.parametrize("how", ["4bit", "8bit"])

@@ -1,4 +1,4 @@
-"""A training's configuration file, read strictly."""
+"""Strict reading of a training's configuration file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ def read_dpo(path: Path, overrides: Sequence[str] = ()) -> DpoTraining:
     Args:
         path: YAML; the keys are the fields of `DpoTraining`. Paths in it are relative to the
             working folder, as those of TRL's own commands: a model may be a folder or a name.
-        overrides: laid over it: ``lora.r=8``.
+        overrides: of single keys: ``lora.r=8``.
 
     Raises:
         InputError: with every problem, each with file, line and path.
@@ -37,12 +37,12 @@ def _read(path: Path, overrides: Sequence[str], cls: type[T]) -> T:
     if node.mapping is None:
         raise node.error(f"expected a mapping, found {describe(node.value)}")
     for override in overrides:
-        node = _laid_over(node, override)
+        node = _overridden(node, override)
     return structure(_from_working_folder(node), cls)
 
 
 def _from_working_folder(node: Node) -> Node:
-    """The strict reader would take paths from the file's own folder."""
+    """Resolve paths relative to the working folder, not to the file's folder."""
     entries = dict(node.mapping or {})
     for key in PATHS & entries.keys():
         given = entries[key]
@@ -52,7 +52,7 @@ def _from_working_folder(node: Node) -> Node:
     return Node(entries, node.file, node.line)
 
 
-def _laid_over(node: Node, override: str) -> Node:
+def _overridden(node: Node, override: str) -> Node:
     where, equals, value = override.partition("=")
     keys = where.split(".")
     if not equals or not all(keys):

@@ -4,8 +4,8 @@ from typing import Any
 
 from ale.types import replace
 from ale_trainer_trl.contexts import contexts_of
-from ale_trainer_trl.lessons import groups_of, pairs_of
 from ale_trainer_trl.options import DpoOptions, GrpoOptions
+from ale_trainer_trl.targets import groups_of, pairs_of
 
 
 def two_turns(lab: Any, *, first: list[int], last: list[int], **fields: Any) -> Any:
