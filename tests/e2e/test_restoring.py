@@ -179,7 +179,7 @@ async def test_a_fork_shows_a_shell_and_files_what_a_replay_shows(place: Place) 
     assert "1\n2\n3\n" in shown
 
 
-async def test_a_state_that_is_kept_serves_the_next_step(place: Place) -> None:
+async def test_a_snapshot_serves_the_next_step(place: Place) -> None:
     episodes = await place.run(SHELL, "fork", steps=2)
     second = [episode for episode in episodes if episode.step == 1]
     assert restored(second) == ["fork"] * 4

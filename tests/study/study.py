@@ -4,8 +4,8 @@
     python tests/study/study.py --only objectives   # one grid
     python tests/study/study.py --collect           # the tables of what is there
 
-Everything is stored in runs/study. A call resumes where the last one ended: with the warm start, with
-a grid that was interrupted, and with what is missing of each. ``--docs`` writes tables and pictures
+Everything is stored in runs/study. A call resumes where the last one ended: with the warm start, a
+grid that was interrupted, and the missing runs of each. ``--docs`` writes tables and pictures
 into docs/study.md and docs/study/ too.
 """
 

@@ -60,7 +60,7 @@ async def test_cancelling_frees_the_row(make: Make) -> None:
         await long
 
 
-async def test_new_weights_count_from_the_next_token_on(policy: TorchPolicy, make: Make) -> None:
+async def test_new_weights_are_used_from_the_next_token_on(policy: TorchPolicy, make: Make) -> None:
     other = new_policy(seed=9)
     llm = make()
     endless(llm)
@@ -85,9 +85,7 @@ async def test_new_weights_count_from_the_next_token_on(policy: TorchPolicy, mak
     assert torch.tensor(found.logprobs) == pytest.approx(meant, abs=1e-5)
 
 
-async def test_a_prefix_of_older_weights_is_never_used_again(
-    policy: TorchPolicy, make: Make
-) -> None:
+async def test_a_prefix_of_older_weights_is_never_reused(policy: TorchPolicy, make: Make) -> None:
     llm = make()
     asked = request(CORPUS[0] * 5)
     await llm.complete(asked)
@@ -118,7 +116,7 @@ async def test_weights_come_from_a_folder_too(
     assert llm.policy_version == 2
 
 
-async def test_a_failure_ends_what_was_under_way_and_nothing_else(
+async def test_a_failure_ends_running_requests_and_no_others(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     llm = make()
@@ -130,7 +128,7 @@ async def test_a_failure_ends_what_was_under_way_and_nothing_else(
     assert (await llm.complete(request("a", n=3))).usage.completion_tokens <= 3
 
 
-async def test_a_closed_model_says_so(make: Make) -> None:
+async def test_a_closed_model_reports_that_it_is_closed(make: Make) -> None:
     llm = make()
     endless(llm)
     running = asyncio.create_task(llm.complete(request("a", sampling=LONG)))

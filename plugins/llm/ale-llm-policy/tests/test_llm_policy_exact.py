@@ -59,7 +59,7 @@ async def test_greedy_takes_the_likeliest_token(policy: TorchPolicy, make: Make)
     assert set(found.logprobs) == {0.0}
 
 
-async def test_the_sampler_draws_what_it_says(make: Make) -> None:
+async def test_sampled_frequencies_match_the_reported_probabilities(make: Make) -> None:
     """2,000 first tokens: each frequency within 4.5 standard errors of its probability."""
     llm = make(max_batch=256)
     asked = [request("x y", seed=seed, n=1) for seed in range(2000)]
@@ -76,7 +76,7 @@ async def test_the_sampler_draws_what_it_says(make: Make) -> None:
 
 
 @pytest.mark.parametrize("decoder", ["packed", "modules"])
-async def test_a_request_gets_the_same_answer_alone_and_in_company(
+async def test_a_request_gets_the_same_answer_alone_and_in_a_batch(
     policy: TorchPolicy, make: Make, decoder: str
 ) -> None:
     together = await ask_all(make(decoder=decoder))

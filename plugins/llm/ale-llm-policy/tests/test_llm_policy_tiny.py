@@ -142,6 +142,6 @@ def test_loading_and_saving_print_no_progress_bars(
     assert capfd.readouterr().err == ""
 
 
-def test_a_model_that_is_not_there_is_named() -> None:
+def test_a_missing_model_is_named() -> None:
     with pytest.raises(InputError, match=r"llm\.model"):
         load_policy("no/such-model-here", device="cpu")

@@ -78,7 +78,7 @@ async def test_the_prompt_of_a_group_is_computed_once(make: Make) -> None:
     assert len({ids(answer) for answer in answers}) == 8
 
 
-async def test_a_small_cache_forgets_and_changes_nothing(make: Make) -> None:
+async def test_a_small_cache_evicts_and_does_not_change_answers(make: Make) -> None:
     small, large = make(prefix_cache_mb=1), make()
     asked = [request(CORPUS[0] * 30 + str(i), episode=f"e{i}") for i in range(12)]
     first = await asyncio.gather(*(small.complete(each) for each in asked))
@@ -235,7 +235,7 @@ async def test_max_tokens_cuts_and_the_next_prompt_ends_the_turn(
     assert later.tokens.prompt_ids[len(ids(answer))] == policy.template.end_id
 
 
-def test_what_is_sampled_with_is_said(make: Make) -> None:
+def test_the_sampling_defaults_are_readable(make: Make) -> None:
     """A trainer in this process takes it from here."""
     sampling = make(temperature=0.5, top_p=0.3).sampling
     assert (sampling.temperature, sampling.top_p) == (0.5, 0.3)

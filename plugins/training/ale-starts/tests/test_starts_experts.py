@@ -25,7 +25,7 @@ def call(message: Message | None) -> ToolCall:
     return only
 
 
-def test_a_solution_is_said_one_command_a_turn_then_finished_then_nothing() -> None:
+def test_a_solution_takes_one_turn_per_command_and_a_closing_turn() -> None:
     assert call(at(0)) == ToolCall(id="call_0_0", name="shell", arguments='{"command": "ls"}')
     assert json.loads(call(at(1)).arguments) == {"command": 'echo "é\n"'}
     assert "é" in call(at(1)).arguments
@@ -33,7 +33,7 @@ def test_a_solution_is_said_one_command_a_turn_then_finished_then_nothing() -> N
     assert at(3) is None
 
 
-def test_only_the_first_turns_are_said_where_so_many_are_asked_for() -> None:
+def test_only_the_first_upto_turns_are_answered() -> None:
     short = SolutionExpert(commands=("ls", "pwd"), upto=1)
     assert short.answer(request([])) is not None
     assert short.answer(request([turn("x")])) is None
@@ -53,7 +53,7 @@ def test_the_tool_is_the_one_that_needs_a_command_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("tools", [[], [FINISH]])
-def test_an_agent_without_such_a_tool_can_not_be_led(tools: list[ToolSpec]) -> None:
+def test_an_agent_without_such_a_tool_is_an_error(tools: list[ToolSpec]) -> None:
     with pytest.raises(ReplayError, match="text 'command'"):
         at(0, tools)
 
@@ -129,7 +129,7 @@ def test_an_observation_that_is_not_there_is_another_one() -> None:
         expert().answer(request(lost))
 
 
-def test_a_conversation_that_was_compacted_can_not_be_checked() -> None:
+def test_a_compacted_conversation_can_not_be_checked() -> None:
     asked = request([turn("x")])
     compacted = type(asked)(
         messages=asked.messages[:1], conversation=asked.conversation, turn=1, fresh_context=True

@@ -141,7 +141,7 @@ async def test_forked_and_replayed_rollouts_have_the_same_record(
     assert shown(forked) == shown(replayed)
 
 
-async def test_a_state_is_kept_for_the_steps_that_follow(
+async def test_a_snapshot_is_reused_in_later_steps(
     workplace: Any, finish: Finish, shelf: Shelf
 ) -> None:
     run = workplace.prepared(FORKED, steps=3, rollouts=2)
@@ -150,7 +150,7 @@ async def test_a_state_is_kept_for_the_steps_that_follow(
     assert sum("mkdir w" in box.ran for box in shelf.boxes) == 1
 
 
-async def test_no_more_states_are_kept_than_asked_for(
+async def test_no_more_snapshots_are_open_than_max_snapshots(
     workplace: Any, finish: Finish, shelf: Shelf
 ) -> None:
     most = 0
@@ -171,7 +171,7 @@ async def test_no_more_states_are_kept_than_asked_for(
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-async def test_what_is_no_exact_copy_is_replayed(
+async def test_a_start_whose_fork_is_not_exact_is_replayed(
     workplace: Any, finish: Finish, shelf: Shelf, concurrency: int
 ) -> None:
     shelf.running = "init\nserver"

@@ -53,7 +53,7 @@ def test_it_starts_where_only_the_experts_last_turn_is_left() -> None:
     assert len(replayed(start)) == 4
 
 
-def test_what_the_expert_says_next_moves_back_with_the_start() -> None:
+def test_the_experts_next_action_moves_back_with_the_start() -> None:
     walk = Walk(scheme())
     following = [said_next(walk.start)]
     for _ in range(4):
@@ -139,7 +139,7 @@ def success(of: Task, step: int, turns: int) -> Sequence[Episode]:
     ]
 
 
-def test_an_own_success_is_gone_back_into_once_there_is_one() -> None:
+def test_rollouts_start_inside_an_own_success_once_there_is_one() -> None:
     bare = task("bare")
     walk = Walk(scheme(expert="own", fallback_expert="initial"), bare)
     assert walk.after(0) == [""]

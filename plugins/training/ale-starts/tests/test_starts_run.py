@@ -67,7 +67,7 @@ async def test_the_experts_turns_are_forced_and_act_in_the_sandbox(
 
 @pytest.mark.parametrize("max_snapshots", [1, 2, 5, 7])
 @pytest.mark.parametrize("type", ["rollback", "parallel"])
-async def test_a_resumed_run_goes_on_with_the_same_starts(
+async def test_a_resumed_run_continues_with_the_same_starts(
     workplace: Any, finish: Finish, max_snapshots: int, type: str
 ) -> None:
     starts = {"type": type, "expert": "own", "demonstrations": 1}

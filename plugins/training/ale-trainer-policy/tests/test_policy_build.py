@@ -11,7 +11,7 @@ from ale_trainer_policy.build import policy_trainer
 from ale_trainer_policy.options import PolicyOptions
 
 
-def test_versions_that_steps_ahead_would_miss_are_refused_before_the_run() -> None:
+def test_too_few_stored_versions_for_the_staleness_are_refused_before_the_run() -> None:
     options = PolicyOptions(old_policy="rollout_version", sync="copy")
     with pytest.raises(InputError) as caught:
         policy_trainer(options, BuildContext(staleness=4))
@@ -47,7 +47,7 @@ def test_staleness_with_an_explicit_recompute_is_a_warning(
     assert caplog.text.count("no objective's importance ratio corrects for staleness") == warnings
 
 
-def test_everything_that_is_wrong_with_steps_ahead_is_said_at_once() -> None:
+def test_all_problems_with_staleness_are_reported_at_once() -> None:
     options = PolicyOptions(old_policy="rollout_version", sync="same", keep_versions=1)
     with pytest.raises(InputError) as caught:
         policy_trainer(options, BuildContext(staleness=1))

@@ -273,7 +273,9 @@ def test_a_base_that_has_moved_is_named_with_set(
         assert wrong in problem.message
 
 
-def test_each_mistake_is_said_and_leaves_nothing(train: Any, command: Any, tmp_path: Path) -> None:
+def test_each_mistake_is_reported_and_writes_nothing(
+    train: Any, command: Any, tmp_path: Path
+) -> None:
     done, out = train(), tmp_path / "out" / "m"
     (tmp_path / "file").write_text("")
     asked = {

@@ -95,7 +95,7 @@ def handlers() -> Iterator[None]:
 
 @pytest.mark.usefixtures("handlers")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_it_after_the_update_and_the_same_command_goes_on(
+def test_a_signal_stops_after_the_update_and_the_same_command_resumes(
     config: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, status: int
 ) -> None:
     train_dpo = ale_trainer_trl.learning.train_dpo
@@ -130,7 +130,7 @@ def start(config: Path, *more: str) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.long
-def test_ctrl_c_in_a_terminal_keeps_what_has_been_learnt(config: Path, tmp_path: Path) -> None:
+def test_ctrl_c_in_a_terminal_writes_a_checkpoint(config: Path, tmp_path: Path) -> None:
     reached = 0
     for _ in range(2):
         with start(config, "--set", "epochs=100000", "--set", "log_steps=1") as process:

@@ -142,7 +142,7 @@ async def test_grpo_raises_the_reward_of_what_is_sampled(advantage: Any, lab: An
     assert (means[-2] + means[-1]) / 2 > means[0] + 0.1, means
 
 
-async def test_a_step_leaves_everybody_elses_random_numbers_alone(lab: Any) -> None:
+async def test_a_step_does_not_change_the_global_random_state(lab: Any) -> None:
     trainer = attached(lab.llm(), "grpo")
     torch.manual_seed(7)
     random.seed(7)
@@ -239,7 +239,7 @@ def test_a_layer_that_is_not_there_is_named(lab: Any) -> None:
         attached(lab.llm(), "dpo", lora=LoraOptions(target=("no_such_layer",)))
 
 
-async def test_credits_that_do_not_fit_are_refused_before_anything_is_learnt(lab: Any) -> None:
+async def test_credits_that_do_not_match_are_refused_before_any_training(lab: Any) -> None:
     from ale.types import replace
 
     trainer = attached(lab.llm(), "grpo")

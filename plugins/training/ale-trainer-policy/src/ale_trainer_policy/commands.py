@@ -51,7 +51,7 @@ def model(
       ale model RUN --out outputs/merged --merge
     """
     from ale.errors import NotUsableError
-    from ale_trainer_policy.plugin import probe
+    from ale_trainer_policy.packages import probe
 
     found = probe()
     if not found.usable:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, Probe, hookimpl
+from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Trainer
+from ale_trainer_policy.packages import probe
 
 if TYPE_CHECKING:
     import click
@@ -34,12 +35,6 @@ def _sft(options: SftOptions, context: BuildContext) -> Trainer:
     from ale_trainer_policy.build import sft_trainer
 
     return sft_trainer(options, context)
-
-
-def probe() -> Probe:
-    """Is torch installed? Does not import it."""
-    remedy = "pip install -e '.[train]' in a clone; else pip install ale-trainer-policy"
-    return Probe.of_package("torch", remedy=remedy)
 
 
 @hookimpl

@@ -88,7 +88,7 @@ def _reward(rollout: Rollout) -> float:
 def _pairs_across_episodes(
     usable: Sequence[Usable], options: DpoOptions, counts: Counts
 ) -> Iterator[Pair]:
-    """Pair the best with the worst episode of a prompt, the second best with the second worst ..."""
+    """Pair the best with the worst episode of a prompt, then the second best and worst ..."""
     whole = [(rollout, contexts[0]) for rollout, _, contexts in usable if len(contexts) == 1]
     counts["episodes_in_several_contexts"] += len(usable) - len(whole)
     ranked = sorted(whole, key=lambda each: -_reward(each[0]))

@@ -17,7 +17,7 @@ def train_dpo(
         stop: called after every update; True writes a checkpoint and ends the training.
 
     Returns:
-        The result in ``output_dir``. A finished training is not repeated: `Trained.already_trained`.
+        The result in ``output_dir``; a finished training is not repeated.
 
     Raises:
         NotUsableError: a package is missing, or quantisation is asked for and there is no GPU.
