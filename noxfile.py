@@ -157,7 +157,7 @@ def _names(requirement: str) -> str:
 
 
 @nox.session
-@nox.parametrize("version", ["==1.14.2", "<2"], ids=["oldest", "newest"])
+@nox.parametrize("version", ["==1.16.0", "<2"], ids=["oldest", "newest"])
 def trl(session: nox.Session, version: str) -> None:
     """The tests of ale-trainer-trl with the oldest and the newest supported version of TRL."""
     name = "ale-trainer-trl"
