@@ -153,6 +153,17 @@ def _names(requirement: str) -> str:
 
 
 @nox.session
+@nox.parametrize("version", ["==1.16.0", "<2"], ids=["oldest", "newest"])
+def trl(session: nox.Session, version: str) -> None:
+    """The tests of ale-trainer-trl with the oldest and the newest supported version of TRL."""
+    name = "ale-trainer-trl"
+    session.install("./core", str(FOLDERS[name]), *test_needs(name), f"trl{version}")
+    session.env.update(QUIET)
+    marked = session.posargs or ["-m", "not long"]
+    session.run("pytest", "-c", "pyproject.toml", "--rootdir", ".", *marked, str(FOLDERS[name]))
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation; a warning is an error."""
     workspace(session, "docs,train")

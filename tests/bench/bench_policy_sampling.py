@@ -22,7 +22,7 @@ from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from ale.testing.builders import conversation
 from ale.types import CompletionRequest, Message, Sampling
-from ale_llm_policy.build import over
+from ale_llm_policy.build import wrap_policy
 from ale_llm_policy.options import PolicyOptions
 from ale_llm_policy.pretrained import TinyShape, tiny_policy
 
@@ -67,9 +67,9 @@ class Bench:
         return asyncio.run(self._ours())
 
     async def _ours(self) -> int:
-        llm = over(self.policy, PolicyOptions(max_batch=BATCH))
+        llm = wrap_policy(self.policy, PolicyOptions(max_batch=BATCH))
         fixed = dict(zip((each.conversation.seed for each in self.asked), self.ids, strict=True))
-        llm._ends = frozenset()
+        llm._end_ids = frozenset()
         llm._sessions.prompt = lambda asked: fixed[asked.conversation.seed]  # type: ignore[method-assign]
         answers = await asyncio.gather(*(llm.complete(each) for each in self.asked))
         await llm.aclose()

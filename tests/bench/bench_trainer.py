@@ -3,7 +3,7 @@
 CPU seconds in one process and one run, the best of several steps, in single precision on the CPU.
 The part with TRL is left out, with a line that says so, where trl is not installed:
 
-    pip install "trl>=1.13,<2"
+    pip install "trl>=1.16,<2"
     python tests/bench/bench_trainer.py
 
 Exit status 1 where an aim is missed.

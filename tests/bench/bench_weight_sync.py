@@ -36,7 +36,7 @@ from ale.types import (
     Trajectory,
     Turn,
 )
-from ale_llm_policy.build import over
+from ale_llm_policy.build import wrap_policy
 from ale_llm_policy.options import PolicyOptions as SamplerOptions
 from ale_llm_policy.pretrained import TinyShape, tiny_policy
 from ale_trainer_policy.options import PolicyOptions
@@ -45,7 +45,7 @@ from ale_trainer_policy.plugin import ale_trainers
 TASKS = 16
 ROLLOUTS = 4
 N_NEW = 32
-MOST = 0.01
+MAX_EPISODES = 0.01
 """Largest share of a step that the sync may take."""
 
 
@@ -102,7 +102,7 @@ def credited(task: int, answers: list[Completion]) -> CreditedGroup:
 async def measured(sync: Any, steps: int) -> dict[str, float]:
     """Median CPU seconds of the parts of a step."""
     sampler = SamplerOptions(max_tokens=N_NEW, max_batch=TASKS * ROLLOUTS)
-    llm = over(tiny_policy(None, TinyShape(), seed=0), sampler)
+    llm = wrap_policy(tiny_policy(None, TinyShape(), seed=0), sampler)
     component = next(one for one in ale_trainers() if one.name == "policy")
     trainer = component.build(PolicyOptions(sync=sync, lr=1e-4), BuildContext())
     trainer.attach(llm)
@@ -133,10 +133,10 @@ def main() -> int:
     for sync in ("same", "copy"):
         found = asyncio.run(measured(sync, steps))
         share = found["sync"] / sum(found.values())
-        met = met and share <= MOST
+        met = met and share <= MAX_EPISODES
         row = "".join(f"{seconds:9.4f}s" for seconds in found.values())
-        verdict = "ok" if share <= MOST else "MISSED"
-        print(f"sync: {sync:6}{row}   {100 * share:.2f}%  <= {100 * MOST:g}%  {verdict}")
+        verdict = "ok" if share <= MAX_EPISODES else "MISSED"
+        print(f"sync: {sync:6}{row}   {100 * share:.2f}%  <= {100 * MAX_EPISODES:g}%  {verdict}")
     return 0 if met else 1
 
 

@@ -55,7 +55,7 @@ def steps(workshop: Any, run: Path, event: str = "step_finished") -> list[dict[s
     return [line for line in workshop.lines("events.jsonl", run) if line["event"] == event]
 
 
-def test_a_policy_is_taught_and_then_learns_by_itself(workshop: Any, config: str) -> None:
+def test_a_policy_imitates_then_learns_from_its_own_episodes(workshop: Any, config: str) -> None:
     done = workshop.ale("run", config, timeout_s=120)
     assert done.code == 0, done.text
     told = steps(workshop, workshop.run)
@@ -123,7 +123,7 @@ def said(episode: dict[str, Any]) -> list[tuple[bool, list[int]]]:
     return [(each["forced"], each["tokens"]["output_ids"]) for each in completions]
 
 
-def test_a_run_that_was_killed_goes_on_to_the_same_policy(workshop: Any, config: str) -> None:
+def test_a_killed_run_resumes_to_the_same_policy(workshop: Any, config: str) -> None:
     assert workshop.ale("run", config, timeout_s=120).code == 0
     whole = workshop.run
     running = workshop.start("run", config)
@@ -151,15 +151,23 @@ def test_a_model_without_token_ids_is_refused_before_anything_starts(workshop: A
     assert workshop.runs == []
 
 
-def test_steps_that_run_ahead_are_sampled_from_older_weights_and_say_so(
+def test_with_staleness_tokens_are_sampled_from_older_weights_and_record_the_version(
     workshop: Any, config: str
 ) -> None:
     refused = workshop.ale("check", config, "--set", "run.staleness=1")
     assert refused.code == 2
     assert "trainer.sync: copy" in refused.text
-    ahead = ("--set", "run.staleness=1", "--set", "trainer.sync=copy")
-    done = workshop.ale("run", config, *ahead, timeout_s=120)
+    stale = ("--set", "run.staleness=1", "--set", "trainer.sync=copy")
+    refused = workshop.ale("check", config, *stale)
+    assert refused.code == 2
+    assert "trainer.old_policy: run.staleness is 1" in refused.text
+    explicit = workshop.ale("check", config, *stale, "--set", "trainer.old_policy=recompute")
+    assert explicit.code == 0, explicit.text
+    assert explicit.text.count("no objective's importance ratio corrects for staleness") == 1
+    corrected = (*stale, "--set", "trainer.old_policy=rollout_version")
+    done = workshop.ale("run", config, *corrected, timeout_s=120)
     assert done.code == 0, done.text
+    assert "corrects for staleness" not in done.text
     behind = set()
     for name, turns in sampled(workshop, workshop.run).items():
         if not name.startswith("evaluation-"):
@@ -170,7 +178,7 @@ def test_steps_that_run_ahead_are_sampled_from_older_weights_and_say_so(
     assert len(metrics) == 5
 
 
-def test_without_steps_ahead_a_copy_learns_what_the_model_itself_does(
+def test_without_staleness_a_copy_is_trained_to_the_same_weights(
     workshop: Any, config: str
 ) -> None:
     few = ("--set", "run.steps=2", "--set", "starts.demonstrations=1", "--set", "run.staleness=0")

@@ -179,7 +179,7 @@ async def test_a_fork_shows_a_shell_and_files_what_a_replay_shows(place: Place) 
     assert "1\n2\n3\n" in shown
 
 
-async def test_a_state_that_is_kept_serves_the_next_step(place: Place) -> None:
+async def test_a_snapshot_serves_the_next_step(place: Place) -> None:
     episodes = await place.run(SHELL, "fork", steps=2)
     second = [episode for episode in episodes if episode.step == 1]
     assert restored(second) == ["fork"] * 4
@@ -189,13 +189,13 @@ async def test_a_state_that_is_kept_serves_the_next_step(place: Place) -> None:
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        ("sleep 1000 &", "processes are still running: sleep|made as it was: jobs"),
+        ("sleep 1000 &", "processes are still running: sleep|could not be restored: jobs"),
         ("(setsid sleep 1000 >/dev/null 2>&1 &)", "processes are still running: sleep"),
-        ("trap 'echo bye' EXIT", "made as it was: traps"),
-        ("exec 7<.", "made as it was: descriptors"),
-        ("pushd / >/dev/null", "made as it was: folders"),
-        ("ulimit -n 100", "made as it was: limits"),
-        ("mkdir d; cd d; rmdir ../d", "made as it was: folder"),
+        ("trap 'echo bye' EXIT", "could not be restored: traps"),
+        ("exec 7<.", "could not be restored: descriptors"),
+        ("pushd / >/dev/null", "could not be restored: folders"),
+        ("ulimit -n 100", "could not be restored: limits"),
+        ("mkdir d; cd d; rmdir ../d", "could not be restored: folder"),
         ("echo x > /dev/shm/x", "in /dev/shm or on a volume"),
     ],
 )

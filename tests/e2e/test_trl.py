@@ -111,7 +111,7 @@ def test_the_reward_of_a_run_rises(
     assert all(each["updates"] >= 1 for each in metrics(workshop, run)[:2])
 
 
-def test_a_run_that_was_killed_goes_on_to_the_same_policy(
+def test_a_killed_run_resumes_to_the_same_policy(
     workshop: Any, make_config: Callable[..., str]
 ) -> None:
     config = make_config(steps=4, type="grpo", lora={"r": 8}, learning_rate=2e-3)

@@ -27,7 +27,7 @@ class Plan:
     title: str
     config: str
     """In configs/study."""
-    taught: int
+    warm_steps: int
     """Steps of configs/study/warm.yaml after which its runs begin with that policy."""
     cells: tuple[Cell, ...]
     first: str = ""
@@ -42,7 +42,7 @@ OBJECTIVES = Plan(
     name="objectives",
     title="Chunk-level IPA against Eq. 6, GRPO, GSPO, CISPO and Dr. GRPO",
     config="learn",
-    taught=22,
+    warm_steps=22,
     cells=(
         _cell("IPA (Eq. 9)", "credit.type=ipa"),
         _cell("trajectory level (Eq. 6)", "credit.gamma=1", "trainer.objective=ipa-baseline"),
@@ -57,7 +57,7 @@ STARTS = Plan(
     name="starts",
     title="Where rollouts begin, on tasks too hard for the beginning",
     config="hard",
-    taught=16,
+    warm_steps=16,
     cells=(
         _cell("at the beginning", "starts.type=initial"),
         _cell("sequential rollback", "starts.type=rollback"),
@@ -69,7 +69,7 @@ GAMMA = Plan(
     name="gamma",
     title="Gamma",
     config="learn",
-    taught=22,
+    warm_steps=22,
     cells=(
         _cell("gamma 0.95", "credit.gamma=0.95"),
         _cell("gamma 0.8", "credit.gamma=0.8"),
@@ -82,7 +82,7 @@ NEGATIVE = Plan(
     name="negative",
     title="Failures that teach, and IPA's parts for them",
     config="learn",
-    taught=22,
+    warm_steps=22,
     first="objectives",
     cells=(
         _cell("failures weigh -0.05", "credit.failure_reward=-0.05"),
@@ -114,7 +114,7 @@ STALE = Plan(
     name="stale",
     title="The mask and its H, on rollouts up to four versions old",
     config="stale",
-    taught=22,
+    warm_steps=22,
     cells=(
         _cell("H = 2", "trainer.objective=ipa"),
         _cell("H = 1.1", "trainer.objective={preset: ipa, mask_threshold: 1.1}"),

@@ -4,8 +4,8 @@
     python tests/study/study.py --only objectives   # one grid
     python tests/study/study.py --collect           # the tables of what is there
 
-Everything is kept in runs/study. A call goes on where the last one ended: with the warm start, with
-a grid that was interrupted, and with what is missing of each. ``--docs`` writes tables and pictures
+Everything is stored in runs/study. A call resumes where the last one ended: with the warm start, a
+grid that was interrupted, and the missing runs of each. ``--docs`` writes tables and pictures
 into docs/study.md and docs/study/ too.
 """
 
@@ -59,7 +59,7 @@ def _arguments() -> argparse.Namespace:
 
 def _run(plans: Sequence[Plan], folder: Path, seeds: int, jobs: int) -> int:
     for plan in plans:
-        model = warm_start(plan.taught, folder)
+        model = warm_start(plan.warm_steps, folder)
         code = _ale(*_ablate(plan, folder, model, seeds), "--jobs", str(jobs))
         if code not in DONE:
             return code
@@ -99,11 +99,11 @@ def warm_start(steps: int, folder: Path) -> Path:
     """
     model = folder / "models" / f"after-{steps}"
     if not model.exists():
-        _save(_taught(folder), steps, model)
+        _save(_imitated(folder), steps, model)
     return model
 
 
-def _taught(folder: Path) -> Path:
+def _imitated(folder: Path) -> Path:
     """The run that imitates, from its beginning or from where it was interrupted."""
     begun = sorted(folder.glob(f"*-{WARM}/manifest.json"))
     if begun and is_completed(begun[-1].parent):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from ale_llm_policy.build import over
+from ale_llm_policy.build import wrap_policy
 from ale_llm_policy.model import PolicyLLM
 from ale_llm_policy.options import PolicyOptions
 from ale_llm_policy.pretrained import TorchPolicy
@@ -23,7 +23,7 @@ async def make(policy: TorchPolicy) -> AsyncIterator[Make]:
     made: list[PolicyLLM] = []
 
     def _make(**options: Any) -> PolicyLLM:
-        made.append(over(policy, PolicyOptions(**options)))
+        made.append(wrap_policy(policy, PolicyOptions(**options)))
         return made[-1]
 
     yield _make

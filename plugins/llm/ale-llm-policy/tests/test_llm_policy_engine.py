@@ -24,7 +24,7 @@ async def steps(llm: PolicyLLM, n: int) -> None:
 
 def endless(llm: PolicyLLM) -> None:
     """No token ends an answer."""
-    llm._ends = frozenset()
+    llm._end_ids = frozenset()
 
 
 async def test_a_request_is_admitted_while_others_run(make: Make) -> None:
@@ -60,7 +60,7 @@ async def test_cancelling_frees_the_row(make: Make) -> None:
         await long
 
 
-async def test_new_weights_count_from_the_next_token_on(policy: TorchPolicy, make: Make) -> None:
+async def test_new_weights_are_used_from_the_next_token_on(policy: TorchPolicy, make: Make) -> None:
     other = new_policy(seed=9)
     llm = make()
     endless(llm)
@@ -85,18 +85,16 @@ async def test_new_weights_count_from_the_next_token_on(policy: TorchPolicy, mak
     assert torch.tensor(found.logprobs) == pytest.approx(meant, abs=1e-5)
 
 
-async def test_a_prefix_of_older_weights_is_never_used_again(
-    policy: TorchPolicy, make: Make
-) -> None:
+async def test_a_prefix_of_older_weights_is_never_reused(policy: TorchPolicy, make: Make) -> None:
     llm = make()
     asked = request(CORPUS[0] * 5)
     await llm.complete(asked)
-    assert len(llm.engine.prefixes) > 0
+    assert len(llm.engine.prefix_cache) > 0
     with torch.no_grad():  # as a trainer in this process does
         for weight in policy.model.parameters():
             weight *= 1.1
     await llm.load_policy(PolicySnapshot(version=1, weights=policy))
-    assert len(llm.engine.prefixes) == 0
+    assert len(llm.engine.prefix_cache) == 0
     found = (await llm.complete(asked)).tokens
     assert found is not None
     assert set(found.policy_versions) == {1}
@@ -118,7 +116,7 @@ async def test_weights_come_from_a_folder_too(
     assert llm.policy_version == 2
 
 
-async def test_a_failure_ends_what_was_under_way_and_nothing_else(
+async def test_a_failure_ends_running_requests_and_no_others(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     llm = make()
@@ -130,7 +128,7 @@ async def test_a_failure_ends_what_was_under_way_and_nothing_else(
     assert (await llm.complete(request("a", n=3))).usage.completion_tokens <= 3
 
 
-async def test_a_closed_model_says_so(make: Make) -> None:
+async def test_a_closed_model_reports_that_it_is_closed(make: Make) -> None:
     llm = make()
     endless(llm)
     running = asyncio.create_task(llm.complete(request("a", sampling=LONG)))

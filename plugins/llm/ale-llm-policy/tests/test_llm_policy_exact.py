@@ -7,9 +7,9 @@ import torch
 from attrs import evolve
 
 from ale.types import Completion, Sampling, TokenTrace
-from ale_llm_policy.build import over
+from ale_llm_policy.build import wrap_policy
 from ale_llm_policy.options import PolicyOptions
-from ale_llm_policy.packed import LEAST_ROWS
+from ale_llm_policy.packed import MIN_ROWS
 from ale_llm_policy.pretrained import TorchPolicy
 from ale_llm_policy.sampling import Draw, nucleus, scale
 from ale_llm_policy.testing import CORPUS, SHAPE, Make, forward_logits, new_policy, request
@@ -33,7 +33,7 @@ def bits_are_kept() -> bool:
     for inner in (32, 128, 512):
         x, w = (torch.randn(64, inner, generator=generator) for _ in range(2))
         whole = x @ w.t()
-        if not all(torch.equal(x[:n] @ w.t(), whole[:n]) for n in range(LEAST_ROWS, 64)):
+        if not all(torch.equal(x[:n] @ w.t(), whole[:n]) for n in range(MIN_ROWS, 64)):
             return False
     return True
 
@@ -59,7 +59,7 @@ async def test_greedy_takes_the_likeliest_token(policy: TorchPolicy, make: Make)
     assert set(found.logprobs) == {0.0}
 
 
-async def test_the_sampler_draws_what_it_says(make: Make) -> None:
+async def test_sampled_frequencies_match_the_reported_probabilities(make: Make) -> None:
     """2,000 first tokens: each frequency within 4.5 standard errors of its probability."""
     llm = make(max_batch=256)
     asked = [request("x y", seed=seed, n=1) for seed in range(2000)]
@@ -76,7 +76,7 @@ async def test_the_sampler_draws_what_it_says(make: Make) -> None:
 
 
 @pytest.mark.parametrize("decoder", ["packed", "modules"])
-async def test_a_request_gets_the_same_answer_alone_and_in_company(
+async def test_a_request_gets_the_same_answer_alone_and_in_a_batch(
     policy: TorchPolicy, make: Make, decoder: str
 ) -> None:
     together = await ask_all(make(decoder=decoder))
@@ -103,7 +103,7 @@ async def test_not_a_bit_of_wide_layers_depends_on_the_batch() -> None:
     wide = new_policy(shape=evolve(SHAPE, width=128, mlp=512))
     found = []
     for options in ({}, {"max_batch": 1}, {"max_batch": 5, "prefix_cache_mb": 0}):
-        llm = over(wide, PolicyOptions(**options))
+        llm = wrap_policy(wide, PolicyOptions(**options))
         found.append(await ask_all(llm, n=12))
         await llm.aclose()
     assert found[1:] == found[:1] * 2
@@ -131,7 +131,7 @@ def test_top_p_keeps_the_fewest_tokens_that_reach_it() -> None:
 
 async def test_bfloat16_runs(policy: TorchPolicy) -> None:
     policy.model.to(torch.bfloat16)
-    llm = over(policy, PolicyOptions())
+    llm = wrap_policy(policy, PolicyOptions())
     found = trace(await llm.complete(request("a b")))
     assert len(found.output_ids) == len(found.logprobs) > 0
     await llm.aclose()

@@ -9,7 +9,7 @@ import transformers
 from torch import nn
 
 from ale.errors import InputError
-from ale_llm_policy.build import over
+from ale_llm_policy.build import wrap_policy
 from ale_llm_policy.options import PolicyOptions
 from ale_llm_policy.packed import weight_of
 from ale_llm_policy.pretrained import TorchPolicy
@@ -65,7 +65,7 @@ def policy_of(family: str, fields: dict[str, Any]) -> TorchPolicy:
 
 async def check(policy: TorchPolicy, **options: Any) -> None:
     """Several ragged requests, long enough to pass a window: all as one forward pass has it."""
-    llm = over(policy, PolicyOptions(**options))
+    llm = wrap_policy(policy, PolicyOptions(**options))
     asked = [request(CORPUS[0] * n, seed=n) for n in (1, 4, 2)]
     for answer in await asyncio.gather(*(llm.complete(each) for each in asked)):
         found = answer.tokens
@@ -88,12 +88,12 @@ async def test_any_family_gives_the_numbers_of_its_own_forward_pass(
 def test_a_model_whose_state_is_not_keys_and_values_is_refused() -> None:
     fields = {"vocab_size": 330, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}
     with pytest.raises(InputError, match="attention"):
-        over(policy_of("Mamba", fields), PolicyOptions())
+        wrap_policy(policy_of("Mamba", fields), PolicyOptions())
 
 
 def test_a_model_that_is_not_of_the_family_is_not_packed() -> None:
     with pytest.raises(InputError, match="can't be packed"):
-        over(policy_of("GPT2", GPT2), PolicyOptions(decoder="packed"))
+        wrap_policy(policy_of("GPT2", GPT2), PolicyOptions(decoder="packed"))
 
 
 class Adapted(nn.Module):

@@ -20,7 +20,7 @@ def policy() -> TorchPolicy:
 
 
 def text(policy: TorchPolicy, ids: tuple[int, ...]) -> str:
-    return policy.template.pieces.text(ids).text
+    return policy.template.token_bytes.text(ids).text
 
 
 def test_a_conversation_starts_with_the_names_of_the_tools(policy: TorchPolicy) -> None:

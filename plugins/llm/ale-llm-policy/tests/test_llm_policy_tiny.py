@@ -108,12 +108,12 @@ def test_weights_go_in_whole_or_not_at_all(tmp_path: Path) -> None:
     before = {name: weight.clone() for name, weight in policy.model.state_dict().items()}
     given = dict(other.model.named_parameters())
     name = "model.norm.weight"
-    wrong = [
+    input_error = [
         {key: given[key] for key in given if key != name},
         {**given, "more": given[name]},
         {**given, name: torch.zeros(3)},
     ]
-    for weights in wrong:
+    for weights in input_error:
         with pytest.raises(InputError, match="another model"):
             policy.load_weights(weights)
     assert all(torch.equal(policy.model.state_dict()[key], before[key]) for key in before)
@@ -124,6 +124,24 @@ def test_weights_go_in_whole_or_not_at_all(tmp_path: Path) -> None:
         policy.load_weights(tmp_path / "empty")
 
 
-def test_a_model_that_is_not_there_is_named() -> None:
+def test_a_folder_that_does_not_exist_is_named_with_the_nearest_one(tmp_path: Path) -> None:
+    (tmp_path / "models" / "qwen").mkdir(parents=True)
+    with pytest.raises(InputError) as caught:
+        load_policy(str(tmp_path / "models" / "qwem"), device="cpu")
+    (problem,) = caught.value.problems
+    assert f"there is no folder {tmp_path}/models/qwem" in problem.message
+    assert "Repo id" not in problem.message
+    assert problem.hint == "did you mean 'qwen'?"
+
+
+def test_loading_and_saving_print_no_progress_bars(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tiny_policy(CORPUS, SHAPE).save(tmp_path / "m")
+    load_policy(str(tmp_path / "m"), device="cpu")
+    assert capfd.readouterr().err == ""
+
+
+def test_a_missing_model_is_named() -> None:
     with pytest.raises(InputError, match=r"llm\.model"):
         load_policy("no/such-model-here", device="cpu")

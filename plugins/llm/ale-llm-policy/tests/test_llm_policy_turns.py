@@ -78,12 +78,12 @@ async def test_the_prompt_of_a_group_is_computed_once(make: Make) -> None:
     assert len({ids(answer) for answer in answers}) == 8
 
 
-async def test_a_small_cache_forgets_and_changes_nothing(make: Make) -> None:
+async def test_a_small_cache_evicts_and_does_not_change_answers(make: Make) -> None:
     small, large = make(prefix_cache_mb=1), make()
     asked = [request(CORPUS[0] * 30 + str(i), episode=f"e{i}") for i in range(12)]
     first = await asyncio.gather(*(small.complete(each) for each in asked))
-    assert small.engine.prefixes.n_bytes <= 1 << 20
-    assert 0 < len(small.engine.prefixes) < 12
+    assert small.engine.prefix_cache.n_bytes <= 1 << 20
+    assert 0 < len(small.engine.prefix_cache) < 12
     for llm in (small, large):
         await asyncio.gather(*(llm.complete(each) for each in asked))
     later = [following(a, b, GO_ON) for a, b in zip(asked, first, strict=True)]
@@ -133,7 +133,7 @@ async def test_a_demonstration_ends_where_a_sample_would(policy: TorchPolicy, ma
     whole = policy.template.answer(says)
     assert found == whole[: len(found)]
     assert len(found) < len(whole)
-    text = policy.template.pieces.text
+    text = policy.template.token_bytes.text
     assert "</tool_call>" in text(found).text
     assert "</tool_call>" not in text(found[:-1]).text
     free = await make(stop=("never there",)).force(asked, says)
@@ -141,9 +141,9 @@ async def test_a_demonstration_ends_where_a_sample_would(policy: TorchPolicy, ma
     assert free.tokens.output_ids == whole
 
 
-async def test_a_demonstration_that_goes_on_behind_a_stop_text_is_refused(make: Make) -> None:
+async def test_a_demonstration_with_text_after_a_stop_string_is_refused(make: Make) -> None:
     says = Message(role="assistant", content="one STOP two")
-    with pytest.raises(LLMError, match="'STOP' with 'two'"):
+    with pytest.raises(LLMError, match="'STOP', which can't be sampled: 'two'"):
         await make(stop=("STOP",)).force(request("a"), says)
     said = Message(role="assistant", content="one STOP ")
     answer = await make(stop=("STOP",)).force(request("a"), said)
@@ -235,7 +235,7 @@ async def test_max_tokens_cuts_and_the_next_prompt_ends_the_turn(
     assert later.tokens.prompt_ids[len(ids(answer))] == policy.template.end_id
 
 
-def test_what_is_sampled_with_is_said(make: Make) -> None:
+def test_the_sampling_defaults_are_readable(make: Make) -> None:
     """A trainer in this process takes it from here."""
     sampling = make(temperature=0.5, top_p=0.3).sampling
     assert (sampling.temperature, sampling.top_p) == (0.5, 0.3)

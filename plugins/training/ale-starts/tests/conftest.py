@@ -261,7 +261,7 @@ def workplace(tmp_path: Path) -> Workplace:
 
 @pytest.fixture
 def finish() -> Callable[[Run], Any]:
-    """Run to the end and let go."""
+    """Run to the end and close."""
 
     async def finished(run: Run) -> Any:
         async with closing_parts(run):

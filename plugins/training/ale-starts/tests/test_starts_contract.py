@@ -34,7 +34,7 @@ class TestDemonstrations(StartSchemeContract):
 EXPERTS: list[dict[str, Any]] = [
     {},
     {"demonstrations": 2, "expert": "own"},
-    {"expert": "own", "until_own": "initial", "prefer": "newest"},
+    {"expert": "own", "fallback_expert": "initial", "prefer": "newest"},
 ]
 
 

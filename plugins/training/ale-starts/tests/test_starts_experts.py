@@ -1,4 +1,4 @@
-"""What experts say, turn by turn, and when they refuse to go on."""
+"""The answers of experts, turn by turn, and the replays that they refuse."""
 
 import json
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def call(message: Message | None) -> ToolCall:
     return only
 
 
-def test_a_solution_is_said_one_command_a_turn_then_finished_then_nothing() -> None:
+def test_a_solution_takes_one_turn_per_command_and_a_closing_turn() -> None:
     assert call(at(0)) == ToolCall(id="call_0_0", name="shell", arguments='{"command": "ls"}')
     assert json.loads(call(at(1)).arguments) == {"command": 'echo "é\n"'}
     assert "é" in call(at(1)).arguments
@@ -33,7 +33,7 @@ def test_a_solution_is_said_one_command_a_turn_then_finished_then_nothing() -> N
     assert at(3) is None
 
 
-def test_only_the_first_turns_are_said_where_so_many_are_asked_for() -> None:
+def test_only_the_first_upto_turns_are_answered() -> None:
     short = SolutionExpert(commands=("ls", "pwd"), upto=1)
     assert short.answer(request([])) is not None
     assert short.answer(request([turn("x")])) is None
@@ -53,7 +53,7 @@ def test_the_tool_is_the_one_that_needs_a_command_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("tools", [[], [FINISH]])
-def test_an_agent_without_such_a_tool_can_not_be_led(tools: list[ToolSpec]) -> None:
+def test_an_agent_without_such_a_tool_is_an_error(tools: list[ToolSpec]) -> None:
     with pytest.raises(ReplayError, match="text 'command'"):
         at(0, tools)
 
@@ -95,7 +95,7 @@ def test_an_episode_is_repeated_with_call_ids_made_anew() -> None:
     assert EpisodeExpert(exchanges=other, upto=2, check="off").answer(request([])) == said
 
 
-def test_it_falls_silent_after_its_turns_once_the_last_observation_is_as_recorded() -> None:
+def test_it_gives_no_answer_after_its_turns_once_the_last_observation_is_as_recorded() -> None:
     assert expert().answer(request(recorded(*BEFORE[:2]))) is None
     with pytest.raises(ReplayError):
         expert().answer(request(recorded(BEFORE[0], "/tmp/x2\n[exit code 0]")))
@@ -104,7 +104,7 @@ def test_it_falls_silent_after_its_turns_once_the_last_observation_is_as_recorde
 def test_what_is_observed_must_be_what_was_recorded_and_both_are_named() -> None:
     with pytest.raises(ReplayError) as raised:
         expert().answer(request(recorded("b.txt\n[exit code 0]")))
-    assert "after turn 0 another observation" in str(raised.value)
+    assert "observation after turn 0" in str(raised.value)
     assert r"recorded  'a.txt\n[exit code 0]'" in str(raised.value)
     assert r"found     'b.txt\n[exit code 0]'" in str(raised.value)
 
@@ -115,7 +115,7 @@ def test_by_exit_codes_another_text_will_do_and_another_code_will_not() -> None:
     # What a program printed before is not how the command ended.
     assert lenient.answer(request(recorded("[exit code 1]\n[exit code 0]"))) is not None
     for other in ("a.txt\n[exit code 1]", "[timed out after 1 s; killed]", "a.txt"):
-        with pytest.raises(ReplayError, match="another exit code"):
+        with pytest.raises(ReplayError, match="exit code after turn"):
             lenient.answer(request(recorded(other)))
 
 
@@ -129,11 +129,11 @@ def test_an_observation_that_is_not_there_is_another_one() -> None:
         expert().answer(request(lost))
 
 
-def test_a_conversation_that_was_folded_away_can_not_be_checked() -> None:
+def test_a_compacted_conversation_can_not_be_checked() -> None:
     asked = request([turn("x")])
-    folded = type(asked)(
+    compacted = type(asked)(
         messages=asked.messages[:1], conversation=asked.conversation, turn=1, fresh_context=True
     )
     with pytest.raises(ReplayError, match="can't be checked"):
-        expert().answer(folded)
-    assert expert("off").answer(folded) is not None
+        expert().answer(compacted)
+    assert expert("off").answer(compacted) is not None

@@ -27,7 +27,7 @@ def places(starts: Any) -> list[int]:
     return [0 if place is None else place.p for place in found]
 
 
-def test_the_beginning_is_always_an_anchor_and_none_stands_twice() -> None:
+def test_the_beginning_is_always_an_anchor_and_anchors_are_distinct() -> None:
     for step in range(50):
         found = places(scheme(anchors=4).plan(step, [EIGHT], 8))
         assert found[0] == 0
@@ -36,7 +36,7 @@ def test_the_beginning_is_always_an_anchor_and_none_stands_twice() -> None:
         assert max(found) <= 7
 
 
-def test_every_start_knows_what_the_expert_says_next_to_its_last_turn() -> None:
+def test_every_start_has_the_experts_next_action() -> None:
     starts = scheme(anchors=8).plan(0, [EIGHT], 8)
     following = [said_next(start) for start in starts]
     calls = [message.tool_calls[0] for message in following if message is not None]
@@ -123,7 +123,7 @@ def test_the_first_steps_demonstrate_whole_solutions_to_be_imitated() -> None:
     assert [start.rollouts for start in made.plan(2, tasks, 4)] == [4, 4]
 
 
-def test_demonstrations_end_when_the_policy_begins_to_succeed_by_itself() -> None:
+def test_demonstrations_end_when_enough_probes_succeed() -> None:
     def made() -> StartScheme:
         return initial(InitialOptions(demonstrations=9, until=0.5, probes=2), BuildContext())
 

@@ -120,9 +120,9 @@ async def test_the_first_rollout_is_replayed_and_the_others_are_forked_from_it(
     run = workplace.prepared(FORKED, steps=1, rollouts=4)
     await finish(run)
     ways = told(run)
-    assert ways.pop("0-upper@p3of4-0") == ("replay", "it was the first from here")
+    assert ways.pop("0-upper@p3of4-0") == ("replay", "first rollout of this start")
     assert set(ways.values()) == {("fork", "")}
-    # One that ran the three commands, one trunk, three forks of it in which none of them ran.
+    # One that ran the three commands, one snapshot, three forks of it in which none of them ran.
     assert [box.ran[:1] == ["mkdir w"] for box in shelf.boxes] == [True, False, False, False, False]
     assert shelf.left() == []
 
@@ -141,7 +141,7 @@ async def test_forked_and_replayed_rollouts_have_the_same_record(
     assert shown(forked) == shown(replayed)
 
 
-async def test_a_state_is_kept_for_the_steps_that_follow(
+async def test_a_snapshot_is_reused_in_later_steps(
     workplace: Any, finish: Finish, shelf: Shelf
 ) -> None:
     run = workplace.prepared(FORKED, steps=3, rollouts=2)
@@ -150,7 +150,7 @@ async def test_a_state_is_kept_for_the_steps_that_follow(
     assert sum("mkdir w" in box.ran for box in shelf.boxes) == 1
 
 
-async def test_no_more_states_are_kept_than_asked_for(
+async def test_no_more_snapshots_are_open_than_max_snapshots(
     workplace: Any, finish: Finish, shelf: Shelf
 ) -> None:
     most = 0
@@ -160,10 +160,10 @@ async def test_no_more_states_are_kept_than_asked_for(
         most = max(most, sum(box.forked for box in shelf.left()))
 
     shelf.forking = count
-    starts = {"type": "parallel", "anchors": 4, "restore": "fork", "keep": 1}
+    starts = {"type": "parallel", "anchors": 4, "restore": "fork", "max_snapshots": 1}
     run = workplace.prepared(starts, steps=2, rollouts=8, concurrency=1)
     await finish(run)
-    # The trunk that is kept, and the one that is being used beside it.
+    # The stored snapshot, and the one in use.
     assert 1 <= most <= 2
     assert shelf.left() == []
     ways = [way for way, _ in told(run).values() if way]
@@ -171,7 +171,7 @@ async def test_no_more_states_are_kept_than_asked_for(
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-async def test_what_is_no_exact_copy_is_replayed(
+async def test_a_start_whose_fork_is_not_exact_is_replayed(
     workplace: Any, finish: Finish, shelf: Shelf, concurrency: int
 ) -> None:
     shelf.running = "init\nserver"
@@ -195,7 +195,7 @@ async def test_a_rollout_whose_fork_fails_is_replayed_and_the_next_is_tried_agai
     run = workplace.prepared(FORKED, steps=1, rollouts=4, concurrency=1)
     await finish(run)
     assert list(told(run).values()) == [
-        ("replay", "it was the first from here"),
+        ("replay", "first rollout of this start"),
         ("fork", ""),
         ("replay", "no fork could be made: no space left"),
         ("fork", ""),
@@ -247,7 +247,7 @@ async def test_an_agent_that_does_not_repeat_itself_is_found_out_and_replayed(
     second = episodes["0-upper@p3of4-1"]
     assert second.reward == 1.0
     assert second.metadata["restored"] == "replay"
-    assert "something else" in second.metadata["not_forked"]
+    assert "made another call" in second.metadata["not_forked"]
     (failure,) = second.earlier_failures
     assert failure.kind == "ReplayError"
     assert "recorded  exec('true 0'" in failure.message

@@ -53,7 +53,7 @@ def test_it_starts_where_only_the_experts_last_turn_is_left() -> None:
     assert len(replayed(start)) == 4
 
 
-def test_what_the_expert_says_next_moves_back_with_the_start() -> None:
+def test_the_experts_next_action_moves_back_with_the_start() -> None:
     walk = Walk(scheme())
     following = [said_next(walk.start)]
     for _ in range(4):
@@ -139,9 +139,9 @@ def success(of: Task, step: int, turns: int) -> Sequence[Episode]:
     ]
 
 
-def test_an_own_success_is_gone_back_into_once_there_is_one() -> None:
+def test_rollouts_start_inside_an_own_success_once_there_is_one() -> None:
     bare = task("bare")
-    walk = Walk(scheme(expert="own", until_own="initial"), bare)
+    walk = Walk(scheme(expert="own", fallback_expert="initial"), bare)
     assert walk.after(0) == [""]
     # One success of three turns among four rollouts is below the threshold.
     (name,) = walk.after(1, turns=3)
@@ -150,7 +150,7 @@ def test_an_own_success_is_gone_back_into_once_there_is_one() -> None:
 
 
 def test_an_own_success_is_not_needed_where_the_beginning_succeeds_often() -> None:
-    walk = Walk(scheme(expert="own", until_own="initial"), task("bare"))
+    walk = Walk(scheme(expert="own", fallback_expert="initial"), task("bare"))
     assert walk.after(4, 4, turns=3) == ["", ""]
 
 
@@ -164,7 +164,7 @@ def test_a_better_own_success_is_taken_when_the_start_moves() -> None:
 
 def test_a_longer_success_does_not_take_the_place_of_a_shorter_one_unless_newer_ones_do() -> None:
     for prefer, turns in (("shortest", 4), ("newest", 6)):
-        walk = Walk(scheme(expert="own", until_own="initial", prefer=prefer), task("bare"))
+        walk = Walk(scheme(expert="own", fallback_expert="initial", prefer=prefer), task("bare"))
         walk.scheme.learn(0, iter(success(walk.task, 0, 4)))
         walk.scheme.learn(1, iter(success(walk.task, 1, 6)))
         walk.step = 2
@@ -173,7 +173,7 @@ def test_a_longer_success_does_not_take_the_place_of_a_shorter_one_unless_newer_
 
 
 def test_a_demonstration_is_no_success_of_the_policy() -> None:
-    made = scheme(expert="own", until_own="initial", demonstrations=1)
+    made = scheme(expert="own", fallback_expert="initial", demonstrations=1)
     (start,) = made.plan(0, [FIVE], 4)
     made.learn(0, iter([rolled_out(start, step=0, rollout=0, reward=1.0, turns=1)]))
     walk = Walk(made)

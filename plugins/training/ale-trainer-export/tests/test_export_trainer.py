@@ -19,7 +19,8 @@ from ale.protocols import Trainer
 from ale.testing.builders import episode, group, turn
 from ale.testing.trainer import TrainerContract, credited_batch, credited_group
 from ale.types import Batch, Chunk, Credit, CreditedGroup, Message, PolicySnapshot, Span
-from ale_trainer_export.plugin import ExportOptions, ale_trainers
+from ale_trainer_export.options import ExportOptions
+from ale_trainer_export.plugin import ale_trainers
 
 
 def build(folder: Path, run_id: str = "run-1", **fields: Any) -> Trainer:
@@ -103,7 +104,7 @@ async def test_the_metrics_of_a_step(tmp_path: Path) -> None:
     }
 
 
-async def test_rows_that_teach_nothing_may_be_left_out_and_are_counted(tmp_path: Path) -> None:
+async def test_rows_without_weight_may_be_left_out_and_are_counted(tmp_path: Path) -> None:
     report = await build(tmp_path, min_abs_weight=1e-9).step(credited_batch(0))
     assert (report.metrics["rows"], report.metrics["rows_left_out"]) == (5.0, 3.0)
     assert report.metrics["zero_weight_fraction"] == 3 / 8
@@ -191,7 +192,7 @@ def steps(folder: Path) -> list[int]:
     return [row["step"] for row in read(folder)]
 
 
-async def test_a_step_that_is_done_again_replaces_its_rows(tmp_path: Path) -> None:
+async def test_a_repeated_step_replaces_its_rows(tmp_path: Path) -> None:
     trainer = build(tmp_path)
     for step in (0, 1, 1):
         await trainer.step(credited_batch(step))
@@ -208,7 +209,7 @@ async def test_going_back_to_an_earlier_step_cuts_off_the_later_ones(tmp_path: P
 
 
 @pytest.mark.parametrize("left", [1, 20, 100, 2000, 5000])
-async def test_what_a_crash_has_left_of_a_step_is_replaced(tmp_path: Path, left: int) -> None:
+async def test_the_rows_of_an_interrupted_step_are_replaced(tmp_path: Path, left: int) -> None:
     await build(tmp_path).step(credited_batch(0))
     file = tmp_path / "export" / "rows.jsonl"
     whole = file.stat().st_size
@@ -294,7 +295,7 @@ def test_without_a_run_directory_a_path_is_needed() -> None:
         component.build(ExportOptions(), BuildContext())
 
 
-def test_the_event_loop_goes_on_while_rows_are_written(tmp_path: Path) -> None:
+def test_writing_rows_does_not_block_the_event_loop(tmp_path: Path) -> None:
     async def ticks() -> int:
         trainer = build(tmp_path)
         groups = tuple(credited_group(f"t{i}", [(1.0, (1.0,) * 40)]) for i in range(100))

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from ale_trainer_policy.learner import Learner
-from ale_trainer_policy.lessons import Reinforcement
 from ale_trainer_policy.options import PRESETS, ImitationOptions, LearnOptions
+from ale_trainer_policy.targets import Reinforcement
 from ale_trainer_policy.tree import pack
 
 ACTIONS = (0, 1, 2)
@@ -59,7 +59,7 @@ def log_probability(model: Any, actions: tuple[int, ...]) -> torch.Tensor:
     return torch.stack([scores[at, token] for at, token in places]).sum()
 
 
-@pytest.mark.parametrize("preset", ["ipa", "reinforce", "topr", "ipa-baseline"])
+@pytest.mark.parametrize("preset", ["ipa", "reinforce", "topr", "token-tis", "ipa-baseline"])
 def test_on_policy_the_expected_gradient_is_the_policy_gradient(lab: Any, preset: str) -> None:
     """Every path once, weighted by its probability: d/d theta of E[R], by autograd of E[R] itself.
 
@@ -79,11 +79,11 @@ def test_on_policy_the_expected_gradient_is_the_policy_gradient(lab: Any, preset
         lab.Played(said=said(lab, path), reward=reward(path), weights=[chance * reward(path)] * 2)
         for path, chance in zip(paths(), chances, strict=True)
     ]
-    lesson = Reinforcement(parts=PRESETS[preset], imitation=ImitationOptions(when="off"))
+    target = Reinforcement(parts=PRESETS[preset], imitation=ImitationOptions(when="off"))
     samples = [
         sample
-        for sample in lesson.normalised(lesson.read(lab.batch_of(lab.credited(*episodes))).samples)
-        if sample.teaches
+        for sample in target.normalised(target.read(lab.batch_of(lab.credited(*episodes))).samples)
+        if sample.trainable
     ]
     exact = _with_behaviour(learner, samples)
     learner.forward_backward(pack(exact), PRESETS[preset])
@@ -97,5 +97,5 @@ def _with_behaviour(learner: Learner, samples: list[Any]) -> list[Any]:
 
     from ale_trainer_policy.tree import with_old_logp
 
-    scored = with_old_logp(samples, learner.logp(samples))
-    return [evolve(each, behaviour_logp=each.old_logp) for each in scored]
+    with_old_policy = with_old_logp(samples, learner.logp(samples))
+    return [evolve(each, behaviour_logp=each.old_logp) for each in with_old_policy]

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from ale.plugin import BuildContext
-from ale_trainer_policy.lessons import EXPERT_TURNS, Imitation, Reinforcement
 from ale_trainer_policy.options import PRESETS, ImitationOptions, PolicyOptions, SftOptions
 from ale_trainer_policy.plugin import ale_trainers
 from ale_trainer_policy.samples import EXPERT_NEXT
+from ale_trainer_policy.targets import EXPERT_TURNS, Imitation, Reinforcement
 
 
 def lesson_of(when: Any = "fallback", **fields: Any) -> Reinforcement:
@@ -34,8 +34,8 @@ def at_a_fork(lab: Any, p: int, reward: float = 0.0, **next_: Any) -> Any:
 
 def test_the_experts_turn_at_a_fork_without_a_success_is_imitated_too(lab: Any) -> None:
     """Eq. 10 sums over k <= f, and f = p + 1 is the turn that the policy failed to find."""
-    lesson = lesson_of(weight=1.0, gamma=0.5)
-    read_ = lesson.read(lab.batch_of(lab.credited(at_a_fork(lab, 1, reward=-1.0))))
+    target = lesson_of(weight=1.0, gamma=0.5)
+    read_ = target.read(lab.batch_of(lab.credited(at_a_fork(lab, 1, reward=-1.0))))
     [sample] = read_.samples
     assert [row.tolist() for row in sample.rows] == [
         [1, 2, 3, 9, 4, 9, 5, 6, 6],
@@ -53,9 +53,9 @@ def test_the_experts_turn_at_a_fork_without_a_success_is_imitated_too(lab: Any) 
 
 
 def test_from_the_beginning_the_experts_first_turn_is_imitated(lab: Any) -> None:
-    lesson = lesson_of(weight=1.0)
+    target = lesson_of(weight=1.0)
     group = lab.credited(at_a_fork(lab, 0, reward=-1.0), at_a_fork(lab, 0))
-    samples = lesson.normalised(lesson.read(lab.batch_of(group)).samples)
+    samples = target.normalised(target.read(lab.batch_of(group)).samples)
     assert [sample.imitation.tolist() for sample in samples] == [[0, 0, 0, 0.5, 0.5]] * 2
     assert samples[0].weight.tolist() == [-0.5] * 3 + [0, 0], "Z counts the two trajectories"
 
@@ -66,8 +66,8 @@ def test_after_a_success_or_with_imitation_off_the_sample_is_as_if_nobody_knew_m
     group = lab.credited(at_a_fork(lab, 1), at_a_fork(lab, 1, reward=1.0))
     plain = lab.credited(*(lab.evolve(at_a_fork(lab, 1, r), metadata={}) for r in (0.0, 1.0)))
     for when in ("fallback", "off"):
-        lesson = lesson_of(when)
-        found, bare = (lesson.read(lab.batch_of(each)) for each in (group, plain))
+        target = lesson_of(when)
+        found, bare = (target.read(lab.batch_of(each)) for each in (group, plain))
         assert repr(found) == repr(bare)
 
 
@@ -80,8 +80,8 @@ def test_what_was_not_written_down_is_counted(lab: Any, told: Any) -> None:
 
 def test_plain_imitation_takes_what_was_said_and_nothing_that_was_not(lab: Any) -> None:
     for chosen in ("successful", "forced", "both"):
-        lesson = Imitation(options=SftOptions(learn_from=chosen))
-        [sample] = lesson.read(lab.batch_of(lab.credited(at_a_fork(lab, 1, 1.0)))).samples
+        target = Imitation(options=SftOptions(learn_from=chosen))
+        [sample] = target.read(lab.batch_of(lab.credited(at_a_fork(lab, 1, 1.0)))).samples
         assert len(sample.at) == 4
 
 

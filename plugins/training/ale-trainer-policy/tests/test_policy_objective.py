@@ -85,10 +85,10 @@ def test_golden_case_of_a_failure() -> None:
 
 def test_golden_case_chunk_mask_and_token_mask() -> None:
     by_chunk, gradient = golden(evolve(IPA, mask_threshold=2.0), 1.0)
-    assert by_chunk.kept.tolist() == [False, False, False, True, True, True]
+    assert by_chunk.unmasked.tolist() == [False, False, False, True, True, True]
     close(gradient, 0, 0, 0, -0.5, -0.5, -1)
     by_token, _ = golden(evolve(IPA, mask="token", mask_threshold=2.0), 1.0)
-    assert by_token.kept.tolist() == [True, True, False, True, True, True]
+    assert by_token.unmasked.tolist() == [True, True, False, True, True, True]
 
 
 def random_case(
@@ -115,10 +115,10 @@ def test_with_every_token_its_own_chunk_ipa_is_token_level_truncated_importance_
     logp, old, mu, weight = random_case(0)
     each = list(range(len(weight)))
     ipa = gradient_of(OPEN, logp, old, tokens(weight, mu, chunk=each))
-    topr = gradient_of(PRESETS["topr"], logp, old, tokens(weight, mu))
+    tis = gradient_of(PRESETS["token-tis"], logp, old, tokens(weight, mu))
     ratio = torch.exp(logp.detach() - old)
     written = -weight * torch.where(weight > 0, torch.ones_like(ratio), ratio.clamp(0, 1))
-    torch.testing.assert_close(ipa, topr, rtol=0, atol=0)
+    torch.testing.assert_close(ipa, tis, rtol=0, atol=0)
     torch.testing.assert_close(ipa, written, rtol=1e-12, atol=0)
 
 
@@ -248,7 +248,7 @@ def test_infinite_ratios_and_log_probabilities_of_nothing_stay_finite(name: str)
 
 def test_a_floor_masks_the_other_side() -> None:
     terms, _ = golden(evolve(IPA, mask_floor=0.1), 1.0)
-    assert terms.kept.tolist() == [False] * 5 + [True]
+    assert terms.unmasked.tolist() == [False] * 5 + [True]
 
 
 def test_the_sign_can_be_the_trajectorys_own() -> None:
@@ -265,10 +265,37 @@ def test_the_sign_can_be_the_trajectorys_own() -> None:
 
 def test_a_products_ratio_is_that_of_the_probabilities() -> None:
     logp, old, mu, weight = random_case(10, sign=-1.0)
-    parts = evolve(PRESETS["topr"], ratio="trajectory", aggregation="product")
-    terms = evaluate(parts, logp, old, tokens(weight, mu))
+    terms = evaluate(PRESETS["topr"], logp, old, tokens(weight, mu))
     wanted = float(torch.exp((logp.detach() - old).sum()))
     assert terms.ratio.tolist() == pytest.approx([wanted] * 12)
+
+
+@pytest.mark.parametrize(
+    ("preset", "weight", "expected"),
+    [
+        # Ratios 2, 1/2, 1/4: their product is 1/4, for every token of the failure.
+        ("topr", -1.0, (0.25, 0.25, 0.25)),
+        # clamp(2) = 1, clamp(1/2) = 1/2, clamp(1/4) = 1/4: token by token.
+        ("token-tis", -1.0, (1.0, 0.5, 0.25)),
+        ("topr", 1.0, (-1.0, -1.0, -1.0)),
+        ("token-tis", 1.0, (-1.0, -1.0, -1.0)),
+    ],
+)
+def test_topr_clamps_the_trajectorys_ratio_and_token_tis_each_tokens(
+    preset: str, weight: float, expected: tuple[float, ...]
+) -> None:
+    old = tensor(-3, -1, -0.5)
+    logp = (old + tensor(math.log(2), math.log(1 / 2), math.log(1 / 4))).requires_grad_()
+    given = tokens(tensor(weight, weight, weight), old, chunk=[0, 1, 1])
+    close(gradient_of(PRESETS[preset], logp, old, given), *expected)
+
+
+def test_topr_clamps_the_ratio_of_a_likelier_failure_to_one() -> None:
+    old = tensor(-3, -1)
+    logp = (old + tensor(math.log(4), math.log(1 / 2))).requires_grad_()
+    given = tokens(tensor(-1, -1), old)
+    close(gradient_of(PRESETS["topr"], logp, old, given), 1.0, 1.0)
+    close(gradient_of(PRESETS["token-tis"], logp, old, given), 1.0, 0.5)
 
 
 def test_forced_tokens_play_no_part_in_a_ratio_or_mask() -> None:

@@ -40,7 +40,7 @@ def test_a_sampler_that_can_not_be_followed_is_refused_before_any_step(
 def test_a_sampler_that_does_not_say_how_it_samples_needs_the_temperature(lab: Any) -> None:
     llm = lab.InProcessLLM(lab.tiny_model())
     del llm.sampling
-    with pytest.raises(InputError, match="does not say at which temperature"):
+    with pytest.raises(InputError, match="does not state its sampling temperature"):
         attached(llm)
     attached(llm, temperature=0.7)
 

@@ -8,9 +8,9 @@ import pytest
 
 from ale.errors import AleError
 from ale.types import Chunk, CreditedGroup, Span, replace
-from ale_trainer_policy.lessons import EXPERT_TURNS, Imitation, Reinforcement
 from ale_trainer_policy.options import PRESETS, ImitationOptions, SftOptions
 from ale_trainer_policy.samples import Sample, read_group
+from ale_trainer_policy.targets import EXPERT_TURNS, Imitation, Reinforcement
 
 
 def read(group: CreditedGroup) -> tuple[list[Sample], "Counter[str]"]:
@@ -123,7 +123,7 @@ def test_a_turn_whose_tokens_were_not_recorded_is_counted(lab: Any) -> None:
     [sample], counts = read(replace(group, group=bare_group))
     assert counts["turns_without_tokens"] == 1
     assert sample.rows == ()
-    assert not sample.teaches
+    assert not sample.trainable
 
 
 def test_groups_that_are_empty_or_of_one_mind_are_counted(lab: Any) -> None:
@@ -192,11 +192,11 @@ def test_imitation_is_discounted_from_the_experts_last_turn(lab: Any) -> None:
         lab.Said(prompt=[1], output=[2], forced=True),
         lab.Said(prompt=[1, 2], output=[3, 4], forced=True),
     ]
-    lesson = reinforcement("always", weight=0.1, gamma=0.5)
-    [sample] = lesson.read(lab.batch_of(lab.credited(lab.Played(said=said)))).samples
+    target = reinforcement("always", weight=0.1, gamma=0.5)
+    [sample] = target.read(lab.batch_of(lab.credited(lab.Played(said=said)))).samples
     assert sample.imitation.tolist() == pytest.approx([0.05, 0.1, 0.1])
     part = lab.Played(said=said, metadata={EXPERT_TURNS: 4})
-    [sample] = lesson.read(lab.batch_of(lab.credited(part))).samples
+    [sample] = target.read(lab.batch_of(lab.credited(part))).samples
     assert sample.imitation.tolist() == pytest.approx([0.1 / 8, 0.1 / 4, 0.1 / 4])
 
 
@@ -206,10 +206,10 @@ def test_the_discount_is_by_turn_however_turns_are_cut(lab: Any) -> None:
         lab.Said(prompt=[1], output=[2, 3, 4], forced=True, cuts=[0, 1, 2]),
         lab.Said(prompt=[1, 2, 3, 4], output=[5, 6], forced=True, cuts=[0, 1]),
     ]
-    lesson = reinforcement("always", weight=1.0, gamma=0.5)
+    target = reinforcement("always", weight=1.0, gamma=0.5)
     for metadata, last in (({}, 1.0), ({EXPERT_TURNS: 3}, 0.5)):
         played = lab.Played(said=said, metadata=metadata)
-        [sample] = lesson.read(lab.batch_of(lab.credited(played))).samples
+        [sample] = target.read(lab.batch_of(lab.credited(played))).samples
         assert sample.imitation.tolist() == pytest.approx([last / 2] * 3 + [last] * 2)
 
 
@@ -234,8 +234,8 @@ def four(lab: Any) -> Any:
     ],
 )
 def test_the_normaliser_of_a_preset(lab: Any, preset: str, wanted: list[float]) -> None:
-    lesson = reinforcement("off", preset)
-    samples = lesson.normalised(lesson.read(four(lab)).samples)
+    target = reinforcement("off", preset)
+    samples = target.normalised(target.read(four(lab)).samples)
     assert [sample.weight[0] for sample in samples[:3]] == pytest.approx(wanted)
     assert samples[3].weight.any() == np.False_
 
@@ -252,8 +252,8 @@ def test_which_episodes_are_imitated(lab: Any, chosen: Any, wanted: list[bool]) 
     won = lab.Played(said=[lab.Said(prompt=[1], output=[2])], reward=1.0)
     failed = lab.Played(said=[lab.Said(prompt=[1], output=[2])], reward=0.5)
     forced = lab.Played(said=[lab.Said(prompt=[1], output=[2], forced=True)], reward=0.0)
-    lesson = Imitation(options=SftOptions(learn_from=chosen))
-    read_ = lesson.read(lab.batch_of(lab.credited(won, failed, forced)))
+    target = Imitation(options=SftOptions(learn_from=chosen))
+    read_ = target.read(lab.batch_of(lab.credited(won, failed, forced)))
     assert [bool(sample.imitation.any()) for sample in read_.samples] == wanted
     assert read_.counts["episodes_imitated"] == sum(wanted)
     assert not any(sample.weight.any() for sample in read_.samples)

@@ -144,7 +144,7 @@ async def test_a_batch_without_signal_changes_neither_weights_nor_version(
     ],
     ids=["plain", "minibatches", "lora", "versions"],
 )
-async def test_a_resumed_trainer_goes_on_to_the_bit(
+async def test_a_resumed_trainer_continues_equal_to_the_bit(
     make_llm: Callable[..., Any], lab: Any, tmp_path: Path, fields: dict[str, Any]
 ) -> None:
     def batch(step: int) -> Batch:
@@ -295,11 +295,11 @@ async def test_ids_of_another_model_are_refused(make_llm: Callable[..., Any], la
 
 
 async def test_without_a_model_there_is_no_step() -> None:
-    with pytest.raises(AleError, match="attach one first"):
+    with pytest.raises(AleError, match="call attach first"):
         await build().step(credited_batch(0))
 
 
-async def test_three_losses_that_are_no_number_in_a_row_stop_with_the_batchs_path(
+async def test_three_non_finite_losses_in_a_row_end_the_run_with_the_batchs_path(
     make_llm: Callable[..., Any], tmp_path: Path
 ) -> None:
     llm = make_llm()
@@ -325,7 +325,7 @@ async def test_three_losses_that_are_no_number_in_a_row_stop_with_the_batchs_pat
     assert torch.equal(parameters(llm.policy.model), before)
 
 
-async def test_a_good_step_between_bad_ones_starts_the_count_anew(
+async def test_a_finite_step_resets_the_count_of_bad_ones(
     make_llm: Callable[..., Any], tmp_path: Path
 ) -> None:
     llm = make_llm()
@@ -343,9 +343,7 @@ async def test_a_good_step_between_bad_ones_starts_the_count_anew(
                 weight.copy_(kept)
 
 
-async def test_the_event_loop_goes_on_while_a_step_is_computed(
-    make_llm: Callable[..., Any], lab: Any
-) -> None:
+async def test_a_step_does_not_block_the_event_loop(make_llm: Callable[..., Any], lab: Any) -> None:
     trainer = attached(make_llm(num_hidden_layers=8, hidden_size=64))
     groups = [lab.random_group(i, task=f"t{i}", rollouts=8) for i in range(20)]
     step = asyncio.create_task(trainer.step(lab.batch_of(*groups)))
@@ -405,12 +403,12 @@ async def test_the_samplers_own_numbers_can_be_the_old_policy(
     assert report.metrics["ratio_max"] != 1.0
 
 
-async def test_old_versions_are_those_that_were_sampled_from(
+async def test_old_versions_are_the_weights_that_sampled_the_tokens(
     make_llm: Callable[..., Any], lab: Any
 ) -> None:
     """Tokens of version 0, trained on at version 2, have the ratio of the two."""
     llm = make_llm()
-    fields = {"old_policy": "rollout_version", "objective": "topr", "lr": 0.01}
+    fields = {"old_policy": "rollout_version", "objective": "token-tis", "lr": 0.01}
     trainer = attached(llm, **fields, keep_versions=2)
     played = [lab.Played(said=[lab.Said(prompt=[1, 2], output=[3, 4])], reward=r) for r in (1, -1)]
 
@@ -425,7 +423,7 @@ async def test_old_versions_are_those_that_were_sampled_from(
     report = await trainer.step(lab.batch_of(lab.credited(played[1])))
     assert report.metrics["ratio_min"] == pytest.approx(float(ratios.min()), rel=1e-4)
     assert report.metrics["ratio_max"] == pytest.approx(float(ratios.max()), rel=1e-4)
-    with pytest.raises(AleError, match=r"version 0, and only 1, 2 are kept.*keep_versions"):
+    with pytest.raises(AleError, match=r"version 0, and only 1, 2 are stored.*keep_versions"):
         await trainer.step(lab.batch_of(lab.credited(played[1])))
 
 
@@ -446,7 +444,7 @@ async def test_a_forced_beginning_is_imitated_and_the_rest_reinforced(
     assert (metrics["tokens_trained"], metrics["loss_imitation"]) == (1.0, 0.0)
 
 
-async def test_what_is_imitated_may_be_gone_through_more_often_and_faster(
+async def test_imitation_has_its_own_epochs_and_learning_rate(
     make_llm: Callable[..., Any], lab: Any
 ) -> None:
     options = ImitationOptions(when="always", epochs=3, lr=0.04)

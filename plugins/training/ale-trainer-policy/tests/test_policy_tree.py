@@ -8,13 +8,13 @@ import pytest
 import torch
 from attrs import evolve
 
-from ale_trainer_policy.attention import plan_of, seen_from
+from ale_trainer_policy.attention import make_plan, seen_from
 from ale_trainer_policy.learner import Learner
-from ale_trainer_policy.lessons import Reinforcement
 from ale_trainer_policy.models import prepare
 from ale_trainer_policy.options import PRESETS, ImitationOptions, LearnOptions
 from ale_trainer_policy.samples import Sample
 from ale_trainer_policy.scoring import score
+from ale_trainer_policy.targets import Reinforcement
 from ale_trainer_policy.tree import Tree, merge, merged_size, pack, split
 
 CLOSE = 1e-6
@@ -84,7 +84,7 @@ def test_the_interval_of_entry_and_exit_is_being_an_ancestor(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_runs_and_their_chains_are_the_paths(seed: int) -> None:
     tree, _ = merge(random_rows(seed))
-    plan = plan_of(tree, torch.device("cpu"))
+    plan = make_plan(tree, torch.device("cpu"))
     starts = np.cumsum([0, *plan.lengths])
     seen = ancestors(tree)
     for number, chain in enumerate(plan.chains):
@@ -96,8 +96,8 @@ def test_runs_and_their_chains_are_the_paths(seed: int) -> None:
 def read(lab: Any, seed: int, *, preset: str = "ipa", imitation: Any = "off") -> list[Sample]:
     """Normalised samples of two random groups, with log-probabilities of an old policy."""
     groups = [lab.random_group(seed, task="a"), lab.random_group(seed + 1000, task="b")]
-    lesson = Reinforcement(parts=PRESETS[preset], imitation=ImitationOptions(when=imitation))
-    samples = lesson.normalised(lesson.read(lab.batch_of(*groups)).samples)
+    target = Reinforcement(parts=PRESETS[preset], imitation=ImitationOptions(when=imitation))
+    samples = target.normalised(target.read(lab.batch_of(*groups)).samples)
     rng = np.random.default_rng(seed)
     return [
         evolve(s, old_logp=s.behaviour_logp + 0.3 * rng.normal(size=len(s.at))) for s in samples
@@ -172,8 +172,8 @@ def test_on_policy_with_a_mean_over_tokens_ipa_gspo_and_grpo_are_one_gradient(
     found = []
     for name in ("ipa", "gspo", "grpo"):
         parts = evolve(PRESETS[name], normaliser="tokens")
-        lesson = Reinforcement(parts=parts, imitation=ImitationOptions(when="off"))
-        samples = lesson.normalised(lesson.read(lab.batch_of(group)).samples)
+        target = Reinforcement(parts=parts, imitation=ImitationOptions(when="off"))
+        samples = target.normalised(target.read(lab.batch_of(group)).samples)
         now = score(model, pack(samples)).logp.detach().numpy()
         ends = np.cumsum([len(sample.at) for sample in samples])
         fresh = [
@@ -226,8 +226,8 @@ def test_the_side_of_the_padding_changes_nothing(lab: Any) -> None:
 def test_what_stands_in_prompts_and_observations_is_not_trained(lab: Any) -> None:
     """Its log-probability may be anything: a weight for it is nowhere."""
     said = [lab.Said(prompt=[1, 2, 3], output=[4]), lab.Said(prompt=[1, 2, 3, 4, 7, 8], output=[5])]
-    lesson = Reinforcement(parts=PRESETS["ipa"], imitation=ImitationOptions())
-    read_ = lesson.read(lab.batch_of(lab.credited(lab.Played(said=said))))
+    target = Reinforcement(parts=PRESETS["ipa"], imitation=ImitationOptions())
+    read_ = target.read(lab.batch_of(lab.credited(lab.Played(said=said))))
     datum = pack(read_.samples)
     assert datum.tree.ids[datum.token].tolist() == [4, 5]
 
@@ -284,8 +284,8 @@ def test_the_models_attention_is_its_own_again_afterwards(lab: Any) -> None:
 def test_temperature_divides_the_logits(lab: Any) -> None:
     model = lab.tiny_model()
     played = lab.Played(said=[lab.Said(prompt=[1, 2], output=[3, 4])])
-    lesson = Reinforcement(parts=PRESETS["ipa"], imitation=ImitationOptions())
-    datum = pack(lesson.read(lab.batch_of(lab.credited(played))).samples)
+    target = Reinforcement(parts=PRESETS["ipa"], imitation=ImitationOptions())
+    datum = pack(target.read(lab.batch_of(lab.credited(played))).samples)
     found = score(model, datum, temperature=0.7)
     with torch.no_grad():
         logits = model(torch.tensor([[1, 2, 3, 4]])).logits[0, 1:3] / 0.7

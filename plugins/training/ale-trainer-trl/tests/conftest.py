@@ -27,6 +27,7 @@ from ale.types import (
     LLMCapabilities,
     Message,
     Rollout,
+    Sampling,
     Span,
     TokenTrace,
     Trajectory,
@@ -72,7 +73,8 @@ class InProcessLLM:
 
     capabilities = LLMCapabilities(token_ids=True, logprobs=True)
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, **sampling: float) -> None:
+        self.sampling = Sampling(**{"temperature": 1.0, "top_p": 1.0, **sampling})
         self.policy = SimpleNamespace(
             model=make_model(seed),
             tokenizer=make_tokenizer(),

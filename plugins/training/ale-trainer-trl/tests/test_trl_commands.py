@@ -59,7 +59,11 @@ def test_progress_goes_to_standard_error_and_the_result_to_standard_output(
     assert done.stdout == f"dpo: 12 updates on 24 rows\nadapter in {tmp_path / 'out'}\n"
     assert not (tmp_path / "out" / "work").exists()
     again = typed("dpo", config)
-    assert (again.stdout, len(again.stderr.splitlines())) == (done.stdout, 1)
+    assert again.stdout == done.stdout
+    assert again.stderr.splitlines()[1:] == [
+        f"already trained; nothing to do (delete {tmp_path / 'out'} or set resume: never to train "
+        "again)"
+    ]
 
 
 def test_a_typing_error_is_named_with_its_line_and_nothing_is_started(
@@ -67,7 +71,7 @@ def test_a_typing_error_is_named_with_its_line_and_nothing_is_started(
 ) -> None:
     config.write_text(config.read_text().replace("batch_size", "batchsize"))
     with pytest.raises(InputError) as caught:
-        typed("dpo", config, "--set", "lora.priority=4")
+        typed("dpo", config, "--set", "lora.rank=4")
     told = str(caught.value)
     assert "dpo.yaml:5: batchsize: unknown option" in told
     assert "did you mean 'batch_size'?" in told
@@ -91,7 +95,7 @@ def handlers() -> Iterator[None]:
 
 @pytest.mark.usefixtures("handlers")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_it_after_the_update_and_the_same_command_goes_on(
+def test_a_signal_stops_after_the_update_and_the_same_command_resumes(
     config: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, status: int
 ) -> None:
     train_dpo = ale_trainer_trl.learning.train_dpo
@@ -109,11 +113,11 @@ def test_a_signal_ends_it_after_the_update_and_the_same_command_goes_on(
         cut = typed("dpo", config)
     assert cut.exit_code == status
     assert cut.stderr.endswith(
-        "stopped after update 6 of 12; the same command goes on from there\n"
+        "stopped after update 6 of 12; the same command resumes from there\n"
     )
     done = typed("dpo", config)
     assert done.exit_code == 0
-    assert "dpo: 12 updates (from 6 on) on 24 rows" in done.stdout
+    assert "dpo: 12 updates (resumed from 6) on 24 rows" in done.stdout
     assert [line.split()[1] for line in done.stderr.splitlines()[1:]] == ["8/12", "12/12"]
 
 
@@ -126,7 +130,7 @@ def start(config: Path, *more: str) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.long
-def test_ctrl_c_in_a_terminal_keeps_what_has_been_learnt(config: Path, tmp_path: Path) -> None:
+def test_ctrl_c_in_a_terminal_writes_a_checkpoint(config: Path, tmp_path: Path) -> None:
     reached = 0
     for _ in range(2):
         with start(config, "--set", "epochs=100000", "--set", "log_steps=1") as process:
@@ -138,6 +142,6 @@ def test_ctrl_c_in_a_terminal_keeps_what_has_been_learnt(config: Path, tmp_path:
             assert process.wait() == 130, rest
         assert int(first.split()[1].partition("/")[0]) == reached + 1
         assert any("once more to stop at once" in line for line in rest)
-        assert rest[-1].endswith("the same command goes on from there\n")
+        assert rest[-1].endswith("the same command resumes from there\n")
         reached = int(rest[-1].split()[3])
     assert (tmp_path / "out" / f"checkpoint-{reached}" / "adapter_model.safetensors").exists()

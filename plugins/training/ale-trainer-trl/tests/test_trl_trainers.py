@@ -142,7 +142,7 @@ async def test_grpo_raises_the_reward_of_what_is_sampled(advantage: Any, lab: An
     assert (means[-2] + means[-1]) / 2 > means[0] + 0.1, means
 
 
-async def test_a_step_leaves_everybody_elses_random_numbers_alone(lab: Any) -> None:
+async def test_a_step_does_not_change_the_global_random_state(lab: Any) -> None:
     trainer = attached(lab.llm(), "grpo")
     torch.manual_seed(7)
     random.seed(7)
@@ -199,12 +199,47 @@ def test_grpo_refuses_episodes_of_older_weights() -> None:
     build("dpo", staleness=1)
 
 
+@pytest.mark.parametrize(
+    ("sampling", "fields", "path"),
+    [
+        ({"top_p": 0.8}, {}, "llm.top_p"),
+        ({"temperature": 0.0}, {}, "llm.temperature"),
+        ({"temperature": 0.5}, {"temperature": 1.0}, "trainer.temperature"),
+    ],
+)
+def test_grpo_refuses_a_sampler_that_it_would_score_wrongly(
+    lab: Any, sampling: dict[str, float], fields: dict[str, float], path: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        attached(lab.llm(**sampling), "grpo", **fields)
+    assert [problem.path for problem in caught.value.problems] == [path]
+    # DPO compares whole answers, wherever they come from.
+    attached(lab.llm(**sampling), "dpo")
+
+
+def test_grpo_needs_a_temperature_where_the_model_states_none(lab: Any) -> None:
+    llm = lab.llm()
+    del llm.sampling
+    with pytest.raises(InputError, match="does not state its sampling temperature"):
+        attached(llm, "grpo")
+    attached(llm, "grpo", temperature=0.5)
+
+
+async def test_grpo_scores_at_the_samplers_temperature(lab: Any) -> None:
+    """TRL's `entropy` is of the distribution at the temperature that it scores with."""
+    found = {}
+    for temperature in (0.5, 1.0):
+        trainer = attached(lab.llm(temperature=temperature), "grpo")
+        found[temperature] = (await trainer.step(lab.contrast())).metrics["entropy"]
+    assert found[0.5] < found[1.0] - 0.1
+
+
 def test_a_layer_that_is_not_there_is_named(lab: Any) -> None:
     with pytest.raises(InputError, match=r"trainer\.lora\.target"):
         attached(lab.llm(), "dpo", lora=LoraOptions(target=("no_such_layer",)))
 
 
-async def test_credits_that_do_not_fit_are_refused_before_anything_is_learnt(lab: Any) -> None:
+async def test_credits_that_do_not_match_are_refused_before_any_training(lab: Any) -> None:
     from ale.types import replace
 
     trainer = attached(lab.llm(), "grpo")

@@ -52,7 +52,7 @@ class Fork:
 
 @frozen(kw_only=True)
 class Curve:
-    """Success from along one expert's episode."""
+    """Success rates of starts along one expert's episode."""
 
     task_id: str
     tag: str
@@ -60,23 +60,23 @@ class Curve:
     turns: int
     """K, those of the expert's whole episode."""
     points: tuple[Point, ...]
-    """By rising p. That of p = 0 is shared by all experts of a task."""
+    """By increasing p. The point p = 0 is shared by all experts of a task."""
     forks: tuple[Fork, ...]
     """One between every two points."""
     said: Mapping[int, str] = field(factory=dict)
-    """What the expert said in each turn that was replayed, from turn 0."""
+    """The expert's action in each replayed turn, from turn 0, as text."""
 
 
 @frozen(kw_only=True)
 class Curves:
-    """What the episodes of a run say about their starts."""
+    """Success rates of all starts of a run."""
 
     curves: tuple[Curve, ...]
     """By task, then by expert."""
     beginnings: Mapping[str, Point]
-    """Of each task's own beginning, whether or not it has a curve."""
+    """Rollouts from each task's own beginning, also without a curve."""
     other: int
-    """Graded episodes left out, as their start is no place in an expert's episode."""
+    """Graded episodes left out, because their start is not inside an expert's episode."""
 
     def replayed(self, task_id: str, start: str) -> tuple[Fork, ...]:
         """The forks of the turns that an episode with this start replayed, in order."""
@@ -103,7 +103,7 @@ def curves(episodes: Iterable[Episode], *, since: int = 0, level: float = LEVEL)
 
 
 class Counts:
-    """Sums, for whoever goes through episodes anyhow; one episode in memory at a time.
+    """Accumulates success counts episode by episode.
 
     Counts are pooled over steps, and so over versions of the policy.
     """
@@ -115,7 +115,7 @@ class Counts:
         self._other = 0
 
     def add(self, episode: Episode) -> None:
-        """Count an episode. Broken ones and those of evaluations are left out."""
+        """Count an episode. Broken and evaluation episodes are ignored."""
         if episode.split != "train" or episode.reward is None:
             return
         won = episode.reward == SUCCESS
@@ -132,7 +132,7 @@ class Counts:
             self._said[key].setdefault(number, _said(turn))
 
     def curves(self, level: float = LEVEL) -> Curves:
-        """What they say.
+        """The curves of the counted episodes.
 
         Args:
             level: of the test, over all forks of one curve (Holm's correction), in (0, 1).
@@ -180,7 +180,7 @@ def _forks(points: Sequence[Point], level: float) -> tuple[Fork, ...]:
 
 
 def fisher(won_before: int, n_before: int, won_after: int, n_after: int) -> float:
-    """How likely so few successes before are, were success before and after the same.
+    """P-value of so few successes before, if success before and after were equally likely.
 
     One-sided: P(X <= won_before) where X, given all successes, is hypergeometric.
 

@@ -1,4 +1,4 @@
-"""Places in an expert's episode: the name of a start says where its rollouts began."""
+"""Names of starts inside an expert's episode."""
 
 import re
 
@@ -9,13 +9,13 @@ _NAME = re.compile(r"p([1-9][0-9]*)of([1-9][0-9]*)(?:\.([0-9a-f]+))?")
 
 @frozen
 class Place:
-    """A place in an expert's episode: after its first `p` turns of `turns`."""
+    """A start inside an expert's episode: after the first `p` of its `turns` turns."""
 
     p: int
     turns: int
     """K, the turns of the expert's whole episode."""
     tag: str = ""
-    """Tells experts of one task apart; empty where a run has one expert per task for good."""
+    """Distinguishes experts of one task; empty if a run has one fixed expert per task."""
 
     @property
     def name(self) -> str:
@@ -26,6 +26,6 @@ class Place:
 
 
 def place_named(name: str) -> Place | None:
-    """The place that a start's name stands for; None where it is no name of this package's."""
+    """Parse a start's name; None if it is not a name of this form."""
     found = _NAME.fullmatch(name)
     return None if found is None else Place(int(found[1]), int(found[2]), found[3] or "")

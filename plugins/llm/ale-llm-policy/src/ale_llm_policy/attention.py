@@ -1,27 +1,27 @@
-"""Grouped-query attention over the slab.
+"""Grouped-query attention over the KV cache.
 
-On a CPU the result of a row is the same to the last bit whatever else is in the batch, however far
-the columns reach and whether its tokens came one by one or together. Masked columns add exact
-zeros; what could differ is the order of the other sums. So, for MKL's products: at least four
-queries, columns in multiples of 16 (`slab.VECTOR`), and no sum over more than 192 columns at once,
-which MKL would cut in two, at a place that depends on how many there are.
+On a CPU a row's result is bitwise independent of the rest of the batch, of the number of columns,
+and of whether its tokens came one by one or together. Masked columns add exact zeros; the order of
+the other sums could differ. So, for MKL's products: at least four queries, columns in multiples of
+16 (`kv_cache.VECTOR`), and no sum over more than 192 columns at once, which MKL splits at a
+position that depends on their number.
 """
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-LEAST_QUERIES = 4
-"""Rows of a product below which MKL takes another kernel, whose last bits differ."""
+MIN_QUERIES = 4
+"""With fewer rows MKL uses another kernel, whose last bits differ."""
 _CUT = 192
-_MOST_SCORES = 1 << 23
+_MAX_SCORES = 1 << 23
 """Numbers in one table of scores, 32 MiB."""
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scale: float) -> Tensor:
     """Attention of the new tokens over their rows.
 
-    The query heads that share keys become more queries of one head: no key is repeated.
+    Query heads that share keys are folded into the queries of one head, so no key is repeated.
 
     Args:
         query: ``[rows, heads, tokens, width]``; one token, or a multiple of four.
@@ -46,10 +46,10 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scale: flo
 
 def _on_cpu(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
     n = query.shape[2]
-    if n < LEAST_QUERIES:
-        query = pad(query, (0, 0, 0, LEAST_QUERIES - n))
+    if n < MIN_QUERIES:
+        query = pad(query, (0, 0, 0, MIN_QUERIES - n))
     per_query = query.shape[0] * query.shape[1] * keys.shape[2]
-    block = max(LEAST_QUERIES, _MOST_SCORES // per_query // LEAST_QUERIES * LEAST_QUERIES)
+    block = max(MIN_QUERIES, _MAX_SCORES // per_query // MIN_QUERIES * MIN_QUERIES)
     if n <= block:
         return _products(query, keys, values, bias)
     parts = [

@@ -1,4 +1,4 @@
-"""The rows under way: prefill of new ones, and one more token for all."""
+"""The running rows: prefill of new rows, and decoding of one token for all."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -6,25 +6,25 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ale_llm_policy.attention import LEAST_QUERIES
+from ale_llm_policy.attention import MIN_QUERIES
 from ale_llm_policy.jobs import Job
+from ale_llm_policy.kv_cache import CacheStep, KVCache
 from ale_llm_policy.sampling import draw
-from ale_llm_policy.slab import Slab, Step
 
 CHUNK = 512
 """Most new tokens of a row in one pass."""
 PASS = 1024
-"""Most new tokens in one pass, padding included: what is between two products stays in a cache."""
+"""Most new tokens in one pass, padding included: intermediate results fit the CPU's cache."""
 
 
 class Forward(Protocol):
-    """A model over the slab; see `Packed` and `Modules`."""
+    """A model over a KV cache; see `Packed` and `Modules`."""
 
     def refresh(self) -> None:
-        """Take the model's weights as they stand."""
+        """Use the model's current weights."""
         ...
 
-    def forward(self, ids: Tensor, starts: Tensor, slab: Slab, step: Step) -> Tensor:
+    def forward(self, ids: Tensor, starts: Tensor, cache: KVCache, step: CacheStep) -> Tensor:
         """Last hidden states of the new tokens."""
         ...
 
@@ -34,37 +34,37 @@ class Forward(Protocol):
 
 
 class Batch:
-    """Jobs in rows 0 to n - 1 of a slab.
+    """Jobs in rows 0 to n - 1 of a KV cache.
 
-    Every product of attention has at least four rows and every pass a multiple of four queries,
-    dummies included, so that on a CPU the numbers of a row do not depend on how many others there
-    are. Products with weights need more: see `packed`.
+    On a CPU the results of a row must not depend on the other rows. So every attention product has
+    at least four rows, and every pass a multiple of four queries, dummies included. Products with
+    weights need more: see `packed`.
 
     Args:
-        model: over the slab.
+        model: over the KV cache.
         device: of the weights.
     """
 
     def __init__(self, model: Forward, device: torch.device) -> None:
         self._model = model
         self._device = device
-        self.slab = Slab(device)
+        self.cache = KVCache(device)
         self.jobs: list[Job] = []
 
-    def enter(self, jobs: Sequence[Job]) -> None:
-        """Give jobs the next rows. Their `cached` tokens are to be put there by the caller."""
+    def add(self, jobs: Sequence[Job]) -> None:
+        """Assign jobs the next rows; the caller copies their `cached` tokens into the cache."""
         self.jobs += jobs
 
-    def leave(self, job: Job) -> None:
+    def remove(self, job: Job) -> None:
         """Free a job's row; the last row moves into it."""
         row, last = self.jobs.index(job), self.jobs.pop()
         if last is not job:
-            self.slab.move(len(self.jobs), row, last.cached)
+            self.cache.move(len(self.jobs), row, last.cached)
             self.jobs[row] = last
 
     @torch.inference_mode()
     def prefill(self, first: int) -> Tensor:
-        """Run the rows from `first` on up to their last token.
+        """Compute the rows from `first` on up to their last token.
 
         Returns:
             Logits after the last token of each of them, ``[rows, vocabulary]``.
@@ -72,25 +72,25 @@ class Batch:
         found: dict[int, Tensor] = {}
         waiting = list(range(first, len(self.jobs)))
         while waiting:
-            for rows in _alike(waiting, [self._lacking(row) for row in waiting]):
+            for rows in _similar_lengths(waiting, [self._n_missing(row) for row in waiting]):
                 hidden = self._chunk(rows)
-                ended = [(i, row) for i, row in enumerate(rows) if self._lacking(row) == 0]
+                ended = [(i, row) for i, row in enumerate(rows) if self._n_missing(row) == 0]
                 for i, row in ended:
                     found[row] = hidden[i]
-            waiting = [row for row in waiting if self._lacking(row) > 0]
+            waiting = [row for row in waiting if self._n_missing(row) > 0]
         ordered = torch.stack([found[row] for row in sorted(found)])
         return self._logits(ordered)
 
     @torch.inference_mode()
     def score(self, row: int) -> list[float]:
-        """Run the last row over a forced answer: the log-probability of each of its tokens."""
+        """Compute the log-probability of each token of the last row's forced answer."""
         job = self.jobs[row]
         found: list[float] = []
-        while self._lacking(row) > 0:
+        while self._n_missing(row) > 0:
             start = job.cached
-            hidden = self._pass([row], min(CHUNK, self._lacking(row)))[0]
+            hidden = self._pass([row], min(CHUNK, self._n_missing(row)))[0]
             stop = job.cached
-            # What stands at position p is said by the state at p - 1.
+            # The state at p - 1 predicts the token at p.
             first = max(len(job.prompt), start + 1)
             if stop + 1 > first and first < len(job.ids):
                 last = min(stop + 1, len(job.ids))
@@ -102,37 +102,37 @@ class Batch:
 
     @torch.inference_mode()
     def decode(self) -> Tensor:
-        """Run the last token of every row; logits after it."""
+        """Compute the last token of every row; returns the logits after it."""
         return self._logits(self._pass(list(range(len(self.jobs))), 1, width=1)[:, 0])
 
     @torch.inference_mode()
     def sample(self, first: int, logits: Tensor, version: int) -> None:
-        """Draw a token for each row from `first` on."""
+        """Sample a token for each row from `first` on."""
         jobs = self.jobs[first:]
         ids, logprobs = draw(logits, [job.draw() for job in jobs])
         for job, token, logprob in zip(jobs, ids, logprobs, strict=True):
             job.add(token, logprob, version)
 
-    def _lacking(self, row: int) -> int:
+    def _n_missing(self, row: int) -> int:
         job = self.jobs[row]
         return len(job.ids) - job.cached
 
     def _chunk(self, rows: list[int]) -> list[Tensor]:
         """Advance rows by one chunk; each one's state after its last new token."""
-        tokens = min(CHUNK, max(self._lacking(row) for row in rows))
-        ends = [min(tokens, self._lacking(row)) - 1 for row in rows]
+        tokens = min(CHUNK, max(self._n_missing(row) for row in rows))
+        ends = [min(tokens, self._n_missing(row)) - 1 for row in rows]
         hidden = self._pass(rows, tokens)
         return [hidden[i, end] for i, end in enumerate(ends)]
 
     def _pass(self, rows: list[int], tokens: int, width: int | None = None) -> Tensor:
-        """Run up to `tokens` more tokens of neighbouring rows; hidden states, ``[rows, >=tokens]``.
+        """Compute up to `tokens` more tokens of adjacent rows; hidden states, ``[rows, >=tokens]``.
 
-        What is padded lands behind a row's end, where it is masked until it is overwritten.
+        Padding is written behind a row's end, where it is masked until overwritten.
 
         Args:
             width: tokens with padding; 1 for all rows at once, else the next multiple of four.
         """
-        width = width or -(-tokens // LEAST_QUERIES) * LEAST_QUERIES
+        width = width or -(-tokens // MIN_QUERIES) * MIN_QUERIES
         starts, ids = [], []
         for row in rows:
             job = self.jobs[row]
@@ -140,25 +140,25 @@ class Batch:
             starts.append(job.cached)
             ids.append(new + [0] * (width - len(new)))
             job.cached += len(new)
-        # Rows behind the last job's are free: dummies may write there.
-        dummies = max(0, LEAST_QUERIES - len(rows)) if width == 1 else 0
+        # Rows after the last job's are free for dummies.
+        dummies = max(0, MIN_QUERIES - len(rows)) if width == 1 else 0
         starts += [0] * dummies
         ids += [[0]] * dummies
         begin = torch.tensor(starts, device=self._device)
-        step = self.slab.step(rows[0], begin, max(starts), width)
+        step = self.cache.step(rows[0], begin, max(starts), width)
         new_ids = torch.tensor(ids, device=self._device)
-        return self._model.forward(new_ids, begin, self.slab, step)[: len(rows)]
+        return self._model.forward(new_ids, begin, self.cache, step)[: len(rows)]
 
     def _logits(self, hidden: Tensor) -> Tensor:
         n = len(hidden)
-        if n < LEAST_QUERIES:
-            padded = torch.nn.functional.pad(hidden, (0, 0, 0, LEAST_QUERIES - n))
+        if n < MIN_QUERIES:
+            padded = torch.nn.functional.pad(hidden, (0, 0, 0, MIN_QUERIES - n))
             return self._model.logits(padded)[:n]
         return self._model.logits(hidden)
 
 
-def _alike(rows: list[int], lacking: list[int]) -> Iterator[list[int]]:
-    """Runs of neighbouring rows that are worth a pass together: little padding, not too large."""
+def _similar_lengths(rows: list[int], lacking: list[int]) -> Iterator[list[int]]:
+    """Runs of adjacent rows to compute in one pass, with little padding and bounded size."""
     run: list[int] = []
     most = least = 0
     for row, n in zip(rows, lacking, strict=True):

@@ -1,4 +1,4 @@
-"""From options to a model, checked against the model's own forward pass."""
+"""Builds the model component, and checks it against the model's own forward pass."""
 
 from random import Random
 
@@ -13,15 +13,15 @@ from ale_llm_policy.jobs import Job, Outcome, Rules
 from ale_llm_policy.model import PolicyLLM
 from ale_llm_policy.modules import Modules
 from ale_llm_policy.options import PolicyOptions, TinyOptions
-from ale_llm_policy.packed import Packed, fits
+from ale_llm_policy.packed import Packed, is_packable
 from ale_llm_policy.pretrained import TinyShape, TorchPolicy, load_policy, tiny_policy
 
 
 def build(options: PolicyOptions, *, seed: int) -> PolicyLLM:
-    """Load or make the policy and start nothing yet: the thread begins with the first request.
+    """Load or create the policy. The sampling thread starts with the first request.
 
     Raises:
-        InputError: the model can't be loaded, or can't be sampled by this loop.
+        InputError: the model can't be loaded, or is not supported by the engine.
     """
     if options.model is None:
         policy = _tiny(options, options.tiny or TinyOptions(), seed)
@@ -33,14 +33,14 @@ def build(options: PolicyOptions, *, seed: int) -> PolicyLLM:
             chat_template=options.chat_template,
             calls=options.calls,
         )
-    return over(policy, options)
+    return wrap_policy(policy, options)
 
 
-def over(policy: TorchPolicy, options: PolicyOptions) -> PolicyLLM:
-    """The model that samples from this policy.
+def wrap_policy(policy: TorchPolicy, options: PolicyOptions) -> PolicyLLM:
+    """A model component that samples from this policy.
 
     Raises:
-        InputError: it can't be sampled by this loop.
+        InputError: the policy is not supported by the engine.
     """
     forward = _forward(policy, options)
     engine = Engine(
@@ -81,7 +81,7 @@ def _tiny(options: PolicyOptions, tiny: TinyOptions, seed: int) -> TorchPolicy:
 
 
 def _forward(policy: TorchPolicy, options: PolicyOptions) -> Forward:
-    packs = fits(policy.base)
+    packs = is_packable(policy.base)
     if options.decoder == "packed" and not packs:
         name = type(policy.base).__name__
         problem = Problem(
@@ -98,10 +98,10 @@ def _forward(policy: TorchPolicy, options: PolicyOptions) -> Forward:
 
 
 def _check(policy: TorchPolicy, model: Forward) -> None:
-    """Sample's numbers must be the model's: two ragged rows, prefilled and stepped on.
+    """Compare the engine's log-probabilities with the model's, on two rows of different length.
 
     Raises:
-        InputError: they differ, so this model does not work the way this loop takes for granted.
+        InputError: they differ, so the model violates the engine's assumptions.
     """
     n_vocabulary = policy.base.config.get_text_config().vocab_size
     sequences = [[(7 * i + 3) % n_vocabulary for i in range(n)] for n in (9, 6)]
@@ -109,7 +109,7 @@ def _check(policy: TorchPolicy, model: Forward) -> None:
     batch = Batch(model, policy.device)
     nothing = Random(0)  # noqa: S311
     with policy.lock:
-        batch.enter([Job(tuple(s[:-1]), rules, nothing, _ignore) for s in sequences])
+        batch.add([Job(tuple(s[:-1]), rules, nothing, _ignore) for s in sequences])
         batch.prefill(0)
         for job, sequence in zip(batch.jobs, sequences, strict=True):
             job.ids = list(sequence)
@@ -133,4 +133,4 @@ def _plain(policy: TorchPolicy, ids: list[int]) -> Tensor:
 
 
 def _ignore(job: Job, outcome: Outcome | Exception) -> None:
-    """Nobody waits for these."""
+    """The results are not used."""

@@ -1,4 +1,4 @@
-"""The thread that samples: admits between steps, decodes all rows together, lets go of the done."""
+"""The sampling thread: continuous batching with admission and release between steps."""
 
 import atexit
 import logging
@@ -13,7 +13,7 @@ import torch
 from ale.errors import LLMError
 from ale_llm_policy.batch import Batch, Forward
 from ale_llm_policy.jobs import Job, Outcome
-from ale_llm_policy.prefixes import BLOCK, Prefixes, block_keys, pack
+from ale_llm_policy.prefix_cache import BLOCK, PrefixCache, block_keys, pack
 from ale_llm_policy.pretrained import TorchPolicy
 
 log = logging.getLogger(__name__)
@@ -24,10 +24,10 @@ class Engine:
 
     Args:
         policy: what is sampled from; its lock is held during each step.
-        model: the policy's model over a slab.
-        max_batch: rows at once; further jobs wait in order.
-        cache_bytes: of keys and values that are kept for later requests.
-        threads: of torch, for this process; None leaves them.
+        model: the policy's model over a KV cache.
+        max_batch: maximum number of rows; further jobs wait in order.
+        cache_bytes: size of the prefix cache.
+        threads: torch threads of this process; None does not set them.
     """
 
     def __init__(
@@ -44,20 +44,20 @@ class Engine:
         self._max_batch = max_batch
         self._threads = threads
         self._batch = Batch(model, policy.device)
-        self.prefixes = Prefixes(cache_bytes)
+        self.prefix_cache = PrefixCache(cache_bytes)
         self.n_prefilled = 0
-        """Tokens run that were not sampled just before: what caching saves shows here."""
+        """Tokens computed in prefills; a metric of what the prefix cache saves."""
         self.n_steps = 0
         self._changed = threading.Condition()
         self._inbox: deque[Job] = deque()
         self._tasks: deque[Callable[[], None]] = deque()
         self._pending: deque[Job] = deque()
-        self._entering: list[Job] = []
+        self._admitting: list[Job] = []
         self._closed = False
         self._thread: threading.Thread | None = None
 
     def submit(self, job: Job) -> None:
-        """Put a job in line.
+        """Queue a job.
 
         Raises:
             LLMError: the engine is closed.
@@ -94,7 +94,7 @@ class Engine:
         job.cancelled = True
 
     def close(self) -> None:
-        """End the thread; jobs that are under way fail. May be called again."""
+        """End the thread; running jobs fail. Idempotent."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -104,15 +104,15 @@ class Engine:
             atexit.unregister(self.close)
 
     def reload(self, change: Callable[[], None]) -> None:
-        """Change the weights; to be run by `call`.
+        """Change the weights; must run through `call`.
 
-        Nothing that was computed with the old ones is used again: the rows under way are run anew
-        up to their last token.
+        Nothing computed with the old weights is used again: running rows are prefilled again up to
+        their last token.
         """
         with self._policy.lock:
             change()
             self._model.refresh()
-        self.prefixes.clear()
+        self.prefix_cache.clear()
         under_way = self._batch.jobs
         self._batch.jobs = []
         for job in reversed(under_way):
@@ -123,14 +123,14 @@ class Engine:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="ale-llm-policy", daemon=True)
             self._thread.start()
-            # A thread inside torch when the interpreter ends would abort the process.
+            # A thread inside torch at interpreter exit would abort the process.
             atexit.register(self.close)
         self._changed.notify_all()
 
     def _run(self) -> None:
         if self._threads is not None:
             torch.set_num_threads(self._threads)
-        while self._take_orders():
+        while self._take_requests():
             try:
                 with self._policy.lock, torch.inference_mode():
                     self._work()
@@ -139,8 +139,8 @@ class Engine:
                 self._fail(LLMError(f"the policy failed while sampling: {error!r}"))
         self._fail(LLMError("the policy was closed while it was sampling"))
 
-    def _take_orders(self) -> bool:
-        """Wait for something to do; False once closed."""
+    def _take_requests(self) -> bool:
+        """Wait for requests and run queued calls; False once closed."""
         with self._changed:
             while not (self._closed or self._inbox or self._tasks or self._busy):
                 self._changed.wait()
@@ -157,25 +157,25 @@ class Engine:
         return bool(self._pending or self._batch.jobs)
 
     def _work(self) -> None:
-        """Let go of what was cancelled, admit, and sample one token for every row."""
+        """Free cancelled rows, sample one token for every row, then admit new jobs."""
         for job in [job for job in self._batch.jobs if job.cancelled]:
-            self._batch.leave(job)
+            self._batch.remove(job)
         n_decoding = len(self._batch.jobs)
         if n_decoding:
             logits = self._batch.decode()
             self.n_steps += 1
             self._batch.sample(0, logits, self._policy.version)
-            self._settle(0)
+            self._finish_ended(0)
         while admitted := self._admit():
-            self._entering = admitted
+            self._admitting = admitted
             self._prefill(admitted)
-            self._entering = []
+            self._admitting = []
 
     def _admit(self) -> list[Job]:
-        """The jobs that are to be run together now, in rows of their own.
+        """Take the pending jobs to prefill together now.
 
-        One that begins as another of them does is left for the next pass, when what they share
-        has been computed.
+        A job that shares an uncomputed prefix with a chosen one waits for the next pass, when the
+        prefix is in the cache.
         """
         chosen: list[Job] = []
         later: list[Job] = []
@@ -186,7 +186,7 @@ class Engine:
                 continue
             keys = list(block_keys(pack(job.ids)))
             shared = min(BLOCK * sum(key in coming for key in keys), len(job.ids) - 1)
-            if shared > self.prefixes.find(job.ids)[1]:
+            if shared > self.prefix_cache.find(job.ids)[1]:
                 later.append(job)
                 continue
             coming.update(keys)
@@ -196,62 +196,62 @@ class Engine:
 
     def _prefill(self, jobs: list[Job]) -> None:
         first = len(self._batch.jobs)
-        # Alike ones next to each other, so that a pass has little padding.
-        found = {id(job): self.prefixes.find(job.ids) for job in jobs}
+        # Sorted by missing tokens, so that a pass has little padding.
+        found = {id(job): self.prefix_cache.find(job.ids) for job in jobs}
         jobs.sort(key=lambda job: len(job.ids) - found[id(job)][1])
         for job in jobs:
             entry, job.cached = found[id(job)]
             if job.forced:
-                # The state before the answer's first token is needed, so its prompt's last token.
+                # The prompt's last token is recomputed: its state scores the answer's first.
                 job.cached = min(job.cached, len(job.prompt) - 1)
             if entry is not None:
                 row = len(self._batch.jobs)
-                self._batch.slab.put(row, entry.kept, job.cached)
+                self._batch.cache.copy_in(row, entry.tensors, job.cached)
             self.n_prefilled += len(job.ids) - job.cached
-            self._batch.enter([job])
+            self._batch.add([job])
             if job.forced:
                 self._score(job)
         if len(self._batch.jobs) > first:
             logits = self._batch.prefill(first)
             for row, job in enumerate(self._batch.jobs[first:], first):
-                # What is mostly new may be the beginning of others, such as a group's prompt.
+                # A mostly new prompt may be a prefix of others, such as a group's prompt.
                 if found[id(job)][1] <= len(job.ids) // 2:
-                    self._keep(row)
+                    self._store_prefix(row)
             self._batch.sample(first, logits, self._policy.version)
-            self._settle(first)
+            self._finish_ended(first)
 
-    def _keep(self, row: int) -> None:
+    def _store_prefix(self, row: int) -> None:
         job = self._batch.jobs[row]
-        self.prefixes.add(job.ids[: job.cached], self._batch.slab.take(row, job.cached))
+        self.prefix_cache.add(job.ids[: job.cached], self._batch.cache.copy_out(row, job.cached))
 
     def _score(self, job: Job) -> None:
         row = len(self._batch.jobs) - 1
         job.logprobs = [min(0.0, value) for value in self._batch.score(row)]
         job.versions = [self._policy.version] * len(job.logprobs)
-        self._keep(row)
-        self._batch.leave(job)
+        self._store_prefix(row)
+        self._batch.remove(job)
         job.done(job, Outcome("forced"))
 
-    def _settle(self, first: int) -> None:
-        """Let go of the jobs, from row `first` on, that have ended."""
-        text = self._policy.template.pieces.text
+    def _finish_ended(self, first: int) -> None:
+        """Free the rows, from `first` on, of jobs that have ended, and report them."""
+        text = self._policy.template.token_bytes.text
         for job in self._batch.jobs[first:]:
             outcome = job.outcome(lambda ids: text(ids).text)
             if outcome is not None:
-                self._keep(self._batch.jobs.index(job))
-                self._batch.leave(job)
+                self._store_prefix(self._batch.jobs.index(job))
+                self._batch.remove(job)
                 job.done(job, outcome)
 
     def _fail(self, error: LLMError) -> None:
-        """End every job with an error, and start from nothing."""
+        """End every job with an error, and reset."""
         with self._changed:
-            entering = [job for job in self._entering if job not in self._batch.jobs]
+            entering = [job for job in self._admitting if job not in self._batch.jobs]
             jobs = [*self._batch.jobs, *entering, *self._pending, *self._inbox]
-            self._entering = []
+            self._admitting = []
             self._pending.clear()
             self._inbox.clear()
         self._batch = Batch(self._model, self._policy.device)
-        self.prefixes.clear()
+        self.prefix_cache.clear()
         for job in jobs:
             if not job.cancelled:
                 job.done(job, error)

@@ -1,4 +1,4 @@
-"""One request, from admission to its last token."""
+"""A request in the engine."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -18,13 +18,13 @@ class Rules:
     max_tokens: int
     """At least 1; no more than the context leaves."""
     ends: frozenset[int]
-    """Ids that end the answer, and belong to it."""
+    """End-of-turn ids, which are part of the answer."""
     stop: tuple[str, ...] = ()
 
 
 @frozen
 class Outcome:
-    """How a job ended. `stop_at` is where in the text the stop string starts."""
+    """How a job ended. `stop_at` is the index in the text where the stop string starts."""
 
     reason: str
     """``stop``, ``length`` or ``forced``."""
@@ -41,12 +41,12 @@ class Job:
     done: Callable[["Job", Outcome | Exception], None]
     """Called once in the engine's thread, never after a cancellation."""
     forced: tuple[int, ...] = ()
-    """Ids to score in the place of sampling."""
+    """Ids to score instead of sampling."""
     cancelled: bool = False
     ids: list[int] = field(init=False)
     """Prompt and answer so far."""
     cached: int = field(default=0, init=False)
-    """Tokens whose keys and values are in the job's row."""
+    """Number of tokens in the KV cache."""
     logprobs: list[float] = field(default=Factory(list), init=False)
     versions: list[int] = field(default=Factory(list), init=False)
 
@@ -59,7 +59,7 @@ class Job:
         return tuple(self.ids[len(self.prompt) :])
 
     def draw(self) -> Draw:
-        """The next token's number; asked once for each token."""
+        """Sampling parameters of the next token; called once per token."""
         return Draw(
             temperature=self.rules.temperature,
             top_p=self.rules.top_p,
@@ -67,16 +67,16 @@ class Job:
         )
 
     def add(self, token: int, logprob: float, version: int) -> None:
-        """Take a token that was drawn."""
+        """Append a sampled token."""
         self.ids.append(token)
         self.logprobs.append(logprob)
         self.versions.append(version)
 
     def outcome(self, text: Callable[[list[int]], str]) -> Outcome | None:
-        """How the job has ended, or None while it goes on.
+        """How the job has ended; None while it is running.
 
         Args:
-            text: of some ids.
+            text: decodes ids.
         """
         if self.ids[-1] in self.rules.ends:
             return Outcome("stop")
@@ -87,9 +87,8 @@ class Job:
         return Outcome("length") if len(self.logprobs) >= self.rules.max_tokens else None
 
     def _stop_at(self, text: Callable[[list[int]], str]) -> int | None:
-        # A stop string may begin inside one token and end inside another: look at as many of the
-        # last tokens as it could reach over, each of which has at least one byte, and four more
-        # for a character that starts before them.
+        # A stop string may start and end inside tokens. Decode only the last tokens that it can
+        # span, at one byte or more per token, and four more for a character that starts earlier.
         reach = max(len(stop.encode()) for stop in self.rules.stop) + 4
         begin = max(len(self.prompt), len(self.ids) - reach)
         recent = text(self.ids[begin:])
@@ -98,11 +97,11 @@ class Job:
         return _first(self.rules.stop, text(self.ids[len(self.prompt) :]))
 
 
-def up_to_stop(
+def truncate_at_stop(
     ids: Sequence[int], stop: tuple[str, ...], text: Callable[[Sequence[int]], str]
 ) -> tuple[tuple[int, ...], int | None]:
-    """As much of an answer as the sampler would come to: it ends with the token that completes a
-    stop string. With it, where in the text that string starts.
+    """Truncate an answer after the token that completes a stop string, as sampling does. Also
+    returns the index in the text where that string starts.
     """
     if _first(stop, text(ids)) is None:
         return tuple(ids), None

@@ -1,4 +1,4 @@
-"""The language model: requests in, exact completions out."""
+"""The model component: turns requests into completions with exact tokens."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from ale.types import (
     Usage,
 )
 from ale_llm_policy.engine import Engine
-from ale_llm_policy.jobs import Job, Outcome, Rules, up_to_stop
+from ale_llm_policy.jobs import Job, Outcome, Rules, truncate_at_stop
 from ale_llm_policy.pretrained import TorchPolicy
 from ale_llm_policy.sessions import Sessions
 
@@ -29,9 +29,9 @@ class PolicyLLM:
     """Samples from a policy in this process. A `Policy`.
 
     Args:
-        policy: model, tokenizer and template; a trainer takes it from here.
+        policy: model, tokenizer and template; read by trainers.
         engine: samples from it.
-        defaults: what a request leaves open, all set.
+        defaults: for options that a request leaves open; all set.
         context: most tokens of prompt and answer together.
     """
 
@@ -43,7 +43,7 @@ class PolicyLLM:
         self._defaults = defaults
         self._context = min(context, policy.context)
         self._sessions = Sessions(policy.template)
-        self._ends = _ends(policy)
+        self._end_ids = _end_ids(policy)
 
     @property
     def capabilities(self) -> LLMCapabilities:
@@ -52,12 +52,12 @@ class PolicyLLM:
 
     @property
     def sampling(self) -> Sampling:
-        """What is sampled with where a request leaves it open. A trainer takes it from here."""
+        """Sampling defaults of every request; read by trainers."""
         return self._defaults
 
     @property
     def policy_version(self) -> int:
-        """Of the weights that the next token is sampled from."""
+        """Version of the weights that sample the next token."""
         return self.policy.version
 
     async def complete(self, request: CompletionRequest) -> Completion:
@@ -69,21 +69,21 @@ class PolicyLLM:
         """
         prompt = self._prompt(request)
         rules = self._rules(request.sampling, len(prompt))
-        # By seed and turn alone: neither the time nor the other requests play a part.
+        # Depends on seed and turn alone, not on time or other requests.
         numbers = Random(f"{request.conversation.seed}/{request.turn}")  # noqa: S311
         job, outcome = await self._run(lambda done: Job(prompt, rules, numbers, done))
         return self._completion(request, job, outcome)
 
     async def force(self, request: CompletionRequest, answer: Message) -> Completion:
-        """The completion that says `answer`, with the log-probabilities of a forward pass.
+        """The completion for a given answer, with log-probabilities from a forward pass.
 
-        Those are of the model itself, at temperature 1 and over all tokens: under a narrower
-        sampler a demonstration may be impossible. It ends where a sampled answer would: with the
-        token that completes a stop string. What no sampled answer holds is not to be imitated.
+        They are of the model at temperature 1 over all tokens, because a demonstration may be
+        impossible under top-p. The answer ends where a sampled one would, with the token that
+        completes a stop string: text after it can't be sampled and must not be imitated.
 
         Raises:
             ContextLengthError: prompt and answer together don't fit.
-            LLMError: as `complete`; or the answer goes on behind a stop string.
+            LLMError: as `complete`; or the answer has text after a stop string.
         """
         prompt = self._prompt(request)
         rules = self._rules(request.sampling, len(prompt))
@@ -100,26 +100,28 @@ class PolicyLLM:
     ) -> tuple[tuple[int, ...], int | None]:
         template = self.policy.template
         whole = template.answer(answer)
-        ids, stop_at = up_to_stop(whole, stop, lambda part: template.pieces.text(part).text)
+        ids, stop_at = truncate_at_stop(
+            whole, stop, lambda part: template.token_bytes.text(part).text
+        )
         if stop_at is not None:
-            text = template.pieces.text(tuple(i for i in whole if i not in self._ends)).text
+            text = template.token_bytes.text(tuple(i for i in whole if i not in self._end_ids)).text
             found = max((each for each in stop if text.startswith(each, stop_at)), key=len)
             rest = text[stop_at + len(found) :].strip()
             if rest:
                 raise LLMError(
-                    f"an answer to be demonstrated goes on behind the stop string {found!r} with "
-                    f"{rest[:80]!r}, which the sampler could never say"
+                    f"a demonstrated answer has text after the stop string {found!r}, which "
+                    f"can't be sampled: {rest[:80]!r}"
                 )
         return ids, stop_at
 
     async def load_policy(self, snapshot: PolicySnapshot) -> None:
-        """Sample from these weights from the next step on.
+        """Sample from these weights, starting with the next decoding step.
 
-        `snapshot.weights` is None or this very policy where they are in the model already; else a
-        mapping of names to tensors, copied in place. Without it, `snapshot.path` is read.
+        `snapshot.weights` is None or this policy if they are in the model already; else a mapping
+        of names to tensors, copied in place. If it is None, `snapshot.path` is read.
 
         Raises:
-            InputError: they are not those of this model.
+            InputError: the weights do not fit this model.
         """
 
         def change() -> None:
@@ -132,7 +134,7 @@ class PolicyLLM:
         await asyncio.wrap_future(self.engine.call(lambda: self.engine.reload(change)))
 
     async def aclose(self) -> None:
-        """End the thread. May be called again."""
+        """End the thread. Idempotent."""
         await asyncio.to_thread(self.engine.close)
 
     def _prompt(self, request: CompletionRequest) -> tuple[int, ...]:
@@ -151,7 +153,7 @@ class PolicyLLM:
             temperature=_or(sampling.temperature, defaults.temperature),
             top_p=_or(sampling.top_p, defaults.top_p),
             max_tokens=int(min(asked, self._context - n_prompt)),
-            ends=self._ends,
+            ends=self._end_ids,
             stop=sampling.stop or defaults.stop,
         )
 
@@ -170,7 +172,7 @@ class PolicyLLM:
                 future.set_result(outcome)
 
         def done(_: Job, outcome: Outcome | Exception) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits
                 loop.call_soon_threadsafe(settle, outcome)
 
         job = make(done)
@@ -187,7 +189,7 @@ class PolicyLLM:
             output, turn=request.turn, tools=bool(request.tools), limit=outcome.stop_at
         )
         message = answer.message
-        self._sessions.answered(request, job.ids, len(job.prompt), message)
+        self._sessions.remember_answer(request, job.ids, len(job.prompt), message)
         forced = outcome.reason == "forced"
         reason: FinishReason = "length" if outcome.reason == "length" else "stop"
         if message.tool_calls and reason == "stop":
@@ -214,8 +216,8 @@ def _or(value: float | None, default: float | None) -> float:
     return chosen
 
 
-def _ends(policy: TorchPolicy) -> frozenset[int]:
-    """Ids that end an answer: the template's, the tokenizer's and the generation config's."""
+def _end_ids(policy: TorchPolicy) -> frozenset[int]:
+    """End-of-turn ids of the template, the tokenizer and the generation config."""
     listed = getattr(policy.base.generation_config, "eos_token_id", None)
     several = listed if isinstance(listed, list) else [listed]
     ids = [policy.template.end_id, policy.tokenizer.eos_token_id, *several]

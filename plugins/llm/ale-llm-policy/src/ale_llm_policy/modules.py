@@ -1,4 +1,4 @@
-"""Any causal model of transformers over the slab, through its own forward pass."""
+"""Any causal model of transformers over the KV cache, through its own forward pass."""
 
 from typing import Any
 
@@ -9,29 +9,29 @@ from transformers.cache_utils import Cache
 
 from ale.errors import InputError, Problem
 from ale_llm_policy.attention import attend
-from ale_llm_policy.slab import Slab, Step, causal_bias
+from ale_llm_policy.kv_cache import CacheStep, KVCache, causal_bias
 
 _NAME = "ale_rows"
 _KINDS = {"full_attention", "sliding_attention"}
 
 
 class _Rows(Cache):
-    """A cache that writes one step into the slab."""
+    """A transformers cache that writes one step into the KV cache."""
 
-    def __init__(self, slab: Slab, step: Step) -> None:
+    def __init__(self, cache: KVCache, step: CacheStep) -> None:
         super().__init__(layers=[])
-        self._slab = slab
+        self._cache = cache
         self._step = step
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write ``[rows, heads, tokens, width]``; all of the rows' keys and values."""
+        """Write ``[rows, heads, tokens, width]``; returns all keys and values of the rows."""
         keys, values = (each.transpose(1, 2).flatten(0, 1) for each in (key_states, value_states))
-        return self._slab.write(layer_idx, self._step, keys, values)
+        return self._cache.write(layer_idx, self._step, keys, values)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Positions are given to the model, so nothing is derived from this."""
+        """Unused: position ids are passed to the model."""
         return 0
 
 
@@ -55,7 +55,7 @@ class Modules:
         model: of transformers, every layer of which has full or sliding-window attention.
 
     Raises:
-        InputError: it has layers of another kind, whose state is not keys and values per token.
+        InputError: it has other layers, whose state is not keys and values per token.
     """
 
     def __init__(self, model: Any) -> None:
@@ -69,14 +69,14 @@ class Modules:
             message = f"{type(model).__name__} has layers with {other}"
             expected = "full or sliding-window attention in every layer"
             raise InputError([Problem(message=message, path="llm.model", expected=expected)])
-        # Soft caps and sinks change the scores; the model's own function knows them.
+        # Soft caps and attention sinks change scores; the model's eager attention has them.
         odd = getattr(self._config, "attn_logit_softcapping", None) is not None
         self._implementation = "eager" if odd or self._config.model_type == "gpt_oss" else _NAME
 
     def refresh(self) -> None:
-        """Nothing is kept: the modules' weights are used."""
+        """Does nothing: the modules' own weights are used."""
 
-    def forward(self, ids: Tensor, starts: Tensor, slab: Slab, step: Step) -> Tensor:
+    def forward(self, ids: Tensor, starts: Tensor, cache: KVCache, step: CacheStep) -> Tensor:
         """As `Packed.forward`."""
         tokens = ids.shape[1]
         positions = starts[:, None] + torch.arange(tokens, device=ids.device)
@@ -91,7 +91,7 @@ class Modules:
                 input_ids=ids,
                 position_ids=positions,
                 attention_mask=self._masks(starts, tokens, step.columns),
-                past_key_values=_Rows(slab, step),
+                past_key_values=_Rows(cache, step),
                 use_cache=True,
             )
         finally:

@@ -41,7 +41,7 @@ class TinyOptions:
 
 @frozen(kw_only=True)
 class PolicyOptions:
-    """A transformer in this process. Give `model` or `tiny`; `tiny` is meant where both lack."""
+    """A transformer in this process. Give `model` or `tiny`; the default is `tiny`."""
 
     model: str | None = field(
         default=None, metadata=doc("Folder of a causal model of transformers, or its name.")
@@ -50,39 +50,44 @@ class PolicyOptions:
         default=None, metadata=doc("Make a small model from the run's seed instead.")
     )
     temperature: float = field(
-        default=1.0, validator=ge(0), metadata=doc("0 takes the likeliest token.")
+        default=1.0, validator=ge(0), metadata=doc("Sampling temperature; 0 is greedy.")
     )
     top_p: float = field(
-        default=1.0, validator=[gt(0), le(1)], metadata=doc("Share of probability that is kept.")
+        default=1.0,
+        validator=[gt(0), le(1)],
+        metadata=doc(
+            "Nucleus sampling: sample from the likeliest tokens with this total probability."
+        ),
     )
     max_tokens: int = field(default=512, validator=ge(1), metadata=doc("Of one answer."))
-    stop: tuple[str, ...] = field(default=(), metadata=doc("Texts that end an answer."))
+    stop: tuple[str, ...] = field(default=(), metadata=doc("Stop strings."))
     context: int | None = field(
         default=None,
         validator=_at_least_16,
         metadata=doc("Most tokens of prompt and answer; the model's own limit where not given."),
     )
     max_batch: int = field(
-        default=64, validator=ge(1), metadata=doc("Answers that are sampled at once.")
+        default=64, validator=ge(1), metadata=doc("Answers sampled in parallel.")
     )
     prefix_cache_mb: int = field(
-        default=256, validator=ge(0), metadata=doc("Keys and values kept for later turns, MiB.")
+        default=256, validator=ge(0), metadata=doc("Size of the prefix cache, MiB.")
     )
     decoder: Literal["auto", "packed", "modules"] = field(
         default="auto",
         metadata=doc(
             "packed: a copy of the weights in few large matrices (Qwen2, Qwen3, Llama); modules: "
-            "the model's own forward pass; auto: packed where it can be."
+            "the model's own forward pass; auto: packed if supported."
         ),
     )
     chat_template: str | None = field(
-        default=None, metadata=doc("chatml, or a Jinja file, in the place of the tokenizer's own.")
+        default=None,
+        metadata=doc("chatml, or a Jinja file, instead of the tokenizer's own template."),
     )
     calls: Literal["hermes", "llama3", "mistral"] = field(
         default="hermes", metadata=doc("How the model writes tool calls.")
     )
     device: Literal["auto", "cpu", "cuda"] = field(
-        default="auto", metadata=doc("auto takes CUDA where it is there.")
+        default="auto", metadata=doc("auto: CUDA if available.")
     )
     dtype: Literal["auto", "float32", "bfloat16"] = field(
         default="auto", metadata=doc("auto: bfloat16 on CUDA, float32 elsewhere.")
@@ -90,7 +95,7 @@ class PolicyOptions:
     threads: int | None = field(
         default=1,
         validator=_at_least_1,
-        metadata=doc("Of torch on a CPU, for the process; null leaves them."),
+        metadata=doc("Torch threads of the process on a CPU; null does not set them."),
     )
 
     def __attrs_post_init__(self) -> None:

@@ -1,7 +1,7 @@
-"""A decoder of the Llama family from packed weights: few, large products and no module calls.
+"""A Llama-family decoder on packed weights: few large products, no module calls.
 
-The weights are a copy. They are those of the model when `refresh` was last called, so a trainer
-may change the model while answers are sampled; the new weights count from the next `refresh` on.
+The weights are a copy, made by `refresh`. A trainer may change the model while answers are sampled;
+new weights are used from the next `refresh` on.
 """
 
 from collections.abc import Callable
@@ -14,17 +14,17 @@ from torch import Tensor
 from torch.nn.functional import linear, pad, rms_norm, silu
 
 from ale_llm_policy.attention import attend
-from ale_llm_policy.slab import Slab, Step, causal_bias
+from ale_llm_policy.kv_cache import CacheStep, KVCache, causal_bias
 
 FAMILY = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
-LEAST_ROWS = 16
-"""Of a product with weights on a CPU. With fewer, and from about one for each 25 numbers in a row
-on, MKL takes another kernel, whose last bits differ."""
+MIN_ROWS = 16
+"""Least rows of a product with weights on a CPU. With fewer, for widths of about 25 per row and
+more, MKL uses another kernel, whose last bits differ."""
 _STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 
 
-def fits(model: Any) -> bool:
-    """Can this model be packed? RoPE that depends on nothing but the position, SiLU, no window."""
+def is_packable(model: Any) -> bool:
+    """Can this model be packed? It needs static RoPE, SiLU, and no sliding window."""
     if type(model).__name__ not in FAMILY:
         return False
     config = model.config
@@ -54,10 +54,10 @@ class _Layer:
 
 
 class Packed:
-    """Forward passes over a slab.
+    """Forward passes over a KV cache.
 
     Args:
-        model: one that `fits`.
+        model: one that `is_packable`.
     """
 
     def __init__(self, model: Any) -> None:
@@ -72,14 +72,14 @@ class Packed:
         self.refresh()
 
     def refresh(self) -> None:
-        """Copy the model's weights as they stand, adapters merged."""
+        """Copy the model's current weights, adapters merged."""
         decoder = self._model.model
         with torch.no_grad():
-            self._embedding = _own(decoder.embed_tokens.weight)
-            self._final = _own(decoder.norm.weight)
+            self._embedding = _copy(decoder.embed_tokens.weight)
+            self._final = _copy(decoder.norm.weight)
             head = weight_of(self._model.lm_head)
             tied = head.data_ptr() == decoder.embed_tokens.weight.data_ptr()
-            self._head = self._embedding if tied else _own(head)
+            self._head = self._embedding if tied else _copy(head)
             self._layers = [self._pack(layer) for layer in decoder.layers]
             rotary = decoder.rotary_emb
             self._frequencies = rotary.inv_freq.float()
@@ -95,23 +95,23 @@ class Packed:
             norms = torch.cat([q.expand(self._heads, -1), k.expand(self._kv, -1)])
         bias = bias_of(attention.o_proj)
         return _Layer(
-            before=_own(layer.input_layernorm.weight),
+            before=_copy(layer.input_layernorm.weight),
             qkv=torch.cat([weight_of(part) for part in parts]),
             qkv_bias=None if biases[0] is None else torch.cat([b for b in biases if b is not None]),
             norms=norms,
-            out=_own(weight_of(attention.o_proj)),
-            out_bias=None if bias is None else _own(bias),
-            after=_own(layer.post_attention_layernorm.weight),
+            out=_copy(weight_of(attention.o_proj)),
+            out_bias=None if bias is None else _copy(bias),
+            after=_copy(layer.post_attention_layernorm.weight),
             gate_up=torch.cat([weight_of(mlp.gate_proj), weight_of(mlp.up_proj)]),
-            down=_own(weight_of(mlp.down_proj)),
+            down=_copy(weight_of(mlp.down_proj)),
         )
 
-    def forward(self, ids: Tensor, starts: Tensor, slab: Slab, step: Step) -> Tensor:
-        """Run the new tokens of some rows.
+    def forward(self, ids: Tensor, starts: Tensor, cache: KVCache, step: CacheStep) -> Tensor:
+        """Compute the new tokens of some rows.
 
         Args:
             ids: ``[rows, tokens]``.
-            starts: ``[rows]``, tokens that each row has already.
+            starts: ``[rows]``, current length of each row.
 
         Returns:
             The last hidden states, ``[rows, tokens, width]``; see `logits`.
@@ -119,9 +119,9 @@ class Packed:
         rows, tokens = ids.shape
         cos, sin = self._rope(starts, tokens)
         bias = causal_bias(starts, tokens, step.columns).to(self._embedding.dtype)
-        x = _enough(self._embedding[ids.reshape(-1)])
+        x = _pad_rows(self._embedding[ids.reshape(-1)])
         for index, layer in enumerate(self._layers):
-            write = partial(slab.write, index, step)
+            write = partial(cache.write, index, step)
             mixed = self._attention(layer, self._norm(x, layer.before), (cos, sin), bias, write)
             x = torch.addmm(x, mixed, layer.out.t())
             if layer.out_bias is not None:
@@ -132,7 +132,7 @@ class Packed:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """``[n, width]`` -> ``[n, vocabulary]``, float32."""
-        found = linear(self._norm(_enough(hidden), self._final), self._head)
+        found = linear(self._norm(_pad_rows(hidden), self._final), self._head)
         return found[: len(hidden)].float()
 
     def _attention(
@@ -154,7 +154,7 @@ class Packed:
         keys, values = write(rotated[:, self._heads :], qkv[:, n_rotated:])
         query = rotated[:, : self._heads].view(rows, tokens, self._heads, self._width)
         out = attend(query.transpose(1, 2), keys, values, bias, self._width**-0.5)
-        return _enough(out.transpose(1, 2).reshape(rows * tokens, -1))
+        return _pad_rows(out.transpose(1, 2).reshape(rows * tokens, -1))
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         return rms_norm(x, weight.shape, weight, self._eps)
@@ -171,19 +171,19 @@ class Packed:
         )
 
 
-def _enough(x: Tensor) -> Tensor:
-    """At least `LEAST_ROWS` rows on a CPU, zeros behind the others."""
-    missing = LEAST_ROWS - len(x)
+def _pad_rows(x: Tensor) -> Tensor:
+    """Pad with zero rows to at least `MIN_ROWS` rows on a CPU."""
+    missing = MIN_ROWS - len(x)
     return x if x.is_cuda or missing <= 0 else pad(x, (0, 0, 0, missing))
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary position embedding, halves paired as transformers has them."""
+    """Rotary position embedding, with halves paired as in transformers."""
     first, second = x.chunk(2, -1)
     return torch.addcmul(x * cos, torch.cat((-second, first), -1), sin)
 
 
-def _own(weight: Tensor) -> Tensor:
+def _copy(weight: Tensor) -> Tensor:
     return weight.detach().clone()
 
 

@@ -1,4 +1,4 @@
-"""What this package offers: the model ``policy``."""
+"""Registers the model ``policy``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _build(options: PolicyOptions, context: BuildContext) -> LLM:
 
 
 def probe() -> Probe:
-    """Is torch there? It is not imported."""
+    """Is torch installed? Does not import it."""
     remedy = "pip install -e '.[train]' in a clone; else pip install ale-llm-policy"
     return Probe.of_package("torch", remedy=remedy)
 

@@ -1,4 +1,4 @@
-"""Drawing tokens, and their log-probabilities under the distribution they were drawn from."""
+"""Sampling of tokens, with log-probabilities under the sampling distribution."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,14 @@ from torch import Tensor
 
 @frozen(kw_only=True)
 class Draw:
-    """How one row's token is drawn."""
+    """Sampling parameters of one row's next token."""
 
     temperature: float
-    """0 takes the likeliest token."""
+    """0 is greedy."""
     top_p: float
     """1 keeps all tokens; else the fewest likeliest ones whose probabilities sum to this."""
     uniform: float
-    """The random number, in [0, 1)."""
+    """A uniform random number in [0, 1)."""
 
 
 def draw(logits: Tensor, draws: Sequence[Draw]) -> tuple[list[int], list[float]]:
@@ -27,8 +27,8 @@ def draw(logits: Tensor, draws: Sequence[Draw]) -> tuple[list[int], list[float]]
         draws: one per row.
 
     Returns:
-        Ids and natural log-probabilities, after temperature and top-p, renormalised. A row that
-        takes the likeliest token has log-probability 0: nothing else could have been drawn.
+        Ids and natural log-probabilities, after temperature and top-p, renormalised. A greedy row
+        has log-probability 0.
     """
     scaled = scale(logits, draws)
     logp = scaled.log_softmax(-1)
@@ -47,7 +47,7 @@ def draw(logits: Tensor, draws: Sequence[Draw]) -> tuple[list[int], list[float]]
 
 
 def scale(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
-    """Logits of the distribution that is drawn from: temperature first, then top-p."""
+    """Logits of the sampling distribution: temperature first, then top-p."""
     temperatures = [one.temperature for one in draws]
     if any(value != 1 for value in temperatures):
         greedy = [row for row, value in enumerate(temperatures) if value == 0]

@@ -1,4 +1,4 @@
-"""What each episode's conversation is in ids, so that the next turn extends it."""
+"""Token ids of each episode's conversation, so that the next prompt extends them."""
 
 from array import array
 from collections import OrderedDict
@@ -9,22 +9,22 @@ from attrs import frozen
 from ale.types import CompletionRequest, Message
 from ale_llm_policy.pretrained import ChatTemplate
 
-MOST = 16384
-"""Episodes that are remembered; one that was forgotten is rendered anew."""
+MAX_EPISODES = 16384
+"""Episodes stored; the conversation of an evicted one is rendered again."""
 
 
 @frozen
-class _Said:
+class _Conversation:
     """A conversation up to and including its last answer."""
 
     ids: "array[int]"
     messages: tuple[Message, ...]
     n_prompt: int
-    """Of `ids`: those before the last answer."""
+    """Number of `ids` before the last answer."""
 
 
 class Sessions:
-    """Prompts of requests, extended where the conversation goes on.
+    """Prompts of requests, as extensions of earlier ids where possible.
 
     Args:
         template: of the policy.
@@ -32,16 +32,16 @@ class Sessions:
 
     def __init__(self, template: ChatTemplate) -> None:
         self._template = template
-        self._said: OrderedDict[str, _Said] = OrderedDict()
+        self._conversations: OrderedDict[str, _Conversation] = OrderedDict()
 
     def prompt(self, request: CompletionRequest) -> tuple[int, ...]:
-        """The ids to go on from.
+        """The prompt's ids.
 
-        A request that extends what was said gets the ids of it, as they were, and those of what
-        was added; one that is asked again, the ids that it got. A fresh context, or a conversation
-        that is not known here, is rendered anew.
+        A request that extends the stored conversation gets its ids unchanged, plus those of the
+        added messages; a repeated request gets the same ids again. A fresh context, or an unknown
+        conversation, is rendered.
         """
-        said = self._said.get(request.conversation.episode_id)
+        said = self._conversations.get(request.conversation.episode_id)
         if not request.fresh_context and said is not None:
             if request.messages == said.messages[:-1]:
                 return tuple(said.ids[: said.n_prompt])
@@ -50,18 +50,20 @@ class Sessions:
                 return self._template.extend(tuple(said.ids), added)
         return self._template.prompt(request.messages, request.tools)
 
-    def answered(
+    def remember_answer(
         self, request: CompletionRequest, ids: Sequence[int], n_prompt: int, answer: Message
     ) -> None:
-        """Remember the answer to a request; `ids` are those of prompt and answer."""
+        """Store the ids of a request's prompt and answer."""
         key = request.conversation.episode_id
-        self._said[key] = _Said(array("I", ids), (*request.messages, answer), n_prompt)
-        self._said.move_to_end(key)
-        if len(self._said) > MOST:
-            self._said.popitem(last=False)
+        self._conversations[key] = _Conversation(
+            array("I", ids), (*request.messages, answer), n_prompt
+        )
+        self._conversations.move_to_end(key)
+        if len(self._conversations) > MAX_EPISODES:
+            self._conversations.popitem(last=False)
 
 
 def _added(said: tuple[Message, ...], messages: tuple[Message, ...]) -> tuple[Message, ...] | None:
-    """What `messages` adds to what was said; None where it says something else, or nothing new."""
+    """The messages added to a stored conversation; None if it differs, or nothing was added."""
     n = len(said)
     return messages[n:] if len(messages) > n and messages[:n] == said else None

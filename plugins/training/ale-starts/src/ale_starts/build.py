@@ -1,53 +1,55 @@
-"""From options to schemes."""
+"""Builds the schemes from their options."""
 
 from ale.plugin import BuildContext
 from ale.protocols import StartScheme
 from ale.runs import RunReader
-from ale_starts.demonstrations import Experts, Own, Solutions, stored
+from ale_starts.demonstrations import Experts, OwnSuccesses, ReferenceSolutions, stored_successes
 from ale_starts.options import ExpertOptions, InitialOptions, ParallelOptions, RollbackOptions
 from ale_starts.restoring.scheme import ForkedStarts
-from ale_starts.schemes import Demonstrating, Initial, Parallel, Rollback
+from ale_starts.schemes import Initial, Parallel, Rollback, WithDemonstrations
 
 
 def initial(options: InitialOptions, context: BuildContext) -> StartScheme:
     """The scheme ``initial``."""
-    return _demonstrating(Initial(), options, Solutions())
+    return _demonstrating(Initial(), options, ReferenceSolutions())
 
 
 def rollback(options: RollbackOptions, context: BuildContext) -> StartScheme:
     """The scheme ``rollback``. Raises as `experts_of`."""
-    experts, must_have = experts_of(options)
-    return _begun(Rollback(options, experts, must_have=must_have), options, experts)
+    experts, required = experts_of(options)
+    return _with_options(Rollback(options, experts, required=required), options, experts)
 
 
 def parallel(options: ParallelOptions, context: BuildContext) -> StartScheme:
     """The scheme ``parallel``. Raises as `experts_of`."""
-    experts, must_have = experts_of(options)
-    scheme = Parallel(options, experts, must_have=must_have, seed=context.seed)
-    return _begun(scheme, options, experts)
+    experts, required = experts_of(options)
+    scheme = Parallel(options, experts, required=required, seed=context.seed)
+    return _with_options(scheme, options, experts)
 
 
-def _begun(scheme: StartScheme, options: ExpertOptions, experts: Experts) -> StartScheme:
-    # The policy's own successes come after the demonstrations: these are of solutions then.
-    shown = experts if options.expert == "episodes" else Solutions()
+def _with_options(scheme: StartScheme, options: ExpertOptions, experts: Experts) -> StartScheme:
+    # With `expert: own` there are no own successes yet: reference solutions are demonstrated.
+    shown = experts if options.expert == "episodes" else ReferenceSolutions()
     whole = _demonstrating(scheme, options, shown)
-    return ForkedStarts(whole, options.keep) if options.restore == "fork" else whole
+    return ForkedStarts(whole, options.max_snapshots) if options.restore == "fork" else whole
 
 
 def _demonstrating(scheme: StartScheme, options: InitialOptions, experts: Experts) -> StartScheme:
-    return Demonstrating(scheme, options, experts) if options.demonstrations else scheme
+    return WithDemonstrations(scheme, options, experts) if options.demonstrations else scheme
 
 
 def experts_of(options: ExpertOptions) -> tuple[Experts, bool]:
-    """Who the experts are, and whether every task must have one.
+    """The experts, and whether every task must have one.
 
     Raises:
-        InputError: the stored run is none, or has no success.
+        InputError: `expert_run` is not a run, or has no success.
     """
     strict = options.missing == "error"
     if options.expert_run is not None:
-        return stored(RunReader(options.expert_run), options.prefer, options.check), strict
+        return stored_successes(
+            RunReader(options.expert_run), options.prefer, options.check
+        ), strict
     if options.expert == "solution":
-        return Solutions(), strict
-    before = Solutions() if options.until_own == "solution" else None
-    return Own(before, options.prefer, options.check), strict and before is not None
+        return ReferenceSolutions(), strict
+    before = ReferenceSolutions() if options.fallback_expert == "solution" else None
+    return OwnSuccesses(before, options.prefer, options.check), strict and before is not None

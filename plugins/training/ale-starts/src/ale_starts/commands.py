@@ -1,4 +1,4 @@
-"""The command as click sees it; what it does is imported when it is done."""
+"""The command ``ale forks``; its implementation is imported when it is called."""
 
 from pathlib import Path
 
@@ -13,14 +13,14 @@ import click
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="First training step that counts.",
+    help="First training step to count.",
 )
 @click.option(
     "--level",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
-    help="Of the test that marks a fork as crucial.",
+    help="Significance level of the test for crucial forks.",
 )
 def forks(run: Path, task: str | None, since: int, level: float) -> None:
     """Show success before and after each turn of the experts of RUN, crucial forks marked.
@@ -32,8 +32,8 @@ def forks(run: Path, task: str | None, since: int, level: float) -> None:
     """
     from ale.runs import RunReader
     from ale_forks import curves
-    from ale_starts.showing import known, shown
+    from ale_starts.forks_table import check_task, forks_table
 
     found = curves(RunReader(run).episodes, since=since, level=level)
-    chosen = None if task is None else known(found, task)
-    click.echo(shown(found, level=level, task_id=chosen))
+    chosen = None if task is None else check_task(found, task)
+    click.echo(forks_table(found, level=level, task_id=chosen))

@@ -1,4 +1,4 @@
-"""Whole ways through a task, and where they come from: who the experts of a run are."""
+"""Demonstrations: complete action sequences for tasks, and the sources of experts in a run."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ Prefer = Literal["shortest", "newest"]
 
 
 class Demonstration(Protocol):
-    """How a task is done, known to its end."""
+    """A complete sequence of turns that solves a task."""
 
     @property
     def turns(self) -> int:
@@ -30,7 +30,7 @@ class Demonstration(Protocol):
         ...
 
     def expert(self, upto: int | None) -> Expert:
-        """One that says the first `upto` turns; None: all."""
+        """An expert that answers the first `upto` turns; None: all."""
         ...
 
 
@@ -71,7 +71,7 @@ class EpisodeDemonstration:
 
 
 def digest(said: Sequence[Exchange]) -> str:
-    """Six hexadecimal digits by what is said, whenever and wherever that was."""
+    """Six hexadecimal digits of a hash of the answers alone."""
     parts = [
         repr((e.answer.content, [(c.name, c.arguments) for c in e.answer.tool_calls])) for e in said
     ]
@@ -79,128 +79,128 @@ def digest(said: Sequence[Exchange]) -> str:
 
 
 def demonstration_of(episode: Episode, check: Check, *, tagged: bool) -> EpisodeDemonstration:
-    """What an episode demonstrates.
+    """The demonstration in an episode.
 
     Args:
-        tagged: it may be followed by another one for the same task in the same run.
+        tagged: a later one may replace it for the same task in the same run.
     """
     said = exchanges(episode.trajectory.turns)
     return EpisodeDemonstration(exchanges=said, check=check, tag=digest(said) if tagged else "")
 
 
-def shows_how(episode: Episode) -> bool:
-    """Every criterion held, after at least one turn."""
+def is_success(episode: Episode) -> bool:
+    """Success after at least one turn."""
     return episode.reward == SUCCESS and len(episode.trajectory.turns) > 0
 
 
 def better(new: Demonstration, old: Demonstration | None, prefer: Prefer) -> bool:
-    """Should `new`, which came later, take the place of `old`?"""
+    """Should `new`, which is newer, replace `old`?"""
     return old is None or prefer == "newest" or new.turns < old.turns
 
 
 class Experts(Protocol):
-    """Who knows how the tasks of a run are done."""
+    """Source of demonstrations for the tasks of a run."""
 
-    def at_first(self, task: Task) -> Demonstration | None:
-        """Before a rollout of this run is known; None where nobody knows."""
+    def initial(self, task: Task) -> Demonstration | None:
+        """The demonstration before any rollout of this run; None if there is none."""
         ...
 
-    def see(self, episode: Episode) -> None:
-        """Look at a graded training episode of this run."""
+    def add_episode(self, episode: Episode) -> None:
+        """Take a graded training episode of this run into account."""
         ...
 
-    def learned(self, task_id: str) -> Demonstration | None:
-        """What this run's rollouts have shown so far, if that counts here."""
+    def own_success(self, task_id: str) -> Demonstration | None:
+        """The best own success of this run so far, if own successes are used."""
         ...
 
 
 @frozen
-class Solutions:
+class ReferenceSolutions:
     """The tasks' own reference solutions."""
 
-    def at_first(self, task: Task) -> Demonstration | None:
+    def initial(self, task: Task) -> Demonstration | None:
         """Its solution."""
         return None if task.solution is None else SolutionDemonstration(commands=task.solution)
 
-    def see(self, episode: Episode) -> None:
-        """Nothing: solutions stay."""
+    def add_episode(self, episode: Episode) -> None:
+        """Ignored."""
 
-    def learned(self, task_id: str) -> Demonstration | None:
+    def own_success(self, task_id: str) -> Demonstration | None:
         """None."""
         return None
 
 
 @frozen
-class Stored:
+class StoredSuccesses:
     """Successful episodes of a stored run, by task."""
 
     found: Mapping[str, Demonstration] = field(repr=False)
 
-    def at_first(self, task: Task) -> Demonstration | None:
-        """The episode that was preferred among the task's."""
+    def initial(self, task: Task) -> Demonstration | None:
+        """The preferred episode of the task."""
         return self.found.get(task.id)
 
-    def see(self, episode: Episode) -> None:
-        """Nothing: the stored run is over."""
+    def add_episode(self, episode: Episode) -> None:
+        """Ignored."""
 
-    def learned(self, task_id: str) -> Demonstration | None:
+    def own_success(self, task_id: str) -> Demonstration | None:
         """None."""
         return None
 
 
-def stored(reader: RunReader, prefer: Prefer, check: Check) -> Stored:
-    """The successes of a stored run, one per task; one episode is in memory at a time.
+def stored_successes(reader: RunReader, prefer: Prefer, check: Check) -> StoredSuccesses:
+    """The successes of a stored run, one per task; reads one episode at a time.
 
     Raises:
-        InputError: it has none.
+        InputError: the run has no success.
     """
-    found = chosen(reader.episodes, prefer, check)
+    found = preferred_successes(reader.episodes, prefer, check)
     if not found:
         message = "the run has no successful episode that could be an expert"
         file = str(reader.episodes.path)
         raise InputError([Problem(message=message, file=file, path="starts.expert_run")])
-    return Stored(found)
+    return StoredSuccesses(found)
 
 
-def chosen(
+def preferred_successes(
     episodes: Iterable[Episode], prefer: Prefer, check: Check
 ) -> Mapping[str, Demonstration]:
     """The preferred success of each task; later ones are newer."""
     found: dict[str, Demonstration] = {}
     for episode in episodes:
-        if shows_how(episode):
+        if is_success(episode):
             new = demonstration_of(episode, check, tagged=False)
             if better(new, found.get(episode.task_id), prefer):
                 found[episode.task_id] = new
     return found
 
 
-class Own:
+class OwnSuccesses:
     """The policy's own successes: episodes in which it had at least one turn.
 
     Args:
-        before: who is asked until there is one.
+        fallback: used until the policy has succeeded.
     """
 
-    def __init__(self, before: Experts | None, prefer: Prefer, check: Check) -> None:
-        self._before = before
+    def __init__(self, fallback: Experts | None, prefer: Prefer, check: Check) -> None:
+        self._fallback = fallback
         self._prefer: Prefer = prefer
         self._check: Check = check
         self._best: dict[str, Demonstration] = {}
 
-    def at_first(self, task: Task) -> Demonstration | None:
-        """Of the one who is asked before."""
-        return None if self._before is None else self._before.at_first(task)
+    def initial(self, task: Task) -> Demonstration | None:
+        """The fallback's."""
+        return None if self._fallback is None else self._fallback.initial(task)
 
-    def see(self, episode: Episode) -> None:
-        """Keep a success where it is preferred to the one that is kept."""
+    def add_episode(self, episode: Episode) -> None:
+        """Store a success if it is preferred to the stored one."""
         sampled = any(not turn.completion.forced for turn in episode.trajectory.turns)
-        if not sampled or episode.start == DEMONSTRATION or not shows_how(episode):
+        if not sampled or episode.start == DEMONSTRATION or not is_success(episode):
             return
         new = demonstration_of(episode, self._check, tagged=True)
         if better(new, self._best.get(episode.task_id), self._prefer):
             self._best[episode.task_id] = new
 
-    def learned(self, task_id: str) -> Demonstration | None:
-        """The one that is kept."""
+    def own_success(self, task_id: str) -> Demonstration | None:
+        """The stored one."""
         return self._best.get(task_id)

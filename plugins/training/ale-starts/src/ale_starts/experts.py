@@ -1,4 +1,4 @@
-"""Experts: they say in the model's place what a reference solution or an episode says."""
+"""Experts: they answer in the model's place, from a reference solution or a stored episode."""
 
 import json
 import re
@@ -13,28 +13,28 @@ from ale.types import CompletionRequest, Message, ToolCall, ToolSpec, Turn, repl
 Check = Literal["exact", "exit_code", "off"]
 
 CLOSING = "Done."
-"""What is said at the end of a reference solution."""
+"""Closing message of a reference solution."""
 _EXIT = re.compile(r"\[(?:exit code (-?[0-9]+)|(timed out))")
 _EXCERPT = 300
 
 
 @frozen(kw_only=True)
 class SolutionExpert:
-    """Says a reference solution, one command a turn, then that it is done; then falls silent.
+    """Answers with a reference solution, one command per turn, then a closing turn; then None.
 
-    What it says depends on the request's turn alone, so asking again gives the same answer. What
-    the commands give back is not looked at: a solution has no record to compare with.
+    An answer depends on the request's turn alone, so repeating a request repeats it. Outputs of the
+    commands are not checked: a solution has no recording to compare with.
     """
 
     commands: Sequence[str]
     upto: int | None = None
-    """Turns that are said; None says all: one per command, and the closing one."""
+    """Number of turns answered; None: all, one per command and the closing one."""
 
     def answer(self, request: CompletionRequest) -> Message | None:
-        """The next command, as a call of the agent's own tool.
+        """The turn's command, as a call of the agent's own tool; None after the last turn.
 
         Raises:
-            ReplayError: the agent offers no tool that takes a command.
+            ReplayError: the agent has no tool that takes a command.
         """
         turn, last = request.turn, len(self.commands)
         if turn > last or (self.upto is not None and turn >= self.upto):
@@ -52,13 +52,13 @@ def _command_tool(tools: Sequence[ToolSpec]) -> ToolSpec:
             return tool
     names = ", ".join(tool.name for tool in tools) or "none at all"
     raise ReplayError(
-        "a reference solution can't be said through this agent's tools: expected one that needs a "
-        f"text 'command' and nothing else, found {names}"
+        "this agent has no tool for the commands of a reference solution: expected one that "
+        f"requires a text 'command' and nothing else, found {names}"
     )
 
 
 def _closing(request: CompletionRequest) -> Message:
-    """A call of ``finish`` where there is such a tool, else a message without a call."""
+    """A call of ``finish`` if there is such a tool, else a message without a call."""
     tool = next((tool for tool in request.tools if tool.name == "finish"), None)
     if tool is None:
         return Message(role="assistant", content=CLOSING)
@@ -78,20 +78,20 @@ def _call(turn: int, name: str, arguments: Mapping[str, Any]) -> Message:
 
 
 def _call_id(turn: int, number: int) -> str:
-    """By place alone: the same demonstration is then always the same text."""
+    """Depends on the position alone, so that a demonstration is always the same text."""
     return f"call_{turn}_{number}"
 
 
 @frozen(kw_only=True)
 class Exchange:
-    """One answer of an episode, and what its calls gave back, as the model was shown it."""
+    """An answer of an episode, and the observations that the model was shown after it."""
 
     answer: Message
     observed: tuple[str, ...]
 
 
 def exchanges(turns: Sequence[Turn]) -> tuple[Exchange, ...]:
-    """What repeating an episode takes; token traces are let go of, call ids are made anew."""
+    """What is needed to repeat an episode; token traces are dropped, call ids renumbered."""
     return tuple(_exchange(number, turn) for number, turn in enumerate(turns))
 
 
@@ -106,18 +106,18 @@ def _exchange(number: int, turn: Turn) -> Exchange:
 
 @frozen(kw_only=True)
 class EpisodeExpert:
-    """Repeats the first answers of an episode, as long as what is observed is what was recorded."""
+    """Repeats the first answers of an episode while observations equal the recorded ones."""
 
     exchanges: Sequence[Exchange]
     upto: int
-    """Turns that are repeated."""
+    """Number of turns repeated."""
     check: Check
 
     def answer(self, request: CompletionRequest) -> Message | None:
-        """The answer of this turn, once the observations of the one before have been checked.
+        """The recorded answer of this turn, after checking the previous turn's observations.
 
         Raises:
-            ReplayError: they are not those of the recording; names both.
+            ReplayError: they differ from the recording; names both.
         """
         turn = request.turn
         if turn > self.upto:
@@ -131,8 +131,8 @@ class EpisodeExpert:
         found = _since_last_answer(request.messages)
         if found is None:
             raise ReplayError(
-                f"turn {turn} of the replay can't be checked: the agent folded it away before it "
-                "was read; starts.check: off replays unchecked"
+                f"turn {turn} of the replay can't be checked: the agent compacted its context "
+                "before; starts.check: off replays without checks"
             )
         for number, text in enumerate(recorded):
             shown = found[number] if number < len(found) else None
@@ -151,20 +151,20 @@ def _since_last_answer(messages: Sequence[Message]) -> list[str] | None:
 
 
 def _ended(text: str) -> str | None:
-    """How a command ended, as far as its text says so: ``0``, ``timed out``; the last counts."""
+    """The last exit code or ``timed out`` that the text states; None if it states none."""
     found = [code or late for code, late in _EXIT.findall(text)]
     return found[-1] if found else None
 
 
 def _diverged(turn: int, recorded: str, shown: str | None, check: Check) -> str:
     what = "exit code" if check == "exit_code" else "observation"
-    told = "nothing" if shown is None else _excerpt(shown)
+    found = "nothing" if shown is None else _excerpt(shown)
     return (
-        f"the replay has led somewhere else: after turn {turn} another {what}\n"
-        f"recorded  {_excerpt(recorded)}\nfound     {told}"
+        f"the replay differs from the recording: {what} after turn {turn}\n"
+        f"recorded  {_excerpt(recorded)}\nfound     {found}"
     )
 
 
 def _excerpt(text: str) -> str:
-    """The end: it says how a command ended."""
+    """The end of the text: it states how a command ended."""
     return repr(text if len(text) <= _EXCERPT else f"...{text[-_EXCERPT:]}")

@@ -1,4 +1,4 @@
-"""What starts are called that are no place in an expert's episode: see `ale_forks.Place`."""
+"""Names of starts that are not inside an expert's episode; for those see `ale_forks.Place`."""
 
 DEMONSTRATION = "demo"
-"""Of a start in which an expert speaks to the end."""
+"""Name of a start in which the expert takes every turn."""

@@ -17,28 +17,28 @@ class InitialOptions:
         default=0,
         validator=ge(0),
         metadata=doc(
-            "So many first training steps say whole ways through the tasks, one rollout per task, "
-            "to be imitated: the reference solutions, or the episodes of `expert: episodes`."
+            "Number of first training steps with demonstrations, one per task, to be imitated: "
+            "reference solutions, or the episodes of `expert: episodes`."
         ),
     )
     until: float | None = field(
         default=None,
         validator=optional([gt(0.0), le(1.0)]),
         metadata=doc(
-            "End the demonstrations after the first step in which the policy's own success in "
-            "`probes` reaches this; null demonstrates in all of the steps."
+            "End the demonstrations after the first step in which the success rate of the "
+            "`probes` reaches this; null: after `demonstrations` steps."
         ),
     )
     probes: int = field(
         default=16,
         validator=ge(1),
-        metadata=doc("With `until`: episodes of its own in each step of demonstrations."),
+        metadata=doc("With `until`: rollouts of the policy alone per demonstrated step."),
     )
 
 
 @frozen(kw_only=True)
 class ExpertOptions(InitialOptions):
-    """Who the expert is."""
+    """The source of the expert."""
 
     expert: Literal["solution", "own", "episodes"] = field(
         default="solution",
@@ -48,17 +48,17 @@ class ExpertOptions(InitialOptions):
         ),
     )
     expert_run: Path | None = field(
-        default=None, metadata=doc("For `expert: episodes`: directory of a run that has ended.")
+        default=None, metadata=doc("For `expert: episodes`: directory of a finished run.")
     )
     prefer: Literal["shortest", "newest"] = field(
         default="shortest",
         metadata=doc("Which of a task's successful episodes is the expert's."),
     )
-    until_own: Literal["solution", "initial"] = field(
+    fallback_expert: Literal["solution", "initial"] = field(
         default="solution",
         metadata=doc(
-            "For `expert: own`, until the policy has succeeded: the reference solution is the "
-            "expert, or the task's own beginning is the start."
+            "With `expert: own`, before the policy's first success on a task: the reference "
+            "solution is the expert, or rollouts start at the task's own beginning."
         ),
     )
     missing: Literal["error", "initial"] = field(
@@ -68,21 +68,21 @@ class ExpertOptions(InitialOptions):
     check: Literal["exact", "exit_code", "off"] = field(
         default="exact",
         metadata=doc(
-            "What must be as recorded when an episode is repeated: each observation's text, the "
-            "exit codes that it shows, or nothing. A reference solution has no record."
+            "What must equal the recording when an episode is replayed: each observation's text, "
+            "its exit codes, or nothing. A reference solution has no recording."
         ),
     )
     restore: Literal["replay", "fork"] = field(
         default="replay",
         metadata=doc(
-            "How a rollout comes to its start: all commands before it run again, or its sandbox "
-            "is forked from one that has been there, where that is found to be the same."
+            "How a rollout reaches its start: by replaying all commands before it, or by forking a "
+            "snapshot of a sandbox at the start, if the fork is verified to be exact."
         ),
     )
-    keep: int = field(
+    max_snapshots: int = field(
         default=8,
         validator=ge(1),
-        metadata=doc("With `restore: fork`: starts whose state is kept, those used last."),
+        metadata=doc("With `restore: fork`: open snapshots; the least recently used is closed."),
     )
 
     def __attrs_post_init__(self) -> None:
@@ -92,33 +92,31 @@ class ExpertOptions(InitialOptions):
 
 @frozen(kw_only=True)
 class RollbackOptions(ExpertOptions):
-    """Start before the expert's last turn, and further back whenever success recovers."""
+    """Start before the expert's last turn; move back when success from there is high enough."""
 
     threshold: float = field(
         default=0.5,
         validator=[gt(0.0), le(1.0)],
-        metadata=doc("Success rate from a start at which it moves back."),
+        metadata=doc("Success rate at which the start moves back."),
     )
-    stride: int = field(
-        default=1, validator=ge(1), metadata=doc("Turns that a start moves at once.")
-    )
+    stride: int = field(default=1, validator=ge(1), metadata=doc("Turns that the start moves by."))
     min_rollouts: int = field(
         default=8,
         validator=ge(1),
         metadata=doc(
-            "Newest graded rollouts from a start that its success rate is taken over, in whole "
-            "steps; it stays where it is until there are as many."
+            "The success rate is over the newest steps with at least so many graded rollouts "
+            "from the start; with fewer, the start stays."
         ),
     )
     forward: bool = field(
         default=False,
-        metadata=doc("Move a start forward again when none of the rollouts looked at succeeds."),
+        metadata=doc("Move the start forward again if the success rate is 0."),
     )
 
 
 @frozen(kw_only=True)
 class ParallelOptions(ExpertOptions):
-    """Several starts at once, drawn anew for each step; the task's own beginning is always one."""
+    """Several starts per step, drawn at random; the task's own beginning is always one."""
 
     anchors: int = field(
         default=4,

@@ -1,4 +1,4 @@
-"""What this package offers: the start schemes, and the command ``forks``."""
+"""Registers the start schemes and the command ``forks``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _parallel(options: ParallelOptions, context: BuildContext) -> StartScheme:
 
 @hookimpl
 def ale_starts() -> Sequence[Component[Any, StartScheme]]:
-    """The start schemes of this package."""
+    """Register ``initial``, ``rollback`` and ``parallel``."""
     return [
         Component(
             "initial",
@@ -69,7 +69,7 @@ def ale_starts() -> Sequence[Component[Any, StartScheme]]:
 
 @hookimpl
 def ale_commands() -> Sequence[click.Command]:
-    """Add ``ale forks``."""
+    """Register ``ale forks``."""
     from ale_starts.commands import forks
 
     return [forks]

@@ -1,4 +1,4 @@
-"""The start schemes. What each keeps follows from the episodes that it was told of, and no more."""
+"""The start schemes. The state of each is a function of the episodes passed to `learn` alone."""
 
 import random
 from collections import defaultdict
@@ -15,20 +15,20 @@ from ale_starts.demonstrations import Demonstration, Experts
 from ale_starts.names import DEMONSTRATION
 from ale_starts.options import InitialOptions, ParallelOptions, RollbackOptions
 
-Tally = tuple[int, int]
+SuccessCount = tuple[int, int]
 """Successes and trials."""
 
 
 def distinct(tasks: Sequence[Task]) -> list[Task]:
-    """Each task once: a small set is gone round more than once in a step."""
+    """Each task once: a step may draw a task repeatedly from a small set."""
     return list({task.id: task for task in tasks}.values())
 
 
 def start_at(task: Task, rollouts: int, p: int, demonstration: Demonstration | None) -> Start:
     """The start after the first `p` turns; `p` of 0 is the task's own beginning.
 
-    The turn after these is where the rollouts begin to differ from the expert: what it says there
-    is kept for a trainer, since Eq. 10 imitates up to and with the crucial chunk.
+    The expert's next action at that point is recorded for trainers, because Eq. 10's imitation
+    includes the crucial chunk.
     """
     if demonstration is None:
         return Start(task_id=task.id, rollouts=rollouts)
@@ -53,15 +53,15 @@ class Initial:
         """Nothing."""
 
 
-class Demonstrating:
-    """Says whole ways through the tasks first, then leaves the word to another scheme.
+class WithDemonstrations:
+    """Demonstrates whole tasks in the first steps, then uses another scheme.
 
-    With `until`, the policy tries some tasks by itself beside them, and the demonstrations end
-    with the first step in which enough of these succeed: how long an imitation takes until it
-    bears fruit differs from seed to seed, and what comes after it costs time too.
+    With `until`, each of these steps also has probes, rollouts of the policy alone, and
+    demonstrations end after the first step in which enough probes succeed: how long imitation
+    takes differs from seed to seed.
 
     Args:
-        experts: who knows the ways, before a rollout of this run is known.
+        experts: source of the demonstrations.
     """
 
     def __init__(self, scheme: StartScheme, options: InitialOptions, experts: Experts) -> None:
@@ -79,7 +79,7 @@ class Demonstrating:
         """
         if step >= self._steps:
             return self._scheme.plan(step, tasks, rollouts)
-        known = [(task, self._experts.at_first(task)) for task in distinct(tasks)]
+        known = [(task, self._experts.initial(task)) for task in distinct(tasks)]
         starts = [_demonstrated(task, whole) for task, whole in known if whole is not None]
         if not starts:
             message = f"none of the {len(tasks)} tasks of step {step} has an expert to be imitated"
@@ -93,7 +93,7 @@ class Demonstrating:
         return [*starts, *(start_at(task, 1, 0, None) for task in distinct(tasks)[: self._probes])]
 
     def learn(self, step: int, episodes: Iterable[Episode]) -> None:
-        """End the demonstrations if it is time; the other scheme is told of everything."""
+        """End the demonstrations if enough probes succeeded; pass all episodes on."""
         seen = list(episodes)
         if self._until is not None and step < self._steps:
             probes = [episode.reward == SUCCESS for episode in seen if not episode.start]
@@ -113,11 +113,11 @@ def _demonstrated(task: Task, whole: Demonstration) -> Start:
     )
 
 
-def refuse_missing(tasks: Sequence[Task]) -> None:
-    """Say which tasks have no expert.
+def require_experts(tasks: Sequence[Task]) -> None:
+    """Refuse tasks without an expert.
 
     Raises:
-        InputError: there are some.
+        InputError: there are any; names each.
     """
     if tasks:
         expected = "an expert for every task, or starts.missing: initial"
@@ -135,14 +135,14 @@ def refuse_missing(tasks: Sequence[Task]) -> None:
 
 
 class Parallel:
-    """Anchors drawn uniformly over an expert's turns, side by side, p = 0 among them."""
+    """Several starts per task and step, drawn uniformly over the expert's turns; p = 0 is one."""
 
     def __init__(
-        self, options: ParallelOptions, experts: Experts, *, must_have: bool, seed: int
+        self, options: ParallelOptions, experts: Experts, *, required: bool, seed: int
     ) -> None:
         self._options = options
         self._experts = experts
-        self._must_have = must_have
+        self._required = required
         self._seed = seed
 
     def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
@@ -151,12 +151,12 @@ class Parallel:
         Raises:
             InputError: a task has no expert and must have one.
         """
-        if self._must_have:
-            refuse_missing([task for task in distinct(tasks) if self._of(task) is None])
+        if self._required:
+            require_experts([task for task in distinct(tasks) if self._of(task) is None])
         return [start for task in distinct(tasks) for start in self._starts(step, task, rollouts)]
 
     def _of(self, task: Task) -> Demonstration | None:
-        return self._experts.learned(task.id) or self._experts.at_first(task)
+        return self._experts.own_success(task.id) or self._experts.initial(task)
 
     def _starts(self, step: int, task: Task, rollouts: int) -> Iterable[Start]:
         demonstration = self._of(task)
@@ -170,19 +170,19 @@ class Parallel:
             yield start_at(task, each + (number < over), p, demonstration)
 
     def learn(self, step: int, episodes: Iterable[Episode]) -> None:
-        """Look for successes that may be experts."""
+        """Take own successes into account."""
         for episode in episodes:
-            self._experts.see(episode)
+            self._experts.add_episode(episode)
 
 
 @define
 class _Curriculum:
-    """Where a task's rollouts start, and how they went there."""
+    """A task's current start, and its success counts."""
 
     demonstration: Demonstration | None
     p: int
-    seen: list[Tally] = Factory(list)
-    """Of each step since the start was last moved."""
+    seen: list[SuccessCount] = Factory(list)
+    """Per step since the start was last moved."""
 
     @property
     def name(self) -> str:
@@ -191,7 +191,7 @@ class _Curriculum:
         return Place(self.p, self.demonstration.turns, self.demonstration.tag).name
 
     def rate(self, least: int) -> float | None:
-        """Success over the newest steps that hold `least` rollouts; None where all hold fewer."""
+        """Success rate over the newest steps with `least` rollouts in total; None with fewer."""
         successes = trials = 0
         for won, n in reversed(self.seen):
             successes, trials = successes + won, trials + n
@@ -199,7 +199,7 @@ class _Curriculum:
                 return successes / trials
         return None
 
-    def go(self, demonstration: Demonstration, left: int) -> None:
+    def move_to(self, demonstration: Demonstration, left: int) -> None:
         """Start `left` turns before the end, or at the beginning."""
         p = max(0, demonstration.turns - left)
         if (p, demonstration) != (self.p, self.demonstration):
@@ -207,25 +207,25 @@ class _Curriculum:
 
 
 @define(kw_only=True)
-class _Told:
-    """What one step said about a task."""
+class _StepOutcome:
+    """Results of one step for a task."""
 
-    tallies: dict[str, Tally] = Factory(dict)
+    counts: dict[str, SuccessCount] = Factory(dict)
     """By start."""
     expert: Demonstration | None = None
-    """The best that the run itself had shown by then."""
+    """The best own success of the run so far."""
 
 
 class Rollback:
     """Starts just before the expert's last turn, and moves back as success from there recovers."""
 
-    def __init__(self, options: RollbackOptions, experts: Experts, *, must_have: bool) -> None:
+    def __init__(self, options: RollbackOptions, experts: Experts, *, required: bool) -> None:
         self._options = options
         self._experts = experts
-        self._must_have = must_have
+        self._required = required
         self._curricula: dict[str, _Curriculum] = {}
-        # A task is only known when it is drawn: until then, what was told of it waits.
-        self._told: dict[str, list[_Told]] = defaultdict(list)
+        # Results are applied when the task is drawn next.
+        self._outcomes: dict[str, list[_StepOutcome]] = defaultdict(list)
 
     def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
         """One start per task.
@@ -234,48 +234,48 @@ class Rollback:
             InputError: a task has no expert and must have one.
         """
         drawn = distinct(tasks)
-        if self._must_have:
-            refuse_missing([t for t in drawn if self._experts.at_first(t) is None])
+        if self._required:
+            require_experts([t for t in drawn if self._experts.initial(t) is None])
         return [self._start(task, rollouts) for task in drawn]
 
     def _start(self, task: Task, rollouts: int) -> Start:
         if task.id not in self._curricula:
-            first = self._experts.at_first(task)
+            first = self._experts.initial(task)
             p = 0 if first is None else first.turns - 1
             self._curricula[task.id] = _Curriculum(first, p)
         at = self._curricula[task.id]
-        for told in self._told.pop(task.id, []):
-            self._follow(at, told)
+        for outcome in self._outcomes.pop(task.id, []):
+            self._apply(at, outcome)
         return start_at(task, rollouts, at.p, at.demonstration)
 
     def learn(self, step: int, episodes: Iterable[Episode]) -> None:
         """Count successes by task and start."""
-        told: dict[str, _Told] = defaultdict(_Told)
+        outcome: dict[str, _StepOutcome] = defaultdict(_StepOutcome)
         for episode in episodes:
-            self._experts.see(episode)
-            tallies = told[episode.task_id].tallies
-            won, n = tallies.get(episode.start, (0, 0))
-            tallies[episode.start] = (won + (episode.reward == SUCCESS), n + 1)
-        for task_id, one in told.items():
-            one.expert = self._experts.learned(task_id)
-            self._told[task_id].append(one)
+            self._experts.add_episode(episode)
+            counts = outcome[episode.task_id].counts
+            won, n = counts.get(episode.start, (0, 0))
+            counts[episode.start] = (won + (episode.reward == SUCCESS), n + 1)
+        for task_id, one in outcome.items():
+            one.expert = self._experts.own_success(task_id)
+            self._outcomes[task_id].append(one)
 
-    def _follow(self, at: _Curriculum, told: _Told) -> None:
-        """Move the start by what one step has shown, or leave it."""
-        if at.name in told.tallies:
-            at.seen.append(told.tallies[at.name])
+    def _apply(self, at: _Curriculum, outcome: _StepOutcome) -> None:
+        """Update the start by the results of one step."""
+        if at.name in outcome.counts:
+            at.seen.append(outcome.counts[at.name])
         rate = at.rate(self._options.min_rollouts)
-        # A new expert is only taken when the start moves: another state needs counts of its own.
-        best = told.expert or at.demonstration
+        # A new expert is only used when the start moves: another state needs new counts.
+        best = outcome.expert or at.demonstration
         if rate is None or best is None:
             return
         high = rate >= self._options.threshold
         if at.demonstration is None:
             if not high:
-                at.go(best, 1)
+                at.move_to(best, 1)
             return
         left = at.demonstration.turns - at.p
         if high and at.p > 0:
-            at.go(best, left + self._options.stride)
+            at.move_to(best, left + self._options.stride)
         elif rate == 0 and self._options.forward:
-            at.go(best, max(1, left - self._options.stride))
+            at.move_to(best, max(1, left - self._options.stride))

@@ -1,31 +1,11 @@
-"""Offers the trainer ``export``."""
+"""Registers the trainer ``export``."""
 
 from collections.abc import Sequence
-from pathlib import Path
-
-from attrs import field, frozen
 
 from ale.errors import InputError, Problem
-from ale.plugin import BuildContext, Component, doc, ge, hookimpl
+from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Trainer
-
-
-@frozen(kw_only=True)
-class ExportOptions:
-    """Writes a weighted data set; the policy is not changed."""
-
-    path: Path | None = field(
-        default=None,
-        metadata=doc("File to write; export/rows.jsonl in the run directory if null."),
-    )
-    min_abs_weight: float = field(
-        default=0.0,
-        validator=ge(0),
-        metadata=doc(
-            "Leave out turns none of whose chunks has a weight this far from 0; any number above "
-            "0 leaves out those that teach nothing."
-        ),
-    )
+from ale_trainer_export.options import ExportOptions
 
 
 def _build(options: ExportOptions, context: BuildContext) -> Trainer:
@@ -43,7 +23,7 @@ def _build(options: ExportOptions, context: BuildContext) -> Trainer:
 
 @hookimpl
 def ale_trainers() -> Sequence[Component[ExportOptions, Trainer]]:
-    """A data set instead of a gradient."""
+    """Register ``export``."""
     return [
         Component(
             "export",

@@ -1,4 +1,4 @@
-"""What a line of the data set holds, and how it is made from a credited group. Pure."""
+"""Rows of the data set, made from credited groups. Pure."""
 
 import math
 from collections import defaultdict
@@ -14,7 +14,7 @@ SCHEMA = 1
 
 @frozen(kw_only=True, slots=False)
 class ChunkPart:
-    """The part of one chunk that lies in the turn, and what the chunk earned."""
+    """The part of a chunk within a turn, with the chunk's credit."""
 
     index: int
     kind: str
@@ -29,7 +29,7 @@ class ChunkPart:
     chunk_return: float
     """G_k."""
     weight: float
-    """What multiplies grad log pi of each of its tokens."""
+    """Factor on grad log pi of each of its tokens."""
 
 
 @frozen(kw_only=True, slots=False)
@@ -42,12 +42,12 @@ class Tokens:
     """Natural, of the sampler itself."""
     policy_versions: Sequence[int]
     weights: Sequence[float] | None
-    """One per token; null where a chunk begins inside a token, so that it has no one weight."""
+    """One per token; null if a chunk begins inside a token, which then has no single weight."""
 
 
 @frozen(kw_only=True, slots=False)
 class Row:
-    """One turn: a conversation, the answer to it, and how much each part of the answer is worth."""
+    """One turn: a conversation, the answer to it, and the weight of each part of the answer."""
 
     schema: int = SCHEMA
     run: str
@@ -60,9 +60,9 @@ class Row:
     reward: float
     """Of the whole episode."""
     scheme: str
-    """Credit scheme that gave the weights."""
+    """Credit scheme of the weights."""
     skipped: str | None
-    """Why the scheme gave this episode nothing to teach, else null."""
+    """Why the scheme skipped this episode, else null."""
     model: str
     finish_reason: str
     messages: Sequence[Message]
@@ -84,7 +84,7 @@ def rows_of(group: CreditedGroup, *, run: str, step: int) -> Iterator[Row]:
     A turn in which no chunk has a part gives no row.
 
     Raises:
-        AleError: credits and rollouts don't belong together, or a number is not finite.
+        AleError: credits and rollouts do not match, or a number is not finite.
     """
     if len(group.credits) != len(group.group.rollouts):
         raise AleError(
@@ -172,11 +172,11 @@ def _tokens(trace: TokenTrace, parts: Sequence[ChunkPart], episode: str) -> Toke
 
 
 def token_weights(parts: Sequence[ChunkPart], n_tokens: int) -> Sequence[float] | None:
-    """The weight of each token: that of the chunk that it lies in.
+    """The weight of each token: that of its chunk.
 
     Returns:
-        `n_tokens` weights; None where the parts don't say which chunk each token is in. Nothing is
-        guessed: a caller that can live with less has the ranges of text.
+        `n_tokens` weights; None if the parts do not assign every token to a chunk. Nothing is
+        guessed; the ranges of text are still there.
     """
     weights: list[float] = []
     for part in sorted(parts, key=lambda part: part.tokens or (-1, -1)):

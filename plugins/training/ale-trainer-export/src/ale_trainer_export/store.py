@@ -1,4 +1,4 @@
-"""The file of rows: grows by whole steps, and a step that is done again replaces itself."""
+"""The file of rows: appended step by step; a repeated step replaces its rows."""
 
 import os
 import threading
@@ -12,7 +12,7 @@ from ale_trainer_export.rows import SCHEMA
 
 
 class _Head(msgspec.Struct):
-    """The part of a row that says where it belongs."""
+    """The leading fields of a row."""
 
     schema: int
     run: str
@@ -22,9 +22,9 @@ class _Head(msgspec.Struct):
 class RowFile:
     """Rows of one run, in the order of their steps.
 
-    The file itself is all the state there is. Before a step is written, everything from its first
-    row on is cut off: what a crash in the middle of the step has left (the torn last line too),
-    and what a run that went back to an earlier checkpoint had written after it.
+    The file is the only state. Before a step is written, the file is truncated at its first row.
+    This removes the rows of an interrupted attempt, a torn last line included, and the rows of
+    later steps if the run was resumed from an earlier checkpoint.
     """
 
     def __init__(self, path: Path, run_id: str) -> None:
@@ -32,16 +32,16 @@ class RowFile:
         self._run_id = run_id
         self._lock = threading.Lock()
         self._last: tuple[int, int] | None = None
-        """The last step that was written, and the bytes of the file after it."""
+        """The last step written, and the file size after it."""
 
     def replace(self, step: int, lines: Iterable[bytes]) -> None:
-        """Write the rows of `step` in the place of it and of all that follows it; on disk after.
+        """Replace the rows of `step` and of all later steps; synced to disk.
 
         Args:
             lines: each a row as JSON, without its newline.
 
         Raises:
-            StoreError: the file holds something else, or rows of another run. Nothing is changed.
+            StoreError: the file has other content, or rows of another run. Nothing is changed.
         """
         with self._lock:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ class RowFile:
                 self._last = (step, file.seek(0, os.SEEK_END))
 
     def _end_before(self, step: int) -> int:
-        """Bytes of the rows of earlier steps."""
+        """Size in bytes of the rows of earlier steps."""
         end = 0
         with self._path.open("rb") as file:
             for number, line in enumerate(file, start=1):
@@ -65,7 +65,7 @@ class RowFile:
         return end
 
     def _is_torn(self, line: bytes) -> bool:
-        """Is it the beginning of a row of this run? Any other text without an end is not ours."""
+        """Is it an incomplete row of this run? Any other text is not."""
         begin = b'{"schema":%d,"run":%s,"step":' % (SCHEMA, msgspec.json.encode(self._run_id))
         ours = line.startswith(begin) or begin.startswith(line)
         return ours and not line.endswith(b"\n")

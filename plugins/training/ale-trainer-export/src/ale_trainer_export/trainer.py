@@ -21,7 +21,7 @@ class _Checkpoint(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class ExportTrainer:
-    """Writes what a trainer would learn from. The policy stays at version 0.
+    """Writes credited rows to a file. The policy stays at version 0.
 
     Args:
         path: the file, which may exist if it holds earlier rows of the same run.
@@ -36,20 +36,20 @@ class ExportTrainer:
         self._last_step: int | None = None
 
     def attach(self, llm: LLM | None) -> None:
-        """Any model will do, and none: what it said is written as it is stored."""
+        """Does nothing: any model works, or none."""
 
     async def step(self, batch: Batch) -> StepReport:
         """Write the rows of one batch.
 
-        A step that is done again, in this process or after a crash, replaces its rows and those
+        A repeated step, in this process or after a crash, replaces its rows and those
         of all later steps.
 
         Returns:
             A report with the metrics of `metrics_of`.
 
         Raises:
-            AleError: credits that don't fit the episodes. Nothing has been written.
-            StoreError: the file holds something else. Nothing has been written.
+            AleError: credits do not match the episodes. Nothing is written.
+            StoreError: the file has other content. Nothing is written.
         """
         rows = [
             row
@@ -71,17 +71,17 @@ class ExportTrainer:
         )
 
     def snapshot(self) -> PolicySnapshot:
-        """Version 0, whatever has been written: nothing is trained here."""
+        """Version 0: nothing is trained."""
         return PolicySnapshot(version=0)
 
     def save(self, directory: Path) -> None:
-        """Write which step was the last. The rows are in their own file."""
+        """Write the number of the last step. The rows are in their own file."""
         (directory / CHECKPOINT).write_bytes(
             msgspec.json.encode(_Checkpoint(last_step=self._last_step))
         )
 
     def load(self, directory: Path) -> None:
-        """Go on after the step that `save` wrote; the next step cuts off rows of later ones.
+        """Continue after the step that `save` wrote; the next step removes rows of later ones.
 
         Raises:
             StoreError: it is not a checkpoint of an export.
@@ -97,17 +97,17 @@ class ExportTrainer:
 
 
 def metrics_of(rows: Sequence[Row], n_kept: int, rewards: Sequence[float]) -> Mapping[str, float]:
-    """What a step wrote.
+    """Metrics of a step.
 
     Args:
-        rows: all that the batch gave, those that are left out included.
+        rows: of the batch, including those left out.
         n_kept: how many of them were written.
         rewards: of each episode of the batch.
 
     Returns:
         ``rows`` and ``rows_left_out``; ``episodes``; ``mean_reward`` over the episodes;
         ``mean_abs_weight`` over the parts of chunks in all rows; ``zero_weight_fraction``: share of
-        all rows whose weights are all 0. A mean over nothing is not in it.
+        all rows whose weights are all 0. Means over nothing are left out.
     """
     weights = [abs(part.weight) for row in rows for part in row.chunks]
     metrics = {

@@ -1,4 +1,4 @@
-"""LoRA adapters of a checkpoint: put on a model, merged into it, or written as PEFT keeps them."""
+"""LoRA adapters of a checkpoint: add to a model, merge into it, or write in PEFT's format."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,17 +16,17 @@ _NAME = "default"
 
 
 def add(model: Any, options: LoraOptions, weights: Mapping[str, Tensor]) -> Any:
-    """Put adapters on a plain model, as the trainer does, with a checkpoint's weights.
+    """Add adapters to a plain model, as the trainer does, with a checkpoint's weights.
 
     Args:
         model: of transformers; changed in place.
-        weights: by name, as the trainer keeps them.
+        weights: by name, as the trainer stores them.
 
     Returns:
         PEFT's tuner around it, for `merge` and `write`.
 
     Raises:
-        StoreError: they are not those of these adapters.
+        StoreError: the names are not those of these adapters.
     """
     from peft import LoraModel
 
@@ -42,7 +42,7 @@ def add(model: Any, options: LoraOptions, weights: Mapping[str, Tensor]) -> Any:
 
 
 def merge(tuner: Any) -> None:
-    """Add the adapters to the weights; the model is a plain one again."""
+    """Merge the adapters into the weights; the result is a plain model."""
     tuner.merge_and_unload()
 
 

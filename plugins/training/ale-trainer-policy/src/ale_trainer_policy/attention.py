@@ -23,8 +23,8 @@ NAME = "ale_tree"
 
 
 @frozen(kw_only=True, eq=False)
-class Plan:
-    """How attention walks a forest; made once per micro-batch, used by every layer."""
+class AttentionPlan:
+    """Index structures of attention over a forest, computed once per micro-batch."""
 
     lengths: tuple[int, ...]
     """Tokens of each run."""
@@ -35,11 +35,11 @@ class Plan:
     last: Tensor | None
     """(N,), where flex attention is used: see `Tree.last`."""
     masks: dict[Any, Any] = field(factory=dict)
-    """What has been made for these runs, by the layer's window."""
+    """Masks computed so far, by run and sliding window."""
 
 
-def plan_of(tree: Tree, device: torch.device) -> Plan:
-    """The plan of a forest."""
+def make_plan(tree: Tree, device: torch.device) -> AttentionPlan:
+    """Index structures for a forest."""
     starts = tree.runs()
     lengths = np.diff([*starts, len(tree.ids)])
     run_of = np.repeat(np.arange(len(starts)), lengths)
@@ -48,7 +48,7 @@ def plan_of(tree: Tree, device: torch.device) -> Plan:
         above = tree.parent[start]
         chains.append((*(chains[run_of[above]] if above >= 0 else ()), number))
     flex = device.type == "cuda"
-    return Plan(
+    return AttentionPlan(
         lengths=tuple(int(length) for length in lengths),
         chains=tuple(chains),
         position=torch.as_tensor(tree.position, device=device),
@@ -65,7 +65,7 @@ def tree_attention(
     dropout: float = 0.0,
     scaling: float | None = None,
     *,
-    tree: Plan | None = None,
+    tree: AttentionPlan | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
     **_: Any,
@@ -74,15 +74,15 @@ def tree_attention(
 
     Args:
         query: (1, heads, N, d); key and value (1, key-value heads, N, d).
-        tree: handed to the model's forward under this name.
+        tree: passed to the model's forward as a keyword argument.
 
     Returns:
         (1, N, heads, d) and no weights.
     """
     if tree is None or softcap is not None or query.shape[0] != 1:
         raise AleError(
-            "this model's attention can't walk a forest (it keeps the forest from its layers, or "
-            "caps its scores); set packing: padded"
+            "this model's attention does not support packing: tree (its layers do not receive "
+            "the forest, or it caps its scores); set packing: padded"
         )
     if tree.last is not None:
         return _flex(tree, query, key, value, scaling, sliding_window), None
@@ -108,8 +108,10 @@ def tree_attention(
     return torch.cat(found, dim=2).transpose(1, 2).contiguous(), None
 
 
-def _run_mask(tree: Plan, number: int, window: int | None, dtype: torch.dtype) -> Tensor | None:
-    """Added to the scores of a run against its chain; None where the kernel knows it itself."""
+def _run_mask(
+    tree: AttentionPlan, number: int, window: int | None, dtype: torch.dtype
+) -> Tensor | None:
+    """Bias on the scores of a run against its ancestors; None where the kernel needs none."""
     if (number, window) in tree.masks:
         mask: Tensor | None = tree.masks[number, window]
         return mask
@@ -118,7 +120,7 @@ def _run_mask(tree: Plan, number: int, window: int | None, dtype: torch.dtype) -
 
 
 def _make_run_mask(
-    tree: Plan, number: int, window: int | None, dtype: torch.dtype
+    tree: AttentionPlan, number: int, window: int | None, dtype: torch.dtype
 ) -> Tensor | None:
     chain, length = tree.chains[number], tree.lengths[number]
     total = sum(tree.lengths[i] for i in chain)
@@ -152,7 +154,12 @@ def seen_from(
 
 
 def _flex(
-    tree: Plan, query: Tensor, key: Tensor, value: Tensor, scaling: float | None, window: int | None
+    tree: AttentionPlan,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scaling: float | None,
+    window: int | None,
 ) -> Tensor:
     from torch.nn.attention.flex_attention import create_block_mask
 
@@ -178,8 +185,8 @@ def _compiled_flex() -> Callable[..., Tensor]:
 
 
 @contextmanager
-def walking(model: Any) -> Iterator[None]:
-    """Let the model's layers attend by `tree_attention` inside this block."""
+def tree_attention_enabled(model: Any) -> Iterator[None]:
+    """Make the model's layers use `tree_attention` inside this block."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(NAME, tree_attention)

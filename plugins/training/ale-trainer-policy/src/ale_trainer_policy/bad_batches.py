@@ -1,4 +1,4 @@
-"""Batches whose loss is not a number: kept for whoever looks into it, and three in a row stop."""
+"""Batches with a non-finite loss: written to disk for debugging; three in a row end the run."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +12,10 @@ AT_MOST = 3
 
 
 class BadBatches:
-    """Counts bad steps in a row.
+    """Counts consecutive steps with a non-finite loss or gradient.
 
     Args:
-        folder: gives the folder to write batches to; called when the first is written.
+        folder: returns the folder for the batches; called when the first is written.
     """
 
     def __init__(self, folder: Callable[[], Path]) -> None:
@@ -23,10 +23,10 @@ class BadBatches:
         self.in_a_row = 0
 
     def count(self, batch: Batch, *, bad: bool) -> int:
-        """Count a step, writing its batch where it was bad; 1 where it was, else 0.
+        """Count a step, and write its batch if it was bad; returns 1 then, else 0.
 
         Raises:
-            AleError: it is the third in a row.
+            AleError: it is the third bad step in a row.
         """
         if not bad:
             self.in_a_row = 0

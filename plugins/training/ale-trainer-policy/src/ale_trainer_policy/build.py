@@ -1,5 +1,6 @@
-"""Puts the trainers together from their options."""
+"""Builds the trainers from their options."""
 
+import logging
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -7,7 +8,6 @@ from pathlib import Path
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
 from ale_trainer_policy.bad_batches import BadBatches
-from ale_trainer_policy.lessons import Imitation, Reinforcement
 from ale_trainer_policy.old_policy import OldPolicy
 from ale_trainer_policy.options import (
     PRESETS,
@@ -17,19 +17,30 @@ from ale_trainer_policy.options import (
     resolve_objective,
 )
 from ale_trainer_policy.ratios import RatioFiles
+from ale_trainer_policy.targets import Imitation, Reinforcement
 from ale_trainer_policy.trainer import PolicyTrainer
+
+_LOG = logging.getLogger(__name__)
 
 
 def policy_trainer(options: PolicyOptions, context: BuildContext) -> PolicyTrainer:
     """Reinforcement on credited episodes."""
     parts = resolve_objective(options.objective)
-    _refuse([*_under_the_sampler(options, context), *_too_few_versions(options, context)])
+    _refuse(
+        [
+            *_shared_weights(options, context),
+            *_uncorrected_staleness(options, context),
+            *_too_few_versions(options, context),
+        ]
+    )
+    if context.staleness > 0 and options.old_policy == "recompute":
+        _LOG.warning("warning: %s", _no_correction(context))
     return PolicyTrainer(
         "policy",
         options,
-        lesson=Reinforcement(parts=parts, imitation=options.imitation),
+        target=Reinforcement(parts=parts, imitation=options.imitation),
         parts=parts,
-        old_policy=OldPolicy(options.old_policy, options.keep_versions),
+        old_policy=OldPolicy(options.old_policy or "recompute", options.keep_versions),
         bad_batches=BadBatches(_folder(options, context)),
         ratios=_ratios(options, context),
         seed=context.seed,
@@ -38,11 +49,11 @@ def policy_trainer(options: PolicyOptions, context: BuildContext) -> PolicyTrain
 
 def sft_trainer(options: SftOptions, context: BuildContext) -> PolicyTrainer:
     """Imitation of whole episodes; no token has a ratio."""
-    _refuse(_under_the_sampler(options, context))
+    _refuse(_shared_weights(options, context))
     return PolicyTrainer(
         "sft",
         options,
-        lesson=Imitation(options=options),
+        target=Imitation(options=options),
         parts=PRESETS["reinforce"],
         old_policy=OldPolicy("rollout_engine", 1),
         bad_batches=BadBatches(_folder(options, context)),
@@ -51,29 +62,49 @@ def sft_trainer(options: SftOptions, context: BuildContext) -> PolicyTrainer:
 
 
 def _refuse(problems: Iterable[Problem]) -> None:
-    """Raises `InputError` where there are some."""
+    """Raises `InputError` if there are any."""
     if found := list(problems):
         raise InputError(found)
 
 
-def _under_the_sampler(options: LearnOptions, context: BuildContext) -> Iterator[Problem]:
-    """With steps ahead, episodes are sampled while the trainer changes weights: not the same."""
+def _shared_weights(options: LearnOptions, context: BuildContext) -> Iterator[Problem]:
+    """With staleness, episodes are sampled while weights are trained: they can't be shared."""
     if context.staleness > 0 and options.sync == "same":
         message = f"run.staleness is {context.staleness}: the model samples while it is trained"
-        hint = "trainer.sync: copy, so that a step's weights are handed over when it is done"
+        hint = "trainer.sync: copy, which hands weights over after each step"
         yield Problem(message=message, path="trainer.sync", hint=hint)
 
 
+def _no_correction(context: BuildContext) -> str:
+    return (
+        f"run.staleness is {context.staleness}, and old_policy: recompute takes the weights before "
+        "the step for pi_old, whichever weights sampled the tokens: no objective's importance "
+        "ratio corrects for staleness"
+    )
+
+
+def _uncorrected_staleness(options: PolicyOptions, context: BuildContext) -> Iterator[Problem]:
+    """With `recompute` pi_theta / pi_old is exactly 1 at the first update, however stale."""
+    if context.staleness > 0 and options.old_policy is None:
+        yield Problem(
+            message=_no_correction(context),
+            path="trainer.old_policy",
+            expected="rollout_version, with keep_versions at least "
+            f"{context.staleness + 1}, or rollout_engine",
+            hint="give old_policy: recompute explicitly to train without this correction",
+        )
+
+
 def _too_few_versions(options: PolicyOptions, context: BuildContext) -> Iterator[Problem]:
-    """A token may be of the version that is trained, or of any that it may be behind."""
+    """A token may be of the current version or of any of the `staleness` ones before it."""
     needed = context.staleness + 1
     if options.old_policy == "rollout_version" and options.keep_versions < needed:
         yield Problem(
             message=f"run.staleness is {context.staleness}: a step's tokens are of up to {needed} "
-            f"versions, and {options.keep_versions} are kept for old_policy: rollout_version",
+            f"versions, and {options.keep_versions} are stored for old_policy: rollout_version",
             path="trainer.keep_versions",
             expected=f"at least {needed}",
-            hint="trainer.old_policy: recompute keeps none",
+            hint="trainer.old_policy: rollout_engine stores no weights",
         )
 
 

@@ -1,4 +1,4 @@
-"""A checkpoint: tensors in one safetensors file, and the counters beside them."""
+"""A checkpoint: one safetensors file of tensors, and one JSON file of counters."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ SCHEMA = 1
 
 
 class State(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What is not a tensor."""
+    """Everything in a checkpoint that is not a tensor."""
 
     schema: int = SCHEMA
     trainer: str
@@ -32,7 +32,7 @@ class State(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def write(directory: Path, state: State, tensors: Mapping[str, Tensor]) -> None:
-    """Write both files; the counters last, each whole or not at all."""
+    """Write both files atomically, the counters last."""
     partial = directory / f"{TENSORS}.partial"
     save_file({name: tensor.cpu() for name, tensor in tensors.items()}, partial)
     partial.replace(directory / TENSORS)
@@ -45,10 +45,10 @@ def write(directory: Path, state: State, tensors: Mapping[str, Tensor]) -> None:
 
 
 def read(directory: Path, trainer: str, fingerprint: str) -> tuple[State, dict[str, Tensor]]:
-    """Read both.
+    """Read both files.
 
     Raises:
-        StoreError: they can't be read, or belong to another trainer or another model.
+        StoreError: a file can't be read, or is of another trainer or another model.
     """
     state = read_state(directory, trainer)
     if state.fingerprint != fingerprint:
@@ -64,10 +64,10 @@ def read(directory: Path, trainer: str, fingerprint: str) -> tuple[State, dict[s
 
 
 def read_state(directory: Path, trainer: str) -> State:
-    """The counters.
+    """Read the counters.
 
     Raises:
-        StoreError: they can't be read, or belong to another trainer.
+        StoreError: the file can't be read, or is of another trainer.
     """
     try:
         state = msgspec.json.decode((directory / STATE).read_bytes(), type=State)
@@ -82,10 +82,10 @@ def read_state(directory: Path, trainer: str) -> State:
 
 
 def read_weights(directory: Path) -> dict[str, Tensor]:
-    """The trained parameters by name; what the optimiser keeps is not read.
+    """Read the trained parameters by name, without the optimiser's moments.
 
     Raises:
-        StoreError: they can't be read.
+        StoreError: the file can't be read.
     """
     path, prefix = directory / TENSORS, "weight/"
     try:
@@ -97,7 +97,7 @@ def read_weights(directory: Path) -> dict[str, Tensor]:
 
 
 def plain(state: Any) -> Any:
-    """A generator's state in types that JSON has."""
+    """A generator's state in JSON types."""
     if isinstance(state, Mapping):
         return {key: plain(value) for key, value in state.items()}
     return state if isinstance(state, str) else int(state)

@@ -1,4 +1,4 @@
-"""``ale model`` as click sees it; what it does is imported when it is done."""
+"""The command ``ale model``; its implementation is imported when it is called."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _path = click.Path(path_type=Path)
 
 @click.command("model")
 @click.argument("run", type=_path)
-@click.option("--out", type=_path, required=True, metavar="FOLDER", help="To be made.")
+@click.option("--out", type=_path, required=True, metavar="FOLDER", help="Folder to create.")
 @click.option(
     "--after",
     type=click.IntRange(1),
     metavar="STEPS",
-    help="After so many steps, as evaluations count them. Default: the newest checkpoint.",
+    help="Number of steps, as in 'after step N' of evaluations. Default: newest checkpoint.",
 )
-@click.option("--merge", is_flag=True, help="With LoRA: the whole model, adapters merged into it.")
+@click.option("--merge", is_flag=True, help="LoRA runs: write the whole merged model.")
 @click.option(
     "--set",
     "overrides",
     multiple=True,
     metavar="llm.KEY=VALUE",
-    help="Override an option of the run's model, say where its folder lies now.",
+    help="Override an option of the run's model, such as a moved folder; repeatable.",
 )
 @click.pass_obj
 def model(
@@ -39,10 +39,10 @@ def model(
     merge: bool,
     overrides: tuple[str, ...],
 ) -> None:
-    """Write the model that RUN has trained as a folder that transformers loads.
+    """Export the model that RUN has trained to a folder that transformers loads.
 
-    Of a run that trains LoRA adapters, the folder holds these alone, as PEFT keeps them; they need
-    the model that they were trained over. RUN itself is only read, and may still be going on.
+    For a run that trains LoRA adapters, the folder holds the adapters in PEFT's format, which need
+    their base model. RUN is only read, and may still be running.
 
     \b
     Examples:
@@ -51,12 +51,12 @@ def model(
       ale model RUN --out outputs/merged --merge
     """
     from ale.errors import NotUsableError
-    from ale_trainer_policy.plugin import probe
+    from ale_trainer_policy.packages import probe
 
     found = probe()
     if not found.usable:
         raise NotUsableError(f"{found.reason}. Install with: {found.remedy}")
-    from ale_trainer_policy.taken import write_model
+    from ale_trainer_policy.export import write_model
 
     written = write_model(run, out, registry, after=after, merge=merge, overrides=overrides)
     for line in written.lines():

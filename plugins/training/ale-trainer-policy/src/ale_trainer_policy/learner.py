@@ -1,4 +1,4 @@
-"""The model and its optimiser: gradients are summed up, then applied. Knows nothing of batches."""
+"""The model and its optimiser: gradients are accumulated, then applied."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ import torch
 from attrs import evolve, frozen
 from torch import Tensor
 
-from ale_trainer_policy.attention import walking
+from ale_trainer_policy.attention import tree_attention_enabled
 from ale_trainer_policy.models import full_weights, whole
 from ale_trainer_policy.objective import Terms, Tokens, evaluate
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
@@ -21,7 +21,7 @@ from ale_trainer_policy.tree import Datum, pack
 
 @frozen(kw_only=True, eq=False)
 class Measured:
-    """What a pass over one datum found."""
+    """Measurements of a forward and backward pass over one datum."""
 
     terms: Terms
     logp: Tensor
@@ -31,7 +31,7 @@ class Measured:
 
     @property
     def finite(self) -> bool:
-        """Is the loss a number?"""
+        """Is the loss finite?"""
         return math.isfinite(float(self.terms.loss.detach()))
 
 
@@ -45,9 +45,9 @@ class Learner:
     """
 
     scale = 1.0
-    """What a loss is multiplied by before its backward pass."""
+    """Factor on the loss in the backward pass."""
     collective = False
-    """Other processes wait in the backward pass, so that it can't be left out."""
+    """Other processes take part in the backward pass, so it must not be skipped."""
 
     def __init__(self, model: Any, options: LearnOptions, *, fused: bool = True) -> None:
         self.model = model
@@ -58,7 +58,7 @@ class Learner:
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         self.names = [name for name, _ in named]
         self.parameters: list[Tensor] = [parameter for _, parameter in named]
-        # Small updates are lost in half precision: there the optimiser has a copy in fp32.
+        # Small updates are lost in half precision, so the optimiser works on an fp32 copy then.
         self.masters = [_master(parameter) for parameter in self.parameters]
         self.optimizer = torch.optim.AdamW(
             self.masters,
@@ -76,13 +76,13 @@ class Learner:
         return self.parameters[0].device
 
     def forward_backward(self, datum: Datum, parts: ObjectiveParts) -> Measured:
-        """Add the gradient of one datum to those since the last `optim_step`.
+        """Accumulate the gradient of one datum until the next `optim_step`.
 
-        Where the loss is not finite nothing is added.
+        A datum with a non-finite loss adds nothing.
         """
         if datum.n_targets == 0:
-            raise ValueError("a datum without a token to be trained on has no gradient")
-        # The backward pass too: recomputed layers must attend as they did before.
+            raise ValueError("a datum without target tokens has no gradient")
+        # Includes the backward pass: recomputed layers must use the same attention.
         with self._mode(training=True), self._attention():
             with self._precision():
                 scored = score(
@@ -92,7 +92,12 @@ class Learner:
                     temperature=self.temperature,
                     logits_mb=self.options.logits_mb,
                 )
-            terms = evaluate(parts, scored.logp, self._old(datum, scored.logp), self._tokens(datum))
+            terms = evaluate(
+                parts,
+                scored.logp,
+                self._old(datum, scored.logp),
+                self._tokens(datum),
+            )
             measured = Measured(
                 terms=evolve(terms, loss=terms.loss.detach()),
                 logp=scored.logp.detach(),
@@ -107,17 +112,17 @@ class Learner:
     def forward_backward_each(
         self, pieces: Sequence[Sequence[Sample]], parts: ObjectiveParts
     ) -> Iterator[tuple[Datum, Measured]]:
-        """Add the gradients of these pieces; each piece as a datum with what was measured."""
+        """Accumulate the gradients of these micro-batches; yields each with its measurements."""
         for piece in pieces:
             datum = self.packed(piece)
             yield datum, self.forward_backward(datum, parts)
 
     def packed(self, piece: Sequence[Sample]) -> Datum:
-        """A piece as a datum, prefixes shared unless `packing` says otherwise."""
+        """A micro-batch as a datum; prefixes are shared unless ``packing: packed``."""
         return pack(piece, shared=self.options.packing != "packed")
 
     def logps(self, pieces: Sequence[Sequence[Sample]]) -> list[Floats]:
-        """log pi of each piece."""
+        """log pi of each micro-batch."""
         return [self.logp(piece) for piece in pieces]
 
     def logp(
@@ -126,7 +131,7 @@ class Learner:
         """log pi of the tokens of these samples, in their order, without a gradient.
 
         Args:
-            weights: parameters to use in the place of the model's own, by name.
+            weights: parameters to use instead of the model's own, by name.
         """
         with self._mode(training=False), torch.no_grad(), self._precision():
             scored = score(
@@ -141,13 +146,13 @@ class Learner:
         return found
 
     def optim_step(self, lr: float | None = None) -> float | None:
-        """Apply the summed gradient, and forget it.
+        """Clip and apply the accumulated gradient, then reset it.
 
         Args:
             lr: as of `rate`.
 
         Returns:
-            Its norm before it was clipped; None where that is not finite, and nothing was applied.
+            The norm before clipping; None if it is not finite, and nothing was applied.
         """
         grads = []
         for master in self.masters:
@@ -189,7 +194,7 @@ class Learner:
         return plateau * grown * (1.0 - gone * (1.0 - options.decay_to))
 
     def zero_grad(self) -> None:
-        """Forget the gradients since the last update."""
+        """Reset the accumulated gradients."""
         self.optimizer.zero_grad(set_to_none=True)
         for parameter in self.parameters:
             parameter.grad = None
@@ -200,7 +205,7 @@ class Learner:
         return {name: parameter.detach().clone() for name, parameter in named}
 
     def state(self) -> dict[str, Tensor]:
-        """All tensors of a checkpoint: the trained parameters and the optimiser's, by name."""
+        """Tensors of a checkpoint by name: trained parameters and optimiser moments."""
         found: dict[str, Tensor] = {}
         for name, master in zip(self.names, self.masters, strict=True):
             found[f"weight/{name}"] = master.detach().contiguous()
@@ -209,7 +214,7 @@ class Learner:
         return found
 
     def load_state(self, tensors: Mapping[str, Tensor], updates: int) -> None:
-        """Take what `state` gave.
+        """Restore what `state` returned.
 
         Raises:
             KeyError, ValueError: a tensor is missing, or has another shape. Nothing is changed.
@@ -229,7 +234,7 @@ class Learner:
         self.updates = updates
 
     def check(self, tensors: Mapping[str, Tensor]) -> None:
-        """Are these tensors what `load_state` needs? Raises as that."""
+        """Raise as `load_state` unless the tensors fit."""
         for name, master in zip(self.names, self.masters, strict=True):
             weight = tensors[f"weight/{name}"]
             if master.shape != weight.shape:
@@ -258,7 +263,11 @@ class Learner:
         return torch.as_tensor(array, device=self.device)
 
     def _attention(self) -> AbstractContextManager[Any]:
-        return nullcontext() if self.options.packing == "padded" else walking(self.model)
+        return (
+            nullcontext()
+            if self.options.packing == "padded"
+            else tree_attention_enabled(self.model)
+        )
 
     def _precision(self) -> AbstractContextManager[Any]:
         if self.options.precision == "bf16":
@@ -275,7 +284,7 @@ class Learner:
             self.model.train(before)
 
     def _collect(self) -> None:
-        """Move gradients to the optimiser's copies, where it has some."""
+        """Move gradients to the optimiser's fp32 copies, if it has any."""
         for parameter, master in zip(self.parameters, self.masters, strict=True):
             if master is not parameter and parameter.grad is not None:
                 grad = parameter.grad.to(master.dtype)

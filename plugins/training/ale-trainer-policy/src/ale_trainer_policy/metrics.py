@@ -1,4 +1,4 @@
-"""What a step reports, under names that stay: see the README's table."""
+"""Metrics of a step; the README lists their names."""
 
 import math
 from collections import Counter, defaultdict
@@ -27,13 +27,13 @@ COUNTS = (
     "turns_without_tokens",
     "updates",
 )
-"""Reported by every step, 0 included."""
+"""Reported by every step, also when 0."""
 QUANTILES = {"min": 0.0, "p05": 0.05, "p50": 0.5, "p95": 0.95, "max": 1.0}
 
 
 @define
-class Tally:
-    """Sums up the passes of a step."""
+class MetricsAccumulator:
+    """Accumulates metrics over the passes of a step."""
 
     counts: "Counter[str]" = field(factory=Counter)
     _values: "defaultdict[str, list[Floats]]" = field(factory=lambda: defaultdict(list))
@@ -41,10 +41,10 @@ class Tally:
     _norms: list[float] = field(factory=list)
     log_ratios: dict[str, Floats] = field(factory=dict)
     """log pi_theta - log mu_old of each token of an episode, (T,), by the episode's id, in the last
-    pass over it; not a number where the token was forced."""
+    pass over it; NaN for forced tokens."""
 
     def add(self, datum: Datum, measured: Measured) -> None:
-        """Take in one pass whose loss was finite."""
+        """Add a pass with a finite loss."""
         terms = measured.terms
         sampled = datum.sampled & (datum.weight != 0)
         for name, value in (("ratio", terms.ratio), ("mismatch", terms.mismatch)):
@@ -53,10 +53,10 @@ class Tally:
         logp = measured.logp.double().cpu().numpy()
         log_ratio = logp - datum.behaviour_logp
         self._values["kl_rollout"].append(_k3(log_ratio)[datum.sampled])
-        self._keep(datum, np.where(datum.sampled, log_ratio, np.nan))
-        kept: Bools = terms.kept.cpu().numpy()
+        self._record_log_ratios(datum, np.where(datum.sampled, log_ratio, np.nan))
+        unmasked: Bools = terms.unmasked.cpu().numpy()
         dropped = terms.coefficient.cpu().numpy() == 0
-        self._values["masked_fraction"].append((~kept[sampled]).astype(np.float64))
+        self._values["masked_fraction"].append((~unmasked[sampled]).astype(np.float64))
         self._values["clipped_fraction"].append(dropped[sampled].astype(np.float64))
         self._losses["loss"] += float(terms.loss.detach())  # type: ignore[assignment]
         self._losses["loss_rl"] += float(terms.reinforcement)  # type: ignore[assignment]
@@ -65,28 +65,28 @@ class Tally:
         self.counts["tokens_computed"] += measured.computed
         self.counts["tokens_in_rows"] += sum(sample.n_tokens for sample in datum.samples)
 
-    def _keep(self, datum: Datum, log_ratio: Floats) -> None:
+    def _record_log_ratios(self, datum: Datum, log_ratio: Floats) -> None:
         ends = np.cumsum([len(sample.at) for sample in datum.samples])
         for sample, part in zip(datum.samples, np.split(log_ratio, ends[:-1]), strict=True):
             self.log_ratios[sample.episode] = part
 
     def add_update(self, norm: float, rate: float) -> None:
-        """Take in an update: the gradient's norm before it was clipped, and the learning rate."""
+        """Add an update: gradient norm before clipping, and learning rate."""
         self._norms.append(norm)
         self.counts["updates"] += 1
         self._losses["lr"] = rate  # type: ignore[assignment]
 
-    def forget_updates(self) -> None:
-        """They were taken back: the step has none."""
+    def reset_updates(self) -> None:
+        """Drop the updates: they were rolled back."""
         self._norms.clear()
         self.counts["updates"] = 0
 
     def add_start(self, logp: Floats, start_logp: Floats, sampled: Bools) -> None:
-        """Take in log-probabilities now and at the start, of the same tokens."""
+        """Add log-probabilities under the current and the initial weights, of the same tokens."""
         self._values["kl_start"].append(_k3(start_logp - logp)[sampled])
 
     def metrics(self) -> dict[str, float]:
-        """All that is finite; what nothing was measured of is not in it."""
+        """All finite metrics; those without a measurement are left out."""
         names = {*COUNTS, *self.counts}
         found: dict[str, float] = {name: float(self.counts[name]) for name in sorted(names)}
         if self._norms:

@@ -1,4 +1,4 @@
-"""The model that is trained: the sampler's own or a copy, with adapters where asked for."""
+"""Prepares the model to train: the sampler's own or a copy, with adapters if configured."""
 
 import copy
 import hashlib
@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ale.errors import InputError, Problem
 from ale.protocols import LLM
+from ale_trainer_policy.logit_slices import check_head
 from ale_trainer_policy.options import LearnOptions, LoraOptions
-from ale_trainer_policy.slices import check_head
 
 PATH = "trainer.type"
 
@@ -20,7 +20,7 @@ _SAMPLED = 64
 
 
 class InProcess(Protocol):
-    """What a model component in this process has as its attribute `policy`."""
+    """The attribute `policy` of a model component that runs in this process."""
 
     model: Any
     """A causal model of transformers."""
@@ -32,10 +32,10 @@ class InProcess(Protocol):
 
 
 def policy_of(llm: LLM | None) -> InProcess:
-    """The policy inside a model component.
+    """The policy of a model component.
 
     Raises:
-        InputError: there is none, so that nothing could be trained.
+        InputError: it has none, or records no token ids.
     """
     if llm is None:
         raise _refused("this trainer needs section 'llm': it trains the model that samples")
@@ -65,11 +65,11 @@ def _refused(message: str) -> InputError:
 
 
 def prepare(policy: InProcess, options: LearnOptions) -> Any:
-    """The model to train, its parameters that are to change marked by `requires_grad`.
+    """The model to train, with `requires_grad` set on the trained parameters.
 
     Raises:
-        InputError: its attention can't walk a forest, and `packing` asks for it; or its logits
-            can't be sliced, and `logits_mb` asks for that.
+        InputError: the model's attention can't be replaced, which `packing` needs; or its logits
+            can't be sliced, which `logits_mb` needs.
     """
     model = policy.model if options.sync == "same" else copy.deepcopy(policy.model)
     if options.packing != "padded" and not getattr(model, "_supports_attention_backend", False):
@@ -77,7 +77,7 @@ def prepare(policy: InProcess, options: LearnOptions) -> Any:
             [
                 Problem(
                     path="trainer.packing",
-                    message=f"{type(model).__name__} does not take attention from outside",
+                    message=f"{type(model).__name__} has no replaceable attention",
                     expected="packing: padded, for this model",
                 )
             ]
@@ -108,7 +108,7 @@ def _add_adapters(model: Any, options: LoraOptions) -> None:
 
 
 def lora_config(options: LoraOptions) -> Any:
-    """PEFT's own description of the adapters."""
+    """PEFT's config of the adapters."""
     from peft import LoraConfig
 
     return LoraConfig(
@@ -140,17 +140,17 @@ def full_weights(model: Any) -> dict[str, Tensor]:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor that may be sharded over processes; collective where it is."""
+    """The full tensor, gathered from all processes if it is sharded (a collective call)."""
     full = getattr(tensor, "full_tensor", None)
     found: Tensor = tensor if full is None else full()
     return found
 
 
 def fingerprint_of(policy: InProcess, options: LearnOptions) -> str:
-    """Of the model and of what of it is trained: a checkpoint fits only the same.
+    """Identifies the model and its trained parameters; a checkpoint is valid for the same only.
 
-    Under adapters the frozen weights count too: they are not in the checkpoint, and two models of
-    one family differ in nothing else.
+    With adapters it includes the frozen weights: they are not in the checkpoint, and may be all
+    in which two models of one family differ.
     """
     if options.lora is None:
         return policy.fingerprint
@@ -162,7 +162,7 @@ def fingerprint_of(policy: InProcess, options: LearnOptions) -> str:
 
 
 def _sampled(weight: Tensor) -> bytes:
-    """Some of a tensor's values, from all over it; the same for bfloat16 and float32."""
+    """Evenly spaced values of a tensor; the same for bfloat16 and float32."""
     flat = weight.detach().reshape(-1)
     some = flat[:: max(1, flat.numel() // _SAMPLED)].to(torch.bfloat16)
     return some.float().cpu().numpy().tobytes()

@@ -1,7 +1,7 @@
-"""What the sum over tokens is divided by, baked into each token's weight before anything is split.
+"""Normalisers: the divisor Z of the sum over tokens, applied before a batch is split.
 
-Each function takes the trajectories of one update and gives one divisor per trajectory, so that
-the loss of any part of them is a plain sum: micro-batches can't change a gradient.
+Each function takes the trajectories of one update and returns one divisor per trajectory. Weights
+are divided before the split into micro-batches, so the split can't change a gradient.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,12 +11,12 @@ from attrs import frozen
 
 @frozen(kw_only=True)
 class Counted:
-    """What a normaliser may look at, of one trajectory; masks have not been applied."""
+    """A normaliser's input for one trajectory, before any mask."""
 
     tokens: int
     """Sampled tokens that have a chunk."""
     skipped: bool
-    """The credit scheme said that it teaches nothing."""
+    """The credit scheme skipped this trajectory."""
 
 
 Normaliser = Callable[[Sequence[Counted], float], Sequence[float]]
@@ -40,7 +40,7 @@ def by_tokens(counted: Sequence[Counted], constant: float) -> Sequence[float]:
 def by_kept_tokens(counted: Sequence[Counted], constant: float) -> Sequence[float]:
     """Z = sum of |o_i| over the trajectories that were not skipped.
 
-    Source: DAPO, arXiv:2503.14476, whose dynamic sampling takes groups without variance out.
+    Source: DAPO, arXiv:2503.14476, whose dynamic sampling removes groups without variance.
     """
     kept = sum(each.tokens for each in counted if not each.skipped)
     return [float(max(1, kept))] * len(counted)

@@ -1,10 +1,10 @@
-"""An objective is its parts put together: a coefficient per token, and a plain sum.
+"""The loss: a coefficient per token, and a plain sum.
 
 L = - sum_t m_t c(rho_t, sign_t) w_t log pi_theta(t)  -  sum_t b_t log pi_theta(t)
 
-w: the credit's weight over Z; b: imitation's weight over its Z; rho, m and c as named by
-`ObjectiveParts`. Only log pi_theta carries a gradient (arXiv:2512.24873, Eq. 9 and 10). A clipped
-surrogate such as GRPO's has the same gradient as this form, and another value.
+w: credit weight over Z; b: imitation weight over its Z; rho, m and c: ratio, mask and
+coefficient as chosen in `ObjectiveParts`. Only log pi_theta carries a gradient (arXiv:2512.24873,
+Eq. 9 and 10). A clipped surrogate such as GRPO's has the same gradient and another value.
 """
 
 import torch
@@ -30,14 +30,15 @@ class Tokens:
 
 @frozen(kw_only=True, eq=False)
 class Terms:
-    """The loss and what it was made of. All but the losses have shape (T,) and no gradient."""
+    """The loss and its components. All but the losses have shape (T,) and no gradient."""
 
     loss: Tensor
     reinforcement: Tensor
     imitation: Tensor
     ratio: Tensor
     mismatch: Tensor
-    kept: Tensor
+    unmasked: Tensor
+    """m, booleans."""
     coefficient: Tensor
     """c: before weight and mask."""
 
@@ -49,7 +50,7 @@ def evaluate(parts: ObjectiveParts, logp: Tensor, old_logp: Tensor | None, token
         parts: the objective.
         logp: log pi_theta, (T,), with its gradient.
         old_logp: log pi_old, (T,); None where pi_old is pi_theta itself.
-        tokens: all else that is known of each token.
+        tokens: the other inputs per token.
     """
     now = logp.detach()
     old = now if old_logp is None else old_logp
@@ -57,11 +58,11 @@ def evaluate(parts: ObjectiveParts, logp: Tensor, old_logp: Tensor | None, token
     ratio = aggregate(now - old, _groups(parts.ratio, tokens))
     if parts.mask == "none":
         mismatch = torch.exp(old - tokens.behaviour_logp)
-        kept = torch.ones_like(tokens.sampled)
+        unmasked = torch.ones_like(tokens.sampled)
     else:
         groups = _groups(parts.mask, tokens)
         mismatch = geometric_mean_ratio(old - tokens.behaviour_logp, groups)
-        kept = within(mismatch, parts.mask_floor, parts.mask_threshold)
+        unmasked = within(mismatch, parts.mask_floor, parts.mask_threshold)
     positive = tokens.weight > 0 if parts.sign == "weight" else tokens.positive
     low, high = parts.clip_low, parts.clip_high
     coefficient = torch.where(
@@ -70,7 +71,7 @@ def evaluate(parts: ObjectiveParts, logp: Tensor, old_logp: Tensor | None, token
         UPDATES[parts.negative](ratio, False, low, high),
     )
     # A masked or weightless token must not turn an infinite ratio into 0 * inf.
-    used = kept & (tokens.weight != 0)
+    used = unmasked & (tokens.weight != 0)
     front = torch.where(used, coefficient * tokens.weight, torch.zeros_like(ratio))
     reinforcement = -(front * logp).sum()
     imitation = -(tokens.imitation * logp).sum()
@@ -80,13 +81,13 @@ def evaluate(parts: ObjectiveParts, logp: Tensor, old_logp: Tensor | None, token
         imitation=imitation.detach(),
         ratio=ratio,
         mismatch=mismatch,
-        kept=kept,
+        unmasked=unmasked,
         coefficient=coefficient,
     )
 
 
 def _groups(level: Level, tokens: Tokens) -> Tensor:
-    """Numbers of what is aggregated over. Forced tokens stand apart: they have no ratio."""
+    """Group number of each token for aggregation. A forced token is a group of its own."""
     n = tokens.sampled.numel()
     own = torch.arange(n, device=tokens.sampled.device)
     if level == "token":

@@ -1,49 +1,48 @@
-"""pi_old: the denominator of the ratio, by three readings that the paper leaves open."""
+"""pi_old, the denominator of the importance ratio, under three definitions."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 from attrs import evolve
 from torch import Tensor
 
 from ale.errors import AleError
-from ale_trainer_policy.fleet import Fleet
 from ale_trainer_policy.learner import Learner
+from ale_trainer_policy.options import OldPolicyName
 from ale_trainer_policy.samples import Floats, Sample
 from ale_trainer_policy.tree import with_old_logp
+from ale_trainer_policy.worker_group import WorkerGroup
 
 Splitter = Callable[[Sequence[Sample]], Sequence[Sequence[Sample]]]
-Choice = Literal["recompute", "rollout_version", "rollout_engine"]
 PREFIX = "version"
 
 
 class OldPolicy:
-    """Gives samples their log pi_old.
+    """Computes log pi_old of samples.
 
     Args:
-        choice: ``recompute``: the weights before this step. ``rollout_version``: the weights that
-            each token was sampled from, which are kept here. ``rollout_engine``: what the sampler
-            itself said.
-        keep: how many versions are kept.
+        choice: ``recompute``: under the weights before this step. ``rollout_version``: under the
+            weights that sampled each token, stored here. ``rollout_engine``: the log-probability
+            that the sampler recorded.
+        keep: how many versions are stored.
     """
 
-    def __init__(self, choice: Choice, keep: int) -> None:
+    def __init__(self, choice: OldPolicyName, keep: int) -> None:
         self._choice = choice
         self._keep = keep
-        self._kept: OrderedDict[int, Mapping[str, Tensor]] = OrderedDict()
+        self._weights_of: OrderedDict[int, Mapping[str, Tensor]] = OrderedDict()
 
-    def published(self, version: int, learner: Learner | Fleet) -> None:
-        """Tokens may be sampled from these weights from now on."""
+    def store_version(self, version: int, learner: Learner | WorkerGroup) -> None:
+        """Store the weights that are sampled from now on, if they will be needed."""
         if self._choice == "rollout_version":
-            self._kept[version] = learner.weights()
-            while len(self._kept) > self._keep:
-                self._kept.popitem(last=False)
+            self._weights_of[version] = learner.weights()
+            while len(self._weights_of) > self._keep:
+                self._weights_of.popitem(last=False)
 
-    def scored(
+    def with_old_policy(
         self,
-        learner: Learner | Fleet,
+        learner: Learner | WorkerGroup,
         samples: Sequence[Sample],
         split: Splitter,
         *,
@@ -54,7 +53,7 @@ class OldPolicy:
         With ``recompute`` and one update pi_old is pi_theta itself, and nothing is computed.
 
         Raises:
-            AleError: weights that a token was sampled from are not kept any more.
+            AleError: the weights that sampled a token are no longer stored.
         """
         if self._choice == "rollout_engine":
             return [evolve(each, old_logp=each.behaviour_logp) for each in samples]
@@ -62,16 +61,18 @@ class OldPolicy:
             return list(samples)
         found = {id(each): each for each in samples}
         origin = {}
-        pieces = split([each for each in samples if each.teaches])
+        pieces = split([each for each in samples if each.trainable])
         for micro, logp in zip(pieces, self._logps(learner, pieces), strict=True):
             for before, after in zip(micro, with_old_logp(micro, logp), strict=True):
                 origin[id(before)] = after
         return [origin.get(key, each) for key, each in found.items()]
 
-    def _logps(self, learner: Learner | Fleet, pieces: Sequence[Sequence[Sample]]) -> list[Floats]:
+    def _logps(
+        self, learner: Learner | WorkerGroup, pieces: Sequence[Sequence[Sample]]
+    ) -> list[Floats]:
         if self._choice == "recompute":
             return learner.logps(pieces)
-        # The options hold that old versions and several processes don't meet.
+        # The options refuse rollout_version with several processes.
         assert isinstance(learner, Learner)
         return [self._by_version(learner, piece) for piece in pieces]
 
@@ -84,30 +85,30 @@ class OldPolicy:
         return logp
 
     def _weights(self, version: int) -> Mapping[str, Tensor]:
-        if version not in self._kept:
+        if version not in self._weights_of:
             raise AleError(
                 f"tokens were sampled from version {version}, and only "
-                f"{', '.join(map(str, self._kept))} are kept: set trainer.keep_versions higher, or "
-                "trainer.old_policy to recompute"
+                f"{', '.join(map(str, self._weights_of))} are stored: set trainer.keep_versions "
+                "higher"
             )
-        return self._kept[version]
+        return self._weights_of[version]
 
     def state(self) -> dict[str, Tensor]:
         """Tensors of a checkpoint, by name."""
         return {
             f"{PREFIX}/{version}/{name}": tensor
-            for version, weights in self._kept.items()
+            for version, weights in self._weights_of.items()
             for name, tensor in weights.items()
         }
 
     def load_state(self, tensors: Mapping[str, Tensor], versions: Sequence[int]) -> None:
-        """Take what `state` gave."""
+        """Restore what `state` returned."""
         if self._choice != "rollout_version":
             return
-        self._kept.clear()
+        self._weights_of.clear()
         for version in versions:
             prefix = f"{PREFIX}/{version}/"
-            self._kept[version] = {
+            self._weights_of[version] = {
                 name.removeprefix(prefix): tensor
                 for name, tensor in tensors.items()
                 if name.startswith(prefix)

@@ -12,6 +12,7 @@ Preset = Literal[
     "ipa",
     "ipa-baseline",
     "topr",
+    "token-tis",
     "grpo",
     "dr-grpo",
     "gspo",
@@ -22,6 +23,7 @@ Preset = Literal[
 Level = Literal["token", "chunk", "trajectory"]
 Packing = Literal["tree", "packed", "padded"]
 UpdateName = Literal["none", "ratio", "clamp", "clip", "bound"]
+OldPolicyName = Literal["recompute", "rollout_version", "rollout_engine"]
 NormaliserName = Literal["trajectories", "constant", "tokens", "kept-tokens", "trajectory-tokens"]
 
 
@@ -48,7 +50,9 @@ _PPO = ObjectiveParts(ratio="token", positive="clip", negative="clip", mask="non
 PRESETS: Mapping[str, ObjectiveParts] = {
     "ipa": _IPA,
     "ipa-baseline": evolve(_IPA, ratio="trajectory", mask="token"),
-    "topr": evolve(_IPA, ratio="token", mask="none"),
+    "topr": evolve(_IPA, ratio="trajectory", aggregation="product", mask="none"),
+    # Token-level truncated importance sampling.
+    "token-tis": evolve(_IPA, ratio="token", mask="none"),
     "reinforce": evolve(_IPA, negative="none", mask="none"),
     "grpo": evolve(_PPO, normaliser="trajectory-tokens"),
     "dr-grpo": evolve(_PPO, normaliser="constant", normaliser_constant=1024.0),
@@ -285,11 +289,12 @@ class PolicyOptions(LearnOptions):
     objective: Preset | ObjectiveOptions = field(
         default="ipa", metadata=doc("A preset's name, or {preset: ..., and parts to replace}.")
     )
-    old_policy: Literal["recompute", "rollout_version", "rollout_engine"] = field(
-        default="recompute",
+    old_policy: OldPolicyName | None = field(
+        default=None,
         metadata=doc(
-            "pi_old: the weights before this step, those that sampled (kept by this trainer), or "
-            "the sampler's own log-probabilities."
+            "pi_old: the weights before this step, those that sampled (stored by this trainer), or "
+            "the sampler's own log-probabilities. null is recompute, and is refused with "
+            "run.staleness above 0: recompute corrects for no staleness."
         ),
     )
     keep_versions: int = field(

@@ -1,12 +1,13 @@
-"""Offers the trainers ``policy`` and ``sft`` and the command ``model``. Torch is imported late."""
+"""Registers the trainers ``policy`` and ``sft`` and the command ``model``; imports no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, Probe, hookimpl
+from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Trainer
+from ale_trainer_policy.packages import probe
 
 if TYPE_CHECKING:
     import click
@@ -36,15 +37,9 @@ def _sft(options: SftOptions, context: BuildContext) -> Trainer:
     return sft_trainer(options, context)
 
 
-def probe() -> Probe:
-    """Is torch there? It is not imported."""
-    remedy = "pip install -e '.[train]' in a clone; else pip install ale-trainer-policy"
-    return Probe.of_package("torch", remedy=remedy)
-
-
 @hookimpl
 def ale_trainers() -> Sequence[Component[Any, Trainer]]:
-    """Training in this process."""
+    """Register ``policy`` and ``sft``."""
     return [
         Component(
             "policy",
@@ -67,7 +62,7 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
 
 @hookimpl
 def ale_commands() -> Sequence[click.Command]:
-    """Add ``ale model``."""
+    """Register ``ale model``."""
     from ale_trainer_policy.commands import model
 
     return [model]

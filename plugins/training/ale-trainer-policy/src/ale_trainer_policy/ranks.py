@@ -1,12 +1,12 @@
-"""The processes among which a learner is sharded: how they meet, and what they do.
+"""Worker processes (ranks) of a sharded learner: their start, and the calls they serve.
 
-Two ways to have several: the trainer starts them itself, on this machine; or torchrun does, on any
-number of machines, with this module in front of ``ale``'s own arguments:
+The ranks are started by the trainer itself, on this machine, or by torchrun, on any number of
+machines, with this module in front of ``ale``'s arguments:
 
     torchrun --nproc-per-node 4 -m ale_trainer_policy.ranks run CONFIG
 
-Rank 0 then is ``ale``, with ``trainer.processes`` saying how many ranks there are; the others do
-what it tells them, until it ends.
+Rank 0 then runs ``ale``, with ``trainer.processes`` equal to the number of ranks; the others
+execute its calls until it ends.
 """
 
 import atexit
@@ -25,16 +25,16 @@ from ale_trainer_policy.sharded import ShardedLearner, sharded_learner
 
 TIMEOUT = timedelta(minutes=30)
 FAILED = 1
-"""The status of ``ale`` where something failed while it ran."""
+"""Exit status of ``ale`` after a failure during a run."""
 LEARN = "learn"
-"""What rank 0 calls first: model and options."""
+"""The first call of rank 0, with model and options."""
 
 
-def meet(method: str, rank: int, n: int, *, local_rank: int, gpu: bool) -> None:
-    """Wait for the other ranks.
+def join_process_group(method: str, rank: int, n: int, *, local_rank: int, gpu: bool) -> None:
+    """Join the process group and wait for the other ranks.
 
     Args:
-        method: as of ``init_process_group``: ``env://``, or a file that is not there yet.
+        method: as of ``init_process_group``: ``env://``, or a file that does not exist yet.
     """
     if gpu:
         torch.cuda.set_device(local_rank)
@@ -42,27 +42,27 @@ def meet(method: str, rank: int, n: int, *, local_rank: int, gpu: bool) -> None:
     dist.init_process_group(backend, init_method=method, rank=rank, world_size=n, timeout=TIMEOUT)
 
 
-def launched() -> bool:
-    """Did torchrun start this process, which has met the others?"""
+def launched_by_torchrun() -> bool:
+    """Was this process started by torchrun, and has it joined the group?"""
     return dist.is_torchelastic_launched() and dist.is_initialized()
 
 
-def tell(method: str | None, *arguments: Any) -> None:
-    """Let every other rank call a method of its learner; None ends them."""
+def broadcast_call(method: str | None, *arguments: Any) -> None:
+    """Make every other rank call a method of its learner; None ends them."""
     dist.broadcast_object_list([method, arguments], src=0)
 
 
-def serve(local_rank: int) -> None:
-    """What a rank other than 0 does until rank 0 says that it is over.
+def serve_calls(local_rank: int) -> None:
+    """Execute rank 0's calls until it sends None: the main loop of every other rank.
 
-    Ctrl-C reaches every process of a terminal, and is rank 0's to answer.
+    SIGINT is ignored: Ctrl-C reaches every process of a terminal, and rank 0 handles it.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     learner: ShardedLearner | None = None
     while True:
-        said: list[Any] = [None, None]
-        dist.broadcast_object_list(said, src=0)
-        method, arguments = said
+        call: list[Any] = [None, None]
+        dist.broadcast_object_list(call, src=0)
+        method, arguments = call
         if method is None:
             break
         if method == LEARN:
@@ -78,45 +78,45 @@ def _learner(model: Any, options: LearnOptions, *, local_rank: int) -> ShardedLe
     return sharded_learner(model, options, local_rank)
 
 
-def started(rank: int, n: int, meeting: str, *, gpu: bool) -> None:
-    """A process that the trainer has started."""
-    meet(f"file://{meeting}", rank, n, local_rank=rank, gpu=gpu)
-    serve(rank)
+def worker_main(rank: int, n: int, rendezvous: str, *, gpu: bool) -> None:
+    """Main function of a process that the trainer started."""
+    join_process_group(f"file://{rendezvous}", rank, n, local_rank=rank, gpu=gpu)
+    serve_calls(rank)
 
 
 def main() -> None:
-    """A process that torchrun has started.
+    """Main function of a process that torchrun started.
 
     Raises:
-        SystemExit: with the status of ``ale``.
+        SystemExit: with the exit status of ``ale``.
     """
     if "RANK" not in os.environ:
         sys.exit("torchrun starts this: torchrun --nproc-per-node N -m ale_trainer_policy.ranks")
     rank, n, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-    meet("env://", rank, n, local_rank=local, gpu=torch.cuda.is_available())
+    join_process_group("env://", rank, n, local_rank=local, gpu=torch.cuda.is_available())
     if rank != 0:
-        # torchrun asks every rank to end, and kills after a while: rank 0 has a run to store.
+        # torchrun sends SIGTERM to every rank and later kills: rank 0 needs the others to drain.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        serve(local)
-        leave(0)
+        serve_calls(local)
+        exit_process(0)
     try:
         runpy.run_module("ale", run_name="__main__", alter_sys=True)
     except SystemExit as end:
-        # After a failure the others may be waiting in the middle of a step, where nothing can be
-        # told to them: torchrun ends them, as this status is not 0.
+        # After a failure the others may be blocked in a step's collective and can't receive a call:
+        # torchrun ends them, because this exit status is not 0.
         if end.code != FAILED:
-            tell(None)
+            broadcast_call(None)
             dist.destroy_process_group()
         if end.code is None or isinstance(end.code, int):
-            leave(end.code or 0)
+            exit_process(end.code or 0)
         raise
 
 
-def leave(status: int) -> NoReturn:
-    """End this process as usual, but without taking the interpreter apart.
+def exit_process(status: int) -> NoReturn:
+    """Run exit handlers and flush, then exit without finalising the interpreter.
 
-    Once in some thirty runs a rank aborted there ("terminate called without an active exception"),
-    it seems by a thread of gloo's that let go of a finished collective's tensors just then.
+    In about one of thirty runs a rank aborted in finalisation ("terminate called without an active
+    exception"), apparently in a thread of gloo that released a finished collective's tensors.
     """
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

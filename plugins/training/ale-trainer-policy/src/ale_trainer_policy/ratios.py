@@ -1,7 +1,7 @@
-"""``ratios/<step>.jsonl`` of a run directory: how far each token's probability has moved.
+"""``ratios/<step>.jsonl`` of a run directory: each token's log ratio to the sampler.
 
-The form is that of `ale report`, which draws it on the text. Nothing is computed for it: the
-numbers are those of the step's last pass over the episode.
+`ale report` reads the format and colours the text by it. The numbers are those of the step's last
+pass over the episode; no extra forward pass is run.
 """
 
 import os
@@ -16,14 +16,14 @@ from ale.types import Batch, Turn
 from ale_trainer_policy.samples import Floats, Sample
 
 DIGITS = 4
-"""Decimals that are kept: an error of 5e-5 in a ratio, at a third of the size."""
+"""Decimals stored: an error of 5e-5 in a log ratio, in a third of the size."""
 
 
 class RatioFiles:
-    """Writes one file a step.
+    """Writes one file per step.
 
     Args:
-        folder: made when the first is written.
+        folder: created with the first file.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -32,16 +32,16 @@ class RatioFiles:
     def write(
         self, batch: Batch, samples: Sequence[Sample], log_ratios: Mapping[str, Floats]
     ) -> None:
-        """Write the file of a step, whole or not at all; one of an earlier try is replaced.
+        """Write the file of a step atomically; a file of an earlier attempt is replaced.
 
         Args:
             batch: of the step.
             samples: of its episodes.
             log_ratios: by episode, log pi_theta - log mu_old of each token of its sample, nats.
-                Episodes that are not in it have no line; what is not a number is null.
+                Episodes that are not in it have no line; NaN becomes null.
 
         Raises:
-            StoreError: it can't be written.
+            StoreError: the file can't be written.
         """
         by_episode = {sample.episode: sample for sample in samples}
         lines = []
@@ -57,7 +57,7 @@ class RatioFiles:
             self._folder.mkdir(parents=True, exist_ok=True)
             _replace(path, msgspec.json.Encoder().encode_lines(lines))
         except OSError as error:
-            hint = "trainer.keep_ratios: false leaves it out"
+            hint = "trainer.keep_ratios: false writes no ratios"
             raise StoreError(f"{path} can't be written: {error.strerror}; {hint}") from error
 
 
@@ -66,12 +66,12 @@ def _by_turn(turns: Sequence[Turn], sample: Sample, log_ratio: Floats) -> list[l
     found: list[list[float] | None] = []
     for number, turn in enumerate(turns):
         trace = turn.completion.tokens
-        # What an expert would have said in this turn has its number too.
+        # The expert's next action has the same turn number, and is not sampled.
         here = (sample.turn == number) & sample.sampled
         if trace is None or np.isnan(rounded[here]).all():
             found.append(None)
             continue
-        # JSON's null stands for what is not a number.
+        # NaN is encoded as null.
         row = np.full(len(trace.output_ids), np.nan)
         row[sample.place[here]] = rounded[here]
         found.append(row.tolist())

@@ -1,7 +1,7 @@
-"""From a batch to samples: one per episode, exact to the token. Pure.
+"""Converts a batch to samples, one per episode, exact to the token. Pure.
 
-Nothing is rendered or tokenised again, and no token's chunk is guessed: what the records don't say
-is not trained on, and counted.
+Nothing is rendered or tokenised again, and no token's chunk is guessed: tokens without a recorded
+chunk are not trained on, and counted.
 """
 
 import math
@@ -21,16 +21,16 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 EXPERT_NEXT = "expert_next"
-"""Key of `Episode.metadata`: what the expert would have said where the policy began. See
+"""Key of `Episode.metadata`: the expert's next action where the policy began. See
 `ale.protocols.Start.next_action`."""
 
 
 @frozen(kw_only=True, eq=False)
 class Sample:
-    """One episode as a trainer needs it: its contexts, and T tokens to be trained on.
+    """One episode as the trainer's input: its contexts, and T target tokens.
 
-    The arrays of the tokens have shape (T,), in the order in which they were sampled. Prompts and
-    observations are in `rows` only; the token that ends a turn is one like any other.
+    The arrays have shape (T,), in sampling order. Prompts and observations are in `rows` only; the
+    end-of-turn token is a target like any other.
     """
 
     episode: str
@@ -47,30 +47,30 @@ class Sample:
     chunk: Ints
     """Number of its chunk in the trajectory."""
     weight: Floats
-    """What multiplies grad log pi: the credit's, 0 where the token was forced."""
+    """Factor on grad log pi: the chunk's credit weight, 0 for forced tokens."""
     imitation: Floats
-    """What multiplies grad log pi where the token was forced and is to be imitated, else 0."""
+    """Factor on grad log pi of imitated tokens, else 0."""
     sampled: Bools
     """False where the token was forced."""
     behaviour_logp: Floats
     """log mu_old: of the sampler itself, nats."""
     version: Ints
-    """Of the weights that it was sampled from."""
+    """Version of the weights that sampled it."""
     positive: bool
     """The sum of the trajectory's rewards, as its credit has them, is above 0."""
     skipped: bool = False
-    """The credit scheme said that it teaches nothing."""
+    """The credit scheme skipped this episode."""
     old_logp: Floats | None = None
-    """log pi_old, nats, where the trainer has it."""
+    """log pi_old, nats; None if not computed."""
 
     @property
-    def teaches(self) -> bool:
-        """Does any token have a weight?"""
+    def trainable(self) -> bool:
+        """Does any token have a nonzero weight?"""
         return bool(self.weight.any() or self.imitation.any())
 
     @property
     def all_forced(self) -> bool:
-        """Has it tokens, and none that was sampled?"""
+        """Are there target tokens, all of them forced?"""
         return bool(self.sampled.size) and not self.sampled.any()
 
     @property
@@ -80,19 +80,19 @@ class Sample:
 
 
 @frozen(kw_only=True)
-class Read:
-    """What a batch holds."""
+class SampleBatch:
+    """The samples of a batch, and counts of what was left out."""
 
     samples: tuple[Sample, ...]
     counts: "Counter[str]" = field(factory=Counter)
-    """What was left out, by the name of its metric."""
+    """By metric name."""
 
 
 def read_group(group: CreditedGroup, counts: "Counter[str]") -> Iterator[tuple[Rollout, Sample]]:
     """The samples of a group, one per rollout.
 
     Raises:
-        AleError: credits, chunks and episodes don't belong together, or a number is not finite.
+        AleError: credits, chunks and episodes do not match, or a number is not finite.
     """
     rollouts = group.group.rollouts
     if len(group.credits) != len(rollouts):
@@ -141,23 +141,23 @@ def _sample(rollout: Rollout, credit: Credit, counts: "Counter[str]") -> Sample:
 
 
 def with_expert_next(episode: Episode, sample: Sample, counts: "Counter[str]") -> Sample:
-    """The sample with what the expert would have said where the policy began, if that is known.
+    """Add the expert's next action where the policy began, if the episode records one.
 
-    It is a row of its own, after the prompt that the policy answered there: forced tokens, which
-    have no weight.
+    It becomes a row of its own: the prompt that the policy answered there, and the expert's answer
+    as forced tokens without weight.
     """
-    said = episode.metadata.get(EXPERT_NEXT)
-    if said is None:
+    recorded = episode.metadata.get(EXPERT_NEXT)
+    if recorded is None:
         return sample
-    trace = _written(episode, said)
+    trace = _expert_trace(episode, recorded)
     counts["next_turns_left_out"] += trace is None
     counts["next_turns_imitated"] += trace is not None
     if trace is None:
         return sample
     ids = np.asarray((*trace.prompt_ids, *trace.output_ids), dtype=np.int64)
-    # No chunk of the episode: it is not one of its answers.
+    # A chunk number of its own: it is no answer of the episode.
     n, own = len(trace.output_ids), int(sample.chunk.max(initial=-1)) + 1
-    place = {"turn": int(said["turn"]), "row": len(sample.rows)}
+    place = {"turn": int(recorded["turn"]), "row": len(sample.rows)}
     known = np.arange(n) + len(trace.prompt_ids) > 0
     added = _columns(trace, np.full(n, own), known, place, forced=True)
     added["weight"] = added["imitation"] = np.zeros(int(known.sum()))
@@ -167,19 +167,19 @@ def with_expert_next(episode: Episode, sample: Sample, counts: "Counter[str]") -
     return evolve(sample, rows=(*sample.rows, ids), **columns)
 
 
-def _written(episode: Episode, said: Mapping[str, Any]) -> TokenTrace | None:
-    """The expert's next answer; None where the model could not write it, or has not answered."""
+def _expert_trace(episode: Episode, recorded: Mapping[str, Any]) -> TokenTrace | None:
+    """The expert's next action as tokens; None if not recorded, or the turn does not exist."""
     turns = episode.trajectory.turns
-    if "left_out" in said or said["turn"] >= len(turns):
+    if "left_out" in recorded or recorded["turn"] >= len(turns):
         return None
-    own = turns[said["turn"]].completion.tokens
+    own = turns[recorded["turn"]].completion.tokens
     if own is None:
         return None
     return TokenTrace(
         prompt_ids=own.prompt_ids,
-        output_ids=tuple(said["output_ids"]),
-        logprobs=tuple(said["logprobs"]),
-        policy_versions=tuple(said["policy_versions"]),
+        output_ids=tuple(recorded["output_ids"]),
+        logprobs=tuple(recorded["logprobs"]),
+        policy_versions=tuple(recorded["policy_versions"]),
     )
 
 
@@ -216,7 +216,7 @@ def _columns(
 
 
 def _extend(rows: list[Ints], trace: TokenTrace) -> bool:
-    """Lay a turn's tokens over the last row, or begin a new one; True where the last one broke."""
+    """Extend the last row by a turn, or start a new one; True if the prompt broke the prefix."""
     ids = np.asarray((*trace.prompt_ids, *trace.output_ids), dtype=np.int64)
     if rows and len(rows[-1]) <= len(trace.prompt_ids):
         last = rows[-1]
@@ -228,7 +228,7 @@ def _extend(rows: list[Ints], trace: TokenTrace) -> bool:
 
 
 def _chunks_by_turn(rollout: Rollout, counts: "Counter[str]") -> list[Ints]:
-    """For each turn the chunk of each of its tokens, -1 where the chunks don't say."""
+    """For each turn the chunk number of each token, -1 if no chunk covers it."""
     trajectory = rollout.episode.trajectory
     found = [np.full(_n_tokens(trajectory, i), -1, np.int64) for i in range(len(trajectory.turns))]
     for number, chunk in enumerate(rollout.chunks):

@@ -1,4 +1,4 @@
-"""Log-probabilities of a datum's tokens under a model: as a forest, or row by row."""
+"""Log-probabilities of a datum's tokens under a model, as a forest or row by row."""
 
 import sys
 from collections.abc import Mapping
@@ -11,16 +11,20 @@ from attrs import frozen
 from torch import Tensor
 
 from ale.errors import AleError
-from ale_trainer_policy.attention import plan_of, walking
+from ale_trainer_policy.attention import make_plan, tree_attention_enabled
+from ale_trainer_policy.logit_slices import (
+    LogprobReader,
+    logits_are_head_output,
+    logprobs_for_logits,
+)
 from ale_trainer_policy.options import Packing
 from ale_trainer_policy.samples import Ints
-from ale_trainer_policy.slices import Reader, ends_in_its_head, instead_of_logits
 from ale_trainer_policy.tree import Datum
 
 
 @frozen(kw_only=True, eq=False)
 class Scored:
-    """Of the T tokens of a datum, in its order."""
+    """Results for the T target tokens of a datum, in its order."""
 
     logp: Tensor
     """log pi, nats, (T,), float32 or wider."""
@@ -44,12 +48,12 @@ def score(
 
     Args:
         model: a transformers causal model.
-        datum: with at least one token to be trained on.
+        datum: with at least one target token.
         packing: ``tree`` and ``packed`` compute each token of the forest once, ``padded`` every row
             in full.
         temperature: logits are divided by it, as the sampler does.
         padding: the side on which short rows are filled, for ``padded``; changes nothing.
-        weights: parameters to use in the place of the model's own, by name.
+        weights: parameters to use instead of the model's own, by name.
         logits_mb: hold logits of so many MiB at once, in fp32; None holds all. A model that changes
             its logits after the output layer holds all of them.
 
@@ -67,9 +71,9 @@ def score(
     inputs, at = _tree_inputs(datum, device) if tree else _row_inputs(datum, device, padding)
     rows = sys.maxsize if logits_mb is None else max(1, int(logits_mb * 2**20 / (4 * size)))
     ids = datum.tree.ids[datum.token]
-    reader = Reader(at=at, ids=ids, rows=rows, temperature=temperature)
-    with walking(model) if tree else nullcontext():
-        whole = logits_mb is None or not ends_in_its_head(model)
+    reader = LogprobReader(at=at, ids=ids, rows=rows, temperature=temperature)
+    with tree_attention_enabled(model) if tree else nullcontext():
+        whole = logits_mb is None or not logits_are_head_output(model)
         _read(model, reader, weights, {**inputs, "use_cache": False}, whole=whole)
     computed = inputs["input_ids"].numel()
     return Scored(logp=reader.logp, entropy=reader.entropy, computed=computed)
@@ -77,13 +81,13 @@ def score(
 
 def _read(
     model: Any,
-    reader: Reader,
+    reader: LogprobReader,
     weights: Mapping[str, Tensor] | None,
     inputs: dict[str, Any],
     *,
     whole: bool,
 ) -> None:
-    with nullcontext() if whole else instead_of_logits(model, reader):
+    with nullcontext() if whole else logprobs_for_logits(model, reader):
         if weights is None:
             logits = model(**inputs).logits
         else:
@@ -96,13 +100,13 @@ def _read(
 
 def _tree_inputs(datum: Datum, device: torch.device) -> tuple[dict[str, Any], Ints]:
     tree = datum.tree
-    # The logits of a token stand at its parent, of which a fork has several children.
+    # A token's logits are at its parent; at a fork several tokens share one parent.
     needed, at = np.unique(tree.parent[datum.token], return_inverse=True)
     inputs = {
         "input_ids": torch.as_tensor(tree.ids, device=device)[None],
         "position_ids": torch.as_tensor(tree.position, device=device)[None],
         "logits_to_keep": torch.as_tensor(needed, device=device),
-        "tree": plan_of(tree, device),
+        "tree": make_plan(tree, device),
     }
     return inputs, at
 
@@ -119,7 +123,7 @@ def _row_inputs(datum: Datum, device: torch.device, padding: str) -> tuple[dict[
         real[number, shift[number] : shift[number] + len(row)] = 1
     which, where = _row_targets(datum)
     positions = np.maximum(0, real.cumsum(1) - 1)
-    # Only columns that some row is trained on are kept, as any trainer would do it.
+    # Logits are only computed for columns with a target token in some row.
     needed, column = np.unique(where + shift[which] - 1, return_inverse=True)
     inputs = {
         "input_ids": torch.as_tensor(ids, device=device),
@@ -131,7 +135,7 @@ def _row_inputs(datum: Datum, device: torch.device, padding: str) -> tuple[dict[
 
 
 def _row_targets(datum: Datum) -> tuple[Ints, Ints]:
-    """Of each token to be trained on: its row among those of all samples, and its index there."""
+    """For each target token: its row among those of all samples, and its index there."""
     first = np.cumsum([0, *(len(sample.rows) for sample in datum.samples)])
     which = [sample.row + first[number] for number, sample in enumerate(datum.samples)]
     return np.concatenate(which), np.concatenate([sample.at for sample in datum.samples])

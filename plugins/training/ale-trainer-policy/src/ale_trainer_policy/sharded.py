@@ -1,8 +1,8 @@
 """One rank's part of a learner: FSDP2 shards weights, gradients and moments over the ranks.
 
-Every rank calls the same method with the same arguments, in the same order. Micro-batches are dealt
-out in rounds, one to each rank; a rank without one works on a copy without weights, so that all of
-them meet in the collectives.
+Every rank calls the same methods with the same arguments, in the same order. Micro-batches are
+distributed in rounds, one per rank; a rank without one computes a copy with zero weights, so that
+all ranks take part in the collectives.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ class ShardedLearner(Learner):
         self.collective = True
 
     def round(self, pieces: Pieces, parts: ObjectiveParts) -> list[Measured]:
-        """Forward and backward over at most one piece a rank; what each measured, on rank 0."""
+        """Forward and backward over at most one micro-batch per rank; measurements, on rank 0."""
         datum = self.packed(self._mine(pieces))
         found: list[Measured] = self._gathered(self.forward_backward(datum, parts), len(pieces))
         return found
@@ -83,7 +83,7 @@ class ShardedLearner(Learner):
 
 
 def _sharded(key: str, tensor: Tensor, like: Mapping[str, DTensor]) -> Tensor:
-    """A tensor of a checkpoint in the shape in which its parameter is kept here."""
+    """A checkpoint's tensor, sharded as its parameter is on this rank."""
     kind, _, name = key.partition("/")
     master = like.get(name if kind == "weight" else name.partition("/")[2])
     if master is None or kind == "random" or tensor.dim() == 0 or tensor.shape != master.shape:
@@ -92,7 +92,7 @@ def _sharded(key: str, tensor: Tensor, like: Mapping[str, DTensor]) -> Tensor:
 
 
 def sharded_learner(model: Any, options: LearnOptions, local_rank: int) -> ShardedLearner:
-    """This rank's learner, once its process has met the others.
+    """This rank's learner; its process must have joined the group.
 
     Args:
         model: whole, on any device; it is sharded in place.

@@ -1,7 +1,21 @@
-"""A forest of shared prefixes: rows of token ids merged exactly by their ids, in depth-first order.
+"""A forest of shared prefixes: rows of token ids, merged by equal prefixes, in depth-first order.
 
-Turns of an episode, repeats of a task and rollouts that restart from a chunk boundary share
-prefixes. Each token of the forest is one (ids before it, id); it is computed once.
+Repeated rollouts of a task, and rollouts that start inside an expert's episode, share prefixes. A
+token of the forest stands for all rows with the same ids up to it, and is computed once. The rows
+
+    [5, 6, 7]   [5, 6, 8, 9]   [4]
+
+become a forest of six tokens and two roots:
+
+    index      0   1   2   3   4   5
+    ids        4   5   6   7   8   9
+    parent    -1  -1   1   2   2   4      5 -> 6 -> 7
+    position   0   0   1   2   2   3           `--> 8 -> 9
+    last       0   5   5   3   5   5
+
+Attention is causal along paths: token q attends to token k exactly where k <= q <= last[k], where
+last[k] is the end of k's subtree. Token 5 (id 9) attends to tokens 1, 2, 4 and itself; not to 3, as
+last[3] = 3 < 5, nor to 0.
 """
 
 from collections.abc import Sequence
@@ -17,21 +31,18 @@ from ale_trainer_policy.samples import Bools, Floats, Ints, Sample
 
 @frozen(kw_only=True, eq=False)
 class Tree:
-    """Tokens of a forest, parents before children, each subtree in one piece. Arrays of (N,)."""
+    """N tokens of a forest in depth-first order: arrays of shape (N,). See the module's example."""
 
     ids: Ints
     parent: Ints
-    """Index of the token before it; -1 for the first of a row."""
+    """Index of the token before it; -1 for a root."""
     position: Ints
-    """Tokens before it on its path."""
+    """Number of tokens before it in its row."""
 
     @property
     def last(self) -> Ints:
-        """Index of the last token of each token's subtree: (N,).
-
-        Token k is seen from token q exactly where k <= q <= last[k]: with depth-first numbers a
-        token's own index is the time of entry, and this the time of exit.
-        """
+        """Index of the last token in each token's subtree: (N,)."""
+        # Children come after their parents: backwards, a subtree is complete before its parent.
         found = np.arange(len(self.ids))
         for index in range(len(self.ids) - 1, -1, -1):
             above = self.parent[index]
@@ -40,24 +51,28 @@ class Tree:
         return found
 
     def runs(self) -> Ints:
-        """First token of each run: the longest pieces that no branch divides. Starts with 0."""
+        """First token of each run, a longest stretch of the forest without a branch.
+
+        In the module's example: 0 (id 4), 1 (ids 5, 6), 3 (id 7) and 4 (ids 8, 9).
+        """
         index = np.arange(len(self.ids))
         heads = index[self.parent != index - 1]
-        # What follows a fork is a run of its own, too; for a root that is token 0.
+        # A branch also ends its parent's run: the parent's first child starts one. A root's parent
+        # is -1, which gives token 0.
         return np.unique(np.concatenate([index[:1], heads, self.parent[heads] + 1]))
 
 
 @frozen(kw_only=True, eq=False)
 class Datum:
-    """What one forward and backward pass is about: a forest, and its T tokens to be trained on.
+    """The input of one forward and backward pass: a forest, and T target tokens.
 
-    A token of the forest may be trained on for several trajectories that share it, so that the
-    tokens to be trained on are a list of their own: arrays of shape (T,), trajectory by trajectory.
+    Trajectories that share a token of the forest are each trained on it, so targets are a list of
+    their own: arrays of shape (T,), trajectory by trajectory.
     """
 
     tree: Tree
     token: Ints
-    """Index into the forest of each token to be trained on."""
+    """Index into the forest of each target."""
     weight: Floats
     imitation: Floats
     behaviour_logp: Floats
@@ -65,10 +80,10 @@ class Datum:
     sampled: Bools
     positive: Bools
     chunk_id: Ints
-    """Chunks of all trajectories numbered through; their order is nobody's business."""
+    """Chunks of all trajectories numbered consecutively, in any order."""
     trajectory_id: Ints
     samples: tuple[Sample, ...]
-    """Where it comes from, in the order of the arrays."""
+    """The samples it was packed from, in the order of the arrays."""
 
     @property
     def n_targets(self) -> int:
@@ -77,17 +92,18 @@ class Datum:
 
 
 def merge(rows: Sequence[Ints], *, shared: bool = True) -> tuple[Tree, list[Ints]]:
-    """The forest of these rows, and for each row the tokens of the forest that it runs through.
+    """The forest of these rows, and each row's path: the index of each of its tokens.
 
     Args:
-        shared: False puts the rows side by side, each with a trunk of its own.
+        shared: False merges nothing: every row is a tree of its own.
     """
     order = sorted(range(len(rows)), key=lambda i: _sort_key(rows[i]))
     ids: list[Ints] = []
     parents: list[Ints] = []
     positions: list[Ints] = []
     paths: list[Ints] = [np.zeros(0, np.int64)] * len(rows)
-    size = 0
+    size = 0  # of the forest so far
+    # Sorted rows: the longest shared prefix of a row is with the one before it.
     last = path = np.zeros(0, np.int64)
     for index in order:
         row = rows[index]
@@ -111,7 +127,7 @@ def _flat(parts: Sequence[Ints]) -> Ints:
 
 
 def _sort_key(row: Ints) -> bytes:
-    # Big-endian bytes compare as the ids do, so that neighbours share their longest prefixes.
+    # Big-endian bytes sort as the ids do.
     return row.astype(">u4").tobytes()
 
 
@@ -123,7 +139,7 @@ def common_prefix(a: Ints, b: Ints) -> int:
 
 
 def pack(samples: Sequence[Sample], *, shared: bool = True) -> Datum:
-    """The datum of these samples. Every trajectory is whole in it, so that ratios are exact.
+    """Pack samples into a datum. Trajectories stay whole, which their ratios need.
 
     Args:
         shared: as of `merge`.
@@ -162,16 +178,16 @@ def _column(samples: Sequence[Sample], name: str, dtype: type) -> Any:
 def split(
     samples: Sequence[Sample], max_tokens: int, *, packing: Packing = "tree"
 ) -> list[list[Sample]]:
-    """Cut the samples of one update into micro-batches of at most `max_tokens` computed tokens.
+    """Split the samples of one update into micro-batches of at most `max_tokens` computed tokens.
 
-    Neighbours in the order of their ids go together, whatever order they came in. A trajectory is
-    never cut; one that is longer than the bound goes alone.
+    Samples are sorted by their ids first, so that shared prefixes meet. A trajectory is never
+    split; one that is longer than the bound is a micro-batch of its own.
 
     Args:
-        packing: how they will be computed, and so counted: a shared prefix once, every row in full,
-            or padded to the longest.
+        packing: how tokens are computed and counted: shared prefixes once, every row in full, or
+            rows padded to the longest.
     """
-    size_of = {"tree": _added, "packed": _beside, "padded": _padded}[packing]
+    size_of = {"tree": _tree_size, "packed": _packed_size, "padded": _padded_size}[packing]
     ordered = sorted(samples, key=lambda s: ([_sort_key(row) for row in s.rows], s.episode))
     pieces: list[list[Sample]] = []
     size = 0
@@ -186,17 +202,17 @@ def split(
     return pieces
 
 
-def _added(piece: Sequence[Sample], sample: Sample, size: int) -> int:
-    """Tokens of a forest with a sample more, at most: shared with the sample before it, once."""
+def _tree_size(piece: Sequence[Sample], sample: Sample, size: int) -> int:
+    """Upper bound on a forest's tokens with one more sample, sharing prefixes with the last."""
     before = list(piece[-1].rows[:1]) if piece else []
     return size + merged_size([*before, *sample.rows]) - merged_size(before)
 
 
-def _beside(_: Sequence[Sample], sample: Sample, size: int) -> int:
+def _packed_size(_: Sequence[Sample], sample: Sample, size: int) -> int:
     return size + sum(len(row) for row in sample.rows)
 
 
-def _padded(piece: Sequence[Sample], sample: Sample, _: int) -> int:
+def _padded_size(piece: Sequence[Sample], sample: Sample, _: int) -> int:
     lengths = [len(row) for each in (*piece, sample) for row in each.rows]
     return len(lengths) * max(lengths, default=0)
 
@@ -209,7 +225,7 @@ def merged_size(rows: Sequence[Ints]) -> int:
 
 
 def with_old_logp(samples: Sequence[Sample], logp: Floats) -> list[Sample]:
-    """Cut log-probabilities in the order of a datum's tokens into those of its samples."""
+    """Assign log-probabilities in the order of a datum's targets to its samples."""
     ends = np.cumsum([len(sample.at) for sample in samples])
     return [
         evolve(sample, old_logp=part)

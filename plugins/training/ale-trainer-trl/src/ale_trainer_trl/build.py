@@ -1,42 +1,46 @@
-"""Puts the trainers together from their options."""
+"""Builds the trainers from their options."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
+from ale.protocols import LLM
 from ale.types import Batch
 from ale_trainer_trl.learning.learner import Learner, Settings, dpo_fields, grpo_fields
-from ale_trainer_trl.lessons import groups_of, pairs_of
 from ale_trainer_trl.options import DpoOptions, GrpoOptions, LearnOptions
+from ale_trainer_trl.sampler import sampled_temperature
+from ale_trainer_trl.targets import groups_of, pairs_of
 from ale_trainer_trl.trainer import TrlTrainer
 
 
 def dpo_trainer(options: DpoOptions, context: BuildContext) -> TrlTrainer:
     """Preferences between the episodes of each step."""
 
-    def teach(learner: Learner, batch: Batch) -> Mapping[str, float]:
+    def update(learner: Learner, batch: Batch) -> Mapping[str, float]:
         found = pairs_of(batch, options)
-        measured = learner.prefer(found.pairs) if found.pairs else {}
+        measured = learner.dpo_update(found.pairs) if found.pairs else {}
         return {**{name: float(n) for name, n in found.counts.items()}, **measured}
 
-    settings = Settings(
-        **_shared(options, context),
-        batch_size=options.batch_size,
-        epochs=options.epochs,
-        extra=dpo_fields(
-            beta=options.beta, loss=options.loss, label_smoothing=options.label_smoothing
-        ),
-    )
-    return TrlTrainer("dpo", settings, teach)
+    def settings(_: LLM | None) -> Settings:
+        return Settings(
+            **_shared(options, context),
+            batch_size=options.batch_size,
+            epochs=options.epochs,
+            extra=dpo_fields(
+                beta=options.beta, loss=options.loss, label_smoothing=options.label_smoothing
+            ),
+        )
+
+    return TrlTrainer("dpo", settings, update)
 
 
 def grpo_trainer(options: GrpoOptions, context: BuildContext) -> TrlTrainer:
     """Group-relative reinforcement on the episodes of each step.
 
     Raises:
-        InputError: with steps ahead, episodes would come from older weights than TRL takes them
-            to come from.
+        InputError: ``run.staleness`` is above 0: TRL takes every episode for a sample of the
+            current weights.
     """
     if context.staleness > 0:
         raise InputError(
@@ -44,31 +48,33 @@ def grpo_trainer(options: GrpoOptions, context: BuildContext) -> TrlTrainer:
                 Problem(
                     path="run.staleness",
                     message=f"run.staleness is {context.staleness}, and TRL's GRPO takes the "
-                    "episodes of a step for samples of the weights as they are",
+                    "episodes of a step for samples of the current weights",
                     expected="run.staleness 0",
-                    hint="or trainer: {type: policy}, which corrects for the difference",
+                    hint="or trainer: {type: policy, old_policy: rollout_version}",
                 )
             ]
         )
 
-    def teach(learner: Learner, batch: Batch) -> Mapping[str, float]:
+    def update(learner: Learner, batch: Batch) -> Mapping[str, float]:
         found = groups_of(batch, options)
-        measured = learner.reinforce(found.groups) if found.signal else {}
+        measured = learner.grpo_update(found.groups) if found.signal else {}
         return {**{name: float(n) for name, n in found.counts.items()}, **measured}
 
-    settings = Settings(
-        **_shared(options, context),
-        batch_size=options.batch_size,
-        epochs=options.iterations,
-        extra=grpo_fields(
-            loss=options.loss,
-            scale_rewards=options.scale_rewards,
-            epsilon=options.epsilon,
-            epsilon_high=options.epsilon_high,
-            temperature=options.temperature,
-        ),
-    )
-    return TrlTrainer("grpo", settings, teach)
+    def settings(llm: LLM | None) -> Settings:
+        return Settings(
+            **_shared(options, context),
+            batch_size=options.batch_size,
+            epochs=options.iterations,
+            extra=grpo_fields(
+                loss=options.loss,
+                scale_rewards=options.scale_rewards,
+                epsilon=options.epsilon,
+                epsilon_high=options.epsilon_high,
+                temperature=sampled_temperature(options.temperature, llm),
+            ),
+        )
+
+    return TrlTrainer("grpo", settings, update)
 
 
 def _shared(options: LearnOptions, context: BuildContext) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A checkpoint: tensors in one safetensors file, and the counters beside them."""
+"""A checkpoint: one safetensors file of tensors, and one JSON file of counters."""
 
 import os
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ SCHEMA = 1
 
 
 class State(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What is not a tensor."""
+    """Everything in a checkpoint that is not a tensor."""
 
     schema: int = SCHEMA
     trainer: str
@@ -27,7 +27,7 @@ class State(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def write(directory: Path, state: State, tensors: Mapping[str, Tensor]) -> None:
-    """Write both files; the counters last, each whole or not at all."""
+    """Write both files atomically, the counters last."""
     partial = directory / f"{TENSORS}.partial"
     save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, partial)
     partial.replace(directory / TENSORS)
@@ -40,7 +40,7 @@ def write(directory: Path, state: State, tensors: Mapping[str, Tensor]) -> None:
 
 
 def read(directory: Path, trainer: str, fingerprint: str) -> tuple[State, dict[str, Tensor]]:
-    """Read both.
+    """Read both files.
 
     Raises:
         StoreError: they can't be read, or belong to another trainer or another model.

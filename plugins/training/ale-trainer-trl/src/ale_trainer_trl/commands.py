@@ -1,4 +1,4 @@
-"""``ale train``; what it does is imported when it is done."""
+"""``ale train``; its implementation is imported when it is called."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ def train() -> None:
 
 
 _config = click.argument("config", type=click.Path(path_type=Path))
-_set = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Over the file.")
+_set = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a config value; repeatable.",
+)
 
 
 @train.command("dpo")
@@ -34,8 +40,8 @@ def dpo(config: Path, overrides: tuple[str, ...]) -> None:
     """Train on preferences: rows of prompt, chosen and rejected.
 
     CONFIG is YAML with model_name_or_path, dataset_path, output_dir and further options. Ctrl-C
-    ends the training after the update at hand, a second one at once; the same command goes on from
-    the last checkpoint.
+    stops the training after the current update, a second one at once; the same command resumes
+    from the last checkpoint.
 
     \b
     Examples:
@@ -51,7 +57,7 @@ def dpo(config: Path, overrides: tuple[str, ...]) -> None:
 @_config
 @_set
 def grpo(config: Path, overrides: tuple[str, ...]) -> None:
-    """Train on prompts, with a function that rewards what is sampled.
+    """Train on prompts, with a reward function for sampled completions.
 
     CONFIG is as for `ale train dpo`, with `reward: module:function` or `reward: file.py:function`.
     To train on tasks in sandboxes, use `ale run` with trainer: {type: grpo}.
@@ -66,24 +72,26 @@ def grpo(config: Path, overrides: tuple[str, ...]) -> None:
 
 
 def _train(method: Callable[..., Trained], training: Any) -> None:
-    """To the end, or to where the user stops it; then the exit status is that of the signal."""
+    """Train to the end; if the user stops it, exit with the signal's status."""
     from ale_trainer_trl.learning import StoppedError
-    from ale_trainer_trl.stopping import Stopping
+    from ale_trainer_trl.stop_signal import StopSignal
 
-    told = f"training {training.model_name_or_path} on {training.dataset_path}"
-    click.echo(told, err=True)
-    stopping = Stopping()
+    click.echo(f"training {training.model_name_or_path} on {training.dataset_path}", err=True)
+    stop_signal = StopSignal()
     try:
-        trained = method(training, progress=_tell, stop=stopping)
+        trained = method(training, progress=_print_progress, stop=stop_signal)
     except StoppedError as stopped:
-        if stopping.signal is None:
+        if stop_signal.signal is None:
             raise
-        click.echo(f"{stopped}; the same command goes on from there", err=True)
-        raise SystemExit(128 + stopping.signal) from stopped
+        click.echo(f"{stopped}; the same command resumes from there", err=True)
+        raise SystemExit(128 + stop_signal.signal) from stopped
+    if trained.already_trained:
+        again = f"delete {trained.output_dir} or set resume: never to train again"
+        click.echo(f"already trained; nothing to do ({again})", err=True)
     click.echo(trained.summary())
 
 
-def _tell(progress: Progress) -> None:
-    """A line where there are metrics: results go to standard output, progress does not."""
+def _print_progress(progress: Progress) -> None:
+    """A line on standard error for each report with metrics."""
     if progress.metrics:
         click.echo(progress.line(), err=True)

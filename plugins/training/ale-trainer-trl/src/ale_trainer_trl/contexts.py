@@ -1,4 +1,4 @@
-"""An episode as a trainer needs it: its contexts, token for token. Pure.
+"""Splits an episode into contexts, token for token. Pure.
 
 Nothing is rendered or tokenised again, and no token's chunk is guessed.
 """
@@ -14,7 +14,7 @@ NO_CHUNK = -1
 
 @define
 class Context:
-    """One uninterrupted conversation: what stood before it, and what was said and told in it.
+    """A conversation without a break: its first prompt, and the tokens after it.
 
     The lists have one entry per token after the first prompt.
     """
@@ -22,18 +22,18 @@ class Context:
     prompt_ids: tuple[int, ...]
     ids: list[int] = field(factory=list)
     mask: list[int] = field(factory=list)
-    """1 where the model was sampled; 0 where it was told something, or made to say it."""
+    """1 for sampled tokens; 0 for observations and forced tokens."""
     logprobs: list[float] = field(factory=list)
     chunks: list[int] = field(factory=list)
-    """Number of the chunk of each token that was sampled, else `NO_CHUNK`."""
+    """Chunk number of each sampled token, else `NO_CHUNK`."""
 
     def continues(self, prompt_ids: tuple[int, ...]) -> bool:
-        """Does this prompt begin with all that is here?"""
+        """Does this prompt extend the context?"""
         whole = (*self.prompt_ids, *self.ids)
         return prompt_ids[: len(whole)] == whole
 
-    def tell(self, ids: Sequence[int]) -> None:
-        """Append what was not the model's."""
+    def append_context(self, ids: Sequence[int]) -> None:
+        """Append tokens that were not sampled."""
         self._append(ids, [0] * len(ids), [0.0] * len(ids), [NO_CHUNK] * len(ids))
 
     def _append(
@@ -48,8 +48,10 @@ class Context:
         self.logprobs += logprobs
         self.chunks += chunks
 
-    def say(self, ids: Sequence[int], logprobs: Sequence[float], chunks: Sequence[int]) -> None:
-        """Append what was sampled."""
+    def append_sampled(
+        self, ids: Sequence[int], logprobs: Sequence[float], chunks: Sequence[int]
+    ) -> None:
+        """Append sampled tokens."""
         self._append(ids, [1] * len(ids), logprobs, chunks)
 
     @property
@@ -71,13 +73,13 @@ def contexts_of(rollout: Rollout) -> list[Context]:
         if trace is None or not trace.output_ids:
             continue
         if found and found[-1].continues(trace.prompt_ids):
-            found[-1].tell(trace.prompt_ids[found[-1].length :])
+            found[-1].append_context(trace.prompt_ids[found[-1].length :])
         else:
             found.append(Context(trace.prompt_ids))
         if turn.completion.forced:
-            found[-1].tell(trace.output_ids)
+            found[-1].append_context(trace.output_ids)
         else:
-            found[-1].say(trace.output_ids, trace.logprobs, chunks[number])
+            found[-1].append_sampled(trace.output_ids, trace.logprobs, chunks[number])
     return found
 
 

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from attrs import field, frozen
+from attrs import field, frozen, validators
 
 from ale.plugin import doc, ge, gt, lt
 from ale_trainer_trl.learning import LoraOptions
@@ -11,7 +11,7 @@ from ale_trainer_trl.learning.options import DpoLoss, GrpoLoss, ScaleRewards
 
 @frozen(kw_only=True)
 class LearnOptions:
-    """What both trainers are told."""
+    """Options of both trainers."""
 
     learning_rate: float = field(default=1e-5, validator=gt(0.0), metadata=doc("Of AdamW."))
     lora: LoraOptions | None = field(
@@ -23,7 +23,7 @@ class LearnOptions:
     max_length: int = field(
         default=4096,
         validator=ge(8),
-        metadata=doc("Tokens of a whole episode; longer ones are left out and counted."),
+        metadata=doc("Most tokens of an episode; longer ones are left out and counted."),
     )
 
 
@@ -34,25 +34,25 @@ class DpoOptions(LearnOptions):
     pairs: Literal["same-prompt", "same-trajectory"] = field(
         default="same-prompt",
         metadata=doc(
-            "Best against worst episode of one task; or highest against lowest rewarded chunk of "
-            "one episode, which compares answers to different contexts."
+            "Best and worst episode of a task; or highest and lowest rewarded chunk of an "
+            "episode, which compares answers to different contexts."
         ),
     )
     pairs_per_group: int = field(
         default=1,
         validator=ge(1),
-        metadata=doc("same-prompt: the second best against the second worst, and so on."),
+        metadata=doc("same-prompt: also the second best and second worst, and so on."),
     )
     beta: float = field(
         default=0.1,
         validator=gt(0.0),
-        metadata=doc("How strongly a step is held to the policy as it was before it."),
+        metadata=doc("Strength of the KL constraint to the policy before the step."),
     )
     loss: DpoLoss = field(default="sigmoid", metadata=doc("TRL's `loss_type`."))
     label_smoothing: float = field(
         default=0.0,
         validator=[ge(0.0), lt(0.5)],
-        metadata=doc("Probability that a pair is the wrong way round."),
+        metadata=doc("Probability that a pair is labelled the wrong way round."),
     )
     epochs: int = field(
         default=1, validator=ge(1), metadata=doc("Passes over the pairs of a step.")
@@ -81,8 +81,10 @@ class GrpoOptions(LearnOptions):
     epsilon_high: float | None = field(
         default=None, metadata=doc("... and to 1 + this; null is epsilon.")
     )
-    temperature: float = field(
-        default=1.0, validator=gt(0.0), metadata=doc("Of the sampler: what `llm.temperature` says.")
+    temperature: float | None = field(
+        default=None,
+        validator=validators.optional(gt(0.0)),
+        metadata=doc("Logits are divided by it; null is `llm.temperature`, another is refused."),
     )
     iterations: int = field(
         default=1, validator=ge(1), metadata=doc("Updates on the episodes of a step.")

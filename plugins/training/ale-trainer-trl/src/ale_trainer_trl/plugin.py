@@ -1,4 +1,4 @@
-"""Offers the trainers ``dpo`` and ``grpo`` and the command ``train``. TRL is imported late."""
+"""Registers the trainers ``dpo`` and ``grpo`` and the command ``train``; does not import TRL."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _probe() -> Probe:
 
 @hookimpl
 def ale_trainers() -> Sequence[Component[Any, Trainer]]:
-    """Training by TRL in this process."""
+    """Register ``dpo`` and ``grpo``."""
     return [
         Component(
             "dpo",
@@ -67,7 +67,7 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
 
 @hookimpl
 def ale_commands() -> Sequence[click.Command]:
-    """Add ``ale train``."""
+    """Register ``ale train``."""
     from ale_trainer_trl.commands import train
 
     return [train]

@@ -1,4 +1,4 @@
-"""The trainer: a batch becomes a lesson, TRL teaches it, and the model has a new version."""
+"""The trainer: TRL trains a copy of the model on each batch; the result is a new version."""
 
 import asyncio
 import copy
@@ -16,7 +16,7 @@ from ale_trainer_trl.learning.learner import Learner, Settings
 
 
 class InProcess(Protocol):
-    """What a model component in this process has as its attribute `policy`."""
+    """The attribute `policy` of a model component that runs in this process."""
 
     model: Any
     """A causal model of transformers."""
@@ -27,8 +27,8 @@ class InProcess(Protocol):
     name: str
 
 
-Teach = Callable[[Learner, Batch], Mapping[str, float]]
-"""Learn from a batch: its counts, and TRL's metrics where anything was learnt."""
+Update = Callable[[Learner, Batch], Mapping[str, float]]
+"""Train on a batch: its counts, and TRL's metrics where there was an update."""
 
 
 class TrlTrainer:
@@ -37,15 +37,18 @@ class TrlTrainer:
     A copy, because TRL changes the forward pass of what it trains.
 
     Args:
-        name: under which it is offered; a checkpoint of another one is refused.
-        settings: of the learner.
-        teach: the lesson.
+        name: under which it is registered; a checkpoint of another one is refused.
+        settings: gives the learner's settings for the model that samples; raises `InputError`
+            where this model's samples can't be trained on.
+        update: trains on one batch.
     """
 
-    def __init__(self, name: str, settings: Settings, teach: Teach) -> None:
+    def __init__(
+        self, name: str, settings: Callable[[LLM | None], Settings], update: Update
+    ) -> None:
         self._name = name
-        self._settings = settings
-        self._teach = teach
+        self._settings_for = settings
+        self._update = update
         self._lock = threading.Lock()
         self._learner: Learner | None = None
         self._fingerprint = ""
@@ -56,23 +59,25 @@ class TrlTrainer:
         """Copy the model that samples.
 
         Raises:
-            InputError: it gives no token ids, or does not run in this process.
+            InputError: it gives no token ids, does not run in this process, or samples in a way
+                that this trainer can't score.
         """
         policy = policy_of(llm)
+        settings = self._settings_for(llm)
         model = copy.deepcopy(getattr(policy, "base", policy.model))
-        self._learner = Learner(model, policy.tokenizer, self._settings)
-        self._fingerprint = f"{policy.fingerprint}/{self._settings.lora}"
+        self._learner = Learner(model, policy.tokenizer, settings)
+        self._fingerprint = f"{policy.fingerprint}/{settings.lora}"
         self._version = int(policy.version)
 
     async def step(self, batch: Batch) -> StepReport:
-        """Learn from one batch, in a thread.
+        """Train on one batch, in a thread.
 
         Returns:
-            A report with counts of what was left out and TRL's metrics. The version grows where
-            anything was learnt.
+            A report with counts of what was left out and TRL's metrics. The version increases if
+            there was an update.
 
         Raises:
-            AleError: credits that don't fit the episodes. Nothing has been learnt.
+            AleError: credits do not match the episodes; nothing was trained.
         """
         return await asyncio.to_thread(self._step, batch)
 
@@ -80,7 +85,7 @@ class TrlTrainer:
         learner = self._attached()
         with self._lock:
             began, before = time.perf_counter(), learner.updates
-            metrics = dict(self._teach(learner, batch))
+            metrics = dict(self._update(learner, batch))
             updates = learner.updates - before
             if updates:
                 self._version += 1
@@ -89,7 +94,7 @@ class TrlTrainer:
             return StepReport(step=batch.step, policy_version=self._version, metrics=metrics)
 
     def snapshot(self) -> PolicySnapshot:
-        """The version as it stands, with its weights by name, adapters merged into them."""
+        """The current version with its weights by name, adapters merged."""
         learner = self._attached()
         with self._lock:
             if self._snapshot is None:
@@ -99,7 +104,7 @@ class TrlTrainer:
             return self._snapshot
 
     def save(self, directory: Path) -> None:
-        """Write weights, optimiser and counters; and the adapter as PEFT has it, to be used."""
+        """Write weights, optimiser and counters; and the adapter in PEFT's format."""
         learner = self._attached()
         with self._lock:
             state = checkpoint.State(
@@ -108,15 +113,15 @@ class TrlTrainer:
                 version=self._version,
                 updates=learner.updates,
             )
-            if self._settings.lora is not None:
+            if learner.adapted:
                 learner.model.save_pretrained(directory / "adapter")
             checkpoint.write(directory, state, learner.state())
 
     def load(self, directory: Path) -> None:
-        """Go on from what `save` wrote.
+        """Restore what `save` wrote.
 
         Raises:
-            StoreError: it is not a checkpoint of this trainer, or it is one of another model.
+            StoreError: it is not a checkpoint of this trainer, or is of another model.
         """
         learner = self._attached()
         with self._lock:
@@ -124,21 +129,21 @@ class TrlTrainer:
             try:
                 learner.load_state(tensors, state.updates)
             except (KeyError, ValueError) as error:
-                raise StoreError(f"{directory} is not whole: {error}") from error
+                raise StoreError(f"{directory} is incomplete: {error}") from error
             self._version = state.version
             self._snapshot = None
 
     def _attached(self) -> Learner:
         if self._learner is None:
-            raise AleError("the trainer has no model yet: attach one first")
+            raise AleError("the trainer has no model: call attach first")
         return self._learner
 
 
 def policy_of(llm: LLM | None) -> InProcess:
-    """The policy inside a model component.
+    """The policy of a model component.
 
     Raises:
-        InputError: there is none, so that nothing could be trained.
+        InputError: it has none, or records no token ids.
     """
     if llm is None:
         raise _refused("this trainer needs section 'llm': it trains the model that samples")

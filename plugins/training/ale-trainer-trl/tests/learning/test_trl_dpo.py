@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from attrs import evolve
 from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -111,6 +112,16 @@ def test_what_it_leaves_is_an_adapter_a_tokenizer_a_record_and_a_card(
     assert one != pytest.approx(said(plain, tokenizer, row, "chosen"), abs=1e-4)
 
 
+def test_an_adapter_of_a_relative_base_model_loads_from_any_folder(
+    base: Path, tmp_path: Path, write_rows: Write, lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, out = write_rows(lab.preferences(4, seed=0)), tmp_path / "out"
+    monkeypatch.chdir(base.parent)
+    train_dpo(training(Path(base.name), data, out))
+    adapter = json.loads((out / "adapter_config.json").read_text())
+    assert adapter["base_model_name_or_path"] == str(base.resolve())
+
+
 class Unplugged(Exception):
     """The machine went away."""
 
@@ -127,7 +138,7 @@ def weights(folder: Path, name: str = "adapter_model.safetensors") -> dict[str, 
     return load_file(folder / name)
 
 
-def test_an_interrupted_training_goes_on_and_ends_with_the_same_weights(
+def test_an_interrupted_training_resumes_and_ends_with_the_same_weights(
     base: Path, tmp_path: Path, write_rows: Write, lab: Any
 ) -> None:
     data = write_rows(lab.preferences(40, seed=0))
@@ -151,7 +162,7 @@ def test_an_interrupted_training_goes_on_and_ends_with_the_same_weights(
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
-def test_a_training_that_is_asked_to_stop_goes_on_from_there_to_the_same_weights(
+def test_a_stopped_training_resumes_and_ends_with_the_same_weights(
     base: Path, tmp_path: Path, write_rows: Write, lab: Any
 ) -> None:
     data = write_rows(lab.preferences(40, seed=0))
@@ -166,7 +177,7 @@ def test_a_training_that_is_asked_to_stop_goes_on_from_there_to_the_same_weights
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
-def test_a_checkpoint_that_was_not_written_to_its_end_is_passed_over(
+def test_an_incomplete_checkpoint_is_ignored(
     base: Path, tmp_path: Path, write_rows: Write, lab: Any
 ) -> None:
     data = write_rows(lab.preferences(32, seed=0))
@@ -177,17 +188,17 @@ def test_a_checkpoint_that_was_not_written_to_its_end_is_passed_over(
     assert train_dpo(cut).resumed_from == 2
 
 
-def test_a_finished_training_is_not_done_again(
+def test_a_finished_training_is_not_repeated(
     base: Path, tmp_path: Path, write_rows: Write, lab: Any
 ) -> None:
     asked = training(base, write_rows(lab.preferences(8, seed=0)), tmp_path / "out")
     done = train_dpo(asked)
     told: list[Progress] = []
-    assert train_dpo(asked, progress=told.append) == done
+    assert train_dpo(asked, progress=told.append) == evolve(done, already_trained=True)
     assert told == []
 
 
-def test_another_training_in_the_same_folder_is_refused_unless_it_begins_anew(
+def test_another_training_in_the_same_folder_is_refused_unless_resume_is_never(
     base: Path, tmp_path: Path, write_rows: Write, lab: Any
 ) -> None:
     data, out = write_rows(lab.preferences(8, seed=0)), tmp_path / "out"
@@ -226,7 +237,7 @@ train_dpo(read_dpo(Path(sys.argv[1])), progress=listener)
 
 
 @pytest.mark.long
-def test_a_killed_process_loses_nothing_that_was_checkpointed(
+def test_a_killed_process_resumes_from_its_last_checkpoint(
     base: Path, tmp_path: Path, write_rows: Write, lab: Any
 ) -> None:
     data = write_rows(lab.preferences(32, seed=0))

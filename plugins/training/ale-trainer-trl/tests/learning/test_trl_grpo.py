@@ -93,7 +93,7 @@ class Unplugged(Exception):
     """The machine went away."""
 
 
-def test_an_interrupted_training_goes_on_and_ends_with_the_same_weights(
+def test_an_interrupted_training_resumes_and_ends_with_the_same_weights(
     asked: Callable[..., GrpoTraining],
 ) -> None:
     def listener(progress: Progress) -> None:

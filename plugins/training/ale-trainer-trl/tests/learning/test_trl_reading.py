@@ -39,14 +39,14 @@ def test_three_keys_are_a_configuration(tmp_path: Path) -> None:
     assert (read.beta, read.lora, read.resume) == (0.1, LoraOptions(), "auto")
 
 
-def test_what_is_set_on_the_command_line_is_laid_over_the_file(tmp_path: Path) -> None:
+def test_overrides_on_the_command_line_replace_values_of_the_file(tmp_path: Path) -> None:
     path = config(tmp_path, THREE + "lora: {r: 8, alpha: 4.0}\n")
     read = read_dpo(path, ["lora.r=2", "beta=0.3"])
     assert (read.lora, read.beta) == (LoraOptions(r=2, alpha=4.0), 0.3)
     assert read_dpo(path, ["lora=null"]).lora is None
 
 
-def test_every_problem_of_a_configuration_is_told_with_its_line(tmp_path: Path) -> None:
+def test_every_problem_of_a_configuration_is_reported_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read_dpo(config(tmp_path, "model_name_or_path: m\nbeta: warm\ndatset_path: d\n"))
     told = str(caught.value)
@@ -83,7 +83,7 @@ def learnt(tokenizer: Any, tokens: Tokens) -> list[str]:
     return [tokenizer.decode(piece) for piece in pieces if piece]
 
 
-def test_of_a_conversation_what_the_assistant_says_is_learnt_through_its_last_token(
+def test_in_a_conversation_the_assistants_tokens_are_unmasked_up_to_the_end_of_turn(
     tokenizer: Any,
 ) -> None:
     call = {"id": "1", "function": {"name": "sh", "arguments": '{"c": "ls"}'}}
@@ -101,19 +101,19 @@ def test_of_a_conversation_what_the_assistant_says_is_learnt_through_its_last_to
     assert learnt(tokenizer, tokens) == ['I look.<call>sh {"c": "ls"}<|end|>', "Done.<|end|>"]
 
 
-def test_of_text_the_answer_is_learnt_and_ends(tokenizer: Any) -> None:
+def test_in_text_the_answer_is_unmasked_and_ends_with_end_of_text(tokenizer: Any) -> None:
     tokens = of_text(tokenizer, "2 + 2 =", " 4")
     assert learnt(tokenizer, tokens) == [" 4<|end|>"]
     assert tokenizer.decode(tokens.ids) == "2 + 2 = 4<|end|>"
 
 
-def test_a_template_that_rewrites_what_it_has_said_is_refused_where_that_matters(
+def test_a_template_that_rewrites_earlier_messages_is_refused_for_several_answers(
     tokenizer: Any,
 ) -> None:
     tokenizer.chat_template = "{{ messages | length }}" + tokenizer.chat_template
     prompt = [{"role": "user", "content": "go"}]
     twice = [{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}]
-    with pytest.raises(UnrenderableError, match="changes what it has rendered"):
+    with pytest.raises(UnrenderableError, match="changes earlier messages"):
         of_messages(tokenizer, prompt, twice)
 
 
@@ -223,10 +223,15 @@ def test_a_damaged_line_is_named(tokenizer: Any, tmp_path: Path) -> None:
         load_pairs(asked(path, tmp_path), tokenizer, tmp_path / "ids.arrow")
 
 
-def test_a_model_that_is_not_there_is_named(tmp_path: Path, write_rows: Write, lab: Any) -> None:
+def test_a_missing_model_is_named(tmp_path: Path, write_rows: Write, lab: Any) -> None:
     data = write_rows(lab.preferences(1, seed=0))
-    with pytest.raises(InputError, match=r"model_name_or_path: .*absent can't be loaded"):
-        train_dpo(evolve(asked(data, tmp_path), model_name_or_path=str(tmp_path / "absent")))
+    folder = tmp_path / "models" / "qwen"
+    folder.mkdir(parents=True)
+    with pytest.raises(InputError) as caught:
+        train_dpo(evolve(asked(data, tmp_path), model_name_or_path=f"{folder}2"))
+    (problem,) = caught.value.problems
+    assert problem.message == f"{folder}2 can't be loaded: there is no folder {folder}2"
+    assert problem.hint == "did you mean 'qwen'?"
 
 
 @pytest.mark.parametrize("how", ["4bit", "8bit"])

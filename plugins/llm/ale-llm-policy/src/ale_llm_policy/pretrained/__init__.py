@@ -1,8 +1,8 @@
-"""The policy that ale samples from and trains.
+"""The policy that ale samples from and trains: model, tokenizer and chat template.
 
-A library, not a plugin. Its rooms: `policy` (the holder), `loading` (from a name, a folder or a
-seed), `tiny` (the model and tokenizer made from a seed), `template` (chat rendered step by step,
-answers read), `calls` (tool calls in text), `pieces` (tokens as bytes), `weights`.
+Modules: `policy` (`TorchPolicy`), `loading` (from a name, a folder or a seed), `tiny` (model and
+tokenizer created from a seed), `template` (prompts rendered turn by turn, answers parsed), `calls`
+(tool calls in text), `token_bytes` (tokens as bytes), `weights`.
 """
 
 from ale_llm_policy.pretrained.calls import FORMATS

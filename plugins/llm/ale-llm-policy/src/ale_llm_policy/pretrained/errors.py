@@ -1,9 +1,9 @@
-"""One wrong thing about a policy, as an `InputError`."""
+"""An `InputError` with one problem."""
 
 from ale.errors import InputError, Problem
 
 
-def wrong(
+def input_error(
     message: str, *, path: str, expected: str | None = None, hint: str | None = None
 ) -> InputError:
     """The error for one problem.

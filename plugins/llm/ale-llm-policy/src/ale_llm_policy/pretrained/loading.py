@@ -1,4 +1,4 @@
-"""From a name, a folder or a seed to a policy."""
+"""Loads a policy from a name or folder, or creates one from a seed."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,8 +8,9 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
-from ale_llm_policy.pretrained.errors import wrong
-from ale_llm_policy.pretrained.policy import TorchPolicy
+from ale.errors import nearest
+from ale_llm_policy.pretrained.errors import input_error
+from ale_llm_policy.pretrained.policy import TorchPolicy, no_progress_bars
 from ale_llm_policy.pretrained.template import ChatTemplate
 from ale_llm_policy.pretrained.tiny import TinyShape, make_tiny
 
@@ -56,14 +57,13 @@ def load_policy(
     """
     place = resolve_device(device)
     try:
-        tokenizer = _tokenizer(name)
-        model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=resolve_dtype(dtype, place))
+        with no_progress_bars():
+            tokenizer = _tokenizer(name)
+            model: Any = AutoModelForCausalLM.from_pretrained(
+                name, dtype=resolve_dtype(dtype, place)
+            )
     except (OSError, ValueError, KeyError) as error:
-        raise wrong(
-            f"{name} can't be loaded: {str(error).strip().splitlines()[0]}",
-            path="llm.model",
-            expected="a folder with config.json, weights and tokenizer.json, or a name on the hub",
-        ) from error
+        raise _not_loadable(name, error) from error
     source = _source(chat_template)
     if source is not None:
         tokenizer.chat_template = source  # so that `TorchPolicy.save` keeps it
@@ -71,21 +71,41 @@ def load_policy(
     return TorchPolicy(model.to(place).eval(), tokenizer, template, name=name)
 
 
+def _not_loadable(name: str, error: Exception) -> Exception:
+    folder = Path(name).expanduser().absolute()
+    reason = str(error).strip().splitlines()[0]
+    hint = None
+    if not folder.exists():
+        siblings = sorted(each.name for each in folder.parent.glob("*/"))
+        hint = nearest(folder.name, siblings)
+        reason = f"there is no folder {folder}" + (f", and {reason}" if _is_hub_name(name) else "")
+    return input_error(
+        f"{name} can't be loaded: {reason}",
+        path="llm.model",
+        expected="a folder with config.json, weights and tokenizer.json, or a name on the hub",
+        hint=hint,
+    )
+
+
+def _is_hub_name(name: str) -> bool:
+    return name.count("/") <= 1 and not name.startswith((".", "/", "~"))
+
+
 def resolve_device(device: Device) -> torch.device:
-    """The device that is meant.
+    """The torch device of an option.
 
     Raises:
-        InputError: CUDA is asked for and is not there.
+        InputError: CUDA is not available.
     """
     if device == "cuda" and not torch.cuda.is_available():
-        raise wrong("cuda is not available here", path="llm.device", hint="device: auto")
+        raise input_error("cuda is not available here", path="llm.device", hint="device: auto")
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(device)
 
 
 def resolve_dtype(dtype: Dtype, device: torch.device) -> torch.dtype:
-    """The type of number that is meant."""
+    """The torch dtype of an option."""
     if dtype == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     return {"float32": torch.float32, "bfloat16": torch.bfloat16}[dtype]
@@ -99,7 +119,9 @@ def _tokenizer(name: str) -> Any:
     """
     tokenizer = AutoTokenizer.from_pretrained(name)
     if not getattr(tokenizer, "is_fast", False):
-        raise wrong(f"{name} has no fast tokenizer", path="llm.model", expected="a tokenizer.json")
+        raise input_error(
+            f"{name} has no fast tokenizer", path="llm.model", expected="a tokenizer.json"
+        )
     file = Path(name) / "tokenizer.json"
     if file.is_file():
         meant = Tokenizer.from_file(str(file)).encode(_PROBE, add_special_tokens=False).ids
@@ -116,7 +138,7 @@ def _source(chat_template: str | None) -> str | None:
     try:
         return file.read_text("utf-8").rstrip("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise wrong(
+        raise input_error(
             f"{chat_template} can't be read: {error}",
             path="llm.chat_template",
             expected="chatml, or a file with a Jinja template",

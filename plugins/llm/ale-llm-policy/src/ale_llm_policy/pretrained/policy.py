@@ -1,11 +1,14 @@
-"""The policy: what is sampled from and trained, in one process."""
+"""The policy: a model that is sampled and trained in one process."""
 
 import hashlib
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from transformers.utils import logging
 
 from ale_llm_policy.pretrained import weights
 from ale_llm_policy.pretrained.template import ChatTemplate
@@ -75,10 +78,22 @@ class TorchPolicy:
             weights.load(self._base, source)
 
     def save(self, directory: Path) -> None:
-        """Write model, tokenizer and template in the form of transformers."""
-        with self.lock:
+        """Write model, tokenizer and template in the format of transformers."""
+        with self.lock, no_progress_bars():
             self._base.save_pretrained(directory, safe_serialization=True)
         self.tokenizer.save_pretrained(directory)
+
+
+@contextmanager
+def no_progress_bars() -> Iterator[None]:
+    """Suppress the progress bars of transformers in the output of a run or command."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _fingerprint(model: Any, tokenizer: Any) -> str:

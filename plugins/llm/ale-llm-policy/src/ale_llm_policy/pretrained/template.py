@@ -1,9 +1,9 @@
-"""Chat rendered step by step, exact to the token.
+"""Chat templates applied turn by turn, exact to the token.
 
-The first prompt is rendered by the tokenizer's chat template. Every later one is the ids that
-are there already, followed by the ids of what was added; nothing is rendered or tokenised twice.
-That is only the same conversation if the template extends its own prefix, which is checked when
-the policy is built.
+The first prompt is rendered by the tokenizer's chat template. Every later one is the
+existing ids, followed by the ids of the added messages; nothing is rendered or tokenised twice.
+That is the same conversation only if the template extends its own prefix, which is checked when the
+policy is built.
 """
 
 import json
@@ -15,15 +15,13 @@ from attrs import frozen
 
 from ale.types import Message, ToolCall, ToolSpec
 from ale_llm_policy.pretrained.calls import FORMATS, Find, read
-from ale_llm_policy.pretrained.errors import wrong
-from ale_llm_policy.pretrained.pieces import Pieces
+from ale_llm_policy.pretrained.errors import input_error
+from ale_llm_policy.pretrained.token_bytes import TokenBytes
 
 Ids = tuple[int, ...]
 
 _PATH = "llm.chat_template"
-_HINT = (
-    "give a template that keeps what it has written: chat_template: chatml, or a file of your own"
-)
+_HINT = "use a template that extends its own output: chat_template: chatml, or a file of your own"
 _ARGUMENTS = '{"a": 1}'
 _TOOL = ToolSpec(
     name="probe",
@@ -34,7 +32,7 @@ _TOOL = ToolSpec(
 
 @frozen
 class Answer:
-    """What sampled ids say."""
+    """Sampled ids as a message."""
 
     message: Message
     text_offsets: Ids | None
@@ -42,7 +40,7 @@ class Answer:
 
 
 class ChatTemplate:
-    """A tokenizer's chat template, used so that turns add up.
+    """A tokenizer's chat template, applied turn by turn.
 
     Args:
         tokenizer: a fast tokenizer of transformers.
@@ -57,9 +55,9 @@ class ChatTemplate:
         self._tokenizer = tokenizer
         self._source = source
         self._find: Find = FORMATS[calls]
-        self.pieces = Pieces(tokenizer)
+        self.token_bytes = TokenBytes(tokenizer)
         if source is None and not tokenizer.chat_template:
-            raise wrong("the tokenizer has no chat template", path=_PATH, hint=_HINT)
+            raise input_error("the tokenizer has no chat template", path=_PATH, hint=_HINT)
         self._tail = self._probe()
         self.end_id: int = self._tail[0]
         """The token that ends a turn; the model writes it, and it is trained."""
@@ -67,11 +65,11 @@ class ChatTemplate:
         self._added = lru_cache(maxsize=256)(self._render_added)
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> Ids:
-        """The ids of a conversation that starts here, up to where the answer begins."""
+        """The ids of a new conversation, up to where the answer begins."""
         return self._ids(self._render(messages, tools, prompt=True))
 
     def extend(self, ids: Ids, added: Sequence[Message]) -> Ids:
-        """The next prompt: `ids` (prompt and answer so far) and what was said since.
+        """The next prompt: `ids` (prompt and answer so far) and the added messages.
 
         An answer that was cut off before its end-of-turn token gets it here, as part of the
         prompt: it was not sampled.
@@ -80,30 +78,30 @@ class ChatTemplate:
         return (*ids, *end, *self._added(tuple(added)))
 
     def answer(self, message: Message) -> Ids:
-        """The ids with which the model would say `message`, end-of-turn token included."""
+        """The ids of `message` as the model would generate it, end-of-turn token included."""
         base = (Message(role="user", content="u"),)
         before = self._render(base, (), prompt=True)
         whole = self._render((*base, message), (), prompt=False)
         ids = self._ids(_after(whole, before, "the prompt that asks for the answer"))
         if self.end_id not in ids:
-            raise wrong("an answer is rendered without its end-of-turn token", path=_PATH)
+            raise input_error("an answer is rendered without its end-of-turn token", path=_PATH)
         last = len(ids) - 1 - ids[::-1].index(self.end_id)
         return ids[: last + 1]
 
     def read(
         self, ids: Sequence[int], *, turn: int, tools: bool, limit: int | None = None
     ) -> Answer:
-        """The message that sampled ids are.
+        """Parse sampled ids as a message.
 
         Args:
             ids: as sampled; a last end-of-turn token is not text.
             turn: for the ids of the calls.
-            tools: were any offered? If not, nothing is a call.
+            tools: does the request have tools? If not, nothing is parsed as a call.
             limit: characters of the text that count (a stop string follows them).
         """
         body = ids[:-1] if ids and ids[-1] == self.end_id else ids
-        said = self.pieces.text(body)
-        text = said.text[:limit]
+        decoded = self.token_bytes.text(body)
+        text = decoded.text[:limit]
         reading = read(text, self._find if tools else None)
         message = Message(
             role="assistant",
@@ -111,9 +109,9 @@ class ChatTemplate:
             reasoning=reading.reasoning,
             tool_calls=reading.tool_calls(turn),
         )
-        if said.starts is None:
+        if decoded.starts is None:
             return Answer(message, None)
-        starts = (*said.starts, *([len(text)] * (len(ids) - len(body))))
+        starts = (*decoded.starts, *([len(text)] * (len(ids) - len(body))))
         return Answer(message, tuple(reading.place(at) for at in starts))
 
     def _ids(self, text: str) -> Ids:
@@ -154,12 +152,14 @@ class ChatTemplate:
             whole = self._render(base, (), prompt=False)
         except Exception as error:
             if type(error).__module__.startswith("jinja2"):
-                raise wrong(f"the chat template fails: {error}", path=_PATH, hint=_HINT) from error
+                raise input_error(
+                    f"the chat template fails: {error}", path=_PATH, hint=_HINT
+                ) from error
             raise
         tail = self._ids(whole[whole.rindex("answered") + len("answered") :])
         special = self._tokenizer.added_tokens_decoder
         if not tail or tail[0] not in special:
-            raise wrong(
+            raise input_error(
                 "an answer does not end with a token of its own",
                 path=_PATH,
                 expected="an end-of-turn token right after the answer",
@@ -168,7 +168,7 @@ class ChatTemplate:
         return tail
 
     def _check_added(self, messages: Sequence[Message]) -> None:
-        """What is added after `messages` is the same with and without what stands before it."""
+        """Added messages must be rendered the same with and without the messages before them."""
         for added in _ADDED[len(messages[-1].tool_calls) > 0]:
             before = self._render(messages, (_TOOL,), prompt=False)
             whole = self._render((*messages, *added), (_TOOL,), prompt=True)
@@ -180,7 +180,7 @@ class ChatTemplate:
                 "the turns before",
             )
             if here != alone:
-                raise wrong(
+                raise input_error(
                     "the chat template renders the same messages in two ways",
                     path=_PATH,
                     expected=f"{alone!r} wherever they stand, and found {here!r}",
@@ -227,15 +227,15 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _after(whole: str, before: str, what: str) -> str:
-    """What `whole` has after `before`.
+    """The part of `whole` after the prefix `before`.
 
     Raises:
-        InputError: it does not begin with it.
+        InputError: `before` is not a prefix.
     """
     if whole.startswith(before):
         return whole[len(before) :]
     at = next(i for i, (a, b) in enumerate(zip(whole + "\0", before, strict=False)) if a != b)
-    raise wrong(
+    raise input_error(
         "the chat template does not extend its own prefix",
         path=_PATH,
         expected=f"{before[at : at + 40]!r} of {what}, and found {whole[at : at + 40]!r}",

@@ -10,7 +10,7 @@ from attrs import frozen
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from ale_llm_policy.pretrained.errors import wrong
+from ale_llm_policy.pretrained.errors import input_error
 
 ROLES = ("system", "user", "assistant", "tool")
 PAD, END, TOOLS = "<pad>", "<|end|>", "<|tools|>"
@@ -100,10 +100,10 @@ def make_tokenizer(
         InputError: the corpus can't be read, or the vocabulary is too small for single bytes.
     """
     special = [PAD, END, TOOLS, *(f"<|{role}|>" for role in ROLES), *MARKS]
-    pieces = list(dict.fromkeys(whole))
-    least = 256 + len(special) + len(pieces)
+    token_bytes = list(dict.fromkeys(whole))
+    least = 256 + len(special) + len(token_bytes)
     if vocabulary < least:
-        raise wrong(
+        raise input_error(
             f"a vocabulary of {vocabulary} is too small",
             path="llm.tiny.vocabulary",
             expected=f"at least {least}: one for each byte, special token and whole text",
@@ -112,13 +112,13 @@ def make_tokenizer(
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary - len(pieces),
+        vocab_size=vocabulary - len(token_bytes),
         special_tokens=[AddedToken(text, special=True, normalized=False) for text in special],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
     core.train_from_iterator(_lines(corpus), trainer)
-    core.add_tokens([AddedToken(text, special=False, normalized=False) for text in pieces])
+    core.add_tokens([AddedToken(text, special=False, normalized=False) for text in token_bytes])
     template = Path(__file__).with_name("tiny.jinja").read_text("utf-8")
     make: Any = PreTrainedTokenizerFast
     return make(
@@ -136,7 +136,7 @@ def _lines(corpus: Path | Iterable[str] | None) -> Iterator[str]:
         try:
             text = corpus.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise wrong(
+            raise input_error(
                 f"{corpus} can't be read: {error}",
                 path="llm.tiny.corpus",
                 expected="a UTF-8 text file",

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
-from ale_llm_policy.pretrained.errors import wrong
+from ale_llm_policy.pretrained.errors import input_error
 
 _PATH = "weights"
 
@@ -26,7 +26,7 @@ def load(model: Any, source: Any) -> None:
     given: Mapping[str, torch.Tensor]
     given = read(Path(source)) if isinstance(source, str | Path) else source
     if not isinstance(given, Mapping):
-        raise wrong(
+        raise input_error(
             f"weights of type {type(given).__name__}",
             path=_PATH,
             expected="a mapping of names to tensors, or a folder",
@@ -45,10 +45,12 @@ def _check(model: Any, own: Mapping[str, Any], given: Mapping[str, Any]) -> None
     if unknown or lacking:
         names = ", ".join((unknown or lacking)[:3])
         what = "has no parameters" if unknown else "is not given its parameters"
-        raise wrong(f"the model {what} {names}", path=_PATH, hint="are they of another model?")
+        raise input_error(
+            f"the model {what} {names}", path=_PATH, hint="are they of another model?"
+        )
     for name, tensor in given.items():
         if tuple(tensor.shape) != tuple(own[name].shape):
-            raise wrong(
+            raise input_error(
                 f"{name} has the shape {tuple(tensor.shape)}",
                 path=_PATH,
                 expected=f"{tuple(own[name].shape)}",
@@ -64,12 +66,12 @@ def read(folder: Path) -> dict[str, torch.Tensor]:
     """
     files = sorted(folder.glob("*.safetensors"))
     if not files:
-        raise wrong(f"no *.safetensors in {folder}", path=_PATH)
+        raise input_error(f"no *.safetensors in {folder}", path=_PATH)
     found: dict[str, torch.Tensor] = {}
     for file in files:
         try:
             with safe_open(file, framework="pt") as tensors:
                 found |= {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
         except (OSError, SafetensorError) as error:
-            raise wrong(f"{file} can't be read: {error}", path=_PATH) from error
+            raise input_error(f"{file} can't be read: {error}", path=_PATH) from error
     return found

@@ -1,4 +1,4 @@
-"""Bringing a rollout to its start by a fork of a sandbox that has been there, where that is exact.
+"""Starts rollouts from a forked sandbox instead of replaying commands, where that is exact.
 
-`ale_starts.restoring.scheme` is what a run is given; docs/why/restoring.md is the reasoning.
+`ale_starts.restoring.scheme` has the start scheme; docs/why/restoring.md has the reasons.
 """

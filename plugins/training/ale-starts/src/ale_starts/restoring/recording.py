@@ -1,4 +1,4 @@
-"""A sandbox that keeps what an agent does with it, and what that gives, on the way to a start."""
+"""A sandbox that records an agent's calls and their results until a start is reached."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,19 +12,19 @@ from ale_starts.restoring.shell_state import ShellState
 
 T = TypeVar("T")
 
-Asked = tuple[Any, ...]
+Request = tuple[Any, ...]
 """A method's name, the number of its session where it has one, and its arguments."""
 
 
 @frozen
 class Call:
-    """One call of the agent, and what it gave."""
+    """A recorded call and its outcome."""
 
-    asked: Asked
-    gave: Any = None
-    raised: Exception | None = None
+    request: Request
+    result: Any = None
+    error: Exception | None = None
     closed: bool = False
-    """Whether the call's session was at its end afterwards."""
+    """Had the session ended after the call?"""
 
 
 @define
@@ -33,9 +33,9 @@ class Log:
 
     calls: list[Call] = Factory(list)
     pending: int = 0
-    """Calls that have not come back yet."""
+    """Calls in progress."""
     unrepeatable: str = ""
-    """Why the calls can't be answered from here, if so."""
+    """Why the log can't replace the calls; empty if it can."""
 
 
 @define
@@ -44,16 +44,16 @@ class Opened:
 
     session: Session
     fresh: ShellState | None
-    """What its shell held before the first command; None where that could not be read."""
+    """Shell state before the first command; None if unreadable."""
     env: Mapping[str, str] | None
     cwd: str | None
 
 
-class Recorded:
-    """Wraps a real sandbox. Nothing is kept any more once `log` is None.
+class RecordingSandbox:
+    """Wraps a real sandbox. Recording ends when `log` is set to None.
 
     Args:
-        read: of a session that has just been opened.
+        read: reads the shell state of a newly opened session.
     """
 
     def __init__(
@@ -79,23 +79,25 @@ class Recorded:
         """The real one's."""
         return self.real.capabilities
 
-    async def _kept(self, asked: Asked, work: Awaitable[T], session: Session | None = None) -> T:
+    async def _record(
+        self, request: Request, work: Awaitable[T], session: Session | None = None
+    ) -> T:
         log = self.log
         if log is None:
             return await work
         log.pending += 1
         try:
-            gave = await work
+            result = await work
         except Exception as error:
-            log.calls.append(Call(asked, raised=error, closed=_closed(session)))
+            log.calls.append(Call(request, error=error, closed=_closed(session)))
             raise
         except BaseException:
-            log.unrepeatable = "a command was cut off"
+            log.unrepeatable = "a command was cancelled"
             raise
         finally:
             log.pending -= 1
-        log.calls.append(Call(asked, gave, closed=_closed(session)))
-        return gave
+        log.calls.append(Call(request, result, closed=_closed(session)))
+        return result
 
     def _unrepeatable(self, what: str) -> None:
         if self.log is not None:
@@ -113,7 +115,7 @@ class Recorded:
         max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
     ) -> ExecResult:
         """As the real one's."""
-        asked = asked_exec(command, stdin, env, cwd, user, max_output_bytes)
+        request = exec_request(command, stdin, env, cwd, user, max_output_bytes)
         work = self.real.exec(
             command,
             timeout_s=timeout_s,
@@ -123,38 +125,38 @@ class Recorded:
             user=user,
             max_output_bytes=max_output_bytes,
         )
-        return await self._kept(asked, work)
+        return await self._record(request, work)
 
     async def session(
         self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
     ) -> Session:
         """As the real one's."""
-        asked = ("session", dict(env or {}), cwd)
-        session = await self._kept(asked, self.real.session(env=env, cwd=cwd))
+        request = ("session", dict(env or {}), cwd)
+        session = await self._record(request, self.real.session(env=env, cwd=cwd))
         if self.log is None:
             return session
         number = len(self.opened)
         self.opened.append(Opened(session, None, env, cwd))
         self.opened[number].fresh = await self._read(session)
-        return RecordedSession(self, number, session)
+        return RecordingSandboxSession(self, number, session)
 
     async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
         """As the real one's."""
-        return await self._kept(
+        return await self._record(
             ("read", path, max_bytes), self.real.read(path, max_bytes=max_bytes)
         )
 
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         """As the real one's."""
-        await self._kept(("write", path, data, mode), self.real.write(path, data, mode=mode))
+        await self._record(("write", path, data, mode), self.real.write(path, data, mode=mode))
 
     async def upload(self, source: Path, target: str) -> None:
-        """As the real one's. Not to be repeated: it looks at the host."""
+        """As the real one's. Can't be replayed: it reads the host."""
         self._unrepeatable("upload")
         await self.real.upload(source, target)
 
     async def download(self, source: str, target: Path) -> None:
-        """As the real one's. Not to be repeated: it changes the host."""
+        """As the real one's. Can't be replayed: it changes the host."""
         self._unrepeatable("download")
         await self.real.download(source, target)
 
@@ -179,10 +181,10 @@ class Recorded:
         await self.real.close()
 
 
-class RecordedSession:
+class RecordingSandboxSession:
     """A session of a recorded sandbox."""
 
-    def __init__(self, box: Recorded, number: int, real: Session) -> None:
+    def __init__(self, box: RecordingSandbox, number: int, real: Session) -> None:
         self._box = box
         self._number = number
         self._real = real
@@ -201,25 +203,25 @@ class RecordedSession:
     ) -> ExecResult:
         """As the real one's."""
         work = self._real.run(command, timeout_s=timeout_s, max_output_bytes=max_output_bytes)
-        asked = ("run", self._number, command, max_output_bytes)
-        return await self._box._kept(asked, work, self._real)
+        request = ("run", self._number, command, max_output_bytes)
+        return await self._box._record(request, work, self._real)
 
     async def close(self) -> None:
         """As the real one's."""
-        await self._box._kept(("close", self._number), self._real.close(), self._real)
+        await self._box._record(("close", self._number), self._real.close(), self._real)
 
 
-def asked_exec(
+def exec_request(
     command: str | Sequence[str],
     stdin: bytes | None,
     env: Mapping[str, str] | None,
     cwd: str | None,
     user: str | None,
     max_output_bytes: int,
-) -> Asked:
-    """An `exec` as it is kept. How long it might have taken is left out: what it gave is known."""
-    said = command if isinstance(command, str) else tuple(command)
-    return ("exec", said, stdin, dict(env or {}), cwd, user, max_output_bytes)
+) -> Request:
+    """An `exec` as recorded, without its timeout: the result is known."""
+    argument = command if isinstance(command, str) else tuple(command)
+    return ("exec", argument, stdin, dict(env or {}), cwd, user, max_output_bytes)
 
 
 def _closed(session: Session | None) -> bool:

@@ -1,4 +1,9 @@
-"""A start scheme whose rollouts are forked, where forks are exact, and replayed where not."""
+"""A start scheme whose rollouts are forked if forks are exact, and replayed otherwise.
+
+The first rollout of a start replays the expert's turns (`FirstReplay`) and takes a snapshot. The
+others wait for it, then fork the snapshot (`ForkAttempt`). Once a fork of a start is found not to
+be exact, its rollouts are replayed (`ReplayAttempt`).
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -14,153 +19,150 @@ from attrs import Factory, define
 from ale.errors import ReplayError, SandboxError
 from ale.protocols import Restoring, Sandbox, Start, StartScheme
 from ale.types import Capabilities, Episode, Task
-from ale_starts.restoring.playing import Played
-from ale_starts.restoring.recording import Recorded
-from ale_starts.restoring.trunk import (
+from ale_starts.restoring.recording import RecordingSandbox
+from ale_starts.restoring.replay import ReplayingFork
+from ale_starts.restoring.snapshot import (
     NotExactError,
     NotMadeError,
-    Trunk,
-    freeze,
-    fresh_state,
+    Snapshot,
+    initial_shell_state,
+    take_snapshot,
 )
 
 Fresh = Callable[[], AbstractAsyncContextManager[Sandbox]]
-FIRST = "it was the first from here"
-"""Why a rollout was replayed where the rest need not be."""
+FIRST = "first rollout of this start"
+"""Reason of a replay while later rollouts may be forked."""
 
 
 @define(eq=False)
-class _Place:
-    """A start, and what is known of its state."""
+class _StartState:
+    """State of one start."""
 
-    trunk: Trunk | None = None
+    snapshot: Snapshot | None = None
     refused: str = ""
-    """Why its rollouts are not forked, once that is known."""
-    walking: bool = False
-    """A rollout is on its way here by replay; the others wait for what comes of it."""
-    moved: asyncio.Event = Factory(asyncio.Event)
+    """Reason why its rollouts are not forked; empty until known."""
+    replaying: bool = False
+    """The first rollout is replaying; others wait for its snapshot."""
+    replay_ended: asyncio.Event = Factory(asyncio.Event)
     users: int = 0
-    """Rollouts that may fork the trunk."""
+    """Rollouts that use the snapshot."""
 
-    def walk(self) -> None:
-        """A rollout sets out."""
-        self.walking = True
-        self.moved.clear()
+    def begin_replay(self) -> None:
+        """Mark the first rollout as replaying."""
+        self.replaying = True
+        self.replay_ended.clear()
 
     def stop(self) -> None:
-        """It has arrived, or is lost."""
-        self.walking = False
-        self.moved.set()
+        """Wake the others: the replay has reached the start, or failed."""
+        self.replaying = False
+        self.replay_ended.set()
 
     def refuse(self, why: str) -> None:
-        """Replay from now on."""
+        """Replay every later rollout; the first reason is recorded."""
         self.refused = self.refused or why
 
 
 class ForkedStarts:
-    """Another scheme's starts, reached by forks.
-
-    The first rollout from a start replays the expert's turns, and its sandbox is forked when it
-    has arrived: that fork, the trunk, is kept and forked again for each of the others.
+    """Wraps a scheme: its rollouts are forked from one snapshot per start.
 
     Args:
-        keep: trunks, those used last.
+        max_snapshots: open at once; the least recently used is closed.
     """
 
-    def __init__(self, scheme: StartScheme, keep: int) -> None:
+    def __init__(self, scheme: StartScheme, max_snapshots: int) -> None:
         self._scheme = scheme
-        self._keep = keep
-        self._places: dict[tuple[str, str], _Place] = {}
-        """Those used last come last."""
+        self._max_snapshots = max_snapshots
+        self._places: dict[tuple[str, str], _StartState] = {}
+        """Least recently used first."""
 
     def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
-        """The other scheme's."""
+        """The wrapped scheme's plan."""
         return self._scheme.plan(step, tasks, rollouts)
 
     def learn(self, step: int, episodes: Iterable[Episode]) -> None:
-        """For the other scheme."""
+        """Passed to the wrapped scheme."""
         self._scheme.learn(step, episodes)
 
     @asynccontextmanager
     async def restoring(self, start: Start) -> AsyncIterator[Restoring]:
-        """One attempt; it waits while another rollout is on its way to this start."""
+        """One attempt; waits while the first rollout of this start is replaying."""
         place = self._use(start)
-        while place.walking and place.trunk is None and not place.refused:
-            await place.moved.wait()
+        while place.replaying and place.snapshot is None and not place.refused:
+            await place.replay_ended.wait()
         if place.refused:
-            yield Replaying(place.refused)
-        elif place.trunk is not None:
-            async with _forking(place, place.trunk) as forking:
-                yield forking
+            yield ReplayAttempt(place.refused)
+        elif place.snapshot is not None:
+            async with _fork_attempt(place, place.snapshot) as attempt:
+                yield attempt
         else:
-            place.walk()
-            walking = Walking(place)
+            place.begin_replay()
+            replaying = FirstReplay(place)
             try:
-                yield walking
+                yield replaying
             finally:
-                walking.stop()
+                replaying.stop()
         await self._trim()
 
-    def _use(self, start: Start) -> _Place:
+    def _use(self, start: Start) -> _StartState:
         key = (start.task_id, start.name)
-        place = self._places.pop(key, None) or _Place()
+        place = self._places.pop(key, None) or _StartState()
         self._places[key] = place
         return place
 
     async def _trim(self) -> None:
-        """Let go of the trunks that were used longest ago, and of those that are of no use."""
-        held = [place for place in self._places.values() if place.trunk is not None]
-        over = held[: max(0, len(held) - self._keep)]
+        """Close refused snapshots, and the least recently used ones over the limit."""
+        held = [place for place in self._places.values() if place.snapshot is not None]
+        over = held[: max(0, len(held) - self._max_snapshots)]
         for place in held:
             if (place.refused or place in over) and not place.users:
-                # One that can't be closed spoils no episode: the next prune finds it.
+                # A failed close harms no episode; `ale sandbox prune` removes the sandbox.
                 with suppress(SandboxError):
-                    await _let_go(place)
+                    await _close_snapshot(place)
 
     async def aclose(self) -> None:
-        """Let go of every trunk.
+        """Close every snapshot.
 
         Raises:
-            SandboxError: one could not be closed, after all others have been.
+            SandboxError: one could not be closed; all others have been.
         """
         async with AsyncExitStack() as closing:
             for place in self._places.values():
-                closing.push_async_callback(_let_go, place)
+                closing.push_async_callback(_close_snapshot, place)
 
 
 @asynccontextmanager
-async def _forking(place: _Place, trunk: Trunk) -> AsyncIterator["Forking"]:
-    forking = Forking(place, trunk)
+async def _fork_attempt(place: _StartState, snapshot: Snapshot) -> AsyncIterator["ForkAttempt"]:
+    attempt = ForkAttempt(place, snapshot)
     place.users += 1
     try:
-        yield forking
+        yield attempt
     except ReplayError as error:
-        if forking.forked is not None:  # the agent does not repeat itself
+        if attempt.forked is not None:  # the agent does not repeat itself
             place.refuse(str(error))
         raise
     finally:
         place.users -= 1
 
 
-async def _let_go(place: _Place) -> None:
-    trunk, place.trunk = place.trunk, None
-    if trunk is not None:
-        await trunk.close()
+async def _close_snapshot(place: _StartState) -> None:
+    snapshot, place.snapshot = place.snapshot, None
+    if snapshot is not None:
+        await snapshot.close()
 
 
-def _why_not(capabilities: Capabilities) -> str:
-    """Why forks of such a sandbox can't be exact, or nothing."""
+def _not_exact_reason(capabilities: Capabilities) -> str:
+    """Why forks of such a sandbox can't be exact; empty if they may be."""
     if capabilities.fork == "replay":
         return "this sandbox can't be forked"
     if not capabilities.filesystem_isolation:
         return "a fork of this sandbox has its workspace only, and commands can write elsewhere"
     if not capabilities.process_isolation:
-        return "this sandbox's processes can't be told from those of others"
+        return "this sandbox's processes can't be distinguished from others"
     return ""
 
 
-class Replaying:
-    """A rollout that is replayed because of what was found out before."""
+class ReplayAttempt:
+    """A rollout that is replayed because forks of its start are not exact."""
 
     def __init__(self, why: str) -> None:
         self.facts: Mapping[str, str] = {"restored": "replay", "not_forked": why}
@@ -170,27 +172,27 @@ class Replaying:
         return fresh()
 
     async def expert_finished(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
-class Walking:
-    """The first rollout: it is replayed, and leaves a trunk."""
+class FirstReplay:
+    """The first rollout: it is replayed, and takes the snapshot."""
 
-    def __init__(self, place: _Place) -> None:
+    def __init__(self, place: _StartState) -> None:
         self._place = place
-        self._box: Recorded | None = None
+        self._box: RecordingSandbox | None = None
         self._why = FIRST
-        self._walking = True
+        self._replaying = True
 
     @property
     def facts(self) -> Mapping[str, str]:
-        """Replayed, in any case."""
+        """Replayed, and why."""
         return {"restored": "replay", "not_forked": self._why}
 
     def stop(self) -> None:
-        """Let the others go on, if they still wait for this one."""
-        if self._walking:
-            self._walking = False
+        """Wake waiting rollouts, if that has not been done."""
+        if self._replaying:
+            self._replaying = False
             self._place.stop()
 
     def _refuse(self, why: str) -> None:
@@ -199,50 +201,50 @@ class Walking:
 
     @asynccontextmanager
     async def open(self, fresh: Fresh) -> AsyncIterator[Sandbox]:
-        """A fresh sandbox whose use is kept."""
+        """A fresh sandbox whose calls are recorded."""
         async with fresh() as sandbox:
-            why = _why_not(sandbox.capabilities)
+            why = _not_exact_reason(sandbox.capabilities)
             if why:
                 self._refuse(why)
                 self.stop()
                 yield sandbox
             else:
-                self._box = Recorded(sandbox, fresh_state)
+                self._box = RecordingSandbox(sandbox, initial_shell_state)
                 yield self._box
 
     async def expert_finished(self) -> None:
-        """Make the trunk, so that the others need not wait for the end of this rollout."""
+        """Take the snapshot now, so that others need not wait for the end of this rollout."""
         box, log = self._box, None if self._box is None else self._box.log
         if box is None or log is None:
             return
         box.log = None
         try:
-            self._place.trunk = await freeze(box, log)
+            self._place.snapshot = await take_snapshot(box, log)
         except NotExactError as error:
             self._refuse(str(error))
         finally:
             self.stop()
 
 
-class Forking:
-    """One of the others: it begins in a fork of the trunk, and hears of the turns before."""
+class ForkAttempt:
+    """A later rollout: it runs in a fork of the snapshot; earlier turns are answered from a log."""
 
-    def __init__(self, place: _Place, trunk: Trunk) -> None:
-        self.forked: Played | None = None
+    def __init__(self, place: _StartState, snapshot: Snapshot) -> None:
+        self.forked: ReplayingFork | None = None
         self._place = place
-        self._trunk = trunk
+        self._snapshot = snapshot
         self._why = ""
 
     @property
     def facts(self) -> Mapping[str, str]:
-        """Forked, unless that failed."""
+        """Forked, or replayed and why."""
         if self.forked is None:
             return {"restored": "replay", "not_forked": self._why}
         return {"restored": "fork"}
 
     @asynccontextmanager
     async def open(self, fresh: Fresh) -> AsyncIterator[Sandbox]:
-        """A fork; a fresh sandbox where none could be made."""
+        """A fork; a fresh sandbox if forking failed."""
         self.forked = await self._fork()
         if self.forked is None:
             async with fresh() as sandbox:
@@ -253,20 +255,20 @@ class Forking:
         finally:
             await self.forked.close()
 
-    async def _fork(self) -> Played | None:
+    async def _fork(self) -> ReplayingFork | None:
         try:
-            return await self._trunk.fork()
+            return await self._snapshot.fork()
         except NotExactError as error:
             self._why = str(error)
-            if not isinstance(error, NotMadeError):  # that may be better the next time
+            if not isinstance(error, NotMadeError):  # else the next attempt may succeed
                 self._place.refuse(self._why)
             return None
 
     async def expert_finished(self) -> None:
-        """From here on the agent acts in the fork.
+        """From now on calls go to the fork.
 
         Raises:
-            ReplayError: the agent has not done what the first rollout's did.
+            ReplayError: the agent made fewer calls than the first rollout's.
         """
         if self.forked is not None:
             self.forked.arrive()

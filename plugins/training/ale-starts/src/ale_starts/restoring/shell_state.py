@@ -1,7 +1,7 @@
-"""What a persistent bash holds beside files, as text: read, given to another shell, and compared.
+"""The state of a persistent bash session, as text: read, restored in another shell, compared.
 
-Everything that is read is compared; what is given to the other shell is the part of it that shell
-code can set. Whatever else is not as it was makes the two unequal.
+All that is read is compared; the part of it that shell code can set is restored. Any other
+difference makes the two shells unequal.
 """
 
 import shlex
@@ -17,9 +17,9 @@ _CHANGING = (
     "BASH_VERSION|COMP_WORDBREAKS|DIRSTACK|EPOCHREALTIME|EPOCHSECONDS|EUID|FUNCNAME|GROUPS|"
     "HISTCMD|HOSTNAME|LINENO|PIPESTATUS|PPID|RANDOM|SECONDS|SHELLOPTS|SRANDOM|UID|_|__ale_*"
 )
-"""Variables that bash itself keeps; what of them a command can set is read in another way."""
+"""Variables that bash maintains itself; state in them that commands can set is read separately."""
 
-# Shell options first, as they are: what follows must work under any of them.
+# Shell options are read first and not changed: the rest must work under any of them.
 _READ = rf"""
 builtin printf 'status\n%s\0' "$__ale_status"
 builtin printf 'options\n'; builtin set +o; builtin printf '\0'
@@ -52,8 +52,8 @@ builtin unset -v __ale_name
 builtin printf 'end\n\0'
 """
 
-# Another shell must be able to read this to its end, and `$?` is afterwards what it was. Under
-# errexit a shell that still runs had nothing to lose there, and nothing here may end it.
+# Shells other than bash must be able to parse this, and `$?` must be preserved. Under errexit `$?`
+# is 0 in a shell that still runs, and no command here may fail.
 READ = f"""__ale_status=$?
 if [ "${{BASH_VERSION-}}" ]; then eval {shlex.quote(_READ)} || builtin :; fi
 case $- in
@@ -63,20 +63,19 @@ esac"""
 
 
 class UnknownStateError(Exception):
-    """What a shell holds can't be read; the text says why."""
+    """A shell's state can't be read; the message says why."""
 
 
 @frozen
 class ShellState:
-    """What was read, by name."""
+    """Parts of a shell's state by name."""
 
     parts: Mapping[str, str]
 
     def since(self, fresh: "ShellState") -> "Change":
-        """What has changed in a shell since it was `fresh`.
+        """The changes relative to the state of the same shell when it was opened.
 
-        Two shells are only compared in this: each has marks of its sandbox and limits of its own
-        from the beginning.
+        Only changes are compared between shells: initial states differ by sandbox.
         """
         changed = {n: text for n, text in self.parts.items() if fresh.parts.get(n) != text}
         for name in ("shopt", "options"):
@@ -84,46 +83,46 @@ class ShellState:
             lines = [line for line in changed.get(name, "").splitlines() if line not in before]
             if lines:
                 changed[name] = "\n".join(lines)
-        return Change(set_=changed, gone=frozenset({*fresh.parts} - {*self.parts}))
+        return Change(changed=changed, removed=frozenset({*fresh.parts} - {*self.parts}))
 
 
 @frozen(kw_only=True)
 class Change:
-    """What the commands of a session have done to its shell."""
+    """Changes to a shell by the commands of a session."""
 
-    set_: Mapping[str, str]
-    gone: frozenset[str]
+    changed: Mapping[str, str]
+    removed: frozenset[str]
 
     def differs(self, other: "Change") -> str:
-        """The name of the first part that is not the same, or nothing."""
-        names = sorted({*self.set_, *other.set_, *(self.gone ^ other.gone)})
-        differing = (n for n in names if self.set_.get(n) != other.set_.get(n))
-        return next(differing, next(iter(sorted(self.gone ^ other.gone)), ""))
+        """The name of the first part that differs; empty if none does."""
+        names = sorted({*self.changed, *other.changed, *(self.removed ^ other.removed)})
+        differing = (n for n in names if self.changed.get(n) != other.changed.get(n))
+        return next(differing, next(iter(sorted(self.removed ^ other.removed)), ""))
 
     @property
     def script(self) -> str:
-        """Shell code that does it to a fresh shell, as far as shell code can."""
+        """Shell code that makes these changes in a new shell, as far as shell code can."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        if "folder" in self.set_:
-            yield f"builtin cd -- {shlex.quote(self.set_['folder'])}"
-        # A variable may have lost an attribute.
-        yield from _unset("unset -v", "variable", self.gone | {*self.set_})
-        yield from _texts("variable", self.set_)
-        if "aliases" in self.set_:
-            yield f"builtin unalias -a\n{self.set_['aliases']}"
-        if "umask" in self.set_:
-            yield f"builtin umask {self.set_['umask']}"
-        if "arguments" in self.set_:
-            yield f"builtin set -- {self.set_['arguments']}"
-        # After what a function could stand in for.
-        yield from _unset("unset -f", "function", self.gone)
-        yield from _texts("function", self.set_)
-        # Last: under some options what stands above would fail.
+        if "folder" in self.changed:
+            yield f"builtin cd -- {shlex.quote(self.changed['folder'])}"
+        # Unset first: a variable may have lost an attribute.
+        yield from _unset("unset -v", "variable", self.removed | {*self.changed})
+        yield from _texts("variable", self.changed)
+        if "aliases" in self.changed:
+            yield f"builtin unalias -a\n{self.changed['aliases']}"
+        if "umask" in self.changed:
+            yield f"builtin umask {self.changed['umask']}"
+        if "arguments" in self.changed:
+            yield f"builtin set -- {self.changed['arguments']}"
+        # Functions come after commands that they could shadow.
+        yield from _unset("unset -f", "function", self.removed)
+        yield from _texts("function", self.changed)
+        # Options come last: under some of them the code above would fail.
         for name in ("shopt", "options"):
-            yield from (f"builtin {line}" for line in self.set_.get(name, "").splitlines())
-        status = self.set_.get("status", "0").strip()
+            yield from (f"builtin {line}" for line in self.changed.get(name, "").splitlines())
+        status = self.changed.get("status", "0").strip()
         yield f"case $- in *e*) ;; *) (builtin exit {status}) ;; esac"
 
 
@@ -142,17 +141,19 @@ def _texts(kind: str, parts: Mapping[str, str]) -> Iterator[str]:
 
 
 async def read(session: Session, timeout_s: float) -> ShellState:
-    """What a session's shell holds. For the shell it is as if nothing had been run.
+    """Read the state of a session's shell, without changing it.
 
     Raises:
-        UnknownStateError: it is no bash, or has too much to say.
+        UnknownStateError: it is not bash, or its state is too large.
         SandboxError: as `Session.run`.
     """
     result = await session.run(READ, timeout_s=timeout_s)
     text = result.stdout.decode("utf-8", "surrogateescape")
     parts = dict(_part(part) for part in text.split("\0") if part)
     if result.truncated or "end" not in parts:
-        raise UnknownStateError("a session's shell can't be read: it is no bash, or holds too much")
+        raise UnknownStateError(
+            "a session's shell state can't be read: it is not bash, or the state is too large"
+        )
     return ShellState(parts)
 
 

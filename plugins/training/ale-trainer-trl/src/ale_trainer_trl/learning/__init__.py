@@ -1,11 +1,11 @@
 """Training with TRL and PEFT: from a data set, or token for token from what a run sampled.
 
-A library, not a plugin. Importing it is cheap: torch, TRL and the rest are imported by the
-functions that need them. Its rooms: `options` and `reading` (what is asked for), `packages` (what
-is missing), `models` (loading, adapters, quantisation), `tokens` (conversations as ids and masks),
-`pairs` (a data set of preferences), `preference` and `groups` (TRL's trainers, fed with ids),
-`dpo` and `grpo` (training from a data set), `learner` (update by update, inside a run),
-`output` (checkpoints, record and model card).
+A library, not a plugin. Importing it is cheap: torch and TRL are imported by the functions that
+need them. Modules: `options` and `reading` (configuration), `packages` (missing packages), `models`
+(loading, adapters, quantisation), `tokens` (conversations as ids and masks), `pairs` (a data set of
+preferences), `preference` and `groups` (TRL's trainers on given ids), `dpo` and `grpo` (training on
+a data set), `learner` (training step by step inside a run), `output` (checkpoints and record) and
+`card` (model card).
 """
 
 from ale_trainer_trl.learning.options import DpoTraining, GrpoTraining, LoraOptions

@@ -6,12 +6,12 @@ from contextlib import suppress
 from trl import DPOConfig  # type: ignore[attr-defined]
 
 from ale_trainer_trl.learning import engine, output
-from ale_trainer_trl.learning.hushed import hushed
 from ale_trainer_trl.learning.models import adapters, check, load_model, load_tokenizer
 from ale_trainer_trl.learning.options import DpoTraining
 from ale_trainer_trl.learning.pairs import load_pairs
 from ale_trainer_trl.learning.preference import PairCollator, PairTrainer
 from ale_trainer_trl.learning.progress import Listener, Stop, Trained
+from ale_trainer_trl.learning.suppressed_output import suppressed_output
 
 WORK = "work"
 """Folder inside ``output_dir`` for what is only needed while it trains."""
@@ -20,7 +20,7 @@ WORK = "work"
 def train(training: DpoTraining, progress: Listener | None, stop: Stop | None) -> Trained:
     """As `training.train_dpo`, with all packages there."""
     check(training)
-    with hushed():
+    with suppressed_output():
         return _train(training, progress, stop)
 
 
@@ -30,7 +30,7 @@ def _train(training: DpoTraining, progress: Listener | None, stop: Stop | None) 
     work.mkdir(parents=True, exist_ok=True)
     try:
         pairs = load_pairs(training, tokenizer, work / "pairs.arrow")
-        checkpoint, done = output.begin(training, "dpo", pairs.fingerprint)
+        checkpoint, done = output.prepare(training, "dpo", pairs.fingerprint)
         if done is not None:
             return done
         trainer = PairTrainer(

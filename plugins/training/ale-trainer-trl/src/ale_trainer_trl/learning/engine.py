@@ -1,4 +1,4 @@
-"""What both trainings share: arguments of TRL's trainers, the run of one, and what it leaves."""
+"""Shared by DPO and GRPO on data sets: arguments of TRL's trainers, training, and output."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import Any
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
 from ale_trainer_trl.learning import card, output
-from ale_trainer_trl.learning.hushed import quiet
-from ale_trainer_trl.learning.models import device_of
+from ale_trainer_trl.learning.models import device_of, use_absolute_base
 from ale_trainer_trl.learning.options import Training
 from ale_trainer_trl.learning.progress import Listener, Progress, Stop, StoppedError, Trained
+from ale_trainer_trl.learning.suppressed_output import silent_arguments
 
 
 def arguments(training: Training) -> dict[str, Any]:
@@ -32,17 +32,19 @@ def arguments(training: Training) -> dict[str, Any]:
         "logging_first_step": True,
         "seed": training.seed,
         "data_seed": training.seed,
-        **quiet(device_of(training.device).type, checkpointing=training.gradient_checkpointing),
+        **silent_arguments(
+            device_of(training.device).type, checkpointing=training.gradient_checkpointing
+        ),
     }
 
 
-class Telling(TrainerCallback):
-    """Tells a listener of every update, and keeps the last of each metric.
+class MetricsCallback(TrainerCallback):
+    """Reports every update to a listener, and records the last value of each metric.
 
     Args:
-        listener: told of every update.
-        stop: asked after every update; where it says so, a checkpoint is written and it ends.
-        every: updates between two that a training can go on from.
+        listener: called after every update.
+        stop: called after every update; True writes a checkpoint and ends the training.
+        every: number of updates between two that a training can be resumed from.
     """
 
     def __init__(
@@ -54,40 +56,40 @@ class Telling(TrainerCallback):
         self.metrics: dict[str, float] = {}
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """An update whose metrics are about to come is told with them."""
+        """Report an update, unless its metrics follow: then they are reported together."""
         last = state.global_step >= state.max_steps
-        if self._asked_to_stop(state) and not last:
+        if self._should_stop(state) and not last:
             control.should_save = control.should_training_stop = True
         control.should_log = control.should_log or last or control.should_training_stop
         if not control.should_log:
-            self._tell(state, {})
+            self._print_progress(state, {})
 
-    def _asked_to_stop(self, state: Any) -> bool:
+    def _should_stop(self, state: Any) -> bool:
         return self._stop is not None and self._stop() and state.global_step % self._every == 0
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Metrics: of updates, of held-out rows, or of the whole training."""
         found = {k: float(v) for k, v in (logs or {}).items() if isinstance(v, int | float)}
         self.metrics |= found
-        if "learning_rate" in found:  # those of updates have it
-            self._tell(state, found)
+        if "learning_rate" in found:  # only logs of updates have it
+            self._print_progress(state, found)
 
-    def _tell(self, state: Any, metrics: Mapping[str, float]) -> None:
+    def _print_progress(self, state: Any, metrics: Mapping[str, float]) -> None:
         if self._listener is not None:
-            told = Progress(
+            progress = Progress(
                 step=int(state.global_step),
                 steps=int(state.max_steps),
                 epoch=float(state.epoch or 0.0),
                 metrics=metrics,
             )
-            self._listener(told)
+            self._listener(progress)
 
 
-def listen(trainer: Any, telling: TrainerCallback) -> None:
-    """Let one callback hear, in the place of those that print."""
+def use_callback(trainer: Any, metrics_callback: TrainerCallback) -> None:
+    """Replace the callbacks that print."""
     for printing in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printing)
-    trainer.add_callback(telling)
+    trainer.add_callback(metrics_callback)
 
 
 def run(
@@ -101,13 +103,14 @@ def run(
     rows: int,
     left_out: Mapping[str, int],
 ) -> Trained:
-    """Train to the end, from a checkpoint where there is one, and measure the held-out rows.
+    """Train to the end, from a checkpoint if there is one, and evaluate on held-out rows.
 
     Raises:
-        StoppedError: `stop` said so before the end.
+        StoppedError: `stop` returned True before the end.
     """
-    telling = Telling(progress, stop, every=getattr(training, "iterations", 1))
-    listen(trainer, telling)
+    metrics_callback = MetricsCallback(progress, stop, every=getattr(training, "iterations", 1))
+    use_callback(trainer, metrics_callback)
+    use_absolute_base(trainer.model)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     if trainer.state.global_step < trainer.state.max_steps:
         raise StoppedError(trainer.state.global_step, trainer.state.max_steps)
@@ -121,12 +124,12 @@ def run(
         rows=rows,
         left_out=left_out,
         resumed_from=None if checkpoint is None else int(checkpoint.name.rpartition("-")[2]),
-        metrics=dict(telling.metrics),
+        metrics=dict(metrics_callback.metrics),
     )
 
 
 def finish(trainer: Any, tokenizer: Any, training: Training, trained: Trained, data: str) -> None:
-    """Write adapter or model, tokenizer, model card and, last, the record that says it is done."""
+    """Write adapter or model, tokenizer, model card and, last, the record."""
     folder = training.output_dir
     model = trainer.accelerator.unwrap_model(trainer.model)
     model.save_pretrained(folder)

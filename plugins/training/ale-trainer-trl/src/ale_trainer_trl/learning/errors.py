@@ -3,7 +3,7 @@
 from ale.errors import InputError, Problem
 
 
-def wrong(
+def input_error(
     message: str,
     *,
     path: str | None = None,

@@ -1,4 +1,4 @@
-"""TRL's GRPO trainer, fed with completions that are there already, token for token."""
+"""TRL's GRPO trainer on existing completions, token for token."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ class Sampled:
     """One completion of a prompt: C tokens, C at least 1.
 
     Attributes:
-        prompt_ids: what stood before it.
-        ids: shape (C,): what the model said, and what it was told in between.
-        mask: shape (C,), 1 where the model was sampled, 0 where it was told something.
+        prompt_ids: before it.
+        ids: shape (C,): sampled tokens, and observations in between.
+        mask: shape (C,), 1 for sampled tokens, 0 for others.
         logprobs: shape (C,), of the sampler, nats; 0 where nothing was sampled.
-        reward: of the whole; None where it counts in no mean and teaches nothing.
-        weights: shape (C,), an advantage per token in the place of the group's; or None.
+        reward: of the whole; None for padding, which counts in no mean.
+        weights: shape (C,), an advantage per token instead of the group's; or None.
     """
 
     prompt_ids: Sequence[int]
@@ -30,11 +30,11 @@ class Sampled:
     weights: Sequence[float] | None = None
 
 
-def filled(groups: Sequence[Sequence[Sampled]]) -> list[list[Sampled]]:
-    """Groups of one size, as TRL wants them.
+def padded_groups(groups: Sequence[Sequence[Sampled]]) -> list[list[Sampled]]:
+    """Pad groups to one size, as TRL needs.
 
-    A group that is short of some, because episodes broke, is filled with copies without reward and
-    without learnt tokens: TRL leaves them out of the group's mean and deviation.
+    A group that is smaller, because episodes broke, is padded with masked copies without reward:
+    TRL leaves them out of the group's mean and deviation.
     """
     size = max(2, *(len(group) for group in groups))
     return [[*group, *[_blank(group[0])] * (size - len(group))] for group in groups]
@@ -54,12 +54,12 @@ def _blank(like: Sampled) -> Sampled:
 def stored_reward(
     prompts: Any, completions: Any, *, stored: Sequence[float | None], **_: Any
 ) -> Any:
-    """TRL's reward function for completions that have been graded already."""
+    """TRL's reward function: the stored rewards of graded completions."""
     return list(stored)
 
 
 class GroupTrainer(GRPOTrainer):
-    """GRPO whose rollouts are given, not sampled.
+    """GRPO on given rollouts, without sampling.
 
     Args:
         groups: of one size, in the order of the rows of `train_dataset`, whose prompts are their
@@ -91,7 +91,7 @@ class GroupTrainer(GRPOTrainer):
         return found
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
-        """With the weights of the tokens as advantages of shape (B, C), where there are any."""
+        """Replace advantages by the given weights per token, shape (B, C), if there are any."""
         made = super()._generate_and_score_completions(inputs)
         given = [each.weights for each in self._of([row["prompt"] for row in inputs])]
         if any(weights is not None for weights in given):

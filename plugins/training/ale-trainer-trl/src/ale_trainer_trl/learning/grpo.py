@@ -12,12 +12,12 @@ import datasets  # type: ignore[import-untyped]
 from trl import GRPOConfig, GRPOTrainer  # type: ignore[attr-defined]
 
 from ale_trainer_trl.learning import engine, output
-from ale_trainer_trl.learning.errors import wrong
-from ale_trainer_trl.learning.hushed import hushed
+from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.models import adapters, check, load_model, load_tokenizer
 from ale_trainer_trl.learning.options import GrpoTraining
 from ale_trainer_trl.learning.progress import Listener, Stop, Trained
 from ale_trainer_trl.learning.rows import read_rows
+from ale_trainer_trl.learning.suppressed_output import suppressed_output
 
 Reward = Callable[..., Any]
 
@@ -27,7 +27,7 @@ def train(training: GrpoTraining, progress: Listener | None, stop: Stop | None) 
     check(training)
     _check_batches(training)
     reward = load_reward(training.reward)
-    with hushed():
+    with suppressed_output():
         return _train(training, reward, progress, stop)
 
 
@@ -37,9 +37,9 @@ def _train(
     tokenizer = load_tokenizer(training.model_name_or_path)
     rows = list(_prompts(training.dataset_path))
     if not rows:
-        raise wrong(f"{training.dataset_path} has no row", path="dataset_path")
+        raise input_error(f"{training.dataset_path} has no row", path="dataset_path")
     data = hashlib.sha256(json.dumps(rows, sort_keys=True, default=str).encode()).hexdigest()
-    checkpoint, done = output.begin(training, "grpo", data)
+    checkpoint, done = output.prepare(training, "grpo", data)
     if done is not None:
         return done
     trainer: Any = GRPOTrainer(
@@ -78,14 +78,14 @@ def _train(
 def _check_batches(training: GrpoTraining) -> None:
     n = training.batch_size * training.gradient_accumulation
     if n % training.generations:
-        raise wrong(
+        raise input_error(
             f"an update takes {n} completions (batch_size * gradient_accumulation), and a prompt "
             f"has {training.generations}",
             path="batch_size",
             expected="whole groups: a multiple of generations",
         )
     if training.save_steps % training.iterations:
-        raise wrong(
+        raise input_error(
             f"a checkpoint every {training.save_steps} updates would fall between two updates on "
             f"the same completions, of which there are {training.iterations}",
             path="save_steps",
@@ -98,7 +98,9 @@ def _prompts(path: Path) -> Iterator[Mapping[str, Any]]:
         prompt = row.get("prompt")
         if not isinstance(prompt, str | list) or not prompt:
             said = "'prompt' is missing" if prompt is None else "the prompt is empty or no text"
-            raise wrong(said, file=file, line=line, expected="prompt: text or a list of messages")
+            raise input_error(
+                said, file=file, line=line, expected="prompt: text or a list of messages"
+            )
         yield row
 
 
@@ -111,15 +113,15 @@ def load_reward(name: str) -> Reward:
     where, colon, function = name.rpartition(":")
     expected = "module:function or file.py:function"
     if not colon or not where or not function:
-        raise wrong(f"expected {expected}, found '{name}'", path="reward")
+        raise input_error(f"expected {expected}, found '{name}'", path="reward")
     try:
         module = _of_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
     except (ImportError, OSError, SyntaxError) as error:
         said = f"{where} can't be imported: {error}"
-        raise wrong(said, path="reward", expected=expected) from error
+        raise input_error(said, path="reward", expected=expected) from error
     found = getattr(module, function, None)
     if not callable(found):
-        raise wrong(f"{where} has no function '{function}'", path="reward", expected=expected)
+        raise input_error(f"{where} has no function '{function}'", path="reward", expected=expected)
     reward: Reward = found
     return reward
 

@@ -1,8 +1,7 @@
-"""Update by update: a model, its adapters and its optimiser, taught by TRL's trainers.
+"""Trains a model update by update with TRL's trainers, for use inside a run.
 
-For use inside a run, where the batches come one after the other. Each update builds TRL's trainer
-anew around the same model and optimiser, which costs milliseconds; the public interface of TRL is
-made for one data set that is known from the start.
+TRL's trainers take one data set that is known from the start; in a run batches arrive one by one.
+So each step builds a new TRL trainer around the same model and optimiser, in milliseconds.
 """
 
 import copy
@@ -21,20 +20,20 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from trl import DPOConfig, GRPOConfig  # type: ignore[attr-defined]
 
-from ale_trainer_trl.learning.engine import Telling, listen
-from ale_trainer_trl.learning.errors import wrong
-from ale_trainer_trl.learning.groups import GroupTrainer, Sampled, filled
-from ale_trainer_trl.learning.hushed import hushed, quiet
-from ale_trainer_trl.learning.models import adapters
+from ale_trainer_trl.learning.engine import MetricsCallback, use_callback
+from ale_trainer_trl.learning.errors import input_error
+from ale_trainer_trl.learning.groups import GroupTrainer, Sampled, padded_groups
+from ale_trainer_trl.learning.models import adapters, use_absolute_base
 from ale_trainer_trl.learning.options import DpoLoss, GrpoLoss, LoraOptions, ScaleRewards
 from ale_trainer_trl.learning.pairs import as_row
 from ale_trainer_trl.learning.preference import PairCollator, PairTrainer
+from ale_trainer_trl.learning.suppressed_output import silent_arguments, suppressed_output
 from ale_trainer_trl.learning.tokens import Pair
 
 
 @frozen(kw_only=True)
 class Settings:
-    """How an update is done."""
+    """Settings of the learner."""
 
     lora: LoraOptions | None
     learning_rate: float
@@ -72,24 +71,24 @@ def grpo_fields(
 
 
 class Learner:
-    """A model that is taught step by step.
+    """A model that is trained step by step.
 
     Args:
-        model: of transformers; it is changed in place and belongs to the learner from now on.
+        model: of transformers; changed in place; owned by the learner.
         tokenizer: the model's.
-        settings: how.
+        settings: of optimiser, adapters and loss.
 
     Raises:
-        InputError: the adapters' targets are not there.
+        InputError: the adapters' target layers do not exist.
     """
 
     def __init__(self, model: Any, tokenizer: Any, settings: Settings) -> None:
         self._settings = settings
-        # TRL sets the padding of what it is given.
+        # TRL changes the padding of the tokenizer that it is given.
         self._tokenizer = copy.deepcopy(tokenizer)
         config = adapters(settings.lora)
-        with _own_randomness(settings.seed), hushed():
-            self.model = model if config is None else _wrapped(model, config)
+        with _isolated_random_state(settings.seed), suppressed_output():
+            self.model = model if config is None else _with_adapters(model, config)
         if config is None:
             self.model.requires_grad_(True)
         self._trained = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
@@ -97,16 +96,17 @@ class Learner:
             list(self._trained.values()), lr=settings.learning_rate, weight_decay=0.0
         )
         self.updates = 0
-        """Of the optimiser, so far."""
+        """Optimiser updates so far."""
 
     @property
-    def _adapted(self) -> bool:
+    def adapted(self) -> bool:
+        """Are adapters trained, and not the model's own weights?"""
         return self._settings.lora is not None
 
     @property
     def _inner(self) -> Any:
         """The model of transformers."""
-        return self.model.get_base_model() if self._adapted else self.model
+        return self.model.get_base_model() if self.adapted else self.model
 
     @property
     def device(self) -> torch.device:
@@ -114,11 +114,11 @@ class Learner:
         device: torch.device = next(self.model.parameters()).device
         return device
 
-    def prefer(self, pairs: Sequence[Pair]) -> dict[str, float]:
-        """DPO on some pairs, held to the policy as it is before them.
+    def dpo_update(self, pairs: Sequence[Pair]) -> dict[str, float]:
+        """DPO on these pairs; the reference is the policy before them.
 
         Returns:
-            TRL's metrics, meaned over the updates.
+            TRL's metrics, averaged over the updates.
         """
         settings = self._settings
         rows = datasets.Dataset.from_list([as_row(pair) for pair in pairs])
@@ -126,7 +126,7 @@ class Learner:
             trainer = PairTrainer(
                 model=self.model,
                 # Of adapters TRL keeps a copy by itself, under the name that `_restore` removes.
-                ref_model=None if self._adapted else copy.deepcopy(self.model),
+                ref_model=None if self.adapted else copy.deepcopy(self.model),
                 args=DPOConfig(
                     **shared,
                     **settings.extra,
@@ -139,16 +139,16 @@ class Learner:
                 processing_class=self._tokenizer,
                 optimizers=self._optimizers(),
             )
-            return self._taught(trainer)
+            return self._run_trainer(trainer)
 
-    def reinforce(self, groups: Sequence[Sequence[Sampled]]) -> dict[str, float]:
+    def grpo_update(self, groups: Sequence[Sequence[Sampled]]) -> dict[str, float]:
         """GRPO on the rollouts of some prompts: one update, or `epochs` on the same rollouts.
 
         Returns:
-            TRL's metrics, meaned over the updates.
+            TRL's metrics, averaged over the updates.
         """
         settings = self._settings
-        even = filled(groups)
+        even = padded_groups(groups)
         n_rows = len(even) * len(even[0])
         size = max(n for n in range(1, settings.batch_size + 1) if n_rows % n == 0)
         with self._trainer_folder() as shared:
@@ -172,14 +172,18 @@ class Learner:
                 processing_class=self._tokenizer,
                 optimizers=self._optimizers(),
             )
-            return self._taught(trainer)
+            return self._run_trainer(trainer)
 
     @contextmanager
     def _trainer_folder(self) -> Iterator[dict[str, Any]]:
         """Fields that both configurations share; nothing is written into the folder."""
         settings = self._settings
         seed = settings.seed + self.updates
-        with tempfile.TemporaryDirectory() as folder, _own_randomness(seed), hushed():
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            _isolated_random_state(seed),
+            suppressed_output(),
+        ):
             yield {
                 "output_dir": folder,
                 "learning_rate": settings.learning_rate,
@@ -187,15 +191,15 @@ class Learner:
                 "save_strategy": "no",
                 "logging_steps": 1,
                 "seed": seed,
-                **quiet(self.device.type),
+                **silent_arguments(self.device.type),
             }
 
     def _optimizers(self) -> tuple[Any, Any]:
         return self._optimizer, LambdaLR(self._optimizer, lambda _: 1.0)
 
-    def _taught(self, trainer: Any) -> dict[str, float]:
-        telling = Telling()
-        listen(trainer, telling)
+    def _run_trainer(self, trainer: Any) -> dict[str, float]:
+        metrics_callback = MetricsCallback()
+        use_callback(trainer, metrics_callback)
         try:
             trainer.train()
         finally:
@@ -204,9 +208,9 @@ class Learner:
         return _means(trainer.state.log_history)
 
     def _restore(self) -> None:
-        """Take off what TRL has laid over the model: the next update lays it again."""
+        """Undo TRL's changes to the model: its patched forward and its reference adapter."""
         self._inner.__dict__.pop("forward", None)
-        if self._adapted and "ref" in self.model.peft_config:
+        if self.adapted and "ref" in self.model.peft_config:
             self.model.delete_adapter("ref")
         self.model.eval()
         self._optimizer.zero_grad(set_to_none=True)
@@ -239,10 +243,10 @@ class Learner:
         return found
 
     def load_state(self, tensors: Mapping[str, Tensor], updates: int) -> None:
-        """Take what `state` gave.
+        """Restore what `state` returned.
 
         Raises:
-            KeyError, ValueError: it is of another model, or not whole.
+            KeyError, ValueError: it is of another model, or incomplete.
         """
         with torch.no_grad():
             for name, parameter in self._trained.items():
@@ -263,11 +267,13 @@ class Learner:
         self.updates = updates
 
 
-def _wrapped(model: Any, config: Any) -> Any:
+def _with_adapters(model: Any, config: Any) -> Any:
     try:
-        return get_peft_model(model, config)
+        adapted = get_peft_model(model, config)
     except ValueError as error:
-        raise wrong(str(error), path="trainer.lora.target") from error
+        raise input_error(str(error), path="trainer.lora.target") from error
+    use_absolute_base(adapted)
+    return adapted
 
 
 def _means(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -283,8 +289,8 @@ def _means(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 @contextmanager
-def _own_randomness(seed: int) -> Iterator[None]:
-    """TRL seeds every generator of the process; the others of the run get theirs back."""
+def _isolated_random_state(seed: int) -> Iterator[None]:
+    """Restore every random generator afterwards: TRL seeds all of them."""
     python, numpy = random.getstate(), np.random.get_state()
     devices = list(range(torch.cuda.device_count()))
     try:

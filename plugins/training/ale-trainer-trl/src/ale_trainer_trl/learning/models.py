@@ -1,13 +1,14 @@
-"""The model that is trained: loaded, quantised where a GPU allows it, with adapters."""
+"""Loads the model to train, quantised if asked for, and its adapters' config."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
-from ale.errors import NotUsableError
-from ale_trainer_trl.learning.errors import wrong
+from ale.errors import NotUsableError, nearest
+from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.options import Device, Dtype, LoraOptions, Quantization, Training
 from ale_trainer_trl.learning.packages import require_packages
 
@@ -15,20 +16,20 @@ EXPECTED = "a folder with config.json, weights and tokenizer.json, or a name on 
 
 
 def check(training: Training) -> None:
-    """What can be said against model and machine before anything is loaded.
+    """Check options against the machine before anything is loaded.
 
     Raises:
-        InputError: options that exclude each other.
-        NotUsableError: quantisation or a device that this machine doesn't have.
+        InputError: options exclude each other.
+        NotUsableError: quantisation or the device is not available on this machine.
     """
     if training.device == "cuda" and not torch.cuda.is_available():
-        raise wrong("cuda is not available here", path="device", hint="device: auto")
+        raise input_error("cuda is not available here", path="device", hint="device: auto")
     if training.quantization is None:
         return
     if training.merge:
-        raise wrong("an adapter can't be merged into quantised weights exactly", path="merge")
+        raise input_error("an adapter can't be merged into quantised weights exactly", path="merge")
     if training.lora is None:
-        raise wrong(
+        raise input_error(
             f"weights in {training.quantization} can't be trained themselves",
             path="lora",
             expected="adapters, as in lora: {r: 16}",
@@ -44,13 +45,13 @@ def check(training: Training) -> None:
 
 
 def device_of(device: Device) -> torch.device:
-    """The device that is meant."""
+    """The torch device of an option."""
     wanted = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     return torch.device(wanted)
 
 
 def dtype_of(dtype: Dtype, device: torch.device) -> torch.dtype:
-    """The type of number that is meant."""
+    """The torch dtype of an option."""
     if dtype == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     return {"float32": torch.float32, "bfloat16": torch.bfloat16}[dtype]
@@ -60,21 +61,23 @@ def load_tokenizer(name: str) -> Any:
     """The model's tokenizer, with a token to pad with.
 
     Raises:
-        InputError: it can't be loaded, or knows no end of a text.
+        InputError: it can't be loaded, or has no end-of-text token.
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError, KeyError) as error:
         raise _unloadable(name, error) from error
     if tokenizer.eos_token is None:
-        raise wrong(f"the tokenizer of {name} has no end-of-text token", path="model_name_or_path")
+        raise input_error(
+            f"the tokenizer of {name} has no end-of-text token", path="model_name_or_path"
+        )
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
 
 
 def load_model(training: Training) -> Any:
-    """The model's weights, where and as they are to be trained; without adapters.
+    """The model on its device, in its dtype, without adapters.
 
     Raises:
         InputError: it can't be loaded.
@@ -126,5 +129,24 @@ def adapters(options: LoraOptions | None) -> LoraConfig | None:
 
 
 def _unloadable(name: str, error: Exception) -> Exception:
-    said = str(error).strip().splitlines() or [type(error).__name__]
-    return wrong(f"{name} can't be loaded: {said[0]}", path="model_name_or_path", expected=EXPECTED)
+    folder = Path(name).expanduser().absolute()
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    hint = None
+    if not folder.exists():
+        siblings = sorted(each.name for each in folder.parent.glob("*/"))
+        hint = nearest(folder.name, siblings)
+        reason = f"there is no folder {folder}" + (f", and {reason}" if _is_hub_name(name) else "")
+    message = f"{name} can't be loaded: {reason}"
+    return input_error(message, path="model_name_or_path", expected=EXPECTED, hint=hint)
+
+
+def _is_hub_name(name: str) -> bool:
+    return name.count("/") <= 1 and not name.startswith((".", "/", "~"))
+
+
+def use_absolute_base(model: Any) -> None:
+    """Make the folder of an adapter's base model absolute, so that it loads from anywhere."""
+    for config in getattr(model, "peft_config", {}).values():
+        base = config.base_model_name_or_path
+        if base and Path(base).is_dir():
+            config.base_model_name_or_path = str(Path(base).resolve())

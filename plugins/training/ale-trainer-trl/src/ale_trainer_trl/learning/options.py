@@ -1,4 +1,4 @@
-"""What is trained, on what, how, and where it goes."""
+"""Options of trainings on data sets."""
 
 from pathlib import Path
 from typing import Literal
@@ -36,7 +36,7 @@ class LoraOptions:
 
 @frozen(kw_only=True)
 class Training:
-    """What every training from a data set is told."""
+    """Options of every training on a data set."""
 
     model_name_or_path: str = field(
         metadata=doc("Folder or name of a causal model of transformers.")
@@ -62,7 +62,7 @@ class Training:
         default="auto",
         metadata=doc("Of the weights; auto is bfloat16 on a GPU and float32 elsewhere."),
     )
-    device: Device = field(default="auto", metadata=doc("auto is CUDA where it is there."))
+    device: Device = field(default="auto", metadata=doc("auto: CUDA if available."))
     gradient_checkpointing: bool = field(
         default=False, metadata=doc("Compute activations again in the backward pass.")
     )
@@ -100,7 +100,7 @@ class Training:
     seed: int = field(default=0, metadata=doc("Of the adapters, the order of rows and dropout."))
     resume: Literal["auto", "never"] = field(
         default="auto",
-        metadata=doc("auto goes on from the last checkpoint in output_dir, if there is one."),
+        metadata=doc("auto resumes from the last checkpoint in output_dir, if there is one."),
     )
 
 
@@ -111,7 +111,7 @@ class DpoTraining(Training):
     beta: float = field(
         default=0.1,
         validator=gt(0.0),
-        metadata=doc("How strongly the policy is held to the reference, which it starts as."),
+        metadata=doc("Strength of the KL constraint to the reference, the initial model."),
     )
     loss: DpoLoss = field(default="sigmoid", metadata=doc("TRL's `loss_type`."))
     label_smoothing: float = field(

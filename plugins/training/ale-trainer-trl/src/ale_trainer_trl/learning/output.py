@@ -1,4 +1,4 @@
-"""What stands in a training's folder: checkpoints, the record of it, the model card."""
+"""The output folder of a training: checkpoints and record."""
 
 import hashlib
 import json
@@ -9,14 +9,14 @@ from typing import Any
 
 import attrs
 
-from ale_trainer_trl.learning.errors import wrong
+from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.options import Training
 from ale_trainer_trl.learning.packages import NEEDED, installed
 from ale_trainer_trl.learning.progress import Trained
 
 RECORD = "training.json"
 SCHEMA = 1
-# What may change without making it another training: what it is called, and how often it is saved.
+# Options that do not affect the weights.
 _FREE = {
     "output_dir",
     "dataset_path",
@@ -29,13 +29,13 @@ _FREE = {
 
 
 def identity(training: Training, data: str) -> str:
-    """Of all that decides the weights; a checkpoint of another one must not be gone on from.
+    """Hash of all that determines the weights; only a checkpoint of the same may be resumed.
 
     Args:
         data: fingerprint of what is trained on.
     """
-    told = {k: v for k, v in plain(training).items() if k not in _FREE}
-    text = json.dumps({"training": told, "data": data}, sort_keys=True)
+    relevant = {k: v for k, v in plain(training).items() if k not in _FREE}
+    text = json.dumps({"training": relevant, "data": data}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -47,7 +47,7 @@ def plain(training: Training) -> dict[str, Any]:
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest whole checkpoint: its state is the file that is written last."""
+    """The newest complete checkpoint: its state file is written last."""
     numbered = []
     for state in folder.glob("checkpoint-*/trainer_state.json"):
         number = state.parent.name.removeprefix("checkpoint-")
@@ -64,11 +64,11 @@ def _reads(path: Path) -> bool:
     return True
 
 
-def begin(training: Training, method: str, data: str) -> tuple[Path | None, Trained | None]:
-    """Make the folder, or look at what an earlier call has left in it.
+def prepare(training: Training, method: str, data: str) -> tuple[Path | None, Trained | None]:
+    """Create the folder, or find what an earlier call has left in it.
 
     Returns:
-        The checkpoint to go on from, if any; and the result, if all is done already.
+        The checkpoint to resume from, if any; and the result, if already trained.
 
     Raises:
         InputError: it holds another training, or something else.
@@ -82,14 +82,14 @@ def begin(training: Training, method: str, data: str) -> tuple[Path | None, Trai
     if file.exists():
         known = _record(file)
         if known.get("identity") != mine or known.get("method") != method:
-            raise wrong(
+            raise input_error(
                 f"{folder} holds another training: {_difference(known, training, method)}",
                 path="output_dir",
-                hint="another output_dir, or resume: never to begin anew in this one",
+                hint="another output_dir, or resume: never to start again in this one",
             )
         done = known.get("trained")
         if done is not None:
-            return None, Trained(**{**done, "output_dir": folder})
+            return None, Trained(**{**done, "output_dir": folder, "already_trained": True})
         return last_checkpoint(folder), None
     folder.mkdir(parents=True, exist_ok=True)
     write_record(training, method, data, None)
@@ -100,9 +100,9 @@ def _record(file: Path) -> dict[str, Any]:
     try:
         known = json.loads(file.read_text())
     except (OSError, ValueError) as error:
-        raise wrong(f"{file} can't be read: {error}", path="output_dir") from error
+        raise input_error(f"{file} can't be read: {error}", path="output_dir") from error
     if not isinstance(known, dict) or known.get("schema") != SCHEMA:
-        raise wrong(f"{file} is no record of a training, schema {SCHEMA}", path="output_dir")
+        raise input_error(f"{file} is no record of a training, schema {SCHEMA}", path="output_dir")
     return known
 
 
@@ -118,7 +118,7 @@ def _difference(known: Mapping[str, Any], training: Training, method: str) -> st
 
 
 def write_record(training: Training, method: str, data: str, trained: Trained | None) -> None:
-    """Write what is trained on what with which versions, and, once it is done, what came of it."""
+    """Write options, data hash and versions, and after the end the result."""
     done = None if trained is None else attrs.asdict(trained)
     if done is not None:
         done.pop("output_dir")

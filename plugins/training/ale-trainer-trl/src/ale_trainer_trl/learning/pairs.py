@@ -12,7 +12,7 @@ import numpy as np
 from attrs import frozen
 from datasets.arrow_writer import ArrowWriter  # type: ignore[import-untyped]
 
-from ale_trainer_trl.learning.errors import wrong
+from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.options import DpoTraining
 from ale_trainer_trl.learning.rows import Place, Row, read_rows
 from ale_trainer_trl.learning.tokens import Pair, UnrenderableError, of_messages, of_text
@@ -57,7 +57,7 @@ def load_pairs(training: DpoTraining, tokenizer: Any, file: Path) -> Preferences
     n_pairs, _ = writer.finalize()
     if not n_pairs:
         why = ", ".join(f"{n} {reason}" for reason, n in left_out.items() if n)
-        raise wrong(
+        raise input_error(
             f"{training.dataset_path} has no pair to train on" + (f": {why}" if why else ""),
             path="dataset_path",
             expected="rows of " + EXPECTED,
@@ -118,10 +118,12 @@ def pair_of(tokenizer: Any, row: Row, place: Place) -> Pair:
         said = (
             f"'{lacking[0]}' is missing" if lacking else "prompt, chosen and rejected don't match"
         )
-        raise wrong(said, file=file, line=line, expected=EXPECTED)
+        raise input_error(said, file=file, line=line, expected=EXPECTED)
     if not tokenizer.chat_template:
         message = "a conversation, and the model's tokenizer has no chat template"
-        raise wrong(message, file=file, line=line, expected="prompt, chosen and rejected as text")
+        raise input_error(
+            message, file=file, line=line, expected="prompt, chosen and rejected as text"
+        )
     tools = _tools(row)
     try:
         return Pair(
@@ -129,7 +131,7 @@ def pair_of(tokenizer: Any, row: Row, place: Place) -> Pair:
             rejected=of_messages(tokenizer, prompt, rejected, tools),  # type: ignore[arg-type]
         )
     except UnrenderableError as error:
-        raise wrong(str(error), file=file, line=line) from error
+        raise input_error(str(error), file=file, line=line) from error
 
 
 def _conversation(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""TRL's DPO trainer, fed with token ids and masks as they are."""
+"""TRL's DPO trainer on given token ids and masks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,10 +12,10 @@ from trl import DPOTrainer  # type: ignore[attr-defined]
 
 @frozen
 class PairCollator:
-    """Pairs to one batch: the first half is chosen, the second rejected.
+    """Collates pairs to a batch: the first half is chosen, the second rejected.
 
     Attributes:
-        pad_id: written where a sequence has ended.
+        pad_id: padding token.
     """
 
     pad_id: int
@@ -36,9 +36,8 @@ class PairCollator:
 class PairTrainer(DPOTrainer):
     """DPO on rows of `pairs.COLUMNS`.
 
-    TRL tokenises text by itself, with one prompt per pair and every token after it learnt. Here
-    the ids are there already, exactly as they were sampled where they come from a run, and the
-    mask says which of them were the model's own.
+    TRL tokenises text itself, with one prompt per pair and all later tokens unmasked. Here ids are
+    given, exactly as sampled if they come from a run, and the mask selects the model's own.
     """
 
     def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a training says while it runs, and what it says in the end."""
+"""Progress of a training, and its result."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ SHOWN = ("loss", "reward", "rewards/accuracies", "rewards/margins", "grad_norm",
 
 @frozen(kw_only=True)
 class Progress:
-    """One update is done."""
+    """Progress after an update."""
 
     step: int
     """Updates so far, those before a resume included."""
@@ -21,21 +21,21 @@ class Progress:
     """Updates in all."""
     epoch: float
     metrics: Mapping[str, float] = field(factory=dict)
-    """Means since the last time there were any; empty in between."""
+    """Means since the last report; empty for updates without one."""
 
     def line(self) -> str:
-        """For people."""
+        """Text for the terminal."""
         shown = [f"{name} {self.metrics[name]:.4g}" for name in SHOWN if name in self.metrics]
         return "  ".join([f"step {self.step}/{self.steps}", *shown])
 
 
 Listener = Callable[[Progress], None]
 Stop = Callable[[], bool]
-"""Asked after every update whether to end there."""
+"""Called after every update; True ends the training."""
 
 
 class StoppedError(AleError):
-    """A training was asked to stop before its end; the next call goes on from there.
+    """A training was stopped before its end; the next call resumes it.
 
     Args:
         step: updates that are done and checkpointed.
@@ -50,7 +50,7 @@ class StoppedError(AleError):
 
 @frozen(kw_only=True)
 class Trained:
-    """What a training has left."""
+    """Result of a training."""
 
     method: str
     output_dir: Path
@@ -61,19 +61,21 @@ class Trained:
     rows: int
     """Rows that were trained on."""
     left_out: Mapping[str, int] = field(factory=dict)
-    """Rows that were not, by reason."""
+    """Rows left out, by reason."""
     resumed_from: int | None = None
-    """The update after which an interrupted training went on; None where it began anew."""
+    """The update from which an interrupted training was resumed; None if it was not."""
     metrics: Mapping[str, float] = field(factory=dict)
     """Of the last report, and with the prefix ``eval_`` of the held-out rows."""
+    already_trained: bool = False
+    """True if an earlier call had finished the training, and this one did nothing."""
 
     def summary(self) -> str:
-        """For people: what was trained, on what, and where it is."""
+        """Text for the terminal: what was trained, on what, and where it is."""
         what = "adapter" if self.adapter else "model"
-        begun = "" if self.resumed_from is None else f" (from {self.resumed_from} on)"
+        resumed = "" if self.resumed_from is None else f" (resumed from {self.resumed_from})"
         left_out = ", ".join(f"{n} left out: {why}" for why, n in self.left_out.items() if n)
         lines = [
-            f"{self.method}: {self.steps} updates{begun} on {self.rows} rows"
+            f"{self.method}: {self.steps} updates{resumed} on {self.rows} rows"
             + (f"; {left_out}" if left_out else ""),
             f"{what} in {self.output_dir}",
         ]

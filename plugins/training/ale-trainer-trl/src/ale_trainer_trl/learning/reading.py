@@ -1,4 +1,4 @@
-"""A training's configuration file, read strictly."""
+"""Strict reading of a training's configuration file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ def read_dpo(path: Path, overrides: Sequence[str] = ()) -> DpoTraining:
     Args:
         path: YAML; the keys are the fields of `DpoTraining`. Paths in it are relative to the
             working folder, as those of TRL's own commands: a model may be a folder or a name.
-        overrides: laid over it: ``lora.r=8``.
+        overrides: of single keys: ``lora.r=8``.
 
     Raises:
         InputError: with every problem, each with file, line and path.
@@ -41,7 +41,7 @@ def _read(path: Path, overrides: Sequence[str], cls: type[T]) -> T:
 
 
 def _from_working_folder(node: Node) -> Node:
-    """The strict reader would take paths from the file's own folder."""
+    """Resolve paths relative to the working folder, not to the file's folder."""
     entries = dict(node.mapping or {})
     for key in PATHS & entries.keys():
         given = entries[key]

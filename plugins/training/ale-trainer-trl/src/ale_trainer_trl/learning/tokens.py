@@ -1,7 +1,7 @@
-"""Conversations and texts as token ids, with a mask over what is to be learnt.
+"""Conversations and texts as token ids, with a mask of the tokens to train on.
 
-Each piece is tokenised by itself and the ids are joined, so that an answer's first token is the one
-that a sampler would have begun with, whatever stands before it.
+Each part is tokenised separately and the ids are joined, so an answer's first token is one that a
+sampler could generate, whatever precedes it.
 """
 
 import json
@@ -15,7 +15,7 @@ Ids = list[int]
 
 
 class UnrenderableError(Exception):
-    """This conversation can't be told token by token under this chat template; the reason."""
+    """This chat template can't render the conversation turn by turn; the message says why."""
 
 
 @frozen
@@ -24,7 +24,7 @@ class Tokens:
 
     Attributes:
         ids: shape (T,).
-        mask: shape (T,), 1 where the token was the model's to say and is learnt, else 0.
+        mask: shape (T,), 1 for tokens of the model that are trained on, else 0.
     """
 
     ids: Ids
@@ -45,7 +45,7 @@ class Pair:
 
 
 def of_text(tokenizer: Any, prompt: str, answer: str) -> Tokens:
-    """A prompt as the tokenizer begins texts, and an answer that ends with the end of text."""
+    """A prompt with the tokenizer's special tokens, and an answer with end-of-text."""
     before: Ids = list(tokenizer(prompt)["input_ids"])
     said = _ids(tokenizer, answer)
     if not said or said[-1] != tokenizer.eos_token_id:
@@ -58,12 +58,11 @@ def of_messages(
 ) -> Tokens:
     """A conversation under the tokenizer's chat template.
 
-    What the assistant says in `answer` is to be learnt, up to the token that ends its turn; what
-    tools and users say there is context.
+    The assistant's tokens in `answer` are trained on, up to the end-of-turn token; messages of
+    tools and users are context.
 
     Raises:
-        UnrenderableError: the template fails, or renders a longer conversation otherwise than a
-            shorter one.
+        UnrenderableError: the template fails, or does not extend its own prefix.
     """
     messages = [_plain(each) for each in (*prompt, *answer)]
     ids: Ids = []
@@ -74,11 +73,11 @@ def of_messages(
             continue
         asked = _render(tokenizer, messages[:i], tools, prompt=True)
         through = _render(tokenizer, messages[: i + 1], tools, prompt=False)
-        # Some templates open a block in the prompt that a whole conversation has in another form.
+        # Some templates open a block in the prompt that the full conversation renders differently.
         asked = asked[: _shared(asked, through)]
         if not asked.startswith(told) or len(asked) == len(told):
             raise UnrenderableError(
-                "the chat template changes what it has rendered when the conversation goes on"
+                "the chat template changes earlier messages when the conversation is extended"
             )
         context = _ids(tokenizer, asked[len(told) :])
         said = _ids(tokenizer, through[len(asked) :])
@@ -92,7 +91,7 @@ def of_messages(
 
 
 def _shared(one: str, other: str) -> int:
-    """Characters with which both begin."""
+    """Length of the common prefix, in characters."""
     pairs = zip(one, other, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 

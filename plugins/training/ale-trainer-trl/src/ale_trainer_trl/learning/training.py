@@ -8,23 +8,22 @@ from ale_trainer_trl.learning.progress import Listener, Stop, Trained
 def train_dpo(
     training: DpoTraining, *, progress: Listener | None = None, stop: Stop | None = None
 ) -> Trained:
-    """Train on preferences, from the last checkpoint in ``output_dir`` where there is one.
+    """Train on preferences, from the last checkpoint in ``output_dir`` if there is one.
 
     Args:
-        training: what, on what, how, and where it goes.
-        progress: told after every update. What it raises ends the training; the next call goes on
+        training: model, data set, options and output folder.
+        progress: called after every update. An exception ends the training; the next call resumes
             from the last checkpoint.
-        stop: asked after every update; where it says so, a checkpoint is written and it ends.
+        stop: called after every update; True writes a checkpoint and ends the training.
 
     Returns:
-        What there is in ``output_dir`` now. A training that had been finished before is not
-        repeated.
+        The result in ``output_dir``; a finished training is not repeated.
 
     Raises:
         NotUsableError: a package is missing, or quantisation is asked for and there is no GPU.
         InputError: the rows, the model or the options can't be used, or ``output_dir`` holds
             another training.
-        StoppedError: `stop` said so before the end.
+        StoppedError: `stop` returned True before the end.
     """
     require_packages()
     from ale_trainer_trl.learning import dpo  # late: torch and TRL take seconds

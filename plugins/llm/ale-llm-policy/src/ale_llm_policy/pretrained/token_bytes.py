@@ -18,7 +18,7 @@ class Text:
     character's index. None where the tokenizer's tokens are not bytes."""
 
 
-class Pieces:
+class TokenBytes:
     """The bytes of each token of a tokenizer.
 
     For byte-level and byte-fallback vocabularies, which are all of the common ones, the text of a

@@ -1,4 +1,4 @@
-"""The model that a run has trained, taken out of it: one of its checkpoints as a folder."""
+"""Exports the model of a run's checkpoint to a folder that transformers loads."""
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ from ale_trainer_policy.options import LearnOptions, LoraOptions, PolicyOptions,
 _OWN = "ale-trainer-policy"
 _TRAINERS: Mapping[str, type[LearnOptions]] = {"policy": PolicyOptions, "sft": SftOptions}
 _IN_THE_FOLDER = ("type", "model", "tiny", "chat_template")
-"""Options of the run's model that the folder takes the place of."""
+"""Options of the run's model that the exported folder replaces."""
 
 
 @runtime_checkable
-class Kept(InProcess, Protocol):
-    """A policy that can be written; ale-llm-policy's `TorchPolicy` is one."""
+class SavablePolicy(InProcess, Protocol):
+    """A policy that can be saved; ale-llm-policy's `TorchPolicy` is one."""
 
     tokenizer: Any
 
     def load_weights(self, source: Any) -> None:
-        """Take all weights, by name."""
+        """Load all weights by name."""
 
     def save(self, directory: Path) -> None:
-        """Write model, tokenizer and template in the form of transformers."""
+        """Write model, tokenizer and template in the format of transformers."""
 
 
 @attrs.frozen(kw_only=True)
-class Written:
-    """What was written."""
+class ExportedModel:
+    """The result of an export."""
 
     out: Path
     checkpoint: Path
     steps: int
-    """How many were done, as evaluations count them: ``checkpoints/00059`` is after 60."""
+    """Number of steps done: ``checkpoints/00059`` is after 60."""
     version: int
     form: str
     """``model``, ``merged model`` or ``adapter``."""
     llm: Mapping[str, Any]
-    """The section ``llm`` of a config that samples from it as the run did."""
+    """A section ``llm`` that samples from the folder as the run did."""
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Text for the terminal."""
         section = ", ".join(f"{key}: {json.dumps(value)}" for key, value in self.llm.items())
         return [
             f"{self.out}: the {self.form} after {_count(self.steps)}, "
@@ -74,45 +74,45 @@ def write_model(
     after: int | None = None,
     merge: bool = False,
     overrides: Sequence[str] = (),
-) -> Written:
-    """Write the policy as it stood after some steps of a run.
+) -> ExportedModel:
+    """Write a run's policy after some number of steps.
 
-    The run's own section ``llm`` makes or loads the model, which then takes the checkpoint's
-    weights. The folder is there whole, or not at all.
+    The run's own section ``llm`` creates or loads the model, into which the checkpoint's weights
+    are loaded. The folder is written atomically.
 
     Args:
         out: a folder that does not exist.
-        after: how many steps; default: as many as the newest checkpoint has.
-        merge: a whole model of a run that trained LoRA adapters.
-        overrides: ``llm.key=value``, over the run's own.
+        after: number of steps; None: the newest checkpoint.
+        merge: write the whole model of a run that trained LoRA adapters.
+        overrides: ``llm.key=value``, over the run's own section.
 
     Raises:
-        InputError: `run` is no run of a trainer of this package or has no such checkpoint, `out`
-            exists or can't be made, or the model that the run began with is not found.
+        InputError: `run` has no trainer of this package or no such checkpoint, `out` exists or
+            can't be created, or the initial model of the run is not found.
         StoreError: the checkpoint can't be read, or the folder can't be written.
     """
     reader = RunReader(run)
     manifest = from_plain(reader.manifest, file=str(run / "manifest.json"))
     trainer, options = _trainer(manifest)
-    taken = _checkpoint(run, after)
+    checkpoint = _checkpoint(run, after)
     if merge and options.lora is None:
-        message = "this run trained all weights, so that there is nothing to merge"
+        message = "this run trained all weights, so there is nothing to merge"
         raise _refused(message, "--merge", hint="leave --merge out")
     if out.exists() or out.is_symlink():
-        raise _refused(f"{out} exists", "--out", expected="a folder that is to be made")
+        raise _refused(f"{out} exists", "--out", expected="a folder that does not exist")
     section = _overridden(_part(manifest, "llm"), overrides)
-    state = read_state(taken, trainer)
-    weights = read_weights(taken)
+    state = read_state(checkpoint, trainer)
+    weights = read_weights(checkpoint)
     with _policy(section, int(reader.manifest["seed"]), registry) as policy:
-        _check_fingerprint(policy, options, state, taken)
+        _check_fingerprint(policy, options, state, checkpoint)
         form = _write(policy, options.lora, weights, out, merge=merge)
-    return Written(
+    return ExportedModel(
         out=out,
-        checkpoint=taken,
-        steps=_steps(taken),
+        checkpoint=checkpoint,
+        steps=_steps(checkpoint),
         version=state.version,
         form=form,
-        llm=_like(section, registry, out),
+        llm=_sampling_section(section, registry, out),
     )
 
 
@@ -128,29 +128,29 @@ def _trainer(manifest: Node) -> tuple[str, LearnOptions]:
     """The name and the options of the run's trainer.
 
     Raises:
-        InputError: it has none, or one of another package.
+        InputError: the run has no trainer, or one of another package.
     """
     part = _part(manifest, "trainer")
     entries = dict(part.mapping or {})
-    said = entries.pop("type", Node("", part.file)).value
-    owner, _, name = str(said).rpartition("/")
+    trainer = entries.pop("type", Node("", part.file)).value
+    owner, _, name = str(trainer).rpartition("/")
     if owner != _OWN or name not in _TRAINERS:
         expected = "one of " + ", ".join(f"{_OWN}/{each}" for each in _TRAINERS)
-        message = f"this run was trained by {said}, which keeps its model in a way of its own"
+        message = f"this run was trained by {trainer}, whose checkpoints can't be exported"
         raise manifest.error(message, path="config.trainer.type", expected=expected)
     return name, structure(Node(entries, part.file, part.line), _TRAINERS[name], path="trainer")
 
 
 def _checkpoint(run: Path, after: int | None) -> Path:
-    """The folder of the checkpoint that is meant.
+    """The folder of the checkpoint after some number of steps.
 
     Raises:
-        InputError: there is none after so many steps, or none at all.
+        InputError: there is no such checkpoint, or none at all.
     """
     whole = [path.parent for path in run.glob(f"checkpoints/[0-9]*/{STATE}")]
     found = {_steps(path): path for path in whole}
     if not found:
-        hint = "there is one after each step that the run has finished"
+        hint = "a run writes one after each finished step"
         raise InputError([Problem(message="no checkpoint", file=str(run), hint=hint)])
     chosen = max(found) if after is None else after
     if chosen not in found:
@@ -189,34 +189,36 @@ def _overridden(section: Node, overrides: Sequence[str]) -> Node:
 
 
 @contextmanager
-def _policy(section: Node, seed: int, registry: Registry) -> Iterator[Kept]:
-    """The policy as the run began with it.
+def _policy(section: Node, seed: int, registry: Registry) -> Iterator[SavablePolicy]:
+    """The policy as at the start of the run.
 
     Raises:
-        InputError: it can't be made or found, or can't be written.
+        InputError: it can't be built, or can't be saved.
     """
     context = BuildContext(seed=seed, environ=dict(os.environ))
     _, llm = build_choice(section, "llm", registry, context)
     try:
         policy = policy_of(llm)
-        if not isinstance(policy, Kept):
-            message = f"the model {type(llm).__name__} has a policy that can't be written"
+        if not isinstance(policy, SavablePolicy):
+            message = f"the model {type(llm).__name__} has a policy that can't be saved"
             raise section.error(message, path="llm.type")
         if hasattr(policy.model, "peft_config"):
-            message = "the run began with an adapter of PEFT, and what was trained over it"
-            raise section.error(f"{message} can't be taken out", path="llm.model")
+            message = "the run's initial model has a PEFT adapter; export is not supported"
+            raise section.error(message, path="llm.model")
         yield policy
     finally:
         asyncio.run(llm.aclose())
 
 
-def _check_fingerprint(policy: Kept, options: LearnOptions, state: State, taken: Path) -> None:
+def _check_fingerprint(
+    policy: SavablePolicy, options: LearnOptions, state: State, checkpoint: Path
+) -> None:
     if fingerprint_of(policy, options) == state.fingerprint:
         return
     raise InputError(
         [
             Problem(
-                message=f"{taken} is a checkpoint of another model than the run's config gives now",
+                message=f"{checkpoint} is a checkpoint of another model than the config's",
                 path="llm",
                 hint="has the corpus of llm.tiny, or the folder llm.model, changed since? "
                 "--set llm.KEY=VALUE names another one",
@@ -226,14 +228,14 @@ def _check_fingerprint(policy: Kept, options: LearnOptions, state: State, taken:
 
 
 def _write(
-    policy: Kept,
+    policy: SavablePolicy,
     lora: LoraOptions | None,
     weights: Mapping[str, Any],
     out: Path,
     *,
     merge: bool,
 ) -> str:
-    """Write the policy with the checkpoint's weights; what was written."""
+    """Write the policy with the checkpoint's weights; returns the form written."""
     base = policy.model.name_or_path
     if lora is None:
         policy.load_weights(weights)
@@ -241,27 +243,27 @@ def _write(
         adapters.merge(adapters.add(policy.model, lora, weights))
     elif base:
         tuner = adapters.add(policy.model, lora, weights)
-        with _made(out) as partial:
+        with _new_folder(out) as partial:
             adapters.write(tuner, base, partial)
             policy.tokenizer.save_pretrained(partial)
         return "adapter"
     else:
-        message = "the model under the adapters was made from the run's seed and is in no folder"
+        message = "the adapters' base model was created from the run's seed and is in no folder"
         raise _refused(message, "--out", hint="--merge writes a whole model")
-    with _made(out) as partial:
+    with _new_folder(out) as partial:
         policy.save(partial)
     return "model" if lora is None else "merged model"
 
 
 @contextmanager
-def _made(out: Path) -> Iterator[Path]:
-    """A folder to write into, which is `out` when all is written, and gone where it is not."""
+def _new_folder(out: Path) -> Iterator[Path]:
+    """A folder to write into, renamed to `out` at the end, and removed on an error."""
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         partial.mkdir()
     except OSError as error:
-        raise _refused(f"{out} can't be made: {error.strerror}", "--out") from error
+        raise _refused(f"{out} can't be created: {error.strerror}", "--out") from error
     try:
         yield partial
         partial.rename(out)
@@ -271,10 +273,10 @@ def _made(out: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _like(section: Node, registry: Registry, out: Path) -> Mapping[str, Any]:
-    """A section ``llm`` that samples from `out` as the run did: what is not the default is said."""
-    said = section.plain()
-    registration = registry.find("llm", said["type"])
+def _sampling_section(section: Node, registry: Registry, out: Path) -> Mapping[str, Any]:
+    """A section ``llm`` that samples from `out` as the run did; defaults are left out."""
+    given = section.plain()
+    registration = registry.find("llm", given["type"])
     fields = (
         {}
         if registration.component.options is None
@@ -282,7 +284,7 @@ def _like(section: Node, registry: Registry, out: Path) -> Mapping[str, Any]:
     )
     changed = {
         key: value
-        for key, value in said.items()
+        for key, value in given.items()
         if key not in _IN_THE_FOLDER and (key not in fields or not _same(value, fields[key]))
     }
     return {"type": registration.component.name, "model": str(out), **changed}

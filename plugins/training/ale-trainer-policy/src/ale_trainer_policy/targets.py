@@ -1,7 +1,8 @@
-"""Which tokens of a batch teach what: by reinforcement with the fallback of Eq. 10, or imitation.
+"""Training targets: what each token of a batch contributes to the loss.
 
-A lesson turns a batch into samples whose weights are final: divided by the normaliser of the
-update that they belong to, so that the loss of any part of them is a plain sum.
+`Reinforcement` weighs sampled tokens by credit and imitates forced ones (Eq. 10); `Imitation` is
+maximum likelihood. A target turns a batch into samples with final weights, which include the
+normaliser of their update: the loss of any subset is a plain sum.
 """
 
 from collections import Counter
@@ -15,55 +16,55 @@ from ale.runs import SUCCESS
 from ale.types import Batch, CreditedGroup, Rollout
 from ale_trainer_policy.normalise import NORMALISERS, Counted
 from ale_trainer_policy.options import ImitationOptions, ObjectiveParts, SftOptions
-from ale_trainer_policy.samples import Floats, Read, Sample, read_group, with_expert_next
+from ale_trainer_policy.samples import Floats, Sample, SampleBatch, read_group, with_expert_next
 
 EXPERT_TURNS = "expert_turns"
-"""Key of `Episode.metadata`: K*, the number of turns of the whole expert's episode, where only
-its beginning was replayed. Without it the episode itself is the expert's."""
+"""Key of `Episode.metadata`: K*, the number of turns of the expert's whole episode. If missing, the
+episode itself is the expert's."""
 
 
 @frozen(kw_only=True)
-class Pace:
-    """How a batch is gone through; None where it is like any other."""
+class Schedule:
+    """Overrides of epochs and learning rate for one batch; None keeps the trainer's."""
 
     epochs: int | None = None
     lr: float | None = None
 
 
-class Lesson(Protocol):
-    """What a trainer learns from a batch."""
+class TrainingTarget(Protocol):
+    """Turns batches into weighted samples."""
 
     @property
-    def reinforces(self) -> bool:
-        """Is the probability of what was sampled weighed against the sampler's?"""
+    def uses_ratio(self) -> bool:
+        """Does the loss use importance ratios, so that trainer and sampler must agree?"""
         ...
 
-    def read(self, batch: Batch) -> Read:
-        """The samples of a batch, those that teach nothing included; weights as credited."""
+    def read(self, batch: Batch) -> SampleBatch:
+        """The samples of a batch, weights as credited; includes samples without any weight."""
         ...
 
     def normalised(self, samples: Sequence[Sample]) -> Sequence[Sample]:
-        """The samples of one update, with the divisor in their weights. Counts all of them."""
+        """The samples of one update with normalised weights; all of them count in Z."""
         ...
 
-    def pace(self, samples: Sequence[Sample]) -> Pace:
-        """How this batch is gone through."""
+    def schedule(self, samples: Sequence[Sample]) -> Schedule:
+        """Epochs and learning rate for this batch."""
         ...
 
 
 @frozen(kw_only=True)
 class Reinforcement:
-    """Credit's weights for what was sampled, imitation for what was forced."""
+    """Credit weights for sampled tokens, imitation of forced tokens."""
 
     parts: ObjectiveParts
     imitation: ImitationOptions
 
     @property
-    def reinforces(self) -> bool:
-        """It is."""
+    def uses_ratio(self) -> bool:
+        """True."""
         return True
 
-    def read(self, batch: Batch) -> Read:
+    def read(self, batch: Batch) -> SampleBatch:
         """The samples of a batch. Raises as `read_group`."""
         counts: Counter[str] = Counter()
         samples: list[Sample] = []
@@ -73,7 +74,7 @@ class Reinforcement:
                 if imitates:
                     sample = self._with_imitation(rollout, sample, counts)
                 samples.append(sample)
-        return Read(samples=tuple(samples), counts=counts)
+        return SampleBatch(samples=tuple(samples), counts=counts)
 
     def _imitates(self, group: CreditedGroup) -> bool:
         if self.imitation.when == "fallback":
@@ -81,26 +82,25 @@ class Reinforcement:
         return self.imitation.when == "always"
 
     def _with_imitation(self, rollout: Rollout, sample: Sample, counts: "Counter[str]") -> Sample:
-        """Eq. 10's sum over k <= f: the forced turns, and the expert's turn at the fork itself."""
+        """Eq. 10's sum over k <= f: the forced turns, and the expert's next turn at the fork f."""
         episode = rollout.episode
         sample = with_expert_next(episode, sample, counts)
-        # By turn, as K* is: a chunker may cut a turn apart, and then knows no k of the expert's.
+        # k counts turns, as K* does: chunks may be smaller or larger than the expert's turns.
         n_turns = int(episode.metadata.get(EXPERT_TURNS, len(episode.trajectory.turns)))
         discount = self.imitation.gamma ** np.maximum(0, n_turns - 1 - sample.turn)
         wanted = np.where(sample.sampled, 0.0, self.imitation.weight * discount)
         return evolve(sample, imitation=wanted)
 
-    def pace(self, samples: Sequence[Sample]) -> Pace:
-        """What is imitated may be gone through more often and faster: it is never off-policy."""
+    def schedule(self, samples: Sequence[Sample]) -> Schedule:
+        """Imitation's own epochs and learning rate: it is never off-policy."""
         if not any(sample.imitation.any() for sample in samples):
-            return Pace()
-        return Pace(epochs=self.imitation.epochs, lr=self.imitation.lr)
+            return Schedule()
+        return Schedule(epochs=self.imitation.epochs, lr=self.imitation.lr)
 
     def normalised(self, samples: Sequence[Sample]) -> Sequence[Sample]:
-        """Divide by the objective's Z; imitation by the number of episodes that are imitated.
+        """Divide by the objective's Z, and imitation by the number of imitated episodes.
 
-        Episodes of which every token was forced are no trajectories of the policy's, and are not
-        counted in Z; those whose credit is 0 are.
+        Episodes without sampled tokens do not count in Z; episodes with credit 0 do.
         """
         own = [sample for sample in samples if not sample.all_forced]
         counted = [Counted(tokens=int(s.sampled.sum()), skipped=s.skipped) for s in own]
@@ -118,7 +118,7 @@ class Reinforcement:
 
 
 def _sampled_success(rollout: Rollout) -> bool:
-    """A success that the policy had a part in: a replayed expert alone is none."""
+    """A success with at least one sampled turn; a replayed expert alone does not count."""
     episode = rollout.episode
     sampled = any(not turn.completion.forced for turn in episode.trajectory.turns)
     return sampled and episode.reward == SUCCESS
@@ -126,16 +126,16 @@ def _sampled_success(rollout: Rollout) -> bool:
 
 @frozen(kw_only=True)
 class Imitation:
-    """Maximum likelihood: -1/Z sum log pi over the tokens of the chosen episodes."""
+    """Maximum likelihood: -1/Z sum log pi over the tokens of selected episodes."""
 
     options: SftOptions
 
     @property
-    def reinforces(self) -> bool:
-        """It is not."""
+    def uses_ratio(self) -> bool:
+        """False."""
         return False
 
-    def read(self, batch: Batch) -> Read:
+    def read(self, batch: Batch) -> SampleBatch:
         """The samples of a batch. Raises as `read_group`."""
         counts: Counter[str] = Counter()
         samples = [
@@ -144,7 +144,7 @@ class Imitation:
             for rollout, sample in read_group(group, counts)
         ]
         counts["episodes_imitated"] = sum(bool(sample.imitation.any()) for sample in samples)
-        return Read(samples=tuple(samples), counts=counts)
+        return SampleBatch(samples=tuple(samples), counts=counts)
 
     def _of(self, rollout: Rollout, sample: Sample) -> Floats:
         forced = (~sample.sampled).astype(np.float64)
@@ -155,12 +155,12 @@ class Imitation:
             return np.ones_like(forced)
         return forced if self.options.learn_from == "both" else np.zeros_like(forced)
 
-    def pace(self, samples: Sequence[Sample]) -> Pace:
-        """Every batch is like any other."""
-        return Pace()
+    def schedule(self, samples: Sequence[Sample]) -> Schedule:
+        """The trainer's own epochs and learning rate."""
+        return Schedule()
 
     def normalised(self, samples: Sequence[Sample]) -> Sequence[Sample]:
-        """Divide by Z, counted over the tokens and episodes that are imitated."""
+        """Divide by Z, over the imitated tokens and episodes."""
         chosen = [sample for sample in samples if sample.imitation.any()]
         counted = [Counted(tokens=int(s.imitation.sum()), skipped=False) for s in chosen]
         divisors = NORMALISERS[self.options.normaliser](counted, 1.0)

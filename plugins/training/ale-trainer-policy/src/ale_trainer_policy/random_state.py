@@ -1,4 +1,4 @@
-"""Torch's random state as the trainer's own: whatever else draws, a resumed run draws the same."""
+"""A torch random state of the trainer's own, so that a resumed run draws the same numbers."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 
-class Randomness:
+class RandomState:
     """The state of dropout and of the adapters' first weights.
 
     Args:
@@ -19,15 +19,15 @@ class Randomness:
         self._devices = [device] if device.type == "cuda" else []
         with torch.random.fork_rng(self._devices):
             torch.manual_seed(seed)
-            self._keep()
+            self._save()
 
-    def _keep(self) -> None:
+    def _save(self) -> None:
         self._cpu = torch.get_rng_state()
         self._gpu = [torch.cuda.get_rng_state(device) for device in self._devices]
 
     @contextmanager
-    def drawn(self) -> Iterator[None]:
-        """Draw from this state inside the block, and leave everybody else's as it was."""
+    def active(self) -> Iterator[None]:
+        """Use this state inside the block; the global state is restored afterwards."""
         with torch.random.fork_rng(self._devices):
             torch.set_rng_state(self._cpu)
             for device, state in zip(self._devices, self._gpu, strict=True):
@@ -35,7 +35,7 @@ class Randomness:
             try:
                 yield
             finally:
-                self._keep()
+                self._save()
 
     def state(self) -> dict[str, Tensor]:
         """Tensors of a checkpoint, by name."""
@@ -44,10 +44,10 @@ class Randomness:
         }
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take what `state` gave.
+        """Restore what `state` returned.
 
         Raises:
-            KeyError: it is not there.
+            KeyError: a tensor is missing.
         """
         self._cpu = tensors["random/cpu"].clone()
         # A checkpoint of a machine without this GPU has none: its generator starts from the seed.

@@ -4,8 +4,8 @@ from typing import Any
 
 from ale.types import replace
 from ale_trainer_trl.contexts import contexts_of
-from ale_trainer_trl.lessons import groups_of, pairs_of
 from ale_trainer_trl.options import DpoOptions, GrpoOptions
+from ale_trainer_trl.targets import groups_of, pairs_of
 
 
 def two_turns(lab: Any, *, first: list[int], last: list[int], **fields: Any) -> Any:
@@ -14,7 +14,7 @@ def two_turns(lab: Any, *, first: list[int], last: list[int], **fields: Any) -> 
     return lab.Played(said=said, **fields)
 
 
-def test_what_was_told_in_between_is_context(lab: Any) -> None:
+def test_observations_between_turns_are_masked(lab: Any) -> None:
     group = lab.credited(two_turns(lab, first=[3, 4], last=[5], reward=1.0))
     (context,) = contexts_of(group.group.rollouts[0])
     assert (context.prompt_ids, context.ids) == ((1, 2), [3, 4, 9, 5])
@@ -23,7 +23,7 @@ def test_what_was_told_in_between_is_context(lab: Any) -> None:
     assert context.logprobs == [-5.0, -5.0, 0.0, -5.0]
 
 
-def test_what_the_model_was_made_to_say_is_context(lab: Any) -> None:
+def test_forced_turns_are_masked(lab: Any) -> None:
     said = [
         lab.Said(prompt=[1], output=[2], forced=True),
         lab.Said(prompt=[1, 2, 9], output=[3]),
@@ -32,7 +32,7 @@ def test_what_the_model_was_made_to_say_is_context(lab: Any) -> None:
     assert (context.ids, context.mask) == ([2, 9, 3], [0, 0, 1])
 
 
-def test_a_prompt_that_does_not_extend_the_last_begins_a_context(lab: Any) -> None:
+def test_a_prompt_that_does_not_extend_the_last_starts_a_new_context(lab: Any) -> None:
     said = [lab.Said(prompt=[1, 2], output=[3]), lab.Said(prompt=[1, 7], output=[4])]
     found = contexts_of(lab.credited(lab.Played(said=said, reward=1.0)).group.rollouts[0])
     assert [context.prompt_ids for context in found] == [(1, 2), (1, 7)]
@@ -117,7 +117,7 @@ def test_an_episode_in_several_contexts_counts_in_the_mean_and_is_not_trained(la
     ]
 
 
-def test_a_group_of_one_and_an_episode_without_tokens_teach_nothing(lab: Any) -> None:
+def test_a_group_of_one_and_an_episode_without_tokens_have_no_signal(lab: Any) -> None:
     group = lab.credited(lab.Played(said=[lab.Said(prompt=[1], output=[2])], reward=1.0))
     found = groups_of(lab.batch_of(group), GrpoOptions())
     assert (found.groups, found.signal, found.counts["groups_of_one"]) == ([], False, 1)

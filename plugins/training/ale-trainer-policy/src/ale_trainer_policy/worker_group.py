@@ -1,4 +1,4 @@
-"""All ranks as one learner: what rank 0 calls, every rank does."""
+"""A group of worker processes as one learner: each call on rank 0 runs on every rank."""
 
 import os
 import tempfile
@@ -20,38 +20,38 @@ from ale_trainer_policy.sharded import Pieces, sharded_learner
 from ale_trainer_policy.tree import Datum
 
 
-class Fleet:
-    """All ranks, as one learner: what `PolicyTrainer` calls.
+class WorkerGroup:
+    """All ranks as one learner, with the interface of `Learner`.
 
-    Under torchrun these are its ranks; else processes that are started here and end with this one.
+    Under torchrun these are its ranks; otherwise processes started here, which end with this one.
 
     Args:
-        model: whole, in this process; the others are sent a copy.
-        options: with the number of processes.
+        model: whole, in this process; the others receive a copy.
+        options: with `processes`.
 
     Raises:
-        AleError: torchrun has started another number of ranks.
+        AleError: torchrun has started a different number of ranks.
     """
 
     def __init__(self, model: Any, options: LearnOptions) -> None:
         self._workers: Sequence[SpawnProcess] = ()
         self._n = options.processes
-        if not ranks.launched():
+        if not ranks.launched_by_torchrun():
             self._start(gpu=next(model.parameters()).device.type == "cuda")
         elif dist.get_world_size() != self._n:
             found = dist.get_world_size()
             raise AleError(f"trainer.processes is {self._n}, but torchrun started {found} ranks")
-        ranks.tell(ranks.LEARN, model, options)
+        ranks.broadcast_call(ranks.LEARN, model, options)
         self._local = sharded_learner(model, options, int(os.environ.get("LOCAL_RANK", "0")))
 
     def _start(self, *, gpu: bool) -> None:
         context = torch.multiprocessing.get_context("spawn")
         with tempfile.TemporaryDirectory(prefix="ale-ranks-") as folder:
-            meeting = str(Path(folder) / "meeting")
+            rendezvous = str(Path(folder) / "meeting")
             self._workers = [
                 context.Process(
-                    target=ranks.started,
-                    args=(rank, self._n, meeting),
+                    target=ranks.worker_main,
+                    args=(rank, self._n, rendezvous),
                     kwargs={"gpu": gpu},
                     daemon=True,
                 )
@@ -59,7 +59,7 @@ class Fleet:
             ]
             for worker in self._workers:
                 worker.start()
-            ranks.meet(f"file://{meeting}", 0, self._n, local_rank=0, gpu=gpu)
+            ranks.join_process_group(f"file://{rendezvous}", 0, self._n, local_rank=0, gpu=gpu)
 
     @property
     def model(self) -> Any:
@@ -78,13 +78,13 @@ class Fleet:
     def forward_backward_each(
         self, pieces: Pieces, parts: ObjectiveParts
     ) -> Iterator[tuple[Datum, Measured]]:
-        """Add the gradients of these pieces; each piece as a datum with what was measured."""
+        """Accumulate the gradients of these micro-batches; yields each with its measurements."""
         for some in self._rounds(pieces):
             found = self._all("round", some, parts)
             yield from zip((self._local.packed(piece) for piece in some), found, strict=True)
 
     def logps(self, pieces: Pieces) -> list[Floats]:
-        """log pi of each piece."""
+        """log pi of each micro-batch."""
         return [logp for some in self._rounds(pieces) for logp in self._all("round_logp", some)]
 
     def _rounds(self, pieces: Pieces) -> Iterator[Pieces]:
@@ -101,7 +101,7 @@ class Fleet:
         self._all("zero_grad")
 
     def weights(self) -> dict[str, Tensor]:
-        """The trained parameters, whole, by name."""
+        """The trained parameters, unsharded, by name."""
         prefix = "weight/"
         return {k.removeprefix(prefix): t for k, t in self.state().items() if k.startswith(prefix)}
 
@@ -111,7 +111,7 @@ class Fleet:
         return found
 
     def state(self) -> dict[str, Tensor]:
-        """As of `Learner`, whole."""
+        """As of `Learner`, unsharded."""
         found: dict[str, Tensor] = self._all("state")
         return found
 
@@ -121,28 +121,28 @@ class Fleet:
         self._all("load_state", dict(tensors), updates)
 
     def _all(self, method: str, *arguments: Any) -> Any:
-        """Call a method on every rank; what it gave here.
+        """Call a method on every rank; returns rank 0's result.
 
         Raises:
-            AleError: a rank is gone.
+            AleError: a rank has exited.
         """
         gone = [worker.exitcode for worker in self._workers if worker.exitcode is not None]
         if gone:
             raise AleError(f"{len(gone)} of the trainer's processes ended, with exit code {gone}")
-        ranks.tell(method, *arguments)
+        ranks.broadcast_call(method, *arguments)
         return getattr(self._local, method)(*arguments)
 
     def close(self) -> None:
-        """End the processes that were started here. May be called again."""
+        """End the processes that were started here. Idempotent."""
         if self._workers and dist.is_initialized():
-            ranks.tell(None)
+            ranks.broadcast_call(None)
             for worker in self._workers:
                 worker.join()
             dist.destroy_process_group()
         self._workers = ()
 
 
-def learner_of(model: Any, options: LearnOptions) -> Learner | Fleet:
-    """The learner in as many processes as there are to be. Raises as `Fleet`."""
-    several = options.processes > 1 or ranks.launched()
-    return (Fleet if several else Learner)(model, options)
+def make_learner(model: Any, options: LearnOptions) -> Learner | WorkerGroup:
+    """A learner in this process, or in `options.processes`. Raises as `WorkerGroup`."""
+    several = options.processes > 1 or ranks.launched_by_torchrun()
+    return (WorkerGroup if several else Learner)(model, options)

@@ -8,9 +8,9 @@ from transformers import Gemma2Config, Gemma2ForCausalLM
 
 from ale.errors import InputError
 from ale_trainer_policy.learner import Learner
-from ale_trainer_policy.lessons import Reinforcement
 from ale_trainer_policy.models import prepare
 from ale_trainer_policy.options import PRESETS, ImitationOptions, LearnOptions, LoraOptions
+from ale_trainer_policy.targets import Reinforcement
 from ale_trainer_policy.tree import Datum, pack
 
 FEW = 3 * 64 * 4 / 2**20
@@ -18,9 +18,9 @@ FEW = 3 * 64 * 4 / 2**20
 
 
 def datum_of(lab: Any, seed: int) -> Datum:
-    lesson = Reinforcement(parts=PRESETS["ipa"], imitation=ImitationOptions(when="always"))
+    target = Reinforcement(parts=PRESETS["ipa"], imitation=ImitationOptions(when="always"))
     groups = [lab.random_group(seed, task="a"), lab.random_group(seed + 1000, task="b")]
-    return pack(lesson.normalised(lesson.read(lab.batch_of(*groups)).samples))
+    return pack(target.normalised(target.read(lab.batch_of(*groups)).samples))
 
 
 def found(model: Any, datum: Datum, **options: Any) -> list[torch.Tensor]:

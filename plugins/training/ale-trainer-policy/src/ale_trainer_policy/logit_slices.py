@@ -1,8 +1,7 @@
-"""From hidden states to log-probabilities, a slice at a time.
+"""Log-probabilities from hidden states, one slice of positions at a time.
 
-Over a large vocabulary the logits are the largest thing of a step. Here a slice of positions has
-them, from its hidden states to its log-probabilities; the backward pass computes them again, slice
-by slice, so that a slice is also all that it holds.
+With a large vocabulary the logits take most of a step's memory. Here only one slice of positions
+has logits at a time; the backward pass recomputes them slice by slice.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ _AFTERWARDS = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 
 
 @define(eq=False)
-class Reader:
+class LogprobReader:
     """Log-probabilities and entropies of T tokens, from the hidden states that predict them."""
 
     at: Ints
@@ -41,12 +40,12 @@ class Reader:
     """Of the distributions, nats, (T,), without a gradient."""
 
     def read(self, hidden: Tensor, project: Project) -> Tensor:
-        """`logp`, set with `entropy`.
+        """Compute and return `logp`; sets `entropy` too.
 
         Args:
-            hidden: (..., width); only the positions that a token needs are projected.
-            project: called once a slice, and once more in the backward pass where there are
-                several.
+            hidden: (..., width); only positions that predict a target are projected.
+            project: called once per slice, and once more in the backward pass if there are
+                several slices.
         """
         flat = hidden.flatten(0, -2)
         positions, at = np.unique(self.at, return_inverse=True)
@@ -75,7 +74,7 @@ class Reader:
                 logits = logits / self.temperature
             scores = torch.log_softmax(logits, dim=-1)
             logp = scores[at, ids]
-            # Last, so that it is left out when the slice is computed again.
+            # Last, so that recomputation stops before it.
             with torch.no_grad():
                 entropy = -(scores.exp() * scores).sum(-1)[at]
             return logp, entropy
@@ -91,17 +90,17 @@ def _tensor(array: Ints, like: Tensor) -> Tensor:
 
 
 def check_head(model: Any) -> None:
-    """Run a model once over one token, to see that nothing unknown happens after its output layer.
+    """Run a model over one token, to check that its logits are its output layer's result.
 
     Raises:
-        InputError: something does, so that its logits can't be sliced.
+        InputError: they are not, so they can't be sliced.
     """
-    if not ends_in_its_head(model):
+    if not logits_are_head_output(model):
         return
     nothing = np.zeros(1, np.int64)
-    reader = Reader(at=nothing, ids=nothing, rows=1, temperature=1.0)
+    reader = LogprobReader(at=nothing, ids=nothing, rows=1, temperature=1.0)
     ids = torch.zeros((1, 1), dtype=torch.int64, device=next(model.parameters()).device)
-    with torch.no_grad(), instead_of_logits(model, reader):
+    with torch.no_grad(), logprobs_for_logits(model, reader):
         logits = model(input_ids=ids, use_cache=False).logits
     if logits is not reader.logp:
         message = f"{type(model).__name__} changes its logits after the output layer"
@@ -109,21 +108,20 @@ def check_head(model: Any) -> None:
         raise InputError([Problem(path="trainer.logits_mb", message=message, expected=expected)])
 
 
-def ends_in_its_head(model: Any) -> bool:
-    """Are a model's logits what its output layer gives, with nothing done to them afterwards?"""
+def logits_are_head_output(model: Any) -> bool:
+    """Are a model's logits its output layer's result, without scaling or soft caps?"""
     config = model.config.get_text_config()
     changed = any(getattr(config, name, None) is not None for name in _AFTERWARDS)
-    # What wraps a model of transformers may have no such method, and its own way with logits.
+    # A wrapper around a model of transformers may lack this method.
     head = getattr(model, "get_output_embeddings", lambda: None)()
     return head is not None and not changed
 
 
 @contextmanager
-def instead_of_logits(model: Any, reader: Reader) -> Iterator[None]:
-    """Within it, the model's forward pass gives the reader's log-probabilities as its logits.
+def logprobs_for_logits(model: Any, reader: LogprobReader) -> Iterator[None]:
+    """Inside, the model's forward pass returns the reader's log-probabilities as its logits.
 
-    The output layer stays the model's own, adapters and shards included: what it is called with is
-    handed to it in slices.
+    The model's own output layer is used, adapters and shards included, on slices of its input.
     """
     head = model.get_output_embeddings()
     project = head.forward

@@ -1,4 +1,4 @@
-"""Keep libraries from printing into a run's output and a command's."""
+"""Suppress progress bars and warnings of libraries in a run's and a command's output."""
 
 import logging as python_logging
 import warnings
@@ -12,8 +12,8 @@ from transformers.utils import logging
 
 
 @contextmanager
-def hushed() -> Iterator[None]:
-    """No progress bars, and of the libraries' warnings none about each other; errors stay."""
+def suppressed_output() -> Iterator[None]:
+    """Suppress progress bars and the libraries' deprecation warnings inside; errors are shown."""
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     trl = python_logging.getLogger("trl")
     trl_level = trl.level
@@ -33,7 +33,7 @@ def hushed() -> Iterator[None]:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def quiet(device: str, *, checkpointing: bool = False) -> dict[str, Any]:
+def silent_arguments(device: str, *, checkpointing: bool = False) -> dict[str, Any]:
     """Fields of TrainingArguments for a trainer that reports to nobody, on this kind of device.
 
     Args:

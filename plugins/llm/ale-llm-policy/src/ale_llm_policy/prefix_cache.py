@@ -1,7 +1,7 @@
-"""Keys and values of prompts and answers that may be continued, least recently used first out.
+"""The prefix cache: KV tensors of prompts and answers that may be continued, evicted by LRU.
 
-What any request has computed serves every other one that begins with the same ids: the next turn
-of the episode, the other rollouts of a group, the same system prompt elsewhere.
+A cached prefix serves every request that begins with the same ids: the next turn of the episode,
+the other rollouts of a group, requests with the same system prompt.
 """
 
 from array import array
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from ale_llm_policy.slab import Kept, size
+from ale_llm_policy.kv_cache import KVTensors, size
 
 BLOCK = 16
 """Tokens; entries are found by the hash of their first n blocks."""
@@ -18,11 +18,11 @@ BLOCK = 16
 
 @frozen(eq=False)
 class Entry:
-    """What was kept for one sequence."""
+    """A cached sequence."""
 
     ids: bytes
-    """32 bits per token, to be compared fast."""
-    kept: Kept
+    """32 bits per token, for fast comparison."""
+    tensors: KVTensors
     n_bytes: int
     keys: tuple[int, ...]
 
@@ -32,11 +32,11 @@ class Entry:
         return len(self.ids) // 4
 
 
-class Prefixes:
-    """Sequences found by their beginning.
+class PrefixCache:
+    """Cached sequences, found by prefix.
 
     Args:
-        max_bytes: of keys and values.
+        max_bytes: limit on keys and values.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -50,9 +50,9 @@ class Prefixes:
         return len(self._entries)
 
     def find(self, ids: Sequence[int]) -> tuple[Entry | None, int]:
-        """The entry that shares the longest beginning with `ids`, and how many tokens of it.
+        """The entry with the longest common prefix with `ids`, and its length in tokens.
 
-        Never all of `ids`: the last one is needed to say what follows.
+        At most all but the last of `ids`: its logits have to be computed.
         """
         packed = pack(ids)
         most = len(ids) - 1
@@ -61,15 +61,15 @@ class Prefixes:
             if number is not None:
                 entry = self._entries[number]
                 shared = common(packed, entry.ids, most)
-                if shared >= BLOCK:  # else two hashes were equal by chance
+                if shared >= BLOCK:  # else a hash collision
                     self._entries.move_to_end(number)
                     return entry, shared
         return None, 0
 
-    def add(self, ids: Sequence[int], kept: Kept) -> None:
-        """Keep a sequence. What is the beginning of it is dropped: it can be found in this one."""
+    def add(self, ids: Sequence[int], tensors: KVTensors) -> None:
+        """Cache a sequence. Cached prefixes of it are dropped: they are found in this one."""
         packed = pack(ids)
-        n_bytes = size(kept)
+        n_bytes = size(tensors)
         keys = tuple(block_keys(packed))
         if n_bytes > self._max_bytes or not keys:
             return
@@ -77,14 +77,14 @@ class Prefixes:
             if packed.startswith(self._entries[number].ids):
                 self._drop(number)
         self._next += 1
-        self._entries[self._next] = Entry(packed, kept, n_bytes, keys)
+        self._entries[self._next] = Entry(packed, tensors, n_bytes, keys)
         self._by_key |= dict.fromkeys(keys, self._next)
         self.n_bytes += n_bytes
         while self.n_bytes > self._max_bytes:
             self._drop(next(iter(self._entries)))
 
     def clear(self) -> None:
-        """Forget all: the weights have changed."""
+        """Remove all entries: the weights have changed."""
         self._entries.clear()
         self._by_key.clear()
         self.n_bytes = 0

@@ -1,4 +1,4 @@
-"""What is learnt from a batch: pairs, or groups. Pure; what is left out is counted."""
+"""Converts a batch to pairs (DPO) or groups (GRPO). Pure; what is left out is counted."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,12 +13,12 @@ from ale_trainer_trl.learning.tokens import Pair, Tokens
 from ale_trainer_trl.options import DpoOptions, GrpoOptions
 
 Counts = Counter[str]
-Known = tuple[Rollout, Credit, list[Context]]
+Usable = tuple[Rollout, Credit, list[Context]]
 
 
 @frozen
 class Pairs:
-    """The preferences of a batch, and what was not taken."""
+    """The preferences of a batch, and counts of what was left out."""
 
     pairs: list[Pair]
     counts: Counts
@@ -26,19 +26,19 @@ class Pairs:
 
 @frozen
 class Groups:
-    """The groups of a batch, and what was not taken."""
+    """The groups of a batch, and counts of what was left out."""
 
     groups: list[list[Sampled]]
     counts: Counts
     signal: bool = field(kw_only=True)
-    """Would any token move?"""
+    """Has any token a nonzero advantage?"""
 
 
 def pairs_of(batch: Batch, options: DpoOptions) -> Pairs:
     """The preferences that a batch holds.
 
     Raises:
-        AleError: credits and rollouts don't belong together.
+        AleError: credits and rollouts do not match.
     """
     counts: Counts = Counter(
         dict.fromkeys(
@@ -52,10 +52,10 @@ def pairs_of(batch: Batch, options: DpoOptions) -> Pairs:
             0,
         )
     )
-    by = _best_and_worst if options.pairs == "same-prompt" else _within
+    by = _pairs_across_episodes if options.pairs == "same-prompt" else _pairs_within_episodes
     found = []
     for group in batch.groups:
-        for pair in by(_known(group, counts), options, counts):
+        for pair in by(_usable(group, counts), options, counts):
             if pair.longest > options.max_length:
                 counts["pairs_too_long"] += 1
             else:
@@ -64,7 +64,7 @@ def pairs_of(batch: Batch, options: DpoOptions) -> Pairs:
     return Pairs(found, counts)
 
 
-def _known(group: CreditedGroup, counts: Counts) -> list[Known]:
+def _usable(group: CreditedGroup, counts: Counts) -> list[Usable]:
     rollouts = group.group.rollouts
     if len(group.credits) != len(rollouts):
         raise AleError(
@@ -85,10 +85,12 @@ def _reward(rollout: Rollout) -> float:
     return rollout.episode.reward
 
 
-def _best_and_worst(known: Sequence[Known], options: DpoOptions, counts: Counts) -> Iterator[Pair]:
-    """The best against the worst of one prompt, the second best against the second worst ..."""
-    whole = [(rollout, contexts[0]) for rollout, _, contexts in known if len(contexts) == 1]
-    counts["episodes_in_several_contexts"] += len(known) - len(whole)
+def _pairs_across_episodes(
+    usable: Sequence[Usable], options: DpoOptions, counts: Counts
+) -> Iterator[Pair]:
+    """Pair the best with the worst episode of a prompt, then the second best and worst ..."""
+    whole = [(rollout, contexts[0]) for rollout, _, contexts in usable if len(contexts) == 1]
+    counts["episodes_in_several_contexts"] += len(usable) - len(whole)
     ranked = sorted(whole, key=lambda each: -_reward(each[0]))
     for i in range(min(options.pairs_per_group, len(ranked) // 2)):
         (better, chosen), (worse, rejected) = ranked[i], ranked[-1 - i]
@@ -100,9 +102,11 @@ def _best_and_worst(known: Sequence[Known], options: DpoOptions, counts: Counts)
             yield Pair(_tokens(chosen), _tokens(rejected))
 
 
-def _within(known: Sequence[Known], _: DpoOptions, counts: Counts) -> Iterator[Pair]:
-    """The highest against the lowest rewarded chunk of each episode, each after its own context."""
-    for _rollout, credit, contexts in known:
+def _pairs_within_episodes(
+    usable: Sequence[Usable], _: DpoOptions, counts: Counts
+) -> Iterator[Pair]:
+    """Pair the highest with the lowest rewarded chunk of each episode, each after its context."""
+    for _rollout, credit, contexts in usable:
         sides = {number for each in contexts for number in each.chunks if number >= 0}
         ranked = sorted(sides, key=lambda number: (credit.rewards[number], number))
         if len(ranked) < 2 or credit.rewards[ranked[0]] == credit.rewards[ranked[-1]]:
@@ -113,7 +117,7 @@ def _within(known: Sequence[Known], _: DpoOptions, counts: Counts) -> Iterator[P
 
 
 def _of_chunk(contexts: Sequence[Context], number: int) -> Tokens:
-    """All up to the end of a chunk; only its own tokens are learnt."""
+    """Tokens up to the end of a chunk; only the chunk's own are unmasked."""
     context = next(each for each in contexts if number in each.chunks)
     stop = len(context.chunks) - context.chunks[::-1].index(number)
     own = [int(chunk == number) for chunk in context.chunks[:stop]]
@@ -127,12 +131,12 @@ def _tokens(context: Context) -> Tokens:
 def groups_of(batch: Batch, options: GrpoOptions) -> Groups:
     """The groups that a batch holds, as TRL takes them.
 
-    With ``advantage: group`` an episode whose conversation began anew counts in its group's mean
-    with its reward, and none of its tokens is trained: TRL knows one sequence per reward. With
+    With ``advantage: group`` an episode with several contexts counts in its group's mean with its
+    reward, and is masked: TRL has one sequence per reward. With
     ``advantage: credit`` each context is a sequence of its own, with the weights of its chunks.
 
     Raises:
-        AleError: credits and rollouts don't belong together.
+        AleError: credits and rollouts do not match.
     """
     counts: Counts = Counter(
         dict.fromkeys(
@@ -148,31 +152,31 @@ def groups_of(batch: Batch, options: GrpoOptions) -> Groups:
     )
     found, signal = [], False
     for group in batch.groups:
-        known = _known(group, counts)
-        rewards = {_reward(rollout) for rollout, _, _ in known}
-        counts["groups_equal_rewards"] += len(known) > 1 and len(rewards) == 1
+        usable = _usable(group, counts)
+        rewards = {_reward(rollout) for rollout, _, _ in usable}
+        counts["groups_equal_rewards"] += len(usable) > 1 and len(rewards) == 1
         if options.advantage == "credit":
-            rows = [row for each in known for row in _weighted(each, options, counts)]
-            # Tokens that are not learnt have no weight.
-            teaches = any(any(row.weights or ()) for row in rows)
+            rows = [row for each in usable for row in _weighted(each, options, counts)]
+            # Masked tokens have weight 0.
+            trainable = any(any(row.weights or ()) for row in rows)
         else:
-            rows = [_rewarded(each, options, counts) for each in known]
+            rows = [_rewarded(each, options, counts) for each in usable]
             counts["groups_of_one"] += len(rows) == 1
-            teaches = len(rewards) > 1 and any(any(row.mask) for row in rows)
+            trainable = len(rewards) > 1 and any(any(row.mask) for row in rows)
             rows = rows if len(rows) > 1 else []
-        signal = signal or teaches
+        signal = signal or trainable
         if rows:
             found.append(rows)
     return Groups(found, counts, signal=signal)
 
 
-def _rewarded(known: Known, options: GrpoOptions, counts: Counts) -> Sampled:
-    rollout, _, contexts = known
+def _rewarded(usable: Usable, options: GrpoOptions, counts: Counts) -> Sampled:
+    rollout, _, contexts = usable
     context, n_contexts = contexts[0], len(contexts)
     counts["episodes_in_several_contexts"] += n_contexts > 1
     counts["episodes_too_long"] += context.length > options.max_length
     trained = n_contexts == 1 and context.length <= options.max_length
-    # What is not trained needs no more than one token to be a sequence.
+    # A masked sequence needs only one token.
     n = len(context.ids) if trained else 1
     return Sampled(
         prompt_ids=context.prompt_ids,
@@ -183,8 +187,8 @@ def _rewarded(known: Known, options: GrpoOptions, counts: Counts) -> Sampled:
     )
 
 
-def _weighted(known: Known, options: GrpoOptions, counts: Counts) -> Iterator[Sampled]:
-    rollout, credit, contexts = known
+def _weighted(usable: Usable, options: GrpoOptions, counts: Counts) -> Iterator[Sampled]:
+    rollout, credit, contexts = usable
     for context in contexts:
         if context.length > options.max_length:
             counts["episodes_too_long"] += 1
@@ -193,7 +197,7 @@ def _weighted(known: Known, options: GrpoOptions, counts: Counts) -> Iterator[Sa
         yield Sampled(
             prompt_ids=context.prompt_ids,
             ids=context.ids,
-            # A token whose chunk isn't known has no weight, and must not dilute the others'.
+            # Tokens without a chunk are masked, so that they do not count in means.
             mask=[int(number >= 0) for number in context.chunks],
             logprobs=context.logprobs,
             reward=_reward(rollout),

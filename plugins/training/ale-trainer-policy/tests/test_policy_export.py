@@ -191,7 +191,7 @@ def test_the_folder_holds_the_newest_weights_or_those_of_a_step(
     assert tokenizer("w3 w9").input_ids == [3, 9]
     assert tokenizer.chat_template == _tokenizer().chat_template
     assert sorted(each.name for each in out.parent.iterdir()) == ["after-1", "after-2"]
-    assert [each.closed for each in maker.made[1:]] == [1, 1], "all but the run's own are let go of"
+    assert [each.closed for each in maker.made[1:]] == [1, 1], "all but the run's own are closed"
 
 
 def test_weights_of_a_trained_copy_are_those_that_were_handed_over(
@@ -228,7 +228,10 @@ def test_adapters_are_written_as_peft_keeps_them_or_merged(
     assert not hasattr(merged, "peft_config")
     began = {**done.config, "llm": {**done.config["llm"], "model": str(tmp_path / "adapter")}}
     write(done.run, began)
-    assert "began with an adapter" in refused(command, done.run, "--out", tmp_path / "m").message
+    assert (
+        "initial model has a PEFT adapter"
+        in refused(command, done.run, "--out", tmp_path / "m").message
+    )
     torch.testing.assert_close(_logits(merged), done.after[0], atol=1e-5, rtol=0)
 
 
@@ -270,7 +273,9 @@ def test_a_base_that_has_moved_is_named_with_set(
         assert wrong in problem.message
 
 
-def test_each_mistake_is_said_and_leaves_nothing(train: Any, command: Any, tmp_path: Path) -> None:
+def test_each_mistake_is_reported_and_writes_nothing(
+    train: Any, command: Any, tmp_path: Path
+) -> None:
     done, out = train(), tmp_path / "out" / "m"
     (tmp_path / "file").write_text("")
     asked = {
@@ -278,7 +283,7 @@ def test_each_mistake_is_said_and_leaves_nothing(train: Any, command: Any, tmp_p
         "not a run directory": (tmp_path, "--out", out),
         "no checkpoint after 7 steps": (done.run, "--out", out, "--after", 7),
         "exists": (done.run, "--out", tmp_path / "file"),
-        "can't be made": (done.run, "--out", tmp_path / "file" / "m"),
+        "can't be created": (done.run, "--out", tmp_path / "file" / "m"),
         "nothing to merge": (done.run, "--out", out, "--merge"),
         "of another model": (done.run, "--out", out, "--set", "llm.width=64"),
     }

@@ -1,8 +1,9 @@
-"""Keys and values of the rows that are being decoded, in memory that is reused.
+"""The KV cache: keys and values of the rows being decoded, in preallocated memory.
 
 Layout of a layer: values ``[rows, heads, columns, width]``, keys ``[rows, heads, width, columns]``:
-all rows and heads are one batch of products, and the keys lie as a product with a few queries reads
-them (a third faster on a CPU than the other way). Column c of a row belongs to its token c.
+all rows and heads are one batched product, and keys are stored in the order in which a product with
+a few queries reads them (a third faster on a CPU than the transposed layout). Column c of a row
+belongs to its token c.
 """
 
 from collections.abc import Sequence
@@ -13,15 +14,15 @@ from attrs import Factory, frozen
 from torch import Tensor
 
 VECTOR = 16
-"""Columns are looked at in multiples of this; see `attention`."""
+"""The number of columns in attention is a multiple of this; see `attention`."""
 
-Kept = list[tuple[Tensor, Tensor]]
+KVTensors = list[tuple[Tensor, Tensor]]
 """Keys and values of a sequence, per layer: ``[heads, width, length], [heads, length, width]``."""
 
 
 @frozen
-class Step:
-    """Which part of the slab a forward pass works on."""
+class CacheStep:
+    """The part of the cache that a forward pass reads and writes."""
 
     first: int
     """First row."""
@@ -29,17 +30,17 @@ class Step:
     tokens: int
     """New tokens per row, padding included."""
     columns: int
-    """Columns that are looked at: the longest row after the pass."""
+    """Columns read: the length of the longest row after the pass, rounded up."""
     row: Tensor
-    """``[rows * tokens, 1]``, of every new token."""
+    """``[rows * tokens, 1]``: row of every new token."""
     column: Tensor
-    """Likewise."""
+    """``[rows * tokens, 1]``: column of every new token."""
     places: dict[tuple[int, ...], Tensor] = Factory(dict)
-    """Where in a flattened layer of some shape the new tokens go; most layers have the same."""
+    """Flat indices of the new tokens, by layer shape; most layers share one."""
 
 
-class Slab:
-    """Grows by doubling; what is in it stays.
+class KVCache:
+    """Preallocated keys and values of all layers; grows by doubling.
 
     Args:
         device: of the tensors.
@@ -52,7 +53,7 @@ class Slab:
         self._layers: list[tuple[Tensor, Tensor]] = []
 
     def reserve(self, rows: int, columns: int) -> None:
-        """Have room for at least so many rows, of so many tokens each."""
+        """Grow to at least `rows` rows of `columns` tokens each."""
         if rows <= self.rows and columns <= self.columns:
             return
         old_rows, old_columns = self.rows, self.columns
@@ -67,8 +68,8 @@ class Slab:
     def _new(
         self, keys: Tensor, values: Tensor, key_size: Sequence[int], value_size: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
-        """A layer like these, of these heads and widths."""
-        # Zeros, not empty: what is masked must still be a number.
+        """A zeroed layer with the dtype of `keys` and `values`, and these heads and widths."""
+        # Zeros, not empty: masked entries must be finite.
         n_keys, key_width = key_size
         n_values, value_width = value_size
         return (
@@ -76,12 +77,12 @@ class Slab:
             values.new_zeros((self.rows, n_values, self.columns, value_width)),
         )
 
-    def step(self, first: int, starts: Tensor, longest: int, tokens: int) -> Step:
-        """The place of the next `tokens` tokens of some rows.
+    def step(self, first: int, starts: Tensor, longest: int, tokens: int) -> CacheStep:
+        """The positions of the next `tokens` tokens of some rows.
 
         Args:
             first: row.
-            starts: ``[rows]`` on the device, tokens that each row has already.
+            starts: ``[rows]`` on the device, current length of each row.
             longest: the largest of them.
         """
         rows = len(starts)
@@ -89,16 +90,18 @@ class Slab:
         self.reserve(first + rows, columns)
         row = torch.arange(first, first + rows, device=self._device).repeat_interleave(tokens)
         column = starts[:, None] + torch.arange(tokens, device=self._device)
-        return Step(first, rows, tokens, columns, row[:, None], column.reshape(-1, 1))
+        return CacheStep(first, rows, tokens, columns, row[:, None], column.reshape(-1, 1))
 
-    def write(self, layer: int, step: Step, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Put the new tokens of a layer in.
+    def write(
+        self, layer: int, step: CacheStep, keys: Tensor, values: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Write a layer's keys and values of the new tokens.
 
         Args:
             keys, values: ``[rows * tokens, heads, width]``.
 
         Returns:
-            Keys and values of the step's rows, ``[rows, heads, columns, width]``, views.
+            Views of keys and values of the step's rows, ``[rows, heads, columns, width]``.
         """
         while layer >= len(self._layers):
             self._layers.append(self._new(keys, values, keys.shape[1:], values.shape[1:]))
@@ -112,7 +115,7 @@ class Slab:
             own_values[rows, :, : step.columns],
         )
 
-    def _key_places(self, step: Step, layer: Tensor) -> Tensor:
+    def _key_places(self, step: CacheStep, layer: Tensor) -> Tensor:
         _, heads, width, columns = layer.shape
         places = step.places.get((heads, width))
         if places is None:
@@ -121,7 +124,7 @@ class Slab:
             step.places[heads, width] = places
         return places
 
-    def _value_places(self, step: Step, layer: Tensor) -> Tensor:
+    def _value_places(self, step: CacheStep, layer: Tensor) -> Tensor:
         _, heads, columns, _ = layer.shape
         places = step.places.get((heads,))
         if places is None:
@@ -130,40 +133,40 @@ class Slab:
             step.places[(heads,)] = places
         return places
 
-    def take(self, row: int, length: int) -> Kept:
-        """A copy of a row's first `length` tokens."""
+    def copy_out(self, row: int, length: int) -> KVTensors:
+        """Copy keys and values of a row's first `length` tokens out of the cache."""
         return [(k[row, ..., :length].clone(), v[row, :, :length].clone()) for k, v in self._layers]
 
-    def put(self, row: int, kept: Kept, length: int) -> None:
-        """Begin a row with the first `length` tokens of what was taken."""
+    def copy_in(self, row: int, tensors: KVTensors, length: int) -> None:
+        """Set a row's first `length` tokens from a copy."""
         self.reserve(row + 1, length)
-        while len(self._layers) < len(kept):
-            keys, values = kept[len(self._layers)]
+        while len(self._layers) < len(tensors):
+            keys, values = tensors[len(self._layers)]
             self._layers.append(self._new(keys, values, keys.shape[:2], values.shape[::2]))
-        for (keys, values), (old_keys, old_values) in zip(self._layers, kept, strict=True):
+        for (keys, values), (old_keys, old_values) in zip(self._layers, tensors, strict=True):
             keys[row, ..., :length] = old_keys[..., :length]
             values[row, :, :length] = old_values[:, :length]
 
     def move(self, source: int, target: int, length: int) -> None:
-        """Copy a row's first `length` tokens over another row."""
+        """Copy a row's first `length` tokens to another row."""
         for keys, values in self._layers:
             keys[target, ..., :length] = keys[source, ..., :length]
             values[target, :, :length] = values[source, :, :length]
 
 
-def size(kept: Kept) -> int:
-    """Bytes."""
-    return sum(tensor.numel() * tensor.element_size() for pair in kept for tensor in pair)
+def size(tensors: KVTensors) -> int:
+    """Size in bytes."""
+    return sum(tensor.numel() * tensor.element_size() for pair in tensors for tensor in pair)
 
 
 def causal_bias(starts: Tensor, tokens: int, columns: int, window: int | None = None) -> Any:
-    """What is added to attention scores: 0 where a token may look, else -inf.
+    """Additive causal mask: 0 for visible columns, else -inf.
 
     Args:
-        starts: ``[rows]``, tokens before the new ones.
-        tokens: new ones per row.
-        columns: of the slab that are looked at.
-        window: tokens that one sees, itself included; None sees all.
+        starts: ``[rows]``, length of each row before the new tokens.
+        tokens: new tokens per row.
+        columns: columns of the cache to mask.
+        window: sliding window in tokens, itself included; None: full attention.
 
     Returns:
         ``[rows, 1, tokens, columns]``, float32.

@@ -1,4 +1,4 @@
-"""A fork that answers an agent from a recording until the start is reached, and then for itself."""
+"""A forked sandbox that answers from a recording until the start, and itself afterwards."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -8,17 +8,17 @@ from typing import Any, NoReturn
 from ale.errors import ReplayError, SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES, Sandbox, Session
 from ale.types import Capabilities, ExecResult
-from ale_starts.restoring.recording import Asked, Call, asked_exec
+from ale_starts.restoring.recording import Call, Request, exec_request
 
 _EXCERPT = 200
 
 
-class Played:
-    """Wraps a fork. As long as `live` is False, each call must be the recording's next one.
+class ReplayingFork:
+    """Wraps a fork. While `live` is False, each call must equal the next recorded one.
 
     Args:
-        sessions: of the fork, as they were at the recording's end, by number; None where a
-            session had ended by then.
+        sessions: of the fork, as at the end of the recording, by number; None for a session
+            that had ended by then.
     """
 
     def __init__(
@@ -47,31 +47,30 @@ class Played:
         return self.real.capabilities
 
     def arrive(self) -> None:
-        """From now on the fork itself answers.
+        """Answer calls by the fork from now on.
 
         Raises:
-            ReplayError: the agent has done less than in the recording.
+            ReplayError: recorded calls are missing.
         """
         if self._next < len(self._calls):
             raise ReplayError(
-                f"the agent has not done what it did in another rollout of this start: "
-                f"{_excerpt(self._calls[self._next].asked)} was not called"
+                f"the agent did not repeat a call of an earlier rollout of this start: "
+                f"{_excerpt(self._calls[self._next].request)} is missing"
             )
         self.live = True
 
-    def answer(self, asked: Asked) -> Call:
-        """The recording's next call.
+    def answer(self, request: Request) -> Call:
+        """Check a call against the next recorded one, and return that.
 
         Raises:
-            ReplayError: it is another one.
-            Exception: what the call raised there.
+            ReplayError: it differs.
         """
         call = self._calls[self._next] if self._next < len(self._calls) else None
-        if call is None or call.asked != asked:
-            recorded = "nothing more" if call is None else _excerpt(call.asked)
+        if call is None or call.request != request:
+            recorded = "nothing more" if call is None else _excerpt(call.request)
             raise ReplayError(
-                "the agent has done something else than in another rollout of this start\n"
-                f"recorded  {recorded}\nfound     {_excerpt(asked)}"
+                "the agent made another call than in an earlier rollout of this start\n"
+                f"recorded  {recorded}\nfound     {_excerpt(request)}"
             )
         self._next += 1
         return call
@@ -91,10 +90,10 @@ class Played:
         user: str | None = None,
         max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
     ) -> ExecResult:
-        """As recorded, or the fork's."""
+        """Recorded result, or the fork's."""
         if not self.live:
-            asked = asked_exec(command, stdin, env, cwd, user, max_output_bytes)
-            result: ExecResult = given(self.answer(asked))
+            request = exec_request(command, stdin, env, cwd, user, max_output_bytes)
+            result: ExecResult = outcome_of(self.answer(request))
             return result
         return await self.real.exec(
             command,
@@ -109,24 +108,24 @@ class Played:
     async def session(
         self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
     ) -> Session:
-        """One of those that were opened with the fork, or a new one of the fork's."""
+        """The restored session, or a new one of the fork."""
         if self.live:
             return await self.real.session(env=env, cwd=cwd)
-        given(self.answer(("session", dict(env or {}), cwd)))
+        outcome_of(self.answer(("session", dict(env or {}), cwd)))
         self._opened += 1
-        return PlayedSession(self, self._opened - 1)
+        return ReplayingForkSession(self, self._opened - 1)
 
     async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
-        """As recorded, or the fork's."""
+        """Recorded result, or the fork's."""
         if not self.live:
-            data: bytes = given(self.answer(("read", path, max_bytes)))
+            data: bytes = outcome_of(self.answer(("read", path, max_bytes)))
             return data
         return await self.real.read(path, max_bytes=max_bytes)
 
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        """As recorded, or the fork's."""
+        """Recorded result, or the fork's."""
         if not self.live:
-            given(self.answer(("write", path, data, mode)))
+            outcome_of(self.answer(("write", path, data, mode)))
         else:
             await self.real.write(path, data, mode=mode)
 
@@ -143,7 +142,7 @@ class Played:
         await self.real.download(source, target)
 
     async def end_processes(self) -> int:
-        """The fork's. An agent that ends before the start is refused here: the files are not its.
+        """The fork's. Refused before the start: an agent that ends there must not be graded on it.
 
         Raises:
             ReplayError: the start has not been reached.
@@ -169,14 +168,14 @@ class Played:
         await self.real.close()
 
 
-class PlayedSession:
-    """A session of the recording, which goes on in the fork's."""
+class ReplayingForkSession:
+    """A session that answers from the recording, and from the fork's session afterwards."""
 
-    def __init__(self, box: Played, number: int) -> None:
+    def __init__(self, box: ReplayingFork, number: int) -> None:
         self._box = box
         self._number = number
         self._ended = False
-        """As the recording says."""
+        """According to the recording."""
 
     @property
     def _real(self) -> Session | None:
@@ -194,7 +193,7 @@ class PlayedSession:
         timeout_s: float | None = None,
         max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
     ) -> ExecResult:
-        """As recorded, or the fork's."""
+        """Recorded result, or the fork's."""
         if self._real is not None:
             return await self._real.run(
                 command, timeout_s=timeout_s, max_output_bytes=max_output_bytes
@@ -203,24 +202,24 @@ class PlayedSession:
             raise SandboxError("the session is closed")
         call = self._box.answer(("run", self._number, command, max_output_bytes))
         self._ended = call.closed
-        result: ExecResult = given(call)
+        result: ExecResult = outcome_of(call)
         return result
 
     async def close(self) -> None:
-        """As recorded, or the fork's."""
+        """Recorded result, or the fork's."""
         if self._real is not None:
             await self._real.close()
         elif not self._box.live:
             self._ended = self._box.answer(("close", self._number)).closed
 
 
-def given(call: Call) -> Any:
-    """What a call of the recording gave, or raised."""
-    if call.raised is not None:
-        raise copy.copy(call.raised)
-    return call.gave
+def outcome_of(call: Call) -> Any:
+    """The result of a recorded call; raises its error."""
+    if call.error is not None:
+        raise copy.copy(call.error)
+    return call.result
 
 
-def _excerpt(asked: Asked) -> str:
-    text = f"{asked[0]}{asked[1:]!r}"
+def _excerpt(request: Request) -> str:
+    text = f"{request[0]}{request[1:]!r}"
     return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}..."

@@ -1,14 +1,14 @@
-"""``ale forks``: curves as text."""
+"""``ale forks``: success curves as text."""
 
 from ale.errors import InputError, Problem, nearest
 from ale.text import shorten, table
 from ale_forks import Curve, Curves
 
-_SAID = 60
+_MAX_TEXT = 60
 
 
-def known(found: Curves, task_id: str) -> str:
-    """The task's id, where there are episodes of it.
+def check_task(found: Curves, task_id: str) -> str:
+    """The task's id, if there are episodes of it.
 
     Raises:
         InputError: there are none.
@@ -21,8 +21,8 @@ def known(found: Curves, task_id: str) -> str:
     return task_id
 
 
-def shown(found: Curves, *, level: float, task_id: str | None = None) -> str:
-    """A table per expert, and what the numbers in it are."""
+def forks_table(found: Curves, *, level: float, task_id: str | None = None) -> str:
+    """A table per expert, with a legend."""
     chosen = [curve for curve in found.curves if task_id in (None, curve.task_id)]
     parts = [_curve(curve) for curve in chosen]
     with_curve = {curve.task_id for curve in found.curves}
@@ -39,7 +39,7 @@ def shown(found: Curves, *, level: float, task_id: str | None = None) -> str:
     if plain:
         notes.append(f"{len(plain)} tasks were started at their own beginning only.")
     if found.other:
-        notes.append(f"{found.other} episodes of other starts, demonstrations say, are left out.")
+        notes.append(f"{found.other} episodes of other starts, such as demonstrations: left out.")
     if not chosen:
         notes.insert(0, "No rollout started inside an expert's episode.")
     return "\n\n".join([*parts, "\n".join(notes)])
@@ -59,7 +59,7 @@ def _curve(curve: Curve) -> str:
                 f"{100 * low:.0f} to {100 * high:.0f}",
                 "" if fork is None else f"{fork.p_value:.2g}",
                 "crucial" if fork is not None and fork.crucial else "",
-                shorten(_next(curve, number), _SAID),
+                shorten(_next(curve, number), _MAX_TEXT),
             ]
         )
     header = ["after p", "success", "rate", "95%", "p-value", "fork", "the expert's next"]
@@ -68,7 +68,7 @@ def _curve(curve: Curve) -> str:
 
 
 def _next(curve: Curve, number: int) -> str:
-    """What the expert said from this point to the next one, as far as it was replayed."""
+    """The expert's actions from this point to the next, as far as they were replayed."""
     p = curve.points[number].p
     last = number + 1 == len(curve.points)
     until = p + 1 if last else curve.points[number + 1].p
