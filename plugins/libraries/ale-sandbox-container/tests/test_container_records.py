@@ -1,4 +1,4 @@
-"""Records of sandboxes beside their ways in."""
+"""Records of sandboxes next to their pipe folders."""
 
 from pathlib import Path
 

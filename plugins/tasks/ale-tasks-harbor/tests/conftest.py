@@ -7,8 +7,8 @@ import pytest
 
 from ale.plugin import BuildContext
 from ale.types import Task
+from ale_tasks_harbor.options import HarborOptions
 from ale_tasks_harbor.paths import SandboxPaths
-from ale_tasks_harbor.plugin import HarborOptions
 from ale_tasks_harbor.source import HarborSource
 
 DATA = Path(__file__).parent / "data"

@@ -12,7 +12,8 @@ from ale.testing.criterion import CriterionContract
 from ale.testing.fakes import FolderSandbox
 from ale.testing.tasks import TaskSourceContract
 from ale_tasks_harbor.criterion import TaskTests
-from ale_tasks_harbor.plugin import HarborOptions, TaskTestsOptions, ale_task_sources
+from ale_tasks_harbor.options import HarborOptions, TaskTestsOptions
+from ale_tasks_harbor.plugin import ale_task_sources
 
 from .conftest import BENCH, BESIDE, DATA, HARBOR, Write
 

@@ -13,7 +13,7 @@ from ale.testing.fakes import FolderSandbox
 from ale.types import Environment, SandboxSpec, Score, Task, Trajectory
 from ale_tasks_harbor.checks import health_s, health_step
 from ale_tasks_harbor.criterion import TaskTests
-from ale_tasks_harbor.plugin import Artifact, Hook, SeparateVerifier, TaskTestsOptions
+from ale_tasks_harbor.options import Artifact, Hook, SeparateVerifier, TaskTestsOptions
 from ale_tasks_harbor.source import HarborSource
 from ale_tasks_harbor.values import Values
 

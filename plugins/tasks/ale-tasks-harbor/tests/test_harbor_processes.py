@@ -12,7 +12,7 @@ from ale.types import Score, Stop, StopReason, Task, Trajectory
 from ale_tasks_harbor.criterion import TaskTests
 from ale_tasks_harbor.dockerfile import again, background, started
 from ale_tasks_harbor.folder import Folder
-from ale_tasks_harbor.plugin import TaskTestsOptions
+from ale_tasks_harbor.options import TaskTestsOptions
 from ale_tasks_harbor.processes import asked_for
 from ale_tasks_harbor.source import HarborSource
 

@@ -5,7 +5,7 @@ from ale_sandbox_container.engine import Facts
 from ale_sandbox_container.options import ContainerOptions, capabilities_added
 
 _DISK = "disk: what is written in a container is limited per file only, not in all"
-_KERNEL = "kernel: it is the host's; a fault in it is a way out"
+_KERNEL = "kernel: it is the host's; a bug in it is an escape"
 _ROOT = (
     "root: root in a container is root on the host, without capabilities that were not added; "
     "set sandbox.user"

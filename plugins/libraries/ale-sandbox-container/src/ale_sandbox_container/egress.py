@@ -78,7 +78,7 @@ def _address(host: str) -> _Address | None:
 
 
 def leads_inside(address: str) -> bool:
-    """Is it this machine's own loopback, or a service that only neighbours reach?
+    """Is it this machine's own loopback, or link-local, such as a metadata service?
 
     A name that somebody else's server answers for must not lead there.
     """
@@ -247,13 +247,13 @@ async def _dial(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.Str
     addresses = [entry[4][0] for entry in found if not leads_inside(str(entry[4][0]))]
     if not addresses:
         raise OSError("its address is this machine's own")
-    fault: OSError | TimeoutError = OSError("no address")
+    failure: OSError | TimeoutError = OSError("no address")
     for address in dict.fromkeys(map(str, addresses)):
         try:
             return await asyncio.wait_for(asyncio.open_connection(address, port), _DIAL_S)
         except (OSError, TimeoutError) as error:
-            fault = error
-    raise fault
+            failure = error
+    raise failure
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -85,7 +85,7 @@ class Files:
             pack.add_bytes(place, data, kept if mode is None else mode, self.clock())
 
     async def upload(self, source: Path, target: str) -> None:
-        """Copy a host file or folder in; what stands there already is merged into."""
+        """Copy a host file or folder in; existing folders are merged into."""
         await self.threads.call(lambda: self._upload(source.resolve(strict=True), target))
 
     def _upload(self, source: Path, target: str) -> None:

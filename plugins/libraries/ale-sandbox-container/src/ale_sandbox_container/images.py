@@ -160,10 +160,10 @@ class Images:
             try:
                 self._build(folder, dockerfile, tag, log)
             except SandboxError as error:
-                told = "\n".join(f"    {line}" for line in last)
+                tail = "\n".join(f"    {line}" for line in last)
                 why = self._why_not_built(folder / dockerfile)
                 raise SandboxError(
-                    f"the image in {folder} could not be built{why}: {error}\n{told}\n"
+                    f"the image in {folder} could not be built{why}: {error}\n{tail}\n"
                     f"whole log: {path}"
                 ) from error
         return self._engine.image(tag)

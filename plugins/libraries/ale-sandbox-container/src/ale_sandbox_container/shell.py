@@ -88,7 +88,7 @@ class ContainerShell:
         await asyncio.wait([self.ended])
 
     def close(self) -> None:
-        """Let go of its pipes. May be called again."""
+        """Close its pipes. May be called again."""
         self._pipes.forget(*self._names)
         self._script.close()
         self._report.close()

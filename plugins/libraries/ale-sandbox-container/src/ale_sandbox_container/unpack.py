@@ -58,7 +58,7 @@ def opened(pieces: Iterator[bytes]) -> Iterator[tarfile.TarFile]:
 def unpack(pieces: Iterator[bytes], target: Path) -> None:
     """Unpack the one file or folder of a stream as `target`.
 
-    What stands there is merged into. Modes are kept but for set-user-id and its like; owners are
+    Existing folders are merged into. Modes are kept but for set-user-id and its like; owners are
     not; devices are left out.
     """
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from attrs import frozen
 from ale.errors import AleError, SandboxError
 from ale.protocols import HasServiceContainers, Sandbox, ServiceContainer
 from ale_tasks_harbor.capabilities import MAIN, unable
-from ale_tasks_harbor.plugin import Artifact
+from ale_tasks_harbor.options import Artifact
 
 
 @frozen(kw_only=True)
@@ -29,7 +29,7 @@ class Fetched:
     fault: str | None = None
 
     @property
-    def told(self) -> dict[str, str]:
+    def entry(self) -> dict[str, str]:
         """For the manifest."""
         said = self.artifact
         return {
@@ -47,7 +47,7 @@ async def keep(sandbox: Sandbox, sources: Sequence[Artifact], folder: Path) -> N
     """
     if not sources:
         return
-    entries = [found.told for found in await fetched(sandbox, sources, folder)]
+    entries = [found.entry for found in await fetched(sandbox, sources, folder)]
     text = json.dumps(entries, indent=2) + "\n"
     await asyncio.to_thread(_written, folder, text)
 

@@ -1,7 +1,7 @@
-"""What a compose file may not ask for: to reach into this machine.
+"""Refuses compose files that would reach into this machine.
 
 The values are those of the file, before anything is filled in: what could be filled in with a way
-out is refused like one.
+out is refused too.
 """
 
 import re

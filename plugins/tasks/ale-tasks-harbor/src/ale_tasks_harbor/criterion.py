@@ -14,8 +14,8 @@ from ale.protocols import HasServiceContainers, ListsSessions, Sandbox, Switches
 from ale.types import ExecResult, Score, Task, Trajectory, replace
 from ale_tasks_harbor import artifacts, parsers, phases, reward, separate_verifier, verifier_output
 from ale_tasks_harbor.capabilities import MAIN, unable
+from ale_tasks_harbor.options import Artifact, SeparateVerifier, TaskTestsOptions
 from ale_tasks_harbor.paths import DEFAULT_PATHS, SandboxPaths
-from ale_tasks_harbor.plugin import Artifact, SeparateVerifier, TaskTestsOptions
 from ale_tasks_harbor.preparation import PreparedSandbox, TestPreparation, Verdict
 from ale_tasks_harbor.processes import KEPT as WHY_KEPT
 from ale_tasks_harbor.variables import resolved
@@ -24,7 +24,7 @@ NAME = "task_tests"
 KEPT = "verifier"
 """Folder of the run for what is kept."""
 ORACLE = "oracle"
-"""Stands in the turns of a reference solution, which needs nothing that is given to a model."""
+"""Model name in the turns of a reference solution, which needs nothing that a model is given."""
 _OUTPUT = 4 << 20
 """Bytes of output that a parser sees: head and tail."""
 _EXCERPT = 800
@@ -274,20 +274,20 @@ class TaskTests:
     async def _score(
         self, result: ExecResult, verdict: Verdict, stage: PreparedSandbox, folder: Path | None
     ) -> Score:
-        told = "".join(f"\n[{note}]" for note in stage.notes)
+        notes = "".join(f"\n[{note}]" for note in stage.notes)
         if result.timed_out:
             limit = f"the tests did not end within {self.options.timeout_s:g} s and were ended"
-            return replace(_made(0.0, limit + told + _tail(result)), ends_task=True)
+            return replace(_made(0.0, limit + notes + _tail(result)), ends_task=True)
         if self.options.result == "reward":
             rewards, said = await self._rewards(result, verdict)
             if folder is not None:
                 await verifier_output.rewards(folder, rewards)
             below = reward.below(rewards, self.options.least)
-            told = "".join(f"; no further step: {fault}" for fault in below) + told
+            notes = "".join(f"; no further step: {fault}" for fault in below) + notes
             value, ends = reward.single(rewards), bool(below)
         else:
             (value, said), ends = self._parsed(result), False
-        made = _made(value, said + told + ("" if value == 1.0 else _tail(result)))
+        made = _made(value, said + notes + ("" if value == 1.0 else _tail(result)))
         return replace(made, ends_task=ends)
 
     async def _rewards(

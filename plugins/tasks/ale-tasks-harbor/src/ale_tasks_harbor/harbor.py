@@ -1,4 +1,4 @@
-"""A Harbor task folder: ``task.toml`` and what lies beside it, to a `Task`.
+"""A Harbor task folder: ``task.toml`` and the files next to it, read as a `Task`.
 
 Source: the task format of Harbor, schema version 1.4 (harbor 0.24 and 0.25).
 """
@@ -230,12 +230,12 @@ class _Reader:
     def _surroundings(self, part: Part) -> dict[str, Any]:
         """What differs between agent and tests, and between them and the agent of the next step."""
         verifiers = [part.verifier, self._verifier] if part.name else [self._verifier]
-        apart = verifier_settings.is_separate(verifiers)
+        separate = verifier_settings.is_separate(verifiers)
         own, tests = self._net(part), self._tests_net(part)
         made: dict[str, Any] = {}
-        if apart:
+        if separate:
             folders = [one.folder("tests") for one in (part.folder, self._folder)]
-            made["artifacts"] = verifier_settings.carried(self._artifacts(part))
+            made["artifacts"] = verifier_settings.with_agent_artifacts(self._artifacts(part))
             made["apart"] = verifier_settings.separate_verifier(
                 verifiers, folders[-len(verifiers) :], self._environment, self._folder, self._env
             )

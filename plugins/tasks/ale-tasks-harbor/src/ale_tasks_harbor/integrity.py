@@ -1,4 +1,4 @@
-"""A record of what an image holds that could decide a verdict, written before the agent starts.
+"""A signed record of files that could change a verdict, written before the agent starts.
 
 It is written in the sandbox by a setup step and signed with a key that is never there again, so
 the agent can remove it but not change it. What is recorded: the environment; which file each

@@ -10,7 +10,7 @@ from attrs import frozen
 from ale.protocols import ChangesNetwork, Sandbox
 from ale.types import Constraints
 from ale_tasks_harbor.capabilities import unable
-from ale_tasks_harbor.plugin import Phase
+from ale_tasks_harbor.options import Phase
 from ale_tasks_harbor.values import Values
 
 _MODES = ("public", "no-network", "allowlist")

@@ -1,4 +1,4 @@
-"""Makes a sandbox ready for tests: nothing of the agent's may come between them and a verdict."""
+"""Prepares a sandbox for the tests: what the agent left must not change their verdict."""
 
 import posixpath
 import secrets
@@ -74,7 +74,7 @@ done
 
 @frozen(kw_only=True)
 class PreparedSandbox:
-    """A sandbox that is ready, and what had to be done for it."""
+    """Facts about a sandbox that was prepared for the tests."""
 
     environment: Mapping[str, str]
     notes: Sequence[str] = field(factory=tuple)
@@ -84,7 +84,7 @@ class PreparedSandbox:
 
 @frozen(kw_only=True)
 class Verdict:
-    """What the tests have left in the folder of the logs."""
+    """The rewards that the tests wrote."""
 
     as_json: bytes | None
     as_text: bytes | None
@@ -109,7 +109,7 @@ class TestPreparation:
         self._path = CLEAN["PATH"]
 
     async def ready(self) -> PreparedSandbox:
-        """Put out of the way whatever the agent has put in it.
+        """Move away what the agent left that could change a verdict.
 
         Raises:
             GradingError: the record is gone, or something can't be moved.
@@ -153,9 +153,9 @@ class TestPreparation:
                 break
             aside = f"/tmp/.ale-aside-{secrets.token_hex(8)}"  # noqa: S108 - made anew, or it fails
             await self._sh(_ASIDE, aside, *found.planted)
-            notes += [f"set aside: {path}" for path in found.planted]
+            notes += [f"moved away: {path}" for path in found.planted]
         else:
-            raise GradingError(f"what was planted can't be set aside: {', '.join(found.planted)}")
+            raise GradingError(f"what was planted can't be moved away: {', '.join(found.planted)}")
         if not found.shadowed:
             return environment, notes
         shims = f"/tmp/.ale-programs-{secrets.token_hex(8)}"  # noqa: S108 - made anew, or it fails

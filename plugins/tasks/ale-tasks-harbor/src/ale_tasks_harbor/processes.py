@@ -1,7 +1,7 @@
-"""Does a task ask for what runs: a server, a daemon, a worker?
+"""Does a task ask for a process to keep running: a server, a daemon, a worker?
 
-Harbor grades beside whatever the agent left running. Here it is ended first, unless the files of
-the task's author say that it is asked for. Nothing that an agent does has a part in that.
+Harbor grades while the agent's processes keep running. Here they are killed first, unless the
+files of the task's author ask for them. Nothing that an agent does decides this.
 """
 
 import re
@@ -53,7 +53,7 @@ _TESTS = (
     r"\b(?:psycopg\d?|asyncpg|pymysql|MySQLdb|mysql\.connector)\.connect\(",
     *(r"\bMongoClient\(", r"\bredis\.(?:Strict)?Redis\(", r"\bredis\.from_url\("),
 )
-"""What asks a server, or looks for a process."""
+"""Text in tests that connects to a server, or looks for a process."""
 _SOLUTION = (
     *(r"\w&[ \t]*$", r"\s&[ \t]*(?:$|[#;)]|\w+=\$!|sleep\b|wait\b|echo\s+\$!)"),
     *(r"\b(?:nohup|setsid|disown)\b", r"\b(?:tmux\s+new|screen\s+-[dS])"),
@@ -65,7 +65,7 @@ _SOLUTION = (
     *(rf"\bmongod\s{_MORE}--fork\b", rf"\bmemcached\s{_MORE}(?<!\S)-d(?![-\w])"),
     rf"\bdocker[ -]compose\s{_MORE}\bup\s{_MORE}(?<!\S)(?:-d|--detach)(?![-\w])",
 )
-"""What leaves something running."""
+"""Text in a solution that leaves a process running."""
 _COMMENT = re.compile(rb"^[ \t]*#.*$", re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""Tests in a container of their own: artifacts are carried to it from the agent's.
+"""Tests in a separate container, to which the agent's artifacts are copied.
 
 Source: harbor 0.24, `models/task/verifier_mode.py` and `trial/trial.py`.
 """
@@ -15,7 +15,7 @@ from ale.protocols import OpensSiblings, Sandbox
 from ale.types import SandboxSpec
 from ale_tasks_harbor.artifacts import fetched
 from ale_tasks_harbor.capabilities import unable
-from ale_tasks_harbor.plugin import Artifact, SeparateVerifier
+from ale_tasks_harbor.options import Artifact, SeparateVerifier
 from ale_tasks_harbor.preparation import STEP_S
 
 
@@ -25,7 +25,7 @@ async def opened(
 ) -> AsyncIterator[Sandbox]:
     """A fresh sandbox with the artifacts of this one in the same places.
 
-    An artifact that is not there is not carried: the tests find it missing.
+    An artifact that does not exist is not copied: the tests find it missing.
 
     Raises:
         GradingError: it can't be made ready.
@@ -44,9 +44,9 @@ async def opened(
     if not isinstance(sandbox, OpensSiblings):
         raise unable("open-sibling")
     with tempfile.TemporaryDirectory(prefix="ale-artifacts-") as name:
-        carried = await fetched(sandbox, artifacts, Path(name))
+        copied = await fetched(sandbox, artifacts, Path(name))
         async with sandbox.open_sibling(spec) as other:
-            for entry in carried:
+            for entry in copied:
                 if entry.path is not None:
                     is_folder = await asyncio.to_thread(_opened_up, entry.path)
                     await _put(other, entry.path, entry.artifact.source, is_folder)

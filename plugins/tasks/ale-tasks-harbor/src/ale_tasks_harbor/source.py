@@ -9,7 +9,7 @@ from ale.strict import nearest
 from ale.types import Task, replace
 from ale_tasks_harbor import harbor, terminal_bench
 from ale_tasks_harbor.folder import Folder
-from ale_tasks_harbor.plugin import AUTO, HarborOptions
+from ale_tasks_harbor.options import AUTO, HarborOptions
 from ale_tasks_harbor.processes import KEPT, asked_for
 from ale_tasks_harbor.solution import WITHOUT
 

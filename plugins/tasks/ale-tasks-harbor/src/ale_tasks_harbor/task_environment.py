@@ -14,7 +14,7 @@ from ale_tasks_harbor.values import Values
 from ale_tasks_harbor.variables import from_host
 
 Note = Callable[..., None]
-"""Told of a file, of what is wrong with it, and of the key where there is one."""
+"""Called with a file, a problem, and the key where there is one."""
 
 
 @frozen(kw_only=True)
@@ -29,7 +29,7 @@ class TaskEnvironment:
     health: str
     """The container's own check; see `ale_tasks_harbor.health`."""
     several: bool
-    """There are other containers beside it."""
+    """The task has service containers."""
 
 
 def read(task: Folder, values: Values, environ: Mapping[str, str], note: Note) -> TaskEnvironment:

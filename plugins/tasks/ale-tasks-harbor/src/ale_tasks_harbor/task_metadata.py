@@ -1,4 +1,4 @@
-"""What a ``task.toml`` says of its task besides how to run it."""
+"""Metadata of a ``task.toml``: tags, ignored keys, the author's own keys."""
 
 import re
 from collections.abc import Mapping

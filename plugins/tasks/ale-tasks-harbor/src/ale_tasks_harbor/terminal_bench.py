@@ -1,4 +1,4 @@
-"""A Terminal-Bench 1 task folder: ``task.yaml`` and what lies beside it, to a `Task`.
+"""A Terminal-Bench 1 task folder: ``task.yaml`` and the files next to it, read as a `Task`.
 
 Source: terminal-bench 0.2.18.
 """
@@ -178,8 +178,8 @@ class _Reader:
         except solution.TooLargeError as error:
             return None, {solution.WITHOUT: str(error)}
         except (OSError, ValueError, yaml.YAMLError) as error:
-            told = f"the solution can't be read: {' '.join(str(error).split())}"
-            self._note(folder.at(_SOLUTION), told)
+            message = f"the solution can't be read: {' '.join(str(error).split())}"
+            self._note(folder.at(_SOLUTION), message)
             return None, {}
 
     def _typed(self) -> tuple[str, ...] | None:

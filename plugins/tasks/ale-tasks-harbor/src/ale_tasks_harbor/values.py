@@ -185,7 +185,7 @@ def task_id(folder: str) -> str:
 
 
 def line_of(text: str, path: str) -> int | None:
-    """The 1-based line that a key of a TOML or YAML text stands on, as far as it can be seen."""
+    """The 1-based line of a key in a TOML or YAML text; None where it is not found."""
     *tables, key = re.sub(r"\[\d+\]", "", path).split(".")
     lines = text.splitlines()
     start = 0

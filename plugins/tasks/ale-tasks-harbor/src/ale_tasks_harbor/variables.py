@@ -16,7 +16,7 @@ def resolved(
     """The variables with their templates filled in. A value is a template as a whole or not at all.
 
     Args:
-        refuse: is told of each that can't be filled in, by its name, and why.
+        refuse: called with the name of each variable that can't be filled in, and why.
     """
     made = {}
     for name, value in variables.items():

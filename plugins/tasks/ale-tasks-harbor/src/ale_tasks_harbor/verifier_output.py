@@ -1,4 +1,4 @@
-"""What the tests left, kept in the run's directory: their output, logs and rewards."""
+"""Store the output, logs and rewards of the tests in the run's directory."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What a Harbor task says of its tests' surroundings: artifacts, hooks, their own container."""
+"""Verifier settings of a Harbor task: artifacts, hooks, a separate container."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
@@ -75,8 +75,8 @@ def hooks(values: Values) -> list[dict[str, Any]]:
     return made
 
 
-def carried(listed: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """All that goes to a container of the tests' own."""
+def with_agent_artifacts(listed: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """All artifacts that are copied to a separate verifier."""
     if any(entry["source"].rstrip("/") == _LOGS for entry in listed):
         return list(listed)
     return [{"source": _LOGS, "service": None}, *listed]

@@ -1,0 +1,180 @@
+"""Options of the task source ``harbor`` and of the criterion ``task_tests``."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from attrs import field, frozen, validators
+
+from ale.plugin import doc, ge, gt
+
+AUTO = "auto"
+"""Word of ``keep_processes``: decide by the files of each task."""
+Result = Literal["reward", "pytest", "swebench", "sweperf", "mlebench", "swelancer"]
+
+
+@frozen(kw_only=True)
+class HarborOptions:
+    """Task folders of Harbor and of Terminal-Bench 1."""
+
+    path: Path = field(
+        metadata=doc("A task folder, or a folder that is searched for them, folders in it too.")
+    )
+    include: tuple[str, ...] = field(
+        default=(), metadata=doc("Keep only tasks whose id matches one of these globs.")
+    )
+    exclude: tuple[str, ...] = field(
+        default=(), metadata=doc("Leave out tasks whose id matches one of these globs.")
+    )
+    tags: tuple[str, ...] = field(
+        default=(), metadata=doc("Keep only tasks that have at least one of these tags.")
+    )
+    difficulty: tuple[str, ...] = field(
+        default=(), metadata=doc("Keep only tasks of these difficulties, such as easy.")
+    )
+    limit: int | None = field(
+        default=None,
+        validator=validators.optional(ge(1)),
+        metadata=doc("Keep only the first N of the remaining tasks."),
+    )
+    keep_processes: tuple[str, ...] = field(
+        default=(AUTO,),
+        metadata=doc(
+            "Tasks whose agent's processes keep running while they are graded; those of all others "
+            "are killed first. Globs of ids, and 'auto' for tasks whose tests or solution use a "
+            "server or a daemon."
+        ),
+    )
+    refuse: Literal["folder", "run"] = field(
+        default="folder",
+        metadata=doc("What an invalid folder stops: only itself (logged), or the whole run."),
+    )
+
+
+@frozen(kw_only=True)
+class Hook:
+    """A command to run between the agent and the tests."""
+
+    command: str = field(metadata=doc("For sh -c, in the workspace."))
+    timeout_s: float = field(default=60.0, validator=gt(0), metadata=doc("Seconds."))
+    user: str | None = field(default=None, metadata=doc("Default: the sandbox's."))
+    service: str | None = field(
+        default=None, metadata=doc("Of the compose file. Default: the agent's.")
+    )
+
+
+@frozen(kw_only=True)
+class Artifact:
+    """A file or folder to store with the run, or to copy to a separate verifier's container."""
+
+    source: str = field(metadata=doc("Path in the container."))
+    destination: str | None = field(
+        default=None, metadata=doc("Path below the kept artifacts. Default: that in the container.")
+    )
+    exclude: tuple[str, ...] = field(
+        default=(), metadata=doc("Of a folder these are left out; patterns as of tar --exclude.")
+    )
+    service: str | None = field(
+        default=None, metadata=doc("Of the compose file. Default: the agent's.")
+    )
+
+
+@frozen(kw_only=True)
+class Phase:
+    """The network of a phase."""
+
+    network: bool = field(metadata=doc("All of it is reached."))
+    hosts: tuple[str, ...] = field(
+        default=(), metadata=doc("What is reached where not all of it is.")
+    )
+
+
+@frozen(kw_only=True)
+class SeparateVerifier:
+    """A separate container for the tests."""
+
+    image: str | None = field(default=None, metadata=doc("Its image."))
+    build: str | None = field(
+        default=None, metadata=doc("Host folder with a Dockerfile, or a compose file.")
+    )
+    bundled: bool = field(default=False, metadata=doc("The image has the tests in /tests."))
+    workdir: str | None = field(default=None, metadata=doc("Its workspace."))
+    network: bool = field(default=False, metadata=doc("All of it is reached."))
+    hosts: tuple[str, ...] = field(
+        default=(), metadata=doc("What is reached where not all of it is.")
+    )
+    env: Mapping[str, str] = field(factory=dict, metadata=doc("Variables."))
+    cpus: float | None = field(default=None, metadata=doc("Processors."))
+    memory_mb: int | None = field(default=None, metadata=doc("MiB."))
+    setup: tuple[str, ...] = field(
+        default=(), metadata=doc("Shell commands that are run before the tests.")
+    )
+    setup_s: float = field(default=120.0, validator=gt(0), metadata=doc("Seconds for each."))
+
+
+@frozen(kw_only=True)
+class TaskTestsOptions:
+    """Runs a task's own tests after the agent and reads their verdict."""
+
+    tests: tuple[str, ...] = field(
+        metadata=doc(
+            "Absolute paths of the host's folders and scripts that are put into /tests, folders "
+            "by content."
+        )
+    )
+    script: str = field(metadata=doc("The file in /tests that is run."))
+    result: Result = field(
+        default="reward",
+        metadata=doc(
+            "Where the verdict is: reward.json or reward.txt in /logs/verifier, or the output, "
+            "read by this parser of Terminal-Bench."
+        ),
+    )
+    timeout_s: float = field(
+        default=600.0, validator=gt(0), metadata=doc("Seconds for the tests. Value 0 after them.")
+    )
+    env: Mapping[str, str] = field(
+        factory=dict,
+        metadata=doc("Variables for the tests; ${NAME} and ${NAME:-default} are the host's."),
+    )
+    user: str | None = field(
+        default=None, metadata=doc("User that the tests run as. Default: the sandbox's.")
+    )
+    artifacts: tuple[Artifact, ...] = field(
+        default=(), metadata=doc("Files and folders that are kept with the run.")
+    )
+    collect: tuple[Hook, ...] = field(
+        default=(), metadata=doc("Commands to run before the tests; their exit codes are ignored.")
+    )
+    background: str | None = field(
+        default=None,
+        metadata=doc("Shell command that starts the container's own processes again."),
+    )
+    background_s: float = field(
+        default=120.0, validator=gt(0), metadata=doc("Seconds until they are ready.")
+    )
+    least: Mapping[str, float] = field(
+        factory=dict, metadata=doc("Rewards by name; below one of them the task ends.")
+    )
+    clear: bool = field(
+        default=False, metadata=doc("Remove tests and rewards afterwards: more steps follow.")
+    )
+    during: Phase | None = field(
+        default=None, metadata=doc("Network for the tests, where it is not the agent's.")
+    )
+    after: Phase | None = field(
+        default=None, metadata=doc("Network of the agent that comes after the tests.")
+    )
+    apart: SeparateVerifier | None = field(
+        default=None, metadata=doc("Run the tests in a separate container.")
+    )
+    same_shell: bool = field(
+        default=False, metadata=doc("Run the tests in the agent's own shell, where it has one.")
+    )
+    agent_needs: tuple[str, ...] = field(
+        default=(), metadata=doc("What the task gives to its agent and no agent supports yet.")
+    )
+    key: str | None = field(
+        default=None,
+        metadata=doc("Of the record that the task's setup step wrote of what was there before."),
+    )
