@@ -4,6 +4,7 @@ import ast
 import functools
 import importlib
 import inspect
+import sys
 import re
 import textwrap
 import typing
@@ -156,7 +157,15 @@ def document(module: str, name: str) -> str:
         )
     if isinstance(value, int):  # autodata would tell what an int is
         return rest(f".. py:currentmodule:: {module}\n\n.. py:data:: {name}\n   :value: {value}\n")
-    return rest(f".. autodata:: {full}\n   :no-value:\n")
+    # The text after a value is found in the module that defines it, not where it is public.
+    return rest(f".. autodata:: {_home(module, name)}.{name}\n   :no-value:\n")
+
+
+def _home(module: str, name: str) -> str:
+    value = getattr(importlib.import_module(module), name)
+    below = [each for each in sys.modules if each.startswith(f"{module}.")]
+    homes = [each for each in below if vars(sys.modules[each]).get(name) is value]
+    return homes[0] if len(homes) == 1 else module
 
 
 def _record(name: str, cls: type) -> Iterator[str]:

@@ -305,5 +305,5 @@ class SandboxBackend(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections and helpers. May be called again."""
+        """Close connections and helpers. May be called again."""
         ...

@@ -31,7 +31,7 @@ class WandbOptions:
     start_timeout_s: float = field(
         default=30.0,
         validator=gt(0),
-        metadata=doc("Online: seconds to reach the server before going on offline."),
+        metadata=doc("Online: seconds to reach the server before continuing offline."),
     )
     finish_timeout_s: float = field(
         default=30.0,

@@ -255,7 +255,7 @@ def _base(added: Sequence[Message]) -> tuple[Message, ...]:
 
 _CALL = ToolCall(id="call00000", name="probe", arguments=_ARGUMENTS)
 _RESULT = Message(role="tool", content="seen", tool_call_id="call00000")
-_MORE = Message(role="user", content="go on")
+_MORE = Message(role="user", content="continue")
 _ADDED = {True: ((_RESULT,), (_RESULT, _MORE)), False: ((_MORE,),)}
 
 

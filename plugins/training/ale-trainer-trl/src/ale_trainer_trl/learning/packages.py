@@ -23,7 +23,7 @@ def installed(name: str) -> str | None:
 
 
 def require_packages(needed: Sequence[str] = NEEDED, *, remedy: str = REMEDY) -> None:
-    """Go on only with all of them.
+    """Check that all of them are installed.
 
     Raises:
         NotUsableError: naming each one that is missing, and the command that installs them.
