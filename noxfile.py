@@ -13,7 +13,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 BOOTSTRAP = ROOT / ".nox" / "bootstrap"
 FOLDERS = {path.parent.name: path.parent for path in ROOT.glob("plugins/*/*/pyproject.toml")}
-PLUGINS = sorted(FOLDERS)
+# The packages whose tests take longest come first, so that none of them runs alone at the end.
+SLOW = (
+    "ale-sandbox-podman",
+    "ale-sandbox-docker",
+    "ale-lite",
+    "ale-sandbox-bubblewrap",
+    "ale-trainer-policy",
+    "ale-trainer-trl",
+    "ale-sandbox-local",
+)
+PLUGINS = sorted(FOLDERS, key=lambda name: (SLOW.index(name) if name in SLOW else len(SLOW), name))
 
 
 # What the tests are run with, where what the packages allow is wider: see the file.
@@ -54,8 +64,7 @@ nox.needs_version = ">=2026.10"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_venv = "yes"
 nox.options.error_on_external_run = True
-# The long ones first, so that none of them runs alone at the end.
-nox.options.sessions = ["lint", "e2e", "plugin", "types", "tests", "repo", "docs"]
+nox.options.sessions = ["lint", "e2e", "plugin", "types", "tests", "repo", "docs", "build"]
 nox.options.allow_parallel = True
 # Many tests wait for a process or for a time limit: three sessions keep two cores busy.
 nox.options.parallel = 3

@@ -4,8 +4,8 @@ import ast
 import functools
 import importlib
 import inspect
-import sys
 import re
+import sys
 import textwrap
 import typing
 from collections.abc import Iterator, Mapping, Sequence
