@@ -110,7 +110,7 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The core's tests; others after ``--``: ``nox -s tests -- plugins/credit/ale-credit``."""
     workspace(session)
-    session.run("pytest", "-m", "not long", *(session.posargs or ["tests/core"]))
+    session.run("pytest", *(session.posargs or ["tests/core"]))
 
 
 @nox.session
@@ -124,7 +124,7 @@ def long(session: nox.Session) -> None:
 def e2e(session: nox.Session) -> None:
     """`ale run` for real: as a command, with servers, signals and kills."""
     workspace(session)
-    session.run("pytest", "-m", "not long", *(session.posargs or ["tests/e2e"]))
+    session.run("pytest", *(session.posargs or ["tests/e2e"]))
 
 
 @nox.session(tags=["fast"])
@@ -142,8 +142,8 @@ def plugin(session: nox.Session, name: str) -> None:
     session.install("./core", *packages, *test_needs(name))
     session.env.update(QUIET)
     # The long ones: nox -s "plugin(ale-observe-wandb)" -- -m long
-    marked = session.posargs or ["-m", "not long"]
-    session.run("pytest", "-c", "pyproject.toml", "--rootdir", ".", *marked, str(FOLDERS[name]))
+    options = ["-c", "pyproject.toml", "--rootdir", ".", *session.posargs]
+    session.run("pytest", *options, str(FOLDERS[name]))
 
 
 def libraries(name: str) -> list[str]:
@@ -168,8 +168,8 @@ def trl(session: nox.Session, version: str) -> None:
     name = "ale-trainer-trl"
     session.install("./core", str(FOLDERS[name]), *test_needs(name), f"trl{version}")
     session.env.update(QUIET)
-    marked = session.posargs or ["-m", "not long"]
-    session.run("pytest", "-c", "pyproject.toml", "--rootdir", ".", *marked, str(FOLDERS[name]))
+    options = ["-c", "pyproject.toml", "--rootdir", ".", *session.posargs]
+    session.run("pytest", *options, str(FOLDERS[name]))
 
 
 @nox.session

@@ -11,6 +11,7 @@ Only the standard library is used, so that the build needs no downloads.
 
 import base64
 import hashlib
+import os
 import re
 import shutil
 import tomllib
@@ -83,17 +84,29 @@ def _dist_info(project: dict[str, Any]) -> str:
 
 
 def write_member_metadata() -> None:
-    """Write each package's ``.dist-info`` next to its code (ignored by git)."""
+    """Write each package's ``.dist-info`` next to its code (ignored by git).
+
+    What is up to date is left alone: another environment may be using it at this moment.
+    """
     for folder in members():
         project = _project(folder)
-        source = folder / "src"
-        for old in source.glob("*.dist-info"):
-            shutil.rmtree(old)
-        target = source / _dist_info(project)
-        target.mkdir()
-        (target / "METADATA").write_text(_metadata(project, project.get("dependencies", [])))
-        (target / "entry_points.txt").write_text(_entry_points(project))
-        (target / "INSTALLER").write_text("ale-workspace\n")
+        target = folder / "src" / _dist_info(project)
+        for old in (folder / "src").glob("*.dist-info"):
+            if old != target:
+                shutil.rmtree(old)
+        target.mkdir(exist_ok=True)
+        _write(target / "METADATA", _metadata(project, project.get("dependencies", [])))
+        _write(target / "entry_points.txt", _entry_points(project))
+        _write(target / "INSTALLER", "ale-workspace\n")
+
+
+def _write(path: Path, text: str) -> None:
+    if path.exists() and path.read_text() == text:
+        return
+    # Renamed into place, so that no reader finds half of it.
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text)
+    draft.replace(path)
 
 
 def _root_metadata() -> str:
