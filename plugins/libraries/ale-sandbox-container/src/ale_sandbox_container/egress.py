@@ -247,13 +247,13 @@ async def _dial(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.Str
     addresses = [entry[4][0] for entry in found if not leads_inside(str(entry[4][0]))]
     if not addresses:
         raise OSError("its address is this machine's own")
-    fault: OSError | TimeoutError = OSError("no address")
+    failure: OSError | TimeoutError = OSError("no address")
     for address in dict.fromkeys(map(str, addresses)):
         try:
             return await asyncio.wait_for(asyncio.open_connection(address, port), _DIAL_S)
         except (OSError, TimeoutError) as error:
-            fault = error
-    raise fault
+            failure = error
+    raise failure
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Offers the task source ``harbor`` and the criterion ``task_tests``."""
+"""Registers the task source ``harbor`` and the criterion ``task_tests``."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from ale.plugin import BuildContext, Component, doc, ge, gt, hookimpl
 from ale.protocols import Criterion, TaskSource
 
 AUTO = "auto"
-"""Of ``keep_processes``: as the files of each task say."""
+"""In ``keep_processes``: decided by each task's files."""
 Result = Literal["reward", "pytest", "swebench", "sweperf", "mlebench", "swelancer"]
 
 
@@ -19,7 +19,7 @@ class HarborOptions:
     """Task folders of Harbor and of Terminal-Bench 1."""
 
     path: Path = field(
-        metadata=doc("A task folder, or a folder that is searched for them, folders in it too.")
+        metadata=doc("A task folder, or a folder that is searched for them recursively.")
     )
     include: tuple[str, ...] = field(
         default=(), metadata=doc("Keep only tasks whose id matches one of these globs.")
@@ -36,25 +36,25 @@ class HarborOptions:
     limit: int | None = field(
         default=None,
         validator=validators.optional(ge(1)),
-        metadata=doc("Keep only the first so many of what is left."),
+        metadata=doc("Keep only the first so many of the selected tasks."),
     )
     keep_processes: tuple[str, ...] = field(
         default=(AUTO,),
         metadata=doc(
-            "Tasks whose agent's processes run on while they are graded; everywhere else they are "
-            "ended first. Globs of ids, and 'auto' for each whose tests or solution have to do "
-            "with a server or a daemon."
+            "Tasks whose agent's processes keep running during the tests; in other tasks they are "
+            "ended first. Globs of ids, and 'auto' for tasks whose tests or solution use a server "
+            "or a daemon."
         ),
     )
     refuse: Literal["folder", "run"] = field(
         default="folder",
-        metadata=doc("What a folder that can't be used stops: itself alone, or the whole run."),
+        metadata=doc("An unsupported folder: leave it out, or stop the run."),
     )
 
 
 @frozen(kw_only=True)
 class Hook:
-    """A command that is run after the agent and before the tests."""
+    """A command that is run between the agent and the tests."""
 
     command: str = field(metadata=doc("For sh -c, in the workspace."))
     timeout_s: float = field(default=60.0, validator=gt(0), metadata=doc("Seconds."))
@@ -66,14 +66,14 @@ class Hook:
 
 @frozen(kw_only=True)
 class Artifact:
-    """A file or folder that is kept with the run, or carried to the tests' own container."""
+    """A file or folder that is stored with the run, or copied to the separate verifier."""
 
     source: str = field(metadata=doc("Path in the container."))
     destination: str | None = field(
         default=None, metadata=doc("Path below the kept artifacts. Default: that in the container.")
     )
     exclude: tuple[str, ...] = field(
-        default=(), metadata=doc("Of a folder these are left out; patterns as of tar --exclude.")
+        default=(), metadata=doc("Patterns of files to leave out of a folder, as of tar --exclude.")
     )
     service: str | None = field(
         default=None, metadata=doc("Of the compose file. Default: the agent's.")
@@ -82,17 +82,17 @@ class Artifact:
 
 @frozen(kw_only=True)
 class Phase:
-    """The network of a phase."""
+    """The network during a phase."""
 
-    network: bool = field(metadata=doc("All of it is reached."))
+    network: bool = field(metadata=doc("Full access."))
     hosts: tuple[str, ...] = field(
-        default=(), metadata=doc("What is reached where not all of it is.")
+        default=(), metadata=doc("Hosts that are reachable without full access.")
     )
 
 
 @frozen(kw_only=True)
 class SeparateVerifier:
-    """A container of the tests' own."""
+    """A separate container for the tests."""
 
     image: str | None = field(default=None, metadata=doc("Its image."))
     build: str | None = field(
@@ -100,9 +100,9 @@ class SeparateVerifier:
     )
     bundled: bool = field(default=False, metadata=doc("The image has the tests in /tests."))
     workdir: str | None = field(default=None, metadata=doc("Its workspace."))
-    network: bool = field(default=False, metadata=doc("All of it is reached."))
+    network: bool = field(default=False, metadata=doc("Full access."))
     hosts: tuple[str, ...] = field(
-        default=(), metadata=doc("What is reached where not all of it is.")
+        default=(), metadata=doc("Hosts that are reachable without full access.")
     )
     env: Mapping[str, str] = field(factory=dict, metadata=doc("Variables."))
     cpus: float | None = field(default=None, metadata=doc("Processors."))
@@ -115,69 +115,73 @@ class SeparateVerifier:
 
 @frozen(kw_only=True)
 class TaskTestsOptions:
-    """Runs a task's own tests after the agent and reads their verdict."""
+    """Run a task's own tests after the agent and read their verdict."""
 
     tests: tuple[str, ...] = field(
         metadata=doc(
-            "Absolute paths of the host's folders and scripts that are put into /tests, folders "
-            "by content."
+            "Absolute host paths of scripts and folders that are copied to /tests; of a folder "
+            "its content."
         )
     )
     script: str = field(metadata=doc("The file in /tests that is run."))
     result: Result = field(
         default="reward",
         metadata=doc(
-            "Where the verdict is: reward.json or reward.txt in /logs/verifier, or the output, "
+            "Source of the verdict: reward.json or reward.txt in /logs/verifier, or the output, "
             "read by this parser of Terminal-Bench."
         ),
     )
     timeout_s: float = field(
-        default=600.0, validator=gt(0), metadata=doc("Seconds for the tests. Value 0 after them.")
+        default=600.0,
+        validator=gt(0),
+        metadata=doc("Time limit of the tests, seconds; after it the value is 0."),
     )
     env: Mapping[str, str] = field(
         factory=dict,
-        metadata=doc("Variables for the tests; ${NAME} and ${NAME:-default} are the host's."),
+        metadata=doc(
+            "Variables for the tests; ${NAME} and ${NAME:-default} are replaced from the host's."
+        ),
     )
     user: str | None = field(
         default=None, metadata=doc("User that the tests run as. Default: the sandbox's.")
     )
     artifacts: tuple[Artifact, ...] = field(
-        default=(), metadata=doc("Files and folders that are kept with the run.")
+        default=(), metadata=doc("Files and folders that are stored with the run.")
     )
     collect: tuple[Hook, ...] = field(
-        default=(), metadata=doc("Commands that are run before the tests; their end is not judged.")
+        default=(),
+        metadata=doc("Commands that are run before the tests; their exit codes are ignored."),
     )
     background: str | None = field(
         default=None,
-        metadata=doc("Shell command for what started with the container; it is started again."),
+        metadata=doc("Shell command that starts the container's own services again."),
     )
     background_s: float = field(
-        default=120.0, validator=gt(0), metadata=doc("Seconds until that is ready.")
+        default=120.0, validator=gt(0), metadata=doc("Seconds to wait until they are ready.")
     )
     least: Mapping[str, float] = field(
-        factory=dict, metadata=doc("Rewards by name; below one of them the task ends.")
+        factory=dict, metadata=doc("Minimum rewards by name; below one of them the task ends.")
     )
     clear: bool = field(
-        default=False, metadata=doc("Leave neither tests nor rewards behind: more steps follow.")
+        default=False,
+        metadata=doc("Remove tests and rewards afterwards, because more steps follow."),
     )
     during: Phase | None = field(
-        default=None, metadata=doc("Network for the tests, where it is not the agent's.")
+        default=None, metadata=doc("Network during the tests, if it differs from the agent's.")
     )
-    after: Phase | None = field(
-        default=None, metadata=doc("Network of the agent that comes after the tests.")
-    )
+    after: Phase | None = field(default=None, metadata=doc("Network of the agent after the tests."))
     apart: SeparateVerifier | None = field(
-        default=None, metadata=doc("The tests run in a container of their own.")
+        default=None, metadata=doc("Run the tests in a separate container.")
     )
     same_shell: bool = field(
-        default=False, metadata=doc("The tests run in the agent's own shell, where it has one.")
+        default=False, metadata=doc("Run the tests in the agent's own shell, if it has one.")
     )
     agent_needs: tuple[str, ...] = field(
-        default=(), metadata=doc("What the task gives to a model's agent, which no agent takes.")
+        default=(), metadata=doc("Inputs of the task that no agent of ale supports.")
     )
     key: str | None = field(
         default=None,
-        metadata=doc("Of the record that the task's setup step wrote of what was there before."),
+        metadata=doc("Key of the record that the setup step wrote of the initial state."),
     )
 
 
