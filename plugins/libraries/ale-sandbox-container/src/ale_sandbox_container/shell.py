@@ -22,8 +22,10 @@ class ContainerShell:
         self._script = Writer(pipes.writer(self._names[0]))
         # Open for writing too: the shell opens and closes it for each result.
         path = pipes.pipe(self._names[1], 0o622)
-        self._report = Lines(os.open(path, os.O_RDWR | os.O_NONBLOCK), self._on_line)
-        self._on_result: Callable[[bytes], object] = lambda _: None
+        self._report = Lines(
+            os.open(path, os.O_RDWR | os.O_NONBLOCK), lambda line: self.on_line(line)
+        )
+        self.on_line: Callable[[bytes], object] = lambda _: None
         self._end: Callable[[], Awaitable[None]] | None = None
         self._closed: Callable[[], bool] = lambda: False
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -46,13 +48,6 @@ class ContainerShell:
         self._closed = closed
         job.begun.add_done_callback(lambda _: self._pipes.forget(self._names[0]))
         job.ended.add_done_callback(self._on_end)
-
-    def listen(self, on_result: Callable[[bytes], object]) -> None:
-        """Set the function that is called with each line of its results."""
-        self._on_result = on_result
-
-    def _on_line(self, line: bytes) -> None:
-        self._on_result(line)
 
     def _on_end(self, ended: "asyncio.Future[tuple[int, ...] | None]") -> None:
         self._report.take()  # a result may have come just before the end

@@ -7,7 +7,7 @@ import functools
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext
 from ale.types import SandboxSpec
@@ -16,6 +16,9 @@ from ale_sandbox_container.records import LABEL, parse
 from ale_sandbox_container.sandbox import ContainerSandbox
 from ale_sandbox_container.testing.tools import Make
 from ale_sandbox_container.testing_images import CannotMakeError, provide
+
+if TYPE_CHECKING:
+    import pytest
 
 
 @functools.cache
@@ -32,11 +35,19 @@ def why_not(plugin: ModuleType, image: str) -> str | None:
     return None
 
 
-def make(plugin: ModuleType, image: str, tmp_path: Path) -> Make:
+def make(
+    plugin: ModuleType, image: str, tmp_path: Path, tmp_path_factory: "pytest.TempPathFactory"
+) -> Make:
     """Builds a backend with these options, and with `context` for fields of the BuildContext."""
+    shells = tmp_path_factory.getbasetemp() / "shells"
+    shells.mkdir(mode=0o700, exist_ok=True)
+    root = tmp_path / "state"
+    root.mkdir(mode=0o700)
+    # Copying an image's shell takes as long as a test: once per session is enough.
+    (root / "shells").symlink_to(shells)
 
     def make_backend(*, context: dict[str, Any] | None = None, **options: Any) -> ContainerBackend:
-        options = {"image": image, "root": tmp_path / "state", **options}
+        options = {"image": image, "root": root, **options}
         made = plugin.build(
             plugin.ale_sandboxes()[0].options(**options), BuildContext(**(context or {}))
         )
