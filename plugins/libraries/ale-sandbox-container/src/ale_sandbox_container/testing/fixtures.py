@@ -7,7 +7,7 @@ import functools
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ale.plugin import BuildContext
 from ale.types import SandboxSpec
@@ -16,9 +16,6 @@ from ale_sandbox_container.records import LABEL, parse
 from ale_sandbox_container.sandbox import ContainerSandbox
 from ale_sandbox_container.testing.tools import Make
 from ale_sandbox_container.testing_images import CannotMakeError, provide
-
-if TYPE_CHECKING:
-    import pytest
 
 
 @functools.cache
@@ -35,9 +32,7 @@ def why_not(plugin: ModuleType, image: str) -> str | None:
     return None
 
 
-def make(
-    plugin: ModuleType, image: str, tmp_path: Path, tmp_path_factory: "pytest.TempPathFactory"
-) -> Make:
+def make(plugin: ModuleType, image: str, tmp_path: Path, tmp_path_factory: Any) -> Make:
     """Builds a backend with these options, and with `context` for fields of the BuildContext."""
     shells = tmp_path_factory.getbasetemp() / "shells"
     shells.mkdir(mode=0o700, exist_ok=True)
