@@ -10,7 +10,7 @@ from .harbor_tasks import PRIVILEGES, add, config, containers, outcomes, why_not
 DATA = Path(__file__).parents[2] / "plugins" / "tasks" / "ale-tasks-harbor" / "tests" / "data"
 BROKEN = {
     "build-fails": "could not be built",
-    "no-base": "base image 'registry.invalid/no/such-base:1' is not there and can't be had",
+    "no-base": "base image 'registry.invalid/no/such-base:1' can't be pulled",
     "no-image": "the image 'registry.invalid/no/such-image:1' is not there",
     "no-reward": "the tests wrote no reward to /logs/verifier",
     "never-healthy": "the container was not healthy within 2 s: test -e /tmp/never",

@@ -6,7 +6,7 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -34,15 +34,14 @@ class RealShell:
         os.close(reader)
         self.report = os.fsencode(self._fifo("report"))
         descriptor = os.open(self.report, os.O_RDWR | os.O_NONBLOCK)
-        self.on_report_line: list[bytes] = []
-        self.lines = Lines(descriptor, lambda line: self.session.on_report_line(line))
+        self.on_line: Callable[[bytes], object] = lambda _: None
+        self.lines = Lines(descriptor, lambda line: self.on_line(line))
         self.ended: asyncio.Future[int] = loop.create_future()
         self._watch = loop.create_task(self._wait())
         self.session = ShellSession(
             self,
             resets_lines="bash" in program,
             monotonic=time.perf_counter,
-            token=lambda: secrets.token_hex(8),
         )
 
     def _fifo(self, name: str) -> Path:

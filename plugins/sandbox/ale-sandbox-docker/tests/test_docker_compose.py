@@ -30,11 +30,11 @@ class TestCompose:
         file.write_text(f"services:\n  main: {{image: {BUSYBOX}}}\n{services}")
         return SandboxSpec(build=str(file))
 
-    async def test_it_opens_when_services_that_start_after_the_agents_are_healthy(
+    async def test_it_opens_when_a_service_that_depends_on_the_agents_is_healthy(
         self, make: Make, environ: dict[str, str], tmp_path: Path
     ) -> None:
-        check = "{test: 'test -e /tmp/ready', interval: 1s, retries: 30}"
-        late = "[sh, -c, 'sleep 2; touch /tmp/ready; sleep infinity']"
+        check = "{test: 'test -e /tmp/ready', interval: 200ms, retries: 100}"
+        late = "[sh, -c, 'sleep 1; touch /tmp/ready; sleep infinity']"
         services = f"""\
   late:
     image: {BUSYBOX}
@@ -48,7 +48,7 @@ class TestCompose:
             assert await late_service.exec("test -e /tmp/ready", timeout_s=10) == 0
         await backend.aclose()
 
-    async def test_a_service_may_end_where_another_waits_for_that(
+    async def test_a_service_may_end_if_another_waits_for_its_completion(
         self, make: Make, environ: dict[str, str], tmp_path: Path
     ) -> None:
         services = f"""\
@@ -68,12 +68,12 @@ class TestCompose:
         [
             ('command: "false"', "'broken' of .* has ended with exit code 1"),
             (
-                "command: sleep infinity, healthcheck: {test: 'false', interval: 1s, retries: 1}",
+                "command: sleep 99, healthcheck: {test: 'false', interval: 200ms, retries: 1}",
                 "'broken' of .* is unhealthy",
             ),
         ],
     )
-    async def test_a_service_that_ends_or_is_unhealthy_fails_the_opening_and_says_which(
+    async def test_a_service_that_ends_or_is_unhealthy_is_named_in_the_error(
         self, make: Make, environ: dict[str, str], tmp_path: Path, about: str, why: str
     ) -> None:
         services = f"  broken: {{image: {BUSYBOX}, {about}}}\n"

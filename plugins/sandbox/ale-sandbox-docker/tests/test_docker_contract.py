@@ -4,6 +4,8 @@ import pytest
 
 from ale.protocols import SandboxBackend
 from ale.testing.sandbox import SandboxContract
+from ale.testing.sandbox.exec import ExecProbes
+from ale.testing.sandbox.session import SessionProbes
 from ale_sandbox_container.testing_images import BUSYBOX, DEBIAN
 
 pytestmark = pytest.mark.engine
@@ -23,7 +25,13 @@ class TestDockerWithBusybox(SandboxContract):
         return small_limits
 
 
-class TestDockerWithDebian(TestDockerWithBusybox):
-    """The shell is dash, sessions are bash."""
+class TestShellsOfDebian(ExecProbes, SessionProbes):
+    """The shell is dash, sessions are bash. Nothing else depends on the image: files and limits are
+    the engine's."""
 
+    container_image = DEBIAN
+
+
+@pytest.mark.long
+class TestDockerWithDebian(TestDockerWithBusybox):
     container_image = DEBIAN

@@ -151,6 +151,16 @@ async def test_a_process_that_removes_both_tags_is_not_found_and_that_is_noted(
     assert is_noted(backend, "cleaning up")
 
 
+async def test_the_environment_of_the_host_process_is_readable_and_that_is_noted(
+    backend: SandboxBackend, box: Sandbox
+) -> None:
+    with subprocess.Popen(["sleep", "60"], env={"KIT_KEY": "secret"}) as process:  # noqa: ASYNC220
+        result = await box.exec(f"cat /proc/{process.pid}/environ")
+        process.kill()
+    assert b"KIT_KEY=secret" in result.stdout
+    assert is_noted(backend, "processes")
+
+
 async def test_the_environment_is_only_what_is_documented(box: Sandbox) -> None:
     result = await box.exec(["env"])
     names = {line.split(b"=")[0] for line in result.stdout.splitlines()}

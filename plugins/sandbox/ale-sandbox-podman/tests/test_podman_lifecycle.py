@@ -33,4 +33,4 @@ class TestEnds(EndProbes):
     async def test_five_hundred_random_kills_leave_nothing_after_prune(
         self, make: Make, host: tuple[str, dict[str, Any]]
     ) -> None:
-        print(await kill_hosts(make, host, sandboxes=500, at_once=10))
+        print(await kill_hosts(make, host, sandboxes=500, max_parallel=10))

@@ -14,8 +14,9 @@ T = TypeVar("T")
 _CALLS = {
     *("exec", "session", "run", "read", "write", "upload", "download", "end_processes", "fork"),
     *("snapshot", "close", "list", "prune", "aclose"),
+    *("switch_user", "agent_started", "set_network", "service"),
 }
-_CONTEXTS = {"open", "restore"}
+_CONTEXTS = {"open", "restore", "open_sibling"}
 
 
 async def in_time(call: Awaitable[T], name: str, allowed_s: float = 0.0) -> T:

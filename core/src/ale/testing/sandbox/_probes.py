@@ -1,9 +1,10 @@
 """Helpers that several probes use."""
 
 import asyncio
+import contextlib
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 from ale.protocols import Sandbox
@@ -21,6 +22,16 @@ ODD_NAMES = (
     "ünï-日本-🙂",
     "-dash",
 )
+
+
+@contextlib.contextmanager
+def case(name: str) -> Iterator[None]:
+    """Name the case in an error: cases share one sandbox, because opening it may be slow."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"in the case {name!r}")
+        raise
 
 
 def beat(name: str) -> str:

@@ -14,6 +14,7 @@ from ale.protocols import (
     SandboxBackend,
     SwitchesUser,
 )
+from ale.testing.sandbox._guard import time_limited, unguarded
 from ale.types import SandboxSpec
 
 _NOBODY = "65534"
@@ -29,6 +30,7 @@ async def _interfaces(sandbox: Sandbox) -> list[str]:
     return (await _says(sandbox, "ls /sys/class/net")).split()
 
 
+@time_limited
 @pytest.mark.asyncio
 class FeatureProbes:
     async def test_each_declared_feature_has_its_methods(self, box: Sandbox) -> None:
@@ -39,7 +41,7 @@ class FeatureProbes:
         if "list-sessions" not in box.capabilities.features:
             return
         assert isinstance(box, ListsSessions)
-        first, second = await box.session(), await box.session()
+        first, second = unguarded(await box.session()), unguarded(await box.session())
         assert list(box.sessions) == [first, second]
         await first.close()
         assert list(box.sessions) == [second]

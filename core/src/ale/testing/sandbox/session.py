@@ -1,19 +1,30 @@
 """Probes of `Session`: a persistent shell whose framing no command can break."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
 
 from ale.errors import SandboxError
 from ale.protocols import Sandbox, Session
 from ale.testing.sandbox._guard import time_limited
-from ale.testing.sandbox._probes import MIB, beat, expect, size, started, stopped, until
+from ale.testing.sandbox._probes import MIB, beat, case, expect, size, started, stopped, until
 from ale.types import ExecResult
 
 
 async def run(session: Session, command: str) -> ExecResult:
     """Run a command that ends by itself."""
     return await session.run(command)
+
+
+@contextlib.asynccontextmanager
+async def in_session(box: Sandbox, command: str) -> AsyncIterator[Session]:
+    """A session of its own for one of several commands."""
+    session = await box.session()
+    with case(command):
+        yield session
+    await session.close()
 
 
 async def still_works(session: Session) -> None:
@@ -38,9 +49,8 @@ class SessionProbes:
         expect(await run(session, "echo $?"), stdout=b"42\n")
         expect(await run(session, "echo $?"), stdout=b"0\n")
 
-    @pytest.mark.parametrize(
-        ("command", "code"),
-        [
+    async def test_the_exit_code_is_the_true_one(self, box: Sandbox) -> None:
+        for command, code in (
             ("true", 0),
             ("false", 1),
             ("(exit 7)", 7),
@@ -50,14 +60,10 @@ class SessionProbes:
             ("# a comment", 0),
             ("true # a comment", 0),
             ("\n\nfalse\n\n", 1),
-        ],
-    )
-    async def test_the_exit_code_is_the_true_one(
-        self, box: Sandbox, command: str, code: int
-    ) -> None:
-        session = await box.session()
-        expect(await run(session, command), exit_code=code)
-        assert not session.closed
+        ):
+            async with in_session(box, command) as session:
+                expect(await run(session, command), exit_code=code)
+                assert not session.closed
 
     async def test_stdout_and_stderr_are_separate_and_exact(self, box: Sandbox) -> None:
         session = await box.session()
@@ -83,9 +89,8 @@ class SessionProbes:
         assert result.stdout.endswith(b"kept=before\n")
         await still_works(session)
 
-    @pytest.mark.parametrize(
-        "command",
-        [
+    async def test_a_syntax_error_is_the_commands_own_failure(self, box: Sandbox) -> None:
+        for command in (
             "echo 'open",
             'echo "open',
             "echo `open",
@@ -99,21 +104,16 @@ class SessionProbes:
             "case x in",
             "a() {",
             ";;",
-        ],
-    )
-    async def test_a_syntax_error_is_the_commands_own_failure(
-        self, box: Sandbox, command: str
-    ) -> None:
-        session = await box.session()
-        await run(session, "kept=before")
-        result = await run(session, command)
-        assert result.exit_code != 0, "a syntax error has exit code 0"
-        assert result.stderr, "stderr does not say what failed"
-        await still_works(session)
+        ):
+            async with in_session(box, command) as session:
+                await run(session, "kept=before")
+                result = await run(session, command)
+                assert result.exit_code != 0, "a syntax error has exit code 0"
+                assert result.stderr, "stderr does not say what failed"
+                await still_works(session)
 
-    @pytest.mark.parametrize(
-        "command",
-        [
+    async def test_an_intrusive_command_does_not_break_the_session(self, box: Sandbox) -> None:
+        for command in (
             "cat <<END\nno end of it",
             "echo a \\",
             "cat",
@@ -134,35 +134,27 @@ class SessionProbes:
             "eval 'eval \"echo deep\"'",
             "sleep 60 &",
             "-n",
-        ],
-    )
-    async def test_an_intrusive_command_does_not_break_the_session(
-        self, box: Sandbox, command: str
-    ) -> None:
-        session = await box.session()
-        await run(session, "kept=before")
-        await run(session, command)
-        await run(session, "{ set +x; set +v; } 2>/dev/null")
-        await still_works(session)
+        ):
+            async with in_session(box, command) as session:
+                await run(session, "kept=before")
+                await run(session, command)
+                await run(session, "{ set +x; set +v; } 2>/dev/null")
+                await still_works(session)
 
-    @pytest.mark.parametrize("command", ["exec >&- 2>&-", "exec >other 2>&1", "exec </dev/null"])
-    async def test_a_shell_without_its_outputs_still_answers(
-        self, box: Sandbox, command: str
-    ) -> None:
-        session = await box.session()
-        await run(session, command)
-        expect(await run(session, "(exit 4)"), exit_code=4)
+    async def test_a_shell_without_its_outputs_still_answers(self, box: Sandbox) -> None:
+        for command in ("exec >&- 2>&-", "exec >other 2>&1", "exec </dev/null"):
+            async with in_session(box, command) as session:
+                await run(session, command)
+                expect(await run(session, "(exit 4)"), exit_code=4)
 
-    @pytest.mark.parametrize("command", ["return 3", "return 1 2", "break 1 2 3; return x"])
-    async def test_return_at_the_top_fails_or_ends_the_shell(
-        self, box: Sandbox, command: str
-    ) -> None:
+    async def test_return_at_the_top_fails_or_ends_the_shell(self, box: Sandbox) -> None:
         """Shells differ in what it means, but none may take it for success or lose its framing."""
-        session = await box.session()
-        await run(session, "kept=before")
-        assert (await run(session, command)).exit_code != 0
-        if not session.closed:
-            await still_works(session)
+        for command in ("return 3", "return 1 2", "break 1 2 3; return x"):
+            async with in_session(box, command) as session:
+                await run(session, "kept=before")
+                assert (await run(session, command)).exit_code != 0
+                if not session.closed:
+                    await still_works(session)
 
     async def test_a_reader_of_stdin_does_not_eat_the_next_command(self, box: Sandbox) -> None:
         session = await box.session()
@@ -171,27 +163,22 @@ class SessionProbes:
         expect(await reader, stdout=b"read\n")
         expect(await follower, stdout=b"next\n")
 
-    @pytest.mark.parametrize(
-        ("command", "code"),
-        [
+    async def test_a_command_that_ends_the_shell_closes_the_session(self, box: Sandbox) -> None:
+        for command, code in (
             ("exit 3", 3),
             ("exit", 0),
             ("set -e; false; echo not here", 1),
             ("exec sh -c 'exit 5'", 5),
             ("kill -9 $$", 137),
             ("(exit 1); exit 9; echo not here", 9),
-        ],
-    )
-    async def test_a_command_that_ends_the_shell_closes_the_session(
-        self, box: Sandbox, command: str, code: int
-    ) -> None:
-        session = await box.session()
-        result = await run(session, f"echo output; {command}")
-        expect(result, exit_code=code, stdout=b"output\n", stderr=b"")
-        assert session.closed, "the session is not closed"
-        with pytest.raises(SandboxError):
-            await session.run("echo on")
-        expect(await box.exec("echo alive"), stdout=b"alive\n")
+        ):
+            async with in_session(box, command) as session:
+                result = await run(session, f"echo output; {command}")
+                expect(result, exit_code=code, stdout=b"output\n", stderr=b"")
+                assert session.closed, "the session is not closed"
+                with pytest.raises(SandboxError):
+                    await session.run("echo on")
+                expect(await box.exec("echo alive"), stdout=b"alive\n")
 
     async def test_a_background_job_does_not_disturb_later_commands(self, box: Sandbox) -> None:
         session = await box.session()

@@ -309,7 +309,6 @@ class ContainerBackend:
             capabilities=self.capabilities,
             limits=limits_of(self._options),
             monotonic=self._context.monotonic,
-            token=new_name,
             fork=lambda: self._fork(box),
             snapshot=lambda: self._snapshot(box),
             release=lambda: self._release(box),

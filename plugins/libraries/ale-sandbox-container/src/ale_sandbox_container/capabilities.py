@@ -1,11 +1,11 @@
-"""What can be promised of an engine's containers, as it says it is and as they are started."""
+"""Capabilities of an engine's containers, from the engine's facts and the options."""
 
 from ale.types import Capabilities
 from ale_sandbox_container.engine import Facts
 from ale_sandbox_container.options import ContainerOptions, capabilities_added
 
-_DISK = "disk: what is written in a container is limited per file only, not in all"
-_KERNEL = "kernel: it is the host's; a bug in it is an escape"
+_DISK = "disk: writes are limited per file, not in total"
+_KERNEL = "kernel: it is the host's; a vulnerability in it allows an escape"
 _ROOT = (
     "root: root in a container is root on the host, without capabilities that were not added; "
     "set sandbox.user"
@@ -23,18 +23,18 @@ _EVADE = (
     "it does not outlive end_processes or the sandbox"
 )
 _OPEN = (
-    "supervisor: others of its user can look into it and so forge the end of a command, because "
+    "supervisor: other processes of its user can read its memory and forge exit codes, because "
     "{why}"
 )
 _NETWORK = "network: where it is on, the host's own addresses and the metadata address are reached"
-_VOLUMES = "fork: what is in a volume that the image declares is not copied"
+_VOLUMES = "fork: volumes that the image declares are not copied"
 _SECCOMP = "system calls: the engine filters none (no seccomp)"
 
 
 def capabilities_of(
     facts: Facts, options: ContainerOptions, *, sealed: bool, services: bool = False
 ) -> Capabilities:
-    """What is promised, and in `notes` what is not.
+    """Capabilities, with their gaps in `notes`.
 
     Args:
         sealed: the supervisor can run from a file that nobody inside may read.

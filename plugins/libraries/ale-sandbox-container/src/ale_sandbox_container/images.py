@@ -50,7 +50,7 @@ class Images:
         """The image for a sandbox. A tag means the same image for as long as this backend lives.
 
         Raises:
-            SandboxError: it is not there and can't be had; the message names it.
+            SandboxError: it can't be pulled; the message names it.
         """
         if spec.build is not None:
             folder = Path(spec.build)
@@ -191,7 +191,7 @@ class Images:
             except NotFoundError:
                 missing.append(repr(ref))
         named = ", ".join(missing)
-        return f", because its base image {named} is not there and can't be had" if named else ""
+        return f", because its base image {named} can't be pulled" if named else ""
 
 
 def _sizes(spec: SandboxSpec) -> dict[str, str]:
@@ -209,12 +209,12 @@ _BUILDKIT = re.compile(
 
 
 def wants_buildkit(dockerfile: str) -> bool:
-    """Does it say what only BuildKit knows: mounts, here-documents, modes of what is copied?"""
+    """Does it use features of BuildKit: mounts, here-documents, modes of copied files?"""
     return _BUILDKIT.search(dockerfile) is not None
 
 
 def bases_of(dockerfile: str) -> list[str]:
-    """Images that the stages of a Dockerfile begin with; not those named by an argument."""
+    """Base images of a Dockerfile's stages, except those named by a build argument."""
     stages: set[str] = {"scratch"}
     bases: list[str] = []
     for words in re.findall(r"^\s*FROM\s+(.*)", dockerfile, re.IGNORECASE | re.MULTILINE):

@@ -84,6 +84,6 @@ class Network:
             await self._serve(gate)
 
     def close(self) -> None:
-        """End every connection of the container."""
+        """Close the proxy and the container's connections."""
         if self._gate is not None:
             self._gate.close()

@@ -54,7 +54,6 @@ class Setup:
     limits: str
     """Shell script, ``ulimit`` commands joined by ``&&``."""
     monotonic: Callable[[], float]
-    token: Callable[[], str]
     fork: Callable[[], Awaitable["ContainerSandbox"]]
     snapshot: Callable[[], Awaitable[str]]
     release: Callable[[], Awaitable[None]]
@@ -220,12 +219,8 @@ class ContainerSandbox:
             closed=lambda: self.closed,
         )
         session = ShellSession(
-            shell,
-            resets_lines=bash is not None,
-            monotonic=self._setup.monotonic,
-            token=self._setup.token,
+            shell, resets_lines=bash is not None, monotonic=self._setup.monotonic
         )
-        shell.listen(session.on_report_line)
         session.start()
         self._sessions = [*self.sessions, session]
         return session

@@ -77,5 +77,5 @@ async def service_container(
     found = await service_containers(engine, project, threads, clock)
     if service not in found:
         named = ", ".join(sorted(found)) or "none"
-        raise SandboxError(f"there is no service {service!r} in this sandbox (there: {named})")
+        raise SandboxError(f"the task has no service {service!r} (it has: {named})")
     return found[service]

@@ -22,20 +22,22 @@ class ContainerShell:
         self._script = Writer(pipes.writer(self._names[0]))
         # Open for writing too: the shell opens and closes it for each result.
         path = pipes.pipe(self._names[1], 0o622)
-        self._report = Lines(os.open(path, os.O_RDWR | os.O_NONBLOCK), self._on_line)
-        self._hear: Callable[[bytes], object] = lambda _: None
+        self._report = Lines(
+            os.open(path, os.O_RDWR | os.O_NONBLOCK), lambda line: self.on_line(line)
+        )
+        self.on_line: Callable[[bytes], object] = lambda _: None
         self._end: Callable[[], Awaitable[None]] | None = None
         self._closed: Callable[[], bool] = lambda: False
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     @property
     def stdin(self) -> bytes:
-        """Where it reads its script from."""
+        """Path of the pipe that it reads script from."""
         return self._pipes.inside(self._names[0])
 
     @property
     def report(self) -> bytes:
-        """Where it writes its results to."""
+        """Path of the pipe for its results."""
         return self._pipes.inside(self._names[1])
 
     def attach(
@@ -46,13 +48,6 @@ class ContainerShell:
         self._closed = closed
         job.begun.add_done_callback(lambda _: self._pipes.forget(self._names[0]))
         job.ended.add_done_callback(self._on_end)
-
-    def listen(self, hear: Callable[[bytes], object]) -> None:
-        """Where its results go."""
-        self._hear = hear
-
-    def _on_line(self, line: bytes) -> None:
-        self._hear(line)
 
     def _on_end(self, ended: "asyncio.Future[tuple[int, ...] | None]") -> None:
         self._report.take()  # a result may have come just before the end
@@ -65,7 +60,7 @@ class ContainerShell:
             self.ended.set_result(KILLED if numbers is None else numbers[0])
 
     def send(self, script: bytes) -> None:
-        """Give it more to read."""
+        """Send it script to run."""
         self._script.send(script)
 
     def outlet(self, limit: int) -> Outlet:
@@ -84,7 +79,7 @@ class ContainerShell:
         """Kill it and all that it has started."""
         assert self._end is not None
         await self._end()
-        # The job's end comes to `_on_end` by way of the event loop, perhaps after this.
+        # The event loop may call `_on_end` only after this.
         await asyncio.wait([self.ended])
 
     def close(self) -> None:

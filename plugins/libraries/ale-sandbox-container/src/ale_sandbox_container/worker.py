@@ -17,7 +17,7 @@ class Handshake:
     uid: int
     gid: int
     sealed: bool
-    """Other programs of the same user can't look into the supervisor."""
+    """Other programs of the same user can't read the supervisor's memory."""
     own_groups: bool
     """There is a ``setsid`` to give each command a process group of its own."""
     bash: str | None

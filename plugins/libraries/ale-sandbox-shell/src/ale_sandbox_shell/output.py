@@ -27,10 +27,10 @@ class Capture:
     def add(self, data: bytes) -> None:
         """Add the next piece."""
         self._total += len(data)
-        room = self._head_limit - len(self._head)
-        if room > 0:
-            self._head += data[:room]
-            data = data[room:]
+        space = self._head_limit - len(self._head)
+        if space > 0:
+            self._head += data[:space]
+            data = data[space:]
         self._tail += data
         if len(self._tail) > self._tail_limit + 4 * _CHUNK:
             del self._tail[: len(self._tail) - self._tail_limit]

@@ -16,6 +16,7 @@ for each command and never in its environment, arguments or output.
 """
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Protocol
@@ -55,9 +56,12 @@ class File:
 class Shell(Protocol):
     """A running shell, and what its session needs of the sandbox."""
 
+    on_line: Callable[[bytes], object]
+    """Called with each line of the pipe for results; the session sets it."""
+
     @property
     def report(self) -> bytes:
-        """Path of the pipe for results; its lines go to `ShellSession.on_report_line`."""
+        """Path of the pipe for results; its lines go to `on_line`."""
         ...
 
     @property
@@ -92,7 +96,6 @@ class ShellSession:
     Args:
         resets_lines: the shell is bash, where ``LINENO=0`` makes line numbers the command's own.
         monotonic: seconds, for durations.
-        token: a new unguessable word.
     """
 
     def __init__(
@@ -101,17 +104,16 @@ class ShellSession:
         *,
         resets_lines: bool,
         monotonic: Callable[[], float],
-        token: Callable[[], str],
     ) -> None:
         self._shell = shell
         self._prefix = b"LINENO=0;" if resets_lines else b""
         self._monotonic = monotonic
-        self._token = token
         self._lock = asyncio.Lock()
         self._expected = b""
         self._last = 0
         self._is_ready = False
         self._waiting: asyncio.Future[int | None] | None = None
+        shell.on_line = self._on_report_line
         shell.ended.add_done_callback(self._on_end)
 
     @property
@@ -126,7 +128,7 @@ class ShellSession:
     def _report_redirect(self) -> bytes:
         return b" >%b||exit 126\n" % self._shell.report
 
-    def on_report_line(self, line: bytes) -> None:
+    def _on_report_line(self, line: bytes) -> None:
         """Take a line that came through the report pipe."""
         words = line.split()
         if words == [b"0", _READY]:
@@ -171,7 +173,7 @@ class ShellSession:
         return outlet
 
     def _send(self, command: str, out: bytes, err: bytes, releases: ExitStack) -> None:
-        self._expected = self._token().encode()
+        self._expected = secrets.token_hex(8).encode()
         self._waiting = asyncio.get_running_loop().create_future()
         text = as_bytes(command)
         if len(text) > LONGEST_ARGUMENT:

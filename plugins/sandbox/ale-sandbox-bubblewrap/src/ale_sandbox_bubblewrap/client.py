@@ -37,7 +37,7 @@ class Channel:
         sock.setblocking(False)
 
     def send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-        """Send, now or when there is room. The caller keeps its descriptors.
+        """Send, now or when the socket has space. The caller keeps its descriptors.
 
         Raises:
             OSError: the other end is gone.

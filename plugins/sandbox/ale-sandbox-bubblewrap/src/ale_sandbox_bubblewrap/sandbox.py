@@ -260,7 +260,7 @@ class BubblewrapSandbox:
         try:
             answer, _ = await self.client.ask(do="end")
         except BlockingIOError:
-            # The process limit is reached: end some to make room for the one that kills.
+            # The process limit is reached: end some, so that the one that kills can start.
             count = await asyncio.to_thread(self._kill_commands)
             answer, _ = await self.client.ask(do="end")
             return count + int(answer["count"])

@@ -7,7 +7,6 @@ names, is closed to every other process.
 
 import asyncio
 import os
-import secrets
 import shlex
 from collections.abc import Callable
 from typing import Protocol
@@ -117,10 +116,7 @@ class BubblewrapSession:
         self, shell: BubblewrapShell, *, bash: bool, monotonic: Callable[[], float]
     ) -> None:
         self._shell = shell
-        self._inner = ShellSession(
-            shell, resets_lines=bash, monotonic=monotonic, token=lambda: secrets.token_hex(8)
-        )
-        shell.on_line = self._inner.on_report_line
+        self._inner = ShellSession(shell, resets_lines=bash, monotonic=monotonic)
         self._busy = 0
         self.switch_lock = asyncio.Lock()
         """Held while the sandbox changes its layer."""

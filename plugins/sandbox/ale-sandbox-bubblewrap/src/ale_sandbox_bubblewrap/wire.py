@@ -60,9 +60,9 @@ def receive(sock: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     Raises:
         BlockingIOError: a non-blocking socket has nothing.
     """
-    room = socket.CMSG_SPACE(_MOST_DESCRIPTORS * array.array("i").itemsize)
+    ancillary = socket.CMSG_SPACE(_MOST_DESCRIPTORS * array.array("i").itemsize)
     try:
-        data, rights, _, _ = sock.recvmsg(_PACKET, room, socket.MSG_CMSG_CLOEXEC)
+        data, rights, _, _ = sock.recvmsg(_PACKET, ancillary, socket.MSG_CMSG_CLOEXEC)
     except ConnectionResetError:
         return None
     if not data:

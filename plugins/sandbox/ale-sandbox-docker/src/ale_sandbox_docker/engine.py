@@ -30,7 +30,7 @@ from ale_sandbox_container.probing import facts_of
 _TIMEOUT_S = 120
 """For one answer of the engine. Pulls and builds have their own."""
 _PIECE = 1 << 16
-_LOOK_S = 0.05
+_POLL_S = 0.05
 
 
 @contextlib.contextmanager
@@ -156,7 +156,7 @@ class DockerEngine:
             raise SandboxError(errors[0])
 
     def commit(self, container: str, *, tag: str, labels: Mapping[str, str]) -> None:
-        """Keep a container's files as an image; it stands still meanwhile."""
+        """Store a container's files as an image; it is paused meanwhile."""
         repository, _, version = tag.partition(":")
         changes = [f"LABEL {json.dumps(k)}={json.dumps(v)}" for k, v in labels.items()]
         with _translated():
@@ -192,7 +192,7 @@ class DockerEngine:
             try:
                 self._api.kill(container)
             except APIError as error:
-                # 404: it is gone; 409: it does not run, or stands still.
+                # 404: it is gone; 409: it is not running, or paused.
                 if error.status_code not in (404, 409):
                     raise
 
@@ -212,7 +212,7 @@ class DockerEngine:
                     raise
 
     def clear(self, project: str) -> None:
-        """Remove what docker compose has made under this name."""
+        """Remove what docker compose created for this project."""
         mine = {"label": f"com.docker.compose.project={project}"}
         with _translated():
             found = self._api.containers(all=True, filters=mine)
@@ -266,7 +266,7 @@ class DockerEngine:
     def run(
         self, container: str, argv: Sequence[str], *, user: str | None, timeout_s: float
     ) -> int | None:
-        """Run one more process in it, and look until it has ended."""
+        """Run one more process in it, and poll until it has ended."""
         deadline = time.monotonic() + timeout_s
         with _translated():
             made = self._api.exec_create(container, list(argv), user=user or "")
@@ -274,7 +274,7 @@ class DockerEngine:
             while (found := self._api.exec_inspect(made["Id"]))["ExitCode"] is None:
                 if time.monotonic() > deadline:
                     return None
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_S)
         return int(found["ExitCode"])
 
     def connect(self, container: str, on: bool) -> None:
@@ -296,8 +296,8 @@ class DockerEngine:
         if response.status_code == 404:
             raise NotFoundError(path)
         if response.status_code != 200:
-            # A HEAD has no body to say why; a loop of links, or a file taken for a folder.
-            raise SandboxError(f"{path!r} can't be looked at")
+            # A HEAD has no body with the reason: a loop of links, or a file used as a folder.
+            raise SandboxError(f"{path!r} can't be read")
         return parse_stat(response.headers[STAT_HEADER])
 
     @contextlib.contextmanager

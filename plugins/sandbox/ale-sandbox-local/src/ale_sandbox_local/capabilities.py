@@ -11,7 +11,8 @@ NOTES = (
     "loopback included; only the proxy variables are removed",
     "files: not isolated; commands read and write all files of this user, also outside the "
     "workspace",
-    "processes: not isolated; commands see the host's processes and can signal this user's",
+    "processes: not isolated; commands see the host's processes, can signal this user's and read "
+    "their environments, this program's and its keys included",
     "limits: for each process, not for the sandbox as a whole; disk space is not limited",
     "sessions: a session's shell reports the exit codes of its commands, so code that runs in it "
     "can forge them; exec's exit codes come from the kernel",

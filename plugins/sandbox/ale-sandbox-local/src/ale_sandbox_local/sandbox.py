@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import secrets
 import shlex
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -233,12 +232,8 @@ class LocalSandbox:
             self, child, number=number, script=writer, file=self._folders.script(number)
         )
         session = ShellSession(
-            shell,
-            resets_lines=bash is not None,
-            monotonic=self._setup.monotonic,
-            token=lambda: secrets.token_hex(8),
+            shell, resets_lines=bash is not None, monotonic=self._setup.monotonic
         )
-        shell.on_line = session.on_report_line
         dialect = self._setup.dialect if bash is None else BASH
         session.start(as_bytes(f"{self._setup.limits(dialect)}{self._tag.script(number)}\n"))
         return session

@@ -41,7 +41,7 @@ _FORMAT = "application/vnd.docker.distribution.manifest.v2+json"
 """Of the images that are built."""
 _PIECE = 1 << 16
 _CPU_PERIOD_US = 100_000
-_LOOK_S = 0.01
+_POLL_S = 0.01
 _PASSING_S = 10.0
 """What is only so because something ends or goes just now is over by then."""
 _ENDED = re.compile(r"/proc/\d+/\S*: no such (process|file)")
@@ -167,7 +167,7 @@ class PodmanEngine:
             raise SandboxError(failure)
 
     def commit(self, container: str, *, tag: str, labels: Mapping[str, str]) -> None:
-        """Keep a container's files as an image; it stands still meanwhile."""
+        """Store a container's files as an image; it is paused meanwhile."""
         repository, _, version = tag.partition(":")
         params = {
             "container": container,
@@ -187,14 +187,14 @@ class PodmanEngine:
         return [Found(id=image["Id"], labels=image["Labels"] or {}) for image in found]
 
     def _listed(self, path: str, params: Mapping[str, Any]) -> Sequence[Any]:
-        """A list that is made while somebody removes what is on it fails as a whole."""
+        """Retries: podman fails to list while one of the things listed is being removed."""
         deadline = time.monotonic() + _PASSING_S
         while True:
             with _translated():
                 response = self._api.get(path, params=params)
                 if not _GONE.search(response.text) or time.monotonic() > deadline:
                     return _ok(response).json() or ()
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
     def remove_image(self, ref: str) -> None:
         """Remove an image. Never by force, which would remove its containers too."""
@@ -218,8 +218,8 @@ class PodmanEngine:
             # 304: one that was killed just now; the engine has not noticed yet.
             while self._start(container) == 304:
                 if time.monotonic() > deadline:
-                    raise SandboxError(f"podman still takes {container} for running")
-                time.sleep(_LOOK_S)
+                    raise SandboxError(f"podman still reports {container} as running")
+                time.sleep(_POLL_S)
 
     def _start(self, container: str) -> int:
         return int(_ok(self._api.post(f"/containers/{container}/start")).status_code)
@@ -269,8 +269,8 @@ class PodmanEngine:
         deadline = time.monotonic() + _PASSING_S
         while (found := self._look(container)) is None:
             if time.monotonic() > deadline:
-                raise SandboxError(f"podman still takes {container} for running")
-            time.sleep(_LOOK_S)
+                raise SandboxError(f"podman still reports {container} as running")
+            time.sleep(_POLL_S)
         return found
 
     def state(self, container: str) -> State:
@@ -310,7 +310,7 @@ class PodmanEngine:
     def run(
         self, container: str, argv: Sequence[str], *, user: str | None, timeout_s: float
     ) -> int | None:
-        """Run one more process in it, and look until it has ended."""
+        """Run one more process in it, and poll until it has ended."""
         deadline = time.monotonic() + timeout_s
         process = json.dumps({"Cmd": list(argv), "User": user or ""})
         with _translated():
@@ -319,25 +319,25 @@ class PodmanEngine:
             _ok(self._api.post(f"/exec/{made['Id']}/start", data=start))
             while True:
                 found = _ok(self._api.get(f"/exec/{made['Id']}/json")).json()
-                # Before it has begun it does not run either.
+                # It is not running before it has started either.
                 if not found["Running"] and found["Pid"]:
                     return int(found["ExitCode"])
                 if time.monotonic() > deadline:
                     return None
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_S)
 
     def connect(self, container: str, on: bool) -> None:
         """Put it into the network ``podman``, or out of it."""
         found = self._inspect(container)
         if found["HostConfig"]["NetworkMode"] == "none":
             raise UnsupportedError(
-                "podman can't give a network to a container that began without one: "
+                "podman can't connect a container that was created without a network: "
                 "use the sandbox 'docker'"
             )
-        way = "connect" if on else "disconnect"
+        action = "connect" if on else "disconnect"
         with _translated():
             body = json.dumps({"Container": container})
-            _ok(self._api.post(f"/networks/podman/{way}", data=body))
+            _ok(self._api.post(f"/networks/podman/{action}", data=body))
 
     def stat(self, container: str, path: str) -> Stat:
         """One path in it."""
@@ -348,8 +348,8 @@ class PodmanEngine:
         if response.status_code == 404:
             raise NotFoundError(path)
         if response.status_code != 200:
-            # A HEAD has no body to say why; a loop of links, or a file taken for a folder.
-            raise SandboxError(f"{path!r} can't be looked at")
+            # A HEAD has no body with the reason: a loop of links, or a file used as a folder.
+            raise SandboxError(f"{path!r} can't be read")
         found = parse_stat(response.headers[STAT_HEADER])
         if found.link.endswith(_literal(path)) and _literal(path) != path:
             raise SandboxError(f"podman can't follow {path!r}: a link with such a name")
@@ -396,8 +396,8 @@ def _handle(pid: int) -> int | None:
 
 
 def _literal(path: str) -> str:
-    """The engine takes a path for a pattern, but refuses one with a star, which stands here as
-    what no other character is."""
+    """Escape a path, which the engine reads as a pattern. It refuses stars, so a star becomes a
+    class of characters that only a star matches."""
     return re.sub(r"([\\?\[\]{}])", r"\\\1", path).replace("*", "[^\x01-)+-\U0010ffff]")
 
 
@@ -410,7 +410,7 @@ def _follow(line: Mapping[str, Any], progress: Callable[[str], object]) -> None:
 
 
 def _text_of(line: bytes | str) -> str:
-    """What a line of a build's log says."""
+    """The text of a line of a build's log."""
     found = json.loads(line)
     return str(found.get("stream") or found.get("error") or "")
 
@@ -467,7 +467,7 @@ def _limits(plan: Plan) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     if plan.memory_bytes is not None:
         limits["memory"] = {"limit": plan.memory_bytes, "swap": plan.memory_bytes}
-    # Where nothing is said the engine has a limit of its own.
+    # Without a value the engine sets a limit of its own.
     limits["pids"] = {"limit": -1 if plan.processes is None else plan.processes}
     if plan.cpus is not None:
         limits["cpu"] = {"quota": round(plan.cpus * _CPU_PERIOD_US), "period": _CPU_PERIOD_US}

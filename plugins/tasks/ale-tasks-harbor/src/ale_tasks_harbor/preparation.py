@@ -1,4 +1,4 @@
-"""Prepares a sandbox for the tests: what the agent left must not change their verdict."""
+"""Makes a sandbox ready for tests: nothing of the agent's may come between them and a verdict."""
 
 import posixpath
 import secrets
@@ -54,7 +54,7 @@ _SHOW = '[ -f "$1" ] && [ ! -L "$1" ] && cat -- "$1"; :'
 # $1 a folder
 _FULL = 'for file in "$1"/*; do if [ -e "$file" ]; then echo full; break; fi; done'
 # $1 a new folder, then paths
-_ASIDE = """
+_MOVE_AWAY = """
 set -e
 folder=$1 && shift && mkdir -m 700 -- "$folder"
 number=0
@@ -74,7 +74,7 @@ done
 
 @frozen(kw_only=True)
 class PreparedSandbox:
-    """Facts about a sandbox that was prepared for the tests."""
+    """A sandbox that is ready, and what had to be done for it."""
 
     environment: Mapping[str, str]
     notes: Sequence[str] = field(factory=tuple)
@@ -84,7 +84,7 @@ class PreparedSandbox:
 
 @frozen(kw_only=True)
 class Verdict:
-    """The rewards that the tests wrote."""
+    """What the tests have left in the folder of the logs."""
 
     as_json: bytes | None
     as_text: bytes | None
@@ -109,7 +109,7 @@ class TestPreparation:
         self._path = CLEAN["PATH"]
 
     async def ready(self) -> PreparedSandbox:
-        """Move away what the agent left that could change a verdict.
+        """Put out of the way whatever the agent has put in it.
 
         Raises:
             GradingError: the record is gone, or something can't be moved.
@@ -151,17 +151,17 @@ class TestPreparation:
             found = integrity.changes(record.look, await self._look(record), self._instruction)
             if not found.planted:
                 break
-            aside = f"/tmp/.ale-aside-{secrets.token_hex(8)}"  # noqa: S108 - made anew, or it fails
-            await self._sh(_ASIDE, aside, *found.planted)
+            target = f"/tmp/.ale-moved-{secrets.token_hex(8)}"  # noqa: S108 - made anew, or it fails
+            await self._sh(_MOVE_AWAY, target, *found.planted)
             notes += [f"moved away: {path}" for path in found.planted]
         else:
-            raise GradingError(f"what was planted can't be moved away: {', '.join(found.planted)}")
+            raise GradingError(f"planted files can't be moved away: {', '.join(found.planted)}")
         if not found.shadowed:
             return environment, notes
         shims = f"/tmp/.ale-programs-{secrets.token_hex(8)}"  # noqa: S108 - made anew, or it fails
         await self._sh(_SHIMS, shims, *(word for pair in found.shadowed.items() for word in pair))
         named = ", ".join(sorted(found.shadowed))
-        notes.append(f"the image's own programs were put before the agent's: {named}")
+        notes.append(f"the image's own programs were put before the agent's on PATH: {named}")
         return {**environment, "PATH": f"{shims}:{self._path}"}, notes
 
     async def _empty(self, others: Sequence[str]) -> None:

@@ -1,5 +1,5 @@
 # ruff: noqa: D102 - a name says what a test does; no test framework is imported here
-"""An attacker inside the container, and what comes of it."""
+"""Attacks from inside the container."""
 
 import asyncio
 import os
@@ -64,7 +64,7 @@ class AttackProbes:
         assert facts["NoNewPrivs"].strip() == "1"
         assert facts["Seccomp"].strip() == "2"
 
-    async def test_the_system_can_be_changed_nowhere(self, box: ContainerSandbox) -> None:
+    async def test_the_system_can_not_be_changed(self, box: ContainerSandbox) -> None:
         for attempt in (
             "echo 1 >/proc/sys/kernel/panic",
             "echo b >/proc/sysrq-trigger",
@@ -92,7 +92,7 @@ class AttackProbes:
             found = await box.exec("nslookup example.com", timeout_s=PATIENCE_S)
         assert found.exit_code != 0
 
-    async def test_an_abstract_socket_of_the_host_is_out_of_sight(
+    async def test_an_abstract_socket_of_the_host_is_not_visible(
         self, box: ContainerSandbox
     ) -> None:
         word = secrets.token_hex(8)
@@ -101,7 +101,9 @@ class AttackProbes:
             listener.listen()
             assert word not in await out(box, "cat /proc/net/unix")
 
-    async def test_the_door_can_be_neither_listed_nor_changed(self, box: ContainerSandbox) -> None:
+    async def test_the_pipe_folder_can_be_neither_listed_nor_changed(
+        self, box: ContainerSandbox
+    ) -> None:
         for attempt in (
             "ls /.ale",
             "cd /.ale && : *",
@@ -116,10 +118,12 @@ class AttackProbes:
             result = await box.exec(attempt, timeout_s=PATIENCE_S)
             glob = attempt.startswith("cd") and result.exit_code == 0
             assert glob or result.exit_code != 0, attempt
-        # A name that is not known can't be found: the pattern stands for itself.
+        # Names can't be discovered: the pattern is not expanded.
         assert await out(box, "cd /.ale && echo *") == "*"
 
-    async def test_the_supervisor_cannot_be_looked_into(self, box: ContainerSandbox) -> None:
+    async def test_the_supervisors_memory_and_files_cannot_be_read(
+        self, box: ContainerSandbox
+    ) -> None:
         """Neither memory nor environment nor descriptors, of process 1 or of any worker."""
         attempt = _SUPERVISORS + (
             "for process in $supervisors; do"
@@ -136,14 +140,14 @@ class AttackProbes:
             return  # the image with Perl shows it
         await box.write("leftover.pl", _TRACE.encode())
         assert await out(box, _SUPERVISORS + "perl leftover.pl $supervisors") == "0"
-        # The attempt itself is sound: it reaches what is not sealed.
+        # The attack works on a process that is not sealed.
         reached = await out(box, "sleep 30 & perl leftover.pl $!; kill -9 $!")
         assert int(reached) >= 1
 
-    async def test_with_a_capability_to_read_all_the_end_can_be_forged_and_that_is_said(
+    async def test_with_dac_override_an_exit_code_can_be_forged_and_a_note_states_it(
         self, make: Make, monkeypatch: Any
     ) -> None:
-        """Why the seal is needed: without it, one line ends another command at will."""
+        """Why the shell is sealed: otherwise any command can end another with any exit code."""
         monkeypatch.setattr(commands, "ANSWER_S", 2.0)
         backend = make(capabilities=("DAC_OVERRIDE",))
         assert any(note.startswith("supervisor:") for note in backend.capabilities.notes)
@@ -153,17 +157,17 @@ class AttackProbes:
 
         async def forged() -> bool:
             async with backend.open(SandboxSpec()) as sandbox:
-                victim = asyncio.ensure_future(sandbox.exec(">begun; sleep 60; exit 1"))
+                victim = asyncio.ensure_future(sandbox.exec(">started; sleep 60; exit 1"))
 
-                async def begun() -> bool:
-                    return (await sandbox.exec("[ -e begun ]")).exit_code == 0
+                async def started() -> bool:
+                    return (await sandbox.exec("[ -e started ]")).exit_code == 0
 
                 async def ended() -> bool:
                     await sandbox.exec(forge, timeout_s=PATIENCE_S)
                     return victim.done()
 
                 try:
-                    await until(begun, "the victim's beginning")
+                    await until(started, "the start of the victim")
                     await until(ended, "the forged end")
                     result = await victim
                 except SandboxError:  # what is forged can end the container, too
@@ -176,7 +180,7 @@ class AttackProbes:
         await until(forged, "a forged end")
         await backend.aclose()
 
-    async def test_with_the_seal_nobody_forges_the_end_of_a_command(
+    async def test_with_the_sealed_shell_no_exit_code_can_be_forged(
         self, box: ContainerSandbox
     ) -> None:
         victim = asyncio.ensure_future(box.exec("sleep 1.5; exit 7"))
@@ -193,7 +197,7 @@ class AttackProbes:
     async def test_killing_everything_spares_the_sandbox(self, box: ContainerSandbox) -> None:
         session = await box.session()
         result = await box.exec("kill -9 -1; sleep 600", timeout_s=PATIENCE_S)
-        # Its worker was among what it killed: it ends as if it had been killed too.
+        # It killed its own worker too, so it counts as killed.
         assert (result.exit_code, result.timed_out) == (137, False)
         assert (await box.exec("echo alive", timeout_s=PATIENCE_S)).stdout == b"alive\n"
         await until(lambda: session.closed, "the end of the session")
@@ -204,13 +208,15 @@ class AttackProbes:
             await box.exec(f"kill -{signal} 1", timeout_s=PATIENCE_S)
         assert (await box.exec("echo alive", timeout_s=PATIENCE_S)).stdout == b"alive\n"
 
-    async def test_killing_its_own_group_hurts_a_command_alone(self, box: ContainerSandbox) -> None:
+    async def test_killing_its_own_group_ends_only_that_command(
+        self, box: ContainerSandbox
+    ) -> None:
         other = asyncio.ensure_future(box.exec("sleep 1; exit 5"))
         result = await box.exec("sleep 60 & kill -9 0", timeout_s=PATIENCE_S)
         assert result.exit_code == 137
         assert (await other).exit_code == 5
 
-    async def test_what_hides_from_a_timeout_is_ended_with_the_rest_and_that_is_said(
+    async def test_end_processes_ends_what_hides_from_a_timeout_and_a_note_states_it(
         self, make: Make
     ) -> None:
         backend = make()
@@ -255,21 +261,25 @@ class AttackProbes:
             await sandbox.exec(fill, timeout_s=PATIENCE_S)
             many = [sandbox.exec("sleep 0.2; echo ran", timeout_s=5) for _ in range(30)]
             results = await asyncio.gather(*many)
-            # None is lost, none hangs, and none that has not run is called a success.
+            # None is lost or hangs, and none that has not run has exit code 0.
             assert all(r.exit_code != 0 for r in results if r.stdout != b"ran\n")
             assert any(r.exit_code != 0 for r in results)
             assert await sandbox.end_processes() >= 10
             assert (await sandbox.exec("echo alive", timeout_s=PATIENCE_S)).stdout == b"alive\n"
 
-    async def test_what_gets_no_process_ends_nothing_that_has_one(self, make: Make) -> None:
-        for filled in (15, 16, 17, 18, 19):
-            async with opened(make(processes=24)) as sandbox:
+    async def test_a_command_without_a_process_ends_no_other(self, make: Make) -> None:
+        async def nearly_full(filled: int) -> None:
+            async with backend.open(SandboxSpec()) as sandbox:
                 fill = f"i=0; while [ $i -lt {filled} ]; do sleep 600 & i=$((i + 1)); done"
                 assert (await sandbox.exec(fill, timeout_s=PATIENCE_S)).exit_code == 0
-                # Each wants a worker of its own, and the workers want processes too.
+                # Each needs a worker of its own, and the workers need processes too.
                 many = [sandbox.exec("sleep 0.2", timeout_s=5) for _ in range(30)]
                 assert any(r.exit_code for r in await asyncio.gather(*many))
                 assert await sandbox.end_processes() >= filled
+
+        backend = make(processes=24)
+        await asyncio.gather(*map(nearly_full, (15, 16, 17, 18, 19)))
+        await backend.aclose()
 
     async def test_descriptors_without_end_are_stopped(self, make: Make) -> None:
         async with opened(make(open_files=64)) as sandbox:
@@ -277,18 +287,18 @@ class AttackProbes:
             assert (await sandbox.exec("ulimit -n 65")).exit_code != 0
             assert (await sandbox.exec("sh -c 'exec 70</dev/null'")).exit_code != 0
 
-    async def test_a_hole_of_a_terabyte_is_not_brought_to_the_host(
+    async def test_a_sparse_file_of_a_terabyte_does_not_fill_the_host(
         self, box: ContainerSandbox, tmp_path: Path
     ) -> None:
         await box.exec("dd if=/dev/zero of=hole bs=1 count=1 seek=1000000000000 2>/dev/null")
-        begun = time.monotonic()
+        started_at = time.monotonic()
         try:
             await box.download("hole", tmp_path / "hole")
         except (SandboxError, FileNotFoundError):
             pass
         else:
             assert (tmp_path / "hole").stat().st_size < 1 << 32
-        assert time.monotonic() - begun < PATIENCE_S
+        assert time.monotonic() - started_at < PATIENCE_S
 
 
 async def _grown(sandbox: ContainerSandbox, before: int) -> bool:

@@ -1,5 +1,5 @@
 # ruff: noqa: D102 - a name says what a test does; no test framework is imported here
-"""What commands find around them, and what is left of them."""
+"""The environment of commands, and what they leave behind."""
 
 import asyncio
 from typing import Any
@@ -34,7 +34,7 @@ class CommandProbes:
 
         await until(none_left, "the end of all zombies")
 
-    async def test_forty_commands_and_sessions_at_once(self, box: ContainerSandbox) -> None:
+    async def test_forty_commands_and_sessions_in_parallel(self, box: ContainerSandbox) -> None:
         async def command(number: int) -> None:
             result = await box.exec(f"sleep 0.3; echo {number}; exit {number}")
             assert (result.exit_code, result.stdout) == (number, b"%d\n" % number)
@@ -48,7 +48,7 @@ class CommandProbes:
         await asyncio.gather(*map(command, range(20)), *map(session, range(20)))
         assert (await box.exec("echo alive")).stdout == b"alive\n"
 
-    async def test_another_user_is_another_user(self, box: ContainerSandbox) -> None:
+    async def test_a_command_runs_as_another_user(self, box: ContainerSandbox) -> None:
         results = await asyncio.gather(
             *(box.exec("id -u; touch /workspace/x || echo kept", user="65534") for _ in range(3))
         )
@@ -75,12 +75,12 @@ class CommandProbes:
             result.stdout.decode().splitlines()
         )
 
-    async def test_a_command_does_not_see_the_way_in(self, box: ContainerSandbox) -> None:
+    async def test_a_command_does_not_see_the_command_pipes(self, box: ContainerSandbox) -> None:
         seen = await out(box, "env; set; ls -l /proc/self/fd; cat /proc/$$/cmdline")
         assert "ALE" not in seen
         assert "fd 9" not in await out(box, "[ -e /proc/self/fd/9 ] && echo fd 9; true")
 
-    async def test_what_is_lost_to_a_restart_is_only_what_runs(
+    async def test_a_restart_loses_only_running_processes(
         self, box: ContainerSandbox, monkeypatch: Any
     ) -> None:
         """A program that stops the supervisor is ended with the whole container."""
@@ -93,7 +93,9 @@ class CommandProbes:
         assert await out(box, "cat file") == "kept"
         assert (await (await box.session()).run("cat file")).stdout == b"kept\n"
 
-    async def test_a_name_that_is_a_pattern_is_only_a_name(self, box: ContainerSandbox) -> None:
+    async def test_a_name_with_pattern_characters_is_taken_literally(
+        self, box: ContainerSandbox
+    ) -> None:
         for name in ("star*", "mark?", "set[ab]", "back\\slash", "per%20cent", "{a,b}"):
             await box.write(f"{name}/{name}", name.encode())
             await box.write("star-other", b"another")

@@ -1,5 +1,5 @@
 # ruff: noqa: D102, PT017 - a name says what a test does; no test framework is imported here
-"""Forks, snapshots, kills of the host process, and that nothing is left of any of it."""
+"""Forks, snapshots, a killed host process: nothing may be left behind."""
 
 import json
 import os
@@ -69,7 +69,7 @@ asyncio.run(main())
 class EndProbes:
     """Needs one more fixture, ``host``: the plugin's module and its options, JSON's types only."""
 
-    async def test_a_fork_has_the_files_and_goes_its_own_way(self, make: Make) -> None:
+    async def test_a_fork_has_the_files_and_is_independent(self, make: Make) -> None:
         backend = make()
         async with opened(backend, env={"A": "1"}, memory_mb=128) as sandbox:
             await out(sandbox, "echo outside >/tmp/file; echo in >file")
@@ -99,14 +99,14 @@ class EndProbes:
         await other.aclose()
         assert _left(other) == []
 
-    async def test_a_volume_goes_with_its_container(self, make: Make) -> None:
+    async def test_a_volume_is_removed_with_its_container(self, make: Make) -> None:
         backend = make(read_only=True)
         async with opened(backend) as sandbox:
             mount = await out(sandbox, 'grep " $PWD " /proc/self/mountinfo')
             (volume,) = [name for name in _volumes(backend) if f"/{name}/" in mount]
         assert volume not in _volumes(backend)
 
-    async def test_what_is_closed_is_not_listed_when_it_goes_while_the_engine_answers(
+    async def test_a_sandbox_removed_while_the_engine_lists_it_is_not_listed(
         self, make: Make
     ) -> None:
         backend = make()
@@ -130,7 +130,7 @@ class EndProbes:
             assert sandbox.id not in {info.id for info in await backend.list()}
         assert _left(backend) == []
 
-    async def test_a_container_that_somebody_removes_is_told(self, make: Make) -> None:
+    async def test_a_container_removed_by_others_is_an_error(self, make: Make) -> None:
         backend = make()
         async with opened(backend) as sandbox:
             backend._engine.remove(f"ale-{sandbox.id}")
@@ -139,9 +139,9 @@ class EndProbes:
             except SandboxError as error:
                 assert "gone" in str(error) or "ended" in str(error)
             else:
-                raise AssertionError("a command ran in a container that is no more")
+                raise AssertionError("a command ran in a removed container")
 
-    async def test_a_container_killed_from_outside_is_told_by_an_engine_that_notices_late(
+    async def test_a_container_killed_from_outside_is_an_error_even_if_the_engine_notices_late(
         self, make: Make
     ) -> None:
         backend = make()
@@ -168,7 +168,7 @@ class EndProbes:
         process, (ids,) = _start(host, [word])
         assert host_processes(word)
         _kill(process)
-        # Nobody has asked for it: the way in is closed, so the supervisor lets go.
+        # Nobody asks for it: the command pipes are closed, so the supervisor exits.
         await until(lambda: not host_processes(word), "the processes' end")
         backend = make()
         removed = {info.id for info in await backend.prune()}
@@ -176,7 +176,7 @@ class EndProbes:
         assert _left(backend) == []
         await backend.aclose()
 
-    async def test_prune_removes_what_is_dead_and_spares_what_lives(
+    async def test_prune_removes_only_sandboxes_of_dead_owners(
         self, make: Make, host: tuple[str, dict[str, Any]]
     ) -> None:
         word = f"86400.{secrets.randbelow(10**9)}"
@@ -204,10 +204,10 @@ class EndProbes:
 async def kill_hosts(
     make: Make, host: tuple[str, dict[str, Any]], *, sandboxes: int, max_parallel: int
 ) -> str:
-    """Kill host processes at random moments of opening, forking, running; prune; look.
+    """Kill host processes while they open, fork and run sandboxes; prune; check what is left.
 
     Returns:
-        How many of what `prune` has removed, in words.
+        A summary of what was found and removed.
     """
     backend = make()
     before, traces = _leftovers(backend.name), set()
@@ -221,12 +221,12 @@ async def kill_hosts(
         containers |= {found.id for found in backend._engine.containers(LABEL)}
         traces |= _leftovers(backend.name) - before
     kinds = Counter(line.split()[0] for line in _left(backend))
-    begun = time.monotonic()
-    # What the engine was doing when the client died goes on for a moment.
-    deadline = begun + max(PATIENCE_S, float(sandboxes))
+    started_at = time.monotonic()
+    # The engine finishes what it was doing when the client died.
+    deadline = started_at + max(PATIENCE_S, float(sandboxes))
     while time.monotonic() < deadline and (await backend.prune() or _left(backend)):
         time.sleep(0.3)  # noqa: ASYNC251
-    took = time.monotonic() - begun
+    took = time.monotonic() - started_at
     assert _left(backend) == []
     await until(lambda: not _running([*words, *containers]), "the end of all processes")
     await until(
@@ -265,7 +265,7 @@ def _start(
         },
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == b"[]\n", "the host process could not begin"
+    assert process.stdout.readline() == b"[]\n", "the host process did not start"
     return process, [json.loads(process.stdout.readline()) for _ in words] if wait else []
 
 

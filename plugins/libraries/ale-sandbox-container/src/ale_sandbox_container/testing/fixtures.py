@@ -32,11 +32,17 @@ def why_not(plugin: ModuleType, image: str) -> str | None:
     return None
 
 
-def make(plugin: ModuleType, image: str, tmp_path: Path) -> Make:
+def make(plugin: ModuleType, image: str, tmp_path: Path, tmp_path_factory: Any) -> Make:
     """Builds a backend with these options, and with `context` for fields of the BuildContext."""
+    shells = tmp_path_factory.getbasetemp() / "shells"
+    shells.mkdir(mode=0o700, exist_ok=True)
+    root = tmp_path / "state"
+    root.mkdir(mode=0o700)
+    # Copying an image's shell takes as long as a test: once per session is enough.
+    (root / "shells").symlink_to(shells)
 
     def make_backend(*, context: dict[str, Any] | None = None, **options: Any) -> ContainerBackend:
-        options = {"image": image, "root": tmp_path / "state", **options}
+        options = {"image": image, "root": root, **options}
         made = plugin.build(
             plugin.ale_sandboxes()[0].options(**options), BuildContext(**(context or {}))
         )

@@ -1,5 +1,5 @@
 # ruff: noqa: D102, PT017 - a name says what a test does; no test framework is imported here
-"""What of the network a sandbox reaches, while that changes."""
+"""What a sandbox reaches while its network changes."""
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
@@ -40,17 +40,17 @@ async def served(backend: ContainerBackend, text: str) -> AsyncIterator[str]:
         yield await out(sandbox, "hostname -i")
 
 
-async def had(
+async def fetched(
     sandbox: ContainerSandbox, host: str, env: Mapping[str, str] = MappingProxyType(_NONE)
 ) -> str | None:
-    """A file of a server; None where it can't be had."""
+    """A file from a server; None if it is not reachable."""
     line = ["python3", "-c", _GET, f"http://{host}:8080/file"]
     result = await sandbox.exec(line, timeout_s=20, env=env)
     return result.stdout.decode() if result.exit_code == 0 else None
 
 
 async def answered(sandbox: ContainerSandbox, *requests: str) -> str:
-    """What the proxy says to heads of requests."""
+    """The proxy's answer to request heads."""
     result = await sandbox.exec(["python3", "-c", _SAY, *requests], timeout_s=20)
     return result.stdout.decode().strip()
 
@@ -58,17 +58,15 @@ async def answered(sandbox: ContainerSandbox, *requests: str) -> str:
 class NetworkProbes:
     """Needs one more fixture, ``image``: one with python3."""
 
-    async def test_hosts_that_are_listed_are_reached_by_the_proxy_and_no_others(
-        self, make: Make
-    ) -> None:
+    async def test_only_listed_hosts_are_reached_through_the_proxy(self, make: Make) -> None:
         backend = make()
         async with served(backend, "listed") as listed, served(backend, "other") as other:
             spec = SandboxSpec(network=False, allowed_hosts=(listed,))
             async with backend.open(spec) as sandbox:
                 assert await out(sandbox, "ls /sys/class/net") == "lo"
-                assert await had(sandbox, listed, env=_PROXY) == "listed"
-                assert await had(sandbox, other, env=_PROXY) is None
-                assert await had(sandbox, listed) is None, "there is no way but the proxy"
+                assert await fetched(sandbox, listed, env=_PROXY) == "listed"
+                assert await fetched(sandbox, other, env=_PROXY) is None
+                assert await fetched(sandbox, listed) is None, "reached without the proxy"
                 tunnel = f"CONNECT {listed}:8080 HTTP/1.1"
                 said = await answered(sandbox, tunnel, "GET /file HTTP/1.0")
                 assert said.endswith("listed")
@@ -79,29 +77,29 @@ class NetworkProbes:
 
     async def _changes(self, sandbox: ContainerSandbox, listed: str, other: str) -> None:
         await sandbox.set_network(False, (other,))
-        assert await had(sandbox, other, env=_PROXY) == "other"
-        assert await had(sandbox, listed, env=_PROXY) is None
+        assert await fetched(sandbox, other, env=_PROXY) == "other"
+        assert await fetched(sandbox, listed, env=_PROXY) is None
         await sandbox.set_network(False)
-        assert await had(sandbox, other, env=_PROXY) is None
+        assert await fetched(sandbox, other, env=_PROXY) is None
 
-    async def test_this_machines_own_loopback_is_reached_by_no_name(self, make: Make) -> None:
+    async def test_no_name_reaches_this_machines_loopback(self, make: Make) -> None:
         async with opened(make(), network=False, allowed_hosts=("localhost", "127.0.0.1")) as box:
             said = await answered(box, "GET http://localhost:1/ HTTP/1.1")
             assert "its address is this machine's own" in said
 
-    async def test_a_network_is_taken_away_and_given_back(self, make: Make) -> None:
+    async def test_a_network_is_disconnected_and_connected_again(self, make: Make) -> None:
         backend = make()
         spec = SandboxSpec(network=True)
         async with served(backend, "there") as host, backend.open(spec) as sandbox:
-            assert await had(sandbox, host) == "there"
+            assert await fetched(sandbox, host) == "there"
             await sandbox.set_network(False)
             assert await out(sandbox, "ls /sys/class/net") == "lo"
-            assert await had(sandbox, host) is None
+            assert await fetched(sandbox, host) is None
             await sandbox.set_network(True)
-            assert await had(sandbox, host) == "there"
+            assert await fetched(sandbox, host) == "there"
         await backend.aclose()
 
-    async def test_a_network_is_given_to_what_began_without_one_where_the_engine_can(
+    async def test_a_sandbox_opened_without_a_network_gets_one_if_the_engine_can(
         self, make: Make
     ) -> None:
         backend = make()
@@ -111,14 +109,14 @@ class NetworkProbes:
                 await sandbox.set_network(True)
             except UnsupportedError as error:
                 assert backend.name == "podman"
-                assert "began without one" in str(error)
+                assert "was created without a network" in str(error)
             else:
-                assert await had(sandbox, host) == "there"
+                assert await fetched(sandbox, host) == "there"
                 await sandbox.set_network(False)
-            assert await had(sandbox, host) is None
+            assert await fetched(sandbox, host) is None
         await backend.aclose()
 
-    async def test_an_option_that_forbids_the_network_goes_first(self, make: Make) -> None:
+    async def test_an_option_that_forbids_the_network_overrides_the_task(self, make: Make) -> None:
         async with opened(make(network=False), allowed_hosts=("203.0.113.1",)) as box:
             await box.set_network(True)
             assert await out(box, "ls /sys/class/net") == "lo"
@@ -141,7 +139,7 @@ class NetworkProbes:
             except SandboxError as error:
                 assert "no user 'nobody-of-that-name'" in str(error)
             else:
-                raise AssertionError("it became one")
+                raise AssertionError("an unknown user was accepted")
 
     async def test_a_sibling_is_opened(self, make: Make) -> None:
         async with opened(make(), tags={"episode": "e"}) as box:

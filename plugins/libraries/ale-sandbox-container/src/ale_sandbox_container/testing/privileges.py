@@ -1,6 +1,7 @@
 # ruff: noqa: D102 - a name says what a test does
-"""What an image's programs may become, and limits that are not there. Needs coreutils."""
+"""Set-user-id programs of an image, and limits that are lifted. Needs coreutils."""
 
+import asyncio
 from pathlib import Path
 
 from ale.types import SandboxSpec
@@ -27,7 +28,7 @@ class PrivilegeProbes:
             assert said.split() == ["Uid:", *(["1234"] * 4)]
         assert not any(note.startswith("privileges:") for note in backend.capabilities.notes)
 
-    async def test_it_does_where_it_may_and_ends_with_its_command(
+    async def test_a_program_that_may_gain_privileges_ends_with_its_command(
         self, make: Make, image: str, tmp_path: Path
     ) -> None:
         backend = make(context={"run_directory": tmp_path / "run"}, new_privileges=True)
@@ -36,17 +37,17 @@ class PrivilegeProbes:
             said = await out(sandbox, "/su/cat /proc/self/status | grep Uid")
             assert said.split() == ["Uid:", "1234", "0", "0", "0"]
             assert (await sandbox.exec("/su/sleep 100 & wait", timeout_s=1.0)).timed_out
-            assert await out(sandbox, _RUNNING) == "0", "it outlived its command's time"
+            assert await out(sandbox, _RUNNING) == "0", "it outlived its command's time limit"
             await sandbox.exec("/su/sleep 100 >/dev/null 2>&1 &")
 
             async def sleeps() -> bool:
                 return await out(sandbox, _RUNNING) == "1"
 
-            await until(sleeps, "the program's beginning")
+            await until(sleeps, "the start of the program")
             assert await sandbox.end_processes() == 1
             assert await out(sandbox, _RUNNING) == "0"
 
-    async def test_what_another_user_gains_ends_too(
+    async def test_a_program_with_gained_privileges_ends_for_a_switched_user_too(
         self, make: Make, image: str, tmp_path: Path
     ) -> None:
         backend = make(
@@ -61,22 +62,25 @@ class PrivilegeProbes:
             assert (ended.stdout, ended.timed_out) == (b"1234\n", True)
             assert await out(sandbox, _RUNNING) == "0"
 
-    async def test_a_workspace_of_the_image_stays_as_it_is_and_a_new_one_is_its_users(
+    async def test_a_workspace_of_the_image_keeps_its_owner_and_a_new_one_gets_the_user(
         self, make: Make, image: str, tmp_path: Path
     ) -> None:
         text = f"FROM {image}\nRUN mkdir /own && mkdir -m 777 /shared\nUSER 1234\n"
         (tmp_path / "task").mkdir()
         (tmp_path / "task" / "Dockerfile").write_text(text)
         backend = make(context={"run_directory": tmp_path / "run"})
-        for workdir, expected in (
-            ("/own", "0 755"),
-            ("/shared", "0 777"),
-            ("/made", "1234 755"),
-            (None, "1234 755"),
-        ):
+
+        async def owned(workdir: str | None, expected: str) -> None:
             spec = SandboxSpec(build=str(tmp_path / "task"), workdir=workdir)
             async with backend.open(spec) as sandbox:
                 assert await out(sandbox, "stat -c '%u %a' .") == expected
+
+        await asyncio.gather(
+            owned("/own", "0 755"),
+            owned("/shared", "0 777"),
+            owned("/made", "1234 755"),
+            owned(None, "1234 755"),
+        )
         await backend.aclose()
 
     async def test_the_agents_user_owns_a_workspace_that_the_image_lacks(self, make: Make) -> None:

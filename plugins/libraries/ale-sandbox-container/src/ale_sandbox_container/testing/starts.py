@@ -27,7 +27,7 @@ RUN echo built >/app/made
 class StartProbes:
     """Needs one more fixture, ``image``: the name of the image that `make` starts."""
 
-    async def test_an_image_that_is_not_there_is_named_quickly(self, make: Make) -> None:
+    async def test_a_missing_image_is_named_quickly(self, make: Make) -> None:
         backend = make(pull_silence_s=5.0)
         spec = SandboxSpec(image="registry.invalid/no/such-image:1")
         message = ""
@@ -51,7 +51,7 @@ class StartProbes:
             raise AssertionError("it was opened")
         await backend.aclose()
 
-    async def test_a_registry_that_never_answers_is_given_up(self, make: Make) -> None:
+    async def test_a_registry_that_never_answers_times_out(self, make: Make) -> None:
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             listener.listen()
@@ -97,7 +97,7 @@ class StartProbes:
             for tag in tags:
                 backend._engine.remove_image(tag)
 
-    async def test_folders_of_one_content_that_are_wanted_at_once_are_built_once(
+    async def test_equal_folders_opened_in_parallel_are_built_once(
         self, make: Make, image: str, tmp_path: Path
     ) -> None:
         first = _context(tmp_path / "first", image)
@@ -120,7 +120,7 @@ class StartProbes:
             await backend.aclose()
             engine.remove_image(f"ale-build:{digest_of(first)}")
 
-    async def test_the_health_check_of_an_image_is_told(
+    async def test_the_health_check_of_an_image_is_in_a_variable(
         self, make: Make, image: str, tmp_path: Path
     ) -> None:
         check = "HEALTHCHECK --interval=2s --timeout=1s --retries=4 CMD test -e '/a b'"
@@ -153,7 +153,7 @@ class StartProbes:
             assert part in message, message
         await backend.aclose()
 
-    async def test_a_base_image_that_can_not_be_had_is_named(
+    async def test_a_base_image_that_can_not_be_pulled_is_named(
         self, make: Make, tmp_path: Path
     ) -> None:
         base = "registry.invalid/no/such-base:1"
@@ -165,7 +165,7 @@ class StartProbes:
                 pass
         except SandboxError as error:
             message = str(error)
-        assert f"its base image '{base}' is not there and can't be had" in message, message
+        assert f"its base image '{base}' can't be pulled" in message, message
         await backend.aclose()
 
     async def test_a_workspace_is_relative_to_the_images_own(
@@ -173,13 +173,18 @@ class StartProbes:
     ) -> None:
         (tmp_path / "Dockerfile").write_text(f"FROM {image}\nWORKDIR /app\n")
         backend = make(context={"run_directory": tmp_path / "run"}, workdir="/elsewhere")
-        for workdir, expected in ((".", "/app"), ("deep/er", "/app/deep/er"), ("/w", "/w")):
+
+        async def starts_in(workdir: str, expected: str) -> None:
             spec = SandboxSpec(build=str(tmp_path), workdir=workdir)
             async with backend.open(spec) as sandbox:
                 assert (sandbox.workdir, await out(sandbox, "pwd")) == (expected, expected)
                 fork = await sandbox.fork()
                 assert await out(fork, "pwd") == expected
                 await fork.close()
+
+        await asyncio.gather(
+            starts_in(".", "/app"), starts_in("deep/er", "/app/deep/er"), starts_in("/w", "/w")
+        )
         await backend.aclose()
 
     async def test_the_workspace_may_be_the_root(self, make: Make, image: str) -> None:
@@ -187,7 +192,7 @@ class StartProbes:
             await sandbox.write("made/here", b"text")
             assert await out(sandbox, "pwd; cat made/here /made/here") == "/\ntexttext"
 
-    async def test_limits_are_those_of_the_task_before_the_options(self, make: Make) -> None:
+    async def test_limits_of_the_task_override_the_options(self, make: Make) -> None:
         async with opened(make(memory_mb=512), memory_mb=128, cpus=0.5) as sandbox:
             files = (
                 "/sys/fs/cgroup/memory.max",
@@ -207,9 +212,7 @@ class StartProbes:
             assert (await sandbox.exec(greedy, timeout_s=PATIENCE_S)).exit_code == 137
             assert (await session.run("echo alive", timeout_s=PATIENCE_S)).stdout == b"alive\n"
 
-    async def test_an_allowed_path_is_seen_and_can_not_be_changed(
-        self, make: Make, tmp_path: Path
-    ) -> None:
+    async def test_an_allowed_path_is_read_only(self, make: Make, tmp_path: Path) -> None:
         shared = tmp_path / "shared"
         shared.mkdir()
         (shared / "file").write_text("of the host\n")
@@ -229,7 +232,7 @@ class StartProbes:
                 assert path in str(error)
             await backend.aclose()
 
-    async def test_a_read_only_root_leaves_the_workspace(self, make: Make) -> None:
+    async def test_with_a_read_only_root_the_workspace_is_writable(self, make: Make) -> None:
         backend = make(read_only=True)
         assert (backend.capabilities.fork, backend.capabilities.snapshot) == ("replay", False)
         async with opened(backend) as sandbox:
@@ -245,7 +248,7 @@ class StartProbes:
                     continue
                 raise AssertionError("it was not refused")
 
-    async def test_a_read_only_root_leaves_the_workspace_to_another_user_too(
+    async def test_with_a_read_only_root_another_user_can_write_the_workspace(
         self, make: Make
     ) -> None:
         async with opened(make(read_only=True, user="1234")) as sandbox:
@@ -253,13 +256,13 @@ class StartProbes:
             await sandbox.write("sub/other", b"from the host")
             assert await out(sandbox, "cat sub/other; stat -c %u sub") == "from the host1234"
 
-    async def test_tmp_may_be_in_memory_and_of_a_size(self, make: Make) -> None:
+    async def test_tmp_may_be_in_memory_with_a_size(self, make: Make) -> None:
         async with opened(make(tmp_mb=4)) as sandbox:
             assert "tmpfs /tmp tmpfs" in await out(sandbox, "cat /proc/mounts")
             full = await sandbox.exec("dd if=/dev/zero of=/tmp/big bs=1048576 count=8")
             assert full.exit_code != 0
 
-    async def test_capabilities_are_what_is_added_back(self, make: Make) -> None:
+    async def test_the_added_capabilities_are_the_only_ones(self, make: Make) -> None:
         async with opened(make(capabilities=("CHOWN", "SETUID"))) as sandbox:
             said = await out(sandbox, "grep CapEff /proc/self/status")
             # CHOWN 0, KILL 5 (which SETUID brings along), SETUID 7.
@@ -267,25 +270,27 @@ class StartProbes:
             await sandbox.exec("touch file; chown 1234 file")
             assert await out(sandbox, "stat -c %u file") == "1234"
 
-    async def test_all_that_docker_gives_can_be_added_back_at_once(self, make: Make) -> None:
+    async def test_dockers_default_capabilities_have_one_name(self, make: Make) -> None:
         docker = 0x00000000A80425FB
         async with opened(make(capabilities=("DOCKER_DEFAULT",))) as sandbox:
             said = await out(sandbox, "grep CapEff /proc/self/status")
             assert int(said.split()[1], 16) == docker
-            # Of those that Podman lacks by itself.
+            # One that Podman's defaults lack.
             assert await out(sandbox, "mknod null c 1 3; echo hidden >null; stat -c %F null")
 
-    async def test_the_network_is_on_only_where_nobody_says_no(self, make: Make) -> None:
-        for option, wish, on in (
-            (None, None, False),
-            (None, True, True),
-            (True, None, True),
-            (True, False, False),
-            (False, True, False),
-        ):
-            async with opened(make(network=option), network=wish) as sandbox:
+    async def test_the_network_is_on_only_if_requested_and_not_forbidden(self, make: Make) -> None:
+        async def connected(option: bool | None, requested: bool | None, on: bool) -> None:
+            async with opened(make(network=option), network=requested) as sandbox:
                 links = (await out(sandbox, "ls /sys/class/net")).split()
-                assert (len(links) > 1) is on, (option, wish, links)
+                assert (len(links) > 1) is on, (option, requested, links)
+
+        await asyncio.gather(
+            connected(None, None, on=False),
+            connected(None, True, on=True),
+            connected(True, None, on=True),
+            connected(True, False, on=False),
+            connected(False, True, on=False),
+        )
 
 
 async def _made(backend: ContainerBackend, folder: Path) -> None:

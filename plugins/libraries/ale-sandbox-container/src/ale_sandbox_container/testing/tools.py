@@ -25,13 +25,13 @@ async def opened(backend: ContainerBackend, **spec: object) -> AsyncIterator[Con
 
 
 async def until(condition: Callable[[], Awaitable[bool] | bool], what: str) -> None:
-    """Wait for something that must come."""
+    """Wait for a condition that must become true."""
     end = time.monotonic() + PATIENCE_S
     while True:
         found = condition()
         if found if isinstance(found, bool) else await found:
             return
-        assert time.monotonic() < end, f"{what} did not come within {PATIENCE_S:.0f} s"
+        assert time.monotonic() < end, f"{what} did not happen within {PATIENCE_S:.0f} s"
         await asyncio.sleep(0.02)
 
 
@@ -52,7 +52,7 @@ def host_processes(word: str) -> list[int]:
 
 
 async def out(sandbox: ContainerSandbox, command: str, **options: object) -> str:
-    """What a command says; it must succeed."""
+    """Stdout of a command that must succeed."""
     result = await sandbox.exec(command, timeout_s=PATIENCE_S, **options)  # type: ignore[arg-type]
     assert result.exit_code == 0, (command, result)
     return result.stdout.decode().strip()
