@@ -237,19 +237,29 @@ def whole() -> Episode:
     folded = turn("", calls=[("shell", "no json"), ("shell", '{"a":  1}')], fresh_context=True)
     read_out = Observation(call_id="", tool="shell", content="seen", role="user")
     turns = (
-        replace(first, prompt=prompt, fresh_context=True, completion=found, observations=(seen,)),
+        replace(
+            first,
+            prompt=prompt,
+            fresh_context=True,
+            completion=found,
+            observations=(seen,),
+            tools=(SHELL,),
+        ),
         replace(folded, prompt=(Message(role="user", content="So far: a b."),), duration_s=1.5),
         replace(turn("Run: ls"), observations=(read_out,)),
-        turn("Over.", fresh_context=True),
+        replace(turn("Over.", fresh_context=True), credited=False),
     )
     stop = replace(asked.trajectory.stop, reason="max_steps", detail="40")
     return replace(asked, trajectory=replace(asked.trajectory, turns=turns, stop=stop))
 
 
-def test_atif_written_and_read_again_is_the_same_episode(tmp_path: Path, run: Any) -> None:
+@pytest.mark.parametrize("tools", [None, [SHELL]])
+def test_atif_written_and_read_again_is_the_same_episode(
+    tmp_path: Path, run: Any, tools: Any
+) -> None:
     raw, lines, back = (tmp_path / f"{name}.jsonl" for name in ("raw", "lines", "back"))
     folder = tmp_path / "trajectories"
-    collect([run(whole(), tried(1.0, turn("Done.")))], raw, tools=[SHELL])
+    collect([run(whole(), tried(1.0, turn("Done.")))], raw, tools=tools)
     assert export_rows(raw, folder, form="atif").written == 2
     assert export_rows(raw, lines, form="atif").written == 2
     rows = {row.episode.id: row for row in read_rows(raw, EpisodeRow)}
