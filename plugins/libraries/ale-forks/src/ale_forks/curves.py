@@ -63,8 +63,8 @@ class Curve:
     """By rising p. That of p = 0 is shared by all experts of a task."""
     forks: tuple[Fork, ...]
     """One between every two points."""
-    said: Mapping[int, str] = field(factory=dict)
-    """What the expert said in each turn that was replayed, from turn 0."""
+    replayed: Mapping[int, str] = field(factory=dict)
+    """Text and calls of each replayed turn of the expert, from turn 0."""
 
 
 @frozen(kw_only=True)
@@ -111,7 +111,7 @@ class Counts:
     def __init__(self) -> None:
         self._beginnings: dict[str, list[bool]] = defaultdict(list)
         self._places: dict[tuple[str, str, int], dict[int, list[bool]]] = {}
-        self._said: dict[tuple[str, str, int], dict[int, str]] = defaultdict(dict)
+        self._replayed: dict[tuple[str, str, int], dict[int, str]] = defaultdict(dict)
         self._other = 0
 
     def add(self, episode: Episode) -> None:
@@ -129,10 +129,10 @@ class Counts:
         key = (episode.task_id, place.tag, place.turns)
         self._places.setdefault(key, defaultdict(list))[place.p].append(won)
         for number, turn in enumerate(episode.trajectory.turns[: place.p]):
-            self._said[key].setdefault(number, _said(turn))
+            self._replayed[key].setdefault(number, _text_of(turn))
 
     def curves(self, level: float = LEVEL) -> Curves:
-        """What they say.
+        """The curves of the episodes counted so far.
 
         Args:
             level: of the test, over all forks of one curve (Holm's correction), in (0, 1).
@@ -150,7 +150,7 @@ class Counts:
                 turns=turns,
                 points=tuple(points),
                 forks=forks,
-                said=self._said[key],
+                replayed=self._replayed[key],
             )
             made.append(curve)
         return Curves(curves=tuple(made), beginnings=first, other=self._other)
@@ -160,7 +160,7 @@ def _point(p: int, won: Sequence[bool]) -> Point:
     return Point(p=p, successes=sum(won), trials=len(won))
 
 
-def _said(turn: Turn) -> str:
+def _text_of(turn: Turn) -> str:
     message = turn.completion.message
     calls = [f"{call.name} {call.arguments}" for call in message.tool_calls]
     return " ".join(part for part in (message.content, *calls) if part)
