@@ -11,7 +11,8 @@ from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.testing.builders import conversation
 from ale.types import Completion, CompletionRequest, Message, Usage
-from ale_llm_scripted.plugin import ScriptedOptions, ale_llms
+from ale_llm_scripted.options import ScriptedOptions
+from ale_llm_scripted.plugin import ale_llms
 
 SCRIPT = """\
 tasks:

@@ -13,7 +13,8 @@ from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.testing.builders import conversation, episode, turn
 from ale.types import CompletionRequest, Episode, LLMCapabilities, Message
-from ale_llm_scripted.plugin import ScriptedOptions, ale_llms
+from ale_llm_scripted.options import ScriptedOptions
+from ale_llm_scripted.plugin import ale_llms
 from ale_llm_scripted.replay import Recording
 
 

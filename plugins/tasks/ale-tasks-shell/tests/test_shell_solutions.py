@@ -10,7 +10,7 @@ import pytest_asyncio
 from ale.testing.fakes import FolderSandbox
 from ale.types import Task
 from ale_tasks_shell.kinds import BY_NAME, KINDS
-from ale_tasks_shell.plugin import ShellTasksOptions, Split
+from ale_tasks_shell.options import ShellTasksOptions, Split
 from ale_tasks_shell.source import ShellTasks
 from ale_tasks_shell.words import VOCABULARY
 

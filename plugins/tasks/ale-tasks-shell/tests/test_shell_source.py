@@ -20,8 +20,8 @@ from ale.strict import from_plain, structure
 from ale.types import Task
 from ale_tasks_shell import corpus
 from ale_tasks_shell.kinds import BY_NAME, KINDS
+from ale_tasks_shell.options import ShellTasksOptions, Split
 from ale_tasks_shell.planner import held_out_neighbours
-from ale_tasks_shell.plugin import ShellTasksOptions, Split
 from ale_tasks_shell.source import ShellTasks
 from ale_tasks_shell.words import VOCABULARY, held_out_pair
 
@@ -29,7 +29,7 @@ SPLITS = get_args(Split)
 README = Path(__file__).parents[1] / "README.md"
 _DIGEST = """
 import hashlib, msgspec
-from ale_tasks_shell.plugin import ShellTasksOptions
+from ale_tasks_shell.options import ShellTasksOptions
 from ale_tasks_shell.source import ShellTasks
 
 made = hashlib.sha256()

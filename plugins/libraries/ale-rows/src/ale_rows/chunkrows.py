@@ -7,11 +7,12 @@ from pathlib import Path
 from ale.types import Chunk, TokenTrace, Trajectory
 from ale_rows.chat import chats, chunk_answer, prefix_of
 from ale_rows.chattools import tools_of
+from ale_rows.files import Form, write_rows
 from ale_rows.report import Report, by_reason
 from ale_rows.rows import ChunkTokens, RlRow, ScoredRow
 from ale_rows.stored import stored_rows
 from ale_rows.streaming import streaming
-from ale_rows.writing import Form, refuse_overwriting, write_rows
+from ale_rows.writing import refuse_overwriting
 
 
 def make_rl(

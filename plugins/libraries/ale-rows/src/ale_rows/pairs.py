@@ -8,12 +8,13 @@ from ale.errors import InputError, Problem
 from ale.types import Chunk, Trajectory
 from ale_rows.chat import chats, chunk_answer
 from ale_rows.chattools import tools_of
+from ale_rows.files import Form, write_rows
 from ale_rows.prompts import same_prompt_pairs
 from ale_rows.report import Report, by_reason
 from ale_rows.rows import DpoRow, Origin, Pairing, ScoredRow
 from ale_rows.stored import SKIPPED, By, chunk_values, is_credited, stored_rows
 from ale_rows.streaming import streaming
-from ale_rows.writing import Form, refuse_overwriting, write_rows
+from ale_rows.writing import refuse_overwriting
 
 
 def make_dpo(

@@ -25,7 +25,7 @@ def corpus(
         ValueError: an option is not allowed.
         InputError: the kinds can't make a task of this length.
     """
-    from ale_tasks_shell.plugin import ShellTasksOptions  # late: importing a package stays cheap
+    from ale_tasks_shell.options import ShellTasksOptions  # late: importing a package stays cheap
     from ale_tasks_shell.source import ShellTasks
 
     options = ShellTasksOptions(seed=seed, count=n, length=length, kinds=kinds, words=words)

@@ -7,8 +7,8 @@ from ale.errors import InputError, Problem
 from ale.types import CriterionSpec, Task
 from ale_tasks_shell import contents, script
 from ale_tasks_shell.kinds import KINDS
+from ale_tasks_shell.options import ShellTasksOptions
 from ale_tasks_shell.planner import Move, Planner
-from ale_tasks_shell.plugin import ShellTasksOptions
 from ale_tasks_shell.scene import ExhaustedError, Scene
 from ale_tasks_shell.words import VOCABULARY
 
