@@ -191,7 +191,7 @@ def test_answers_can_be_compared_by_the_credit_of_their_chunk(pairs: Any) -> Non
     assert by_reward.chosen[0].content == "Slow."
 
 
-def test_by_the_credit_of_a_chunk_the_shorter_way_may_win(pairs: Any) -> None:
+def test_by_the_credit_of_a_chunk_the_shorter_solution_may_win(pairs: Any) -> None:
     rollouts = [
         tried(1.0, turn("Slow."), turn("a"), turn("b"), turn("c"), rollout=0),
         tried(0.5, turn("Quick."), rollout=1),

@@ -19,7 +19,7 @@ def corpus(
 
     Returns:
         For each task its goal and the commands of its reference solution, one a line. After some
-        thousand tasks every sentence, command and word of the family is likely to have come.
+        thousand tasks every sentence, command and word of the family is likely to be included.
 
     Raises:
         ValueError: an option is not allowed.

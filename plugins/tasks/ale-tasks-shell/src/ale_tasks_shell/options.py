@@ -21,7 +21,7 @@ def _length(_: object, __: "Attribute[Any]", value: int | tuple[int, int]) -> No
 
 
 def _kinds(_: object, __: "Attribute[Any]", value: tuple[str, ...]) -> None:
-    from ale_tasks_shell.kinds import BY_NAME  # late: nobody has to list plugins for it
+    from ale_tasks_shell.kinds import BY_NAME  # late: listing plugins does not need it
 
     for name in value:
         if name not in BY_NAME:
@@ -51,9 +51,9 @@ class ShellTasksOptions:
     split: Split = field(
         default="train",
         metadata=doc(
-            "'train'; 'held_out_parameters', every step of which joins two words that training "
-            "never does; or 'held_out_compositions', with a kind of step after another that "
-            "training never has so."
+            "'train'; 'held_out_parameters', in which every step has a pair of words that training "
+            "never has; or 'held_out_compositions', with a sequence of two kinds of steps that "
+            "training never has."
         ),
     )
     length: int | tuple[int, int] = field(
