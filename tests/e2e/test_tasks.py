@@ -15,7 +15,7 @@ from ale.testing.builders import trajectory
 from ale.testing.fakes import FolderSandbox
 from ale.types import CriterionSpec, Score, Task
 from ale_criteria_shell.plugin import ale_criteria
-from ale_tasks_tbp.plugin import TbpOptions
+from ale_tasks_tbp.options import TbpOptions
 from ale_tasks_tbp.source import TbpSource
 
 FOLDER = Path(__file__).resolve().parents[2] / "tasks"

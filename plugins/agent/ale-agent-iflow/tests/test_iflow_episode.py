@@ -76,7 +76,7 @@ async def test_the_record_gives_back_every_request_of_any_episode(play, seed):
         assert not native or [o.call_id for o in turn.observations] == [c.id for c in calls]
 
 
-async def test_random_episodes_do_fold(play):
+async def test_random_episodes_are_compacted(play):
     rng = random.Random(0)
     n_fresh = 0
     for _ in range(10):
@@ -107,7 +107,7 @@ async def test_two_runs_with_the_same_clocks_are_the_same_to_the_byte(play):
 # -- compaction
 
 
-async def test_a_conversation_that_grows_too_long_is_compacted_and_goes_on(play):
+async def test_a_conversation_that_grows_too_long_is_compacted_and_continues(play):
     played = await play(
         *[shell_call(output(1500))] * 8, FINISH, context_max_tokens=1600, max_output_bytes=2048
     )
@@ -147,7 +147,7 @@ async def test_what_can_hardly_be_shortened_is_shortened_all_the_same(play):
     assert len(played.llm.requests[2].messages) == 2
 
 
-async def test_a_provider_that_goes_on_refusing_ends_the_episode(play):
+async def test_a_provider_that_keeps_refusing_ends_the_episode(play):
     played = await play(*[shell_call(output(4000))] * 4, *[ContextLengthError("no room")] * 3)
     assert (played.stop.reason, len(played.turns)) == ("context", 4)
     assert "no room" in played.stop.detail
@@ -395,7 +395,7 @@ async def test_the_system_prompt_is_an_option(play, tmp_path):
     assert played.llm.requests[0].messages[0].content == "From a file."
 
 
-def test_a_prompt_that_can_not_be_had_is_a_problem_of_the_config(tmp_path):
+def test_an_unreadable_prompt_is_an_error_of_the_config(tmp_path):
     build = ale_agents()[0].build
     with pytest.raises(InputError, match="can't be read"):
         build(IflowOptions(system_prompt_file=tmp_path / "none"), BuildContext())

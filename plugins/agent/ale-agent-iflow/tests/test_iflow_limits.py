@@ -121,7 +121,7 @@ async def test_a_context_that_can_not_be_compacted_ends_the_episode(play):
         ({"context_max_tokens": 1}, "context"),
     ],
 )
-async def test_what_the_run_has_tightened_binds(play, limits, reason):
+async def test_stricter_limits_of_the_run_apply(play, limits, reason):
     played = await play(*itertools.repeat(COUNT, 9), limits=limits)
     assert played.stop.reason == reason
 

@@ -72,13 +72,13 @@ def only(kind):
 
 
 @only(Fenced)
-async def test_a_path_that_leads_out_is_the_models_doing(sandbox):
+async def test_a_path_outside_the_workspace_is_an_observation(sandbox):
     result = await Files(sandbox, max_output_bytes=1000).read("/etc/x", timeout_s=5)
     assert result.error == "/etc/x: it leads out of the sandbox"
 
 
 @only(Fenced)
-async def test_a_sandbox_that_is_gone_is_not(sandbox):
+async def test_a_removed_sandbox_is_an_error_and_no_observation(sandbox):
     await sandbox.close()
     with pytest.raises(SandboxError):
         await Files(sandbox, max_output_bytes=1000).read("/etc/x", timeout_s=5)
@@ -118,7 +118,7 @@ async def test_an_error_of_a_path_is_put_into_words(sandbox, error, said):
 
 @only(Bare)
 @pytest.mark.parametrize("error", [ConnectionResetError(), TimeoutError()])
-async def test_a_fault_of_the_backend_is_not_put_down_to_the_path(sandbox, error):
+async def test_an_error_of_the_backend_is_not_reported_as_one_of_the_path(sandbox, error):
     sandbox.error = error
     with pytest.raises(type(error)):
         await Files(sandbox, max_output_bytes=1000).read("f", timeout_s=5)

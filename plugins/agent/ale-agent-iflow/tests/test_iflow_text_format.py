@@ -58,7 +58,7 @@ def test_a_call_is_found(content):
         f"<think>\n{block(LS)}\n</think> That is all.",
     ],
 )
-def test_no_call_is_made_up(content):
+def test_text_without_a_call_has_none(content):
     assert text_format.read(content, "id").calls == ()
 
 
@@ -73,7 +73,7 @@ def test_line_breaks_in_a_string_are_taken_as_they_stand():
     assert the_call(block(raw)) == ("shell", {"command": "cat <<X\n```\ntext\n```\nX"})
 
 
-def test_the_first_of_several_calls_counts_and_the_model_is_told():
+def test_the_first_of_several_calls_counts_and_the_model_is_notified():
     reading = text_format.read(f"{block(LS)}\nThen\n{block(LS)}", "id")
     assert len(reading.calls) == 1
     assert reading.note == (
@@ -129,7 +129,7 @@ def test_a_call_that_is_written_wrongly_is_refused_with_a_reason(body, error):
         "```tool\n" + "\u2028\x0b\x00" * 50_000,
     ],
 )
-def test_hostile_text_is_read_in_no_time(content):
+def test_hostile_text_is_parsed_in_linear_time(content):
     started = time.perf_counter()
     text_format.read(content, "id")
     assert time.perf_counter() - started < 2.0
@@ -142,7 +142,7 @@ def written(name: str, **arguments: object):
     return answer(block(json.dumps({"name": name, "arguments": arguments})))
 
 
-async def test_a_model_without_tool_calls_is_told_how_to_write_them(play):
+async def test_a_model_without_tool_calls_gets_the_format_in_the_prompt(play):
     played = await play(written("finish", summary="done"), tools=False)
     (request,) = played.llm.requests
     assert request.tools == ()

@@ -14,7 +14,7 @@ FINISH = call("finish", summary="all done")
 # -- shell
 
 
-async def test_the_shell_keeps_folder_and_variables(play):
+async def test_the_shell_retains_folder_and_variables(play):
     played = await play(
         shell_call("mkdir sub && cd sub && export X=7"),
         shell_call("echo $X; basename $PWD"),
@@ -31,7 +31,7 @@ async def test_a_background_job_lasts_from_call_to_call(play):
     assert played.observations[1].content.split()[0] == "1"
 
 
-async def test_stderr_and_the_exit_code_are_shown_apart(play):
+async def test_stderr_and_the_exit_code_are_shown_separately(play):
     played = await play(shell_call("echo out; echo err >&2; (exit 3)"), FINISH)
     seen = played.observations[0]
     assert seen.content == "out\n[stderr]\nerr\n[exit code 3]"
@@ -78,7 +78,7 @@ async def test_a_timeout_costs_the_shell_and_the_next_call_gets_a_new_one(play):
     assert after.content.endswith("]\nX=\n[exit code 0]")
 
 
-async def test_exit_ends_the_shell_and_the_model_is_told(play):
+async def test_exit_ends_the_shell_and_the_observation_says_so(play):
     played = await play(shell_call("exit 3"), shell_call("echo on"), shell_call("echo on"), FINISH)
     assert played.observations[0].content == "[exit code 3; the shell has ended]"
     assert "this is a new one" in played.observations[1].content

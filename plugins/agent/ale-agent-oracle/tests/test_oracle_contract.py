@@ -9,7 +9,8 @@ from ale.protocols import Agent
 from ale.testing import builders
 from ale.testing.agent import AgentContract
 from ale.types import Completion, Task
-from ale_agent_oracle.plugin import OracleOptions, ale_agents
+from ale_agent_oracle.options import OracleOptions
+from ale_agent_oracle.plugin import ale_agents
 
 
 class TestOracle(AgentContract):

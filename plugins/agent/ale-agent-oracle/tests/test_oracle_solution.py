@@ -10,7 +10,8 @@ from ale.protocols import AgentContext
 from ale.testing import builders
 from ale.testing.fakes import FakeLLM, FolderSandbox, ListRecorder, ManualClock
 from ale.types import Limits, Trajectory, replace
-from ale_agent_oracle.plugin import OracleOptions, ale_agents
+from ale_agent_oracle.options import OracleOptions
+from ale_agent_oracle.plugin import ale_agents
 
 ORACLE, NOOP = ale_agents()
 
@@ -88,12 +89,12 @@ async def test_a_task_without_a_solution_is_given_up(run):
     assert turns == []
 
 
-async def test_why_there_is_no_solution_is_said_where_the_task_says_it(run):
+async def test_the_tasks_reason_for_a_missing_solution_is_reported(run):
     stop, _ = await run(task=builders.task(metadata={"no_solution": "it is too large"}))
     assert (stop.reason, stop.detail) == ("gave_up", "it is too large")
 
 
-async def test_the_folder_of_the_solutions_files_is_made_where_it_is_not_this_machines(
+async def test_the_solution_folder_is_created_in_sandboxes_with_their_own_files(
     run, sandbox, monkeypatch
 ):
     made = []
@@ -118,7 +119,7 @@ async def test_an_empty_solution_is_finished(run):
     assert (stop.reason, turns) == ("finished", [])
 
 
-async def test_output_is_kept_up_to_the_option(run):
+async def test_output_is_recorded_up_to_the_limit(run):
     _, turns = await run("seq 10000", options=OracleOptions(max_output_bytes=100))
     assert turns[0].observations[0].truncated
     assert len(turns[0].observations[0].content) < 150

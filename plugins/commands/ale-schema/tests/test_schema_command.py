@@ -99,4 +99,4 @@ def _without(line: dict[str, Any], *names: str) -> dict[str, Any]:
 
 def test_the_docstring_of_a_field_is_its_description() -> None:
     fields = made("task", Registry())["$defs"]["Task"]["properties"]
-    assert fields["goal"]["description"] == "What the agent is told."
+    assert fields["goal"]["description"] == "The prompt for the agent."

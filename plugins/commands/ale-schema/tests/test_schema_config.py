@@ -1,4 +1,4 @@
-"""The schema of a config is of one mind with the reader."""
+"""The schema of a config accepts and refuses the same configs as the reader."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -48,15 +48,19 @@ class Needy:
     path: str = field(metadata=doc("It must be given."))
 
 
-class Nothing:
+class Product:
+    """Has the members that each protocol requires; only `load` is called."""
+
     capabilities = FolderBackend.capabilities
+    name = "product"
+    aclose = assign = complete = grade = limits = list = open = prune = restore = run = split = None
 
     def load(self) -> Sequence[Any]:
         return [task("t", criteria=(CriterionSpec(type="held"),))]
 
 
 def part(name: str, options: type | None = None, **more: Any) -> Component[Any, Any]:
-    make: Callable[[Any, Any], Any] = lambda options, context: Nothing()  # noqa: E731
+    make: Callable[[Any, Any], Any] = lambda options, context: Product()  # noqa: E731
     return Component(name, options, make, summary=f"The {name}.", **more)
 
 

@@ -37,7 +37,7 @@ def test_an_unknown_model_names_what_is_installed(registry: Registry) -> None:
     assert "no llm 'fale'; installed: fake" in refused(registry, "fale")
 
 
-def test_an_option_that_is_none_is_named(registry: Registry) -> None:
+def test_an_unknown_option_is_named(registry: Registry) -> None:
     assert "llm.size: unknown option" in refused(registry, "fake:size=3")
 
 

@@ -82,7 +82,7 @@ async def test_an_answer_has_text_calls_reasoning_reason_and_usage(start: Start)
     assert answer.model == "mine"
 
 
-async def test_what_is_asked_reaches_the_model(start: Start) -> None:
+async def test_the_request_reaches_the_model(start: Start) -> None:
     llm = FakeLLM([SAID])
     call = {"id": "c1", "type": "function", "function": {"name": "shell", "arguments": "{}"}}
     conversation = [
@@ -142,7 +142,7 @@ async def test_a_stream_is_the_same_answer_in_pieces(start: Start) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_tokens_are_given_to_those_who_ask(start: Start, stream: bool) -> None:
+async def test_tokens_are_returned_on_request(start: Start, stream: bool) -> None:
     async with client(await start(FakeLLM([SAID]))) as asking:
         asked = {"return_token_ids": True}
         answer = await asking.chat.completions.create(**ASK, stream=stream, extra_body=asked)
@@ -204,7 +204,7 @@ async def test_only_the_right_key_is_answered(start: Start) -> None:
         (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', "image_url"),
     ],
 )
-async def test_what_can_not_be_served_is_refused_in_words(
+async def test_unsupported_requests_are_rejected_with_a_reason(
     start: Start, body: bytes, said: str
 ) -> None:
     head = f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body)}\r\n"
@@ -226,14 +226,14 @@ async def test_what_can_not_be_served_is_refused_in_words(
         (f"POST {CHAT} HTTP/1.1", "Content-Length: x", 400),
     ],
 )
-async def test_bare_requests_are_told_what_they_are(
+async def test_malformed_requests_get_an_explanation(
     start: Start, first: str, header: str, status: int
 ) -> None:
     asked = f"{first}\r\nHost: h\r\n{header}\r\n\r\n".encode()
     assert (await raw(await start(FakeLLM([])), asked)).startswith(f"HTTP/1.1 {status} ".encode())
 
 
-async def test_a_body_that_is_too_long_is_refused_before_it_is_all_there(
+async def test_a_body_that_is_too_long_is_rejected_before_it_is_complete(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ale_serve.answering.MOST_BODY", 1000)
@@ -270,7 +270,7 @@ class Slow:
     async def aclose(self) -> None: ...
 
 
-async def test_when_the_client_leaves_the_model_is_no_longer_asked(start: Start) -> None:
+async def test_a_disconnected_client_stops_its_sampling(start: Start) -> None:
     slow = Slow()
     async with client(await start(slow)) as asking:
         asked = asyncio.create_task(asking.chat.completions.create(**ASK))

@@ -10,7 +10,7 @@ from ale_chunkers.turns import InteractionChunker
 NAMES = ("interaction", "message", "tool-call", "micro-step", "ale-lite", "token", "trajectory")
 
 
-def test_the_package_offers_these_chunkers() -> None:
+def test_the_package_registers_these_chunkers() -> None:
     assert tuple(component.name for component in ale_chunkers()) == NAMES
 
 

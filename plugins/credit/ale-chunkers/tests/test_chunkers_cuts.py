@@ -212,7 +212,7 @@ def test_token_gives_the_whole_text_to_the_last_token_without_offsets() -> None:
     ]
 
 
-def test_token_says_what_to_do_where_no_tokens_were_recorded() -> None:
+def test_token_explains_what_to_do_if_no_tokens_were_recorded() -> None:
     made = trajectory(turn("a", tokens=1), turn("b"))
     with pytest.raises(ChunkError, match=r"turn 1 has no token ids.*choose another chunker"):
         TokenChunker().split(made)
@@ -220,9 +220,7 @@ def test_token_says_what_to_do_where_no_tokens_were_recorded() -> None:
 
 @pytest.mark.parametrize("chunker", [TokenChunker(), AleLiteChunker()])
 @pytest.mark.parametrize("tokens", [0, 1])
-def test_a_turn_that_says_nothing_is_one_chunk(
-    chunker: TokenChunker | AleLiteChunker, tokens: int
-) -> None:
+def test_an_empty_turn_is_one_chunk(chunker: TokenChunker | AleLiteChunker, tokens: int) -> None:
     assert tokens_of(chunker.split(trajectory(turn("", tokens=tokens)))) == [(0, tokens)]
 
 

@@ -23,7 +23,7 @@ def build(name: str, options: dict[str, object]) -> CreditScheme:
     return component.build(made, BuildContext())
 
 
-def test_the_package_offers_these_schemes() -> None:
+def test_the_package_registers_these_schemes() -> None:
     assert tuple(component.name for component in ale_credit_schemes()) == NAMES
 
 

@@ -64,7 +64,7 @@ def test_success_is_counted_by_start_and_the_fork_is_found() -> None:
     ]
     assert [fork.crucial for fork in curve.forks] == [False, True, False]
     assert curve.forks[1].p_value == pytest.approx(8 / math.comb(16, 9))
-    assert curve.said == {0: "say ls", 1: "say cd work", 2: "say make"}
+    assert curve.replayed == {0: "say ls", 1: "say cd work", 2: "say make"}
     assert curve.points[0].interval == pytest.approx((0.0, 0.3244), abs=1e-4)
 
 

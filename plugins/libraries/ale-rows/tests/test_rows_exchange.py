@@ -64,7 +64,7 @@ def raw(tmp_path: Path, run: Any, some: Sequence[Episode]) -> Path:
 
 
 @each_format
-def test_what_is_written_and_read_again_is_the_same(raw: Path, form: Any) -> None:
+def test_a_round_trip_preserves_conversations(raw: Path, form: Any) -> None:
     first, second, back = (raw.with_name(f"{name}.jsonl") for name in ("one", "two", "back"))
     assert export_rows(raw, first, form=form).written == 5
     rows = imported(first, form)
@@ -77,7 +77,7 @@ def test_what_is_written_and_read_again_is_the_same(raw: Path, form: Any) -> Non
 
 
 @each_format
-def test_preferences_written_and_read_again_are_the_same(raw: Path, form: Any) -> None:
+def test_a_round_trip_preserves_preferences(raw: Path, form: Any) -> None:
     pairs, out, back, again = (raw.with_name(f"{n}.jsonl") for n in ("dpo", "out", "back", "again"))
     make_dpo(raw, pairs, pairing="same-prompt")
     assert export_rows(pairs, out, form=form).written == 2
@@ -109,7 +109,7 @@ def test_chats_of_one_prompt_are_one_task(tmp_path: Path) -> None:
     assert one == two != three
 
 
-def test_an_answer_of_weight_0_is_not_learned_from(tmp_path: Path) -> None:
+def test_an_answer_of_weight_0_is_not_trained_on(tmp_path: Path) -> None:
     first = {**CHAT[2], "weight": 0}
     path = given(tmp_path / "chats.jsonl", {"messages": [*CHAT[:2], first, *CHAT[3:]]})
     (row,) = imported(path, "openai")
@@ -121,7 +121,7 @@ def test_an_answer_of_weight_0_is_not_learned_from(tmp_path: Path) -> None:
     assert json.loads(out.read_text())["messages"][2]["weight"] == 0
 
 
-def test_what_trl_cannot_express_is_left_out_and_counted(tmp_path: Path) -> None:
+def test_conversations_that_trl_cannot_express_are_skipped_and_counted(tmp_path: Path) -> None:
     first = {**CHAT[2], "weight": 0}
     path = given(tmp_path / "chats.jsonl", {"messages": [*CHAT[:2], first, *CHAT[3:]]})
     imported(path, "openai")
@@ -159,7 +159,7 @@ def test_older_fields_of_openai_are_read(tmp_path: Path) -> None:
         ({"messages": CHAT, "tools": "[1"}, "not a list of functions"),
     ],
 )
-def test_what_a_row_cannot_hold_is_left_out_and_counted(
+def test_items_that_a_row_cannot_hold_are_skipped_and_counted(
     tmp_path: Path, item: Any, reason: str
 ) -> None:
     path = given(tmp_path / "chats.jsonl", {"messages": CHAT}, item)
@@ -170,7 +170,7 @@ def test_what_a_row_cannot_hold_is_left_out_and_counted(
     assert n == 1
 
 
-def test_a_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_json_is_rejected(tmp_path: Path) -> None:
     path = given(tmp_path / "chats.jsonl", {"messages": CHAT})
     path.write_text(path.read_text() + "{\n")
     with pytest.raises(InputError, match=r"chats.jsonl:2"):
@@ -179,7 +179,7 @@ def test_a_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
         imported(given(tmp_path / "a.jsonl", [1]), "openai")
 
 
-def test_sharegpt_of_several_makers_is_read(tmp_path: Path) -> None:
+def test_variants_of_sharegpt_are_read(tmp_path: Path) -> None:
     call = json.dumps({"name": "shell", "arguments": {"a": 1}})
     entries = [
         {"from": "human", "value": "Look."},
@@ -237,19 +237,27 @@ def whole() -> Episode:
     folded = turn("", calls=[("shell", "no json"), ("shell", '{"a":  1}')], fresh_context=True)
     read_out = Observation(call_id="", tool="shell", content="seen", role="user")
     turns = (
-        replace(first, prompt=prompt, fresh_context=True, completion=found, observations=(seen,)),
+        replace(
+            first,
+            prompt=prompt,
+            fresh_context=True,
+            completion=found,
+            observations=(seen,),
+            tools=(SHELL,),
+        ),
         replace(folded, prompt=(Message(role="user", content="So far: a b."),), duration_s=1.5),
         replace(turn("Run: ls"), observations=(read_out,)),
-        turn("Over.", fresh_context=True),
+        replace(turn("Over.", fresh_context=True), credited=False),
     )
     stop = replace(asked.trajectory.stop, reason="max_steps", detail="40")
     return replace(asked, trajectory=replace(asked.trajectory, turns=turns, stop=stop))
 
 
-def test_atif_written_and_read_again_is_the_same_episode(tmp_path: Path, run: Any) -> None:
+@pytest.mark.parametrize("tools", [None, [SHELL]])
+def test_a_round_trip_by_atif_preserves_the_episode(tmp_path: Path, run: Any, tools: Any) -> None:
     raw, lines, back = (tmp_path / f"{name}.jsonl" for name in ("raw", "lines", "back"))
     folder = tmp_path / "trajectories"
-    collect([run(whole(), tried(1.0, turn("Done.")))], raw, tools=[SHELL])
+    collect([run(whole(), tried(1.0, turn("Done.")))], raw, tools=tools)
     assert export_rows(raw, folder, form="atif").written == 2
     assert export_rows(raw, lines, form="atif").written == 2
     rows = {row.episode.id: row for row in read_rows(raw, EpisodeRow)}
@@ -258,7 +266,7 @@ def test_atif_written_and_read_again_is_the_same_episode(tmp_path: Path, run: An
         assert {row.episode.id: row for row in read_rows(back, EpisodeRow)} == rows
 
 
-def test_no_trajectory_takes_the_file_of_another(tmp_path: Path, run: Any) -> None:
+def test_each_trajectory_gets_its_own_file(tmp_path: Path, run: Any) -> None:
     raw, folder = tmp_path / "raw.jsonl", tmp_path / "trajectories"
     names = ["a b", "a/b", "a-b", "é" * 99, "x" * 300 + "1", "y" * 300 + "1"]
     episodes = [
@@ -271,7 +279,7 @@ def test_no_trajectory_takes_the_file_of_another(tmp_path: Path, run: Any) -> No
     assert sorted(one["extra"]["ale"]["id"] for one in found) == sorted(names)
 
 
-def test_an_atif_trajectory_says_what_it_took(tmp_path: Path, run: Any) -> None:
+def test_an_atif_trajectory_has_the_token_usage(tmp_path: Path, run: Any) -> None:
     found = turn("Done.").completion
     counted = replace(found, usage=Usage(prompt_tokens=7, completion_tokens=2))
     turns = (turn("Look."), replace(turn("Done."), completion=counted))
@@ -349,7 +357,7 @@ def test_imported_episodes_can_be_scored_and_paired(tmp_path: Path, registry: An
         {"schema_version": "ATIF-v1.8", "agent": {}},
     ],
 )
-def test_what_is_no_atif_is_left_out_and_counted(tmp_path: Path, item: Any) -> None:
+def test_items_that_are_not_atif_are_skipped_and_counted(tmp_path: Path, item: Any) -> None:
     path = given(tmp_path / "a.jsonl", item)
     report = import_rows([path], tmp_path / "out.jsonl", form="atif")
     assert (report.read, report.written, sum(report.dropped.values())) == (1, 0, 1)
@@ -363,7 +371,7 @@ def test_harbors_own_models_accept_what_is_written(tmp_path: Path, run: Any) -> 
         harbor.Trajectory.model_validate_json(line)
 
 
-def test_a_format_without_a_place_for_the_rows_is_refused(
+def test_rows_that_a_format_cannot_hold_are_rejected(
     tmp_path: Path, raw: Path, registry: Any
 ) -> None:
     score(raw, tmp_path / "scored.jsonl", registry)

@@ -67,6 +67,28 @@ def test_demonstrations_are_not_compared(pairs: Any) -> None:
     assert row.rejected[0].content == "Own."
 
 
+def test_chunks_of_turns_that_did_nothing_are_not_compared(pairs: Any) -> None:
+    idle = replace(turn("Hm."), credited=False)
+    acted = tried(1.0, idle, acting("", "ls"), turn("Done."))
+    (row,), report = pairs([acted], "same-trajectory")
+    assert row.rejected[0].tool_calls is not None
+    assert report.notes["chunks skipped (the turns did nothing)"] == 1
+
+
+@pytest.mark.parametrize(("by", "n_pairs", "n_skipped"), [("episode", 1, 0), ("reward", 0, 1)])
+def test_answers_without_credit_are_compared_by_the_episode_only(
+    pairs: Any, by: str, n_pairs: int, n_skipped: int
+) -> None:
+    idle = replace(turn("Hm."), credited=False)
+    rollouts = [
+        tried(1.0, turn("Quick."), rollout=0),
+        tried(0.5, idle, turn("Slow."), rollout=1),
+    ]
+    rows, report = pairs(rollouts, "same-prompt", by=by)
+    assert len(rows) == n_pairs
+    assert report.notes.get("chunks skipped (the turns did nothing)", 0) == n_skipped
+
+
 def test_a_margin_leaves_out_pairs_that_are_closer(pairs: Any, some: Sequence[Episode]) -> None:
     rows, report = pairs(some, "same-trajectory", min_margin=0.5)
     assert [row.chosen_from.episode for row in rows] == [some[0].id]
@@ -169,7 +191,7 @@ def test_answers_can_be_compared_by_the_credit_of_their_chunk(pairs: Any) -> Non
     assert by_reward.chosen[0].content == "Slow."
 
 
-def test_by_the_credit_of_a_chunk_the_shorter_way_may_win(pairs: Any) -> None:
+def test_by_the_credit_of_a_chunk_the_shorter_solution_may_win(pairs: Any) -> None:
     rollouts = [
         tried(1.0, turn("Slow."), turn("a"), turn("b"), turn("c"), rollout=0),
         tried(0.5, turn("Quick."), rollout=1),

@@ -42,14 +42,16 @@ def test_collect_copies_the_graded_training_episodes(
     }
 
 
-def test_collect_can_keep_all(tmp_path: Path, run: Any, some: Sequence[Episode]) -> None:
+def test_collect_can_include_all_episodes(
+    tmp_path: Path, run: Any, some: Sequence[Episode]
+) -> None:
     report = collect([run(*some)], tmp_path / "raw.jsonl", split="all", broken=True)
     assert report.written == 6
     report = collect([tmp_path / "runs"], tmp_path / "raw.jsonl", split="evaluation")
     assert [row.episode for row in read_rows(tmp_path / "raw.jsonl", EpisodeRow)] == [some[5]]
 
 
-def test_rows_stand_by_step_task_and_rollout_whatever_the_order_of_their_ends(
+def test_rows_are_sorted_by_step_task_and_rollout(
     tmp_path: Path, run: Any, some: Sequence[Episode]
 ) -> None:
     collect([run(*reversed(some))], tmp_path / "raw.jsonl")
@@ -57,20 +59,22 @@ def test_rows_stand_by_step_task_and_rollout_whatever_the_order_of_their_ends(
     assert [row.episode for row in rows] == some[:4]
 
 
-def test_a_folder_of_runs_is_searched_and_no_run_counts_twice(tmp_path: Path, run: Any) -> None:
+def test_a_folder_is_searched_for_runs_without_duplicates(tmp_path: Path, run: Any) -> None:
     paths = [run(name="b", folder="runs/x"), run(name="a"), run(name="c", folder="runs/x/y")]
     found = found_runs([tmp_path / "runs", paths[0]])
     assert found == [paths[1], paths[0], paths[2]]
 
 
-def test_two_runs_of_one_id_are_refused(tmp_path: Path, run: Any, some: Sequence[Episode]) -> None:
+def test_two_runs_with_one_id_are_rejected(
+    tmp_path: Path, run: Any, some: Sequence[Episode]
+) -> None:
     one, other = run(*some), run(*some, folder="copied")
     with pytest.raises(InputError, match="both the run 'a'"):
         collect([one, other], tmp_path / "raw.jsonl")
     assert not (tmp_path / "raw.jsonl").exists()
 
 
-def test_runs_are_not_overwritten_by_what_is_made_of_them(
+def test_an_output_never_overwrites_its_run(
     tmp_path: Path, run: Any, some: Sequence[Episode]
 ) -> None:
     path = run(*some)
@@ -80,13 +84,13 @@ def test_runs_are_not_overwritten_by_what_is_made_of_them(
     assert (path / "episodes.jsonl").exists()
 
 
-def test_a_file_is_no_run(tmp_path: Path) -> None:
+def test_a_file_is_rejected_as_a_run(tmp_path: Path) -> None:
     (tmp_path / "raw.jsonl").write_text("")
     with pytest.raises(InputError, match="a file, not a run directory"):
         collect([tmp_path / "raw.jsonl"], tmp_path / "out.jsonl")
 
 
-def test_no_run_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_runs_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such directory"):
         collect([tmp_path / "nope"], tmp_path / "raw.jsonl")
 
@@ -118,7 +122,7 @@ def test_the_baseline_is_the_mean_reward_of_the_file(
         assert all(weight == reward - 2.5 / 4 for weight, reward in given)
 
 
-def test_what_has_no_reward_or_is_held_out_is_not_scored_but_counted(
+def test_broken_and_evaluation_episodes_are_counted_and_not_scored(
     tmp_path: Path, raw: Path, registry: Registry
 ) -> None:
     report = score(raw, tmp_path / "scored.jsonl", registry)
@@ -155,7 +159,9 @@ def test_chunker_and_scheme_may_come_from_a_config(
     assert first.credit.rewards == (1.0, 2.0, 3.0)
 
 
-def test_a_group_need_not_stand_together(tmp_path: Path, raw: Path, registry: Registry) -> None:
+def test_the_rows_of_a_group_need_not_be_adjacent(
+    tmp_path: Path, raw: Path, registry: Registry
+) -> None:
     score(raw, tmp_path / "one.jsonl", registry)
     mixed = raw.read_text().splitlines()
     raw.write_text("\n".join(mixed[i] for i in (3, 5, 1, 2)) + "\n")
@@ -167,17 +173,13 @@ def test_a_group_need_not_stand_together(tmp_path: Path, raw: Path, registry: Re
     assert one == other
 
 
-def test_an_episode_that_is_there_twice_is_refused(
-    tmp_path: Path, raw: Path, registry: Registry
-) -> None:
+def test_duplicate_episodes_are_rejected(tmp_path: Path, raw: Path, registry: Registry) -> None:
     raw.write_text(raw.read_text() * 2)
     with pytest.raises(InputError, match="is there twice"):
         score(raw, tmp_path / "scored.jsonl", registry)
 
 
-def test_a_scheme_that_gives_no_numbers_is_named(
-    tmp_path: Path, raw: Path, registry: Registry
-) -> None:
+def test_a_scheme_that_returns_nan_is_named(tmp_path: Path, raw: Path, registry: Registry) -> None:
     with pytest.raises(PluginError, match="credit scheme 'wrong'"):
         score(raw, tmp_path / "scored.jsonl", registry, scheme="wrong")
     assert [path.name for path in tmp_path.iterdir() if "scored" in path.name] == []
@@ -190,7 +192,7 @@ def test_an_output_that_is_the_input_is_refused(raw: Path, registry: Registry) -
     assert raw.read_bytes() == before
 
 
-def test_a_file_of_nothing_gives_a_file_of_nothing(tmp_path: Path, registry: Registry) -> None:
+def test_an_empty_file_gives_an_empty_file(tmp_path: Path, registry: Registry) -> None:
     (tmp_path / "raw.jsonl").write_text("")
     assert score(tmp_path / "raw.jsonl", tmp_path / "scored.jsonl", registry).written == 0
     assert list(read_rows(tmp_path / "scored.jsonl", ScoredRow)) == []
@@ -245,5 +247,5 @@ def test_a_damaged_line_is_named(raw: Path, registry: Registry) -> None:
     assert f"{raw}:5" in refusal(raw, EpisodeRow)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert "no such file" in refusal(tmp_path / "nope.jsonl", RlRow)

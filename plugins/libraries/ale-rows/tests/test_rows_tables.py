@@ -75,7 +75,7 @@ def test_rejection_sampling_selects_by_reward(scored: Any, some: Sequence[Episod
     assert dict(report.dropped) == {"reward below the minimum": 2}
 
 
-def test_answers_below_a_weight_are_not_learned_from(scored: Any, some: Sequence[Episode]) -> None:
+def test_answers_below_a_weight_are_not_trained_on(scored: Any, some: Sequence[Episode]) -> None:
     row = sft(scored(some[0], chunker="turns"), min_weight=-0.5)[0]
     # Three turns earn 1/3, 2/3 and 1 against a mean of 1.
     assert row.loss_weights == (0, 0, 0, 0, 1, 0, 1)
@@ -91,7 +91,7 @@ def test_a_new_context_is_a_new_conversation(scored: Any) -> None:
     ]
 
 
-def test_a_copied_answer_is_not_learned_from(scored: Any) -> None:
+def test_a_copied_answer_is_not_trained_on(scored: Any) -> None:
     example = Message(role="assistant", content="An example.")
     first = asked("Count.", turn("Mine."))[0]
     made = tried(1.0, turn("x"))
@@ -115,9 +115,7 @@ def rl(source: Path, **options: Any) -> list[RlRow]:
     return list(read_rows(out, RlRow))
 
 
-def test_a_row_per_chunk_has_what_came_before_and_what_was_earned(
-    scored: Any, some: Sequence[Episode]
-) -> None:
+def test_a_row_of_a_chunk_has_its_context_and_credit(scored: Any, some: Sequence[Episode]) -> None:
     rows = rl(scored(some[0]))
     first, call, *_ = rows
     turns = some[0].trajectory.turns
@@ -140,7 +138,7 @@ def test_a_row_has_the_tokens_of_its_chunk(scored: Any) -> None:
     assert row.tokens[0].logprobs == (-0.5,) * 3
 
 
-def test_chunks_of_little_weight_can_be_left_out(scored: Any, some: Sequence[Episode]) -> None:
+def test_chunks_below_a_minimum_weight_can_be_skipped(scored: Any, some: Sequence[Episode]) -> None:
     rows = rl(scored(some[0]), min_abs_weight=0.5)
     assert [row.chunk for row in rows] == [0, 1]
 
@@ -156,7 +154,7 @@ def rows_of_each_kind(source: Path) -> list[tuple[Path, Any]]:
     return [*pairs, (chunks, RlRow)]
 
 
-def test_real_files_hold_to_the_published_schemas(scored: Any, some: Sequence[Episode]) -> None:
+def test_files_match_the_published_schemas(scored: Any, some: Sequence[Episode]) -> None:
     some = [*some, tried(0.0, turn("A.", tokens=3), rollout=7)]
     for path, kind in rows_of_each_kind(scored(*some)):
         (name,) = [
@@ -206,7 +204,7 @@ def test_hugging_face_datasets_loads_each_form(scored: Any, some: Sequence[Episo
     assert json.loads(folder[0]["tools"])[0]["function"]["name"] == "shell"
 
 
-def test_a_data_set_is_replaced_and_nothing_else(scored: Any, some: Sequence[Episode]) -> None:
+def test_only_a_data_set_folder_is_replaced(scored: Any, some: Sequence[Episode]) -> None:
     source = scored(*some)
     out = source.with_name("data")
     assert make_sft(source, out).written == 4
@@ -224,7 +222,7 @@ def test_a_data_set_is_replaced_and_nothing_else(scored: Any, some: Sequence[Epi
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_a_file_never_takes_the_place_of_a_folder(tmp_path: Path, form: Any) -> None:
+def test_a_file_never_replaces_a_folder(tmp_path: Path, form: Any) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "precious").write_text("mine")
     with pytest.raises(InputError, match="runs is a folder; a file is to be written"):
@@ -232,7 +230,7 @@ def test_a_file_never_takes_the_place_of_a_folder(tmp_path: Path, form: Any) -> 
     assert (tmp_path / "runs" / "precious").read_text() == "mine"
 
 
-def test_a_form_that_no_suffix_says_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_suffix_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"\.csv"):
         write_rows([], tmp_path / "a.csv", SftRow)
 
@@ -250,7 +248,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
         write_rows([], tmp_path / "a", SftRow)
 
 
-def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_files_are_written_atomically(tmp_path: Path) -> None:
     out = tmp_path / "sft.jsonl"
     out.write_text("before\n")
 
@@ -264,7 +262,7 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [out]
 
 
-def test_tools_are_read_as_chat_completions_have_them(tmp_path: Path) -> None:
+def test_tools_are_read_in_the_format_of_chat_completions(tmp_path: Path) -> None:
     path = tmp_path / "tools.json"
     function = {"name": "shell", "description": "Run.", "parameters": {"type": "object"}}
     path.write_text(json.dumps([{"type": "function", "function": function}]))

@@ -95,7 +95,7 @@ def test_whole_groups_are_learned_from_in_the_order_of_the_file(scored: Path) ->
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-def test_it_says_whether_the_policy_has_learned(scored: Path, lazy: bool) -> None:
+def test_the_result_tells_whether_the_policy_was_updated(scored: Path, lazy: bool) -> None:
     trainer = Remembering()
     trainer.lazy = lazy
     assert trained(scored, trainer).learned is None
@@ -128,7 +128,7 @@ def test_a_folder_of_another_training_is_refused(scored: Path) -> None:
         trained(scored, Remembering(), groups=1, epochs=2)
 
 
-def test_a_checkpoint_is_there_whole_or_not_at_all(scored: Path) -> None:
+def test_checkpoints_are_written_atomically(scored: Path) -> None:
     trainer = Remembering()
     trainer.full_at = 2
     with pytest.raises(StoreError, match="No space left"):

@@ -12,7 +12,8 @@ from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.testing.llm import LLMContract
 from ale.types import Completion, Episode, Message, TokenTrace, Trajectory, Turn, Usage
-from ale_llm_scripted.plugin import ScriptedOptions, ale_llms
+from ale_llm_scripted.options import ScriptedOptions
+from ale_llm_scripted.plugin import ale_llms
 
 
 def model(**options: object) -> LLM:

@@ -11,7 +11,8 @@ from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.testing.builders import conversation
 from ale.types import Completion, CompletionRequest, Message, Usage
-from ale_llm_scripted.plugin import ScriptedOptions, ale_llms
+from ale_llm_scripted.options import ScriptedOptions
+from ale_llm_scripted.plugin import ale_llms
 
 SCRIPT = """\
 tasks:
@@ -48,7 +49,7 @@ def request(
     )
 
 
-async def test_turns_are_played_with_call_ids_that_say_where_they_stand(tmp_path: Path) -> None:
+async def test_call_ids_have_the_turn_and_the_index(tmp_path: Path) -> None:
     llm = model(tmp_path)
     first, second, third = [await llm.complete(request(turn)) for turn in range(3)]
     assert [(c.id, c.name, c.arguments) for c in first.message.tool_calls] == [
@@ -74,7 +75,7 @@ async def test_after_the_last_line_comes_an_empty_answer(tmp_path: Path) -> None
     assert (answer.message, answer.finish_reason) == (Message(role="assistant"), "stop")
 
 
-async def test_after_the_last_line_comes_an_error_where_asked_for(tmp_path: Path) -> None:
+async def test_after_the_last_line_comes_an_error_if_configured(tmp_path: Path) -> None:
     llm = model(tmp_path, at_end="error")
     with pytest.raises(LLMError, match="no line for turn 3 of task 'demo', rollout 0") as raised:
         await llm.complete(request(3))
@@ -108,7 +109,7 @@ async def test_tokens_are_reported_as_written_else_one_per_byte(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("task_id", "latency_s"), [("slow", 0.0), ("demo", 0.05)])
-async def test_an_answer_takes_its_time(tmp_path: Path, task_id: str, latency_s: float) -> None:
+async def test_an_answer_is_delayed(tmp_path: Path, task_id: str, latency_s: float) -> None:
     llm = model(tmp_path, latency_s=latency_s)
     loop = asyncio.get_running_loop()
     start = loop.time()
@@ -134,7 +135,7 @@ async def test_sixty_four_conversations_at_once_get_what_each_gets_alone(tmp_pat
     assert alone[63, 2].message.content == "c63"
 
 
-async def test_two_models_of_one_script_say_the_same_whatever_was_asked_before(
+async def test_answers_do_not_depend_on_earlier_requests(
     tmp_path: Path,
 ) -> None:
     text = "tokens: true\ndefault: [one, {shell: ls}, three]\n"
@@ -144,14 +145,14 @@ async def test_two_models_of_one_script_say_the_same_whatever_was_asked_before(
     assert backwards[::-1] == forwards
 
 
-async def test_what_was_said_in_the_conversation_changes_nothing(tmp_path: Path) -> None:
+async def test_answers_do_not_depend_on_the_messages(tmp_path: Path) -> None:
     llm = model(tmp_path)
     answers = [await llm.complete(request(text=text)) for text in ("Do it.", "Don't.")]
     assert answers[0].message == answers[1].message
 
 
 @pytest.mark.parametrize("tools", [True, False])
-async def test_capabilities_say_what_the_script_holds(tmp_path: Path, tools: bool) -> None:
+async def test_capabilities_match_the_script(tmp_path: Path, tools: bool) -> None:
     plain = model(tmp_path, "default: [hi]", tools=tools).capabilities
     traced = model(tmp_path, "tokens: true\ndefault: [hi]", tools=tools).capabilities
     assert (plain.tools, plain.token_ids, plain.logprobs) == (tools, False, False)

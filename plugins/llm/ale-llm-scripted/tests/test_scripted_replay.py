@@ -13,7 +13,8 @@ from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.testing.builders import conversation, episode, turn
 from ale.types import CompletionRequest, Episode, LLMCapabilities, Message
-from ale_llm_scripted.plugin import ScriptedOptions, ale_llms
+from ale_llm_scripted.options import ScriptedOptions
+from ale_llm_scripted.plugin import ale_llms
 from ale_llm_scripted.replay import Recording
 
 
@@ -114,7 +115,7 @@ async def test_an_episode_of_a_training_run_is_found_in_its_own_step(tmp_path: P
     await llm.aclose()
 
 
-async def test_half_a_last_line_is_left_out_and_said(
+async def test_an_incomplete_last_line_is_skipped_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     half = msgspec.json.encode(episode(1.0, turn("lost"), rollout=1))[:-40]
@@ -186,7 +187,7 @@ async def test_sixty_four_conversations_replay_at_once(tmp_path: Path) -> None:
     await llm.aclose()
 
 
-async def test_a_closed_model_says_so(run: Path) -> None:
+async def test_a_closed_model_raises_an_error(run: Path) -> None:
     llm = model(run)
     await llm.aclose()
     await llm.aclose()
@@ -194,7 +195,7 @@ async def test_a_closed_model_says_so(run: Path) -> None:
         await ask(llm)
 
 
-def test_the_index_keeps_no_episode_in_memory(tmp_path: Path) -> None:
+def test_the_index_holds_no_episode_in_memory(tmp_path: Path) -> None:
     big = episode(1.0, turn("x" * 2_000_000))
     run = write(tmp_path / "run", *[big] * 10)
     tracemalloc.start()

@@ -23,7 +23,7 @@ def test_text_offsets_count_characters_and_stay_at_the_end_for_calls() -> None:
     assert tokens.trace(request(GOAL), ANSWER).text_offsets == (0, 1, 1, 2, 2, 2, 2, 2, 2)
 
 
-def test_reasoning_stands_before_the_first_character() -> None:
+def test_reasoning_precedes_the_first_character() -> None:
     trace = tokens.trace(request(GOAL), Message(role="assistant", content="ab", reasoning="r"))
     assert trace.output_ids == (261, *b"r", 261, *b"ab", 262)
     assert trace.text_offsets == (0, 0, 0, 0, 1, 2)

@@ -6,7 +6,7 @@ import pytest
 
 from ale.protocols import TaskSource
 from ale.testing.tasks import TaskSourceContract
-from ale_tasks_shell.plugin import ShellTasksOptions, Split
+from ale_tasks_shell.options import ShellTasksOptions, Split
 from ale_tasks_shell.source import ShellTasks
 
 

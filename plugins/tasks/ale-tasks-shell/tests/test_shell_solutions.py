@@ -10,7 +10,7 @@ import pytest_asyncio
 from ale.testing.fakes import FolderSandbox
 from ale.types import Task
 from ale_tasks_shell.kinds import BY_NAME, KINDS
-from ale_tasks_shell.plugin import ShellTasksOptions, Split
+from ale_tasks_shell.options import ShellTasksOptions, Split
 from ale_tasks_shell.source import ShellTasks
 from ale_tasks_shell.words import VOCABULARY
 
@@ -128,7 +128,7 @@ async def test_a_solution_without_one_of_its_commands_does_not_pass(
         ("write_named", "echo {b} > {a}"),
     ],
 )
-async def test_a_wrong_way_does_not_pass(kind: str, wrong: str, open_sandbox: Open) -> None:
+async def test_a_wrong_solution_does_not_pass(kind: str, wrong: str, open_sandbox: Open) -> None:
     commands = BY_NAME[kind].commands
     for task in load(seed=13, count=3, kinds=(kind,), length=len(commands)):
         said = names(kind, task.goal)
@@ -145,7 +145,7 @@ def names(kind: str, goal: str) -> dict[str, str]:
     return {said.strip("{}"): word for said, word in words if said.startswith("{")}
 
 
-async def test_what_is_left_over_and_how_the_last_line_ends_do_not_matter(
+async def test_extra_files_and_a_missing_last_newline_do_not_matter(
     open_sandbox: Open,
 ) -> None:
     (task,) = load(seed=14, count=1, kinds=("write",), length=1)

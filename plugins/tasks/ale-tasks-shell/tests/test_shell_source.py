@@ -20,8 +20,8 @@ from ale.strict import from_plain, structure
 from ale.types import Task
 from ale_tasks_shell import corpus
 from ale_tasks_shell.kinds import BY_NAME, KINDS
-from ale_tasks_shell.planner import held_out_neighbours
-from ale_tasks_shell.plugin import ShellTasksOptions, Split
+from ale_tasks_shell.options import ShellTasksOptions, Split
+from ale_tasks_shell.planner import held_out_pair_of_kinds
 from ale_tasks_shell.source import ShellTasks
 from ale_tasks_shell.words import VOCABULARY, held_out_pair
 
@@ -29,7 +29,7 @@ SPLITS = get_args(Split)
 README = Path(__file__).parents[1] / "README.md"
 _DIGEST = """
 import hashlib, msgspec
-from ale_tasks_shell.plugin import ShellTasksOptions
+from ale_tasks_shell.options import ShellTasksOptions
 from ale_tasks_shell.source import ShellTasks
 
 made = hashlib.sha256()
@@ -83,7 +83,7 @@ def test_another_seed_gives_other_tasks_under_other_names() -> None:
     assert not {task.id for task in one} & {task.id for task in other}
 
 
-def test_an_id_says_split_commands_seed_and_place() -> None:
+def test_an_id_has_split_commands_seed_and_index() -> None:
     (task,) = load(seed=7, count=1, length=3, split="held_out_parameters")
     assert task.id == "parameters-3-seed7-00000"
 
@@ -101,24 +101,24 @@ def test_the_smallest_vocabulary_suffices_for_the_longest_tasks(split: str) -> N
 
 
 @pytest.mark.parametrize("length", range(1, 11))
-def test_a_task_takes_as_many_commands_as_was_asked_for(length: int) -> None:
+def test_a_task_takes_the_requested_number_of_commands(length: int) -> None:
     for task in load(count=100, length=length):
         assert task.solution is not None
         assert len(task.solution) == length == task.metadata["commands"]
 
 
-def test_every_length_of_a_range_comes() -> None:
+def test_every_length_of_a_range_occurs() -> None:
     assert {task.metadata["commands"] for task in load(length=(2, 5))} == {2, 3, 4, 5}
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_every_kind_comes_in_every_split(split: str) -> None:
+def test_every_kind_occurs_in_every_split(split: str) -> None:
     tasks = load(count=2000, length=(1, 5), split=split)
     found = {kind for task in tasks for kind in kinds_of(task)}
     assert found == set(BY_NAME)
 
 
-def test_only_the_kinds_that_were_asked_for_come() -> None:
+def test_only_the_requested_kinds_occur() -> None:
     wanted = ("copy", "sort", "append")
     tasks = list(load(kinds=wanted))
     assert {kind for task in tasks for kind in kinds_of(task)} == set(wanted)
@@ -164,7 +164,7 @@ def test_a_quarter_of_the_partners_of_each_word_is_held_out() -> None:
 
 def test_a_fifth_of_the_successors_of_each_kind_is_held_out() -> None:
     for kind in KINDS:
-        held_out = [other for other in KINDS if held_out_neighbours(kind.name, other.name)]
+        held_out = [other for other in KINDS if held_out_pair_of_kinds(kind.name, other.name)]
         assert len(KINDS) // 5 <= len(held_out) <= len(KINDS) // 5 + 1
 
 
@@ -205,7 +205,7 @@ def test_a_corpus_of_some_thousand_tasks_has_every_word_and_every_kind() -> None
         assert re.search(re.sub(r"\\{(\w)\\}", r"[a-z0-9./]+", start), text), kind.name
 
 
-def test_ten_thousand_tasks_load_in_seconds_and_are_not_kept() -> None:
+def test_ten_thousand_tasks_load_in_seconds_and_are_not_held_in_memory() -> None:
     source = ShellTasks(ShellTasksOptions(count=10_000))
     before = time.process_time()
     assert sum(1 for _ in source.load()) == 10_000
@@ -267,7 +267,7 @@ def test_impossible_options_are_rejected_before_the_first_task(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_the_readme_says_what_each_kind_is(kind: Any) -> None:
+def test_the_readme_describes_each_kind(kind: Any) -> None:
     commands = "; ".join(kind.commands).replace("{{", "(").replace("}}", ")")
     new = "fox/map" if kind.name in ("write_inside", "make_inside") else "map"
     places = {"a": "fox", "b": new, "c": "oak", "w": "cup", "v": "hat", "n": 3}

@@ -6,7 +6,7 @@ import pytest
 
 from ale.protocols import TaskSource
 from ale.testing.tasks import TaskSourceContract
-from ale_tasks_tbp.plugin import TbpOptions
+from ale_tasks_tbp.options import TbpOptions
 from ale_tasks_tbp.source import TbpSource
 
 ROOT = Path(__file__).resolve().parents[4]

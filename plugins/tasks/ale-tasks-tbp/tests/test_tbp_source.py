@@ -12,7 +12,8 @@ from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
 from ale.strict import parse_yaml, structure
 from ale.types import Constraints, CriterionSpec, Environment, Task
-from ale_tasks_tbp.plugin import TbpOptions, ale_task_sources
+from ale_tasks_tbp.options import TbpOptions
+from ale_tasks_tbp.plugin import ale_task_sources
 from ale_tasks_tbp.source import TbpSource
 
 FULL = """\

@@ -21,7 +21,7 @@ from ale.types import (
 )
 
 if TYPE_CHECKING:
-    from ale_agent_oracle.plugin import OracleOptions
+    from ale_agent_oracle.options import OracleOptions
 
 
 class OracleAgent:

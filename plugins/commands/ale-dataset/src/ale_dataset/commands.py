@@ -47,7 +47,7 @@ def _print(report: "Report") -> None:
     "--tools",
     type=_path,
     metavar="FILE",
-    help="JSON list of the agent's tools, which runs don't store.",
+    help="JSON list of tools that overrides the recorded ones, for runs without them.",
 )
 def collect(
     runs: tuple[Path, ...], out: Path, split: str, broken: bool, tools: Path | None
@@ -59,8 +59,7 @@ def collect(
     \b
     Examples:
       ale collect runs/ --out datasets/raw.jsonl
-      python -m ale_agent_iflow > tools.json
-      ale collect runs/ --tools tools.json --out datasets/raw.jsonl
+      ale collect runs/old --tools tools.json --out datasets/raw.jsonl
     """
     from ale_rows import collect as collected
     from ale_rows import read_tools

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ale.types import Observation, Span, Turn
+from ale.types import Observation, Span, Turn, call_count
 
 
 class Call(NamedTuple):
@@ -15,23 +15,12 @@ class Call(NamedTuple):
     observation: Observation | None
 
 
-def number_of_calls(turn: Turn) -> int:
-    """Calls that the message carries or, for an agent that acts by text, that have observations."""
-    return max(len(turn.completion.message.tool_calls), len(turn.observations))
-
-
 def calls(turn: Turn, span: Span) -> Iterator[Call]:
     """The calls of one chunk in one turn."""
     written = turn.completion.message.tool_calls
-    for i in range(span.calls[0], min(span.calls[1], number_of_calls(turn))):
+    for i in range(span.calls[0], min(span.calls[1], call_count(turn))):
         observation = turn.observations[i] if i < len(turn.observations) else None
         if i < len(written):
             yield Call(written[i].name, written[i].arguments, observation)
         elif observation is not None:
             yield Call(observation.tool, None, observation)
-
-
-def whole_turn(turn: Turn, number: int) -> Span:
-    """All of a turn."""
-    text = turn.completion.message.content
-    return Span(turn=number, text=(0, len(text)), calls=(0, number_of_calls(turn)))

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from ale.text import shorten
-from ale.types import Chunk, CreditedEpisode, Episode, Span, Turn
-from ale_inspect.calls import Call, calls, whole_turn
+from ale.types import Chunk, CreditedEpisode, Episode, Span, Turn, whole_turn
+from ale_inspect.calls import Call, calls
 
 _SHORT_LINES = 12
 _WIDTH = 100
@@ -60,7 +60,7 @@ def _restored(episode: Episode) -> Iterator[str]:
 
 def _turns_as_chunks(turns: tuple[Turn, ...]) -> tuple[Chunk, ...]:
     return tuple(
-        Chunk(index=i, kind="turn", spans=(whole_turn(turn, i),)) for i, turn in enumerate(turns)
+        Chunk(index=i, kind="turn", spans=(whole_turn(i, turn),)) for i, turn in enumerate(turns)
     )
 
 

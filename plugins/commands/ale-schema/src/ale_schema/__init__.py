@@ -1,1 +1,1 @@
-"""JSON Schemas of what people and runs write."""
+"""JSON Schemas of configs, stored runs and rows."""

@@ -1,4 +1,4 @@
-"""The command as click sees it; what it does is imported when it is done."""
+"""The click command; its implementation is imported when it runs."""
 
 from typing import TYPE_CHECKING
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @click.pass_obj
 def schema(registry: "Registry", name: str | None) -> None:
-    """Print the JSON Schema that is called NAME; without it, list them.
+    """Print the JSON Schema NAME, or list the names.
 
-    That of a config knows the options of every package that is installed here.
+    The schema of a config has the options of all installed packages.
 
     \b
     Examples:

@@ -20,8 +20,8 @@ AUTOMATIC = "auto"
 def config_schema(registry: Registry) -> dict[str, Any]:
     """The schema (draft 2020-12) of a config file of these packages.
 
-    It accepts a file that extends another though it lacks what the other may have. What only a run
-    can tell (a folder that is not there, an option that another rules out) is left to `ale check`.
+    A file that extends another may lack required values, which the other may have. Problems that
+    only a run can find (a missing folder, options that exclude each other) are left to `ale check`.
     """
     kinds = {kind: _Kind(registry, kind) for kind in (*PARTS, "observer")}
     sections = {name: kinds[name].section for name in PARTS}
@@ -36,7 +36,7 @@ def config_schema(registry: Registry) -> dict[str, Any]:
             "plugins": _PLUGINS,
             **sections,
             "evaluation": {
-                "description": "The policy is measured on other tasks while it is trained.",
+                "description": "Evaluation of the policy on other tasks during training.",
                 "type": ["object", "null"],
                 "properties": {
                     "tasks": {**tasks.section, "type": "object"},
@@ -50,7 +50,7 @@ def config_schema(registry: Registry) -> dict[str, Any]:
                 "items": {"allOf": [{**observer.section, "type": "object"}, observer.whole]},
             },
             "run": {
-                "description": "How the run itself goes.",
+                "description": "Options of the run itself.",
                 "type": ["object", "null"],
                 "properties": properties(RunOptions),
                 "additionalProperties": False,
@@ -64,7 +64,7 @@ def config_schema(registry: Registry) -> dict[str, Any]:
 
 
 _EXTENDS: Schema = {
-    "description": "Files that this one is laid over, relative to it.",
+    "description": "Files that this one overrides, relative to it.",
     "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
 }
 
@@ -77,15 +77,15 @@ _PLUGINS: Schema = {
 
 
 def _whole(kinds: "dict[str, _Kind]") -> Schema:
-    """What a config must have that extends no other."""
-    neighbours = [made for name in PARTS for made in kinds[name].neighbours()]
+    """Requirements of a config that extends no other."""
+    needed = [made for name in PARTS for made in kinds[name].needed_sections()]
     return {
         "required": list(REQUIRED),
         "properties": {
             **{name: kinds[name].whole for name in PARTS},
             "evaluation": {"required": ["tasks"], "properties": {"tasks": kinds["tasks"].whole}},
         },
-        **({"allOf": neighbours} if neighbours else {}),
+        **({"allOf": needed} if needed else {}),
     }
 
 
@@ -106,7 +106,7 @@ class _Kind:
 
     @property
     def section(self) -> Schema:
-        """What a section may be, which can lack whatever it is laid over has."""
+        """Allowed values of a section; required ones may be in a file that it extends."""
         chosen = [
             {
                 "if": self._is(registration),
@@ -124,7 +124,7 @@ class _Kind:
 
     @property
     def whole(self) -> Schema:
-        """What it must have where nothing lies below it."""
+        """Requirements of a section in a config that extends no other."""
         rules = [
             {"if": self._is(registration), "then": needed}
             for registration in self._registrations
@@ -151,8 +151,8 @@ class _Kind:
             for registration in found
         ]
 
-    def neighbours(self) -> list[Schema]:
-        """Sections that must be there because a component needs them."""
+    def needed_sections(self) -> list[Schema]:
+        """Sections that are required because a component needs them."""
         return [
             {
                 "if": {

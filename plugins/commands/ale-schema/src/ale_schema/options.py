@@ -1,7 +1,7 @@
 """The schema of an options class, which accepts what `ale.strict` reads.
 
-It is in two parts. Where a config extends another, any of its sections may hold a part of what is
-needed, and the rest stands in the other file. So what must be there is kept apart from what may.
+It is in two parts, allowed and required values: a config that extends another may have a part of
+what is required, and the other file the rest.
 """
 
 import types
@@ -24,12 +24,12 @@ _BOUNDS = {
 
 
 def properties(cls: type[Any]) -> dict[str, Schema]:
-    """What each option may be."""
+    """The allowed values of each option."""
     return {field.name: _property(field) for field in _fields(cls)}
 
 
 def needs(cls: type[Any]) -> Schema:
-    """What must be there; empty where nothing must."""
+    """The required options; empty if there are none."""
     required = [field.name for field in _fields(cls) if field.default is attrs.NOTHING]
     inner = {field.name: _needs(field.type) for field in _fields(cls)}
     inner = {name: found for name, found in inner.items() if found}
@@ -61,7 +61,7 @@ def _may(type_: Any) -> Schema:
     if type_ in _SCALARS:
         return {"type": _SCALARS[type_]}
     if attrs.has(type_):
-        # Nothing is the same as no options.
+        # null is the same as no options.
         return {
             "type": ["object", "null"],
             "properties": properties(type_),
@@ -114,13 +114,13 @@ _COMPOSED: Mapping[Any, Callable[[tuple[Any, ...]], Schema]] = {
 
 
 def _whole(type_: Any) -> Schema:
-    """An item of a list: lists are replaced, never merged, so all that it needs is there."""
+    """An item of a list, with its required values: lists are replaced, never merged."""
     needed = _needs(type_)
     return {"allOf": [_may(type_), needed]} if needed else _may(type_)
 
 
 def _needs(type_: Any) -> Schema:
-    """Applies to mappings only; other values meet it."""
+    """Required values of a type; they apply to mappings only."""
     if isinstance(type_, type) and attrs.has(type_):
         return needs(type_)
     origin = _origin(type_)
@@ -134,7 +134,7 @@ def _needs(type_: Any) -> Schema:
 
 
 def _bounds(validator: Any) -> Schema:
-    """What a schema can say of a validator; the rest is left to the reader."""
+    """The bounds of a validator that a schema can express; the reader checks the rest."""
     kind = type(validator)
     if kind is _OPTIONAL:
         return _bounds(validator.validator)
@@ -152,7 +152,7 @@ def _bounds(validator: Any) -> Schema:
     return {}
 
 
-# attrs keeps the classes of its validators to itself.
+# The classes of attrs' validators are private.
 _NUMBER: Any = type(validators.ge(0))
 _OPTIONAL: Any = type(validators.optional(validators.ge(0)))
 _AND: Any = type(validators.and_(validators.ge(0)))

@@ -18,17 +18,17 @@ STORED: dict[str, tuple[type[Any], str]] = {
     "episode": (Episode, "A line of episodes.jsonl"),
     "credited-episode": (CreditedEpisode, "A line of credits/<step>.jsonl"),
 }
-"""The record of each, and what it is."""
+"""The record of each, and its title."""
 
 
 def stored_schema(name: str) -> dict[str, Any]:
-    """The schema of one kind of line, with what the source says of each field."""
+    """The schema of one kind of line, with the docstring of each field."""
     cls, title = STORED[name]
     version = attrs.fields_dict(cls)["schema"].default
     made = msgspec.json.schema(cls)
     for record, definition in made["$defs"].items():
         for field, text in _documented(getattr(ale.types, record)).items():
-            # Beside a $ref other keys are ignored before draft 2020-12, which this is.
+            # Next to a $ref other keys are ignored before draft 2020-12, which this is.
             definition["properties"][field]["description"] = text
     made["$defs"][cls.__name__]["properties"]["schema"] = {
         "description": "Version of the line.",
@@ -44,7 +44,7 @@ def stored_schema(name: str) -> dict[str, Any]:
 
 
 def _documented(cls: type[Any]) -> dict[str, str]:
-    """The text that stands below each field of a record."""
+    """The docstring of each field of a record."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     assert isinstance(tree, ast.ClassDef)
     found = {}

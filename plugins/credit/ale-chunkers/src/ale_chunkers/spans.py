@@ -1,6 +1,6 @@
 """Cutting one turn into spans, and finding the tokens of each.
 
-A turn is laid out as the model wrote it: the characters of its text, then its calls. A cut is a
+A turn is in the order that the model wrote: the characters of its text, then its calls. A cut is a
 position in that order, `(characters, calls)`, so that whatever is cut is a partition by
 construction.
 """
@@ -51,7 +51,7 @@ def checked_offsets(index: int, trace: TokenTrace) -> tuple[int, ...] | None:
 
 
 def _token_ranges(index: int, turn: Turn, cuts: Sequence[Cut]) -> Sequence[Range | None]:
-    """The tokens between the cuts; None beside a cut that does not fall between two tokens."""
+    """The tokens between the cuts; None next to a cut inside a token."""
     trace = turn.completion.tokens
     if trace is None:
         return [None] * len(cuts)
@@ -68,7 +68,7 @@ def _token_at(offsets: Sequence[int] | None, cut: Cut, n_characters: int) -> int
     """The first token after a cut, where the cut falls between two tokens, else None.
 
     The end of the text always does: what starts there or later (a call's tokens, the end-of-turn
-    token) is not text. Where one call ends and the next begins, no record says.
+    token) is not text. Where one call ends and the next starts is not recorded.
     """
     text, calls = cut
     if offsets is None or calls > 0:

@@ -52,7 +52,7 @@ class Fork:
 
 @frozen(kw_only=True)
 class Curve:
-    """Success rates of starts along one expert's episode."""
+    """Success from along one expert's episode."""
 
     task_id: str
     tag: str
@@ -60,23 +60,23 @@ class Curve:
     turns: int
     """K, those of the expert's whole episode."""
     points: tuple[Point, ...]
-    """By increasing p. The point p = 0 is shared by all experts of a task."""
+    """By rising p. That of p = 0 is shared by all experts of a task."""
     forks: tuple[Fork, ...]
     """One between every two points."""
-    said: Mapping[int, str] = field(factory=dict)
-    """The expert's action in each replayed turn, from turn 0, as text."""
+    replayed: Mapping[int, str] = field(factory=dict)
+    """Text and calls of each replayed turn of the expert, from turn 0."""
 
 
 @frozen(kw_only=True)
 class Curves:
-    """Success rates of all starts of a run."""
+    """What the episodes of a run say about their starts."""
 
     curves: tuple[Curve, ...]
     """By task, then by expert."""
     beginnings: Mapping[str, Point]
-    """Rollouts from each task's own beginning, also without a curve."""
+    """Of each task's own beginning, whether or not it has a curve."""
     other: int
-    """Graded episodes left out, because their start is not inside an expert's episode."""
+    """Graded episodes left out, as their start is no place in an expert's episode."""
 
     def replayed(self, task_id: str, start: str) -> tuple[Fork, ...]:
         """The forks of the turns that an episode with this start replayed, in order."""
@@ -103,7 +103,7 @@ def curves(episodes: Iterable[Episode], *, since: int = 0, level: float = LEVEL)
 
 
 class Counts:
-    """Accumulates success counts episode by episode.
+    """Sums, for whoever goes through episodes anyhow; one episode in memory at a time.
 
     Counts are pooled over steps, and so over versions of the policy.
     """
@@ -111,11 +111,11 @@ class Counts:
     def __init__(self) -> None:
         self._beginnings: dict[str, list[bool]] = defaultdict(list)
         self._places: dict[tuple[str, str, int], dict[int, list[bool]]] = {}
-        self._said: dict[tuple[str, str, int], dict[int, str]] = defaultdict(dict)
+        self._replayed: dict[tuple[str, str, int], dict[int, str]] = defaultdict(dict)
         self._other = 0
 
     def add(self, episode: Episode) -> None:
-        """Count an episode. Broken and evaluation episodes are ignored."""
+        """Count an episode. Broken ones and those of evaluations are left out."""
         if episode.split != "train" or episode.reward is None:
             return
         won = episode.reward == SUCCESS
@@ -129,10 +129,10 @@ class Counts:
         key = (episode.task_id, place.tag, place.turns)
         self._places.setdefault(key, defaultdict(list))[place.p].append(won)
         for number, turn in enumerate(episode.trajectory.turns[: place.p]):
-            self._said[key].setdefault(number, _said(turn))
+            self._replayed[key].setdefault(number, _text_of(turn))
 
     def curves(self, level: float = LEVEL) -> Curves:
-        """The curves of the counted episodes.
+        """The curves of the episodes counted so far.
 
         Args:
             level: of the test, over all forks of one curve (Holm's correction), in (0, 1).
@@ -150,7 +150,7 @@ class Counts:
                 turns=turns,
                 points=tuple(points),
                 forks=forks,
-                said=self._said[key],
+                replayed=self._replayed[key],
             )
             made.append(curve)
         return Curves(curves=tuple(made), beginnings=first, other=self._other)
@@ -160,7 +160,7 @@ def _point(p: int, won: Sequence[bool]) -> Point:
     return Point(p=p, successes=sum(won), trials=len(won))
 
 
-def _said(turn: Turn) -> str:
+def _text_of(turn: Turn) -> str:
     message = turn.completion.message
     calls = [f"{call.name} {call.arguments}" for call in message.tool_calls]
     return " ".join(part for part in (message.content, *calls) if part)
@@ -180,7 +180,7 @@ def _forks(points: Sequence[Point], level: float) -> tuple[Fork, ...]:
 
 
 def fisher(won_before: int, n_before: int, won_after: int, n_after: int) -> float:
-    """P-value of so few successes before, if success before and after were equally likely.
+    """How likely so few successes before are, were success before and after the same.
 
     One-sided: P(X <= won_before) where X, given all successes, is hypergeometric.
 

@@ -4,9 +4,9 @@ from ale_rows.chat import chat, chats, chunk_answer, record
 from ale_rows.chattools import chat_tools, read_tools
 from ale_rows.chunkrows import make_rl
 from ale_rows.collecting import collect, found_runs
+from ale_rows.files import form_of, read_rows, write_rows
 from ale_rows.imitation import make_sft
 from ale_rows.pairs import make_dpo
-from ale_rows.reading import read_rows
 from ale_rows.report import Report, report_path
 from ale_rows.rows import (
     ChatCall,
@@ -25,7 +25,6 @@ from ale_rows.rows import (
 from ale_rows.scoring import make_crediting, score
 from ale_rows.training import Trained, train
 from ale_rows.transfer import export_rows, import_rows
-from ale_rows.writing import form_of, write_rows
 
 __all__ = [
     "ChatCall",

@@ -8,7 +8,7 @@ import msgspec
 from ale.errors import InputError, Problem
 from ale.types import ToolSpec
 from ale_rows.reading import damaged
-from ale_rows.rows import ChatTool, ChatToolFunction, ChatTools
+from ale_rows.rows import ChatTool, ChatToolFunction, ChatTools, EpisodeRow, ScoredRow
 
 
 def chat_tools(tools: Sequence[ToolSpec] | None) -> ChatTools:
@@ -23,6 +23,16 @@ def chat_tools(tools: Sequence[ToolSpec] | None) -> ChatTools:
         )
         for tool in tools
     )
+
+
+def tools_of(row: EpisodeRow | ScoredRow, turn: int) -> ChatTools:
+    """The tools that were sent with the request of a turn, unless the row overrides them.
+
+    Returns:
+        None where none were sent, or where they are unknown: in runs that did not record them.
+    """
+    recorded = row.episode.trajectory.tools(upto=turn)
+    return chat_tools(recorded if row.tools is None else row.tools) or None
 
 
 def recorded_tools(tools: ChatTools) -> tuple[ToolSpec, ...] | None:

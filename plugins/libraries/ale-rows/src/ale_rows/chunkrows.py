@@ -6,12 +6,13 @@ from pathlib import Path
 
 from ale.types import Chunk, TokenTrace, Trajectory
 from ale_rows.chat import chats, chunk_answer, prefix_of
-from ale_rows.chattools import chat_tools
+from ale_rows.chattools import tools_of
+from ale_rows.files import Form, write_rows
 from ale_rows.report import Report, by_reason
 from ale_rows.rows import ChunkTokens, RlRow, ScoredRow
 from ale_rows.stored import stored_rows
 from ale_rows.streaming import streaming
-from ale_rows.writing import Form, refuse_overwriting, write_rows
+from ale_rows.writing import refuse_overwriting
 
 
 def make_rl(
@@ -93,7 +94,7 @@ def chunk_row(row: ScoredRow, chunk: Chunk) -> RlRow | str:
         prompt=chats(trajectory.messages(upto=first.turn)),
         prefix=prefix_of(trajectory.turns[first.turn], first),
         completion=completion,
-        tools=chat_tools(row.tools),
+        tools=tools_of(row, first.turn),
         tokens=_tokens(trajectory, chunk),
     )
 

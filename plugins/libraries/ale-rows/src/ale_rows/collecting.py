@@ -51,7 +51,8 @@ def collect(
         out: JSON Lines of `EpisodeRow`.
         split: ``evaluation``: only evaluations, which `score` ignores; ``all``: both.
         broken: include episodes without a reward.
-        tools: the tools of the agent, if known; a run does not store them.
+        tools: override of the tools that the episodes have recorded, for runs stored before tools
+            were recorded.
 
     Raises:
         InputError: no run was found, two runs have one id, or a line is damaged.

@@ -55,6 +55,7 @@ class SlimTurn(msgspec.Struct, gc=False):
     prompt: tuple[SlimMessage, ...] = ()
     observations: tuple[SlimObservation, ...] = ()
     fresh_context: bool = False
+    tools: tuple[ToolSpec, ...] = ()
 
 
 class SlimTrajectory(msgspec.Struct, gc=False):
@@ -84,14 +85,15 @@ def answers(
     """Every turn's answer, in order.
 
     Args:
+        tools: override of the recorded ones.
         workdir: the rollout's own working directory, equal to those of other rollouts.
     """
-    beginning = [_encode(tools)]
-    since = beginning
+    since: list[bytes] = []
     turns: Sequence[Turn | SlimTurn] = trajectory.turns
     for number, turn in enumerate(turns):
-        if turn.fresh_context:
-            since = beginning
+        if number == 0 or turn.fresh_context:
+            offered = _encode(turn.tools if tools is None else tools).decode()
+            since = [without_workdir(offered, workdir).encode()]
         message = turn.completion.message
         content = _content(message, workdir)
         before = _digest(*since, *(_content(each, workdir) for each in turn.prompt))

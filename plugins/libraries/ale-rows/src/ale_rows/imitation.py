@@ -7,12 +7,13 @@ from pathlib import Path
 from ale.errors import InputError, Problem
 from ale.types import Turn
 from ale_rows.chat import chat
-from ale_rows.chattools import chat_tools
+from ale_rows.chattools import tools_of
+from ale_rows.files import Form, write_rows
 from ale_rows.report import Report, by_reason
 from ale_rows.rows import ChatMessage, EpisodeRow, ScoredRow, SftRow
 from ale_rows.stored import stored_kind, stored_rows
 from ale_rows.streaming import streaming
-from ale_rows.writing import Form, refuse_overwriting, write_rows
+from ale_rows.writing import refuse_overwriting
 
 
 def make_sft(
@@ -107,7 +108,7 @@ def conversations(row: EpisodeRow | ScoredRow, min_weight: float | None) -> Iter
             yield SftRow(
                 messages=messages,
                 loss_weights=weights,
-                tools=chat_tools(row.tools),
+                tools=tools_of(row, start),
                 run=row.run,
                 episode=row.episode.id,
                 task=row.episode.task_id,

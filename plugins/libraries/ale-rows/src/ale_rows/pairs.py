@@ -7,13 +7,14 @@ from pathlib import Path
 from ale.errors import InputError, Problem
 from ale.types import Chunk, Trajectory
 from ale_rows.chat import chats, chunk_answer
-from ale_rows.chattools import chat_tools
+from ale_rows.chattools import tools_of
+from ale_rows.files import Form, write_rows
 from ale_rows.prompts import same_prompt_pairs
 from ale_rows.report import Report, by_reason
 from ale_rows.rows import DpoRow, Origin, Pairing, ScoredRow
-from ale_rows.stored import By, chunk_values, stored_rows
+from ale_rows.stored import SKIPPED, By, chunk_values, is_credited, stored_rows
 from ale_rows.streaming import streaming
-from ale_rows.writing import Form, refuse_overwriting, write_rows
+from ale_rows.writing import refuse_overwriting
 
 
 def make_dpo(
@@ -81,7 +82,7 @@ def _same_trajectory_pairs(
 ) -> Iterator[DpoRow]:
     for row in stored_rows(source, ScoredRow):
         seen["trajectories"] += 1
-        pair = _extremes(row, by)
+        pair = _extremes(row, by, seen)
         if isinstance(pair, str):
             dropped[pair] += 1
             continue
@@ -98,7 +99,7 @@ def _same_trajectory_pairs(
                 prompt=chats(row.episode.trajectory.messages(upto=0)),
                 chosen=chosen,
                 rejected=rejected,
-                tools=chat_tools(row.tools),
+                tools=tools_of(row, 0),
                 pairing="same-trajectory",
                 task=row.episode.task_id,
                 chosen_from=_origin(row, best, high),
@@ -110,14 +111,18 @@ Extreme = tuple[float, int]
 """A value and the index of its chunk."""
 
 
-def _extremes(row: ScoredRow, by: By) -> tuple[Extreme, Extreme] | str:
+def _extremes(row: ScoredRow, by: By, seen: "Counter[str]") -> tuple[Extreme, Extreme] | str:
     """The lowest (of equals the first) and the highest (of equals the last); or why there are none.
 
-    Chunks without an answer of the model, and demonstrations, are ignored.
+    Chunks without an answer of the model, demonstrations, and chunks of turns that did nothing are
+    ignored.
     """
     values = chunk_values(row, by)
     trajectory = row.episode.trajectory
-    own = [(values[c.index], c.index) for c in row.chunks if _is_own(trajectory, c)]
+    credited = [chunk for chunk in row.chunks if is_credited(trajectory, chunk)]
+    if len(credited) < len(row.chunks):
+        seen[SKIPPED] += len(row.chunks) - len(credited)
+    own = [(values[c.index], c.index) for c in credited if _is_own(trajectory, c)]
     if len(own) < 2:
         return "fewer than two chunks with an answer of the model"
     worst = min(own)

@@ -11,11 +11,11 @@ from attrs import define
 from ale.errors import InputError, Problem
 from ale.types import Split, ToolSpec
 from ale_rows.chat import chat, chats
-from ale_rows.chattools import chat_tools
+from ale_rows.chattools import tools_of
 from ale_rows.contexts import SlimTrajectory, answers
 from ale_rows.reading import RowFile, refuse_schema
 from ale_rows.rows import DpoRow, EpisodeRow, Origin, ScoredRow
-from ale_rows.stored import By, chunk_values, stored_kind
+from ale_rows.stored import SKIPPED, By, chunk_values, is_credited, stored_kind
 from ale_rows.workdirs import Workdirs, with_workdir
 
 
@@ -100,7 +100,7 @@ def same_prompt_pairs(
     compared: type[Any] = _SlimRow if by == "episode" else ScoredRow
     with RowFile(source, kind) as rows, RowFile(source, compared) as slim:
         for offsets in tasks.values():
-            for tried in _table(slim, offsets, by, workdirs).values():
+            for tried in _table(slim, offsets, by, workdirs, seen).values():
                 seen["prompts"] += 1
                 pair = _pair(list(tried.values()), margin)
                 if isinstance(pair, str):
@@ -124,12 +124,14 @@ def _tasks(source: Path, seen: "Counter[str]", workdirs: Workdirs) -> dict[str, 
     return tasks
 
 
-def _table(rows: RowFile[Any], offsets: list[int], by: By, workdirs: Workdirs) -> Table:
+def _table(
+    rows: RowFile[Any], offsets: list[int], by: By, workdirs: Workdirs, seen: "Counter[str]"
+) -> Table:
     table: Table = {}
     for offset in offsets:
         row = rows.at(offset)
         refuse_schema(row.episode, rows.path)
-        values = _values(row, by)
+        values = _values(row, by, seen)
         for answer in answers(row.episode.trajectory, row.tools, workdirs.of(offset)):
             value = row.episode.reward if values is None else values.get(answer.turn)
             if value is None:
@@ -143,12 +145,20 @@ def _table(rows: RowFile[Any], offsets: list[int], by: By, workdirs: Workdirs) -
     return table
 
 
-def _values(row: ScoredRow | _SlimRow, by: By) -> dict[int, float] | None:
-    """By turn, the value of the chunk in which its answer starts; None to use the episode's."""
+def _values(row: ScoredRow | _SlimRow, by: By, seen: "Counter[str]") -> dict[int, float] | None:
+    """By turn, the value of the chunk in which its answer starts; None to use the episode's.
+
+    Chunks of turns that did nothing are skipped and counted.
+    """
     if isinstance(row, _SlimRow):
         return None
     values = chunk_values(row, by)
-    return {turn: values[chunk] for turn, chunk in _first_chunks(row).items()}
+    trajectory = row.episode.trajectory
+    credited = {chunk.index for chunk in row.chunks if is_credited(trajectory, chunk)}
+    if len(credited) < len(row.chunks):
+        seen[SKIPPED] += len(row.chunks) - len(credited)
+    first = _first_chunks(row).items()
+    return {turn: values[chunk] for turn, chunk in first if chunk in credited}
 
 
 def _first_chunks(row: ScoredRow) -> dict[int, int]:
@@ -187,7 +197,7 @@ def _row(rows: RowFile[Any], workdirs: Workdirs, best: _Candidate, worst: _Candi
         prompt=chats(trajectory.messages(upto=best.turn)),
         chosen=(chat(trajectory.turns[best.turn].completion.message),),
         rejected=(chat(with_workdir(answer, workdirs.of(worst.offset), workdirs.of(best.offset))),),
-        tools=chat_tools(chosen.tools),
+        tools=tools_of(chosen, best.turn),
         pairing="same-prompt",
         task=chosen.episode.task_id,
         chosen_from=_origin(chosen, best),

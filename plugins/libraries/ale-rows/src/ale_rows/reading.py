@@ -1,4 +1,4 @@
-"""Read rows one at a time or by offset, with an explanation of invalid lines."""
+"""Read lines one at a time or by offset, with an explanation of invalid ones."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -10,31 +10,9 @@ import msgspec
 
 from ale.errors import InputError, Problem
 from ale.types import Episode
-from ale_rows.rows import KINDS, MADE_BY, SCHEMA, RowT
+from ale_rows.rows import KINDS, MADE_BY, SCHEMA
 
 T = TypeVar("T")
-
-
-def read_rows(path: Path, kind: type[RowT]) -> Iterator[RowT]:
-    """The rows of a file, one in memory at a time.
-
-    Args:
-        path: JSON Lines; for DPO, SFT and RL rows also a ``.parquet`` file or the folder of a
-            Hugging Face data set.
-
-    Raises:
-        InputError: with file, line and path: it does not exist, or a line is damaged, of another
-            kind or of an unsupported version.
-        NotUsableError: pyarrow or datasets is needed and not installed.
-    """
-    if path.is_dir() or path.suffix == ".parquet":
-        from ale_rows.tables import read_table
-
-        yield from read_table(path, kind)
-        return
-    with RowFile(path, kind) as file:
-        for _, row in file:
-            yield row
 
 
 class RowFile(Generic[T], AbstractContextManager["RowFile[T]"]):

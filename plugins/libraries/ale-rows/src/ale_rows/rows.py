@@ -15,7 +15,10 @@ Pairing = Literal["same-prompt", "same-trajectory"]
 Schema = Annotated[Literal[1], Meta(description="Version of the row.")]
 Tools = Annotated[
     tuple[ToolSpec, ...] | None,
-    Meta(description="Tools of the agent; null if unknown."),
+    Meta(
+        description="Override of the tools recorded with the turns, for episodes without them; "
+        "null: as recorded."
+    ),
 ]
 Run = Annotated[str, Meta(description="`run_id` of the run, or the file it was imported from.")]
 Task = Annotated[str, Meta(description="Id of the task.")]
@@ -71,7 +74,7 @@ class ChatTool(msgspec.Struct, frozen=True, kw_only=True):
 
 ChatTools = Annotated[
     tuple[ChatTool, ...] | None,
-    Meta(description="Tools of the agent; null if unknown."),
+    Meta(description="Tools that the model was given; null if none or unknown."),
 ]
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ale.types import Chunk, Trajectory
 from ale_rows.reading import RowFile, refuse_schema
 from ale_rows.rows import KINDS, EpisodeRow, RowT, ScoredRow
 
@@ -62,6 +63,15 @@ def stored_rows(source: Path, kind: type[RowT]) -> Iterator[RowT]:
             if isinstance(row, EpisodeRow | ScoredRow):
                 refuse_schema(row.episode, source)
             yield row
+
+
+SKIPPED = "chunks skipped (the turns did nothing)"
+"""Name of their number in a report."""
+
+
+def is_credited(trajectory: Trajectory, chunk: Chunk) -> bool:
+    """Whether a turn of the chunk did something; the values of other chunks are placeholders."""
+    return any(trajectory.turns[span.turn].credited for span in chunk.spans)
 
 
 def chunk_values(row: ScoredRow, by: By) -> tuple[float, ...]:

@@ -15,8 +15,8 @@ from ale_rows.chattools import recorded_tools
 from ale_rows.exchange import atif_in, atif_out, openai, sharegpt, trl
 from ale_rows.exchange.conversations import Read, episode_of, task_of
 from ale_rows.exchange.items import Item, LeftOutError, items
+from ale_rows.files import read_rows
 from ale_rows.imitation import conversations
-from ale_rows.reading import read_rows
 from ale_rows.report import Report, by_reason
 from ale_rows.rows import (
     ChatMessage,

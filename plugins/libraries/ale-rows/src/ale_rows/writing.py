@@ -1,62 +1,17 @@
-"""Write rows atomically, in one of three forms."""
+"""Write files atomically."""
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from ale.errors import InputError, Problem, StoreError
 
-Form = Literal["jsonl", "parquet", "datasets"]
-
 _encoder = msgspec.json.Encoder(enc_hook=str)
-
-
-def write_rows(rows: Iterable[Any], out: Path, kind: type[Any], *, form: Form | None = None) -> int:
-    """Write rows as a stream; returns their number.
-
-    Args:
-        out: a file, or for ``datasets`` a folder, which is replaced. It is unchanged if something
-            fails.
-        kind: their class.
-        form: None picks it by the suffix of `out`: ``.jsonl``, ``.parquet``, or none for
-            ``datasets``, the folder that ``datasets.load_from_disk`` reads.
-
-    Raises:
-        InputError: the suffix is unknown.
-        NotUsableError: pyarrow or datasets is needed and not installed.
-        StoreError: it can't be written.
-    """
-    form = form or form_of(out)
-    if form == "jsonl":
-        written = 0
-        with writing_lines(out) as write:
-            for row in rows:
-                write(_encoder.encode(row) + b"\n")
-                written += 1
-        return written
-    from ale_rows.tables import write_dataset, write_parquet
-
-    if form == "parquet":
-        return write_parquet(rows, out, kind)
-    return write_dataset(rows, out, kind)
-
-
-def form_of(out: Path) -> Form:
-    """The form for a file name."""
-    if out.suffix == ".parquet":
-        return "parquet"
-    if out.suffix in (".jsonl", ".json"):
-        return "jsonl"
-    if not out.suffix:
-        return "datasets"
-    message = f"'{out.suffix}' is not the suffix of a known form"
-    expected = ".jsonl, .parquet, or no suffix for a folder of Hugging Face datasets"
-    raise InputError([Problem(message=message, path="out", expected=expected)])
 
 
 def encode(row: Any) -> bytes:

@@ -2,8 +2,8 @@
 
 from ale.protocols import LLM
 from ale_llm_scripted.model import ScriptedLLM
+from ale_llm_scripted.options import ScriptedOptions
 from ale_llm_scripted.play import Play
-from ale_llm_scripted.plugin import ScriptedOptions
 from ale_llm_scripted.replay import Recording
 from ale_llm_scripted.script import read_script
 

@@ -1,4 +1,4 @@
-"""The model: lines from somewhere, with a pause before each and a rule for their end."""
+"""The model: lines of a script or a recording, with a delay before each."""
 
 import asyncio
 from typing import Literal, Protocol
@@ -17,7 +17,7 @@ class Lines(Protocol):
 
     @property
     def capabilities(self) -> LLMCapabilities:
-        """What these lines hold."""
+        """Capabilities of these lines."""
         ...
 
     async def line(self, request: CompletionRequest) -> Completion | None:
@@ -33,7 +33,7 @@ class Lines(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of files. May be called again."""
+        """Close files; repeatable."""
         ...
 
 
@@ -52,7 +52,7 @@ class ScriptedLLM:
 
     @property
     def capabilities(self) -> LLMCapabilities:
-        """What the lines hold; no tokens where the answer after the last line has none."""
+        """Those of the lines; without tokens if the answer after the last line has none."""
         held = self._lines.capabilities
         if self._at_end == "stop" and not self._lines.traced_end:
             return LLMCapabilities(tools=held.tools, deterministic=held.deterministic)
@@ -77,5 +77,5 @@ class ScriptedLLM:
         )
 
     async def aclose(self) -> None:
-        """Let go of files."""
+        """Close files."""
         self._lines.close()

@@ -37,7 +37,7 @@ class Play:
         return self._capabilities
 
     async def line(self, request: CompletionRequest) -> Completion | None:
-        """What is written for this turn."""
+        """The line of this turn."""
         who = request.conversation
         lines = self._script.lines(who.task_id, who.rollout)
         if lines is None:

@@ -39,7 +39,7 @@ class _Trajectory(msgspec.Struct):
 
 
 class _Heading(msgspec.Struct):
-    """What the index needs of an episode; all else is skipped without being built."""
+    """The fields of an episode that the index needs; the others are skipped."""
 
     id: str
     task_id: str
@@ -63,7 +63,7 @@ class _Body(msgspec.Struct):
 
 @frozen
 class _Place:
-    """Where an episode lies in the file."""
+    """The position of an episode in the file."""
 
     step: int
     offset: int

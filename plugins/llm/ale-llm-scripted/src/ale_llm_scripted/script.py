@@ -1,4 +1,4 @@
-"""The script: what is written for each task and rollout, read strictly."""
+"""The script of each task and rollout, with strict validation."""
 
 import json
 from collections.abc import Mapping, Sequence

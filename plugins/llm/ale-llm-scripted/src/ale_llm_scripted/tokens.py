@@ -11,9 +11,9 @@ from ale.types import CompletionRequest, Message, TokenTrace
 
 ROLES = {"system": 256, "user": 257, "assistant": 258, "tool": 259}
 CALL = 260
-"""Begins a tool call, and stands between its name and its arguments."""
+"""Starts a tool call, and separates its name from its arguments."""
 REASONING = 261
-"""Begins and ends the reasoning before the content."""
+"""Starts and ends the reasoning before the content."""
 END = 262
 """Ends a message."""
 
@@ -38,12 +38,12 @@ def body_ids(message: Message) -> tuple[int, ...]:
 
 
 def count_prompt(messages: tuple[Message, ...]) -> int:
-    """As many as `prompt_ids` gives, without making them."""
+    """The number of ids of `prompt_ids`, without making them."""
     return sum(1 + count_body(message) for message in messages) + 1
 
 
 def count_body(message: Message) -> int:
-    """As many as `body_ids` gives, without making them."""
+    """The number of ids of `body_ids`, without making them."""
     n = len(message.content.encode()) + 1
     if message.reasoning is not None:
         n += len(message.reasoning.encode()) + 2

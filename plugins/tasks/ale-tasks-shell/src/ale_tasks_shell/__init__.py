@@ -19,13 +19,13 @@ def corpus(
 
     Returns:
         For each task its goal and the commands of its reference solution, one a line. After some
-        thousand tasks every sentence, command and word of the family is likely to have come.
+        thousand tasks every sentence, command and word of the family is likely to be included.
 
     Raises:
         ValueError: an option is not allowed.
         InputError: the kinds can't make a task of this length.
     """
-    from ale_tasks_shell.plugin import ShellTasksOptions  # late: importing a package stays cheap
+    from ale_tasks_shell.options import ShellTasksOptions  # late: importing a package stays cheap
     from ale_tasks_shell.source import ShellTasks
 
     options = ShellTasksOptions(seed=seed, count=n, length=length, kinds=kinds, words=words)

@@ -1,6 +1,6 @@
-"""What stands in files that are given from the start, by type of content.
+"""Content of the files that exist at the start, by type.
 
-The types are what kinds of steps ask for and promise (`kinds.Kind.becomes`):
+The types are the inputs and outputs of kinds of steps (`kind.Kind.becomes`):
 
 ``words``    lines of one word each, not sorted, one word on two lines
 ``table``    lines of a word and a number, words as above
@@ -17,13 +17,13 @@ from ale_tasks_shell.scene import ARCHIVE, Scene
 
 LINES = ("words", "table", "numbers")
 GIVEN = (*LINES, "word")
-"""Types that files can have from the start; the others are made."""
+"""Types that files can have at the start; the others are outputs of steps."""
 FILES = (*GIVEN, "tidy", "few", "number")
 FOLDER = "folder"
 
 
 def give(scene: Scene, type_: str) -> str:
-    """Have something of this type from the start, under a new name; its path."""
+    """Add something of this type to the start, under a new name; returns its path."""
     path = scene.any_word()
     if type_ == FOLDER:
         scene.give_folder(path)
@@ -52,7 +52,7 @@ def make(scene: Scene, type_: str) -> tuple[str, ...]:
 
 
 def _words(scene: Scene, count: int) -> tuple[str, ...]:
-    """`count` words and one of them once more, not sorted."""
+    """`count` words and a duplicate of one of them, not sorted."""
     words = [scene.any_word() for _ in range(count)]
     words.insert(scene.number(0, count), scene.pick(words))
     if words == sorted(words):

@@ -1,9 +1,9 @@
-"""What each kind of step does to the scene.
+"""The effect of each kind of step on the scene.
 
-An effect plays one step, leaves in `Scene.here` what the next one works on, and gives the names for
-the places of the kind's goal and commands. Its last argument is the type (`contents`) that it ends
-with, which matters where something is given only now. Of the names of a step, the split decides
-about the pair that `Scene.partner` makes.
+An effect applies one step, sets `Scene.here` to the input of the next one, and returns the names
+for the placeholders of the kind's goal and commands. Its last argument is the type (`contents`) of
+its output, used where a file is added to the start. The split applies to the pair of words that
+`Scene.partner` makes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ def write(scene: Scene, _: str) -> Mapping[str, object]:
 
 
 def write_inside(scene: Scene, _: str) -> Mapping[str, object]:
-    """A word goes into a new file of the folder at hand."""
+    """A word goes into a new file of the current folder."""
     folder, word = scene.here, scene.any_word()
     scene.here = new = f"{folder}/{scene.partner(folder)}"
     scene.files[new] = (word,)
@@ -41,14 +41,14 @@ def folders(scene: Scene, _: str) -> Mapping[str, object]:
 
 
 def folder_inside(scene: Scene, _: str) -> Mapping[str, object]:
-    """A new folder in the one at hand."""
+    """A new folder in the current one."""
     scene.here = new = f"{scene.here}/{scene.partner(scene.here)}"
     scene.folders.append(new)
     return {"b": new}
 
 
 def rename(scene: Scene, type_: str) -> Mapping[str, object]:
-    """The file or folder at hand gets another name."""
+    """The current file or folder gets another name."""
     old = scene.here
     scene.here = new = scene.partner(old)
     if type_ == FOLDER:
@@ -74,19 +74,19 @@ def replace(scene: Scene, _: str) -> Mapping[str, object]:
     return {"a": scene.here, "w": old, "v": new}
 
 
-def _meet(scene: Scene, type_: str) -> tuple[str, str]:
-    """A file and a folder to put it into: one is at hand, the other is given."""
-    beside = scene.partner(scene.here)
+def _file_and_folder(scene: Scene, type_: str) -> tuple[str, str]:
+    """A file and a folder for it: one is the current path, the other is added to the start."""
+    added = scene.partner(scene.here)
     if scene.here in scene.files or scene.here in scene.links:
-        scene.give_folder(beside)
-        return scene.here, beside
-    scene.give(beside, contents.make(scene, type_))
-    return beside, scene.here
+        scene.give_folder(added)
+        return scene.here, added
+    scene.give(added, contents.make(scene, type_))
+    return added, scene.here
 
 
 def copy_inside(scene: Scene, type_: str) -> Mapping[str, object]:
     """A copy of a file in a folder."""
-    file, folder = _meet(scene, type_)
+    file, folder = _file_and_folder(scene, type_)
     scene.here = new = f"{folder}/{base(file)}"
     scene.files[new] = scene.lines(file)
     return {"a": file, "b": folder}
@@ -94,14 +94,14 @@ def copy_inside(scene: Scene, type_: str) -> Mapping[str, object]:
 
 def move_inside(scene: Scene, type_: str) -> Mapping[str, object]:
     """A file goes into a folder."""
-    file, folder = _meet(scene, type_)
+    file, folder = _file_and_folder(scene, type_)
     scene.here = new = f"{folder}/{base(file)}"
     scene.move(file, new)
     return {"a": file, "b": folder}
 
 
 def make_executable(scene: Scene, _: str) -> Mapping[str, object]:
-    """The file at hand and a given one become executable."""
+    """The current file and one of the start become executable."""
     other = scene.partner(scene.here)
     scene.give_unnoticed(other)
     scene.executable |= {scene.here, other}
@@ -109,7 +109,7 @@ def make_executable(scene: Scene, _: str) -> Mapping[str, object]:
 
 
 def link(scene: Scene, _: str) -> Mapping[str, object]:
-    """A symbolic link to the file at hand; what follows reads through it."""
+    """A symbolic link to the current file; the next step reads through it."""
     target = scene.here
     scene.here = new = scene.partner(target)
     scene.links[new] = target
@@ -117,7 +117,7 @@ def link(scene: Scene, _: str) -> Mapping[str, object]:
 
 
 def delete(scene: Scene, _: str) -> Mapping[str, object]:
-    """What the first step has read and a given file go."""
+    """Deletes the file that the first step has read, and one of the start."""
     source = scene.source
     if source:
         del scene.files[source]
@@ -140,7 +140,7 @@ def join(scene: Scene, _: str) -> Mapping[str, object]:
 
 
 def pack(scene: Scene, _: str) -> Mapping[str, object]:
-    """An archive of the file at hand."""
+    """An archive of the current file."""
     old = scene.here
     scene.here = new = scene.partner(old) + ARCHIVE
     scene.archives[new] = scene.packed[new] = (old, scene.files[old])
@@ -158,7 +158,7 @@ def unpack(scene: Scene, _: str) -> Mapping[str, object]:
 
 
 def _named(scene: Scene, pointer: str, type_: str) -> str:
-    """The file that `pointer` names, given from the start, and beside it one to tell it from."""
+    """Add the file whose name is in `pointer` to the start, and a distractor."""
     (word,) = scene.lines(pointer)
     scene.give(word, contents.make(scene, type_))
     scene.give_unnoticed(scene.any_word())
@@ -166,7 +166,7 @@ def _named(scene: Scene, pointer: str, type_: str) -> str:
 
 
 def copy_named(scene: Scene, type_: str) -> Mapping[str, object]:
-    """A copy of the file whose name the file at hand holds."""
+    """A copy of the file whose name is in the current file."""
     pointer = scene.here
     word = _named(scene, pointer, type_)
     scene.here = new = scene.partner(pointer)
@@ -175,7 +175,7 @@ def copy_named(scene: Scene, type_: str) -> Mapping[str, object]:
 
 
 def rename_named(scene: Scene, type_: str) -> Mapping[str, object]:
-    """The file whose name the file at hand holds gets another."""
+    """The file whose name is in the current file gets another name."""
     pointer = scene.here
     word = _named(scene, pointer, type_)
     scene.here = new = scene.partner(pointer)
@@ -184,9 +184,9 @@ def rename_named(scene: Scene, type_: str) -> Mapping[str, object]:
 
 
 def write_named(scene: Scene, _: str) -> Mapping[str, object]:
-    """A word goes into the file whose name the file at hand holds.
+    """A word goes into the file whose name is in the current file.
 
-    No step follows, since to speak of the file its goal would have to give the name away.
+    It is the last step, since the goal of a next one would contain the name.
     """
     pointer = scene.here
     (word,) = scene.lines(pointer)
@@ -196,7 +196,7 @@ def write_named(scene: Scene, _: str) -> Mapping[str, object]:
 
 
 def copy_named_twice(scene: Scene, type_: str) -> Mapping[str, object]:
-    """A copy of the file whose name is in the file whose name is at hand."""
+    """A copy of the file that is named by the file that the current file names."""
     pointer = scene.here
     first = _named(scene, pointer, "word")
     second = _named(scene, first, type_)

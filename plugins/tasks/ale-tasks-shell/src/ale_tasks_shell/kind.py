@@ -1,4 +1,4 @@
-"""What a kind of step is."""
+"""A kind of step."""
 
 from collections.abc import Callable, Mapping
 
@@ -11,23 +11,23 @@ Effect = Callable[[Scene, str], Mapping[str, object]]
 
 @frozen(kw_only=True)
 class Kind:
-    """One kind of step: what the goal says, what the reference solution types, what it changes."""
+    """One kind of step: its sentence of the goal, its commands and its effect."""
 
     name: str
     goal: str
-    """Sentence with places for names, such as ``{a}``."""
+    """Sentence with placeholders for names, such as ``{a}``."""
     commands: tuple[str, ...]
-    """Commands with the same places; the agent sends each in a turn of its own."""
+    """Commands with the same placeholders; the agent sends each in a turn of its own."""
     becomes: Mapping[str, tuple[str, ...]]
-    """Type of what the step works on (`contents`): types of what the next step may work on.
+    """Type of the input (`contents`): possible types of the output, the input of the next step.
 
-    The key "" stands for nothing: a first step that needs none, or one after which none is left.
+    "" is no input, for a first step, or no output, after a last one.
     """
     effect: Effect = field(repr=False)
-    """Plays the step on a scene, to end with the given type; the names for the places."""
+    """Applies the step with this type of output; returns the names for the placeholders."""
     reads: bool = False
-    """Leaves what it works on as it is, so that it may be a link, and makes something new."""
+    """Leaves its input unchanged, so that it may be a link, and makes a new file."""
     spares: bool = False
-    """Leaves what it works on as it is, and nothing needs that afterwards."""
+    """Leaves its input unchanged, and no later step needs it."""
     deletes_source: bool = False
-    """After a first step, it needs what that one has spared."""
+    """After a first step, it needs the input that this one has spared."""

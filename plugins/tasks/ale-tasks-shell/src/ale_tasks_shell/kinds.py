@@ -1,6 +1,6 @@
 """The kinds of steps, in a table.
 
-A new kind goes to the end: which sequences are held out depends on the places (`planner`).
+Append new kinds at the end: which sequences are held out depends on the index (`planner`).
 """
 
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ def _to(made: str, *types: str) -> dict[str, tuple[str, ...]]:
     return dict.fromkeys(types, (made,))
 
 
-def _or_few(*kept: str) -> dict[str, tuple[str, ...]]:
-    """Files of these types keep them; others become ``few``."""
-    return {**_to("few", *FILES), **_same(*kept)}
+def _or_few(*unchanged: str) -> dict[str, tuple[str, ...]]:
+    """Files of these types retain their type; others become ``few``."""
+    return {**_to("few", *FILES), **_same(*unchanged)}
 
 
 _TREES = {FOLDER: GIVEN, **_same(*FILES)}

@@ -1,4 +1,4 @@
-"""Which kinds of steps follow each other: sequences of an exact number of commands."""
+"""Plans sequences of steps with an exact number of commands."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,36 +11,36 @@ from ale_tasks_shell.scene import ARCHIVE
 _PLACE = {kind.name: i for i, kind in enumerate(KINDS)}
 
 
-def held_out_neighbours(first: str, second: str) -> bool:
-    """Is it one that training never has: a step of the second kind right after one of the first?
+def held_out_pair_of_kinds(first: str, second: str) -> bool:
+    """Whether a step of the second kind right after one of the first is held out from training.
 
     For each kind it is about a fifth of all kinds, as first and as second. It depends on nothing
-    but the places in the table, so that tasks of any seed, count and choice of kinds agree on it.
+    but the indices in the table, so that tasks of any seed, count and choice of kinds agree on it.
     """
     return (_PLACE[first] + 3 * _PLACE[second]) % 5 == 0
 
 
 class State(NamedTuple):
-    """All that decides which kinds of steps can come next."""
+    """Determines which kinds of steps can come next."""
 
     last: str
     """Kind of the last step; "" before the first."""
     type: str
-    """Type of what the next step works on; "" for nothing."""
+    """Type of the input of the next step; "" for none."""
     link: bool
-    """It is a symbolic link."""
+    """The input is a symbolic link."""
     source: bool
     """There is a source to delete."""
     owed: bool
-    """The sequence still needs a pair of neighbours that training never has."""
+    """The sequence still needs a held-out pair of kinds."""
 
 
 class Move(NamedTuple):
-    """One way to go on."""
+    """A possible next step."""
 
     kind: Kind
     given: str
-    """Type of what is given from the start for a first step to work on; "" for nothing."""
+    """Type of the input that a first step needs from the start; "" for none."""
     state: State
 
 
@@ -49,12 +49,11 @@ Choices = tuple[tuple[Move, ...], ...]
 
 
 class Planner:
-    """Says how to go on so that a sequence never gets stuck before its length.
+    """Chooses next steps so that every sequence can reach its length.
 
     Args:
         kinds: those to use.
-        held_out: sequences have at least one pair of neighbours that training never has; else,
-            none.
+        held_out: sequences have at least one held-out pair of adjacent kinds; else none.
     """
 
     def __init__(self, kinds: Sequence[Kind], *, held_out: bool) -> None:
@@ -68,7 +67,7 @@ class Planner:
         return State("", "", link=False, source=False, owed=self._held_out)
 
     def choices(self, state: State, commands: int) -> Choices:
-        """The moves after which the rest of `commands` can be filled to the last; none if none."""
+        """The moves after which a sequence of exactly `commands` commands can be completed."""
         known = self._known.get((state, commands))
         if known is None:
             moves = [
@@ -81,7 +80,7 @@ class Planner:
         if left < 0:
             return ()
         owed = state.owed
-        if state.last and held_out_neighbours(state.last, kind.name):
+        if state.last and held_out_pair_of_kinds(state.last, kind.name):
             if not self._held_out:
                 return ()
             owed = False
@@ -114,7 +113,7 @@ def _next(kind: Kind, state: State, *, owed: bool) -> list[Move]:
 def _after(kind: Kind, state: State, type_: str, made: str, *, owed: bool) -> State:
     if kind.deletes_source:
         return State(kind.name, made, link=state.link, source=False, owed=owed)
-    # Only what was given is spared: to delete what a step made would undo the step.
+    # Only files of the start are spared: deleting the output of a step would undo the step.
     source = kind.spares if not state.last else state.source
     return State(kind.name, made, link=kind.name == "link", source=source, owed=owed)
 

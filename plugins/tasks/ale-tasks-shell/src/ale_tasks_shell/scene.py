@@ -1,4 +1,4 @@
-"""The simulated tree of files: what is there before the agent, and what its commands make of it."""
+"""The simulated file tree: the files at the start, and the effect of the solution's commands."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ _TRIES = 400
 
 
 class ExhaustedError(Exception):
-    """No word is left that the split allows here; another draw of the task may do."""
+    """No word is left that the split allows here; another draw of the task may succeed."""
 
 
 def base(path: str) -> str:
@@ -18,16 +18,16 @@ def base(path: str) -> str:
 
 
 class Scene:
-    """A tree of files under construction; steps are played on it one after the other.
+    """A simulated file tree, to which steps are applied one after the other.
 
-    What a step needs and no earlier step made is added to what was given from the start; its name
-    is new, so no earlier step can have missed it.
+    Files that a step needs and no earlier step made are added to the start; their names are new, so
+    no earlier step can have used them.
 
     Args:
-        random: uniform numbers in [0, 1). Nothing else of a generator is used, because only these
-            stay the same from one Python to the next.
+        random: uniform numbers in [0, 1). No other method of a generator is used, because only
+            these are the same in every version of Python.
         words: the words to draw names and contents from.
-        held_out: join only pairs of words that training never has; else, only the others.
+        held_out: make only held-out pairs of words; else only the others.
     """
 
     def __init__(
@@ -38,18 +38,18 @@ class Scene:
         self._held_out = held_out
         self._used: set[str] = set()
         self.here = ""
-        """What the next step works on: made by the last one, or given."""
+        """The input of the next step: the output of the last one, or a file of the start."""
         self.source = ""
-        """What the first step read and left behind; nothing needs it any more."""
+        """The input of the first step if no later step needs it."""
         self.files: dict[str, tuple[str, ...]] = {}
-        """Regular files that the goal speaks of, by path, as lines."""
+        """Regular files that the goal mentions, by path, as lines."""
         self.links: dict[str, str] = {}
         self.folders: list[str] = []
         """Folders that the goal asks for."""
         self.archives: dict[str, tuple[str, tuple[str, ...]]] = {}
         """Archives that the goal asks for: the path of the one member, and its lines."""
         self.packed: dict[str, tuple[str, tuple[str, ...]]] = {}
-        """All archives, those that were given too."""
+        """All archives, including those of the start."""
         self.executable: set[str] = set()
         self.gone: list[str] = []
         self.given_files: dict[str, tuple[str, ...]] = {}
@@ -65,7 +65,7 @@ class Scene:
         return items[int(self.random() * len(items))]
 
     def any_word(self) -> str:
-        """A word that no other place of the task has, whatever it stands beside."""
+        """A word that is new in the task, whatever pairs it makes."""
         for _ in range(_TRIES):
             word = self.pick(self._words)
             if word not in self._used:
@@ -74,11 +74,11 @@ class Scene:
         raise ExhaustedError
 
     def partner(self, path: str) -> str:
-        """A word that no other place of the task has, and that the split lets stand with `path`."""
-        beside = base(path)
+        """A word that is new in the task and makes a pair with `path` that the split allows."""
+        other = base(path)
         for _ in range(_TRIES):
             word = self.pick(self._words)
-            if word not in self._used and held_out_pair(word, beside) is self._held_out:
+            if word not in self._used and held_out_pair(word, other) is self._held_out:
                 self._used.add(word)
                 return word
         raise ExhaustedError
@@ -88,15 +88,15 @@ class Scene:
         return self.files[self.links.get(path, path)]
 
     def give(self, path: str, lines: tuple[str, ...]) -> None:
-        """Have a file from the start, and see that it is left as it was."""
+        """Add a file to the start that has to stay unchanged."""
         self.given_files[path] = self.files[path] = lines
 
     def give_unnoticed(self, path: str) -> None:
-        """Have a file from the start whose content nobody asks for afterwards."""
+        """Add a file to the start whose content is not checked."""
         self.given_files[path] = (self.pick(self._words),)
 
     def give_folder(self, path: str) -> None:
-        """Have an empty folder from the start."""
+        """Add an empty folder to the start."""
         self.given_folders.append(path)
 
     def move(self, old: str, new: str) -> None:

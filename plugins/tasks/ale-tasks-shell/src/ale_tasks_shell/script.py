@@ -1,4 +1,4 @@
-"""Shell text of a task: what makes its files, and what judges them."""
+"""Shell commands of a task: its setup and its check."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from ale_tasks_shell.scene import Scene
 
 
 def setup(scene: Scene) -> tuple[str, ...]:
-    """One command that makes what is given from the start, or none where nothing is.
+    """One command that creates the files of the start, or none if there are none.
 
     It starts no program but for folders and archives.
     """
@@ -25,9 +25,9 @@ def _printed(path: str, lines: tuple[str, ...]) -> str:
 
 
 def check(scene: Scene) -> str:
-    """A line for sh that exits with 0 where all that the goal says is so.
+    """A line for sh that exits with 0 if the goal is reached.
 
-    It speaks of every path that the goal names and of no other. One program is started for all
+    It checks every path in the goal and no other. One program is started for all
     files together, and one for each archive.
     """
     parts = [f"[ -d {path} ]" for path in scene.folders]
@@ -44,7 +44,7 @@ def check(scene: Scene) -> str:
 
 
 def _files_hold(files: Mapping[str, tuple[str, ...]]) -> str:
-    """Every file holds its lines; whether the last one ends with a newline is left open."""
+    """Every file has its lines; a newline after the last one is optional."""
     expected = [f"{path}:{line}" for path, lines in files.items() for line in lines]
     return f"[ \"$(grep -H '' {' '.join(files)})\" = {_quoted(tuple(expected))} ]"
 

@@ -1,4 +1,4 @@
-"""The task source ``shell``: draws a sequence of steps, plays it, and writes it down as a task."""
+"""The task source ``shell``: draws a sequence of steps, simulates it, and makes a task of it."""
 
 from collections.abc import Iterator
 from random import Random
@@ -7,8 +7,8 @@ from ale.errors import InputError, Problem
 from ale.types import CriterionSpec, Task
 from ale_tasks_shell import contents, script
 from ale_tasks_shell.kinds import KINDS
+from ale_tasks_shell.options import ShellTasksOptions
 from ale_tasks_shell.planner import Move, Planner
-from ale_tasks_shell.plugin import ShellTasksOptions
 from ale_tasks_shell.scene import ExhaustedError, Scene
 from ale_tasks_shell.words import VOCABULARY
 
@@ -22,7 +22,7 @@ _DRAWS = 200
 
 
 class ShellTasks:
-    """Makes tasks one by one; none is kept.
+    """Generates tasks one by one; holds none in memory.
 
     Raises:
         InputError: when made: the kinds can't make a task of this length in this split.
@@ -32,7 +32,7 @@ class ShellTasks:
         self._options = options
         self._words = VOCABULARY[: options.words]
         compositions = options.split == "held_out_compositions"
-        # In the table's order: the one in which they are named makes no other tasks.
+        # In the table's order, so that the order of the option does not change the tasks.
         kinds = [kind for kind in KINDS if not options.kinds or kind.name in options.kinds]
         self._planner = Planner(kinds, held_out=compositions)
         given = options.length
@@ -63,7 +63,7 @@ class ShellTasks:
                 return self._made(i, scene, self._sequence(scene))
             except ExhaustedError:
                 continue
-        hint = "give tasks.words a larger number, or tasks.length a smaller one"
+        hint = "increase tasks.words, or reduce tasks.length"
         message = f"{options.words} words are too few for task {i}"
         raise InputError([Problem(message=message, path="tasks.words", hint=hint)])
 
@@ -112,7 +112,7 @@ def _impossible(low: int, high: int, options: ShellTasksOptions) -> Problem:
     kinds = ", ".join(options.kinds) if options.kinds else "all kinds"
     hint = "add kinds, or change the length"
     if options.split == "held_out_compositions":
-        hint = "a composition takes two steps or more; add kinds, or ask for more commands"
+        hint = "a composition takes at least two steps; add kinds, or increase the length"
     return Problem(
         message=f"no task of split '{options.split}' takes {wanted} commands with {kinds}",
         path="tasks.length",

@@ -1,7 +1,7 @@
-"""The vocabulary, and which pairs of its words training never has."""
+"""The vocabulary, and the pairs of its words that are held out from training."""
 
-# Short common nouns; none stands inside another, so that `grep` and `sed` find whole words only.
-# The order is part of every task: new words go to the end.
+# Short common nouns; none is part of another, so that `grep` and `sed` find whole words only.
+# The order is part of every task: append new words at the end.
 VOCABULARY: tuple[str, ...] = tuple(
     """
 key knife jar barn grass horse fork coin mask fig ring doll cave rope pond wagon jet kite owl
@@ -22,9 +22,9 @@ _APART = (1, _CLASSES - 1)
 
 
 def held_out_pair(one: str, other: str) -> bool:
-    """Is the unordered pair of words one that training never joins in a step?
+    """Whether the unordered pair of words is held out from the steps of training.
 
-    The words are dealt in turn to eight classes around a circle, and pairs of neighbouring classes
+    The words are assigned in turn to eight classes in a circle, and pairs of adjacent classes
     are held out: a quarter of all pairs, and for every word a quarter of its partners. It depends
     on nothing else, so that tasks of any seed, count and size of vocabulary agree on it.
     """

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from ale.errors import InputError, Problem
 from ale.strict import nearest
 from ale.types import Task
-from ale_tasks_tbp.plugin import TbpOptions
+from ale_tasks_tbp.options import TbpOptions
 from ale_tasks_tbp.reader import Read, read_task
 from ale_tasks_tbp.search import task_files
 

@@ -72,4 +72,4 @@ def _next(curve: Curve, number: int) -> str:
     p = curve.points[number].p
     last = number + 1 == len(curve.points)
     until = p + 1 if last else curve.points[number + 1].p
-    return "; ".join(curve.said[turn] for turn in range(p, until) if turn in curve.said)
+    return "; ".join(curve.replayed[turn] for turn in range(p, until) if turn in curve.replayed)

@@ -35,7 +35,7 @@ def fork_rows(facts: Facts) -> dict[str, Any]:
 
 
 def _row(curve: Curve, fork: Fork) -> ForkRow:
-    message = "; ".join(curve.said[turn] for turn in fork.turns if turn in curve.said)
+    message = "; ".join(curve.replayed[turn] for turn in fork.turns if turn in curve.replayed)
     return ForkRow(
         task_id=curve.task_id,
         expert=f"{curve.tag} of {curve.turns} turns" if curve.tag else f"of {curve.turns} turns",

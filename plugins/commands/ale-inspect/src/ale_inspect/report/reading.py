@@ -12,9 +12,10 @@ from ale.types import (
     Message,
     Span,
     Turn,
+    whole_turn,
 )
 from ale_forks import Fork
-from ale_inspect.calls import Call, calls, whole_turn
+from ale_inspect.calls import Call, calls
 from ale_inspect.report.forks import on_chunk
 
 TEXT = 6000
@@ -94,7 +95,7 @@ def clipped(text: str, most: int = TEXT) -> str:
 
 def _by_turn(turns: Sequence[Turn]) -> tuple[Chunk, ...]:
     return tuple(
-        Chunk(index=i, kind="turn", spans=(whole_turn(turn, i),)) for i, turn in enumerate(turns)
+        Chunk(index=i, kind="turn", spans=(whole_turn(i, turn),)) for i, turn in enumerate(turns)
     )
 
 

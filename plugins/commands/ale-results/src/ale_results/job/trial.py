@@ -109,8 +109,8 @@ class Trial:
         """Where the tests run; None if each step has its own tests, as in Harbor."""
         if self.task.steps:
             return None
-        apart = any(spec.options.get("apart") is not None for spec in self.task.criteria)
-        return "separate" if apart else "shared"
+        separate = any(spec.options.get("apart") is not None for spec in self.task.criteria)
+        return "separate" if separate else "shared"
 
     def rewards_of(self, score: Score) -> Mapping[str, float]:
         """The rewards stored by the criterion, else its value."""
@@ -236,7 +236,7 @@ class Trial:
 
 
 def place_of(task: Task) -> str:
-    """The folder of a task that has one, else where it is from, else its id."""
+    """The folder of a task that has one, else its origin, else its id."""
     origin = Path(task.origin)
     if origin.name in ("task.toml", "task.yaml"):
         return str(origin.parent)
@@ -244,13 +244,13 @@ def place_of(task: Task) -> str:
 
 
 def _step_name(step: Task, task: Task) -> str:
-    """The task's own name for it, where it is one for a folder."""
+    """The name of the step in its task if a folder can have it, else its id."""
     name = str(step.metadata.get("step") or "")
     return name if name and Path(name).name == name else step.id.removeprefix(f"{task.id}.")
 
 
 def _means(graded: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
-    """Of each reward, over all steps: one that a step did not give is 0 there, as in Harbor."""
+    """Means of each reward over all steps; a missing reward counts as 0, as in Harbor."""
     names = dict.fromkeys(name for rewards in graded for name in rewards)
     return {
         name: math.fsum(rewards.get(name, 0.0) for rewards in graded) / len(graded)

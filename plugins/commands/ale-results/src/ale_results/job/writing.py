@@ -148,13 +148,13 @@ class _Writer:
             self._write_part(folder, trial, trial.episode.trajectory.turns, scores)
         for step in trial.steps:
             place = folder / "steps" / step.name
-            kept = () if step.score is None else (step.score,)
-            self._write_part(place, trial, step.turns, kept)
+            step_scores = () if step.score is None else (step.score,)
+            self._write_part(place, trial, step.turns, step_scores)
 
     def _write_part(
         self, folder: Path, trial: Trial, turns: Sequence[Turn], scores: Sequence[Score]
     ) -> None:
-        """What an agent did, and what its tests left."""
+        """Write the trajectory and the output of the tests."""
         (folder / "agent").mkdir(parents=True)
         (folder / "verifier").mkdir()
         (folder / "artifacts").mkdir()
@@ -173,21 +173,21 @@ class _Writer:
         _json(folder / "artifacts" / "manifest.json", entries)
 
 
-def _copied(kept: Path, folder: Path) -> list[dict[str, Any]]:
-    """Copy what a criterion has kept; what its artifacts are."""
-    for file in (kept / "test-stdout.txt", *sorted((kept / "logs").glob("*"))):
+def _copied(stored: Path, folder: Path) -> list[dict[str, Any]]:
+    """Copy the files that a criterion stored; returns the entries of its artifacts."""
+    for file in (stored / "test-stdout.txt", *sorted((stored / "logs").glob("*"))):
         if file.is_dir():
             shutil.copytree(file, folder / "verifier" / file.name, symlinks=True)
         elif file.is_file():
             shutil.copyfile(file, folder / "verifier" / file.name)
-    listed = kept / "artifacts" / "manifest.json"
+    listed = stored / "artifacts" / "manifest.json"
     if not listed.is_file():
         return []
-    shutil.copytree(kept / "artifacts", folder / "artifacts", symlinks=True, dirs_exist_ok=True)
+    shutil.copytree(stored / "artifacts", folder / "artifacts", symlinks=True, dirs_exist_ok=True)
     made = []
     for entry in json.loads(listed.read_text(encoding="utf-8")):
         place = str(entry.get("destination") or entry["source"]).strip("/")
-        is_folder = (kept / "artifacts" / place).is_dir()
+        is_folder = (stored / "artifacts" / place).is_dir()
         made.append(
             {
                 "source": entry["source"],

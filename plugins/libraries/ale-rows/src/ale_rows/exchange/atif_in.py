@@ -13,18 +13,19 @@ from ale.types import (
     Observation,
     TokenTrace,
     ToolCall,
+    ToolSpec,
     Trajectory,
     Turn,
     Usage,
 )
-from ale_rows.exchange.atif_out import EXTRA
+from ale_rows.exchange.atif_out import EXTRA, OVERRIDE
 from ale_rows.exchange.conversations import chat_tools_of, task_of
 from ale_rows.exchange.items import Item, LeftOutError, listed, plain_text
 from ale_rows.rows import ChatTools
 
 
 def read_episode(item: Item, episode_id: str, reward: float | None) -> tuple[Episode, ChatTools]:
-    """The episode of a trajectory, and the tools that its agent had.
+    """The episode of a trajectory, and its agent's tools unless the turns have them.
 
     Copied context, and steps without a model call, become part of the next prompt. The format has
     no reward: it is our own field in files that we wrote, else `reward`.
@@ -43,7 +44,7 @@ def read_episode(item: Item, episode_id: str, reward: float | None) -> tuple[Epi
         if not reader.turns:
             raise LeftOutError("no step of an agent in it")
         if "task_id" in facts:
-            return _rebuilt(facts, reader), tools
+            return _rebuilt(facts, reader), tools if facts.get(OVERRIDE, True) else None
     except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
         raise LeftOutError(f"not an ATIF trajectory: {error}") from error
     episode = Episode(
@@ -56,7 +57,7 @@ def read_episode(item: Item, episode_id: str, reward: float | None) -> tuple[Epi
 
 
 def _rebuilt(facts: Mapping[str, Any], reader: "_Reader") -> Episode:
-    rest = {key: value for key, value in facts.items() if key != "stop"}
+    rest = {key: value for key, value in facts.items() if key not in ("stop", OVERRIDE)}
     turns = msgspec.to_builtins(reader.turns)
     trajectory = {"turns": turns, "stop": facts["stop"]}
     return msgspec.convert({**rest, "trajectory": trajectory}, Episode)
@@ -144,6 +145,8 @@ def _turn(step: Item, ours: Mapping[str, Any], prompt: Sequence[Message], *, fre
         ),
         observations=tuple(_observations(step)),
         duration_s=ours.get("duration_s", 0.0),
+        tools=msgspec.convert(ours.get("tools", ()), tuple[ToolSpec, ...]),
+        credited=ours.get("credited", True),
     )
 
 

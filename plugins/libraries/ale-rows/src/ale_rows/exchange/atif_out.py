@@ -13,12 +13,14 @@ from typing import Any
 import msgspec
 
 from ale.types import Message, Observation, TokenTrace, ToolCall, Turn
-from ale_rows.chattools import chat_tools
+from ale_rows.chattools import tools_of
 from ale_rows.rows import EpisodeRow, ScoredRow
 
 VERSION = "ATIF-v1.8"
 EXTRA = "ale"
 """Our key in every ``extra``."""
+OVERRIDE = "tools_override"
+"""Whether the agent's ``tool_definitions`` override those of the steps."""
 
 
 def write_episode(row: EpisodeRow | ScoredRow) -> dict[str, Any]:
@@ -36,7 +38,7 @@ def write_episode(row: EpisodeRow | ScoredRow) -> dict[str, Any]:
         "agent": {
             "name": "ale",
             "version": version("ale-core"),
-            "tool_definitions": msgspec.to_builtins(chat_tools(row.tools)),
+            "tool_definitions": msgspec.to_builtins(tools_of(row, 0)),
         },
         "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],
         "final_metrics": {
@@ -44,7 +46,7 @@ def write_episode(row: EpisodeRow | ScoredRow) -> dict[str, Any]:
             "total_completion_tokens": sum(each.completion_tokens for each in usage),
             "total_steps": len(steps),
         },
-        "extra": {EXTRA: {**facts, "stop": trajectory["stop"]}},
+        "extra": {EXTRA: {**facts, "stop": trajectory["stop"], OVERRIDE: row.tools is not None}},
     }
     whole: dict[str, Any] = _filled(made)
     return whole
@@ -91,6 +93,8 @@ def _agent_step(turn: Turn) -> dict[str, Any]:
         "forced": completion.forced,
         "fresh_context": (turn.fresh_context and not turn.prompt) or None,
         "duration_s": turn.duration_s,
+        "tools": msgspec.to_builtins(turn.tools) or None,
+        "credited": None if turn.credited else False,
     }
     return {
         "source": "agent",

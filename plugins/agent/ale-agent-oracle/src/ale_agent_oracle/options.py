@@ -1,0 +1,27 @@
+"""The options of the agent ``oracle``."""
+
+from typing import Any
+
+from attrs import field, frozen, validators
+
+from ale.plugin import doc, ge, gt
+
+# mypy takes a field's type from its default, and would have None refused.
+_above_0: Any = validators.optional(gt(0))
+
+
+@frozen(kw_only=True)
+class OracleOptions:
+    """Runs a task's reference solution, one command after the other."""
+
+    tool_timeout_s: float | None = field(
+        default=300.0, validator=_above_0, metadata=doc("Seconds for one command.")
+    )
+    time_limit_s: float | None = field(
+        default=600.0, validator=_above_0, metadata=doc("Wall-clock seconds for the solution.")
+    )
+    max_output_bytes: int = field(
+        default=16384,
+        validator=ge(0),
+        metadata=doc("Recorded of a command's stdout and stderr each; head and tail."),
+    )
