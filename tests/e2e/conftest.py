@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,6 +16,28 @@ import pytest
 from attrs import field, frozen
 
 ALE = Path(sys.executable).with_name("ale")
+
+_left_out: dict[str, list[str]] = {}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out a test marked ``needs(module, ...)`` where one of these is not installed."""
+    for item in list(items):
+        marks = item.iter_markers("needs")
+        missing = sorted({name for mark in marks for name in mark.args if not find_spec(name)})
+        if missing:
+            _left_out.setdefault(", ".join(missing), []).append(item.nodeid)
+            items.remove(item)
+            config.hook.pytest_deselected(items=[item])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Report what was left out."""
+    for missing, left_out in _left_out.items():
+        files = ", ".join(sorted({Path(item.partition("::")[0]).name for item in left_out}))
+        number = f"{len(left_out)} test{'s' * (len(left_out) != 1)}"
+        terminalreporter.write_line(f"{number} of {files} left out: {missing} not installed")
+
 
 FINISH = {"calls": [{"name": "finish", "arguments": {"summary": "done"}}]}
 

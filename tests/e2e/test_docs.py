@@ -17,6 +17,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import frozen
@@ -139,7 +140,13 @@ def clone(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("path", runnable(), ids=lambda path: str(path.relative_to(DOCS)))
+def _page(path: Path) -> Any:
+    """A page, and whether it is left out without torch: where it trains a policy."""
+    needs = [pytest.mark.needs("torch")] * ("ale run configs/quickstart" in path.read_text())
+    return pytest.param(path, id=str(path.relative_to(DOCS)), marks=needs)
+
+
+@pytest.mark.parametrize("path", map(_page, runnable()))
 def test_every_block_of_a_page_does_what_it_says(path: Path, clone: Path, tmp_path: Path) -> None:
     follow(path, clone, surroundings(tmp_path))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
+pytestmark = pytest.mark.needs("torch")
 
 PATIENCE_S = 300.0
 KINDS = ["write", "copy", "delete"]

@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("trl")
-
 CALL = '<tool_call>{"name": "shell", "arguments": {"command": "%s"}}</tool_call>'
 RIGHT, WRONG = "touch apple", "touch stone"
 # Starting TRL takes long where the machine is busy.
 PATIENCE_S = 900.0
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.needs("torch", "trl")]
 
 
 @pytest.fixture
@@ -60,6 +57,8 @@ def sampled(workshop: Any, run: Path) -> list[Any]:
 
 def teach(policy: Any, asked: Sequence[Sequence[int]]) -> None:
     """To answer with either command: half of what it does is wrong."""
+    import torch
+
     said = [
         policy.tokenizer(CALL % command, add_special_tokens=False)["input_ids"]
         for command in (RIGHT, WRONG)

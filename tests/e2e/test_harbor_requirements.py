@@ -55,7 +55,7 @@ def test_doing_nothing_fails(workshop: Any, engine: str) -> None:
     assert {reward for reward, _ in found.values()} == {0.0}, found
 
 
-def test_what_only_a_models_agent_is_given_breaks_the_episode_of_one_that_can_not_take_it(
+def test_an_agent_that_does_not_support_what_a_task_gives_it_breaks_the_episode(
     workshop: Any,
 ) -> None:
     reason = why_not("docker")
@@ -74,7 +74,7 @@ def test_what_only_a_models_agent_is_given_breaks_the_episode_of_one_that_can_no
     assert reward is None
     assert said == (
         "agent: AleError: the task gives its agent trajectory.json, mcp_servers, "
-        "which 'iflow' can't take"
+        "which 'iflow' does not support"
     )
 
 
