@@ -20,6 +20,7 @@ ALE = Path(sys.executable).with_name("ale")
 _left_out: dict[str, list[str]] = {}
 
 
+@pytest.hookimpl(trylast=True)  # after -m and -k, so that only what they select is reported
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out a test marked ``needs(module, ...)`` where one of these is not installed."""
     for item in list(items):

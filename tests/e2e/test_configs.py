@@ -45,7 +45,7 @@ def _text(path: Path) -> str:
     return text + (_text(path.parent / base[1]) if base else "")
 
 
-@pytest.mark.parametrize("config", map(_config, CONFIGS))
+@pytest.mark.parametrize("config", [_config(path) for path in CONFIGS])
 def test_every_config_is_valid(workshop: Any, config: Path) -> None:
     # One of ALE-lite's names no tasks: its commands do.
     lite = ["tasks.type=tbp", f"tasks.path={ROOT / 'tasks'}", "sandbox.type=local"]

@@ -146,7 +146,7 @@ def _page(path: Path) -> Any:
     return pytest.param(path, id=str(path.relative_to(DOCS)), marks=needs)
 
 
-@pytest.mark.parametrize("path", map(_page, runnable()))
+@pytest.mark.parametrize("path", [_page(path) for path in runnable()])
 def test_every_block_of_a_page_does_what_it_says(path: Path, clone: Path, tmp_path: Path) -> None:
     follow(path, clone, surroundings(tmp_path))
 
