@@ -70,12 +70,12 @@ class Running:
         send = os.killpg if group else os.kill
         send(self.process.pid, number)
 
-    def has_said(self, text: str) -> bool:
-        """Does its standard error have this by now?"""
+    def has_printed(self, text: str) -> bool:
+        """Has it printed this on standard error by now?"""
         return text in _whole(self.err)
 
     @property
-    def said(self) -> str:
+    def printed(self) -> str:
         """What it has printed on standard output by now."""
         return _whole(self.out)
 
@@ -104,7 +104,7 @@ class Workshop:
         return self.folder / "space"
 
     def write(self, name: str, content: Any) -> Path:
-        """A file in the folder: text as it stands, everything else as JSON, which is YAML."""
+        """A file in the folder: text unchanged, everything else as JSON, which is YAML."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         whole = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
@@ -192,11 +192,11 @@ class Workshop:
             try:
                 where = str((process / "cwd").readlink())
                 marks = (process / "environ").read_bytes()
-                said = (process / "cmdline").read_bytes().decode(errors="replace")
+                command = (process / "cmdline").read_bytes().decode(errors="replace")
             except OSError:  # it has just ended, or is a zombie
                 continue
             if where.startswith(str(self.space)) or str(self.space).encode() in marks:
-                found.append(f"{process.name}: {said}")
+                found.append(f"{process.name}: {command}")
         return found
 
     def left_behind(self) -> list[str]:

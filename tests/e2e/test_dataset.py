@@ -102,14 +102,16 @@ def test_the_policy_learns_what_stored_episodes_show(workshop: Any, ale: Any) ->
     ale("collect", "runs", "--out", "raw.jsonl")
     ale("score", "--in", "raw.jsonl", "--out", "scored.jsonl", "--scheme", "ipa")
     # Epochs of two steps, over the same demonstrations.
-    said = ale("dataset", "train", *config, "--in", "scored.jsonl", "--out", "off", "--epochs", "3")
+    printed = ale(
+        "dataset", "train", *config, "--in", "scored.jsonl", "--out", "off", "--epochs", "3"
+    )
     losses = [
         step["metrics"]["loss_imitation"] for step in rows(workshop.folder / "off/events.jsonl")
     ]
     assert len(losses) == 6
     assert losses[4] < losses[2] < losses[0]
     assert losses[5] < losses[3] < losses[1]
-    assert said.splitlines()[-1] == "6 steps; off/checkpoints/00005"
+    assert printed.splitlines()[-1] == "6 steps; off/checkpoints/00005"
 
 
 CHUNKERS = ["ale-lite", "interaction", "message", "micro-step", "tool-call", "trajectory"]

@@ -169,7 +169,7 @@ def test_the_pages_with_something_to_type_are_found() -> None:
 
 
 @pytest.mark.parametrize("folder", ["tutorial", "how-to"])
-def test_nothing_to_type_stands_where_it_would_not_be_run(folder: str) -> None:
+def test_every_block_to_type_is_run(folder: str) -> None:
     for path in sorted((DOCS / folder).glob("*.md")):
         text = path.read_text()
         bare = re.findall(r"^```(?:bash|sh|shell|console|python)\b", text, re.M)
@@ -177,7 +177,7 @@ def test_nothing_to_type_stands_where_it_would_not_be_run(folder: str) -> None:
         assert len(blocks(text)) == text.count("\n```{code-block}"), path.name
 
 
-def test_the_page_of_the_run_directory_names_what_stands_in_one(
+def test_the_page_of_the_run_directory_documents_every_file_and_key(
     clone: Path, tmp_path: Path
 ) -> None:
     command = ["ale", "run", "configs/oracle.yaml"]
@@ -221,12 +221,12 @@ def published(tmp_path: Path) -> Mapping[str, str]:
     pinned = tmp_path / "pinned.txt"
     names = [wheel.name.split("-")[:2] for wheel in sorted(wheels.iterdir())]
     pinned.write_text("".join(f"{name}=={version}\n" for name, version in names))
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return {
-        **kept,
-        "PATH": f"{Path(sys.executable).parent}:{kept['PATH']}",
+        **inherited,
+        "PATH": f"{Path(sys.executable).parent}:{inherited['PATH']}",
         "PIP_CONSTRAINT": str(pinned),
-        "PIP_FIND_LINKS": f"{wheels} {kept.get('PIP_FIND_LINKS', '')}",
+        "PIP_FIND_LINKS": f"{wheels} {inherited.get('PIP_FIND_LINKS', '')}",
     }
 
 

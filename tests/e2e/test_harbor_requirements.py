@@ -42,9 +42,9 @@ def run(workshop: Any, engine: str, **sections: Any) -> dict[str, tuple[float | 
 def test_the_reference_solutions_pass(workshop: Any, engine: str) -> None:
     found = run(workshop, engine)
     if engine == "podman":
-        reward, said = found.pop("network-for-tests")
+        reward, message = found.pop("network-for-tests")
         assert reward is None
-        assert "podman can't give a network to a container that began without one" in said
+        assert "podman can't give a network to a container that began without one" in message
     assert {task: reward for task, (reward, _) in found.items()} == dict.fromkeys(found, 1.0), found
     assert len(found) >= len(list(DATA.iterdir())) - 1
 
@@ -70,9 +70,9 @@ def test_an_agent_that_does_not_support_what_a_task_gives_it_breaks_the_episode(
         llm={"type": "scripted", "script": "script.yaml"},
         agent={"type": "iflow"},
     )
-    reward, said = found["agent-needs"]
+    reward, message = found["agent-needs"]
     assert reward is None
-    assert said == (
+    assert message == (
         "agent: AleError: the task gives its agent trajectory.json, mcp_servers, "
         "which 'iflow' does not support"
     )

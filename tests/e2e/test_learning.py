@@ -44,7 +44,7 @@ def config(workshop: Any) -> str:
 
 
 def sampled(workshop: Any, run: Path) -> dict[str, Any]:
-    """What stands on every turn: ids, their log-probabilities and versions."""
+    """The tokens of every turn: ids, their log-probabilities and versions."""
     return {
         name: [turn["completion"]["tokens"] for turn in episode["trajectory"]["turns"]]
         for name, episode in workshop.episodes(run).items()
@@ -55,12 +55,12 @@ def steps(workshop: Any, run: Path, event: str = "step_finished") -> list[dict[s
     return [line for line in workshop.lines("events.jsonl", run) if line["event"] == event]
 
 
-def test_a_policy_is_taught_and_then_learns_by_itself(workshop: Any, config: str) -> None:
+def test_a_policy_imitates_and_then_learns_by_itself(workshop: Any, config: str) -> None:
     done = workshop.ale("run", config, timeout_s=120)
     assert done.code == 0, done.text
-    told = steps(workshop, workshop.run)
-    assert [line["step"] for line in told] == [0, 1, 2, 3, 4]
-    imitated = [line["metrics"]["loss_imitation"] for line in told]
+    events = steps(workshop, workshop.run)
+    assert [line["step"] for line in events] == [0, 1, 2, 3, 4]
+    imitated = [line["metrics"]["loss_imitation"] for line in events]
     assert imitated[2] < 0.95 * imitated[0], "two updates on whole solutions teach something"
     assert imitated[3] == imitated[4] == 0.0, "nothing is forced after the demonstrations"
     episodes = workshop.episodes()
@@ -68,8 +68,8 @@ def test_a_policy_is_taught_and_then_learns_by_itself(workshop: Any, config: str
         name: {turn["completion"]["forced"] for turn in episode["trajectory"]["turns"]}
         for name, episode in episodes.items()
     }
-    assert all(said == {True} for name, said in forced.items() if "@demo" in name)
-    assert all(said == {False} for name, said in forced.items() if "@demo" not in name)
+    assert all(answered == {True} for name, answered in forced.items() if "@demo" in name)
+    assert all(answered == {False} for name, answered in forced.items() if "@demo" not in name)
     assert all(e["reward"] == 1.0 for name, e in episodes.items() if "@demo" in name)
     for name, turns in sampled(workshop, workshop.run).items():
         step = int(name.removeprefix("evaluation-").split("-")[0])
@@ -98,32 +98,32 @@ def test_solutions_are_imitated_and_their_episodes_are_the_experts_of_another_ru
     done = workshop.ale("run", config, *stored, *fallback, timeout_s=120)
     assert done.code == 0, done.text
     after = workshop.runs[-1]
-    told = [line["metrics"] for line in steps(workshop, after)]
-    assert told[1]["loss_imitation"] < told[0]["loss_imitation"]
+    events = [line["metrics"] for line in steps(workshop, after)]
+    assert events[1]["loss_imitation"] < events[0]["loss_imitation"]
     shown, own = {}, []
     for name, episode in workshop.episodes(after).items():
         if "@demo" in name:
-            shown[name] = said(episode)
+            shown[name] = answered(episode)
         elif not name.startswith("evaluation-"):
             own.append(episode)
     assert len(shown) == 2 * 4
-    demonstrated = {name: said(each) for name, each in workshop.episodes(before).items()}
+    demonstrated = {name: answered(each) for name, each in workshop.episodes(before).items()}
     assert shown == {name: demonstrated[name] for name in shown}, "to the last turn"
-    # Nothing is forced from the beginning: what is imitated is what the expert would have said.
+    # Nothing is forced from the beginning: what is imitated is what the expert would have answered.
     assert len(own) == 4 * 2
     assert all(episode["metadata"]["expert_next"]["turn"] == 0 for episode in own)
     solved = {episode["task_id"] for episode in own if episode["reward"] == 1.0}
     assert len(solved) < 4, "the policy knows next to nothing"
-    assert told[2]["next_turns_imitated"] == 2 * (4 - len(solved))
-    assert told[2]["loss_imitation"] > 0
+    assert events[2]["next_turns_imitated"] == 2 * (4 - len(solved))
+    assert events[2]["loss_imitation"] > 0
 
 
-def said(episode: dict[str, Any]) -> list[tuple[bool, list[int]]]:
+def answered(episode: dict[str, Any]) -> list[tuple[bool, list[int]]]:
     completions = [turn["completion"] for turn in episode["trajectory"]["turns"]]
     return [(each["forced"], each["tokens"]["output_ids"]) for each in completions]
 
 
-def test_a_run_that_was_killed_goes_on_to_the_same_policy(workshop: Any, config: str) -> None:
+def test_a_run_that_was_killed_resumes_to_the_same_policy(workshop: Any, config: str) -> None:
     assert workshop.ale("run", config, timeout_s=120).code == 0
     whole = workshop.run
     running = workshop.start("run", config)

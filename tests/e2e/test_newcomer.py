@@ -75,9 +75,11 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     git = shutil.which("git")
     assert git is not None
     subprocess.run([git, "clone", "--quiet", str(ROOT), str(folder)], check=True)
-    environ = {**os.environ, "XDG_RUNTIME_DIR": str(home / "runtime")}
+    ours = ("NOX", "VIRTUAL_ENV", "PYTEST")  # of the environment in which these tests run
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    environ["XDG_RUNTIME_DIR"] = str(home / "runtime")
     python = [sys.executable, "noxfile.py", "demo"]
-    demo = subprocess.run(python, cwd=folder, env=environ, text=True, stdout=PIPE, stderr=PIPE)
+    demo = subprocess.run(python, cwd=folder, env=environ, text=True, capture_output=True)
     assert demo.returncode == 0, demo.stdout + demo.stderr
     return Clone(folder, environ, demo)
 
@@ -91,9 +93,6 @@ def test_the_demo_prints_what_the_readme_shows(clone: Clone) -> None:
     (shown,) = (block for block in readme_blocks() if block.startswith("completed: 208"))
     assert missing(shown, clone.demo.stdout, exact=False) is None
     assert "success      188 of 208  90.4%  (95% interval 85.6 to 93.7)" in clone.demo.stdout
-    assert clone.demo.stdout.rstrip().endswith("--scheme ipa --scheme grpo") or (
-        f"ale credit {clone.run} --scheme ipa --scheme grpo" in clone.demo.stdout
-    )
 
 
 def test_every_suggested_command_works(clone: Clone) -> None:
