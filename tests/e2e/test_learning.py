@@ -55,12 +55,13 @@ def steps(workshop: Any, run: Path, event: str = "step_finished") -> list[dict[s
     return [line for line in workshop.lines("events.jsonl", run) if line["event"] == event]
 
 
-def test_a_policy_imitates_and_then_learns_by_itself(workshop: Any, config: str) -> None:
+def test_a_policy_imitates_and_then_samples_by_itself(workshop: Any, config: str) -> None:
     done = workshop.ale("run", config, timeout_s=120)
     assert done.code == 0, done.text
     events = steps(workshop, workshop.run)
     assert [line["step"] for line in events] == [0, 1, 2, 3, 4]
-    imitated = [line["metrics"]["loss_imitation"] for line in events]
+    # A step in which no episode has a signal makes no update and reports no loss.
+    imitated = [line["metrics"].get("loss_imitation", 0.0) for line in events]
     assert imitated[2] < 0.95 * imitated[0], "two updates on whole solutions teach something"
     assert imitated[3] == imitated[4] == 0.0, "nothing is forced after the demonstrations"
     episodes = workshop.episodes()
@@ -73,7 +74,8 @@ def test_a_policy_imitates_and_then_learns_by_itself(workshop: Any, config: str)
     assert all(e["reward"] == 1.0 for name, e in episodes.items() if "@demo" in name)
     for name, turns in sampled(workshop, workshop.run).items():
         step = int(name.removeprefix("evaluation-").split("-")[0])
-        assert {version for turn in turns for version in turn["policy_versions"]} == {step}
+        version = min(step, 3)  # own turns without a call earn no credit: no update after step 2
+        assert {v for turn in turns for v in turn["policy_versions"]} == {version}
         assert all(len(turn["output_ids"]) == len(turn["logprobs"]) for turn in turns)
     measured = steps(workshop, workshop.run, "evaluation_finished")
     assert [(line["step"], line["n_graded"]) for line in measured] == [(0, 4), (3, 4), (5, 4)]
@@ -124,9 +126,10 @@ def answered(episode: dict[str, Any]) -> list[tuple[bool, list[int]]]:
 
 
 def test_a_run_that_was_killed_resumes_to_the_same_policy(workshop: Any, config: str) -> None:
-    assert workshop.ale("run", config, timeout_s=120).code == 0
+    learning = ("--set", "starts.demonstrations=5")  # so that every step makes an update
+    assert workshop.ale("run", config, *learning, timeout_s=120).code == 0
     whole = workshop.run
-    running = workshop.start("run", config)
+    running = workshop.start("run", config, *learning)
     workshop.wait_for(lambda: len(workshop.runs) == 2)
     killed = workshop.runs[-1]
     workshop.wait_for(lambda: (killed / "checkpoints" / "00003").exists(), timeout_s=120)
@@ -173,7 +176,7 @@ def test_steps_that_run_ahead_are_sampled_from_older_weights_and_say_so(
 def test_without_steps_ahead_a_copy_learns_what_the_model_itself_does(
     workshop: Any, config: str
 ) -> None:
-    few = ("--set", "run.steps=2", "--set", "starts.demonstrations=1", "--set", "run.staleness=0")
+    few = ("--set", "run.steps=2", "--set", "starts.demonstrations=2", "--set", "run.staleness=0")
     made = []
     for sync in ("same", "copy"):
         done = workshop.ale("run", config, *few, "--set", f"trainer.sync={sync}", timeout_s=120)
