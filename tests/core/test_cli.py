@@ -233,7 +233,7 @@ def test_a_network_ban_that_the_sandbox_does_not_enforce_is_reported(ale: Ale, b
         done = ale(command, "c.yaml", "--set", "sandbox.type=folder")
         assert done.exit_code == 0
         assert done.stderr.splitlines()[0] == (
-            "network: false of 3 tasks (t0, ...) is not enforced: sandbox 'folder' does not "
+            "network: false, set by 3 tasks (t0, ...), is not enforced: sandbox 'folder' does not "
             "isolate the network"
         )
 

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,6 +16,29 @@ import pytest
 from attrs import field, frozen
 
 ALE = Path(sys.executable).with_name("ale")
+
+_left_out: dict[str, list[str]] = {}
+
+
+@pytest.hookimpl(trylast=True)  # after -m and -k, so that only what they select is reported
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out a test marked ``needs(module, ...)`` where one of these is not installed."""
+    for item in list(items):
+        marks = item.iter_markers("needs")
+        missing = sorted({name for mark in marks for name in mark.args if not find_spec(name)})
+        if missing:
+            _left_out.setdefault(", ".join(missing), []).append(item.nodeid)
+            items.remove(item)
+            config.hook.pytest_deselected(items=[item])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Report what was left out."""
+    for missing, left_out in _left_out.items():
+        files = ", ".join(sorted({Path(item.partition("::")[0]).name for item in left_out}))
+        number = f"{len(left_out)} test{'s' * (len(left_out) != 1)}"
+        terminalreporter.write_line(f"{number} of {files} left out: {missing} not installed")
+
 
 FINISH = {"calls": [{"name": "finish", "arguments": {"summary": "done"}}]}
 
@@ -46,12 +70,12 @@ class Running:
         send = os.killpg if group else os.kill
         send(self.process.pid, number)
 
-    def has_said(self, text: str) -> bool:
-        """Does its standard error have this by now?"""
+    def has_printed(self, text: str) -> bool:
+        """Has it printed this on standard error by now?"""
         return text in _whole(self.err)
 
     @property
-    def said(self) -> str:
+    def printed(self) -> str:
         """What it has printed on standard output by now."""
         return _whole(self.out)
 
@@ -80,7 +104,7 @@ class Workshop:
         return self.folder / "space"
 
     def write(self, name: str, content: Any) -> Path:
-        """A file in the folder: text as it stands, everything else as JSON, which is YAML."""
+        """A file in the folder: text unchanged, everything else as JSON, which is YAML."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         whole = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
@@ -168,11 +192,11 @@ class Workshop:
             try:
                 where = str((process / "cwd").readlink())
                 marks = (process / "environ").read_bytes()
-                said = (process / "cmdline").read_bytes().decode(errors="replace")
+                command = (process / "cmdline").read_bytes().decode(errors="replace")
             except OSError:  # it has just ended, or is a zombie
                 continue
             if where.startswith(str(self.space)) or str(self.space).encode() in marks:
-                found.append(f"{process.name}: {said}")
+                found.append(f"{process.name}: {command}")
         return found
 
     def left_behind(self) -> list[str]:

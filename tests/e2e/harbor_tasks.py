@@ -13,7 +13,7 @@ PRIVILEGES: Mapping[str, Any] = {
     "new_privileges": True,
     **dict.fromkeys(("memory_mb", "processes", "cpu_s", "file_size_mb", "open_files")),
 }
-"""What tasks expect; the sandboxes give none of it unless told to."""
+"""What tasks expect; the sandboxes give none of it unless asked to."""
 JUDGE = "if {check}; then echo 1; else echo 0; fi >/logs/verifier/reward.txt"
 
 
@@ -101,13 +101,13 @@ def _engine(engine: str, *arguments: str) -> str:
 
 
 def outcomes(workshop: Any) -> dict[str, tuple[float | None, str]]:
-    """Reward by task, and what was said of it: the cause of a failure, or the score's detail."""
+    """Reward by task, with the cause of a failure or the detail of the score."""
     found = {}
     for episode in workshop.episodes().values():
         failure = episode["failure"]
         if failure:
-            said = f"{failure['stage']}: {failure['kind']}: {failure['message']}"
+            message = f"{failure['stage']}: {failure['kind']}: {failure['message']}"
         else:
-            said = episode["scores"][0]["detail"]
-        found[episode["task_id"]] = (episode["reward"], said)
+            message = episode["scores"][0]["detail"]
+        found[episode["task_id"]] = (episode["reward"], message)
     return found

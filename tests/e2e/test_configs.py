@@ -1,5 +1,6 @@
 """The configs that need no model, on every example task and with the real local sandbox."""
 
+import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,19 @@ def test_generated_files_of_configs_are_up_to_date(made: str) -> None:
     assert module["TARGET"].read_text() == module["text"]()
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda p: p.stem)
+def _config(path: Path) -> Any:
+    needs = [pytest.mark.needs("torch")] * ("type: policy" in _text(path))
+    return pytest.param(path, id=path.stem, marks=needs)
+
+
+def _text(path: Path) -> str:
+    """The text of a config and of those it extends."""
+    text = path.read_text()
+    base = re.search(r"^extends: (.+)$", text, re.M)
+    return text + (_text(path.parent / base[1]) if base else "")
+
+
+@pytest.mark.parametrize("config", [_config(path) for path in CONFIGS])
 def test_every_config_is_valid(workshop: Any, config: Path) -> None:
     # One of ALE-lite's names no tasks: its commands do.
     lite = ["tasks.type=tbp", f"tasks.path={ROOT / 'tasks'}", "sandbox.type=local"]

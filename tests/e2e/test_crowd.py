@@ -26,7 +26,9 @@ def test_64_at_once_with_one_that_hangs_and_one_that_answers_nonsense(
         "t03": [shell("kill -9 $$", "exit 3", "touch done")],
     }
     default = shell("seq 3 > list", "wc -l < list", "touch done")
-    workshop.scripted({"tasks": script, "default": default}, run={"concurrency": N})
+    agent = {"type": "iflow", "finish": "tool"}  # text without a call does not end an episode
+    script = {"tasks": script, "default": default}
+    workshop.scripted(script, agent=agent, run={"concurrency": N})
     done = workshop.ale("run", "run.yaml", timeout_s=50.0)
     assert done.code == 0, done.text
     episodes = workshop.episodes()

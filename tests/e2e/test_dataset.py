@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
+IN_PROMPT = {"type": "iflow", "system_prompt": "You work in {workdir}."}
+"""An agent that tells the model its folder, which the local sandbox names anew each time."""
 PATIENCE_S = 600.0
 """These tests start `ale` several times; how long that takes says nothing."""
 
@@ -32,7 +34,8 @@ def scored(workshop: Any, ale: Any, shell: Any) -> Path:
     """Two rollouts of a task, one of which does it; collected and scored as ALE-lite does."""
     workshop.task("make")
     good, bad = shell("pwd", "touch done"), shell("pwd", "touch $PWD/other")
-    workshop.scripted({"tasks": {"make": [good, bad]}}, run={"rollouts": 2}, observers=[])
+    script = {"tasks": {"make": [good, bad]}}
+    workshop.scripted(script, agent=IN_PROMPT, run={"rollouts": 2}, observers=[])
     ale("run", "run.yaml")
     assert ale("collect", "runs", "--out", "raw.jsonl").startswith("raw.jsonl: 2 rows from 2")
     ale("score", "--in", "raw.jsonl", "--out", "scored.jsonl")
@@ -90,6 +93,7 @@ def test_a_trainer_learns_from_the_rows_and_resumes(scored: Path, workshop: Any,
     assert "1 steps were done earlier" in ale(*train, "--epochs", "2")
 
 
+@pytest.mark.needs("torch")
 def test_the_policy_learns_what_stored_episodes_show(workshop: Any, ale: Any) -> None:
     few = ("tasks.count=16", "evaluation.tasks.count=1")
     config = (str(ROOT / "configs" / "quickstart.yaml"), *(f"--set={each}" for each in few))
@@ -98,14 +102,16 @@ def test_the_policy_learns_what_stored_episodes_show(workshop: Any, ale: Any) ->
     ale("collect", "runs", "--out", "raw.jsonl")
     ale("score", "--in", "raw.jsonl", "--out", "scored.jsonl", "--scheme", "ipa")
     # Epochs of two steps, over the same demonstrations.
-    said = ale("dataset", "train", *config, "--in", "scored.jsonl", "--out", "off", "--epochs", "3")
+    printed = ale(
+        "dataset", "train", *config, "--in", "scored.jsonl", "--out", "off", "--epochs", "3"
+    )
     losses = [
         step["metrics"]["loss_imitation"] for step in rows(workshop.folder / "off/events.jsonl")
     ]
     assert len(losses) == 6
     assert losses[4] < losses[2] < losses[0]
     assert losses[5] < losses[3] < losses[1]
-    assert said.splitlines()[-1] == "6 steps; off/checkpoints/00005"
+    assert printed.splitlines()[-1] == "6 steps; off/checkpoints/00005"
 
 
 CHUNKERS = ["ale-lite", "interaction", "message", "micro-step", "tool-call", "trajectory"]
@@ -125,7 +131,7 @@ def calling_in_text(workshop: Any, ale: Any) -> Path:
     finish = called_in_text("End.", "finish", summary="Done.")
     good = [look, called_in_text("Do it.", "shell", command="touch done"), finish]
     bad = [look, called_in_text("Hm.", "shell", command="true"), finish]
-    agent = {"type": "iflow", "tool_format": "text"}
+    agent = {**IN_PROMPT, "tool_format": "text"}
     script = {"tasks": {"make": [good, bad]}}
     workshop.scripted(script, agent=agent, run={"rollouts": 2}, observers=[])
     ale("run", "run.yaml")

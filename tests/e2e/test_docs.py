@@ -17,6 +17,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import frozen
@@ -139,7 +140,13 @@ def clone(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("path", runnable(), ids=lambda path: str(path.relative_to(DOCS)))
+def _page(path: Path) -> Any:
+    """A page, and whether it is left out without torch: where it trains a policy."""
+    needs = [pytest.mark.needs("torch")] * ("ale run configs/quickstart" in path.read_text())
+    return pytest.param(path, id=str(path.relative_to(DOCS)), marks=needs)
+
+
+@pytest.mark.parametrize("path", [_page(path) for path in runnable()])
 def test_every_block_of_a_page_does_what_it_says(path: Path, clone: Path, tmp_path: Path) -> None:
     follow(path, clone, surroundings(tmp_path))
 
@@ -162,7 +169,7 @@ def test_the_pages_with_something_to_type_are_found() -> None:
 
 
 @pytest.mark.parametrize("folder", ["tutorial", "how-to"])
-def test_nothing_to_type_stands_where_it_would_not_be_run(folder: str) -> None:
+def test_every_block_to_type_is_run(folder: str) -> None:
     for path in sorted((DOCS / folder).glob("*.md")):
         text = path.read_text()
         bare = re.findall(r"^```(?:bash|sh|shell|console|python)\b", text, re.M)
@@ -170,7 +177,7 @@ def test_nothing_to_type_stands_where_it_would_not_be_run(folder: str) -> None:
         assert len(blocks(text)) == text.count("\n```{code-block}"), path.name
 
 
-def test_the_page_of_the_run_directory_names_what_stands_in_one(
+def test_the_page_of_the_run_directory_documents_every_file_and_key(
     clone: Path, tmp_path: Path
 ) -> None:
     command = ["ale", "run", "configs/oracle.yaml"]
@@ -214,12 +221,12 @@ def published(tmp_path: Path) -> Mapping[str, str]:
     pinned = tmp_path / "pinned.txt"
     names = [wheel.name.split("-")[:2] for wheel in sorted(wheels.iterdir())]
     pinned.write_text("".join(f"{name}=={version}\n" for name, version in names))
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return {
-        **kept,
-        "PATH": f"{Path(sys.executable).parent}:{kept['PATH']}",
+        **inherited,
+        "PATH": f"{Path(sys.executable).parent}:{inherited['PATH']}",
         "PIP_CONSTRAINT": str(pinned),
-        "PIP_FIND_LINKS": f"{wheels} {kept.get('PIP_FIND_LINKS', '')}",
+        "PIP_FIND_LINKS": f"{wheels} {inherited.get('PIP_FIND_LINKS', '')}",
     }
 
 

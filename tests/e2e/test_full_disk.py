@@ -22,7 +22,7 @@ def config(workshop: Any, shell: Any) -> str:
 
 
 def check(workshop: Any, ended: Any, file: str, why: str) -> None:
-    """It stopped in order, and goes on when there is room again."""
+    """It stopped in order, and resumes when there is room again."""
     assert ended.code == 1, ended.text
     assert f"StoreError: {workshop.run / file} can't be written: {why}" in ended.err
     assert "Traceback" not in ended.text
@@ -32,10 +32,10 @@ def check(workshop: Any, ended: Any, file: str, why: str) -> None:
 
 
 def finish(workshop: Any) -> None:
-    kept = (workshop.run / "episodes.jsonl").read_bytes()
+    before = (workshop.run / "episodes.jsonl").read_bytes()
     done = workshop.ale("run", "--resume", str(workshop.run))
     assert done.code == 0, done.text
-    assert (workshop.run / "episodes.jsonl").read_bytes().startswith(kept)
+    assert (workshop.run / "episodes.jsonl").read_bytes().startswith(before)
     assert {episode["reward"] for episode in workshop.episodes().values()} == {1.0}
     assert len(workshop.episodes()) == len(workshop.lines("credits/00000.jsonl")) == N
 
@@ -83,7 +83,7 @@ def test_a_disk_that_is_full_when_credit_is_given_loses_no_episode(
     finish(workshop)
 
 
-def test_a_folder_that_cannot_be_written_is_said_before_anything_starts(
+def test_a_folder_that_cannot_be_written_is_reported_before_anything_starts(
     workshop: Any, config: str
 ) -> None:
     (workshop.folder / "runs").write_text("not a folder")

@@ -18,7 +18,7 @@ BROKEN = {
     "not-finite": "which is not a finite number",
     "no-summary": "the tests printed no 'short test summary info'",
 }
-"""Tasks without a verdict, and what is said of them."""
+"""Tasks without a verdict, and what is reported about them."""
 PARTIAL = {
     "several-rewards": (0.75, 0.25),
     "steps-mean": (0.75, 0.0),
@@ -51,15 +51,15 @@ def check(engine: str, workshop: Any, folder: str, agent: str) -> None:
         pytest.skip(reason)
     found = run(workshop, engine, folder, agent)
     assert len(found) == len(list((DATA / folder).iterdir()))
-    for task, (reward, said) in found.items():
+    for task, (reward, message) in found.items():
         if task in BROKEN:
             assert (task, reward) == (task, None)
-            assert BROKEN[task] in said
+            assert BROKEN[task] in message
         elif task == "endless":
-            assert (reward, said[:40]) == (0.0, "the tests did not end within 1 s and wer")
+            assert (reward, message[:40]) == (0.0, "the tests did not end within 1 s and wer")
         else:
             good, bad = PARTIAL.get(task, (1.0, 0.0))
-            assert (task, reward) == (task, good if agent == "oracle" else bad), said
+            assert (task, reward) == (task, good if agent == "oracle" else bad), message
 
 
 @pytest.mark.parametrize("folder", ["harbor", "terminal-bench"])
@@ -90,14 +90,14 @@ def test_output_logs_and_artifacts_are_kept_with_the_run(workshop: Any) -> None:
     (folder,) = (workshop.run / "verifier").iterdir()
     assert (folder / "logs" / "reward.txt").read_text() == "1\n"
     assert (folder / "test-stdout.txt").read_text() == ""
-    kept = folder / "artifacts"
-    assert (kept / "app" / "out.txt").read_text() == "kept\n"
-    assert (kept / "taken" / "folder" / "file").read_text() == "deep\n"
-    assert not (kept / "taken" / "folder" / "x.tmp").exists()
-    assert (kept / "logs" / "artifacts" / "log").read_text() == "log\n"
+    stored = folder / "artifacts"
+    assert (stored / "app" / "out.txt").read_text() == "kept\n"
+    assert (stored / "taken" / "folder" / "file").read_text() == "deep\n"
+    assert not (stored / "taken" / "folder" / "x.tmp").exists()
+    assert (stored / "logs" / "artifacts" / "log").read_text() == "log\n"
     assert (
         '"source": "/app/missing",\n    "status": "FileNotFoundError'
-        in (kept / "manifest.json").read_text()
+        in (stored / "manifest.json").read_text()
     )
 
 

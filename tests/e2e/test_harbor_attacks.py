@@ -198,10 +198,10 @@ def test_no_verdict_is_forged_and_none_is_lost(workshop: Any, engine: str) -> No
     found = outcomes(workshop)
     wrong = {}
     for name, attack in {**ATTACKS, **HONEST, **RECORD}.items():
-        reward, said = found[name]
+        reward, message = found[name]
         expected = None if name in RECORD else 0.0 if name in ATTACKS else 1.0
         note = "the record of what the image held" if name in RECORD else attack.note
-        if reward != expected or note not in said:
-            wrong[name] = (reward, said)
+        if reward != expected or note not in message:
+            wrong[name] = (reward, message)
     assert wrong == {}
     assert containers(workshop, engine) == []

@@ -43,8 +43,8 @@ def remains(engine: str, project: str) -> list[str]:
         every = ["--all"] if kind == "container" else []
         label = f"label=com.docker.compose.project={project}"
         argv = [engine, kind, "ls", *every, "--quiet", "--filter", label]
-        said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-        found += [f"{kind} {name}" for name in said.split()]
+        printed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        found += [f"{kind} {name}" for name in printed.split()]
     return found
 
 
@@ -54,9 +54,9 @@ def test_the_reference_solutions_pass_and_nothing_is_left(workshop: Any, engine:
     ended = workshop.ale("run", "run.yaml", timeout_s=500)
     assert ended.code == 3, ended.text
     found = outcomes(workshop)
-    reward, said = found.pop("no-sidecar")
+    reward, message = found.pop("no-sidecar")
     assert reward is None
-    assert "registry.invalid" in said
+    assert "registry.invalid" in message
     assert {task: reward for task, (reward, _) in found.items()} == {
         "bench": 1.0,
         "closed": 1.0,
@@ -108,7 +108,7 @@ def _own(workshop: Any, engine: str) -> str | None:
     """The name of the run's container, once it runs."""
     for found in containers(workshop, engine):
         argv = [engine, "inspect", "-f", "{{.Name}} {{.State.Running}}", found["id"]]
-        said = subprocess.run(argv, capture_output=True, text=True, check=False).stdout.split()
-        if said[1:] == ["true"]:
-            return said[0].lstrip("/")
+        printed = subprocess.run(argv, capture_output=True, text=True, check=False).stdout.split()
+        if printed[1:] == ["true"]:
+            return printed[0].lstrip("/")
     return None

@@ -64,9 +64,9 @@ class Engine:
             )
         end = time.monotonic() + WAIT_S
         while not self.ok("version"):
-            said = (folder / "log").read_text()[-2000:]
-            assert time.monotonic() < end, said
-            assert self.process.poll() is None, said
+            message = (folder / "log").read_text()[-2000:]
+            assert time.monotonic() < end, message
+            assert self.process.poll() is None, message
             time.sleep(0.2)
 
     def kill(self) -> None:
@@ -170,10 +170,10 @@ def test_an_engine_that_is_killed_and_comes_back_breaks_the_episode_it_held(
     ended = running.ended(timeout_s=WAIT_S)
     assert ended.code == 3, ended.text
     found = outcomes(workshop)
-    reward, said = found["a-slow"]
+    reward, message = found["a-slow"]
     assert reward is None
-    assert said.startswith("agent: SandboxError: ")
-    assert "has ended" in said
+    assert message.startswith("agent: SandboxError: ")
+    assert "has ended" in message
     assert found["b-sound"][0] == 1.0
     assert engine.containers() == []
 
@@ -196,9 +196,9 @@ def test_an_engine_that_is_gone_is_the_cause_and_resume_does_the_rest(
     assert "docker could not remove: ale-" in ended.err, "it says what is left on the engine"
     found = outcomes(workshop)
     assert list(found) == ["a-slow"]
-    reward, said = found["a-slow"]
+    reward, message = found["a-slow"]
     assert reward is None
-    assert "docker does not answer" in said or "has ended" in said
+    assert "docker does not answer" in message or "has ended" in message
     engine.start()
     resumed = workshop.ale("run", "--resume", str(workshop.run), timeout_s=WAIT_S)
     assert resumed.code == 3, resumed.text
@@ -234,9 +234,9 @@ def test_a_disk_that_is_full_before_a_sandbox_is_opened_is_the_cause(
     assert shutil.disk_usage(filler.parent).free == 0
     ended = workshop.ale("run", "run.yaml", timeout_s=WAIT_S)
     assert ended.code == 3, ended.text
-    reward, said = outcomes(workshop)["a"]
-    assert (reward, said.split(":")[0]) == (None, "sandbox")
-    assert "no space left on device" in said
+    reward, message = outcomes(workshop)["a"]
+    assert (reward, message.split(":")[0]) == (None, "sandbox")
+    assert "no space left on device" in message
     filler.unlink()
     again = workshop.ale("run", "run.yaml", timeout_s=WAIT_S)
     assert again.code == 0, again.text

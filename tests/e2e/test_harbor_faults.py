@@ -60,9 +60,9 @@ def test_a_container_killed_from_outside_breaks_its_episode_alone(
         "a reward that was written before the end counts for nothing"
     )
     assert found["in-tests"][1].startswith("grading: SandboxError: ")
-    for said in (found["in-agent"][1], found["in-tests"][1]):
-        assert "the container of sandbox" in said
-        assert "has ended" in said
+    for message in (found["in-agent"][1], found["in-tests"][1]):
+        assert "the container of sandbox" in message
+        assert "has ended" in message
     assert containers(workshop, engine) == []
 
 

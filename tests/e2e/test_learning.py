@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
+pytestmark = pytest.mark.needs("torch")
 
 KINDS = ["write", "copy", "delete"]
 
@@ -44,7 +44,7 @@ def config(workshop: Any) -> str:
 
 
 def sampled(workshop: Any, run: Path) -> dict[str, Any]:
-    """What stands on every turn: ids, their log-probabilities and versions."""
+    """The tokens of every turn: ids, their log-probabilities and versions."""
     return {
         name: [turn["completion"]["tokens"] for turn in episode["trajectory"]["turns"]]
         for name, episode in workshop.episodes(run).items()
@@ -55,12 +55,13 @@ def steps(workshop: Any, run: Path, event: str = "step_finished") -> list[dict[s
     return [line for line in workshop.lines("events.jsonl", run) if line["event"] == event]
 
 
-def test_a_policy_imitates_then_learns_from_its_own_episodes(workshop: Any, config: str) -> None:
+def test_a_policy_imitates_and_then_samples_by_itself(workshop: Any, config: str) -> None:
     done = workshop.ale("run", config, timeout_s=120)
     assert done.code == 0, done.text
-    told = steps(workshop, workshop.run)
-    assert [line["step"] for line in told] == [0, 1, 2, 3, 4]
-    imitated = [line["metrics"]["loss_imitation"] for line in told]
+    events = steps(workshop, workshop.run)
+    assert [line["step"] for line in events] == [0, 1, 2, 3, 4]
+    # A step in which no episode has a signal makes no update and reports no loss.
+    imitated = [line["metrics"].get("loss_imitation", 0.0) for line in events]
     assert imitated[2] < 0.95 * imitated[0], "two updates on whole solutions teach something"
     assert imitated[3] == imitated[4] == 0.0, "nothing is forced after the demonstrations"
     episodes = workshop.episodes()
@@ -68,12 +69,13 @@ def test_a_policy_imitates_then_learns_from_its_own_episodes(workshop: Any, conf
         name: {turn["completion"]["forced"] for turn in episode["trajectory"]["turns"]}
         for name, episode in episodes.items()
     }
-    assert all(said == {True} for name, said in forced.items() if "@demo" in name)
-    assert all(said == {False} for name, said in forced.items() if "@demo" not in name)
+    assert all(answered == {True} for name, answered in forced.items() if "@demo" in name)
+    assert all(answered == {False} for name, answered in forced.items() if "@demo" not in name)
     assert all(e["reward"] == 1.0 for name, e in episodes.items() if "@demo" in name)
     for name, turns in sampled(workshop, workshop.run).items():
         step = int(name.removeprefix("evaluation-").split("-")[0])
-        assert {version for turn in turns for version in turn["policy_versions"]} == {step}
+        version = min(step, 3)  # own turns without a call earn no credit: no update after step 2
+        assert {v for turn in turns for v in turn["policy_versions"]} == {version}
         assert all(len(turn["output_ids"]) == len(turn["logprobs"]) for turn in turns)
     measured = steps(workshop, workshop.run, "evaluation_finished")
     assert [(line["step"], line["n_graded"]) for line in measured] == [(0, 4), (3, 4), (5, 4)]
@@ -98,35 +100,36 @@ def test_solutions_are_imitated_and_their_episodes_are_the_experts_of_another_ru
     done = workshop.ale("run", config, *stored, *fallback, timeout_s=120)
     assert done.code == 0, done.text
     after = workshop.runs[-1]
-    told = [line["metrics"] for line in steps(workshop, after)]
-    assert told[1]["loss_imitation"] < told[0]["loss_imitation"]
+    events = [line["metrics"] for line in steps(workshop, after)]
+    assert events[1]["loss_imitation"] < events[0]["loss_imitation"]
     shown, own = {}, []
     for name, episode in workshop.episodes(after).items():
         if "@demo" in name:
-            shown[name] = said(episode)
+            shown[name] = answered(episode)
         elif not name.startswith("evaluation-"):
             own.append(episode)
     assert len(shown) == 2 * 4
-    demonstrated = {name: said(each) for name, each in workshop.episodes(before).items()}
+    demonstrated = {name: answered(each) for name, each in workshop.episodes(before).items()}
     assert shown == {name: demonstrated[name] for name in shown}, "to the last turn"
-    # Nothing is forced from the beginning: what is imitated is what the expert would have said.
+    # Nothing is forced from the beginning: what is imitated is what the expert would have answered.
     assert len(own) == 4 * 2
     assert all(episode["metadata"]["expert_next"]["turn"] == 0 for episode in own)
     solved = {episode["task_id"] for episode in own if episode["reward"] == 1.0}
     assert len(solved) < 4, "the policy knows next to nothing"
-    assert told[2]["next_turns_imitated"] == 2 * (4 - len(solved))
-    assert told[2]["loss_imitation"] > 0
+    assert events[2]["next_turns_imitated"] == 2 * (4 - len(solved))
+    assert events[2]["loss_imitation"] > 0
 
 
-def said(episode: dict[str, Any]) -> list[tuple[bool, list[int]]]:
+def answered(episode: dict[str, Any]) -> list[tuple[bool, list[int]]]:
     completions = [turn["completion"] for turn in episode["trajectory"]["turns"]]
     return [(each["forced"], each["tokens"]["output_ids"]) for each in completions]
 
 
-def test_a_killed_run_resumes_to_the_same_policy(workshop: Any, config: str) -> None:
-    assert workshop.ale("run", config, timeout_s=120).code == 0
+def test_a_run_that_was_killed_resumes_to_the_same_policy(workshop: Any, config: str) -> None:
+    learning = ("--set", "starts.demonstrations=5")  # so that every step makes an update
+    assert workshop.ale("run", config, *learning, timeout_s=120).code == 0
     whole = workshop.run
-    running = workshop.start("run", config)
+    running = workshop.start("run", config, *learning)
     workshop.wait_for(lambda: len(workshop.runs) == 2)
     killed = workshop.runs[-1]
     workshop.wait_for(lambda: (killed / "checkpoints" / "00003").exists(), timeout_s=120)
@@ -151,23 +154,15 @@ def test_a_model_without_token_ids_is_refused_before_anything_starts(workshop: A
     assert workshop.runs == []
 
 
-def test_with_staleness_tokens_are_sampled_from_older_weights_and_record_the_version(
+def test_steps_that_run_ahead_are_sampled_from_older_weights_and_say_so(
     workshop: Any, config: str
 ) -> None:
     refused = workshop.ale("check", config, "--set", "run.staleness=1")
     assert refused.code == 2
     assert "trainer.sync: copy" in refused.text
-    stale = ("--set", "run.staleness=1", "--set", "trainer.sync=copy")
-    refused = workshop.ale("check", config, *stale)
-    assert refused.code == 2
-    assert "trainer.old_policy: run.staleness is 1" in refused.text
-    explicit = workshop.ale("check", config, *stale, "--set", "trainer.old_policy=recompute")
-    assert explicit.code == 0, explicit.text
-    assert explicit.text.count("no objective's importance ratio corrects for staleness") == 1
-    corrected = (*stale, "--set", "trainer.old_policy=rollout_version")
-    done = workshop.ale("run", config, *corrected, timeout_s=120)
+    ahead = ("--set", "run.staleness=1", "--set", "trainer.sync=copy")
+    done = workshop.ale("run", config, *ahead, timeout_s=120)
     assert done.code == 0, done.text
-    assert "corrects for staleness" not in done.text
     behind = set()
     for name, turns in sampled(workshop, workshop.run).items():
         if not name.startswith("evaluation-"):
@@ -178,10 +173,10 @@ def test_with_staleness_tokens_are_sampled_from_older_weights_and_record_the_ver
     assert len(metrics) == 5
 
 
-def test_without_staleness_a_copy_is_trained_to_the_same_weights(
+def test_without_steps_ahead_a_copy_learns_what_the_model_itself_does(
     workshop: Any, config: str
 ) -> None:
-    few = ("--set", "run.steps=2", "--set", "starts.demonstrations=1", "--set", "run.staleness=0")
+    few = ("--set", "run.steps=2", "--set", "starts.demonstrations=2", "--set", "run.staleness=0")
     made = []
     for sync in ("same", "copy"):
         done = workshop.ale("run", config, *few, "--set", f"trainer.sync={sync}", timeout_s=120)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
+pytestmark = pytest.mark.needs("torch")
 
 PATIENCE_S = 300.0
 KINDS = ["write", "copy", "delete"]
@@ -43,7 +43,7 @@ def taken(workshop: Any, run: Path, out: str, *arguments: str) -> str:
 
 
 def sampled(workshop: Any, run: Path, step: int) -> list[Any]:
-    """The traces of what the policy itself said in a step."""
+    """The traces of what the policy itself answers in a step."""
     completions = [
         turn["completion"]
         for episode in workshop.episodes(run).values()
@@ -126,7 +126,7 @@ def test_the_folder_samples_as_the_run_did_and_so_do_adapters_over_it(workshop: 
     assert distance(newest, traces) > 1e-3
 
     serving = workshop.start("serve", f"policy:model={adapter},max_tokens=4", "--port", "0")
-    url = workshop.wait_for(lambda: serving.said.strip(), timeout_s=PATIENCE_S)
+    url = workshop.wait_for(lambda: serving.printed.strip(), timeout_s=PATIENCE_S)
     asked = {"model": "policy", "messages": [{"role": "user", "content": "x"}]}
     request = urllib.request.Request(
         f"{url}/chat/completions",

@@ -54,7 +54,7 @@ def test_a_run_and_its_data_sets_hold_to_their_schemas(
     workshop: Any, validator: Any, shell: Any
 ) -> None:
     workshop.task("make")
-    good, bad = shell("pwd", "touch done"), shell("pwd", "touch other")
+    good, bad = shell("ls", "touch done"), shell("ls", "touch other")
     workshop.scripted({"tasks": {"make": [good, bad]}}, run={"rollouts": 2}, observers=[])
 
     def ale(*arguments: str) -> None:

@@ -20,7 +20,7 @@ def test_a_run_asks_a_model_over_ale_serve(workshop: Any, stream: bool) -> None:
         serving = workshop.start(
             "serve", served, "--port", "0", "--api-key-env", "SERVE_KEY", SERVE_KEY="k" * 9
         )
-        url = workshop.wait_for(lambda: serving.said.strip(), timeout_s=PATIENCE_S)
+        url = workshop.wait_for(lambda: serving.printed.strip(), timeout_s=PATIENCE_S)
         llm = {"type": "openai", "base_url": url, "model": "m", "api_key_env": "ASK_KEY"}
         workshop.config(llm={**llm, "stream": stream})
         done = workshop.ale("run", "run.yaml", timeout_s=PATIENCE_S, ASK_KEY="k" * 9)
@@ -34,7 +34,7 @@ def test_a_run_asks_a_model_over_ale_serve(workshop: Any, stream: bool) -> None:
         assert serving.ended(PATIENCE_S).code == 0
 
 
-def test_an_address_that_is_taken_is_said(workshop: Any) -> None:
+def test_an_address_in_use_is_reported(workshop: Any) -> None:
     with openai_server([]) as other:
         port = other.url.split(":")[2].split("/")[0]
         done = workshop.ale(
@@ -44,5 +44,5 @@ def test_an_address_that_is_taken_is_said(workshop: Any) -> None:
     assert f"can't listen at 127.0.0.1:{port}" in done.err
 
 
-def test_a_model_or_a_config_is_wanted(workshop: Any) -> None:
+def test_a_model_or_a_config_is_required(workshop: Any) -> None:
     assert "give either a model or --config FILE" in workshop.ale("serve", timeout_s=PATIENCE_S).err

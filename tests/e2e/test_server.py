@@ -72,7 +72,7 @@ BROKEN: dict[str, tuple[list[dict[str, Any]], str]] = {
 
 
 @streamed
-def test_a_fault_of_the_model_is_a_recorded_outcome_and_touches_nobody_else(
+def test_a_failure_of_the_model_is_recorded_and_affects_no_other_episode(
     workshop: Any, stream: bool
 ) -> None:
     conversations = []
@@ -101,7 +101,7 @@ def test_a_fault_of_the_model_is_a_recorded_outcome_and_touches_nobody_else(
     assert workshop.left_behind() == []
 
 
-def test_a_refused_call_is_told_to_the_model(workshop: Any) -> None:
+def test_a_refused_call_is_reported_to_the_model(workshop: Any) -> None:
     workshop.task("unknown-tool")
     with openai_server({"conversations": [{"match": ".", "steps": GRADED["unknown-tool"]}]}) as at:
         workshop.config(**sections(at.url))

@@ -30,7 +30,7 @@ def config(workshop: Any, shell: Any) -> str:
 
 
 def wait_for_release(workshop: Any) -> str:
-    """A command that ends when, and only when, a test lets it."""
+    """A command that ends only when a test releases it."""
     return f"until test -e {workshop.folder}/released; do sleep 0.02; done"
 
 
@@ -56,10 +56,10 @@ def working(workshop: Any) -> Any:
 def finish(workshop: Any) -> None:
     """Resume, and see that every episode is there once and well."""
     release(workshop)
-    kept = (workshop.run / "episodes.jsonl").read_bytes()
+    before = (workshop.run / "episodes.jsonl").read_bytes()
     done = workshop.ale("run", "--resume", str(workshop.run))
     assert done.code == 0, done.text
-    assert (workshop.run / "episodes.jsonl").read_bytes().startswith(kept)
+    assert (workshop.run / "episodes.jsonl").read_bytes().startswith(before)
     episodes = workshop.episodes()
     assert len(episodes) == N
     assert {episode["reward"] for episode in episodes.values()} == {1.0}
@@ -70,7 +70,7 @@ def test_the_first_ctrl_c_finishes_what_runs(workshop: Any, config: str, group: 
     running = workshop.start("run", config)
     working(workshop)
     running.signal(signal.SIGINT, group=group)
-    workshop.wait_for(lambda: running.has_said("Finishing"))
+    workshop.wait_for(lambda: running.has_printed("Finishing"))
     release(workshop)
     ended = running.ended()
     assert ended.code == 130, ended.text
@@ -93,7 +93,7 @@ def test_the_second_ctrl_c_cancels_and_cleans_up(workshop: Any, shell: Any, grou
     running = workshop.start("run", "run.yaml")
     working(workshop)
     running.signal(signal.SIGINT, group=group)
-    workshop.wait_for(lambda: running.has_said("Finishing"))
+    workshop.wait_for(lambda: running.has_printed("Finishing"))
     assert running.process.poll() is None
     running.signal(signal.SIGINT, group=group)
     ended = running.ended(timeout_s=20.0)
@@ -153,7 +153,9 @@ def test_many_ctrl_cs_in_a_row_are_as_good_as_two(workshop: Any, config: str) ->
     finish(workshop)
 
 
-def test_a_ctrl_c_during_the_start_is_told_by_the_exit_status(workshop: Any, shell: Any) -> None:
+def test_a_ctrl_c_during_the_start_is_reported_by_the_exit_status(
+    workshop: Any, shell: Any
+) -> None:
     workshop.task("t")
     workshop.scripted({"default": shell(wait_for_release(workshop), "touch done")})
     for number in range(1, 10):
@@ -195,7 +197,7 @@ def test_a_ctrl_c_while_credit_is_given_loses_nothing(workshop: Any, shell: Any)
     assert sorted(path.name for path in workshop.run.glob("credits/*")) == ["00000.jsonl"]
 
 
-def test_a_ctrl_c_when_all_is_done_is_no_traceback(workshop: Any, shell: Any) -> None:
+def test_a_ctrl_c_at_the_very_end_prints_no_traceback(workshop: Any, shell: Any) -> None:
     """The interpreter waits at its end for a thread, say of a library's."""
     workshop.task("t")
     workshop.scripted({"default": shell("touch done")})
@@ -206,7 +208,7 @@ def test_a_ctrl_c_when_all_is_done_is_no_traceback(workshop: Any, shell: Any) ->
         "    threading.Thread(target=time.sleep, args=(600,)).start()\n"
     )
     running = workshop.start("run", "run.yaml", PYTHONPATH=str(workshop.folder / "late"))
-    workshop.wait_for(lambda: "completed:" in running.said)
+    workshop.wait_for(lambda: "completed:" in running.printed)
     time.sleep(1.0)
     running.signal(signal.SIGINT)
     ended = running.ended()

@@ -22,7 +22,7 @@ def test_generated_tasks_are_solved_by_their_solutions_and_by_nothing_else(
     assert workshop.left_behind() == []
 
 
-def test_wrong_options_are_told_with_their_lines_before_anything_is_run(workshop: Any) -> None:
+def test_wrong_options_are_reported_with_their_lines_before_anything_is_run(workshop: Any) -> None:
     text = (
         "tasks:\n  type: shell\n  kinds: [copy, sorrt]\n  length: [1, 20]\n"
         "sandbox: {type: local}\nagent: {type: noop}\n"
@@ -34,7 +34,7 @@ def test_wrong_options_are_told_with_their_lines_before_anything_is_run(workshop
     assert "run.yaml:4: tasks.length: expected a number from 1 to 10" in done.text
 
 
-def test_a_length_that_the_kinds_can_not_make_is_told_before_anything_is_run(
+def test_a_length_that_the_kinds_can_not_make_is_reported_before_anything_is_run(
     workshop: Any,
 ) -> None:
     tasks = {"type": "shell", "kinds": ["copy"], "split": "held_out_compositions"}

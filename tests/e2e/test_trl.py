@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("trl")
-
 CALL = '<tool_call>{"name": "shell", "arguments": {"command": "%s"}}</tool_call>'
 RIGHT, WRONG = "touch apple", "touch stone"
 # Starting TRL takes long where the machine is busy.
 PATIENCE_S = 900.0
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.needs("torch", "trl")]
 
 
 @pytest.fixture
@@ -52,7 +49,7 @@ def make_config(workshop: Any) -> Callable[..., str]:
 
 
 def sampled(workshop: Any, run: Path) -> list[Any]:
-    """What stands on every turn: ids, their log-probabilities and versions."""
+    """The tokens of every turn: ids, their log-probabilities and versions."""
     found = workshop.episodes(run)
     turns = [turn for name in sorted(found) for turn in found[name]["trajectory"]["turns"]]
     return [turn["completion"]["tokens"] for turn in turns]
@@ -60,13 +57,15 @@ def sampled(workshop: Any, run: Path) -> list[Any]:
 
 def teach(policy: Any, asked: Sequence[Sequence[int]]) -> None:
     """To answer with either command: half of what it does is wrong."""
-    said = [
+    import torch
+
+    answers = [
         policy.tokenizer(CALL % command, add_special_tokens=False)["input_ids"]
         for command in (RIGHT, WRONG)
     ]
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=3e-3)
     for _ in range(80):
-        for prompt, answer in product(asked, said):
+        for prompt, answer in product(asked, answers):
             ids = torch.tensor([[*prompt, *answer]])
             labels = torch.tensor([[*[-100] * len(prompt), *answer]])
             policy.model(input_ids=ids, labels=labels).loss.backward()
@@ -111,7 +110,7 @@ def test_the_reward_of_a_run_rises(
     assert all(each["updates"] >= 1 for each in metrics(workshop, run)[:2])
 
 
-def test_a_killed_run_resumes_to_the_same_policy(
+def test_a_run_that_was_killed_resumes_to_the_same_policy(
     workshop: Any, make_config: Callable[..., str]
 ) -> None:
     config = make_config(steps=4, type="grpo", lora={"r": 8}, learning_rate=2e-3)

@@ -35,6 +35,9 @@ KINDS: Mapping[str, str] = {
 }
 """Component kinds, as ``ale plugins`` names them, and the hook that registers each."""
 
+_NOUNS = {"tasks": "task source", "credit": "credit scheme", "starts": "start scheme"}
+"""What one component is called in a message, for the kinds whose name is not such a noun."""
+
 
 @frozen(kw_only=True)
 class Registration:
@@ -224,13 +227,14 @@ class Registry:
             return found[0]
         if found:
             owners = " or ".join(registration.full_name for registration in found)
-            raise PluginError(f"{kind} '{name}' is registered twice: write {owners} to choose one")
+            noun = _NOUNS.get(kind, kind)
+            raise PluginError(f"{noun} '{name}' is registered twice: write {owners} to choose one")
         raise PluginError(self._absent(kind, name))
 
     def _absent(self, kind: str, name: str) -> str:
         names = [registration.component.name for registration in self.registrations(kind)]
         known = f"installed: {', '.join(names)}" if names else "none is installed"
-        return f"no {kind} '{name}'; {known}{self.suspects()}"
+        return f"no {_NOUNS.get(kind, kind)} '{name}'; {known}{self.suspects()}"
 
     def suspects(self) -> str:
         """The failed packages, one of which may register what is missing; a line each."""

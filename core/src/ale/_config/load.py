@@ -34,6 +34,7 @@ _DEFAULTS: dict[str, Any] = {
 _OPTIONAL = ("llm", "starts", "trainer")
 _PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
 _SECTIONS = (*_PARTS, "evaluation", "observers", "run", PLUGINS)
+_RUN = [option.name for option in attrs.fields(RunOptions)]
 
 
 def load_config(
@@ -147,7 +148,7 @@ def _unknown_section(node: Node, key: str) -> Problem:
         "unknown section",
         path=key,
         expected="one of " + ", ".join(_SECTIONS),
-        hint=nearest(key, _SECTIONS),
+        hint=nearest(key, _SECTIONS) or (f"did you mean 'run.{key}'?" if key in _RUN else None),
     )
 
 
@@ -218,7 +219,7 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
     """
     if node.mapping is None:
         message = f"expected a mapping with a type, found {describe(node.value)}"
-        raise node.error(message, path=path, hint="{type: ...}")
+        raise node.error(message, path=path, hint=_as_mapping(node, path))
     type_ = node.get("type")
     names = [registration.component.name for registration in registry.registrations(kind)]
     if type_ is None or not isinstance(type_.value, str):
@@ -251,6 +252,12 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
         auto=auto,
         dropped=_dropped(lacking, registration, path),
     )
+
+
+def _as_mapping(node: Node, path: str) -> str:
+    """How a component is selected, with the name that was written as plain text."""
+    name = node.value if isinstance(node.value, str) else "..."
+    return f"{path.rpartition('.')[2]}: {{type: {name}}}"
 
 
 def _split(options: Node, registration: Registration) -> tuple[Node, dict[str, Node]]:

@@ -56,7 +56,7 @@ def _network_notes(config: RunConfig, tasks: Tasks) -> list[str]:
     if not sources:
         return []
     return [
-        f"network: false of {' and '.join(sources)} is not enforced: sandbox "
+        f"network: false, set by {' and '.join(sources)}, is not enforced: sandbox "
         f"'{config.sandbox.name}' does not isolate the network"
     ]
 

@@ -38,6 +38,8 @@ def read_yaml(path: Path) -> Node:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise Node(None, str(path)).error("no such file", hint=nearest_file(path)) from None
+    except IsADirectoryError:
+        raise Node(None, str(path)).error("is a folder, not a YAML file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise Node(None, str(path)).error(f"can't be read: {error}") from error
     return parse_yaml(text, file=str(path))

@@ -5,10 +5,7 @@ from types import ModuleType
 import pytest
 
 import ale_sandbox_docker.plugin
-
-pytest.register_assert_rewrite("ale_sandbox_container.testing")
-
-from ale_sandbox_container.testing import fixtures  # noqa: E402
+from ale_sandbox_container.testing import fixtures
 
 make, host, box = map(pytest.fixture, (fixtures.make, fixtures.host, fixtures.box))
 backend, small_limits = map(pytest.fixture, (fixtures.backend, fixtures.small_limits))

@@ -1,7 +1,7 @@
 """The working directory of each rollout, which some sandboxes name anew for every episode.
 
-An agent puts its working directory into the prompt, so prompts of one task can differ in that path
-alone. They count as the same prompt; an answer to one becomes an answer to the other by replacing
+An agent may put its working directory into the first prompt (``{workdir}``), so prompts of one task
+can differ in that path alone. They count as the same prompt; an answer to one becomes an answer to the other by replacing
 the path.
 """
 

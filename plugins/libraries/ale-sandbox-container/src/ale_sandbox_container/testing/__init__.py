@@ -10,3 +10,11 @@ Classes of tests over two fixtures, for an adapter's own test files::
 
 They need no test framework but one that runs async methods.
 """
+
+import pkgutil
+import sys
+
+if "pytest" in sys.modules:  # before the first of them is imported, and once
+    sys.modules["pytest"].register_assert_rewrite(
+        *(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__))
+    )

@@ -42,9 +42,9 @@ def run(workshop: Any, engine: str, **sections: Any) -> dict[str, tuple[float | 
 def test_the_reference_solutions_pass(workshop: Any, engine: str) -> None:
     found = run(workshop, engine)
     if engine == "podman":
-        reward, said = found.pop("network-for-tests")
+        reward, message = found.pop("network-for-tests")
         assert reward is None
-        assert "podman can't connect a container that was created without a network" in said
+        assert "podman can't connect a container that was created without a network" in message
     assert {task: reward for task, (reward, _) in found.items()} == dict.fromkeys(found, 1.0), found
     assert len(found) >= len(list(DATA.iterdir())) - 1
 
@@ -55,7 +55,7 @@ def test_doing_nothing_fails(workshop: Any, engine: str) -> None:
     assert {reward for reward, _ in found.values()} == {0.0}, found
 
 
-def test_what_only_a_models_agent_is_given_breaks_the_episode_of_one_that_can_not_take_it(
+def test_an_agent_that_does_not_support_what_a_task_gives_it_breaks_the_episode(
     workshop: Any,
 ) -> None:
     reason = why_not("docker")
@@ -70,11 +70,11 @@ def test_what_only_a_models_agent_is_given_breaks_the_episode_of_one_that_can_no
         llm={"type": "scripted", "script": "script.yaml"},
         agent={"type": "iflow"},
     )
-    reward, said = found["agent-needs"]
+    reward, message = found["agent-needs"]
     assert reward is None
-    assert said == (
+    assert message == (
         "agent: AleError: the task gives its agent trajectory.json, mcp_servers, "
-        "which 'iflow' can't take"
+        "which 'iflow' does not support"
     )
 
 
