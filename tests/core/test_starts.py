@@ -366,7 +366,8 @@ async def test_a_replay_that_diverges_breaks_the_episode_after_its_retries(
             return Lost()
 
     practice.scheme = Astray
-    run = workplace.prepared(configured(workplace, "evaluation", steps=1, retries=1))
+    more = {"steps": 1, "retries": 1, "stop_after_broken": None}
+    run = workplace.prepared(configured(workplace, "evaluation", **more))
     await finish(run)
     lost = stored(run)["0-t1@p1-0"]
     assert lost.reward is None

@@ -1,6 +1,7 @@
 """Prepare a run: build and check everything, then create or open its directory."""
 
 import os
+import random
 import sys
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
@@ -18,8 +19,9 @@ from ale._run.isolation import isolation_notes
 from ale._run.manifest import changed_versions, describe_run, run_id_for
 from ale._run.parts import Parts, Tasks, build_parts, prepare, read_tasks
 from ale._run.plan import starts_of_step
+from ale._run.preflight import preflight
 from ale._run.run import Run
-from ale._run.timeouts import CLEANUP_S
+from ale._run.timeouts import CLEANUP_S, Supervisor
 from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import encode
 from ale.errors import InputError, Problem
@@ -49,13 +51,23 @@ class Surroundings:
             staleness=config.run.staleness,
             tags={"run": run_id},
             environ={**self.environ, **config.environ},
-            **self.clocks,
+            **(seeded_clocks(config.run.seed) if config.run.deterministic else self.clocks),
         )
 
     def redactor(self, config: RunConfig) -> Redactor:
         """Masks the secrets of the environment, and those that the config names."""
         environ = {**self.environ, **config.environ}
         return Redactor(environ, _secret_names(config.resolved))
+
+
+def seeded_clocks(seed: int) -> Mapping[str, Any]:
+    """Clocks that stand still, and ids that are the same for the same seed."""
+    ids = random.Random(seed)  # noqa: S311 - not a secret
+    return {
+        "clock": lambda: 0.0,
+        "monotonic": lambda: 0.0,
+        "new_id": lambda: f"{ids.getrandbits(48):012x}",
+    }
 
 
 def _secret_names(value: Any) -> Iterator[str]:
@@ -148,10 +160,13 @@ def start(ready: Prepared, outside: Surroundings) -> Run:
     return _run(ready, store, outside)
 
 
-def resume(path: Path, outside: Surroundings, concurrency: int | None = None) -> Run:
+def resume(path: Path, outside: Surroundings, **options: Any) -> Run:
     """Resume a stored run with its saved config and tasks.
 
     Plugin packages of other versions than the manifest states are reported.
+
+    Args:
+        options: of section ``run``, to replace the saved ones.
 
     Raises:
         InputError: it is not a run, or a part of it can't be built here any more.
@@ -165,8 +180,7 @@ def resume(path: Path, outside: Surroundings, concurrency: int | None = None) ->
     again = reload_environ(source, outside.registry)
     unset = {name: value for name, value in again.items() if name not in outside.environ}
     config = evolve(config, environ=unset, environ_source=source)
-    if concurrency is not None:
-        config = evolve(config, run=evolve(config.run, concurrency=concurrency))
+    config = evolve(config, run=evolve(config.run, **options))
     # A directory that was moved or renamed is still the same run.
     context = outside.context(config, path, str(reader.manifest["run_id"]))
     parts = build_parts(config, context)
@@ -233,6 +247,36 @@ def _run(ready: Prepared, store: RunDirectory, outside: Surroundings) -> Run:
     )
 
 
+async def start_checked(ready: Prepared, outside: Surroundings) -> Run:
+    """Check model and sandbox, then create the directory of a checked run.
+
+    Raises:
+        InputError: the model or the sandbox can't be used; there is no directory then.
+        StoreError: it can't be created.
+    """
+    try:
+        await preflight(ready.config, ready.parts, ready.tasks)
+        return start(ready, outside)
+    except BaseException:
+        await _close_parts(ready.parts, Supervisor(), outside.report)
+        raise
+
+
+async def check_resumed(run: Run) -> Run:
+    """Check model and sandbox of a resumed run that has episodes left.
+
+    Raises:
+        InputError: the model or the sandbox can't be used; the run can be resumed again.
+    """
+    try:
+        await preflight(run.config, run.parts, run.tasks, n_done=len(run.store.index))
+    except BaseException:
+        run.store.close()
+        await _close_parts(run.parts, run.supervisor, run.report)
+        raise
+    return run
+
+
 @asynccontextmanager
 async def closing_parts(run: Run) -> AsyncIterator[Run]:
     """Close the run's directory, model, start scheme and sandbox backend after the block."""
@@ -240,15 +284,18 @@ async def closing_parts(run: Run) -> AsyncIterator[Run]:
         yield run
     finally:
         run.store.close()
-        if run.parts.llm is not None:
-            await _close(run, "llm", run.parts.llm.aclose())
-        if isinstance(run.parts.starts, RestoringScheme):
-            await _close(run, "starts", run.parts.starts.aclose())
-        await _close(run, "sandbox", run.parts.backend.aclose())
+        await _close_parts(run.parts, run.supervisor, run.report)
 
 
-async def _close(run: Run, part: str, closing: Coroutine[Any, Any, None]) -> None:
-    try:
-        await run.supervisor.run(closing, CLEANUP_S, f"closing the {part}")
-    except Exception:
-        run.report(f"the {part} could not be closed:\n{traceback.format_exc()}")
+async def _close_parts(parts: Parts, supervisor: Supervisor, report: Callable[[str], None]) -> None:
+    async def close(part: str, closing: Coroutine[Any, Any, None]) -> None:
+        try:
+            await supervisor.run(closing, CLEANUP_S, f"closing the {part}")
+        except Exception:
+            report(f"the {part} could not be closed:\n{traceback.format_exc()}")
+
+    if parts.llm is not None:
+        await close("llm", parts.llm.aclose())
+    if isinstance(parts.starts, RestoringScheme):
+        await close("starts", parts.starts.aclose())
+    await close("sandbox", parts.backend.aclose())
