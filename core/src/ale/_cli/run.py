@@ -91,13 +91,13 @@ def command(
     from ale._cli.plan import describe_plan
     from ale._config import load_config
     from ale._run.interrupt import Interrupt
-    from ale._run.start import Surroundings, check_resumed, check_run, start_checked
+    from ale._run.start import Host, check_resumed, check_run, start_checked
     from ale._run.start import resume as resume_run
 
     root, registry = ctx.find_root().command, registry_of(ctx)
     assert isinstance(root, click.Group)
     interrupt = Interrupt(show=lambda text: click.echo(f"\n{text}", err=True))
-    outside = Surroundings(registry=registry, interrupt=interrupt)
+    host = Host(registry=registry, interrupt=interrupt)
     if (config is None) == (resume is None):
         raise click.UsageError("give either a CONFIG or --resume DIR")
     if resume is not None:
@@ -106,13 +106,13 @@ def command(
                 "--resume uses the run's saved config; only -n and --no-checks change it"
             )
         options = _run_options(concurrency, no_checks)
-        starting = check_resumed(resume_run(resume, outside, **options))
+        starting = check_resumed(resume_run(resume, host, **options))
     else:
         assert config is not None
         options = _run_options(concurrency, no_checks, deterministic)
         all_overrides = _all_overrides(overrides, replay, options)
         loaded = load_config(config, registry, all_overrides, format)
-        ready = check_run(loaded, config.stem, outside)
+        ready = check_run(loaded, config.stem, host)
         for note in ready.notes:
             # --replay replaces the model on purpose, so its options are dropped without a note.
             if replay is None or not note.startswith(f"--set {_REPLAY_TYPE}:"):
@@ -120,7 +120,7 @@ def command(
         if dry_run:
             click.echo(describe_plan(ready))
             return
-        starting = start_checked(ready, outside)
+        starting = start_checked(ready, host)
     ctx.exit(_to_the_end(starting, interrupt, root.list_commands(ctx)))
 
 
