@@ -17,7 +17,7 @@ from attrs import field, frozen
 from ale._config import RunConfig, structure_config
 from ale._registry import Registry
 from ale._run.run import Run
-from ale._run.start import Surroundings, check_run, closing_parts, start
+from ale._run.start import Host, check_run, closing_parts, start
 from ale.plugin import Component, doc, ge, hookimpl
 from ale.protocols import AgentContext, Sandbox
 from ale.strict import from_plain
@@ -71,7 +71,7 @@ async def write_done(context: AgentContext) -> Stop:
     return Stop(reason="finished")
 
 
-class Bench:
+class FakePlugin:
     """The plugin. Its attributes are what the parts do."""
 
     def __init__(self) -> None:
@@ -208,13 +208,13 @@ def make_tasks(n: int) -> Iterable[Task]:
 
 
 @pytest.fixture
-def bench() -> Bench:
+def bench() -> FakePlugin:
     """The plugin, to be bent."""
-    return Bench()
+    return FakePlugin()
 
 
 @pytest.fixture
-def registry(bench: Bench) -> Registry:
+def registry(bench: FakePlugin) -> Registry:
     """A registry with that plugin alone."""
     made = Registry()
     made.add(bench, "ale-bench", "1.0")
@@ -239,11 +239,11 @@ class Workplace:
         }
         return structure_config(from_plain(plain), self.registry)
 
-    def outside(self, **changes: Any) -> Surroundings:
+    def outside(self, **changes: Any) -> Host:
         """Still clocks and a quiet report."""
         clocks = {"clock": ManualClock(), "monotonic": ManualClock(0.0)}
         given = {"report": lambda _: None, "clocks": clocks, "environ": self.environ, **changes}
-        return Surroundings(registry=self.registry, **given)
+        return Host(registry=self.registry, **given)
 
     def prepared(self, config: RunConfig, **changes: Any) -> Run:
         """A run with its directory."""
@@ -258,14 +258,14 @@ def workplace(registry: Registry, tmp_path: Path) -> Workplace:
 
 
 async def finish(run: Run) -> RunFinished:
-    """Run to the end and let go."""
+    """Run to the end and close the parts."""
     async with closing_parts(run):
         return await run.execute()
 
 
 @pytest.fixture(name="finish")
 def finish_fixture() -> Callable[[Run], Any]:
-    """Run to the end and let go."""
+    """Run to the end and close the parts."""
     return finish
 
 

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from ale._config import RunConfig, load_config
 from ale._registry import Registry
-from ale._run.start import Surroundings
+from ale._run.start import Host
 from ale.errors import InputError
 from ale.plugin import ConfigFormat, Converted, Probe, Secret, hookimpl
 from ale.strict import Node, from_plain
@@ -128,7 +128,7 @@ def test_an_api_key_in_the_file_is_in_the_runs_environment_and_not_stored(
     tmp_path: Path, formats: Registry
 ) -> None:
     config = load(tmp_path, formats, "n: 3\n")
-    outside = Surroundings(registry=formats, environ={"OTHER": "x"})
+    outside = Host(registry=formats, environ={"OTHER": "x"})
     context = outside.context(config, tmp_path, "run")
     assert context.secret("SHORT_KEY") == Secret(KEY)
     assert context.environ["OTHER"] == "x"

@@ -145,18 +145,18 @@ def events(run: Run, name: str) -> list[dict[str, Any]]:
     return [found for line in lines if (found := json.loads(line))["event"] == name]
 
 
-async def test_it_is_measured_before_all_steps_on_the_way_and_at_the_end(
+async def test_the_policy_is_evaluated_before_during_and_after_training(
     workplace: Any, finish: Finish
 ) -> None:
     run = workplace.prepared(config(workplace))
     finished = await finish(run)
-    told = events(run, "evaluation_finished")
-    assert [(e["step"], e["policy_version"], e["n_succeeded"]) for e in told] == [
+    evaluations = events(run, "evaluation_finished")
+    assert [(e["step"], e["policy_version"], e["n_succeeded"]) for e in evaluations] == [
         (0, 0, 0),
         (2, 2, 6),
         (3, 3, 6),
     ]
-    assert all(e["n_graded"] == 6 for e in told)
+    assert all(e["n_graded"] == 6 for e in evaluations)
     assert finished.n_graded == 6, "evaluation episodes are counted apart"
 
 
@@ -213,7 +213,7 @@ async def test_a_resumed_run_samples_from_the_weights_of_its_checkpoint(
     assert len(ids) == len(set(ids)) == 24
 
 
-async def test_an_evaluation_that_was_not_told_before_a_kill_is_told_once(
+async def test_an_evaluation_that_was_not_reported_before_a_kill_is_reported_once(
     workplace: Any, finish: Finish
 ) -> None:
     run = workplace.prepared(config(workplace))
@@ -228,7 +228,7 @@ async def test_an_evaluation_that_was_not_told_before_a_kill_is_told_once(
     assert len(list(again.store.reader.episodes)) == 24
 
 
-def test_what_is_wrong_with_the_section_is_said(workplace: Any) -> None:
+def test_problems_of_the_section_are_reported(workplace: Any) -> None:
     plain = {
         "tasks": {"type": "list"},
         "agent": {"type": "bench"},
@@ -236,8 +236,8 @@ def test_what_is_wrong_with_the_section_is_said(workplace: Any) -> None:
     }
     with pytest.raises(InputError) as caught:
         structure_config(from_plain(plain), workplace.registry)
-    said = str(caught.value)
-    assert "evaluation.evry" in said
+    message = str(caught.value)
+    assert "evaluation.evry" in message
     plain["evaluation"] = {"tasks": {"type": "exm"}}
     with pytest.raises(InputError, match="did you mean 'exam'"):
         structure_config(from_plain(plain), workplace.registry)
@@ -278,7 +278,7 @@ async def test_with_staleness_the_next_episodes_run_while_the_trainer_learns(
     assert {step for step, version in versions if version < step} >= {1}
 
 
-async def test_without_staleness_no_episode_begins_before_the_step_before_it_is_learned(
+async def test_without_staleness_no_episode_starts_before_the_previous_step_is_trained(
     workplace: Any, finish: Finish, bench: Any
 ) -> None:
     versions: list[tuple[str, int]] = []
@@ -295,7 +295,7 @@ async def test_without_staleness_no_episode_begins_before_the_step_before_it_is_
         assert version == int(words[1] if words[0] == "evaluation" else words[0])
 
 
-async def test_a_run_ahead_is_resumed_where_it_was(workplace: Any, finish: Finish) -> None:
+async def test_a_run_with_staleness_is_resumed_where_it_was(workplace: Any, finish: Finish) -> None:
     run = workplace.prepared(config(workplace, steps=4, staleness=2))
     await finish(run)
     path = run.store.path
@@ -303,8 +303,8 @@ async def test_a_run_ahead_is_resumed_where_it_was(workplace: Any, finish: Finis
         shutil.rmtree(path / "checkpoints" / f"{step:05d}")
         (path / "credits" / f"{step:05d}.jsonl").unlink()
     lines = (path / "episodes.jsonl").read_text().splitlines(keepends=True)
-    kept = [line for line in lines if not line.startswith('{"schema":1,"id":"3-')]
-    (path / "episodes.jsonl").write_text("".join(kept))
+    retained = [line for line in lines if not line.startswith('{"schema":1,"id":"3-')]
+    (path / "episodes.jsonl").write_text("".join(retained))
     again = resume(path, workplace.outside())
     await finish(again)
     assert isinstance(again.parts.trainer, Learner)

@@ -8,7 +8,7 @@ from attrs import evolve
 
 from ale.errors import AleError
 from ale.protocols import Agent, AgentContext, Recorder, Session
-from ale.testing.agent import AgentContract, Benches, call
+from ale.testing.agent import AgentAttempts, AgentContract, call
 from ale.testing.fakes import ListRecorder
 from ale.types import (
     CompletionRequest,
@@ -249,12 +249,12 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def assert_fails(agent: Agent, promise: str, **arguments: object) -> None:
-    benches = Benches(agent, ending=call("finish", summary="done"))
+    attempts = AgentAttempts(agent, ending=call("finish", summary="done"))
     try:
         with pytest.raises((AssertionError, pytest.fail.Exception)):
-            await getattr(AgentContract(), f"test_{promise}")(benches, **arguments)
+            await getattr(AgentContract(), f"test_{promise}")(attempts, **arguments)
     finally:
-        await benches.close()
+        await attempts.close()
 
 
 @pytest.mark.usefixtures("impatient")

@@ -65,7 +65,7 @@ SAMPLE = trajectory(
         (_spoiled_spans(tokens=None), "unknown in a span that is the whole turn"),
     ],
 )
-def test_the_kit_fails_what_is_no_partition(chunker: PerTurn, reason: str) -> None:
+def test_the_kit_fails_chunks_that_are_not_a_partition(chunker: PerTurn, reason: str) -> None:
     with pytest.raises(AssertionError, match=reason):
         assert_partition(SAMPLE, chunker.split(SAMPLE))
     with pytest.raises(AssertionError):
@@ -108,7 +108,7 @@ def test_the_kit_fails_a_list_where_a_tuple_belongs() -> None:
         ChunkerContract().test_chunks_are_records_of_plain_numbers(lists)
 
 
-def test_the_kit_fails_an_empty_chunk_beside_a_full_one() -> None:
+def test_the_kit_fails_an_empty_chunk_next_to_a_full_one() -> None:
     def with_empty(given: Trajectory) -> Sequence[Chunk]:
         spans = [chunk.spans[0] for chunk in PerTurn().right(given)]
         pairs = [(replace(s, text=(0, 0), calls=(0, 0), tokens=(0, 0)), s) for s in spans]

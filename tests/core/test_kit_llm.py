@@ -264,12 +264,12 @@ server_kit = LLMServerContract()
     ],
     ids=lambda fault: str(fault["fault"]),
 )
-async def test_a_provider_that_does_not_ask_again_is_caught(fault: dict[str, Any]) -> None:
+async def test_a_client_that_does_not_retry_is_caught(fault: dict[str, Any]) -> None:
     with pytest.raises(LLMError):
         await server_kit.test_a_transient_error_is_retried(NaiveLLM, fault)
 
 
-async def test_a_provider_that_gives_up_too_soon_is_caught() -> None:
+async def test_a_client_that_gives_up_too_soon_is_caught() -> None:
     with pytest.raises(AssertionError):
         await server_kit.test_what_does_not_pass_is_a_transient_error_in_the_end(NaiveLLM)
 
@@ -279,7 +279,7 @@ async def test_an_error_that_does_not_name_a_dead_server_is_caught() -> None:
         await server_kit.test_a_server_that_is_not_there_is_named_in_the_error(NaiveLLM)
 
 
-async def test_a_wrong_request_that_is_called_transient_is_caught() -> None:
+async def test_a_client_error_marked_as_transient_is_caught() -> None:
     with pytest.raises(AssertionError):
         await server_kit.test_what_is_wrong_for_good_is_asked_once(NaiveLLM, 400)
 

@@ -109,7 +109,7 @@ async def test_the_kit_finds_a_slow_hook(tmp_path: Path) -> None:
         await kit.test_returns_at_once(Slow(), tmp_path)
 
 
-async def test_the_kit_finds_an_end_that_takes_for_ever(tmp_path: Path) -> None:
+async def test_the_kit_finds_a_close_that_hangs(tmp_path: Path) -> None:
     class Hasty(ObserverContract):
         last_hook_s = 0.01
 

@@ -149,7 +149,7 @@ def test_the_kit_fails_a_scheme_that_learns_only_of_what_it_has_planned_itself()
         kit.test_a_resumed_run_gets_the_same_plan_whatever_is_on_disk(Forgetful, tasks, SEED)
 
 
-def test_the_kit_fails_a_scheme_that_throws_dice_of_its_own() -> None:
+def test_the_kit_fails_a_scheme_with_its_own_random_generator() -> None:
     class Dice(Deeper):
         def __init__(self) -> None:
             super().__init__()
@@ -231,7 +231,7 @@ def test_the_kit_fails_an_expert_that_moves_on_when_it_is_asked_again() -> None:
         kit.test_an_expert_says_the_same_when_its_turn_is_asked_again(led_by(Queue), tasks, SEED)
 
 
-def test_the_kit_fails_an_expert_with_call_ids_by_chance() -> None:
+def test_the_kit_fails_an_expert_with_random_call_ids() -> None:
     with pytest.raises(AssertionError):
         kit.test_asking_again_gives_the_same_starts(led_by(Random), tasks, SEED)
 

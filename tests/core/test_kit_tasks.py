@@ -77,7 +77,7 @@ def test_equal_ids_are_seen() -> None:
 
 
 @pytest.mark.parametrize("task_id", ["a/b", "..", "", "a b", "ä"])
-def test_an_id_that_is_no_file_name_is_seen(task_id: str) -> None:
+def test_an_id_that_is_not_a_file_name_is_found(task_id: str) -> None:
     fails("test_ids_can_be_names_of_files", Source((good("a"), good(task_id))))
 
 

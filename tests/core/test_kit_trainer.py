@@ -77,7 +77,7 @@ def test_the_kit_finds_a_refusal_that_says_nothing(tmp_path: Path) -> None:
         kit.test_a_model_is_taken_or_refused_with_the_reason(lambda: Gruff(tmp_path), None)
 
 
-async def test_the_kit_finds_a_metric_that_is_no_number_on_zero_weights(tmp_path: Path) -> None:
+async def test_the_kit_finds_a_metric_that_is_nan_on_zero_weights(tmp_path: Path) -> None:
     class Normalising(Momentum):
         def gradient(self, batch: Batch) -> float:
             weights = [w for g in batch.groups for c in g.credits for w in c.weights]

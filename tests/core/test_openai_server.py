@@ -135,7 +135,7 @@ def test_a_stream_is_the_answer_in_pieces() -> None:
     assert parsed[-1]["usage"]["completion_tokens"] == 5
 
 
-def test_tokens_are_given_to_those_who_ask() -> None:
+def test_tokens_are_returned_on_request() -> None:
     tokens = {"prompt_ids": [1, 2], "ids": [7, 8], "logprobs": [-0.1, -0.2], "texts": ["a", "b"]}
     with openai_server({"*": {"text": "ab", "tokens": tokens}}) as server:
         plain = json.loads(post(server, "a")[2])
@@ -179,7 +179,7 @@ def test_invalid_json_is_invalid(stream: bool) -> None:
         json.loads(events(answer)[0] if stream else answer[2])
 
 
-async def test_the_record_has_what_arrived_and_how_it_ended() -> None:
+async def test_the_record_has_each_request_and_its_outcome() -> None:
     with openai_server([{"text": "x"}, {"fault": 401, "message": "no"}]) as server:
         post(server, "a", temperature=0.5)
         post(server, "b")

@@ -81,7 +81,7 @@ def _generator(event: Any) -> Any:
 
 
 @pytest.mark.parametrize("hook", [_async, _generator])
-def test_a_hook_whose_body_would_never_run_fails_to_load(hook: Any) -> None:
+def test_a_hook_that_is_a_generator_or_coroutine_fails_to_load(hook: Any) -> None:
     registry = Registry()
     registry.add(package(ale_episode_finished=hook), "ale-wrong")
     (broken,) = registry.failed
@@ -98,7 +98,7 @@ def test_an_event_hook_with_a_misspelt_argument_fails_to_load() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"name": None}, "'name' must be <class 'str'>"),
         ({"name": ""}, "'name' must match"),
@@ -112,14 +112,14 @@ def test_an_event_hook_with_a_misspelt_argument_fails_to_load() -> None:
     ],
 )
 def test_an_invalid_component_is_recorded_with_its_package(
-    registry: Registry, changes: Any, said: str
+    registry: Registry, changes: Any, message: str
 ) -> None:
     registry.add(package(ale_agents=lambda: [evolve(agent("x"), **changes)]), "ale-broken")
     assert [registration.distribution for registration in registry.registrations("agent")] == [
         "ale-bench"
     ] * 2
     (broken,) = registry.failed
-    assert said in broken.message
+    assert message in broken.message
 
 
 def _raise() -> Sequence[Component[Any, Any]]:
@@ -127,7 +127,7 @@ def _raise() -> Sequence[Component[Any, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (_raise, "RuntimeError: no luck"),
         (lambda: agent("x"), "expected a list of Component"),
@@ -136,13 +136,13 @@ def _raise() -> Sequence[Component[Any, Any]]:
     ],
 )
 def test_a_broken_hook_is_named_and_other_packages_work(
-    registry: Registry, answer: Any, said: str
+    registry: Registry, answer: Any, message: str
 ) -> None:
     registry.add(package(ale_agents=answer), "ale-broken")
     assert registry.find("agent", "bench").component.name == "bench"
     with pytest.raises(PluginError, match="ale-broken may register it") as caught:
         registry.find("agent", "x")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert len(str(caught.value).splitlines()) == 2
     assert "Traceback" in registry.failed[0].traceback
 

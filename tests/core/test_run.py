@@ -53,7 +53,7 @@ async def test_an_episode_is_graded_chunked_and_credited(workplace: Any, finish:
     assert manifest["versions"]["ale-bench"] == "1.0"
 
 
-async def test_one_that_hangs_crashes_or_will_not_open_leaves_63_others_untouched(
+async def test_an_episode_that_hangs_crashes_or_does_not_open_leaves_the_others_untouched(
     bench: Any, workplace: Any, finish: Finish
 ) -> None:
     async def agent(context: AgentContext) -> Stop:
@@ -107,7 +107,7 @@ async def test_a_grader_that_crashes_breaks_the_episode_and_gives_no_zero(
 
 
 @pytest.mark.parametrize("value", [1.5, -0.1, float("nan")])
-async def test_a_score_out_of_range_is_no_score(
+async def test_a_score_out_of_range_breaks_the_episode(
     bench: Any, workplace: Any, finish: Finish, value: float
 ) -> None:
     bench.grade = lambda _: Score(criterion="done", passed=False, value=value)
@@ -134,7 +134,7 @@ async def test_a_score_on_any_scale_is_finite(bench: Any, workplace: Any, finish
     assert (await finish(run)).n_broken == 1
 
 
-async def test_a_broken_episode_is_tried_again_and_both_are_kept(
+async def test_a_broken_episode_is_retried_and_both_failures_are_recorded(
     bench: Any, workplace: Any, finish: Finish
 ) -> None:
     tries = []
@@ -350,12 +350,12 @@ async def test_an_observer_that_fails_is_dropped_and_harms_nothing(
             raise RuntimeError("sick observer")
 
     registry.add(Sick(), "ale-sick")
-    said: list[str] = []
-    run = workplace.prepared(workplace.config(n=3), report=said.append)
+    messages: list[str] = []
+    run = workplace.prepared(workplace.config(n=3), report=messages.append)
     assert (await finish(run)).n_graded == 3
     assert Sick.calls == 1
-    assert len(said) == 1
-    assert "sick observer" in said[0]
+    assert len(messages) == 1
+    assert "sick observer" in messages[0]
 
 
 async def test_an_observer_may_take_no_argument(
@@ -402,11 +402,11 @@ def test_all_problems_of_all_tasks_are_reported_before_anything_is_started(
     ]
     with pytest.raises(InputError) as caught:
         check_run(workplace.config(), "test", workplace.outside())
-    said = [str(problem) for problem in caught.value.problems]
-    assert said[0] == "a.yaml: task 'a' has no criteria, so it can't be graded"
-    assert said[1].startswith("b.yaml:4: success_criteria[0].type: no criterion 'dome'")
-    assert "did you mean 'done'?" in said[1]
-    assert said[2] == "c.yaml: duplicate task id 'b', first in "
+    messages = [str(problem) for problem in caught.value.problems]
+    assert messages[0] == "a.yaml: task 'a' has no criteria, so it can't be graded"
+    assert messages[1].startswith("b.yaml:4: success_criteria[0].type: no criterion 'dome'")
+    assert "did you mean 'done'?" in messages[1]
+    assert messages[2] == "c.yaml: duplicate task id 'b', first in "
     assert not workplace.directory.exists()
 
 

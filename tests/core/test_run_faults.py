@@ -110,7 +110,7 @@ async def test_an_agent_that_ignores_its_time_limit_is_not_graded(
 
 
 @pytest.mark.parametrize("rubbish", ["not a turn", replace(turn("x"), duration_s="long")])
-async def test_rubbish_in_a_record_breaks_the_episode_and_not_the_run(
+async def test_an_invalid_record_breaks_the_episode_and_not_the_run(
     bench: Any, workplace: Any, finish: Finish, rubbish: Any
 ) -> None:
     async def agent(context: AgentContext) -> Stop:
@@ -142,15 +142,15 @@ async def test_a_chunker_that_fails_is_named_and_the_episodes_stay(
 
 
 @pytest.mark.parametrize(
-    ("method", "said"),
+    ("method", "message"),
     [
         ("def ale_episode_finish(self, event): ...", "did you mean 'ale_episode_finished'"),
         ("def ale_episode_finished(self, evnt): ...", "expected (event)"),
         ("async def ale_episode_finished(self, event): ...", "would never be awaited"),
     ],
 )
-def test_an_observer_that_would_hear_nothing_is_refused(
-    registry: Any, workplace: Any, method: str, said: str
+def test_an_observer_without_valid_event_hooks_is_refused(
+    registry: Any, workplace: Any, method: str, message: str
 ) -> None:
     scope: dict[str, Any] = {"hookimpl": hookimpl}
     exec(f"class Deaf:\n    @hookimpl\n    {method}", scope)
@@ -158,7 +158,7 @@ def test_an_observer_that_would_hear_nothing_is_refused(
     deaf = evolve(registration.component, build=lambda options, context: scope["Deaf"]())
     config = workplace.config()
     listening = evolve(config.observers[0], registration=evolve(registration, component=deaf))
-    with pytest.raises(InputError, match=re.escape(said)):
+    with pytest.raises(InputError, match=re.escape(message)):
         check_run(evolve(config, observers=(listening,)), "test", workplace.outside())
 
 

@@ -1,4 +1,4 @@
-"""The public door to stored runs, and to the parts that cut and credit them again."""
+"""The public API of stored runs, and to the parts that cut and credit them again."""
 
 import asyncio
 import json

@@ -16,7 +16,7 @@ def test_a_task_that_requires_nothing_runs_everywhere() -> None:
     assert missing_features(Task(id="t", goal=""), FolderBackend()) == []
 
 
-def test_a_feature_that_the_sandboxes_have_is_no_problem() -> None:
+def test_a_required_feature_that_the_sandbox_has_is_accepted() -> None:
     task = Task(id="t", goal="", environment=Environment(requires=("list-sessions",)))
     assert missing_features(task, _Backend()) == []
     (problem,) = missing_features(task, FolderBackend())

@@ -38,7 +38,7 @@ Finish = Callable[[Run], Any]
 TURNS = 3
 
 
-def said(turn: int, command: str) -> Message:
+def message(turn: int, command: str) -> Message:
     call = ToolCall(id=f"call_{turn}", name="shell", arguments=json.dumps({"command": command}))
     return Message(role="assistant", tool_calls=(call,))
 
@@ -77,17 +77,17 @@ class Beginning:
         self.n = n
 
     def answer(self, request: CompletionRequest) -> Message | None:
-        return said(request.turn, f"touch e{request.turn}") if request.turn < self.n else None
+        return message(request.turn, f"touch e{request.turn}") if request.turn < self.n else None
 
 
 class Halfway:
     """One rollout of each task from its beginning, two after a number of turns that grows."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[int, list[str]]] = []
+        self.learned_from: list[tuple[int, list[str]]] = []
 
     def starts(self, task_id: str) -> list[Start]:
-        n = min(TURNS, 1 + len(self.told))
+        n = min(TURNS, 1 + len(self.learned_from))
         named = Start(task_id=task_id, rollouts=2, name=f"p{n}", expert=lambda: self.expert(n))
         return [Start(task_id=task_id, rollouts=1), named]
 
@@ -98,7 +98,7 @@ class Halfway:
         return [start for task in tasks for start in self.starts(task.id)]
 
     def learn(self, step: int, episodes: Iterable[Episode]) -> None:
-        self.told.append((step, [episode.id for episode in episodes]))
+        self.learned_from.append((step, [episode.id for episode in episodes]))
 
 
 class Learning:
@@ -131,7 +131,7 @@ class Practice:
 
     def __init__(self) -> None:
         self.scheme: Callable[[], Any] = Halfway
-        self.model: Callable[[], LLM] = lambda: FakePolicy(lambda r: said(r.turn, "touch done"))
+        self.model: Callable[[], LLM] = lambda: FakePolicy(lambda r: message(r.turn, "touch done"))
         self.built: dict[str, list[Any]] = {"scheme": [], "model": [], "trainer": []}
         self.evaluated: list[EvaluationFinished] = []
 
@@ -194,8 +194,8 @@ def configured(workplace: Any, *leave_out: str, **run: Any) -> Any:
         "observers": [{"type": "listening"}],
         "run": {"directory": str(workplace.directory), "steps": 3, **run},
     }
-    kept = {key: value for key, value in plain.items() if key not in leave_out}
-    return structure_config(from_plain(kept), workplace.registry)
+    retained = {key: value for key, value in plain.items() if key not in leave_out}
+    return structure_config(from_plain(retained), workplace.registry)
 
 
 def stored(run: Run) -> Mapping[str, Episode]:
@@ -214,7 +214,7 @@ async def test_an_experts_turns_are_forced_and_the_models_are_not(
     inside, beginning = stored(run)["0-t0@p1-1"], stored(run)["0-t0-0"]
     assert (inside.start, inside.rollout) == ("p1", 1)
     assert [turn.completion.forced for turn in inside.trajectory.turns] == [True, False, False]
-    assert inside.trajectory.turns[0].completion.message == said(0, "touch e0")
+    assert inside.trajectory.turns[0].completion.message == message(0, "touch e0")
     assert inside.trajectory.turns[0].completion.tokens is not None
     assert [turn.completion.forced for turn in beginning.trajectory.turns] == [False] * 3
     (model,) = practice.built["model"]
@@ -223,7 +223,7 @@ async def test_an_experts_turns_are_forced_and_the_models_are_not(
 
 
 class Ahead(Halfway):
-    """Knows what would be said next, from the beginning too."""
+    """Has a next action, at the task's own beginning too."""
 
     def starts(self, task_id: str) -> list[Start]:
         beginning, inside = super().starts(task_id)
@@ -233,7 +233,7 @@ class Ahead(Halfway):
         ]
 
 
-async def test_what_an_expert_would_say_next_is_kept_and_never_done(
+async def test_an_experts_next_action_is_stored_and_not_executed(
     workplace: Any, finish: Finish, practice: Practice
 ) -> None:
     practice.scheme = Ahead
@@ -247,7 +247,7 @@ async def test_what_an_expert_would_say_next_is_kept_and_never_done(
         assert bytes(following["output_ids"]).decode().count(f"touch e{p}") == 1
         assert len(following["logprobs"]) == len(following["output_ids"])
         assert {*following["policy_versions"]} == {0}
-        assert own.message == said(p, "touch done")
+        assert own.message == message(p, "touch done")
         assert own.tokens is not None
         assert not own.forced
     (model,) = practice.built["model"]
@@ -255,7 +255,7 @@ async def test_what_an_expert_would_say_next_is_kept_and_never_done(
     assert stored(run)["0-t0@p1-1"].metadata["expert_turns"] == 7
 
 
-async def test_a_next_answer_that_can_not_be_written_down_is_left_out_and_says_why(
+async def test_a_next_action_that_cannot_be_stored_is_left_out_with_the_reason(
     workplace: Any, finish: Finish, practice: Practice
 ) -> None:
     class Cramped(FakePolicy):
@@ -265,7 +265,7 @@ async def test_a_next_answer_that_can_not_be_written_down_is_left_out_and_says_w
             return await super().force(request, answer)
 
     practice.scheme = Ahead
-    practice.model = lambda: Cramped(lambda r: said(r.turn, "touch done"))
+    practice.model = lambda: Cramped(lambda r: message(r.turn, "touch done"))
     run = workplace.prepared(configured(workplace, "evaluation", steps=1))
     await finish(run)
     episode = stored(run)["0-t0@p1-1"]
@@ -273,7 +273,7 @@ async def test_a_next_answer_that_can_not_be_written_down_is_left_out_and_says_w
     assert episode.metadata["expert_next"] == {"left_out": "99 tokens, and the context holds 9"}
 
 
-async def test_the_model_goes_on_from_what_the_expert_has_said(
+async def test_the_model_continues_after_the_experts_turns(
     workplace: Any, finish: Finish, practice: Practice
 ) -> None:
     await finish(workplace.prepared(configured(workplace, "evaluation", steps=1)))
@@ -281,7 +281,7 @@ async def test_the_model_goes_on_from_what_the_expert_has_said(
     first = next(r for r in model.requests if r.conversation.episode_id == "0-t0@p1-0")
     assert first.turn == 1
     assert [m.role for m in first.messages] == ["user", "assistant", "tool"]
-    assert first.messages[1] == said(0, "touch e0")
+    assert first.messages[1] == message(0, "touch e0")
 
 
 async def test_rollouts_of_one_start_are_a_group_with_seeds_of_their_own(
@@ -300,13 +300,15 @@ async def test_rollouts_of_one_start_are_a_group_with_seeds_of_their_own(
     assert len(set(seeds)) == len(seeds) == 12
 
 
-async def test_the_scheme_is_told_of_each_step_once_it_is_complete(
+async def test_the_scheme_learns_from_each_step_once_it_is_complete(
     workplace: Any, finish: Finish, practice: Practice
 ) -> None:
     await finish(workplace.prepared(configured(workplace)))
     (scheme,) = practice.built["scheme"]
-    assert [step for step, _ in scheme.told] == [0, 1, 2]
-    assert scheme.told[2][1] == [f"2-t{i}{at}" for i in (0, 1) for at in ("-0", "@p3-0", "@p3-1")]
+    assert [step for step, _ in scheme.learned_from] == [0, 1, 2]
+    assert scheme.learned_from[2][1] == [
+        f"2-t{i}{at}" for i in (0, 1) for at in ("-0", "@p3-0", "@p3-1")
+    ]
 
 
 async def test_tokens_after_a_step_carry_the_new_version(
@@ -338,7 +340,7 @@ async def test_a_resumed_run_does_exactly_what_is_missing_from_the_same_starts(
     before = stored(run)
     # Evaluation at 0: 2 episodes; step 0: 6; of step 1 only two are left.
     cut_short(run, keep=10)
-    kept = [*stored(run)]
+    retained = [*stored(run)]
     again = resume(run.store.path, workplace.outside())
     await finish(again)
     after = stored(again)
@@ -347,9 +349,9 @@ async def test_a_resumed_run_does_exactly_what_is_missing_from_the_same_starts(
         assert episode.trajectory == before[name].trajectory
         assert episode.seed == before[name].seed
     first, second = practice.built["scheme"]
-    assert second.told == first.told
+    assert second.learned_from == first.learned_from
     model = practice.built["model"][1]
-    assert not {r.conversation.episode_id for r in model.requests} & {*kept}
+    assert not {r.conversation.episode_id for r in model.requests} & {*retained}
     trainer = practice.built["trainer"][1]
     assert [groups[0] for groups in trainer.groups] == [["1-t0-0"], ["2-t0-0"]]
 
@@ -366,14 +368,15 @@ async def test_a_replay_that_diverges_breaks_the_episode_after_its_retries(
             return Lost()
 
     practice.scheme = Astray
-    run = workplace.prepared(configured(workplace, "evaluation", steps=1, retries=1))
+    more = {"steps": 1, "retries": 1, "stop_after_broken": None}
+    run = workplace.prepared(configured(workplace, "evaluation", **more))
     await finish(run)
     lost = stored(run)["0-t1@p1-0"]
     assert lost.reward is None
     assert lost.failure is not None
     assert (lost.failure.kind, lost.failure.stage) == ("ReplayError", "agent")
     assert len(lost.earlier_failures) == 1
-    assert practice.built["scheme"][0].told == [(0, ["0-t0-0", "0-t1-0"])]
+    assert practice.built["scheme"][0].learned_from == [(0, ["0-t0-0", "0-t1-0"])]
     assert practice.built["trainer"][0].groups == [[["0-t0-0"], ["0-t1-0"]]]
 
 
@@ -407,7 +410,7 @@ def test_a_model_whose_answers_can_not_be_forced_is_refused(
         workplace.prepared(configured(workplace, "trainer"))
 
 
-async def test_the_policy_is_measured_before_between_and_after_the_steps(
+async def test_the_policy_is_evaluated_before_between_and_after_the_steps(
     workplace: Any, finish: Finish, practice: Practice
 ) -> None:
     run = workplace.prepared(configured(workplace, concurrency=1))
@@ -428,7 +431,7 @@ async def test_nothing_learns_from_an_evaluation(
     run = workplace.prepared(configured(workplace))
     finished = await finish(run)
     (scheme,), (trainer,) = practice.built["scheme"], practice.built["trainer"]
-    learned = [name for _, told in scheme.told for name in told]
+    learned = [name for _, learned_from in scheme.learned_from for name in learned_from]
     learned += [name for step in trainer.groups for group in step for name in group]
     assert not [name for name in learned if name.startswith("evaluation")]
     assert all(not row.episode_id.startswith("evaluation") for row in run.store.reader.credits())

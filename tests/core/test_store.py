@@ -30,7 +30,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert ("train", 0, "demo", "", 1) in reader.index()
 
 
-def test_a_half_line_is_cut_off_and_the_rest_is_kept(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_removed(tmp_path: Path) -> None:
     store = create(tmp_path)
     store.add_episode(episode(1.0, rollout=0))
     store.close()
@@ -87,7 +87,7 @@ def test_secrets_are_masked_in_every_form(tmp_path: Path) -> None:
     secret = 'sk-"quoted\\and\tlong'
     store = create(tmp_path, Redactor({"MY_API_KEY": secret, "OTHER": "unrelated-text"}))
     store.add_episode(episode(1.0, turn(f"the key is {secret}; unrelated-text")))
-    store.add_event("said", 0.0, text=secret)
+    store.add_event("message", 0.0, text=secret)
     store.set_outcome({"text": secret})
     store.close()
     everything = b"".join(p.read_bytes() for p in (tmp_path / "run").iterdir() if p.is_file())
@@ -107,7 +107,7 @@ def test_half_a_surrogate_pair_does_not_stop_the_run(tmp_path: Path) -> None:
     assert read.trajectory.turns[0].completion.message.content == "bad ? text"
 
 
-def test_a_folder_that_is_no_run_says_so_and_names_the_runs_in_it(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_run_is_reported_with_the_runs_in_it(tmp_path: Path) -> None:
     create(tmp_path).close()
     with pytest.raises(InputError, match="not a run directory") as caught:
         RunReader(tmp_path)
@@ -132,16 +132,16 @@ def test_a_line_of_another_version_is_refused(tmp_path: Path, schema: int) -> No
     first, second = path.read_text().splitlines()
     other = second.replace('"schema":1', f'"schema":{schema}', 1)
     path.write_text(f"{first}\n{other}\n")
-    said = f"episodes.jsonl:2: schema: schema {schema}; this version of ale reads 1"
+    message = f"episodes.jsonl:2: schema: schema {schema}; this version of ale reads 1"
     reader = RunReader(tmp_path / "run")
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         reader.index()
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         list(reader.episodes)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("[]", "Expected `object`, got `array`"),
         ('{"schema": 1', "truncated"),
@@ -152,9 +152,9 @@ def test_a_line_of_another_version_is_refused(tmp_path: Path, schema: int) -> No
         ),
     ],
 )
-def test_a_damaged_manifest_is_said_in_words(tmp_path: Path, content: str, said: str) -> None:
+def test_a_damaged_manifest_is_reported(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "manifest.json").write_text(content)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         RunReader(tmp_path)
 
 
@@ -180,7 +180,7 @@ def test_the_password_in_a_url_is_a_secret() -> None:
     assert Redactor({"DATABASE_URL": url}).scrub(b"x hunter2hunter2 y") == b"x *** y"
 
 
-def test_an_outcome_that_is_no_outcome_is_named(tmp_path: Path) -> None:
+def test_an_invalid_outcome_is_reported(tmp_path: Path) -> None:
     create(tmp_path).close()
     manifest = tmp_path / "run" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"schema": 1', '"outcome": "x", "schema": 1'))

@@ -56,7 +56,7 @@ def test_scalars_are_read_as_written() -> None:
     }
 
 
-def test_off_is_not_false() -> None:
+def test_the_word_off_is_text() -> None:
     assert problems("network: off") == [
         'c.yaml:1: network: expected true or false, found the text "off"\n    hint      write false'
     ]

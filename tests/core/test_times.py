@@ -141,7 +141,7 @@ def prepared(workplace: Any, clock: ManualClock, *, every: int | None = None, **
     return made
 
 
-def told(run: Run, name: str = "step_finished") -> list[Mapping[str, Any]]:
+def reported(run: Run, name: str = "step_finished") -> list[Mapping[str, Any]]:
     return [event for event in run.store.reader.events() if event["event"] == name]
 
 
@@ -154,12 +154,12 @@ def seconds(event: Mapping[str, Any]) -> dict[str, float]:
 EPISODE = OPEN + ANSWER + TOOL + THOUGHT + GRADE
 
 
-async def test_each_second_of_a_step_is_told_with_what_it_went_into(
+async def test_a_step_reports_its_seconds_by_activity(
     workplace: Any, finish: Finish, clock: ManualClock
 ) -> None:
     run = prepared(workplace, clock, steps=2, every=1)
     await finish(run)
-    first, second = (seconds(event) for event in told(run))
+    first, second = (seconds(event) for event in reported(run))
     assert first == {
         "evaluation": EPISODE,
         "rollouts": 2 * EPISODE,
@@ -177,7 +177,7 @@ async def test_each_second_of_a_step_is_told_with_what_it_went_into(
         "episodes.teardown": 0.0,
     }
     assert second == {**first, "idle": LISTEN}, "what observers take is none of these"
-    assert [event["seconds"] for event in told(run, "evaluation_finished")] == [EPISODE] * 3
+    assert [event["seconds"] for event in reported(run, "evaluation_finished")] == [EPISODE] * 3
     of_the_run = [v for k, v in (*first.items(), *second.items()) if "episodes" not in k]
     assert math.fsum(of_the_run) + LISTEN + EPISODE == clock.now, "nothing is lost or counted twice"
 
@@ -187,10 +187,10 @@ async def test_a_step_without_an_evaluation_before_it_says_so(
 ) -> None:
     run = prepared(workplace, clock, steps=3, every=2)
     await finish(run)
-    assert [seconds(event)["evaluation"] for event in told(run)] == [EPISODE, 0.0, EPISODE]
+    assert [seconds(event)["evaluation"] for event in reported(run)] == [EPISODE, 0.0, EPISODE]
 
 
-async def test_a_step_is_told_with_the_mean_return_of_its_episodes(
+async def test_a_step_reports_the_mean_return_of_its_episodes(
     workplace: Any, finish: Finish, clock: ManualClock, bench: Any
 ) -> None:
     async def two_turns(context: AgentContext) -> Stop:
@@ -201,7 +201,7 @@ async def test_a_step_is_told_with_the_mean_return_of_its_episodes(
     bench.agent = two_turns
     run = prepared(workplace, clock)
     await finish(run)
-    (event,) = told(run)
+    (event,) = reported(run)
     assert event["metrics"]["mean_return"] == 1.0, "of what follows from the first chunk on"
 
 
@@ -230,5 +230,5 @@ async def test_the_seconds_of_episodes_that_run_ahead_are_those_of_their_own_ste
     run = prepared(workplace, clock, steps=2, staleness=1)
     run = evolve(run, parts=evolve(run.parts, trainer=Patient(clock)))
     await finish(run)
-    took_each = [seconds(event)["episodes.agent"] for event in told(run)]
+    took_each = [seconds(event)["episodes.agent"] for event in reported(run)]
     assert took_each == pytest.approx([20.0, 200.0], abs=10), "the clock is everybody's"

@@ -85,7 +85,7 @@ async def test_every_step_trains_once_on_its_own_episodes(
     assert saved == ["00000", "00001", "00002"]
 
 
-async def test_a_resumed_run_goes_on_from_the_newest_checkpoint(
+async def test_a_resumed_run_continues_from_the_newest_checkpoint(
     workplace: Any, finish: Finish, trainers: list[Counter], bench: Any
 ) -> None:
     run = workplace.prepared(trained(workplace, n=2, steps=3))
@@ -147,7 +147,7 @@ async def test_every_checkpoint_is_kept_unless_the_config_says_how_many(
     assert trainers[-1].seen == []
 
 
-async def test_what_has_the_name_of_no_step_is_no_checkpoint_and_stays(
+async def test_a_folder_not_named_after_a_step_is_not_a_checkpoint_and_stays(
     workplace: Any, finish: Finish, trainers: list[Counter], bench: Any
 ) -> None:
     run = workplace.prepared(trained(workplace, steps=2, keep_checkpoints=1))
@@ -184,5 +184,5 @@ async def test_a_removal_that_is_interrupted_half_way_does_no_harm(
     assert [step for step, _ in trainers[1].seen] == [2]
     assert trainers[1].total == 6
     assert checkpoints(again) == ["00002"]
-    told = [event["step"] for event in again.store.reader.events() if "metrics" in event]
-    assert told == [0, 1, 2]
+    reported = [event["step"] for event in again.store.reader.events() if "metrics" in event]
+    assert reported == [0, 1, 2]

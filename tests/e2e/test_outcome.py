@@ -1,6 +1,15 @@
-"""The summary of a run says what went wrong: causes of broken episodes, training without effect."""
+"""What `ale run` says when something is wrong: before it starts, if it stops early, at its end."""
 
+import re
+import time
 from typing import Any
+
+import pytest
+
+from ale.testing.openai_server import openai_server
+
+MODELS = {"models": [{"id": "m", "owned_by": "vllm"}]}
+FINISH = {"calls": [{"name": "finish", "arguments": {"summary": "done"}}]}
 
 TRAINER = """\
 from ale.plugin import Component, hookimpl
@@ -36,7 +45,7 @@ def test_causes_of_broken_episodes_are_counted(workshop: Any, shell: Any) -> Non
     gone = [{"error": "connection refused at http://127.0.0.1:41234"}]
     workshop.scripted(
         {"tasks": {"bad": [gone], "good": [shell("touch done")]}},
-        run={"rollouts": 3, "retries": 0},
+        run={"rollouts": 3, "retries": 0, "stop_after_broken": 4},
     )
     ended = workshop.ale("run", "run.yaml")
     assert ended.code == 3, ended.text
@@ -69,3 +78,124 @@ def test_training_without_an_update_is_reported_where_people_look(
     assert warning in workshop.ale("show", str(workshop.run)).out
     assert workshop.ale("report", str(workshop.run)).code == 0
     assert warning.capitalize() in (workshop.run / "report.html").read_text()
+
+
+def model(url: str, name: str = "m", **options: Any) -> dict[str, Any]:
+    return {"type": "openai", "base_url": url, "model": name, **options}
+
+
+def refused(workshop: Any) -> str:
+    """The message of a run that is refused within seconds, once and without a directory."""
+    for number in range(3):
+        workshop.task(f"t{number}")
+    started = time.monotonic()
+    ended = workshop.ale("run", "run.yaml")
+    assert time.monotonic() - started < 15
+    assert ended.code == 2, ended.text
+    assert (ended.out, workshop.runs) == ("", [])
+    assert "Traceback" not in ended.err
+    assert ended.err.endswith("1 problem; nothing was started.\n")
+    assert "--no-checks skips this check" in ended.err
+    return str(ended.err)
+
+
+def test_an_unreachable_server_is_reported_before_the_run(workshop: Any) -> None:
+    workshop.config(llm=model("http://127.0.0.1:9/v1"))
+    assert "llm: 127.0.0.1:9: cannot connect to http://127.0.0.1:9/v1" in refused(workshop)
+
+
+def test_an_unknown_model_is_reported_with_those_of_the_server(workshop: Any) -> None:
+    with openai_server({"*": {"text": "hi"}, **MODELS}) as server:
+        workshop.config(llm=model(server.url, "other"))
+        message = refused(workshop)
+    assert "other" in message
+    assert "set llm.model to one of: m" in message
+
+
+def test_a_refused_key_is_reported_before_the_run(workshop: Any) -> None:
+    with openai_server({"*": {"text": "hi"}, "models": {"fault": 401}}) as server:
+        workshop.config(llm=model(server.url))
+        assert "401" in refused(workshop)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_a_missing_image_is_reported_before_the_run(workshop: Any, engine: str) -> None:
+    sandbox = {"type": engine, "image": "ale-no-such-image:1", "pull": "never"}
+    workshop.scripted({"default": [{"text": "hi"}]}, sandbox=sandbox)
+    message = refused(workshop)
+    assert f"get it with: {engine} pull ale-no-such-image:1" in message
+
+
+def test_a_refused_resume_leaves_a_run_that_can_be_resumed(workshop: Any) -> None:
+    workshop.task("t")
+    with openai_server({"*": {"fault": 400}, **MODELS}) as server:
+        workshop.config(llm=model(server.url), run={"stop_after_broken": 1})
+        assert workshop.ale("run", "run.yaml").code == 3
+    events = workshop.lines("events.jsonl")
+    ended = workshop.ale("run", "--resume", str(workshop.run))
+    assert (ended.code, ended.out) == (2, "")
+    assert server.url in ended.err
+    assert workshop.lines("events.jsonl") == events
+    assert workshop.episodes() == {}
+    assert workshop.ale("run", "--resume", str(workshop.run), "--no-checks").code == 3
+
+
+def test_a_run_whose_first_episodes_all_break_stops_and_samples_them_again(
+    workshop: Any, shell: Any
+) -> None:
+    for number in range(6):
+        workshop.task(f"t{number}")
+    gone = [{"error": "the context of 512 tokens is too small"}]
+    run = {"rollouts": 2, "concurrency": 5, "retries": 0}
+    workshop.scripted({"default": gone}, run=run)
+    ended = workshop.ale("run", "run.yaml")
+    assert ended.code == 3, ended.text
+    cause = "agent: LLMError: the context of 512 tokens is too small"
+    assert ended.out.startswith("stopped: 3 episodes on disk")
+    assert f"  the first 3 episodes all broke: {cause}\n" in ended.out
+    assert f"ale run --resume runs/{workshop.run.name}\n" in ended.out
+    assert ended.text.count("the context of 512 tokens") <= 4  # one each, and the cause
+    assert cause in workshop.ale("show", str(workshop.run)).out
+    assert workshop.lines("events.jsonl")[-1]["cause"] == cause
+
+    workshop.write("script.yaml", {"default": shell("touch done")})
+    ended = workshop.ale("run", "--resume", str(workshop.run))
+    assert ended.code == 0, ended.text
+    assert {episode["reward"] for episode in workshop.episodes().values()} == {1.0}
+    assert len(workshop.episodes()) == 12
+    assert len(workshop.lines("credits/00000.jsonl")) == 12
+
+
+def test_without_checks_a_run_with_broken_episodes_ends(workshop: Any) -> None:
+    workshop.task("t")
+    workshop.scripted({"default": [{"error": "gone"}]}, run={"rollouts": 4, "retries": 0})
+    assert workshop.ale("run", "run.yaml").out.startswith("stopped: ")
+    ended = workshop.ale("run", "--resume", str(workshop.run), "--no-checks")
+    assert ended.code == 3
+    assert ended.out.startswith("completed: 4 episodes on disk")
+
+
+def test_the_time_limit_of_an_episode_includes_the_retries_of_its_model(workshop: Any) -> None:
+    workshop.task("t")
+    with openai_server({"*": {**FINISH, "delay_s": 8}, **MODELS}) as server:
+        workshop.config(
+            llm=model(server.url, timeout_s=1), agent={"type": "iflow", "time_limit_s": 3}
+        )
+        ended = workshop.ale("run", "run.yaml")
+    assert ended.code == 0, ended.text
+    (episode,) = workshop.episodes().values()
+    assert episode["trajectory"]["stop"]["reason"] == "time_limit"
+    assert 2.5 < episode["seconds"]["agent"] < 5
+
+
+def test_the_printed_time_includes_the_start_of_the_program(workshop: Any, shell: Any) -> None:
+    workshop.task("t")
+    workshop.scripted({"default": shell("touch done")})
+    started = time.monotonic()
+    ended = workshop.ale("run", "run.yaml")
+    passed = time.monotonic() - started
+    found = re.search(r"on disk after ([0-9.]+) (ms|s)\n", ended.out)
+    assert found, ended.out
+    printed = float(found[1]) / (1000 if found[2] == "ms" else 1)
+    assert printed > passed - 0.5

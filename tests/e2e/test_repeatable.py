@@ -1,63 +1,52 @@
-"""Given clock and ids, two runs with the real sandbox and agent are byte-identical."""
+"""`ale run --deterministic`: the same config gives the same bytes, in whatever folder."""
 
-import asyncio
-import itertools
-import shutil
 from pathlib import Path
 from typing import Any
 
-from ale._config import load_config
-from ale._registry import Registry
-from ale._run.start import Surroundings, check_run, closing_parts, start
-from ale.testing.fakes import ManualClock
+import pytest
+
+FILES = ("episodes.jsonl", "credits/00000.jsonl", "events.jsonl", "tasks.jsonl")
 
 
-def surroundings(environ: dict[str, str]) -> Surroundings:
-    """Clocks that stand still, and ids that are counted."""
-    numbers = itertools.count()
-    clocks = {
-        "clock": ManualClock(),
-        "monotonic": ManualClock(0.0),
-        "new_id": lambda: f"id{next(numbers):04}",
-    }
-    return Surroundings(registry=Registry.installed(), environ=environ, clocks=clocks)
+def run_in(workshop: Any, runs: Path, *arguments: str) -> dict[str, bytes]:
+    """The files of one deterministic run, by name."""
+    directory = f"run.directory={runs}"
+    ended = workshop.ale("run", "run.yaml", "--deterministic", "--set", directory, *arguments)
+    assert ended.code == 0, ended.text
+    (run,) = runs.iterdir()
+    return {name: (run / name).read_bytes() for name in FILES}
 
 
-async def run_once(config: Path, environ: dict[str, str]) -> dict[str, bytes]:
-    """Every file of a run, by name; the run itself is removed."""
-    outside = surroundings(environ)
-    run = start(check_run(load_config(config, outside.registry), "same", outside), outside)
-    async with closing_parts(run):
-        finished = await run.execute()
-    assert (finished.outcome, finished.n_broken) == ("completed", 0)
-    files = {
-        str(path.relative_to(run.store.path)): path.read_bytes()
-        for path in run.store.path.rglob("*.json*")
-    }
-    shutil.rmtree(run.store.path)
-    return files
-
-
-async def test_two_runs_are_the_same_to_the_byte(workshop: Any, shell: Any) -> None:
+def configure(workshop: Any, *lines: Any) -> None:
     for number in range(3):
         workshop.task(f"t{number}")
-    lines = shell("pwd; ls", "echo $RANDOM > /dev/null; touch done", "sleep 100 &")
-    workshop.scripted(
-        {"default": lines, "tokens": True},
-        run={"rollouts": 2, "concurrency": 1, "directory": str(workshop.folder / "runs")},
-        observers=[],
-    )
-    config = workshop.folder / "run.yaml"
-    first = await run_once(config, workshop.environ)
-    await asyncio.sleep(0.01)
-    second = await run_once(config, workshop.environ)
-    assert first.keys() == {
-        "manifest.json",
-        "tasks.jsonl",
-        "episodes.jsonl",
-        "events.jsonl",
-        "credits/00000.jsonl",
-    }
-    for name in first:
-        assert first[name] == second[name], name
+    workshop.scripted({"default": [*lines], "tokens": True}, run={"rollouts": 2})
+
+
+@pytest.mark.parametrize("sandbox", ["local", "bubblewrap"])
+def test_two_deterministic_runs_are_the_same_to_the_byte(
+    workshop: Any, shell: Any, sandbox: str
+) -> None:
+    configure(workshop, *shell("ls", "echo $RANDOM > /dev/null; touch done", "sleep 100 &"))
+    (workshop.space / "elsewhere").mkdir(parents=True)
+    chosen = ["--set", f"sandbox={{type: {sandbox}, root: {workshop.space}}}"]
+    elsewhere = ["--set", f"sandbox={{type: {sandbox}, root: {workshop.space}/elsewhere}}"]
+    first = run_in(workshop, workshop.folder / "one", *chosen)
+    second = run_in(workshop, workshop.folder / "another/folder", *elsewhere)
+    assert first == second
     assert first["episodes.jsonl"].count(b"\n") == 6
+
+
+def test_workspace_paths_are_the_same_under_one_root(workshop: Any, shell: Any) -> None:
+    configure(workshop, *shell("pwd", "touch done"))
+    first = run_in(workshop, workshop.folder / "one")
+    second = run_in(workshop, workshop.folder / "two")
+    assert first == second
+    other = run_in(workshop, workshop.folder / "three", "--set", "run.seed=1")
+    assert other["episodes.jsonl"] != first["episodes.jsonl"]
+
+
+def test_a_deterministic_run_takes_no_concurrency(workshop: Any) -> None:
+    ended = workshop.ale("run", "run.yaml", "--deterministic", "-n", "2")
+    assert ended.code == 2
+    assert "--deterministic runs one episode at a time" in ended.err

@@ -17,7 +17,7 @@ import ale_sandbox_local.plugin
 import ale_starts.plugin
 from ale._config import structure_config
 from ale._registry import Registry
-from ale._run.start import Surroundings, check_run, closing_parts, start
+from ale._run.start import Host, check_run, closing_parts, start
 from ale.plugin import Component, hookimpl
 from ale.protocols import LLM, Sandbox
 from ale.strict import from_plain
@@ -141,7 +141,7 @@ class Place:
             | ({"restore": restore} if restore != "replay" else {}),
             "run": {"directory": str(self.directory), "rollouts": 4, "steps": 1, **run},
         }
-        outside = Surroundings(registry=registry, report=lambda _: None)
+        outside = Host(registry=registry, report=lambda _: None)
         config = structure_config(from_plain(plain), registry)
         prepared = start(check_run(config, "test", outside), outside)
         async with closing_parts(prepared) as going:

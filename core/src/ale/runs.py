@@ -19,7 +19,7 @@ from ale._registry import Registry
 from ale._run.crediting import Crediting
 from ale._run.loop import planned_episodes
 from ale._run.products import build
-from ale._run.start import Surroundings, check_run
+from ale._run.start import Host, check_run
 from ale._store import RunReader
 from ale._store.codec import encode
 from ale._store.diagnosis import Causes, Learning, learning
@@ -73,7 +73,7 @@ def check_config(
         InputError: with every problem.
     """
     loaded = load_config(path, registry, overrides, format)
-    ready = check_run(loaded, path.stem, Surroundings(registry=registry))
+    ready = check_run(loaded, path.stem, Host(registry=registry))
     planned = planned_episodes(loaded, ready.tasks)
     episodes = None if planned is None else sum(planned.values())
     return Checked(config=json.loads(encode(loaded.resolved)), episodes=episodes)

@@ -23,14 +23,14 @@ def command(
     """
     from ale._cli.plan import describe_plan
     from ale._config import load_config
-    from ale._run.start import Surroundings, check_run
+    from ale._run.start import Host, check_run
 
-    outside = Surroundings(registry=registry_of(ctx))
-    loaded = load_config(config, outside.registry, overrides, format)
-    ready = check_run(loaded, config.stem, outside)
+    host = Host(registry=registry_of(ctx))
+    loaded = load_config(config, host.registry, overrides, format)
+    ready = check_run(loaded, config.stem, host)
     for note in ready.notes:
         click.echo(note, err=True)
-    redactor = outside.redactor(loaded)
+    redactor = host.redactor(loaded)
     plan = describe_plan(ready, defaults=True).encode("utf-8", "replace")
     click.echo(redactor.scrub(plan).decode("utf-8", "replace"))
     click.echo("\nConfig is valid.")

@@ -2,19 +2,22 @@
 
 import asyncio
 import gc
+import json
 import os
 import shlex
 import signal
 import sys
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Coroutine, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ale._cli.common import format_option, overrides_option, registry_of
 
 if TYPE_CHECKING:
+    from ale._run.interrupt import Interrupt
     from ale._run.run import Run
     from ale.types import RunFinished
 
@@ -47,6 +50,19 @@ _CAUSES = 5
     type=click.IntRange(1),
     help="Maximum number of episodes running at the same time (run.concurrency).",
 )
+@click.option(
+    "--no-checks",
+    is_flag=True,
+    help="Don't check model and sandbox first (run.preflight), and don't stop when the first "
+    "episodes all break (run.stop_after_broken).",
+)
+@click.option(
+    "--deterministic",
+    is_flag=True,
+    help="Take clock and ids from run.seed and run one episode at a time: with a scripted model "
+    "and the local sandbox, the same config gives the same episodes, credits and events to the "
+    "byte. Only output that contains workspace paths (pwd) differs, if sandbox.root does.",
+)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -57,11 +73,14 @@ def command(
     replay: Path | None,
     dry_run: bool,
     concurrency: int | None,
+    no_checks: bool,
+    deterministic: bool,
 ) -> None:
     """Run CONFIG: sample, grade and credit episodes, and train on them.
 
-    The first Ctrl-C waits for the running episodes, the second cancels them. --resume continues a
-    run that was interrupted.
+    The model and the first task's image are checked first; if one can't be used, nothing is
+    started. The first Ctrl-C waits for the running episodes, the second cancels them. --resume
+    continues a run that was interrupted or stopped.
 
     \b
     Examples:
@@ -72,24 +91,28 @@ def command(
     from ale._cli.plan import describe_plan
     from ale._config import load_config
     from ale._run.interrupt import Interrupt
-    from ale._run.start import Surroundings, check_run, start
+    from ale._run.start import Host, check_resumed, check_run, start_checked
     from ale._run.start import resume as resume_run
 
     root, registry = ctx.find_root().command, registry_of(ctx)
     assert isinstance(root, click.Group)
     interrupt = Interrupt(show=lambda text: click.echo(f"\n{text}", err=True))
-    outside = Surroundings(registry=registry, interrupt=interrupt)
+    host = Host(registry=registry, interrupt=interrupt)
     if (config is None) == (resume is None):
         raise click.UsageError("give either a CONFIG or --resume DIR")
     if resume is not None:
-        if overrides or format or replay or dry_run:
-            raise click.UsageError("--resume uses the run's saved config; only -n can be changed")
-        run = resume_run(resume, outside, concurrency)
+        if overrides or format or replay or dry_run or deterministic:
+            raise click.UsageError(
+                "--resume uses the run's saved config; only -n and --no-checks change it"
+            )
+        options = _run_options(concurrency, no_checks)
+        starting = check_resumed(resume_run(resume, host, **options))
     else:
         assert config is not None
-        all_overrides = _all_overrides(overrides, replay, concurrency)
+        options = _run_options(concurrency, no_checks, deterministic)
+        all_overrides = _all_overrides(overrides, replay, options)
         loaded = load_config(config, registry, all_overrides, format)
-        ready = check_run(loaded, config.stem, outside)
+        ready = check_run(loaded, config.stem, host)
         for note in ready.notes:
             # --replay replaces the model on purpose, so its options are dropped without a note.
             if replay is None or not note.startswith(f"--set {_REPLAY_TYPE}:"):
@@ -97,28 +120,55 @@ def command(
         if dry_run:
             click.echo(describe_plan(ready))
             return
-        run = start(ready, outside)
+        starting = start_checked(ready, host)
+    ctx.exit(_to_the_end(starting, interrupt, root.list_commands(ctx)))
+
+
+def _to_the_end(
+    starting: "Coroutine[Any, Any, Run]", interrupt: "Interrupt", commands: Collection[str]
+) -> int:
+    """Execute a run and print its summary; the exit status."""
     with asyncio.Runner() as runner:
+        run = runner.run(starting)
         finished = runner.run(_go(run))
-        click.echo(summary(run, finished, root.list_commands(ctx)))
+        click.echo(summary(run, finished, commands))
         code = interrupt.exit_code or (3 if finished.n_broken else 0)
         if any(not task.done() for task in run.supervisor.abandoned):
             # A plugin keeps running although it was cancelled; asyncio would wait for it for ever.
             sys.stdout.flush()
             os._exit(code)
-    ctx.exit(code)
+    return code
 
 
 def _all_overrides(
-    overrides: tuple[str, ...], replay: Path | None, concurrency: int | None
+    overrides: tuple[str, ...], replay: Path | None, options: Mapping[str, Any]
 ) -> list[str]:
     made = []
     if replay is not None:
         # Quoted, because the value is read as YAML. A script in the config is replaced.
         quoted = str(replay).replace("'", "''")
         made += [_REPLAY_TYPE, "llm.script=null", f"llm.replay='{quoted}'"]
-    made += overrides
-    return made if concurrency is None else [*made, f"run.concurrency={concurrency}"]
+    return [
+        *made,
+        *overrides,
+        *(f"run.{key}={json.dumps(value)}" for key, value in options.items()),
+    ]
+
+
+def _run_options(
+    concurrency: int | None, no_checks: bool, deterministic: bool = False
+) -> dict[str, Any]:
+    """Options of section ``run`` that flags of the command line set."""
+    options: dict[str, Any] = {}
+    if concurrency is not None:
+        options["concurrency"] = concurrency
+    if no_checks:
+        options |= {"preflight": False, "stop_after_broken": None}
+    if deterministic:
+        if concurrency not in (None, 1):
+            raise click.UsageError("--deterministic runs one episode at a time, without -n")
+        options |= {"deterministic": True, "concurrency": 1}
+    return options
 
 
 async def _go(run: "Run") -> "RunFinished":
@@ -145,20 +195,39 @@ def _broken(run: "Run", number: int) -> list[str]:
     return [f"  broken       {number}  (no reward)", *lines]
 
 
+def _elapsed_s() -> float:
+    """Seconds since this process was started, imports included."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _stopped(run: "Run") -> list[str]:
+    """Why a run was stopped early."""
+    number = run.early_stop.n_broken
+    which = "the first episode" if number == 1 else f"the first {number} episodes all"
+    return [
+        f"  {which} broke: {run.early_stop.cause}",
+        "  fix it and resume the run, which samples them again; --no-checks continues anyway",
+    ]
+
+
 def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> str:
     """The outcome, the run directory, and installed commands to try next."""
     from ale._store.diagnosis import learning
     from ale._store.index import SUCCESS
     from ale.text import counted, rate_line, seconds
 
+    stopped = finished.outcome == "stopped"
     index = run.store.index
     relative = os.path.relpath(finished.directory)
     path = finished.directory if relative.startswith("..") else relative
     stored = counted(len(index), "episode")
     lines = [
-        f"{finished.outcome}: {stored} on disk after {seconds(finished.seconds)}",
-        f"  success      {rate_line(finished.n_succeeded, finished.n_graded)}",
+        f"{finished.outcome}: {stored} on disk after {seconds(_elapsed_s())}",
+        *(_stopped(run) if stopped else ()),
     ]
+    if finished.n_graded or not stopped:
+        lines.append(f"  success      {rate_line(finished.n_succeeded, finished.n_graded)}")
     if finished.mean_reward is not None:
         lines.append(f"  mean reward  {finished.mean_reward:.3f}")
     for step in index.steps("evaluation"):
@@ -167,7 +236,7 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
         lines.append(f"  after step {step:<3} {rate} on held-out tasks")
     if warning := learning(run.store.reader.events(), index).warning():
         lines.append(f"  training     {warning}")
-    if finished.n_broken:
+    if finished.n_broken and not stopped:
         lines += _broken(run, finished.n_broken)
     lines += ["stored in", f"  {path}"]
     quoted = shlex.quote(path)

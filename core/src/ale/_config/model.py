@@ -64,6 +64,9 @@ def _part_of_a_path(_: object, __: object, value: str | None) -> None:
         raise ValueError(f"expected part of a folder's name, without '/', found {describe(value)}")
 
 
+_STOP_AFTER_BROKEN: int | None = 3
+
+
 @frozen(kw_only=True)
 class RunOptions:
     """Options of the run itself: section ``run``."""
@@ -110,6 +113,29 @@ class RunOptions:
         metadata=doc(
             "Retries of a broken episode (an infrastructure error, not a failed task). A model's "
             "error is not retried: its component has retries of its own."
+        ),
+    )
+    preflight: bool = field(
+        default=True,
+        metadata=doc(
+            "Check the model and the first task's image before the first episode, and start "
+            "nothing if one can't be used."
+        ),
+    )
+    stop_after_broken: int | None = field(
+        default=_STOP_AFTER_BROKEN,
+        validator=validators.optional(ge(1)),
+        metadata=doc(
+            "Stop the run if so many episodes finish first and all break for one reason; a resume "
+            "samples them again. null: never."
+        ),
+    )
+    deterministic: bool = field(
+        default=False,
+        metadata=doc(
+            "Take clock and ids from the seed instead of from the machine. With a scripted model, "
+            "the local sandbox and concurrency 1, the same config gives the same episodes, credits "
+            "and events to the byte. Durations are 0."
         ),
     )
     open_timeout_s: float = field(

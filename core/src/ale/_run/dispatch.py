@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from attrs import field, frozen
 
 from ale._config import RunOptions
+from ale._run.early_stop import EarlyStop
 from ale._run.episode import EpisodeRunner
 from ale._run.hooks import Observers
 from ale._run.interrupt import Interrupt
@@ -31,6 +32,7 @@ class Dispatcher:
     supervisor: Supervisor
     observers: Observers
     times: Times
+    early_stop: EarlyStop
     _runner: EpisodeRunner = field(init=False)
     _slots: asyncio.Semaphore = field(init=False)
     """One for each episode that may run at once."""
@@ -59,6 +61,7 @@ class Dispatcher:
 
         Raises:
             AleError: some are still missing at the end.
+            StoppedEarlyError: in a group, for the first episodes all broke for one reason.
         """
         async with asyncio.TaskGroup() as group, self._admission:
             for plan in plans():
@@ -77,10 +80,13 @@ class Dispatcher:
         """Run and store one, then free its slot."""
         try:
             episode = await self._runner.run(plan)
+            if self.early_stop.cause is not None:
+                return  # finished while the run is being stopped: sampled again with the others
             self.store.add_episode(episode)
             self.times.add(episode)
             event = EpisodeFinished(episode=episode, at=self.context.clock())
             self.observers.notify("ale_episode_finished", event)
+            self.early_stop.add(episode)
         finally:
             self._slots.release()
 

@@ -11,6 +11,7 @@ from attrs import field, frozen
 from ale._config import RunConfig
 from ale._registry import Registry
 from ale._run.dispatch import Dispatcher
+from ale._run.early_stop import EarlyStop, StoppedEarlyError
 from ale._run.evaluation import Evaluator
 from ale._run.hooks import Observers
 from ale._run.interrupt import Interrupt
@@ -40,9 +41,14 @@ class Run:
     report: Callable[[str], None]
     """Shows a message to the user."""
     supervisor: Supervisor = field(factory=Supervisor)
+    early_stop: EarlyStop = field(init=False)
+
+    @early_stop.default
+    def _make_early_stop(self) -> EarlyStop:
+        return EarlyStop(self.config.run.stop_after_broken)
 
     async def execute(self) -> RunFinished:
-        """Do what is missing.
+        """Do what is missing, unless the first episodes all break for one reason.
 
         Raises:
             StoreError: the run directory can't be written. What is in it stays readable.
@@ -60,6 +66,8 @@ class Run:
         try:
             await self._prune()
             outcome = await self._loop(observers).run()
+        except StoppedEarlyError:
+            outcome = "stopped"
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self.interrupt.signal is None or task is None:
@@ -70,8 +78,9 @@ class Run:
             spent = self.context.clock() - started
             finished = self._finished(outcome, spent)
             with suppress(StoreError):  # a full disk has been reported: this must not hide it
-                self._record_event("run_finished", outcome=outcome)
-                self.store.set_outcome(_outcome(finished, spent + before.get("seconds", 0.0)))
+                self._record_event("run_finished", outcome=outcome, **self._stop_facts())
+                described = _outcome(finished, spent + before.get("seconds", 0.0))
+                self.store.set_outcome(described, discard=outcome == "stopped")
             observers.notify("ale_run_finished", finished)
         return finished
 
@@ -86,6 +95,7 @@ class Run:
             supervisor=self.supervisor,
             observers=observers,
             times=times,
+            early_stop=self.early_stop,
         )
         training = Training(
             config=self.config,
@@ -131,6 +141,9 @@ class Run:
 
     def _record_event(self, name: str, **facts: object) -> None:
         self.store.add_event(name, self.context.clock(), **facts)
+
+    def _stop_facts(self) -> dict[str, str]:
+        return {} if self.early_stop.cause is None else {"cause": self.early_stop.cause}
 
     def _report(self, message: str) -> None:
         self._record_event("reported", message=message)

@@ -1,6 +1,7 @@
 """Prepare a run: build and check everything, then create or open its directory."""
 
 import os
+import random
 import sys
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
@@ -18,8 +19,9 @@ from ale._run.isolation import isolation_notes
 from ale._run.manifest import changed_versions, describe_run, run_id_for
 from ale._run.parts import Parts, Tasks, build_parts, prepare, read_tasks
 from ale._run.plan import starts_of_step
+from ale._run.preflight import preflight
 from ale._run.run import Run
-from ale._run.timeouts import CLEANUP_S
+from ale._run.timeouts import CLEANUP_S, Supervisor
 from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import encode
 from ale.errors import InputError, Problem
@@ -30,7 +32,7 @@ from ale.types import Split, Task
 
 
 @frozen(kw_only=True)
-class Surroundings:
+class Host:
     """What a run needs besides its config; tests pass their own clocks and ids."""
 
     registry: Registry = field(repr=False)
@@ -49,13 +51,23 @@ class Surroundings:
             staleness=config.run.staleness,
             tags={"run": run_id},
             environ={**self.environ, **config.environ},
-            **self.clocks,
+            **(seeded_clocks(config.run.seed) if config.run.deterministic else self.clocks),
         )
 
     def redactor(self, config: RunConfig) -> Redactor:
         """Masks the secrets of the environment, and those that the config names."""
         environ = {**self.environ, **config.environ}
         return Redactor(environ, _secret_names(config.resolved))
+
+
+def seeded_clocks(seed: int) -> Mapping[str, Any]:
+    """Clocks that stand still, and ids that are the same for the same seed."""
+    ids = random.Random(seed)  # noqa: S311 - not a secret
+    return {
+        "clock": lambda: 0.0,
+        "monotonic": lambda: 0.0,
+        "new_id": lambda: f"{ids.getrandbits(48):012x}",
+    }
 
 
 def _secret_names(value: Any) -> Iterator[str]:
@@ -83,19 +95,19 @@ class Prepared:
     """What the user should know before it starts, a line each."""
 
 
-def check_run(config: RunConfig, name: str, outside: Surroundings) -> Prepared:
+def check_run(config: RunConfig, name: str, host: Host) -> Prepared:
     """Build every part and read every task, without writing anything or opening a sandbox.
 
     Raises:
         InputError: with every problem.
     """
-    bare = BuildContext(**outside.clocks)
+    bare = BuildContext(**host.clocks)
     run_id = run_id_for(config.run.name or name, bare.clock(), bare.new_id())
     path = (config.run.directory or Path.cwd() / "runs") / run_id
-    context = outside.context(config, path, run_id)
+    context = host.context(config, path, run_id)
     parts = build_parts(config, context)
-    tasks = read_tasks(parts, outside.registry, context)
-    _refuse_secrets(config, tasks, outside.redactor(config))
+    tasks = read_tasks(parts, host.registry, context)
+    _refuse_secrets(config, tasks, host.redactor(config))
     if parts.starts is not None:  # fails early where the scheme can't plan these tasks
         starts_of_step(tasks["train"], config.run, 0, parts.starts)
     notes = (*config.notes, *isolation_notes(config, parts.backend, tasks))
@@ -127,7 +139,7 @@ def _refuse_secrets(config: RunConfig, tasks: Tasks, redactor: Redactor) -> None
         raise InputError(problems)
 
 
-def start(ready: Prepared, outside: Surroundings) -> Run:
+def start(ready: Prepared, host: Host) -> Run:
     """Create the directory of a checked run.
 
     Raises:
@@ -135,23 +147,26 @@ def start(ready: Prepared, outside: Surroundings) -> Run:
     """
     manifest = describe_run(
         ready.config,
-        outside.registry,
+        host.registry,
         ready.parts,
         run_id=ready.context.run_id,
         clock=ready.context.clock(),
         tasks=ready.tasks,
     )
-    store = RunDirectory.create(ready.path, manifest, outside.redactor(ready.config))
+    store = RunDirectory.create(ready.path, manifest, host.redactor(ready.config))
     for split, tasks in ready.tasks.items():
         for prepared in tasks:
             store.add_task(prepared.task, split)
-    return _run(ready, store, outside)
+    return _run(ready, store, host)
 
 
-def resume(path: Path, outside: Surroundings, concurrency: int | None = None) -> Run:
+def resume(path: Path, host: Host, **options: Any) -> Run:
     """Resume a stored run with its saved config and tasks.
 
     Plugin packages of other versions than the manifest states are reported.
+
+    Args:
+        options: of section ``run``, to replace the saved ones.
 
     Raises:
         InputError: it is not a run, or a part of it can't be built here any more.
@@ -160,19 +175,18 @@ def resume(path: Path, outside: Surroundings, concurrency: int | None = None) ->
     path = path.resolve()
     reader = RunReader(path)
     node = from_plain(reader.manifest["config"], file=str(path / "manifest.json"))
-    config = structure_config(node, outside.registry)
+    config = structure_config(node, host.registry)
     source = reader.manifest.get("environ_source")
-    again = reload_environ(source, outside.registry)
-    unset = {name: value for name, value in again.items() if name not in outside.environ}
+    again = reload_environ(source, host.registry)
+    unset = {name: value for name, value in again.items() if name not in host.environ}
     config = evolve(config, environ=unset, environ_source=source)
-    if concurrency is not None:
-        config = evolve(config, run=evolve(config.run, concurrency=concurrency))
+    config = evolve(config, run=evolve(config.run, **options))
     # A directory that was moved or renamed is still the same run.
-    context = outside.context(config, path, str(reader.manifest["run_id"]))
+    context = host.context(config, path, str(reader.manifest["run_id"]))
     parts = build_parts(config, context)
-    store = RunDirectory.resume(path, outside.redactor(config))
+    store = RunDirectory.resume(path, host.redactor(config))
     try:
-        tasks = _stored_tasks(store, parts, outside, context)
+        tasks = _stored_tasks(store, parts, host, context)
         notes = isolation_notes(config, parts.backend, tasks)
         notes += [
             f"{file} has changed since the run started: its code as of now is used"
@@ -181,19 +195,17 @@ def resume(path: Path, outside: Surroundings, concurrency: int | None = None) ->
     except BaseException:
         store.close()
         raise
-    if changed := changed_versions(reader.manifest, outside.registry):
+    if changed := changed_versions(reader.manifest, host.registry):
         message = f"resumed with other versions than the run was started with: {changed}"
         store.add_event("reported", context.clock(), message=message)
-        outside.report(message)
+        host.report(message)
     ready = Prepared(config=config, parts=parts, tasks=tasks, context=context, path=path)
     for note in notes:
-        outside.report(note)
-    return _run(ready, store, outside)
+        host.report(note)
+    return _run(ready, store, host)
 
 
-def _stored_tasks(
-    store: RunDirectory, parts: Parts, outside: Surroundings, context: BuildContext
-) -> Tasks:
+def _stored_tasks(store: RunDirectory, parts: Parts, host: Host, context: BuildContext) -> Tasks:
     """The tasks as they were stored; read from their sources only if some were not stored."""
     reader, manifest = store.reader, store.reader.manifest
     stored: dict[Split, list[Task]] = {
@@ -203,11 +215,11 @@ def _stored_tasks(
     expected = [manifest.get("n_tasks"), manifest.get("n_evaluation_tasks", 0)]
     if [len(tasks) for tasks in stored.values()] == expected:
         return {
-            split: [prepare(task, outside.registry, context) for task in tasks]
+            split: [prepare(task, host.registry, context) for task in tasks]
             for split, tasks in stored.items()
         }
     # The run was killed while it stored them, before its first episode.
-    read = read_tasks(parts, outside.registry, context)
+    read = read_tasks(parts, host.registry, context)
     found = [len(tasks) for tasks in read.values()]
     if found != expected:
         message = f"the run has {expected} tasks, but its task sources now have {found}"
@@ -220,17 +232,47 @@ def _stored_tasks(
     return read
 
 
-def _run(ready: Prepared, store: RunDirectory, outside: Surroundings) -> Run:
+def _run(ready: Prepared, store: RunDirectory, host: Host) -> Run:
     return Run(
         config=ready.config,
-        registry=outside.registry,
+        registry=host.registry,
         parts=ready.parts,
         tasks=ready.tasks,
         store=store,
         context=ready.context,
-        interrupt=outside.interrupt,
-        report=outside.report,
+        interrupt=host.interrupt,
+        report=host.report,
     )
+
+
+async def start_checked(ready: Prepared, host: Host) -> Run:
+    """Check model and sandbox, then create the directory of a checked run.
+
+    Raises:
+        InputError: the model or the sandbox can't be used; there is no directory then.
+        StoreError: it can't be created.
+    """
+    try:
+        await preflight(ready.config, ready.parts, ready.tasks)
+        return start(ready, host)
+    except BaseException:
+        await _close_parts(ready.parts, Supervisor(), host.report)
+        raise
+
+
+async def check_resumed(run: Run) -> Run:
+    """Check model and sandbox of a resumed run that has episodes left.
+
+    Raises:
+        InputError: the model or the sandbox can't be used; the run can be resumed again.
+    """
+    try:
+        await preflight(run.config, run.parts, run.tasks, n_done=len(run.store.index))
+    except BaseException:
+        run.store.close()
+        await _close_parts(run.parts, run.supervisor, run.report)
+        raise
+    return run
 
 
 @asynccontextmanager
@@ -240,15 +282,18 @@ async def closing_parts(run: Run) -> AsyncIterator[Run]:
         yield run
     finally:
         run.store.close()
-        if run.parts.llm is not None:
-            await _close(run, "llm", run.parts.llm.aclose())
-        if isinstance(run.parts.starts, RestoringScheme):
-            await _close(run, "starts", run.parts.starts.aclose())
-        await _close(run, "sandbox", run.parts.backend.aclose())
+        await _close_parts(run.parts, run.supervisor, run.report)
 
 
-async def _close(run: Run, part: str, closing: Coroutine[Any, Any, None]) -> None:
-    try:
-        await run.supervisor.run(closing, CLEANUP_S, f"closing the {part}")
-    except Exception:
-        run.report(f"the {part} could not be closed:\n{traceback.format_exc()}")
+async def _close_parts(parts: Parts, supervisor: Supervisor, report: Callable[[str], None]) -> None:
+    async def close(part: str, closing: Coroutine[Any, Any, None]) -> None:
+        try:
+            await supervisor.run(closing, CLEANUP_S, f"closing the {part}")
+        except Exception:
+            report(f"the {part} could not be closed:\n{traceback.format_exc()}")
+
+    if parts.llm is not None:
+        await close("llm", parts.llm.aclose())
+    if isinstance(parts.starts, RestoringScheme):
+        await close("starts", parts.starts.aclose())
+    await close("sandbox", parts.backend.aclose())

@@ -44,6 +44,10 @@ class Causes:
         self._counts[cause] += 1
         self._first.setdefault(cause, (message, episode.id))
 
+    def __len__(self) -> int:
+        """Number of different causes."""
+        return len(self._counts)
+
     def common(self, number: int) -> Iterator[Cause]:
         """The `number` most common ones, most common first."""
         for cause, count in self._counts.most_common(number):

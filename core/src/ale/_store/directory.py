@@ -25,6 +25,8 @@ from ale.errors import InputError, Problem, StoreError
 from ale.strict import nearest
 from ale.types import CreditedEpisode, Episode, Split, Task
 
+_DISCARD = "discard_after"
+"""Key of the outcome: size in bytes to which a resume truncates ``episodes.jsonl``."""
 _TASKS: Mapping[Split, str] = {"train": "tasks.jsonl", "evaluation": "evaluation_tasks.jsonl"}
 
 
@@ -72,12 +74,14 @@ class RunDirectory:
         self.path = path
         self._redactor = redactor
         self._lock = _lock(path)
+        _discard_episodes(path)
         self._tasks: dict[Split, Appender] = {}
         self._episodes = Appender(path / "episodes.jsonl", redactor)
         self._events = Appender(path / "events.jsonl", redactor)
         self.checkpoints = Checkpoints(path / "checkpoints")
         self.reader = RunReader(path)
         self.index = self.reader.index()
+        self._stored_before = (path / "episodes.jsonl").stat().st_size
 
     @classmethod
     def create(cls, path: Path, manifest: Mapping[str, Any], redactor: Redactor) -> "RunDirectory":
@@ -161,8 +165,14 @@ class RunDirectory:
     def _credits_path(self, step: int) -> Path:
         return self.path / "credits" / f"{step:05d}.jsonl"
 
-    def set_outcome(self, outcome: Mapping[str, Any]) -> None:
-        """Write to the manifest how the run ended."""
+    def set_outcome(self, outcome: Mapping[str, Any], *, discard: bool = False) -> None:
+        """Write to the manifest how the run ended.
+
+        Args:
+            discard: a resume removes the episodes that were stored since the directory was opened.
+        """
+        if discard:
+            outcome = {**outcome, _DISCARD: self._stored_before}
         manifest = {**_read_manifest(self.path), "outcome": outcome}
         write_whole(self.path / "manifest.json", _pretty(manifest, self._redactor))
 
@@ -173,6 +183,24 @@ class RunDirectory:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def _discard_episodes(path: Path) -> None:
+    """Remove the episodes after which a run was stopped early, and the credits of their steps."""
+    manifest = _read_manifest(path)
+    outcome = manifest.get("outcome") or {}
+    if _DISCARD not in outcome:
+        return
+    file, end = path / "episodes.jsonl", outcome[_DISCARD]
+    lines = Lines(file, StoredEpisode).with_offsets()
+    for step in {episode.step for offset, episode in lines if offset >= end}:
+        (path / "credits" / f"{step:05d}.jsonl").unlink(missing_ok=True)
+    with writing(file):
+        os.truncate(file, end)
+    # Last: after a crash before this, the same is done once more, and nothing was added since.
+    rest = {name: value for name, value in outcome.items() if name != _DISCARD}
+    data = json.dumps({**manifest, "outcome": rest}, indent=2, ensure_ascii=False)
+    write_whole(path / "manifest.json", data.encode() + b"\n")
 
 
 def _pretty(value: Mapping[str, Any], redactor: Redactor) -> bytes:

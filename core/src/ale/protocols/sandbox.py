@@ -307,3 +307,16 @@ class SandboxBackend(Protocol):
     async def aclose(self) -> None:
         """Close connections and helpers. May be called again."""
         ...
+
+
+@runtime_checkable
+class CheckableBackend(Protocol):
+    """A sandbox backend that can check, before a run starts, that its sandboxes have an image."""
+
+    async def check(self, spec: SandboxSpec) -> None:
+        """Look up the image of a sandbox, and get it where it is missing; no sandbox is opened.
+
+        Raises:
+            SandboxError: no such sandbox could be opened; the message says why and what to do.
+        """
+        ...

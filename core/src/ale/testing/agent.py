@@ -66,7 +66,7 @@ def shell_call(command: str) -> Completion:
     return call("shell", command=command)
 
 
-class Bench:
+class AgentAttempt:
     """One agent at work on one task in one real folder."""
 
     def __init__(
@@ -134,7 +134,7 @@ class WatchedLLM(FakeLLM):
         return await super().complete(request)
 
 
-class Benches:
+class AgentAttempts:
     """Sets up episodes for one agent, and removes their folders."""
 
     def __init__(
@@ -149,7 +149,7 @@ class Benches:
         self._action = action
         self._ending = [] if ending is None else [ending]
         self._make_task = make_task
-        self._made: list[Bench] = []
+        self._made: list[AgentAttempt] = []
 
     def __call__(
         self,
@@ -158,7 +158,7 @@ class Benches:
         episode: str = "0-demo-0",
         keep_processes: bool = False,
         **limits: Any,
-    ) -> Bench:
+    ) -> AgentAttempt:
         """An episode in which the agent is to run `commands`.
 
         Args:
@@ -166,20 +166,20 @@ class Benches:
             limits: fields of `Limits` that are tighter than the agent's own.
         """
         rest: Sequence[Answer] = self._ending if then is None else then
-        bench = Bench(
+        attempt = AgentAttempt(
             self.agent,
             replace(self._make_task(commands), keep_processes=keep_processes),
             [*(self._action(command) for command in commands), *rest],
             replace(self.agent.limits, **limits),
             episode,
         )
-        self._made.append(bench)
-        return bench
+        self._made.append(attempt)
+        return attempt
 
     async def close(self) -> None:
         """Remove every folder."""
-        for bench in self._made:
-            await bench.sandbox.close()
+        for attempt in self._made:
+            await attempt.sandbox.close()
 
 
 class AgentContract:
@@ -227,14 +227,14 @@ class AgentContract:
     # -- made from these
 
     @pytest_asyncio.fixture
-    async def benches(
+    async def attempts(
         self,
         agent: Agent,
         action: Callable[[str], Completion],
         ending: Completion | None,
         make_task: Callable[[Sequence[str]], Task],
-    ) -> AsyncIterator[Benches]:
-        made = Benches(agent, action=action, ending=ending, make_task=make_task)
+    ) -> AsyncIterator[AgentAttempts]:
+        made = AgentAttempts(agent, action=action, ending=ending, make_task=make_task)
         yield made
         await made.close()
 
@@ -251,198 +251,208 @@ class AgentContract:
     # -- what is done and what is recorded
 
     @pytest.mark.asyncio
-    async def test_an_episode_without_limits_ends_as_finished(self, benches: Benches) -> None:
-        bench = benches("echo one > file")
-        assert (await bench.run()).reason == "finished"
+    async def test_an_episode_without_limits_ends_as_finished(
+        self, attempts: AgentAttempts
+    ) -> None:
+        attempt = attempts("echo one > file")
+        assert (await attempt.run()).reason == "finished"
 
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
     async def test_commands_are_run_in_order_and_their_output_is_observed(
-        self, benches: Benches
+        self, attempts: AgentAttempts
     ) -> None:
-        bench = benches("echo first > file", "echo second >> file", "cat file")
-        await bench.run()
-        assert bench.lines("file") == ["first", "second"]
-        shown = "\n".join(o.content for turn in bench.recorder.turns for o in turn.observations)
+        attempt = attempts("echo first > file", "echo second >> file", "cat file")
+        await attempt.run()
+        assert attempt.lines("file") == ["first", "second"]
+        shown = "\n".join(o.content for turn in attempt.recorder.turns for o in turn.observations)
         assert "first\nsecond" in shown
 
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
-    async def test_a_failing_command_is_an_error_and_not_the_end(self, benches: Benches) -> None:
-        bench = benches("false", "echo on > file")
-        await bench.run()
-        failed, worked = bench.recorder.turns[:2]
+    async def test_a_failing_command_is_an_error_and_not_the_end(
+        self, attempts: AgentAttempts
+    ) -> None:
+        attempt = attempts("false", "echo on > file")
+        await attempt.run()
+        failed, worked = attempt.recorder.turns[:2]
         assert [o.error is None for o in failed.observations] == [False]
         assert [o.error is None for o in worked.observations] == [True]
-        assert bench.lines("file") == ["on"]
+        assert attempt.lines("file") == ["on"]
 
     @pytest.mark.asyncio
-    async def test_calls_and_observations_are_one_to_one(self, benches: Benches) -> None:
-        bench = benches("echo one", "false", "echo two")
-        await bench.run()
-        _assert_paired(bench.recorder.turns)
+    async def test_calls_and_observations_are_one_to_one(self, attempts: AgentAttempts) -> None:
+        attempt = attempts("echo one", "false", "echo two")
+        await attempt.run()
+        _assert_paired(attempt.recorder.turns)
 
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
-    async def test_the_context_starts_anew_in_the_first_turn(self, benches: Benches) -> None:
-        bench = benches("echo one", "echo two")
-        await bench.run()
-        assert [turn.fresh_context for turn in bench.recorder.turns[:2]] == [True, False]
+    async def test_the_context_starts_anew_in_the_first_turn(self, attempts: AgentAttempts) -> None:
+        attempt = attempts("echo one", "echo two")
+        await attempt.run()
+        assert [turn.fresh_context for turn in attempt.recorder.turns[:2]] == [True, False]
 
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("asking")
     async def test_a_turn_is_recorded_before_the_model_is_asked_again(
-        self, benches: Benches
+        self, attempts: AgentAttempts
     ) -> None:
-        bench = benches("echo one", "echo two", "echo three")
-        await bench.run()
-        assert bench.llm.turns_on_record[:3] == [0, 1, 2]
+        attempt = attempts("echo one", "echo two", "echo three")
+        await attempt.run()
+        assert attempt.llm.turns_on_record[:3] == [0, 1, 2]
 
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("asking")
-    async def test_the_record_gives_back_what_the_model_was_asked(self, benches: Benches) -> None:
-        bench = benches("echo one", "false", "echo two")
-        await bench.run()
-        for request in bench.llm.requests:
-            turn = bench.recorder.turns[request.turn]
-            assert bench.trajectory.messages(request.turn) == request.messages
+    async def test_the_record_gives_back_what_the_model_was_asked(
+        self, attempts: AgentAttempts
+    ) -> None:
+        attempt = attempts("echo one", "false", "echo two")
+        await attempt.run()
+        for request in attempt.llm.requests:
+            turn = attempt.recorder.turns[request.turn]
+            assert attempt.trajectory.messages(request.turn) == request.messages
             assert turn.fresh_context == request.fresh_context
 
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("asking")
     async def test_requests_say_which_episode_and_which_turn_they_are_of(
-        self, benches: Benches
+        self, attempts: AgentAttempts
     ) -> None:
-        bench = benches("echo one", "echo two", episode="3-demo-1")
-        await bench.run()
-        assert {request.conversation.episode_id for request in bench.llm.requests} == {"3-demo-1"}
-        assert [request.turn for request in bench.llm.requests[:2]] == [0, 1]
+        attempt = attempts("echo one", "echo two", episode="3-demo-1")
+        await attempt.run()
+        assert {request.conversation.episode_id for request in attempt.llm.requests} == {"3-demo-1"}
+        assert [request.turn for request in attempt.llm.requests[:2]] == [0, 1]
 
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
-    async def test_two_episodes_at_once_are_kept_apart(self, benches: Benches) -> None:
-        one = benches("echo one > file", "sleep 0.1; cat file", episode="0-demo-0")
-        two = benches("echo two > file", "sleep 0.1; cat file", episode="0-demo-1")
+    async def test_two_episodes_at_once_are_kept_apart(self, attempts: AgentAttempts) -> None:
+        one = attempts("echo one > file", "sleep 0.1; cat file", episode="0-demo-0")
+        two = attempts("echo two > file", "sleep 0.1; cat file", episode="0-demo-1")
         await asyncio.gather(one.run(), two.run())
         assert (one.lines("file"), two.lines("file")) == (["one"], ["two"])
-        for bench, other in ((one, "two"), (two, "one")):
-            assert len(bench.recorder.turns) >= 2
-            assert other not in bench.recorder.turns[1].observations[0].content
+        for attempt, other in ((one, "two"), (two, "one")):
+            assert len(attempt.recorder.turns) >= 2
+            assert other not in attempt.recorder.turns[1].observations[0].content
 
     # -- limits
 
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
-    async def test_no_more_than_max_steps_commands_are_run(self, benches: Benches) -> None:
-        bench = benches(*["echo x >> file"] * MANY, max_steps=3)
-        assert (await bench.run()).reason == "max_steps"
-        assert len(bench.lines("file")) == 3
-        _assert_paired(bench.recorder.turns)
+    async def test_no_more_than_max_steps_commands_are_run(self, attempts: AgentAttempts) -> None:
+        attempt = attempts(*["echo x >> file"] * MANY, max_steps=3)
+        assert (await attempt.run()).reason == "max_steps"
+        assert len(attempt.lines("file")) == 3
+        _assert_paired(attempt.recorder.turns)
 
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
-    async def test_no_more_than_max_turns_turns_are_taken(self, benches: Benches) -> None:
-        bench = benches(*["echo x >> file"] * MANY, max_turns=3)
-        assert (await bench.run()).reason == "max_turns"
-        assert len(bench.recorder.turns) == 3
-        assert len(bench.llm.requests) <= 3
+    async def test_no_more_than_max_turns_turns_are_taken(self, attempts: AgentAttempts) -> None:
+        attempt = attempts(*["echo x >> file"] * MANY, max_turns=3)
+        assert (await attempt.run()).reason == "max_turns"
+        assert len(attempt.recorder.turns) == 3
+        assert len(attempt.llm.requests) <= 3
 
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
     async def test_a_tool_that_takes_too_long_is_ended_and_the_next_one_works(
-        self, benches: Benches
+        self, attempts: AgentAttempts
     ) -> None:
-        bench = benches("sleep 30", "echo on > file", tool_timeout_s=0.3)
-        assert (await bench.run()).reason == "finished"
-        slow = bench.recorder.turns[0].observations[0]
+        attempt = attempts("sleep 30", "echo on > file", tool_timeout_s=0.3)
+        assert (await attempt.run()).reason == "finished"
+        slow = attempt.recorder.turns[0].observations[0]
         assert slow.timed_out
         assert slow.error is not None
-        assert bench.lines("file") == ["on"]
+        assert attempt.lines("file") == ["on"]
 
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
-    async def test_the_time_limit_holds_while_a_tool_works(self, benches: Benches) -> None:
-        bench = benches("echo on > file", "sleep 60", time_limit_s=0.5, tool_timeout_s=60.0)
-        assert (await bench.run()).reason == "time_limit"
-        assert bench.lines("file") == ["on"]
-        _assert_paired(bench.recorder.turns)
+    async def test_the_time_limit_holds_while_a_tool_works(self, attempts: AgentAttempts) -> None:
+        attempt = attempts("echo on > file", "sleep 60", time_limit_s=0.5, tool_timeout_s=60.0)
+        assert (await attempt.run()).reason == "time_limit"
+        assert attempt.lines("file") == ["on"]
+        _assert_paired(attempt.recorder.turns)
 
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("asking")
-    async def test_the_time_limit_holds_while_the_model_works(self, benches: Benches) -> None:
-        bench = benches("echo on > file", then=[], time_limit_s=0.5)
-        assert (await bench.run()).reason == "time_limit"
-        assert len(bench.recorder.turns) == 1
+    async def test_the_time_limit_holds_while_the_model_works(
+        self, attempts: AgentAttempts
+    ) -> None:
+        attempt = attempts("echo on > file", then=[], time_limit_s=0.5)
+        assert (await attempt.run()).reason == "time_limit"
+        assert len(attempt.recorder.turns) == 1
 
     # -- what goes wrong around the agent
 
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("asking")
     async def test_a_model_that_fails_breaks_the_episode_and_keeps_the_record(
-        self, benches: Benches
+        self, attempts: AgentAttempts
     ) -> None:
-        bench = benches("echo one", then=[LLMError("no answer")])
+        attempt = attempts("echo one", then=[LLMError("no answer")])
         with pytest.raises(LLMError, match="no answer"):
-            await bench.run()
-        assert len(bench.recorder.turns) == 1
-        assert await bench.sandbox.end_processes() == 0
+            await attempt.run()
+        assert len(attempt.recorder.turns) == 1
+        assert await attempt.sandbox.end_processes() == 0
 
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
-    async def test_a_sandbox_that_is_gone_breaks_the_episode(self, benches: Benches) -> None:
-        bench = benches("echo one")
-        await bench.sandbox.close()
+    async def test_a_sandbox_that_is_gone_breaks_the_episode(self, attempts: AgentAttempts) -> None:
+        attempt = attempts("echo one")
+        await attempt.sandbox.close()
         with pytest.raises(SandboxError):
-            await bench.run()
+            await attempt.run()
 
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
     async def test_cancelling_it_keeps_the_record_and_leaves_no_process(
-        self, benches: Benches
+        self, attempts: AgentAttempts
     ) -> None:
-        bench = benches("echo one", "echo on > file; sleep 60", tool_timeout_s=None)
-        running = asyncio.create_task(bench.run())
-        assert await bench.grows("file")
+        attempt = attempts("echo one", "echo on > file; sleep 60", tool_timeout_s=None)
+        running = asyncio.create_task(attempt.run())
+        assert await attempt.grows("file")
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert len(bench.recorder.turns) >= 1
-        _assert_paired(bench.recorder.turns)
-        assert await bench.sandbox.end_processes() == 0
+        assert len(attempt.recorder.turns) >= 1
+        _assert_paired(attempt.recorder.turns)
+        assert await attempt.sandbox.end_processes() == 0
 
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("asking")
     async def test_cancelling_it_while_the_model_works_keeps_the_record(
-        self, benches: Benches
+        self, attempts: AgentAttempts
     ) -> None:
-        bench = benches("echo on > file", then=[], time_limit_s=None)
-        running = asyncio.create_task(bench.run())
+        attempt = attempts("echo on > file", then=[], time_limit_s=None)
+        running = asyncio.create_task(attempt.run())
         async with asyncio.timeout(PATIENCE_S):
-            await bench.llm.hanging.wait()
+            await attempt.llm.hanging.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert len(bench.recorder.turns) == 1
-        assert await bench.sandbox.end_processes() == 0
+        assert len(attempt.recorder.turns) == 1
+        assert await attempt.sandbox.end_processes() == 0
 
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
     @pytest.mark.parametrize("limits", [{}, {"max_steps": 1}, {"max_turns": 1}])
     async def test_no_shell_is_left_open_however_it_ends(
-        self, benches: Benches, limits: dict[str, Any]
+        self, attempts: AgentAttempts, limits: dict[str, Any]
     ) -> None:
-        bench = benches("echo one", "echo two", **limits)
-        await bench.run()
-        assert await bench.sandbox.end_processes() == 0
+        attempt = attempts("echo one", "echo two", **limits)
+        await attempt.run()
+        assert await attempt.sandbox.end_processes() == 0
 
     @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
-    async def test_a_server_that_the_task_asks_for_is_left_running(self, benches: Benches) -> None:
+    async def test_a_server_that_the_task_asks_for_is_left_running(
+        self, attempts: AgentAttempts
+    ) -> None:
         server = "while sleep 0.02; do echo x >> file; done &"
-        bench = benches(server, keep_processes=True)
-        await bench.run()
-        so_far = len(bench.lines("file"))
-        assert await bench.grows("file", so_far), "the server is gone"
+        attempt = attempts(server, keep_processes=True)
+        await attempt.run()
+        so_far = len(attempt.lines("file"))
+        assert await attempt.grows("file", so_far), "the server is gone"
 
 
 def _assert_paired(turns: Sequence[Turn]) -> None:

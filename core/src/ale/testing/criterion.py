@@ -38,7 +38,7 @@ os._exit(0)
 _MODULES = ("conftest", "sitecustomize", "usercustomize", "unittest", "pytest", "json", "re")
 
 
-class LeftBehind:
+class TamperedSandbox:
     """A sandbox in which an agent has planted programs, modules and shell profiles.
 
     Commands that run in its plain environment find the agent's programs first.
@@ -214,7 +214,7 @@ class CriterionContract:
         self, criterion: Criterion, task: Task, trajectory: Trajectory, sandbox: Sandbox
     ) -> None:
         await self.make_it_fail(sandbox)
-        hostile = LeftBehind(sandbox)
+        hostile = TamperedSandbox(sandbox)
         await hostile.plant()
         score = await criterion.grade(task, trajectory, hostile)
         assert_score(score)
@@ -225,7 +225,7 @@ class CriterionContract:
         self, criterion: Criterion, task: Task, trajectory: Trajectory, sandbox: Sandbox
     ) -> None:
         await self.make_it_pass(sandbox)
-        hostile = LeftBehind(sandbox)
+        hostile = TamperedSandbox(sandbox)
         await hostile.plant()
         score = await criterion.grade(task, trajectory, hostile)
         assert score.passed, f"should pass in spite of what lies in the workspace: {score.detail}"

@@ -54,7 +54,7 @@ LONGEST = 200
 """Turns after which every expert must have finished."""
 
 
-def shown(call: ToolCall) -> str:
+def output_of(call: ToolCall) -> str:
     """The output of a call: always the same."""
     return f"ran {call.name} {call.arguments}\n[exit code 0]"
 
@@ -88,7 +88,7 @@ def answered(answer: Message, *, forced: bool) -> Turn:
     return Turn(
         completion=Completion(message=answer, forced=forced),
         observations=tuple(
-            Observation(call_id=call.id, tool=call.name, content=shown(call))
+            Observation(call_id=call.id, tool=call.name, content=output_of(call))
             for call in answer.tool_calls
         ),
     )
@@ -144,14 +144,14 @@ def drawn(tasks: Sequence[Task], step: int) -> Sequence[Task]:
     return [tasks[(2 * step + i) % len(tasks)] for i in range(min(2, len(tasks)))]
 
 
-def said_next(start: Start) -> Message | None:
+def next_message(start: Start) -> Message | None:
     """What an expert would say where the start's rollouts begin; None where nobody says so."""
     if start.next_action is None:
         return None
     return start.next_action().answer(request(replayed(start), start.task_id))
 
 
-def asked(starts: Sequence[Start]) -> list[tuple[str, int, str, list[Message], Message | None]]:
+def described(starts: Sequence[Start]) -> list[tuple[str, int, str, list[Message], Message | None]]:
     """A plan as plain values: what each start is, and what its expert says."""
     return [
         (
@@ -159,7 +159,7 @@ def asked(starts: Sequence[Start]) -> list[tuple[str, int, str, list[Message], M
             s.rollouts,
             s.name,
             [turn.completion.message for turn in replayed(s)],
-            said_next(s),
+            next_message(s),
         )
         for s in starts
     ]
@@ -204,7 +204,7 @@ class StartSchemeContract:
     """The contract of every start scheme. Override `make_scheme`, and `tasks` where it needs more.
 
     The episodes that it learns from are played in this process: experts are asked turn by turn,
-    commands give back `shown`, and chance decides which episodes succeed.
+    commands give back `output_of`, and chance decides which episodes succeed.
     """
 
     @pytest.fixture
@@ -242,7 +242,7 @@ class StartSchemeContract:
         scheme = make_scheme()
         for step, starts, _ in trained(scheme, tasks, seed):
             again = scheme.plan(step, drawn(tasks, step), ROLLOUTS)
-            assert asked(again) == asked(starts)
+            assert described(again) == described(starts)
 
     @each_seed
     def test_a_resumed_run_gets_the_same_plan_whatever_is_on_disk(
@@ -250,21 +250,21 @@ class StartSchemeContract:
     ) -> None:
         plans, learned = [], []
         for _, starts, episodes in trained(make_scheme(), tasks, seed):
-            plans.append(asked(starts))
+            plans.append(described(starts))
             learned.append(episodes)
         for stopped in range(STEPS):
             resumed = make_scheme()
             for step, episodes in enumerate(learned[:stopped]):
                 resumed.learn(step, iter(episodes))
-            following = asked(resumed.plan(stopped, drawn(tasks, stopped), ROLLOUTS))
+            following = described(resumed.plan(stopped, drawn(tasks, stopped), ROLLOUTS))
             assert following == plans[stopped], f"resumed at step {stopped}"
 
     @each_seed
     def test_a_resumed_run_may_plan_the_past_again(
         self, make_scheme: Callable[[], StartScheme], tasks: Sequence[Task], seed: int
     ) -> None:
-        first = [asked(starts) for _, starts, _ in trained(make_scheme(), tasks, seed)]
-        again = [asked(starts) for _, starts, _ in trained(make_scheme(), tasks, seed)]
+        first = [described(starts) for _, starts, _ in trained(make_scheme(), tasks, seed)]
+        again = [described(starts) for _, starts, _ in trained(make_scheme(), tasks, seed)]
         assert again == first
 
     def test_a_step_without_graded_episodes_is_a_step_like_any_other(
@@ -312,7 +312,7 @@ class StartSchemeContract:
             for start in starts:
                 said = [turn.completion.message for turn in replayed(start)]
                 if start.next_action is not None:
-                    following = said_next(start)
+                    following = next_message(start)
                     assert following is not None, f"there is no next action for {start.name!r}"
                     said.append(following)
                 for message in said:
@@ -327,15 +327,15 @@ __all__ = [
     "SHELL",
     "StartSchemeContract",
     "answered",
-    "asked",
     "assert_starts",
+    "described",
     "drawn",
     "graded",
+    "next_message",
+    "output_of",
     "replayed",
     "request",
     "rolled_out",
-    "said_next",
-    "shown",
     "solved",
     "trained",
 ]

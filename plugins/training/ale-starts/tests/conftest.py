@@ -12,7 +12,7 @@ import ale_starts.plugin
 from ale._config import structure_config
 from ale._registry import Registry
 from ale._run.run import Run
-from ale._run.start import Surroundings, check_run, closing_parts, start
+from ale._run.start import Host, check_run, closing_parts, start
 from ale.plugin import Component, hookimpl
 from ale.protocols import LLM, AgentContext, Sandbox
 from ale.strict import from_plain
@@ -226,10 +226,10 @@ class Workplace:
     registry: Registry = field(repr=False)
     directory: Path
 
-    def outside(self) -> Surroundings:
+    def outside(self) -> Host:
         """Still clocks and a quiet report."""
         clocks = {"clock": ManualClock(), "monotonic": ManualClock(0.0)}
-        return Surroundings(registry=self.registry, report=lambda _: None, clocks=clocks)
+        return Host(registry=self.registry, report=lambda _: None, clocks=clocks)
 
     def prepared(self, starts: dict[str, Any], *, agent: str = "talker", **run: Any) -> Run:
         """A run with these starts."""

@@ -9,7 +9,7 @@ from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale.protocols import Start, StartScheme
 from ale.testing.builders import episode, task
-from ale.testing.starts import replayed, rolled_out, said_next
+from ale.testing.starts import next_message, replayed, rolled_out
 from ale.types import Episode, replace
 from ale_forks import place_named
 from ale_starts.build import initial, parallel
@@ -38,7 +38,7 @@ def test_the_beginning_is_always_an_anchor_and_anchors_are_distinct() -> None:
 
 def test_every_start_has_the_experts_next_action() -> None:
     starts = scheme(anchors=8).plan(0, [EIGHT], 8)
-    following = [said_next(start) for start in starts]
+    following = [next_message(start) for start in starts]
     calls = [message.tool_calls[0] for message in following if message is not None]
     assert [call.arguments for call in calls[:7]] == [f'{{"command": "{c}"}}' for c in "abcdefg"]
     assert [call.name for call in calls[7:]] == ["finish"], "from p = K - 1 the last turn is next"

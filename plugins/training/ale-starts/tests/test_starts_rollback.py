@@ -9,7 +9,7 @@ from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale.protocols import Start, StartScheme
 from ale.testing.builders import task
-from ale.testing.starts import replayed, rolled_out, said_next
+from ale.testing.starts import next_message, replayed, rolled_out
 from ale.types import Episode, Task
 from ale_starts.build import rollback
 from ale_starts.options import RollbackOptions
@@ -55,10 +55,10 @@ def test_it_starts_where_only_the_experts_last_turn_is_left() -> None:
 
 def test_the_experts_next_action_moves_back_with_the_start() -> None:
     walk = Walk(scheme())
-    following = [said_next(walk.start)]
+    following = [next_message(walk.start)]
     for _ in range(4):
         walk.after(4)
-        following.append(said_next(walk.start))
+        following.append(next_message(walk.start))
     assert walk.start.name == ""
     calls = [message.tool_calls[0] for message in following if message is not None]
     assert calls[0].name == "finish"

@@ -112,6 +112,15 @@ class ContainerBackend:
         finally:
             await sandbox.close()
 
+    async def check(self, spec: SandboxSpec) -> None:
+        """Pull the image of a spec where it is missing; what must be built is not built yet.
+
+        Raises:
+            SandboxError: it is not there, or the engine does not answer.
+        """
+        if spec.build is None:
+            await self._images.of(spec)
+
     @contextlib.asynccontextmanager
     async def restore(self, ref: str, spec: SandboxSpec) -> AsyncIterator[ContainerSandbox]:
         """A fresh container with the files of a snapshot."""

@@ -1,0 +1,55 @@
+"""Check model and sandbox before the first episode, so that a run does not fail slowly."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from ale._config import RunConfig
+from ale._run.loop import planned_episodes
+from ale._run.parts import Parts, Tasks
+from ale._run.task_setup import sandbox_spec
+from ale._run.timeouts import Supervisor
+from ale.errors import AleError, InputError, Problem
+from ale.protocols import Checkable, CheckableBackend
+
+CHECK_S = 12.0
+"""Seconds for the check of a model: a little more than its client's own limit, whose error names
+the URL."""
+_HINT = "--no-checks skips this check (run.preflight)"
+
+
+async def preflight(config: RunConfig, parts: Parts, tasks: Tasks, n_done: int = 0) -> None:
+    """Check the model, and what the sandbox of the first task starts from, both at once.
+
+    Components without a check are not checked, nor is a run that has all its episodes.
+
+    Args:
+        n_done: number of stored episodes.
+
+    Raises:
+        InputError: with the problems of both.
+    """
+    planned = planned_episodes(config, tasks)
+    if not config.run.preflight or (planned is not None and n_done >= sum(planned.values())):
+        return
+    supervisor = Supervisor()
+
+    async def problem(
+        section: str, check: Coroutine[Any, Any, None], limit_s: float
+    ) -> Problem | None:
+        try:
+            await supervisor.run(check, limit_s, f"the check of section '{section}'")
+        except AleError as error:
+            return Problem(message=str(error), path=section, hint=_HINT)
+        return None
+
+    checks = []
+    if isinstance(parts.llm, Checkable):
+        checks.append(problem("llm", parts.llm.check(), CHECK_S))
+    if isinstance(parts.backend, CheckableBackend):
+        spec = sandbox_spec(tasks["train"][0].task, {})
+        checks.append(problem("sandbox", parts.backend.check(spec), config.run.open_timeout_s))
+    found = await asyncio.gather(*checks)
+    problems = [each for each in found if each is not None]
+    if problems:
+        raise InputError(problems)
