@@ -20,6 +20,8 @@ from ale_reference.markup import indent, list_table, rest
 
 MODULES = (
     "plugin",
+    "agents",
+    "observers",
     "errors",
     "strict",
     "runs",
