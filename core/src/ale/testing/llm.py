@@ -145,7 +145,7 @@ class LLMContract:
         results = tuple(Message(role="tool", content="42", tool_call_id=id) for id in ids)
         follow_up = (*request.messages, answer, *results)
         if not ids:
-            follow_up = (*follow_up, Message(role="user", content="Go on."))
+            follow_up = (*follow_up, Message(role="user", content="Continue."))
         final = await llm.complete(ask(messages=follow_up, tools=(ADD,), turn=1))
         assert final.message.role == "assistant"
 

@@ -25,8 +25,8 @@ is ended. In a test, `openai_server` starts it and ends it. It needs nothing bey
           - before: [{fault: 429, retry_after: 0.1}, {fault: drop}]
             text: Done.
 
-   An agent that leaves old messages out to shorten a conversation goes back in its script with
-   them: give such a test room enough.
+   An agent that drops old messages to shorten a conversation falls back to earlier steps of its
+   script: give such a test a context that is large enough.
 
 A request for which there is no step is answered with status 400, which no client should retry.
 
