@@ -158,6 +158,11 @@ def document(module: str, name: str) -> str:
         )
     if isinstance(value, int):  # autodata would tell what an int is
         return rest(f".. py:currentmodule:: {module}\n\n.. py:data:: {name}\n   :value: {value}\n")
+    if isinstance(value, Mapping):  # likewise
+        names = ", ".join(f"``{key}``" for key in value)
+        return rest(
+            f".. py:currentmodule:: {module}\n\n.. py:data:: {name}\n\n   With the keys {names}.\n"
+        )
     return rest(f".. autodata:: {full}\n   :no-value:\n")
 
 
