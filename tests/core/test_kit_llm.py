@@ -13,7 +13,8 @@ import pytest
 from attrs import evolve
 
 from ale.errors import LLMError
-from ale.testing.llm import CAPITAL, COUNT, LLMContract, LLMServerContract, ask
+from ale.testing.llm import CAPITAL, COUNT, LLMContract, ask
+from ale.testing.openai import OpenAIServerContract
 from ale.types import (
     Completion,
     CompletionRequest,
@@ -251,7 +252,7 @@ class NaiveLLM:
         pass
 
 
-server_kit = LLMServerContract()
+server_kit = OpenAIServerContract()
 
 
 @pytest.mark.parametrize(

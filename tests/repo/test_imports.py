@@ -17,6 +17,8 @@ LAYERS = [
     "_registry",
     "_installed",
     "hookspecs",
+    "observers",
+    "agents",
     "plugin",
     "protocols",
 ]

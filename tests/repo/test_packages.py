@@ -15,7 +15,7 @@ PLUGINS = sorted(path.parent for path in ROOT.glob("plugins/*/*/pyproject.toml")
 KITS = {
     "ale_task_sources": "TaskSourceContract",
     "ale_sandboxes": "SandboxContract",
-    "ale_llms": "LLM(Server)?Contract",
+    "ale_llms": "(LLM|LLMServer|OpenAIServer)Contract",
     "ale_agents": "AgentContract",
     "ale_criteria": "CriterionContract",
     "ale_chunkers": "ChunkerContract",
@@ -73,7 +73,7 @@ def trees(folder: Path) -> list[ast.Module]:
 def test_a_package_has_its_documents_and_tests(folder: Path) -> None:
     for name in ("README.md", "CHANGELOG.md"):
         assert (folder / name).read_text().strip()
-    assert "unreleased" in (folder / "CHANGELOG.md").read_text()
+    assert "## [Unreleased]\n\n### Added\n" in (folder / "CHANGELOG.md").read_text()
     assert (source(folder) / "py.typed").exists()
     assert list((folder / "tests").glob("test_*.py"))
     assert source(folder).name == folder.name.replace("-", "_")

@@ -5,7 +5,6 @@ import functools
 import importlib
 import inspect
 import re
-import sys
 import textwrap
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +20,8 @@ from ale_reference.markup import indent, list_table, rest
 
 MODULES = (
     "plugin",
+    "agents",
+    "observers",
     "errors",
     "strict",
     "runs",
@@ -157,15 +158,12 @@ def document(module: str, name: str) -> str:
         )
     if isinstance(value, int):  # autodata would tell what an int is
         return rest(f".. py:currentmodule:: {module}\n\n.. py:data:: {name}\n   :value: {value}\n")
-    # The text after a value is found in the module that defines it, not where it is public.
-    return rest(f".. autodata:: {_home(module, name)}.{name}\n   :no-value:\n")
-
-
-def _home(module: str, name: str) -> str:
-    value = getattr(importlib.import_module(module), name)
-    below = [each for each in sys.modules if each.startswith(f"{module}.")]
-    homes = [each for each in below if vars(sys.modules[each]).get(name) is value]
-    return homes[0] if len(homes) == 1 else module
+    if isinstance(value, Mapping):  # likewise
+        names = ", ".join(f"``{key}``" for key in value)
+        return rest(
+            f".. py:currentmodule:: {module}\n\n.. py:data:: {name}\n\n   With the keys {names}.\n"
+        )
+    return rest(f".. autodata:: {full}\n   :no-value:\n")
 
 
 def _record(name: str, cls: type) -> Iterator[str]:

@@ -9,7 +9,8 @@ from typing import Any
 
 from attrs import frozen
 
-Step = Mapping[str, Any]
+from ale.testing.wire import Step, Wire
+
 Script = Sequence[Step] | Mapping[str, Any]
 
 _PIECES = 4
@@ -20,10 +21,13 @@ class NoStepError(Exception):
     """The script has nothing for this request."""
 
 
-def _texts(body: Mapping[str, Any], role: str | None = None) -> list[str]:
-    """The contents of the request's messages of one role, or of all."""
-    messages = [m for m in body.get("messages", ()) if role in (None, m.get("role"))]
-    contents = [message.get("content") or "" for message in messages]
+Messages = Sequence[Mapping[str, Any]]
+
+
+def _texts(messages: Messages, role: str | None = None) -> list[str]:
+    """The contents of the messages of one role, or of all."""
+    chosen = [message for message in messages if role in (None, message.get("role"))]
+    contents = [message.get("content") or "" for message in chosen]
     return [text if isinstance(text, str) else json.dumps(text) for text in contents]
 
 
@@ -38,13 +42,13 @@ class Player:
         self._played = 0
         self._reached: Counter[str] = Counter()
 
-    def step(self, body: Mapping[str, Any]) -> Step:
+    def step(self, messages: Messages) -> Step:
         """The step to play: the faults that come before it, and then itself.
 
         Raises:
             NoStepError: the script has none.
         """
-        place, step = self._find(body)
+        place, step = self._find(messages)
         before: Sequence[Step] = step.get("before", ())
         earlier = self._reached[place]
         self._reached[place] += 1
@@ -54,14 +58,14 @@ class Player:
             self._played += 1
         return step
 
-    def _find(self, body: Mapping[str, Any]) -> tuple[str, Step]:
+    def _find(self, messages: Messages) -> tuple[str, Step]:
         if not isinstance(self._script, Mapping):
             if self._played < len(self._script):
                 return str(self._played), self._script[self._played]
             raise NoStepError(f"all {len(self._script)} steps of the script have been played")
         if "conversations" in self._script:
-            return _in_conversation(body, self._script["conversations"])
-        last = (_texts(body, "user") or [""])[-1]
+            return _in_conversation(messages, self._script["conversations"])
+        last = (_texts(messages, "user") or [""])[-1]
         key = last if last in self._script else "*"
         if key in self._script:
             return key, self._script[key]
@@ -69,10 +73,10 @@ class Player:
 
 
 def _in_conversation(
-    body: Mapping[str, Any], conversations: Sequence[Mapping[str, Any]]
+    messages: Messages, conversations: Sequence[Mapping[str, Any]]
 ) -> tuple[str, Step]:
-    first = (_texts(body, "user") or [""])[0]
-    position = len(_texts(body, "assistant"))
+    first = (_texts(messages, "user") or [""])[0]
+    position = len(_texts(messages, "assistant"))
     for number, conversation in enumerate(conversations):
         if re.search(conversation["match"], first):
             steps = conversation["steps"]
@@ -137,7 +141,7 @@ class Answer:
         }
 
     def _calls(self) -> list[dict[str, Any]]:
-        position = len(_texts(self.body, "assistant"))
+        position = len(_texts(self.body.get("messages", ()), "assistant"))
         calls = []
         for index, call in enumerate(self.step.get("calls", ())):
             arguments = call.get("arguments", {})
@@ -172,7 +176,9 @@ class Answer:
         answer = [self.step.get("text") or "", self.step.get("reasoning") or ""]
         answer += [call["function"]["arguments"] for call in self._calls()]
         usage = {
-            "prompt_tokens": sum(len(text.split()) for text in _texts(self.body)),
+            "prompt_tokens": sum(
+                len(text.split()) for text in _texts(self.body.get("messages", ()))
+            ),
             "completion_tokens": sum(len(text.split()) for text in answer),
             **self.step.get("usage", {}),
         }
@@ -215,4 +221,32 @@ def _token_fields(tokens: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-__all__ = ["Answer", "NoStepError", "Player", "Script", "Step"]
+class OpenAIWire(Wire):
+    """OpenAI's chat completions, whole and streamed."""
+
+    path = "/chat/completions"
+
+    def messages(self, body: Mapping[str, Any]) -> Messages:
+        """As they are."""
+        messages: Messages = body.get("messages", ())
+        return messages
+
+    def answer(self, step: Step, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A chat completion."""
+        return Answer(step=step, body=body).whole()
+
+    def error(self, step: Step) -> Mapping[str, Any]:
+        """An object ``error`` with message, code and type."""
+        if step["fault"] == "context_length":
+            text = "This model's maximum context length is 4096 tokens. Your messages are longer."
+            code, kind = "context_length_exceeded", "invalid"
+            return {"error": {"message": text, "code": code, "type": kind}}
+        message = step.get("message", f"scripted fault {step['fault']}")
+        return {"error": {"message": message, "code": step.get("code"), "type": "scripted"}}
+
+    def events(self, step: Step, body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]] | None:
+        """The chunks of a completion."""
+        return Answer(step=step, body=body).events() if body.get("stream") else None
+
+
+__all__ = ["Answer", "NoStepError", "OpenAIWire", "Player", "Script"]

@@ -193,7 +193,7 @@ class AgentContract:
 
     @pytest.fixture
     def agent(self) -> Agent:
-        """The agent. Its own limits must leave room for some sixty quick commands."""
+        """The agent. Its own limits must allow some sixty quick commands."""
         raise NotImplementedError
 
     @pytest.fixture

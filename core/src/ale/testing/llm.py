@@ -1,5 +1,5 @@
 """Contract kits for language models: `LLMContract` for any, `LLMServerContract` for models
-reached over HTTP.
+reached over HTTP, and `ale.testing.openai.OpenAIServerContract` where the API is OpenAI's.
 
 A model in this process::
 
@@ -8,13 +8,17 @@ A model in this process::
         def llm(self) -> LLM:
             return MyModel()
 
-A provider of models behind an OpenAI-compatible API, tested against a real server in a process of
-its own, errors included::
+A provider of models behind an API over HTTP, tested against a real server in a process of its own,
+errors included::
 
     class TestMyProvider(LLMServerContract):
         @pytest.fixture
         def connect(self) -> Connect:
             return lambda url, key: MyProvider(url, key, timeout_s=0.5, max_retries=3, wait_s=0.01)
+
+        @classmethod
+        def serve(cls, script: Script) -> AbstractContextManager[ScriptedServer]:
+            return scripted_server(script, wire="my_tests.wire:MyWire")
 """
 
 import asyncio
@@ -22,6 +26,7 @@ import math
 import time
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, get_args
 
 import pytest
@@ -29,9 +34,10 @@ import pytest_asyncio
 
 from ale.errors import ContextLengthError, LLMError
 from ale.protocols import LLM
-from ale.testing._openai_script import Step
+from ale.testing._openai_script import Script
 from ale.testing.builders import conversation
 from ale.testing.openai_server import ScriptedServer, openai_server
+from ale.testing.wire import Step
 from ale.types import (
     Completion,
     CompletionRequest,
@@ -57,7 +63,7 @@ CAPITAL = "What is the capital of France? Answer with one word."
 COUNT = "Count to a hundred."
 SUM = "What is 17 plus 25? Use the tool."
 UNUSUAL = 'Say something about: naïve 🐍 "quoted" \\ \u2028 \x00 {"role": "user"}'
-_KEY = "kit-key-5d41402a"
+KEY = "kit-key-5d41402a"
 _LONG = "x" * 10_000_000
 
 
@@ -241,7 +247,18 @@ async def _fail(llm: LLM, request: CompletionRequest) -> LLMError:
 
 
 class LLMServerContract(LLMContract):
-    """`LLMContract`, and what a provider over HTTP promises besides. Override `connect`."""
+    """`LLMContract`, and what a provider over HTTP promises besides.
+
+    Override `connect`; and `serve`, if the API is not OpenAI's.
+    """
+
+    @classmethod
+    def serve(cls, script: Script) -> AbstractContextManager[ScriptedServer]:
+        """A server that plays the script: `scripted_server` with a wire of your own, or any other.
+
+        By default one with OpenAI's API.
+        """
+        return openai_server(script)
 
     @pytest.fixture
     def connect(self) -> Connect:
@@ -275,7 +292,7 @@ class LLMServerContract(LLMContract):
                 {"match": "", "steps": [_USUAL["*"]]},
             ]
         }
-        with openai_server(script) as server:
+        with cls.serve(script) as server:
             yield server
 
     @pytest_asyncio.fixture
@@ -283,40 +300,9 @@ class LLMServerContract(LLMContract):
         self, connect: Connect, usual_server: ScriptedServer
     ) -> AsyncIterator[LLM]:
         """The provider, with the usual server."""
-        llm = connect(usual_server.url, _KEY)
+        llm = connect(usual_server.url, KEY)
         yield llm
         await llm.aclose()
-
-    @pytest.mark.asyncio
-    async def test_the_request_arrives_unchanged(
-        self, llm: LLM, usual_server: ScriptedServer
-    ) -> None:
-        await llm.complete(ask(UNUSUAL, tools=(ADD,), sampling=Sampling(max_tokens=5, stop=("z",))))
-        request = usual_server.requests()[-1]
-        body = request["body"]
-        assert [(m["role"], m["content"]) for m in body["messages"]] == [("user", UNUSUAL)]
-        assert body["tools"][0]["function"]["parameters"] == ADD.parameters
-        assert 5 in (body.get("max_tokens"), body.get("max_completion_tokens"))
-        assert body["stop"] in ("z", ["z"])
-        assert request["headers"]["authorization"] == f"Bearer {_KEY}"
-
-    @pytest.mark.asyncio
-    async def test_ids_of_calls_survive_both_directions(
-        self, llm: LLM, usual_server: ScriptedServer
-    ) -> None:
-        request = ask(SUM, tools=(ADD,))
-        answer = (await llm.complete(request)).message
-        assert answer.tool_calls[0].id == "call_sum"
-        result = Message(role="tool", content="42", tool_call_id="call_sum")
-        messages = (*request.messages, answer, result)
-        final = await llm.complete(ask(messages=messages, tools=(ADD,), turn=1))
-        assert final.message.content == "42."
-        said, done = usual_server.requests()[-1]["body"]["messages"][-2:]
-        assert said["tool_calls"][0]["id"] == done["tool_call_id"] == "call_sum"
-        assert said["tool_calls"][0]["function"] == {
-            "name": "add",
-            "arguments": answer.tool_calls[0].arguments,
-        }
 
     @pytest.mark.asyncio
     async def test_usage_reasoning_and_reason_are_those_of_the_server(self, llm: LLM) -> None:
@@ -335,21 +321,8 @@ class LLMServerContract(LLMContract):
     async def test_reasons_without_a_name_become_other(
         self, connect: Connect, said: str, kept: str
     ) -> None:
-        async with _session(connect, [{"text": "Hm.", "finish_reason": said}]) as (llm, _):
+        async with self._session(connect, [{"text": "Hm.", "finish_reason": said}]) as (llm, _):
             assert (await llm.complete(ask(CAPITAL))).finish_reason == kept
-
-    @pytest.mark.asyncio
-    async def test_calls_stay_as_the_model_wrote_them(self, connect: Connect) -> None:
-        calls = [
-            {"name": "no_such_tool", "arguments": '{"a": 1,  "b"', "id": "call_1"},
-            {"name": "add", "arguments": '{"a":   1}', "id": "call_2"},
-        ]
-        async with _session(connect, [{"calls": calls}]) as (llm, _):
-            made = (await llm.complete(ask(SUM, tools=(ADD,)))).message.tool_calls
-        assert [(call.name, call.arguments, call.id) for call in made] == [
-            ("no_such_tool", '{"a": 1,  "b"', "call_1"),
-            ("add", '{"a":   1}', "call_2"),
-        ]
 
     @pytest.mark.asyncio
     @pytest.mark.parametrize(
@@ -366,13 +339,13 @@ class LLMServerContract(LLMContract):
         ids=lambda fault: str(fault["fault"]),
     )
     async def test_a_transient_error_is_retried(self, connect: Connect, fault: Step) -> None:
-        async with _session(connect, _fails(fault)) as (llm, server):
+        async with self._session(connect, _fails(fault)) as (llm, server):
             assert (await llm.complete(ask(CAPITAL))).message.content == "Paris."
             assert [request["method"] for request in server.requests()].count("POST") == 2
 
     @pytest.mark.asyncio
     async def test_a_server_that_does_not_answer_is_retried(self, connect: Connect) -> None:
-        async with _session(connect, _fails({"fault": "silence"})) as (llm, server):
+        async with self._session(connect, _fails({"fault": "silence"})) as (llm, server):
             assert (await llm.complete(ask(CAPITAL))).message.content == "Paris."
             assert await server.outcome(0) == "client_left", "the first attempt was left open"
 
@@ -381,7 +354,10 @@ class LLMServerContract(LLMContract):
     async def test_the_wait_that_a_server_asks_for_is_kept(
         self, connect: Connect, wait: float | str, least: float
     ) -> None:
-        async with _session(connect, _fails({"fault": 429, "retry_after": wait})) as (llm, server):
+        async with self._session(connect, _fails({"fault": 429, "retry_after": wait})) as (
+            llm,
+            server,
+        ):
             await llm.complete(ask(CAPITAL))
             first, second = (request["at"] for request in server.requests())
         assert second - first >= least
@@ -390,7 +366,7 @@ class LLMServerContract(LLMContract):
     async def test_what_does_not_pass_is_a_transient_error_in_the_end(
         self, connect: Connect
     ) -> None:
-        async with _session(connect, {"*": {"fault": 503}}) as (llm, server):
+        async with self._session(connect, {"*": {"fault": 503}}) as (llm, server):
             error = await _fail(llm, ask(CAPITAL))
             assert error.transient
             assert "503" in str(error)
@@ -398,9 +374,9 @@ class LLMServerContract(LLMContract):
 
     @pytest.mark.asyncio
     async def test_a_server_that_is_not_there_is_named_in_the_error(self, connect: Connect) -> None:
-        with openai_server([]) as server:
+        with self.serve([]) as server:
             url = server.url
-        llm = connect(url, _KEY)
+        llm = connect(url, KEY)
         try:
             assert url in str(await _fail(llm, ask(CAPITAL)))
         finally:
@@ -411,18 +387,18 @@ class LLMServerContract(LLMContract):
     async def test_what_is_wrong_for_good_is_asked_once(
         self, connect: Connect, status: int
     ) -> None:
-        fault = {"fault": status, "message": f"no, and your key is {_KEY}"}
-        async with _session(connect, {"*": fault}) as (llm, server):
+        fault = {"fault": status, "message": f"no, and your key is {KEY}"}
+        async with self._session(connect, {"*": fault}) as (llm, server):
             error = await _fail(llm, ask(CAPITAL))
             assert not error.transient
             assert not isinstance(error, ContextLengthError)
             assert [request["method"] for request in server.requests()].count("POST") == 1
         shown = "".join(traceback.format_exception(error))
-        assert _KEY not in shown + repr(error) + repr(llm), "an error shows the key"
+        assert KEY not in shown + repr(error) + repr(llm), "an error shows the key"
 
     @pytest.mark.asyncio
     async def test_a_conversation_too_long_has_an_error_of_its_own(self, connect: Connect) -> None:
-        async with _session(connect, {"*": {"fault": "context_length"}}) as (llm, server):
+        async with self._session(connect, {"*": {"fault": "context_length"}}) as (llm, server):
             assert isinstance(await _fail(llm, ask(CAPITAL)), ContextLengthError)
             assert len(server.requests()) == 1
 
@@ -430,7 +406,7 @@ class LLMServerContract(LLMContract):
     @pytest.mark.parametrize("fault", ["silence", "stall"])
     async def test_cancellation_closes_the_connection(self, connect: Connect, fault: str) -> None:
         text = "A text of some length that stops."
-        async with _session(connect, [{"fault": fault, "text": text}]) as (llm, server):
+        async with self._session(connect, [{"fault": fault, "text": text}]) as (llm, server):
             task = asyncio.create_task(llm.complete(ask(CAPITAL)))
             while not server.requests():  # noqa: ASYNC110 (another process writes it)
                 await asyncio.sleep(0.01)
@@ -443,7 +419,7 @@ class LLMServerContract(LLMContract):
     @pytest.mark.asyncio
     async def test_ten_megabytes_are_a_message_or_a_clear_error(self, connect: Connect) -> None:
         started = time.perf_counter()
-        async with _session(connect, {"*": {"text": _LONG}}) as (llm, _):
+        async with self._session(connect, {"*": {"text": _LONG}}) as (llm, _):
             try:
                 content = (await llm.complete(ask(CAPITAL))).message.content
             except LLMError as error:
@@ -457,25 +433,18 @@ class LLMServerContract(LLMContract):
 
     @pytest.mark.asyncio
     async def test_one_failure_does_not_harm_the_next(self, connect: Connect) -> None:
-        async with _session(connect, _fails({"fault": 400})) as (llm, _):
+        async with self._session(connect, _fails({"fault": 400})) as (llm, _):
             await _fail(llm, ask(CAPITAL))
             assert (await llm.complete(ask(CAPITAL))).message.content == "Paris."
 
-
-class _session:
-    """A server with this script and a provider connected to it."""
-
-    def __init__(self, connect: Connect, script: Any) -> None:
-        self._connect = connect
-        self._server = openai_server(script)
-
-    async def __aenter__(self) -> tuple[LLM, ScriptedServer]:
-        server = self._server.__enter__()
-        self._llm = self._connect(server.url, _KEY)
-        return self._llm, server
-
-    async def __aexit__(self, *error: Any) -> None:
-        try:
-            await self._llm.aclose()
-        finally:
-            self._server.__exit__(None, None, None)
+    @asynccontextmanager
+    async def _session(
+        self, connect: Connect, script: Script
+    ) -> AsyncIterator[tuple[LLM, ScriptedServer]]:
+        """A server with this script and a provider connected to it."""
+        with self.serve(script) as server:
+            llm = connect(server.url, KEY)
+            try:
+                yield llm, server
+            finally:
+                await llm.aclose()

@@ -1,12 +1,13 @@
-"""A real OpenAI-compatible server, in a process of its own, that says what a script tells it to.
+"""A real OpenAI-compatible server, in a process of its own, that plays a script.
 
-For tests that want a socket, HTTP and another process between them and the model, and for trying
-`ale` where no model is at hand::
+For tests that need a socket, HTTP and another process between them and the model, and for trying
+`ale` without a model::
 
     python -m ale.testing.openai_server --script answers.yaml --port 8123
 
 prints ``http://127.0.0.1:8123/v1`` and serves ``/v1/chat/completions`` and ``/v1/models`` until it
 is ended. In a test, `openai_server` starts it and ends it. It needs nothing beyond `ale-core`.
+`scripted_server` plays the same script in another API; see `ale.testing.wire`.
 
 **A script** is JSON or YAML, in one of three forms.
 
@@ -24,8 +25,8 @@ is ended. In a test, `openai_server` starts it and ends it. It needs nothing bey
           - before: [{fault: 429, retry_after: 0.1}, {fault: drop}]
             text: Done.
 
-   An agent that leaves old messages out to shorten a conversation goes back in its script with
-   them: give such a test room enough.
+   An agent that drops old messages to shorten a conversation falls back to earlier steps of its
+   script: give such a test a context that is large enough.
 
 A request for which there is no step is answered with status 400, which no client should retry.
 
@@ -71,21 +72,25 @@ import argparse
 import asyncio
 import contextlib
 import email.utils
+import importlib
 import json
+import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TextIO
 
 from attrs import frozen
 
-from ale.testing._openai_script import Answer, NoStepError, Player, Script, Step
+from ale.testing._openai_script import NoStepError, Player, Script
+from ale.testing.wire import Step, Wire
 
+OPENAI = "ale.testing._openai_script:OpenAIWire"
 _SEND_BYTES = 1 << 16
 
 
@@ -122,14 +127,6 @@ async def _read_request(reader: asyncio.StreamReader) -> _Request:
     )
 
 
-def _error_body(step: Step) -> dict[str, Any]:
-    if step["fault"] == "context_length":
-        text = "This model's maximum context length is 4096 tokens. Your messages are longer."
-        return {"error": {"message": text, "code": "context_length_exceeded", "type": "invalid"}}
-    message = step.get("message", f"scripted fault {step['fault']}")
-    return {"error": {"message": message, "code": step.get("code"), "type": "scripted"}}
-
-
 def _retry_after(step: Step) -> dict[str, str]:
     wait = step.get("retry_after")
     if wait == "date":
@@ -137,10 +134,10 @@ def _retry_after(step: Step) -> dict[str, str]:
     return {} if wait is None else {"Retry-After": str(wait)}
 
 
-async def _events(answer: Answer, *, spoilt: bool) -> AsyncIterator[bytes]:
+def _encoded(events: Iterable[Mapping[str, Any]], *, spoilt: bool) -> Iterator[bytes]:
     if spoilt:
         yield b'data: {"choices": [\n\n'
-    for event in answer.events():
+    for event in events:
         yield b"data: " + json.dumps(event).encode() + b"\n\n"
     yield b"data: [DONE]\n\n"
 
@@ -151,11 +148,12 @@ class _Connection:
     def __init__(
         self,
         player: Player,
+        wire: Wire,
         record: "_Record",
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        self._player, self._record = player, record
+        self._player, self._wire, self._record = player, wire, record
         self._reader, self._writer = reader, writer
         self._number = record.connected()
 
@@ -181,9 +179,9 @@ class _Connection:
     async def _answer(self, request: _Request) -> None:
         if request.method == "GET" and request.path.endswith("/models"):
             await self._list_models()
-        elif request.method == "POST" and request.path.endswith("/chat/completions"):
+        elif request.method == "POST" and request.path.endswith(self._wire.path):
             try:
-                step = self._player.step(request.body)
+                step = self._player.step(self._wire.messages(request.body))
             except NoStepError as error:
                 await self._send_json(400, {"error": {"message": str(error), "code": "no_step"}})
             else:
@@ -194,7 +192,7 @@ class _Connection:
     async def _list_models(self) -> None:
         models = self._player.models
         if isinstance(models, Mapping):
-            await self._send_json(models["fault"], _error_body(models))
+            await self._send_json(models["fault"], self._wire.error(models))
         else:
             await self._send_json(200, {"object": "list", "data": models})
 
@@ -206,16 +204,16 @@ class _Connection:
         if fault == "silence":
             await self._wait_for_the_end()
         if fault == "context_length":
-            await self._send_json(400, _error_body(step))
+            await self._send_json(400, self._wire.error(step))
         elif isinstance(fault, int):
-            await self._send_json(fault, _error_body(step), _retry_after(step))
-        elif body.get("stream"):
-            await self._stream(Answer(step=step, body=body), fault)
+            await self._send_json(fault, self._wire.error(step), _retry_after(step))
+        elif (events := self._wire.events(step, body)) is not None:
+            await self._stream(events, fault)
         else:
-            await self._send_whole(Answer(step=step, body=body), fault)
+            await self._send_whole(self._wire.answer(step, body), fault)
 
-    async def _send_whole(self, answer: Answer, fault: str | None) -> None:
-        data = json.dumps(answer.whole()).encode()
+    async def _send_whole(self, answer: Mapping[str, Any], fault: str | None) -> None:
+        data = json.dumps(answer).encode()
         if fault == "invalid_json":
             data = data[:-2]
         await self._head(200, {"Content-Type": "application/json", "Content-Length": len(data)})
@@ -224,10 +222,10 @@ class _Connection:
             await self._break_off(fault)
         await self._write(data)
 
-    async def _stream(self, answer: Answer, fault: str | None) -> None:
+    async def _stream(self, answer: Iterable[Mapping[str, Any]], fault: str | None) -> None:
         head = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
         await self._head(200, head)
-        events = [event async for event in _events(answer, spoilt=fault == "invalid_json")]
+        events = [*_encoded(answer, spoilt=fault == "invalid_json")]
         if fault in ("half", "stall"):
             events = events[: len(events) // 2]
         for event in events:
@@ -317,7 +315,9 @@ def read_script(path: Path) -> Script:
     return json.loads(text)  # type: ignore[no-any-return]
 
 
-async def serve(script: Script, *, port: int, record: TextIO | None, with_parent: bool) -> None:
+async def serve(
+    script: Script, *, wire: Wire, port: int, record: TextIO | None, with_parent: bool
+) -> None:
     """Serve on the loopback interface until SIGTERM, SIGINT or, if asked, the end of stdin."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
@@ -330,7 +330,7 @@ async def serve(script: Script, *, port: int, record: TextIO | None, with_parent
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # At the end, Python 3.11 reports each cancelled handler as an error on stderr.
         with contextlib.suppress(asyncio.CancelledError):
-            await _Connection(player, lines, reader, writer).serve()
+            await _Connection(player, wire, lines, reader, writer).serve()
 
     server = await asyncio.start_server(connected, "127.0.0.1", port)
     sys.stdout.write(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1\n")
@@ -372,21 +372,32 @@ class ScriptedServer:
         return self.outcomes()[index]
 
 
-@contextlib.contextmanager
-def openai_server(script: Script) -> Iterator[ScriptedServer]:
+def openai_server(script: Script) -> contextlib.AbstractContextManager[ScriptedServer]:
     """Start the server in a process of its own, and end it.
 
     Args:
         script: see the module's docstring.
+    """
+    return scripted_server(script, wire=OPENAI)
+
+
+@contextlib.contextmanager
+def scripted_server(script: Script, *, wire: str) -> Iterator[ScriptedServer]:
+    """Start a server of any API in a process of its own, and end it.
+
+    Args:
+        script: see the module's docstring.
+        wire: ``module:Name`` of a class derived from `ale.testing.wire.Wire`.
     """
     with tempfile.TemporaryDirectory(prefix="ale-openai-") as folder:
         path, record = Path(folder) / "script.json", Path(folder) / "record.jsonl"
         path.write_text(json.dumps(script), encoding="utf-8")
         record.touch()
         command = [sys.executable, "-m", "ale.testing.openai_server", "--with-parent"]
-        command += ["--script", str(path), "--record", str(record)]
+        command += ["--script", str(path), "--record", str(record), "--wire", wire]
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ
         ) as process:
             try:
                 assert process.stdout is not None
@@ -402,6 +413,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Read the command line and serve."""
     parser = argparse.ArgumentParser(prog="python -m ale.testing.openai_server")
     parser.add_argument("--script", type=Path, required=True, help="JSON or YAML")
+    parser.add_argument("--wire", default=OPENAI, help="another API, as module:Name")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--record", type=Path, help="file for what arrives, as JSON lines")
     parser.add_argument("--with-parent", action="store_true", help="end when stdin ends")
@@ -411,8 +423,16 @@ def main(arguments: list[str] | None = None) -> None:
         if options.record is not None:
             record = stack.enter_context(options.record.open("w", encoding="utf-8"))
         script = read_script(options.script)
+        module, _, name = options.wire.partition(":")
+        wire = getattr(importlib.import_module(module), name)()
         asyncio.run(
-            serve(script, port=options.port, record=record, with_parent=options.with_parent)
+            serve(
+                script,
+                wire=wire,
+                port=options.port,
+                record=record,
+                with_parent=options.with_parent,
+            )
         )
 
 

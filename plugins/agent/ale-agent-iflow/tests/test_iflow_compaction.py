@@ -74,7 +74,7 @@ def test_then_old_turns_go_and_a_line_for_each_call_is_left():
     after = compact_to(before, size(before), target=1)
     assert after.exchanges == before.exchanges[2:]
     assert after.messages()[1].content == (
-        "The task.\n\n[Earlier steps are left out here to save room. Their effects remain. "
+        "The task.\n\n[Earlier steps are left out here to save space. Their effects remain. "
         "The calls were:\n"
         "- shell run 0 -> exit code 0\n"
         "- shell run 1 -> exit code 0\n"

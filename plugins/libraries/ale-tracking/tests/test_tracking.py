@@ -22,7 +22,7 @@ from ale.testing.observer import (
     started,
 )
 from ale.types import RunStarted
-from ale_tracking import Means, Point, Tracker, Worker, episode_metrics
+from ale_tracking import Means, Point, Tracker, episode_metrics
 
 
 class Notebook:
@@ -143,21 +143,4 @@ def test_a_tracker_that_hangs_does_not_block_the_run() -> None:
     with pytest.raises(AleError, match=r"x: not finished after 0\.1 seconds"):
         notify(manager, [finished(Path())])
     assert time.monotonic() - start < 2.0
-    release.set()
-
-
-def test_a_queue_that_is_never_emptied_raises_an_error() -> None:
-    release = threading.Event()
-
-    @contextmanager
-    def hang() -> Iterator[Callable[[int], None]]:
-        release.wait()
-        yield lambda item: None
-
-    worker = Worker(hang, name="x", capacity=3)
-    worker.start()
-    for item in range(3):
-        worker.put(item)
-    with pytest.raises(AleError, match="x: 3 items are waiting"):
-        worker.put(3)
     release.set()

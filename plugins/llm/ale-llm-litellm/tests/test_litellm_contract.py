@@ -15,7 +15,8 @@ import pytest
 from ale.errors import LLMError, ToolsUnsupportedError
 from ale.plugin import BuildContext
 from ale.protocols import LLM, Checkable
-from ale.testing.llm import ADD, CAPITAL, SUM, Connect, LLMServerContract, ask
+from ale.testing.llm import ADD, CAPITAL, SUM, Connect, ask
+from ale.testing.openai import OpenAIServerContract
 from ale.testing.openai_server import openai_server
 from ale_llm_litellm.options import LiteLLMOptions
 from ale_llm_litellm.plugin import ale_llms
@@ -144,7 +145,7 @@ async def test_a_refusal_of_tools_has_its_own_error() -> None:
         assert len(server.requests()) == 1
 
 
-class TestLiteLLM(LLMServerContract):
+class TestLiteLLM(OpenAIServerContract):
     @pytest.fixture
     def connect(self) -> Connect:
         return make

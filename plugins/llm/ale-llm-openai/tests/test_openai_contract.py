@@ -4,7 +4,8 @@ import pytest
 
 from ale.plugin import BuildContext
 from ale.protocols import LLM
-from ale.testing.llm import Connect, LLMServerContract
+from ale.testing.llm import Connect
+from ale.testing.openai import OpenAIServerContract
 from ale_llm_openai.options import OpenAIOptions
 from ale_llm_openai.plugin import ale_llms
 
@@ -28,13 +29,13 @@ def connect_with(**options: object) -> Connect:
     return connect
 
 
-class TestWhole(LLMServerContract):
+class TestWhole(OpenAIServerContract):
     @pytest.fixture
     def connect(self) -> Connect:
         return connect_with()
 
 
-class TestStreamedWithTokens(LLMServerContract):
+class TestStreamedWithTokens(OpenAIServerContract):
     @pytest.fixture
     def connect(self) -> Connect:
         return connect_with(stream=True, return_token_ids=True, logprobs_mode="processed")

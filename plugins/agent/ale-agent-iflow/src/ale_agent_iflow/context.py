@@ -23,7 +23,7 @@ TRIMS = (2048, 512)
 """Bytes to which the observations of the latest exchanges are cut as the last resort."""
 
 DIGEST = (
-    "[Earlier steps are left out here to save room. Their effects remain. The calls were:\n{}\n]"
+    "[Earlier steps are left out here to save space. Their effects remain. The calls were:\n{}\n]"
 )
 
 

@@ -1,13 +1,11 @@
 """The messages sent to the model, compacted when the conversation grows too long."""
 
-import asyncio
-
 from attrs import frozen
 
+from ale.agents import EndedError
 from ale.errors import ContextLengthError
 from ale.protocols import LLM
 from ale.types import Completion, CompletionRequest, Conversation, Message, Stop, ToolSpec, Turn
-from ale_agent_iflow.budget import EndedError
 from ale_agent_iflow.context import Exchange, Gauge, History, compact
 
 REFUSALS = 2
@@ -48,25 +46,17 @@ class Dialogue:
         self._fresh = True
         self._added: tuple[Message, ...] = ()
 
-    async def ask(self, turn: int, timeout_s: float | None) -> Turn | None:
+    async def ask(self, turn: int) -> Turn:
         """The model's next answer, as a turn that has no observations yet.
 
         Args:
             turn: 0-based number of the completion.
-            timeout_s: seconds, after which the result is None.
 
         Raises:
             EndedError: the conversation can't be made to fit.
             ToolsUnsupportedError, LLMError: as `LLM.complete`.
         """
-        timer = asyncio.timeout(timeout_s)
-        try:
-            async with timer:
-                completion = await self._complete(turn)
-        except TimeoutError:
-            if timer.expired():
-                return None
-            raise
+        completion = await self._complete(turn)
         sent = self._history.messages()
         self._gauge = self._gauge.after(sent, completion)
         prompt, fresh = (sent, True) if self._fresh else (self._added, False)

@@ -1,14 +1,12 @@
 """The agent's loop: ask, run the calls, record the turn, until done or at a limit."""
 
-import asyncio
-import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from ale.errors import AleError, SandboxError, ToolsUnsupportedError
+from ale.agents import EndedError, EpisodeLoop
+from ale.errors import AleError, ToolsUnsupportedError
 from ale.protocols import AgentContext
 from ale.types import Completion, Limits, Message, Observation, Stop, ToolCall, Turn, replace
-from ale_agent_iflow.budget import Budget, EndedError
 from ale_agent_iflow.context import Exchange
 from ale_agent_iflow.dialect import NATIVE, TEXT, Dialect, dialect
 from ale_agent_iflow.dialogue import CompactionPolicy, Dialogue
@@ -60,17 +58,9 @@ class IflowAgent:
         if self._tools_refused:
             episode.use(TEXT)
         try:
-            stop = await episode.run()
-        except BaseException:
-            with contextlib.suppress(SandboxError):  # what ended the run matters more
-                await episode.workspace.shell.close()
-            raise
+            return await episode.run()
         finally:
             self._note_refusal(episode)
-        # Ending the shell would end the server that a task may ask for.
-        if not context.task.keep_processes:
-            await episode.workspace.shell.close()
-        return stop
 
     def _note_refusal(self, episode: "Episode") -> None:
         """Warn once that calls are text from now on."""
@@ -80,7 +70,7 @@ class IflowAgent:
         _log.warning("the model takes no tools, so calls are written as text: %s", episode.refusal)
 
 
-class Episode:
+class Episode(EpisodeLoop):
     """One run of the loop."""
 
     def __init__(
@@ -90,14 +80,12 @@ class Episode:
         monotonic: Callable[[], float],
         context: AgentContext,
     ) -> None:
+        super().__init__(context, monotonic=monotonic)
         self.workspace = Workspace(context.sandbox, max_output_bytes=options.max_output_bytes)
         self._options = options
-        self._recorder = context.recorder
-        self._monotonic = monotonic
-        self._budget = Budget(context.limits, monotonic)
-        self._context = context
-        self._prompt = prompt.replace("{workdir}", context.sandbox.workdir)
-        self._finished: Stop | None = None
+        self._system = prompt.replace("{workdir}", context.sandbox.workdir)
+        self._reading = Reading()
+        self._hint = ""  # what is added to the error of a bad call
         self._reminders = 0  # in a row
         self.refusal: ToolsUnsupportedError | None = None
         """Why calls are text though the model component has tools."""
@@ -105,11 +93,11 @@ class Episode:
 
     def use(self, dialect: Dialect) -> None:
         """Start the conversation anew, with tools in this format."""
-        context, options = self._context, self._options
+        context, options = self.context, self._options
         self._dialect = dialect
         self._dialogue = Dialogue(
             (
-                Message(role="system", content=self._prompt + dialect.instructions),
+                Message(role="system", content=self._system + dialect.instructions),
                 Message(role="user", content=context.task.goal),
             ),
             llm=context.llm,
@@ -123,55 +111,53 @@ class Episode:
             ),
         )
 
-    async def run(self) -> Stop:
-        """Turn after turn, until one ends the episode."""
-        try:
-            while True:
-                await self._turn()
-        except EndedError as end:
-            return end.stop
+    async def ask(self) -> Turn:
+        """The next completion; the calls in it are read, and `stop` is set if it finishes."""
+        turn = await self._complete()
+        self._hint = bad_call_hint(turn.completion, self._dialect.format_hint)
+        self._reading = self._dialect.read(turn.completion, self.budget.turns)
+        if not self._reading.calls and self._finishes(turn.completion):
+            self.stop = Stop(reason="finished", detail=turn.completion.message.content)
+        idle = not self._reading.calls and self.stop is None
+        return replace(turn, credited=not idle)
 
-    async def _turn(self) -> None:
-        if stop := self._budget.no_more_turns():
-            raise EndedError(stop)
-        started = self._monotonic()
-        turn = await self._ask()
-        if turn is None:
-            raise EndedError(self._budget.out_of_time())
-        reading = self._dialect.read(turn.completion, self._budget.turns)
-        self._budget.turns += 1
-        if not reading.calls and self._finishes(turn.completion):
-            self._finished = Stop(reason="finished", detail=turn.completion.message.content)
-        idle = not reading.calls and self._finished is None
-        observations = await self._act(replace(turn, credited=not idle), reading, started)
-        if self._finished is not None:
-            raise EndedError(self._finished)
+    async def _complete(self) -> Turn:
+        try:
+            return await self._dialogue.ask(self.budget.turns)
+        except ToolsUnsupportedError as error:
+            # Native calls in the conversation could not be sent to such a server either.
+            started = self.budget.turns > 0
+            if started or self._dialect is not NATIVE or self._options.tool_format != "auto":
+                raise
+            self.refusal = error
+        self.use(TEXT)
+        return await self._dialogue.ask(self.budget.turns)
+
+    def calls(self, turn: Turn) -> Sequence[ToolCall]:
+        """In the format of the dialect."""
+        return self._reading.calls
+
+    def observed(self, turn: Turn) -> None:
+        """Continue the dialogue, with a reminder where the model has called nothing."""
+        idle = not self._reading.calls
         self._dialogue.append(
             Exchange(
                 answer=turn.completion.message,
-                calls=reading.calls,
-                observations=observations,
+                calls=self._reading.calls,
+                observations=turn.observations,
                 reminder=self._remind(turn.completion) if idle else (),
             )
         )
         self._reminders = self._reminders if idle else 0
 
-    async def _ask(self) -> Turn | None:
-        try:
-            return await self._dialogue.ask(self._budget.turns, self._budget.time_left())
-        except ToolsUnsupportedError as error:
-            # Native calls in the conversation could not be sent to such a server either.
-            started = self._budget.turns > 0
-            if started or self._dialect is not NATIVE or self._options.tool_format != "auto":
-                raise
-            self.refusal = error
-        self.use(TEXT)
-        return await self._dialogue.ask(self._budget.turns, self._budget.time_left())
+    async def close(self) -> None:
+        """End the shell."""
+        await self.workspace.shell.close()
 
     def _finishes(self, completion: Completion) -> bool:
         """Does this answer without a call end the episode?"""
         whole = completion.finish_reason not in ("length", "content_filter")
-        acted = self._budget.steps > 0
+        acted = self.budget.steps > 0
         by_text = self._options.finish == "text"
         return by_text and acted and whole and has_text(completion.message.content)
 
@@ -183,54 +169,28 @@ class Episode:
         text = reminder(completion, self._dialect.format_hint)
         return (Message(role="user", content=text),)
 
-    async def _act(self, turn: Turn, reading: Reading, started: float) -> tuple[Observation, ...]:
-        """Run the calls in order and record the turn, however it ends."""
-        done: list[Observation] = []
-        try:
-            for call in reading.calls:
-                done.append(await self._observe(call, reading, turn))
-        except BaseException as error:
-            cancelled = isinstance(error, asyncio.CancelledError)
-            why = "cancelled" if cancelled else f"{type(error).__name__}: {error}"
-            done += [self._not_run(call, why) for call in reading.calls[len(done) :]]
-            raise
-        finally:
-            duration_s = self._monotonic() - started
-            self._recorder.append(replace(turn, observations=tuple(done), duration_s=duration_s))
-        return tuple(done)
-
-    async def _observe(self, call: ToolCall, reading: Reading, turn: Turn) -> Observation:
-        if stop := self._finished or self._budget.no_more_calls():
-            return self._not_run(call, f"not run: {stop.reason}")
-        self._budget.steps += 1
-        started = self._monotonic()
+    async def call(self, call: ToolCall, timeout_s: float | None) -> Observation:
+        """Run one call, or show the model its mistake."""
         try:
             tool, arguments = check(call)
         except BadCallError as error:
-            hint = bad_call_hint(turn.completion, self._dialect.format_hint)
-            result = Result(content=f"[error: {error}]{hint}", error=str(error))
+            result = Result(content=f"[error: {error}]{self._hint}", error=str(error))
         else:
-            timeout_s = self._budget.tool_timeout()
             result = await tool.verb(self.workspace)(**arguments, timeout_s=timeout_s)
         if result.finished:
-            self._finished = Stop(reason="finished", detail=result.content)
+            self.stop = Stop(reason="finished", detail=result.content)
         return Observation(
             call_id=call.id,
             tool=call.name,
-            content=self._dialect.show(call.name, result.content, reading.note),
+            content=self._dialect.show(call.name, result.content, self._reading.note),
             role=self._dialect.role,
             error=result.error,
             exit_code=result.exit_code,
             timed_out=result.timed_out,
             truncated=result.truncated,
-            duration_s=self._monotonic() - started,
         )
 
-    def _not_run(self, call: ToolCall, why: str) -> Observation:
-        return Observation(
-            call_id=call.id,
-            tool=call.name,
-            content=self._dialect.show(call.name, f"[{why}]", ""),
-            role=self._dialect.role,
-            error=why,
-        )
+    def not_run(self, call: ToolCall, why: str) -> Observation:
+        """In the format of the dialect."""
+        content = self._dialect.show(call.name, f"[{why}]", "")
+        return replace(super().not_run(call, why), content=content, role=self._dialect.role)

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from ale.observers import BackgroundSender
 from ale.plugin import hookimpl
 from ale.types import EpisodeFinished, EvaluationFinished, RunFinished, RunStarted, StepFinished
 from ale_tracking.metrics import Means, Point, episode_metrics
-from ale_tracking.worker import Worker, Write
 
-OpenSink = Callable[[RunStarted], AbstractContextManager[Write[Point]]]
+OpenSink = Callable[[RunStarted], AbstractContextManager[Callable[[Point], None]]]
 """Opens the tracker's own run. Called once, in a thread; may be slow."""
 
 
@@ -32,14 +32,14 @@ class Tracker:
         self._means = Means(window)
         self._finish_timeout_s = finish_timeout_s
         self._n_done = 0
-        self._worker: Worker[Point] | None = None
+        self._sender: BackgroundSender[Point] | None = None
 
     @hookimpl
     def ale_run_started(self, event: RunStarted) -> None:
         """Open the tracker in the background."""
         self._n_done = event.n_done
-        self._worker = Worker(lambda: self._open_sink(event), name=self._name)
-        self._worker.start()
+        self._sender = BackgroundSender(lambda: self._open_sink(event), name=self._name)
+        self._sender.start()
 
     @hookimpl
     def ale_episode_finished(self, event: EpisodeFinished) -> None:
@@ -49,7 +49,7 @@ class Tracker:
             return  # sent as totals when the evaluation is finished
         metrics = episode_metrics(event.episode)
         values = {**metrics, **self._means.add(metrics)}
-        self._put(Point(axis="episode", index=self._n_done, values=values, at=event.at))
+        self._send(Point(axis="episode", index=self._n_done, values=values, at=event.at))
 
     @hookimpl
     def ale_step_finished(self, event: StepFinished) -> None:
@@ -57,7 +57,7 @@ class Tracker:
         report = event.report
         values = {f"train/{name}": value for name, value in report.metrics.items()}
         values["train/policy_version"] = float(report.policy_version)
-        self._put(Point(axis="step", index=report.step, values=values, at=event.at))
+        self._send(Point(axis="step", index=report.step, values=values, at=event.at))
 
     @hookimpl
     def ale_evaluation_finished(self, event: EvaluationFinished) -> None:
@@ -67,14 +67,14 @@ class Tracker:
             values["evaluation/success"] = event.n_succeeded / event.n_graded
         if event.mean_reward is not None:
             values["evaluation/reward"] = event.mean_reward
-        self._put(Point(axis="step", index=event.step, values=values, at=event.at))
+        self._send(Point(axis="step", index=event.step, values=values, at=event.at))
 
     @hookimpl
     def ale_run_finished(self, event: RunFinished) -> None:
         """Wait briefly until everything is written."""
-        if self._worker is not None:
-            self._worker.close(self._finish_timeout_s)
+        if self._sender is not None:
+            self._sender.close(self._finish_timeout_s)
 
-    def _put(self, point: Point) -> None:
-        if self._worker is not None:
-            self._worker.put(point)
+    def _send(self, point: Point) -> None:
+        if self._sender is not None:
+            self._sender.send(point)

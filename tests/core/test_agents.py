@@ -1,0 +1,127 @@
+"""The loop for agents, held by the contract kit of agents."""
+
+from typing import Any
+
+import pytest
+
+from ale.agents import EpisodeLoop, shell_observation
+from ale.errors import ContextLengthError, LLMError
+from ale.protocols import Agent, AgentContext
+from ale.testing import builders
+from ale.testing.agent import AgentContract, Benches, answer, call, shell_call
+from ale.testing.fakes import FakeLLM, FolderSandbox, ListRecorder
+from ale.types import Limits, Observation, Stop, ToolCall, ToolSpec
+
+SHELL = ToolSpec(
+    name="shell",
+    description="Run a command.",
+    parameters={
+        "type": "object",
+        "properties": {"command": {"type": "string"}},
+        "required": ["command"],
+    },
+)
+
+
+class ShellEpisode(EpisodeLoop):
+    tools = (SHELL,)
+
+    async def call(self, call: ToolCall, timeout_s: float | None) -> Observation:
+        command = self.arguments(call)["command"]
+        return shell_observation(call, await self.shell.run(command, timeout_s), timeout_s)
+
+
+class ShellAgent:
+    limits = Limits()
+
+    async def run(self, context: AgentContext) -> Stop:
+        return await ShellEpisode(context).run()
+
+
+class TestLoop(AgentContract):
+    @pytest.fixture
+    def agent(self) -> Agent:
+        return ShellAgent()
+
+    @pytest.fixture
+    def ending(self) -> Any:
+        return answer("Done.")
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize(
+        ("tool", "arguments", "error"),
+        [
+            ("browse", "{}", "there is no tool browse, only shell"),
+            ("shell", "{}", "missing argument: command"),
+            ("shell", "[]", "the arguments are not a JSON object"),
+            ("shell", "{", "the arguments are not JSON: Expecting property name"),
+        ],
+    )
+    async def test_a_mistake_in_a_call_is_shown_to_the_model(
+        self, benches: Benches, tool: str, arguments: str, error: str
+    ) -> None:
+        bench = benches(then=[answer("", (tool, arguments)), answer("Done.")])
+        assert (await bench.run()).reason == "finished"
+        assert error in bench.llm.requests[1].messages[-1].content
+
+    @pytest.mark.asyncio
+    async def test_calls_after_the_last_step_are_recorded_as_not_run(
+        self, benches: Benches
+    ) -> None:
+        both = answer("", *[("shell", '{"command": "echo x >> file"}')] * 2)
+        bench = benches(then=[both], max_steps=1)
+        assert (await bench.run()).reason == "max_steps"
+        assert bench.lines("file") == ["x"]
+        assert bench.recorder.turns[0].observations[1].error == "not run: max_steps"
+
+    @pytest.mark.asyncio
+    async def test_a_conversation_too_long_ends_the_episode_and_is_no_failure(
+        self, benches: Benches
+    ) -> None:
+        bench = benches("echo one", then=[ContextLengthError("4096 tokens")])
+        assert await bench.run() == Stop(reason="context", detail="4096 tokens")
+        assert len(bench.recorder.turns) == 1
+
+    @pytest.mark.asyncio
+    async def test_it_stops_at_the_limit_of_the_context(self, benches: Benches) -> None:
+        long = answer("", ("shell", '{"command": "true"}'), usage=(90, 10))
+        bench = benches(then=[long, answer("Done.")], context_max_tokens=100)
+        assert (await bench.run()).reason == "context"
+
+    @pytest.mark.asyncio
+    async def test_the_tools_are_recorded_once(self, benches: Benches) -> None:
+        bench = benches("echo one", "echo two")
+        await bench.run()
+        assert [turn.tools for turn in bench.recorder.turns] == [(SHELL,), (), ()]
+
+
+async def test_stop_ends_the_episode_after_the_calls_of_the_turn() -> None:
+    class Finishing(ShellEpisode):
+        async def call(self, call: ToolCall, timeout_s: float | None) -> Observation:
+            self.stop = Stop(reason="finished", detail="by a tool")
+            return Observation(call_id=call.id, tool=call.name, content="")
+
+    context = AgentContext(
+        task=builders.task(),
+        sandbox=FolderSandbox(),
+        llm=FakeLLM([call("finish")]),
+        limits=Limits(),
+        conversation=builders.conversation(),
+        recorder=ListRecorder(),
+    )
+    assert (await Finishing(context).run()).detail == "by a tool"
+    await context.sandbox.close()
+
+
+async def test_a_model_without_tools_is_an_error() -> None:
+    context = AgentContext(
+        task=builders.task(),
+        sandbox=FolderSandbox(),
+        llm=FakeLLM([shell_call("true")], tools=False),
+        limits=Limits(),
+        conversation=builders.conversation(),
+        recorder=ListRecorder(),
+    )
+    with pytest.raises(LLMError, match="can call tools"):
+        await ShellEpisode(context).run()
+    await context.sandbox.close()
