@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class OracleAgent:
-    """Runs ``task.solution`` in one session, one command per turn.
+    """Runs ``task.solution``, one command a turn, in a session that lasts.
 
-    Its trajectories look like those of a model with a ``shell`` tool. A failed command is
-    recorded, and the next one runs: the criteria decide about success.
+    Its trajectories look like those of a model with a ``shell`` tool. A command that fails is
+    recorded, and the next one runs: the criteria judge.
 
     Args:
         monotonic: seconds from an arbitrary start; all durations and the time limit are by it.
@@ -51,7 +51,7 @@ class OracleAgent:
         if solution is None:
             why = context.task.metadata.get("no_solution")
             return Stop(reason="gave_up", detail=str(why or "the task has no reference solution"))
-        await _create_solution_folder(context)
+        await _make_room(context)
         shell = _Shell(context.sandbox, self._options.max_output_bytes)
         try:
             stop = await self._run_all(solution, context, shell)
@@ -116,7 +116,7 @@ class OracleAgent:
             )
 
 
-async def _create_solution_folder(context: AgentContext) -> None:
+async def _make_room(context: AgentContext) -> None:
     """Make the folder that the solution's files go to, which its user may not be allowed to.
 
     It is absolute, so never where a sandbox has the files of this machine. A solution has to see to
