@@ -1,10 +1,10 @@
-"""ALE-lite from one end to the other, on this machine: `python3 noxfile.py lite`.
+"""ALE-lite end to end on this machine: `python3 noxfile.py lite`.
 
-A model behind HTTP works on every example task, what it did becomes preference pairs, a small model
-learns from them, and is served to work on a task itself. Every step is a command that a user types.
-The first model plays the tasks' own solutions, each with a slip, so that no real one is needed;
-the second is made on the spot, so that nothing is fetched. It learns no more than that the chain
-holds: for a model that learns to do tasks see `python3 noxfile.py learn`.
+A model behind HTTP attempts every example task, its episodes become preference pairs, a small model
+is trained on them, and is then served to attempt a task itself. Every step is a command of a user.
+The first model plays the reference solutions, each with an error, so that no real model is needed;
+the second has random weights, so that nothing is downloaded. This tests the commands: for a model
+that learns to solve tasks see `python3 noxfile.py learn`.
 
 Usage: lite_chain.py [FOLDER]    (default: a new one among the temporary files)
 """
@@ -30,15 +30,15 @@ from ale_tasks_tbp.plugin import ale_task_sources
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = ROOT / "tasks"
 COMMANDS = Path(sys.executable).parent
-SLIP = "cat NOTES.txt"
+ERROR = "cat NOTES.txt"
 
 
 def answers() -> dict[str, Any]:
-    """What the first model says: a slip, the task's own solution, and that it is done."""
+    """The script of the first model: an error, the reference solution, and finish."""
     conversations = []
     for task in example_tasks():
         assert task.solution is not None, task.id
-        commands = [SLIP, *task.solution]
+        commands = [ERROR, *task.solution]
         steps = [{"calls": [call("shell", command=command)]} for command in commands]
         match = r"\W+".join(re.findall(r"\w+", task.goal)[:12])
         done = {"calls": [call("finish", summary="Done.")]}
@@ -63,8 +63,8 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(yaml.safe_dump(dict(content), sort_keys=False))
 
 
-def typed(*command: str) -> None:
-    """Show a command and run it to its end.
+def run_command(*command: str) -> None:
+    """Print a command and run it.
 
     Raises:
         SystemExit: it failed.
@@ -77,7 +77,7 @@ def typed(*command: str) -> None:
 
 @contextmanager
 def serving(*command: str) -> Iterator[str]:
-    """A server that prints its base URL, ended after the block."""
+    """The base URL that a server prints; it is stopped after the block."""
     print(f"\n$ {shlex.join(command)} &", flush=True)
     whole = [str(COMMANDS / command[0]), *command[1:]]
     with subprocess.Popen(whole, stdout=subprocess.PIPE, text=True) as process:
@@ -85,7 +85,7 @@ def serving(*command: str) -> Iterator[str]:
         url = process.stdout.readline().strip()
         try:
             if not url:
-                sys.exit(f"{command[0]} gave no address")
+                sys.exit(f"{command[0]} printed no address")
             print(url, flush=True)
             yield url
         finally:
@@ -108,7 +108,7 @@ def make_model(corpus: Path, folder: Path) -> None:
 
 
 def main() -> None:
-    """Do it all in a folder."""
+    """Run all steps in a folder."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="ale-lite-"))
     folder.mkdir(parents=True, exist_ok=True)
     os.chdir(folder)
@@ -118,11 +118,11 @@ def main() -> None:
     server = ("python", "-m", "ale.testing.openai_server", "--script", str(script))
     with serving(*server) as url:
         file = config(Path("lite.yaml"), url, "scripted")
-        typed("tbp", "run", "--tasks", str(TASKS), "--config", file, "--out", "runs/")
-    typed("roll", "collect", "--runs", "runs/", "--out", "datasets/raw.jsonl")
+        run_command("tbp", "run", "--tasks", str(TASKS), "--config", file, "--out", "runs/")
+    run_command("roll", "collect", "--runs", "runs/", "--out", "datasets/raw.jsonl")
     scored = "datasets/ipa_scored.jsonl"
-    typed("roll", "ipa-score", "--in", "datasets/raw.jsonl", "--out", scored)
-    typed("roll", "make-dpo", "--in", scored, "--out", "datasets/dpo.jsonl")
+    run_command("roll", "ipa-score", "--in", "datasets/raw.jsonl", "--out", scored)
+    run_command("roll", "make-dpo", "--in", scored, "--out", "datasets/dpo.jsonl")
     make_model(Path("datasets/raw.jsonl"), Path("models/tiny"))
     training = {
         "model_name_or_path": "models/tiny",
@@ -131,10 +131,10 @@ def main() -> None:
     }
     more = {"max_length": 8192, "learning_rate": 1.0e-3, "epochs": 2, "evaluation_fraction": 0.1}
     write(Path("dpo.yaml"), {**training, **more})
-    typed("roll", "train-dpo", "--config", "dpo.yaml")
+    run_command("roll", "train-dpo", "--config", "dpo.yaml")
     with serving("ale", "serve", "policy:model=outputs/dpo_adapter", "--port", "0") as url:
         file = config(Path("trained.yaml"), url, "dpo_adapter")
-        typed(
+        run_command(
             "iflow",
             "run",
             "--task",

@@ -181,7 +181,7 @@ def _about(facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def _documents(facts: Facts) -> Iterator[tuple[str, str]]:
-    """Longer texts, folded: title and content."""
+    """Longer texts, collapsed: title and content."""
     for title, key in (("Config", "config"), ("Versions", "versions")):
         value = facts.manifest.get(key, {})
         yield title, json.dumps(value, indent=2, ensure_ascii=False)
