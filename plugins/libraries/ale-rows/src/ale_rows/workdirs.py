@@ -1,8 +1,8 @@
 """The working directory of each rollout, which some sandboxes name anew for every episode.
 
 An agent may put its working directory into the first prompt (``{workdir}``), so prompts of one task
-can differ in that path alone. They count as the same prompt; an answer to one becomes an answer to the other by replacing
-the path.
+can differ in that path alone. They count as the same prompt; an answer to one becomes an answer to
+the other by replacing the path.
 """
 
 import re
