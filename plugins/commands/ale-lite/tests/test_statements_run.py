@@ -40,6 +40,11 @@ def stop(episode: dict[str, Any]) -> str:
     return reason
 
 
+def completions(server: Any) -> list[dict[str, Any]]:
+    """The requests for completions, without that for the list of models."""
+    return [request for request in server.requests() if request["method"] == "POST"]
+
+
 def test_s02_iflow_run_does_one_task(desk: Any, serve: Any) -> None:
     server = serve(desk.solutions(EXAMPLES))
     done = desk.iflow(str(EXAMPLES / "basics_ls.yaml"), named_config(desk, server.url))
@@ -118,7 +123,7 @@ def test_s30_a_longer_conversation_than_the_context_is_folded(desk: Any, serve: 
     fresh = [turn.get("fresh_context", False) for turn in desk.episode()["trajectory"]["turns"]]
     assert any(fresh[1:])
     assert desk.episode()["reward"] == 1.0
-    for request in server.requests():  # the server takes a word for a token
+    for request in completions(server):  # the server takes a word for a token
         texts = [message["content"] or "" for message in request["body"]["messages"]]
         assert sum(len(text.split()) for text in texts) <= 4000
 
@@ -128,7 +133,7 @@ def test_s31_the_official_sdk_asks(desk: Any, serve: Any) -> None:
     server = serve(playing(FINISH))
     desk.config(server.url)
     desk.iflow("tasks/t.yaml")
-    headers = server.requests()[0]["headers"]
+    headers = completions(server)[0]["headers"]
     assert headers["user-agent"].startswith("AsyncOpenAI/Python ")
     assert int(headers["x-stainless-package-version"].split(".")[0]) >= 1
 
@@ -142,7 +147,7 @@ def test_s32_the_wire_has_key_model_temperature_and_max_tokens(
     llm = {"api_key": key, "model": "my-model", "temperature": 0.7, "max_tokens": 99}
     desk.config(server.url, llm=llm)
     assert desk.iflow("tasks/t.yaml").code == 0
-    request = server.requests()[0]
+    request = completions(server)[0]
     assert request["path"] == "/v1/chat/completions"
     assert request["headers"]["authorization"] == f"Bearer {key}"
     sent = {name: request["body"][name] for name in ("model", "temperature", "max_tokens")}
@@ -275,7 +280,7 @@ def test_a_model_without_tool_calling_is_asked_for_calls_as_text(desk: Any, serv
     assert done.err.count("the model takes no tools, so calls are written as text") == 1
     episode = desk.episodes()["t"]
     assert (episode["reward"], episode["trajectory"]["stop"]["detail"]) == (1.0, "Done.")
-    assert [bool(request["body"].get("tools")) for request in server.requests()] == [
+    assert [bool(request["body"].get("tools")) for request in completions(server)] == [
         True,
         False,
         False,
