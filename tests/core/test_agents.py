@@ -8,7 +8,7 @@ from ale.agents import EpisodeLoop, shell_observation
 from ale.errors import ContextLengthError, LLMError
 from ale.protocols import Agent, AgentContext
 from ale.testing import builders
-from ale.testing.agent import AgentContract, Benches, answer, call, shell_call
+from ale.testing.agent import AgentAttempts, AgentContract, answer, call, shell_call
 from ale.testing.fakes import FakeLLM, FolderSandbox, ListRecorder
 from ale.types import Limits, Observation, Stop, ToolCall, ToolSpec
 
@@ -58,41 +58,41 @@ class TestLoop(AgentContract):
         ],
     )
     async def test_a_mistake_in_a_call_is_shown_to_the_model(
-        self, benches: Benches, tool: str, arguments: str, error: str
+        self, attempts: AgentAttempts, tool: str, arguments: str, error: str
     ) -> None:
-        bench = benches(then=[answer("", (tool, arguments)), answer("Done.")])
-        assert (await bench.run()).reason == "finished"
-        assert error in bench.llm.requests[1].messages[-1].content
+        attempt = attempts(then=[answer("", (tool, arguments)), answer("Done.")])
+        assert (await attempt.run()).reason == "finished"
+        assert error in attempt.llm.requests[1].messages[-1].content
 
     @pytest.mark.asyncio
     async def test_calls_after_the_last_step_are_recorded_as_not_run(
-        self, benches: Benches
+        self, attempts: AgentAttempts
     ) -> None:
         both = answer("", *[("shell", '{"command": "echo x >> file"}')] * 2)
-        bench = benches(then=[both], max_steps=1)
-        assert (await bench.run()).reason == "max_steps"
-        assert bench.lines("file") == ["x"]
-        assert bench.recorder.turns[0].observations[1].error == "not run: max_steps"
+        attempt = attempts(then=[both], max_steps=1)
+        assert (await attempt.run()).reason == "max_steps"
+        assert attempt.lines("file") == ["x"]
+        assert attempt.recorder.turns[0].observations[1].error == "not run: max_steps"
 
     @pytest.mark.asyncio
     async def test_a_conversation_too_long_ends_the_episode_and_is_no_failure(
-        self, benches: Benches
+        self, attempts: AgentAttempts
     ) -> None:
-        bench = benches("echo one", then=[ContextLengthError("4096 tokens")])
-        assert await bench.run() == Stop(reason="context", detail="4096 tokens")
-        assert len(bench.recorder.turns) == 1
+        attempt = attempts("echo one", then=[ContextLengthError("4096 tokens")])
+        assert await attempt.run() == Stop(reason="context", detail="4096 tokens")
+        assert len(attempt.recorder.turns) == 1
 
     @pytest.mark.asyncio
-    async def test_it_stops_at_the_limit_of_the_context(self, benches: Benches) -> None:
+    async def test_it_stops_at_the_limit_of_the_context(self, attempts: AgentAttempts) -> None:
         long = answer("", ("shell", '{"command": "true"}'), usage=(90, 10))
-        bench = benches(then=[long, answer("Done.")], context_max_tokens=100)
-        assert (await bench.run()).reason == "context"
+        attempt = attempts(then=[long, answer("Done.")], context_max_tokens=100)
+        assert (await attempt.run()).reason == "context"
 
     @pytest.mark.asyncio
-    async def test_the_tools_are_recorded_once(self, benches: Benches) -> None:
-        bench = benches("echo one", "echo two")
-        await bench.run()
-        assert [turn.tools for turn in bench.recorder.turns] == [(SHELL,), (), ()]
+    async def test_the_tools_are_recorded_once(self, attempts: AgentAttempts) -> None:
+        attempt = attempts("echo one", "echo two")
+        await attempt.run()
+        assert [turn.tools for turn in attempt.recorder.turns] == [(SHELL,), (), ()]
 
 
 async def test_stop_ends_the_episode_after_the_calls_of_the_turn() -> None:
