@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-IN_PROMPT = {"type": "iflow", "system_prompt": "You work in {workdir}."}
-"""An agent that tells the model its folder, which the local sandbox names anew each time."""
 PATIENCE_S = 600.0
 """These tests start `ale` several times; how long that takes says nothing."""
 
@@ -35,7 +33,7 @@ def scored(workshop: Any, ale: Any, shell: Any) -> Path:
     workshop.task("make")
     good, bad = shell("pwd", "touch done"), shell("pwd", "touch $PWD/other")
     script = {"tasks": {"make": [good, bad]}}
-    workshop.scripted(script, agent=IN_PROMPT, run={"rollouts": 2}, observers=[])
+    workshop.scripted(script, run={"rollouts": 2}, observers=[])
     ale("run", "run.yaml")
     assert ale("collect", "runs", "--out", "raw.jsonl").startswith("raw.jsonl: 2 rows from 2")
     ale("score", "--in", "raw.jsonl", "--out", "scored.jsonl")
@@ -131,7 +129,7 @@ def calling_in_text(workshop: Any, ale: Any) -> Path:
     finish = called_in_text("End.", "finish", summary="Done.")
     good = [look, called_in_text("Do it.", "shell", command="touch done"), finish]
     bad = [look, called_in_text("Hm.", "shell", command="true"), finish]
-    agent = {**IN_PROMPT, "tool_format": "text"}
+    agent = {"type": "iflow", "tool_format": "text"}
     script = {"tasks": {"make": [good, bad]}}
     workshop.scripted(script, agent=agent, run={"rollouts": 2}, observers=[])
     ale("run", "run.yaml")

@@ -79,6 +79,9 @@ class _Attempt:
     async def _pipeline(self) -> None:
         self.stages.enter("sandbox")
         async with self._open_sandbox() as sandbox:
+            if not self.runner.options.deterministic:
+                # Unlike everything else that is stored, it may depend on the machine.
+                self.record.workdir = sandbox.workdir
             for step in self._task_steps():
                 if step.task is not self._task:
                     self.stages.enter("setup")

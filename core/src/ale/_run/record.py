@@ -57,6 +57,8 @@ class EpisodeRecord:
     turns_when_graded: dict[str, int] = field(factory=dict)
     """By the id of each graded task step, the turns recorded by then."""
     teardown_errors: list[str] = field(factory=list)
+    workdir: str | None = None
+    """The workspace as commands saw it, which their output may contain."""
     retryable: bool = True
     """False after an error that another attempt would only repeat."""
     restoring: Restoring | None = None
@@ -116,6 +118,8 @@ class EpisodeRecord:
 
     def _metadata(self, plan: EpisodePlan) -> Mapping[str, Any]:
         metadata: dict[str, Any] = {}
+        if self.workdir is not None:
+            metadata["workdir"] = self.workdir
         if plan.prepared.task.steps:
             metadata["steps"] = self.turns_when_graded
         if self.teardown_errors:

@@ -31,11 +31,16 @@ class _TrajectoryHead(msgspec.Struct, gc=False):
     turns: tuple[_TurnHead, ...] = ()
 
 
+class _MetadataHead(msgspec.Struct, frozen=True, gc=False):
+    workdir: str | None = None
+
+
 class _EpisodeHead(msgspec.Struct, gc=False):
     task_id: str
     trajectory: _TrajectoryHead
     split: Split = "train"
     reward: float | None = None
+    metadata: _MetadataHead = _MetadataHead()
 
 
 class _SlimEpisode(msgspec.Struct, gc=False):
@@ -120,7 +125,7 @@ def _tasks(source: Path, seen: "Counter[str]", workdirs: Workdirs) -> dict[str, 
             tasks.setdefault(row.episode.task_id, []).append(offset)
             first = row.episode.trajectory.turns[:1]
             texts = [message.content for turn in first for message in turn.prompt]
-            workdirs.add(row.episode.task_id, offset, texts)
+            workdirs.add(row.episode.task_id, offset, texts, row.episode.metadata.workdir)
     return tasks
 
 

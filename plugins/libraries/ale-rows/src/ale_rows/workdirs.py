@@ -1,8 +1,9 @@
 """The working directory of each rollout, which some sandboxes name anew for every episode.
 
-An agent may put its working directory into the first prompt (``{workdir}``), so prompts of one task
-can differ in that path alone. They count as the same prompt; an answer to one becomes an answer to
-the other by replacing the path.
+Prompts of one task that differ in that path alone, say in the output of a command, count as the
+same prompt; an answer to one becomes an answer to the other by replacing the path. Runs store it
+with each episode. Deterministic and older ones do not: there it is inferred from the first prompts,
+where the agent has put it into them (``{workdir}``).
 """
 
 import re
@@ -34,14 +35,22 @@ class _Prompt:
 
 
 class Workdirs:
-    """Working directories, inferred from the differences between the first prompts of rollouts."""
+    """Working directories, as stored or inferred from differences between the first prompts."""
 
     def __init__(self) -> None:
         self._prompts: dict[str, list[_Prompt]] = {}
         self._rollouts: dict[int, _Rollout] = {}
 
-    def add(self, task: str, rollout: int, texts: Sequence[str]) -> None:
-        """Add one rollout of a task and the texts of its first prompt."""
+    def add(self, task: str, rollout: int, texts: Sequence[str], stored: str | None = None) -> None:
+        """Add one rollout of a task.
+
+        Args:
+            texts: of its first prompt.
+            stored: the working directory, where the run has stored it.
+        """
+        if stored is not None:
+            self._rollouts[rollout] = _Rollout(_Prompt(texts), stored)
+            return
         known = self._prompts.setdefault(task, [])
         for prompt in known:
             if prompt.texts == texts:
