@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import shlex
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -77,24 +76,9 @@ def test_a_dry_run_prints_the_plan_and_starts_nothing(workshop: Any) -> None:
     assert not (workshop.folder / "runs").exists()
 
 
-def test_the_examples_of_the_help_are_accepted(workshop: Any) -> None:
-    config = workshop.config()
-    config.rename(config.with_name("my.yaml"))
-    text = workshop.ablate("--help").out
-    examples = [
-        line.split("ale ablate ")[1] for line in text.splitlines() if "ale ablate my" in line
-    ]
-    assert len(examples) == 2
-    for example in examples:
-        ended = workshop.ablate(*shlex.split(example), "--dry-run")
-        assert ended.code == 0, ended.err
-    grid = workshop.ablate(*shlex.split(examples[0])).out
-    assert "3 cells x 5 seeds: 15 runs" in grid
-
-
 def test_credit_compared_without_a_trainer_is_reported_as_without_effect(workshop: Any) -> None:
     note = "no cell has a trainer: nothing is trained, so credit and chunker have no effect"
-    vary = ("--vary", "credit.type=same,ipa", "--seeds", "1")
+    vary = ("--vary", "credit.type=same,alike", "--seeds", "1")
     assert note in workshop.ablate(workshop.config(), *vary, "--dry-run").out
     ended = workshop.ablate(workshop.config(), *vary)
     assert ended.code == 0, ended.err

@@ -215,6 +215,6 @@ def test_a_server_that_can_not_be_reached_is_reported_and_the_run_logged_offline
     start = time.monotonic()
     done = run("online", tmp_path, WANDB_API_KEY="a" * 40)
     assert done.returncode == 0, done.stderr
-    assert "going on offline" in done.stderr
+    assert "continuing offline" in done.stderr
     assert [row["episode/reward"] for row in rows(tmp_path)] == [1.0]
     assert time.monotonic() - start < 30

@@ -72,17 +72,17 @@ def test_what_is_removed_while_a_list_is_made_is_left_out_of_it() -> None:
         assert [image.id for image in engine.images("ale.record")] == ["8"]
 
 
-def test_what_stays_so_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_that_persists_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """An image without its layers, say, which somebody has to remove."""
     monkeypatch.setattr("ale_sandbox_podman.engine._PASSING_S", 0.0)
     broken = (500, {"cause": "layer not known", "message": "layer not known"})
     with answering(broken) as engine, pytest.raises(SandboxError, match="layer not known"):
         engine.images("ale.record")
-    with answering(ENDED) as engine, pytest.raises(SandboxError, match="still takes box"):
+    with answering(ENDED) as engine, pytest.raises(SandboxError, match="still reports box as running"):
         engine.state("box")
 
 
-def test_any_other_fault_of_a_list_is_told() -> None:
+def test_any_other_error_of_a_list_is_reported() -> None:
     full = (500, {"cause": "", "message": "no space left on device"})
     with answering(full) as engine, pytest.raises(SandboxError, match="no space left"):
         engine.containers("ale.record")

@@ -142,4 +142,8 @@ def ale_chunkers() -> Sequence[Component[Any, Any]]:
 
 @hookimpl
 def ale_credit_schemes() -> Sequence[Component[Any, Any]]:
-    return [_part("same", lambda _: Same()), _part("failing", lambda _: Failing())]
+    return [
+        _part("same", lambda _: Same()),
+        _part("alike", lambda _: Same()),
+        _part("failing", lambda _: Failing()),
+    ]
