@@ -1,5 +1,6 @@
 """The kit for start schemes passes a right one and fails wrong ones, each for its own reason."""
 
+import itertools
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -150,10 +151,12 @@ def test_the_kit_fails_a_scheme_that_learns_only_of_what_it_has_planned_itself()
 
 
 def test_the_kit_fails_a_scheme_with_its_own_random_generator() -> None:
+    thrown = itertools.count()
+
     class Dice(Deeper):
         def __init__(self) -> None:
             super().__init__()
-            self.number = uuid.uuid4().int
+            self.number = next(thrown)
 
         def starts(self, task: Task, rollouts: int) -> list[Start]:
             n = 1 + self.number % 100

@@ -154,15 +154,23 @@ def test_a_model_without_token_ids_is_refused_before_anything_starts(workshop: A
     assert workshop.runs == []
 
 
-def test_steps_that_run_ahead_are_sampled_from_older_weights_and_say_so(
+def test_with_staleness_tokens_are_sampled_from_older_weights_and_record_the_version(
     workshop: Any, config: str
 ) -> None:
     refused = workshop.ale("check", config, "--set", "run.staleness=1")
     assert refused.code == 2
     assert "trainer.sync: copy" in refused.text
-    ahead = ("--set", "run.staleness=1", "--set", "trainer.sync=copy")
-    done = workshop.ale("run", config, *ahead, timeout_s=120)
+    stale = ("--set", "run.staleness=1", "--set", "trainer.sync=copy")
+    refused = workshop.ale("check", config, *stale)
+    assert refused.code == 2
+    assert "trainer.old_policy: run.staleness is 1" in refused.text
+    explicit = workshop.ale("check", config, *stale, "--set", "trainer.old_policy=recompute")
+    assert explicit.code == 0, explicit.text
+    assert explicit.text.count("no objective's importance ratio corrects for staleness") == 1
+    corrected = (*stale, "--set", "trainer.old_policy=rollout_version")
+    done = workshop.ale("run", config, *corrected, timeout_s=120)
     assert done.code == 0, done.text
+    assert "corrects for staleness" not in done.text
     behind = set()
     for name, turns in sampled(workshop, workshop.run).items():
         if not name.startswith("evaluation-"):
@@ -173,7 +181,7 @@ def test_steps_that_run_ahead_are_sampled_from_older_weights_and_say_so(
     assert len(metrics) == 5
 
 
-def test_without_steps_ahead_a_copy_learns_what_the_model_itself_does(
+def test_without_staleness_a_copy_is_trained_to_the_same_weights(
     workshop: Any, config: str
 ) -> None:
     few = ("--set", "run.steps=2", "--set", "starts.demonstrations=2", "--set", "run.staleness=0")

@@ -102,7 +102,8 @@ def test_the_trainer_renders_the_prompt_that_was_served(
             observers=[],
         )
         run(workshop, "ale", "run", "run.yaml")
-        bodies = [request["body"] for request in server.requests()]
+        asked = [request for request in server.requests() if request["method"] == "POST"]
+        bodies = [request["body"] for request in asked]
     run(workshop, "roll", "collect", "--runs", "runs", "--out", "raw.jsonl")
     run(workshop, "roll", "ipa-score", "--in", "raw.jsonl", "--out", "scored.jsonl")
     run(workshop, *make_pairs, "--in", "scored.jsonl", "--out", "dpo.jsonl")
