@@ -166,8 +166,12 @@ class Workshop:
 
     def lines(self, file: str = "episodes.jsonl", run: Path | None = None) -> list[dict[str, Any]]:
         """A file of the run, each line whole."""
-        text = ((run or self.run) / file).read_text()
-        assert text.endswith("\n") or not text, f"{file} ends with half a line"
+        path = (run or self.run) / file
+        # While a run writes, a reader may see the beginning of a line before its end.
+        deadline = time.monotonic() + 5.0
+        while (text := path.read_text()) and not text.endswith("\n"):
+            assert time.monotonic() < deadline, f"{file} ends with half a line"
+            time.sleep(0.01)
         return [json.loads(line) for line in text.splitlines()]
 
     def episodes(self, run: Path | None = None) -> dict[str, dict[str, Any]]:
