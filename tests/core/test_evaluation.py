@@ -12,6 +12,7 @@ from attrs import evolve
 
 from ale._config import structure_config
 from ale._registry import Registry
+from ale._run.loop import planned_episodes
 from ale._run.run import Run
 from ale._run.start import resume
 from ale.errors import InputError
@@ -74,7 +75,10 @@ class Pupil:
         Pupil.made.append(self)
 
     async def complete(self, request: CompletionRequest) -> Completion:
-        return Completion(message=Message(role="assistant", content=str(self.policy_version)))
+        return Completion(
+            message=Message(role="assistant", content=str(self.policy_version)),
+            model=f"at {request.sampling.temperature}",
+        )
 
     async def load_policy(self, snapshot: PolicySnapshot) -> None:
         self.loaded.append(snapshot.version)
@@ -128,13 +132,20 @@ def school(registry: Registry, bench: Any) -> None:
     Pupil.made.clear()
 
 
-def config(workplace: Any, *, every: int = 2, **run: Any) -> Any:
+def config(
+    workplace: Any, *, every: int = 2, at: Sequence[float] | None = (1.0,), **run: Any
+) -> Any:
     plain = {
         "tasks": {"type": "list", "n": 2},
         "agent": {"type": "bench"},
         "llm": {"type": "pupil"},
         "trainer": {"type": "learner"},
-        "evaluation": {"tasks": {"type": "exam"}, "every": every, "rollouts": 2},
+        "evaluation": {
+            "tasks": {"type": "exam"},
+            "every": every,
+            "rollouts": 2,
+            "temperatures": None if at is None else list(at),
+        },
         "run": {"directory": str(workplace.directory), "steps": 3, **run},
     }
     return structure_config(from_plain(plain), workplace.registry)
@@ -169,7 +180,7 @@ async def test_the_trainer_and_the_credits_see_no_evaluation(
     assert run.parts.trainer.seen == [f"{s}-t{t}-0" for s in range(3) for t in range(2)]
     assert not [row for row in run.store.reader.credits() if row.task_id.startswith("exam")]
     ids = sorted(e.id for e in run.store.reader.episodes if e.split == "evaluation")
-    assert ids[:2] == ["evaluation-0-exam0-0", "evaluation-0-exam0-1"]
+    assert ids[:2] == ["evaluation-0-exam0-0-T1", "evaluation-0-exam0-1-T1"]
     assert len(ids) == 18
 
 
@@ -226,6 +237,49 @@ async def test_an_evaluation_that_was_not_reported_before_a_kill_is_reported_onc
         await finish(again)
         assert [event["step"] for event in events(again, "evaluation_finished")] == [0, 2, 3]
     assert len(list(again.store.reader.episodes)) == 24
+
+
+async def test_a_policy_in_training_is_evaluated_greedily_and_as_it_is_sampled(
+    workplace: Any, finish: Finish
+) -> None:
+    run = workplace.prepared(config(workplace, at=None))
+    await finish(run)
+    evaluations = events(run, "evaluation_finished")
+    assert [(e["step"], e["temperature"], e["n_graded"]) for e in evaluations] == [
+        (step, temperature, 6) for step in (0, 2, 3) for temperature in (0.0, None)
+    ]
+    stored = [e for e in run.store.reader.episodes if e.split == "evaluation"]
+    asked = {e.temperature: e.trajectory.turns[0].text for e in stored}
+    assert asked == {0.0: "at 0.0", None: "at None"}
+    assert planned_episodes(run.config, run.tasks) == {"train": 6, "evaluation": 36}
+
+
+async def test_without_a_trainer_the_model_is_evaluated_as_it_is_configured(
+    workplace: Any, finish: Finish
+) -> None:
+    run = workplace.prepared(evolve(config(workplace, at=None), trainer=None))
+    assert run.config.evaluation_temperatures == (None,)
+
+
+async def test_a_resumed_run_of_before_temperatures_adds_no_evaluation_of_a_later_policy(
+    workplace: Any, finish: Finish
+) -> None:
+    run = workplace.prepared(config(workplace, at=None))
+    await finish(run)
+    path = run.store.path
+    for name, of in (("events", '"temperature":0.0'), ("episodes", "-T0")):
+        file = path / f"{name}.jsonl"
+        lines = file.read_text().splitlines(keepends=True)
+        file.write_text("".join(line for line in lines if of not in line))
+    again = resume(path, workplace.outside())
+    await finish(again)
+    assert len(events(again, "evaluation_finished")) == 3
+
+
+def test_no_temperature_and_a_negative_one_are_refused(workplace: Any) -> None:
+    for wrong in ([], [-1.0]):
+        with pytest.raises(InputError, match="evaluation.temperatures"):
+            config(workplace, at=wrong)
 
 
 def test_problems_of_the_section_are_reported(workplace: Any) -> None:

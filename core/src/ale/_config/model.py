@@ -163,7 +163,19 @@ class EvaluationOptions:
         validator=ge(1),
         metadata=doc("Training steps between evaluations; the first is before step 0."),
     )
-    rollouts: int = field(default=1, validator=ge(1), metadata=doc("Episodes per task."))
+    rollouts: int = field(
+        default=1, validator=ge(1), metadata=doc("Episodes per task and temperature.")
+    )
+    temperatures: tuple[float, ...] | None = field(
+        default=None,
+        validator=validators.optional(
+            validators.and_(validators.min_len(1), validators.deep_iterable(ge(0)))
+        ),
+        metadata=doc(
+            "Temperatures to sample at, such as [0, 1]. Default: 0 and the model's own where a "
+            "trainer trains it, since success at one of them alone says little; its own elsewhere."
+        ),
+    )
 
 
 @frozen(kw_only=True)
@@ -200,6 +212,15 @@ class RunConfig:
     """``sandbox.require``: what the sandbox must isolate."""
     plugins: Mapping[str, str] = field(factory=dict)
     """SHA-256 of each file that ``plugins`` names, by absolute path."""
+
+    @property
+    def evaluation_temperatures(self) -> tuple[float | None, ...]:
+        """The temperatures of an evaluation; None is the model's own."""
+        if self.evaluation is None:
+            return ()
+        if self.evaluation.options.temperatures is not None:
+            return self.evaluation.options.temperatures
+        return (None,) if self.trainer is None else (0.0, None)
 
     @property
     def notes(self) -> list[str]:

@@ -2,6 +2,8 @@
 
 from typing import TypeVar
 
+from attrs import frozen
+
 from ale._run.expert_guided import ExpertGuidedLLM
 from ale._run.plan import EpisodePlan
 from ale._run.record import EpisodeRecord
@@ -63,6 +65,8 @@ def model_for(llm: LLM | None, plan: EpisodePlan, record: EpisodeRecord) -> LLM:
     """The model as the agent sees it: expert-guided where the episode's start has an expert."""
     if llm is None:
         return _NoLLM()
+    if plan.temperature is not None:
+        return _AtTemperature(llm, plan.temperature)
     if plan.start.expert is None and plan.start.next_action is None:
         return llm
     assert isinstance(llm, Policy)  # checked when the parts were built
@@ -71,6 +75,25 @@ def model_for(llm: LLM | None, plan: EpisodePlan, record: EpisodeRecord) -> LLM:
         llm, plan.start, None if restoring is None else restoring.expert_finished
     )
     return record.expert_guided
+
+
+@frozen
+class _AtTemperature:
+    """A model that samples at a temperature of the run's choice."""
+
+    llm: LLM
+    temperature: float
+
+    @property
+    def capabilities(self) -> LLMCapabilities:
+        return self.llm.capabilities
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        sampling = replace(request.sampling, temperature=self.temperature)
+        return await self.llm.complete(replace(request, sampling=sampling))
+
+    async def aclose(self) -> None:
+        await self.llm.aclose()
 
 
 class _NoLLM:

@@ -16,7 +16,7 @@ from ale.plugin import BuildContext
 from ale.protocols import Policy
 from ale.types import EvaluationFinished
 
-_RECORDED = ("step", "policy_version", "n_graded", "n_succeeded", "mean_reward")
+_RECORDED = ("step", "policy_version", "temperature", "n_graded", "n_succeeded", "mean_reward")
 
 
 @frozen(kw_only=True)
@@ -32,17 +32,19 @@ class Evaluator:
     dispatcher: Dispatcher
     times: Times
     record_event: Callable[..., None]
-    reported: set[int] = field(factory=set)
-    """Steps whose evaluation is in ``events.jsonl``: the run may be killed before that."""
+    reported: set[tuple[int, float | None]] = field(factory=set)
+    """Steps and temperatures that ``events.jsonl`` has: the run may be killed before that."""
 
     def restore(self) -> None:
         """Find out what an earlier session of the run has reported."""
         for event in self.store.reader.events():
             if event["event"] == "evaluation_finished":
-                self.reported.add(event["step"])
+                self.reported.add((event["step"], event.get("temperature")))
 
     async def evaluate(self, step: int, *, due: bool) -> bool:
-        """Evaluate the policy after `step` training steps; False after a Ctrl-C.
+        """Evaluate the policy after `step` training steps, at every temperature.
+
+        Returns False after a Ctrl-C.
 
         Args:
             due: evaluate whatever ``evaluation.every`` says, as after the last step.
@@ -50,33 +52,51 @@ class Evaluator:
         evaluation = self.config.evaluation
         if evaluation is None or not (due or step % evaluation.options.every == 0):
             return True
-        if step in self.reported and all(p.key in self.store.index for p in self._plans(step)):
+        temperatures = [
+            one for one in self.config.evaluation_temperatures if self._lacks(step, one)
+        ]
+        if not temperatures:
             return True
         started = self.context.monotonic()
         with self.times.on("evaluation"):
-            complete = await self.dispatcher.run(lambda: self._plans(step))
+            complete = await self.dispatcher.run(lambda: self._plans(step, *temperatures))
         if not complete:
             return False
-        event, seconds = self._result(step), self.context.monotonic() - started
-        facts = {name: getattr(event, name) for name in _RECORDED}
-        self.record_event("evaluation_finished", **facts, seconds=seconds)
-        self.reported.add(step)
-        self.observers.notify("ale_evaluation_finished", event)
+        seconds = self.context.monotonic() - started
+        for temperature in temperatures:
+            event = self._result(step, temperature)
+            facts = {name: getattr(event, name) for name in _RECORDED}
+            self.record_event("evaluation_finished", **facts, seconds=seconds)
+            self.reported.add((step, temperature))
+            self.observers.notify("ale_evaluation_finished", event)
         return True
 
-    def _plans(self, step: int) -> Iterator[EpisodePlan]:
+    def _lacks(self, step: int, temperature: float | None) -> bool:
+        """Is there something to sample or to report?"""
+        stored = [plan.key in self.store.index for plan in self._plans(step, temperature)]
+        if (step, temperature) in self.reported:
+            return not all(stored)
+        # A run of version 0.1 has one temperature; its policy of that step is gone.
+        earlier = not any(stored) and any(reported == step for reported, _ in self.reported)
+        return not earlier
+
+    def _plans(self, step: int, *temperatures: float | None) -> Iterator[EpisodePlan]:
         evaluation = self.config.evaluation
         rollouts = 0 if evaluation is None else evaluation.options.rollouts
-        return evaluation_plans(self.tasks["evaluation"], self.config.run.seed, rollouts, step)
+        tasks, seed = self.tasks["evaluation"], self.config.run.seed
+        for temperature in temperatures:
+            yield from evaluation_plans(tasks, seed, rollouts, step, temperature)
 
-    def _result(self, step: int) -> EvaluationFinished:
-        rewards = list(self.store.index.rewards(step, "evaluation"))
+    def _result(self, step: int, temperature: float | None) -> EvaluationFinished:
+        every = self.store.index.evaluation(step).get(temperature, [])
+        rewards = [reward for reward in every if reward is not None]
         llm = self.parts.llm
         return EvaluationFinished(
             step=step,
             policy_version=llm.policy_version if isinstance(llm, Policy) else None,
+            temperature=temperature,
             n_graded=len(rewards),
-            n_broken=self.store.index.broken(step, "evaluation"),
+            n_broken=len(every) - len(rewards),
             n_succeeded=sum(reward == SUCCESS for reward in rewards),
             mean_reward=sum(rewards) / len(rewards) if rewards else None,
             at=self.context.clock(),

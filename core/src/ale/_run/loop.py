@@ -122,7 +122,7 @@ def planned_episodes(config: RunConfig, tasks: Tasks) -> Mapping[Split, int] | N
     rounds = 0
     if evaluation is not None:
         due = {*range(0, options.steps, evaluation.options.every), options.steps}
-        rounds = len(due) * evaluation.options.rollouts
+        rounds = len(due) * evaluation.options.rollouts * len(config.evaluation_temperatures)
     return {
         "train": options.steps * tasks_per_step(tasks["train"], options) * options.rollouts,
         "evaluation": rounds * len(tasks["evaluation"]),

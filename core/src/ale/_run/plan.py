@@ -25,18 +25,23 @@ class EpisodePlan:
     start: Start
     rollout: int
     seed: int
+    temperature: float | None = None
+    """In place of the model's own."""
 
     @property
     def key(self) -> Key:
         """Identifies the episode, on disk too."""
-        return (self.split, self.step, self.prepared.task.id, self.start.name, self.rollout)
+        task_id = self.prepared.task.id
+        where = (self.split, self.step, task_id, self.start.name, self.rollout)
+        return (*where, self.temperature)
 
     @property
     def id(self) -> str:
         """A name that is the same in every run of the same config."""
         split = "evaluation-" if self.split == "evaluation" else ""
         start = f"@{self.start.name}" if self.start.name else ""
-        return f"{split}{self.step}-{self.prepared.task.id}{start}-{self.rollout}"
+        temperature = "" if self.temperature is None else f"-T{self.temperature:g}"
+        return f"{split}{self.step}-{self.prepared.task.id}{start}-{self.rollout}{temperature}"
 
 
 def starts_of_step(
@@ -80,7 +85,11 @@ def episode_plans(
 
 
 def evaluation_plans(
-    tasks: Sequence[PreparedTask], seed: int, rollouts: int, step: int
+    tasks: Sequence[PreparedTask],
+    seed: int,
+    rollouts: int,
+    step: int,
+    temperature: float | None = None,
 ) -> Iterator[EpisodePlan]:
     """The episodes of one evaluation, with the same seeds each time, to reduce the variance."""
     for prepared in tasks:
@@ -92,6 +101,7 @@ def evaluation_plans(
                 start=Start(task_id=prepared.task.id, rollouts=rollouts),
                 rollout=rollout,
                 seed=derive_seed(seed, "evaluation", prepared.task.id, rollout),
+                temperature=temperature,
             )
 
 

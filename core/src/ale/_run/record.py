@@ -108,6 +108,7 @@ class EpisodeRecord:
             start=plan.start.name,
             rollout=plan.rollout,
             seed=plan.seed,
+            temperature=plan.temperature,
             reward=None if failure else reward(self.scores),
             scores=self.scores,
             trajectory=self.trajectory,

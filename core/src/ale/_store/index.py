@@ -1,6 +1,6 @@
 """An index of the episodes on disk, small enough for the memory even in a long run."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ale.types import BatchStatistics, Episode, Split
 from ale.types._record import record
@@ -8,8 +8,8 @@ from ale.types._record import record
 SUCCESS = 1.0
 """A reward of 1: every criterion holds."""
 
-Key = tuple[Split, int, str, str, int]
-"""Split, step, task id, start and rollout: identifies an episode."""
+Key = tuple[Split, int, str, str, int, float | None]
+"""Split, step, task id, start, rollout and temperature: identifies an episode."""
 
 
 @record
@@ -23,6 +23,7 @@ class StoredEpisode:
     reward: float | None
     split: Split = "train"
     start: str = ""
+    temperature: float | None = None
     schema: int = 1
 
 
@@ -35,7 +36,7 @@ class Index:
     def add(self, episode: StoredEpisode | Episode, offset: int) -> None:
         """Add an episode, whose line starts at `offset`."""
         part = episode.split, episode.step
-        key = (*part, episode.task_id, episode.start, episode.rollout)
+        key = (*part, episode.task_id, episode.start, episode.rollout, episode.temperature)
         self._rows.setdefault(part, {})[key] = (offset, episode.reward)
 
     def __contains__(self, key: Key) -> bool:
@@ -63,9 +64,16 @@ class Index:
         Args:
             expert_guided: only those that an expert guided, which the default leaves out.
         """
-        for (_, _, _, start, _), (_, reward) in self._of(step, split):
+        for (_, _, _, start, *_), (_, reward) in self._of(step, split):
             if reward is not None and bool(start) == expert_guided:
                 yield reward
+
+    def evaluation(self, step: int) -> Mapping[float | None, list[float | None]]:
+        """The rewards of an evaluation by temperature, in the order of sampling; None is broken."""
+        found: dict[float | None, list[float | None]] = {}
+        for (*_, temperature), (_, reward) in self._of(step, "evaluation"):
+            found.setdefault(temperature, []).append(reward)
+        return found
 
     def count(self, split: Split) -> int:
         """Number of episodes, broken ones included."""
@@ -82,7 +90,7 @@ class Index:
     def group_rewards(self, step: int) -> Iterator[list[float]]:
         """The rewards of each group of a step."""
         found: dict[tuple[str, str], list[float]] = {}
-        for (_, _, task_id, start, _), (_, reward) in self._of(step, "train"):
+        for (_, _, task_id, start, *_), (_, reward) in self._of(step, "train"):
             if reward is not None:
                 found.setdefault((task_id, start), []).append(reward)
         yield from found.values()
@@ -106,7 +114,7 @@ class Index:
         Each start is a group of its own: returns from different starts can't be compared.
         """
         found: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        for (_, _, task_id, start, rollout), (offset, reward) in self._of(step, "train"):
+        for (_, _, task_id, start, rollout, _), (offset, reward) in self._of(step, "train"):
             if reward is not None:
                 found.setdefault((task_id, start), []).append((rollout, offset))
         for task_id, start in sorted(found):

@@ -74,6 +74,8 @@ class Episode:
     rollout: int = 0
     """Its number among the repeats of the task, from this start, in this step."""
     seed: int = 0
+    temperature: float | None = None
+    """What an evaluation sampled at; None: what the model is configured with."""
     reward: float | None
     """Mean of the criteria's values, by weight; in [0, 1] unless one is `unbounded`. Exactly
     1 is a success. None if the episode is broken."""

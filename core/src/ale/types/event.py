@@ -69,6 +69,9 @@ class EvaluationFinished:
     """Training steps that the policy had learned from."""
     policy_version: int | None
     """None where the model is no `Policy`."""
+    temperature: float | None = None
+    """Of the sampling; None: what the model is configured with. Each temperature of an evaluation
+    has an event of its own."""
     n_graded: int
     n_broken: int
     n_succeeded: int
