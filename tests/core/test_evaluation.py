@@ -72,13 +72,12 @@ class Pupil:
     def __init__(self) -> None:
         self.policy_version = 0
         self.loaded: list[int] = []
+        self.asked: dict[str, float | None] = {}
         Pupil.made.append(self)
 
     async def complete(self, request: CompletionRequest) -> Completion:
-        return Completion(
-            message=Message(role="assistant", content=str(self.policy_version)),
-            model=f"at {request.sampling.temperature}",
-        )
+        self.asked[request.conversation.episode_id] = request.sampling.temperature
+        return Completion(message=Message(role="assistant", content=str(self.policy_version)))
 
     async def load_policy(self, snapshot: PolicySnapshot) -> None:
         self.loaded.append(snapshot.version)
@@ -248,9 +247,9 @@ async def test_a_policy_in_training_is_evaluated_greedily_and_as_it_is_sampled(
     assert [(e["step"], e["temperature"], e["n_graded"]) for e in evaluations] == [
         (step, temperature, 6) for step in (0, 2, 3) for temperature in (0.0, None)
     ]
-    stored = [e for e in run.store.reader.episodes if e.split == "evaluation"]
-    asked = {e.temperature: e.trajectory.turns[0].text for e in stored}
-    assert asked == {0.0: "at 0.0", None: "at None"}
+    stored = {e.id: e.temperature for e in run.store.reader.episodes}
+    assert Pupil.made[0].asked == stored
+    assert set(stored.values()) == {0.0, None}
     assert planned_episodes(run.config, run.tasks) == {"train": 6, "evaluation": 36}
 
 
@@ -278,7 +277,7 @@ async def test_a_resumed_run_of_before_temperatures_adds_no_evaluation_of_a_late
 
 def test_no_temperature_and_a_negative_one_are_refused(workplace: Any) -> None:
     for wrong in ([], [-1.0]):
-        with pytest.raises(InputError, match="evaluation.temperatures"):
+        with pytest.raises(InputError, match=r"evaluation\.temperatures"):
             config(workplace, at=wrong)
 
 

@@ -190,7 +190,12 @@ def configured(workplace: Any, *leave_out: str, **run: Any) -> Any:
         "llm": {"type": "fake"},
         "starts": {"type": "halfway"},
         "trainer": {"type": "learning"},
-        "evaluation": {"tasks": {"type": "list", "n": 1}, "every": 2, "rollouts": 2},
+        "evaluation": {
+            "tasks": {"type": "list", "n": 1},
+            "every": 2,
+            "rollouts": 2,
+            "temperatures": [1],
+        },
         "observers": [{"type": "listening"}],
         "run": {"directory": str(workplace.directory), "steps": 3, **run},
     }
@@ -417,7 +422,7 @@ async def test_the_policy_is_evaluated_before_between_and_after_the_steps(
     await finish(run)
     measured = [episode for episode in stored(run).values() if episode.split == "evaluation"]
     assert [episode.id for episode in measured] == [
-        f"evaluation-{step}-t0-{rollout}" for step in (0, 2, 3) for rollout in (0, 1)
+        f"evaluation-{step}-t0-{rollout}-T1" for step in (0, 2, 3) for rollout in (0, 1)
     ]
     events = [(e.step, e.policy_version, e.n_graded, e.n_succeeded) for e in practice.evaluated]
     assert events == [(0, 0, 2, 2), (2, 2, 2, 2), (3, 3, 2, 2)]
@@ -449,5 +454,5 @@ async def test_a_resumed_evaluation_asks_for_the_missing_episodes_only(
     again = resume(run.store.path, workplace.outside())
     await finish(again)
     asked = {r.conversation.episode_id for r in practice.built["model"][1].requests}
-    assert asked == {"evaluation-3-t0-1"}
+    assert asked == {"evaluation-3-t0-1-T1"}
     assert len(stored(again)) == len(lines)

@@ -27,7 +27,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     store.close()
     reader = RunReader(tmp_path / "run")
     assert list(reader.episodes) == written
-    assert ("train", 0, "demo", "", 1) in reader.index()
+    assert ("train", 0, "demo", "", 1, None) in reader.index()
 
 
 def test_an_incomplete_last_line_is_removed(tmp_path: Path) -> None:

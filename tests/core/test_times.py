@@ -135,7 +135,7 @@ def prepared(workplace: Any, clock: ManualClock, *, every: int | None = None, **
         "run": {"directory": str(workplace.directory), "concurrency": 1, **run},
     }
     if every is not None:
-        plain["evaluation"] = {"tasks": {"type": "list"}, "every": every}
+        plain["evaluation"] = {"tasks": {"type": "list"}, "every": every, "temperatures": [1]}
     config = structure_config(from_plain(plain), workplace.registry)
     made: Run = workplace.prepared(config, clocks={"clock": ManualClock(), "monotonic": clock})
     return made
