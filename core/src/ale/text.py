@@ -40,6 +40,13 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
+def sampling_name(temperature: float | None) -> str:
+    """How an evaluation sampled: ``greedy``, ``T=0.5``, or ``sampled`` at the model's own."""
+    if temperature is None:
+        return "sampled"
+    return "greedy" if temperature == 0 else f"T={temperature:g}"
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
     """Columns padded to their widest cell; those in `right` are right-aligned."""
     lines = [header, *rows]

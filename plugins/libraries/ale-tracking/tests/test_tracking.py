@@ -21,7 +21,7 @@ from ale.testing.observer import (
     report,
     started,
 )
-from ale.types import RunStarted
+from ale.types import RunStarted, replace
 from ale_tracking import Means, Point, Tracker, episode_metrics
 
 
@@ -115,6 +115,16 @@ def test_an_evaluation_is_one_point_of_the_step_after_which_it_was_made() -> Non
         "evaluation/success": 0.25,
         "evaluation/reward": 0.25,
     }
+
+
+def test_an_evaluation_at_temperature_zero_has_a_name_of_its_own() -> None:
+    notebook = Notebook()
+    manager = register(tracker(notebook))
+    *_, event = evaluated(3, 1)
+    greedy = replace(event, temperature=0.0)
+    notify(manager, [started(Path()), greedy, finished(Path())])
+    (point,) = notebook.points
+    assert point.values["evaluation/greedy/success"] == 0.25
 
 
 def test_a_tracker_that_can_not_be_opened_is_raised_by_a_later_hook() -> None:

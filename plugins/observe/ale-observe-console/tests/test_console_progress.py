@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ale.testing.observer import ended, evaluated, report, started
-from ale.types import EpisodeFinished, EpisodeStage, EvaluationFinished, Stage
+from ale.types import EpisodeFinished, EpisodeStage, EvaluationFinished, Stage, replace
 from ale_observe_console import layout
 from ale_observe_console.layout import duration, shorten, speed
 from ale_observe_console.progress import Progress, Rate
@@ -158,6 +158,19 @@ def test_evaluations_are_shown_separately_from_training_episodes() -> None:
     assert shown[1].startswith("success 67% of 3  broken 2")
     assert shown[2] == "evaluation  25% of 4 after 0 steps  100% of 4 after 10 steps"
     assert "evaluation, 25% of 4 after 0 steps, 100% of 4" in layout.closing(progress, 60.0)
+
+
+def test_evaluations_at_several_temperatures_are_named() -> None:
+    progress = half_way()
+    for step, n in ((0, 1), (10, 4)):
+        for temperature in (0.0, None):
+            *_, event = evaluated(step, n)
+            assert isinstance(event, EvaluationFinished)
+            progress.finish_evaluation(replace(event, temperature=temperature))
+    assert layout.closing(progress, 60.0).endswith(
+        "evaluation, greedy 25% of 4 after 0 steps, 100% of 4 after 10 steps, "
+        "sampled 25% of 4 after 0 steps, 100% of 4 after 10 steps"
+    )
 
 
 @pytest.mark.parametrize("width", [20, 39, 79, 200])

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 
 from ale.observers import BackgroundSender
 from ale.plugin import hookimpl
+from ale.text import sampling_name
 from ale.types import EpisodeFinished, EvaluationFinished, RunFinished, RunStarted, StepFinished
 from ale_tracking.metrics import Means, Point, episode_metrics
 
@@ -61,12 +62,14 @@ class Tracker:
 
     @hookimpl
     def ale_evaluation_finished(self, event: EvaluationFinished) -> None:
-        """Send the result, as ``evaluation/...``."""
-        values = {"evaluation/episodes": float(event.n_graded)}
+        """Send the result, as ``evaluation/...``; ``evaluation/greedy/...`` at temperature 0."""
+        how = "" if event.temperature is None else f"{sampling_name(event.temperature)}/"
+        values = {"episodes": float(event.n_graded)}
         if event.n_graded:
-            values["evaluation/success"] = event.n_succeeded / event.n_graded
+            values["success"] = event.n_succeeded / event.n_graded
         if event.mean_reward is not None:
-            values["evaluation/reward"] = event.mean_reward
+            values["reward"] = event.mean_reward
+        values = {f"evaluation/{how}{name}": value for name, value in values.items()}
         self._send(Point(axis="step", index=event.step, values=values, at=event.at))
 
     @hookimpl

@@ -8,7 +8,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ale.text import counted
+from ale.text import counted, sampling_name
 from ale_observe_console.progress import Progress
 
 LEAST_BAR, WIDEST_BAR = 8, 40
@@ -143,16 +143,19 @@ def idle_steps(progress: Progress) -> str:
 
 
 def _evaluations(progress: Progress) -> list[Text]:
-    """The first evaluation and the last one."""
+    """The first evaluation and the last one, by temperature."""
     if not progress.evaluations:
         return []
     parts = [_text(("evaluation", "dim"))]
-    for event in progress.evaluations:
-        percent = "none graded"
-        if event.n_graded:
-            percent = f"{100 * event.n_succeeded / event.n_graded:.0f}%"
-        steps = f" of {event.n_graded} after {counted(event.step, 'step')}"
-        parts.append(_text((percent, "bold"), (steps, "dim")))
+    named = {*progress.evaluations} != {None}
+    for temperature, events in progress.evaluations.items():
+        for event in events:
+            how = f"{sampling_name(temperature)} " if named and event is events[0] else ""
+            percent = "none graded"
+            if event.n_graded:
+                percent = f"{100 * event.n_succeeded / event.n_graded:.0f}%"
+            steps = f" of {event.n_graded} after {counted(event.step, 'step')}"
+            parts.append(_text((how, "dim"), (percent, "bold"), (steps, "dim")))
     return parts
 
 

@@ -85,8 +85,8 @@ class Progress:
     """Messages that have not been written yet."""
     groups: dict[tuple[int, str, str], set[float]] = field(factory=dict)
     """Rewards of the training steps in progress, by step, task and start."""
-    evaluations: list[EvaluationFinished] = field(factory=list)
-    """The first and the last one."""
+    evaluations: dict[float | None, list[EvaluationFinished]] = field(factory=dict)
+    """The first and the last one of each temperature."""
     finished: RunFinished | None = None
 
     @classmethod
@@ -160,7 +160,8 @@ class Progress:
 
     def finish_evaluation(self, event: EvaluationFinished) -> None:
         """Keep the result of an evaluation."""
-        self.evaluations = [*self.evaluations[:1], event]
+        earlier = self.evaluations.get(event.temperature, [])
+        self.evaluations[event.temperature] = [*earlier[:1], event]
 
     def longest(self, n: int) -> Sequence[Running]:
         """The `n` longest-running episodes, oldest first."""
