@@ -9,6 +9,7 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent
 BOOTSTRAP = ROOT / ".nox" / "bootstrap"
@@ -78,11 +79,22 @@ QUIET = {
 }
 
 
-def workspace(session: nox.Session, extras: str = "dev,train") -> None:
-    """Install the core and every plugin, editable, and what their tests need."""
+# A session with these options runs in the environment that the session `workspace` makes.
+SHARED: dict[str, Any] = {"venv_backend": "none", "requires": ["workspace"]}
+
+
+@nox.session
+def workspace(session: nox.Session) -> None:
+    """The environment of all sessions that do not test a package by itself."""
     groups = {line for name in PLUGINS for line in test_needs(name)}
-    session.install("-e", f".[{extras}]", *sorted(groups))
-    session.env.update(QUIET)
+    session.install("-e", ".[dev,docs,train]", *sorted(groups))
+
+
+def run_shared(session: nox.Session, program: str, *arguments: str) -> None:
+    """Run a program of the environment that `workspace` has made."""
+    programs = session.cache_dir.parent / "workspace" / "bin"
+    session.env.update(QUIET, PATH=f"{programs}{os.pathsep}{os.environ['PATH']}")
+    session.run(str(programs / program), *arguments, external=True)
 
 
 def test_needs(name: str) -> list[str]:
@@ -91,47 +103,64 @@ def test_needs(name: str) -> list[str]:
     return list(nox.project.dependency_groups(project, "test"))
 
 
-@nox.session(tags=["fast"])
+@nox.session(**SHARED, tags=["fast"])
 def lint(session: nox.Session) -> None:
     """Style: ruff's rules and its formatting."""
-    session.install("ruff>=0.11")
-    session.run("ruff", "check", ".")
-    session.run("ruff", "format", "--check", ".")
+    run_shared(session, "ruff", "check", ".")
+    run_shared(session, "ruff", "format", "--check", ".")
 
 
-@nox.session(tags=["fast"])
+@nox.session(tags=["fast"], requires=["workspace"])
 def types(session: nox.Session) -> None:
-    """Mypy, strict, over every package."""
-    workspace(session)
-    session.run("mypy")
+    """Mypy, strict, over every package: with what the extra ``train`` brings, and without it."""
+    run_shared(session, "mypy")
+    session.install("-e", ".[dev]")
+    session.run("mypy", "--cache-dir", str(Path(session.create_tmp()).resolve() / "cache"))
 
 
-@nox.session(tags=["fast"])
+@nox.session(**SHARED, tags=["fast"])
 def tests(session: nox.Session) -> None:
     """The core's tests; others after ``--``: ``nox -s tests -- plugins/credit/ale-credit``."""
-    workspace(session)
-    session.run("pytest", *(session.posargs or ["tests/core"]))
+    run_shared(session, "pytest", *(session.posargs or ["tests/core"]))
 
 
-@nox.session
+@nox.session(**SHARED)
 def long(session: nox.Session) -> None:
     """The tests that take long."""
-    workspace(session)
-    session.run("pytest", "-m", "long", *(session.posargs or ["tests", "plugins"]))
+    run_shared(session, "pytest", "-m", "long", *(session.posargs or ["tests", "plugins"]))
 
 
-@nox.session
-def e2e(session: nox.Session) -> None:
+# Parts of about the same time, which run side by side; what is in none of these is in `others`.
+E2E = {
+    "learning": ["learning"],
+    "models": ["model", "dataset", "configs"],
+    "pages": ["docs", "newcomer", "plugin_files"],
+    "harbor": ["harbor*", "tasks*", "server"],
+}
+
+
+def e2e_files(part: str) -> list[str]:
+    """The test files of a part of tests/e2e; each file is in exactly one."""
+    found = {
+        name: sorted(path for stem in stems for path in ROOT.glob(f"tests/e2e/test_{stem}.py"))
+        for name, stems in E2E.items()
+    }
+    listed = {path for paths in found.values() for path in paths}
+    found["others"] = sorted({*ROOT.glob("tests/e2e/test_*.py")} - listed)
+    return [str(path.relative_to(ROOT)) for path in found[part]]
+
+
+@nox.session(**SHARED)
+@nox.parametrize("part", [*E2E, "others"], ids=[*E2E, "others"])
+def e2e(session: nox.Session, part: str) -> None:
     """`ale run` for real: as a command, with servers, signals and kills."""
-    workspace(session)
-    session.run("pytest", *(session.posargs or ["tests/e2e"]))
+    run_shared(session, "pytest", *session.posargs, *e2e_files(part))
 
 
-@nox.session(tags=["fast"])
+@nox.session(**SHARED, tags=["fast"])
 def repo(session: nox.Session) -> None:
     """Checks of the repository: imports, file sizes, every package and page complete."""
-    workspace(session)
-    session.run("pytest", *(session.posargs or ["tests/repo"]))
+    run_shared(session, "pytest", *(session.posargs or ["tests/repo"]))
 
 
 @nox.session
@@ -172,11 +201,10 @@ def trl(session: nox.Session, version: str) -> None:
     session.run("pytest", *options, str(FOLDERS[name]))
 
 
-@nox.session
+@nox.session(**SHARED)
 def docs(session: nox.Session) -> None:
     """Build the documentation; a warning is an error."""
-    workspace(session, "docs,train")
-    session.run("sphinx-build", "-q", "-W", "--keep-going", "docs", "docs/_build/html")
+    run_shared(session, "sphinx-build", "-q", "-W", "--keep-going", "docs", "docs/_build/html")
 
 
 @nox.session
@@ -203,14 +231,13 @@ def build(session: nox.Session) -> None:
     session.run(ale, "run", "configs/examples.yaml", external=True)
 
 
-@nox.session
+@nox.session(**SHARED)
 def bench(session: nox.Session) -> None:
     """Measure: ratios to a bare operation or a peer, in one run."""
-    workspace(session)
     missed = []
     for name in session.posargs or sorted(p.name for p in ROOT.glob("tests/bench/bench_*.py")):
         try:
-            session.run("python", f"tests/bench/{name}")
+            run_shared(session, "python", f"tests/bench/{name}")
         except nox.command.CommandFailed:
             missed.append(name)
     if missed:
