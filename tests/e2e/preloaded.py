@@ -84,7 +84,9 @@ class Preloaded:
         socket.send_fds(self.socket, [json.dumps(request).encode()], descriptors)
         os.close(writing)
         status = os.fdopen(reading, "rb")
-        return Forked(arguments, int(status.readline()), status)
+        pid = status.readline()
+        assert pid, "the process with the imports has ended"
+        return Forked(arguments, int(pid), status)
 
     def close(self) -> None:
         """End it."""
