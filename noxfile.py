@@ -9,6 +9,7 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent
 BOOTSTRAP = ROOT / ".nox" / "bootstrap"
@@ -19,9 +20,16 @@ SLOW = (
     "ale-sandbox-docker",
     "ale-lite",
     "ale-sandbox-bubblewrap",
+    "ale-tasks-shell",
+    "ale-new",
+    "ale-llm-policy",
     "ale-trainer-policy",
     "ale-trainer-trl",
+    "ale-criteria-shell",
+    "ale-observe-console",
+    "ale-llm-openai",
     "ale-sandbox-local",
+    "ale-ablate",
 )
 PLUGINS = sorted(FOLDERS, key=lambda name: (SLOW.index(name) if name in SLOW else len(SLOW), name))
 
@@ -64,10 +72,16 @@ nox.needs_version = ">=2026.10"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_venv = "yes"
 nox.options.error_on_external_run = True
-nox.options.sessions = ["lint", "e2e", "plugin", "types", "tests", "repo", "docs", "build"]
+# The longest come first here, too.
+nox.options.sessions = [
+    *(f"plugin({name})" for name in PLUGINS[:2]),
+    *("e2e", "tests", "types", "repo"),
+    *(f"plugin({name})" for name in PLUGINS[2:]),
+    *("docs", "build", "lint"),
+]
 nox.options.allow_parallel = True
-# Many tests wait for a process or for a time limit: three sessions keep two cores busy.
-nox.options.parallel = 3
+# Many tests wait for a process or for a time limit: four sessions keep two cores busy.
+nox.options.parallel = 4
 
 QUIET = {
     "PYTHONDONTWRITEBYTECODE": None,
@@ -78,11 +92,22 @@ QUIET = {
 }
 
 
-def workspace(session: nox.Session, extras: str = "dev,train") -> None:
-    """Install the core and every plugin, editable, and what their tests need."""
+# A session with these options runs in the environment that the session `workspace` makes.
+SHARED: dict[str, Any] = {"venv_backend": "none", "requires": ["workspace"]}
+
+
+@nox.session
+def workspace(session: nox.Session) -> None:
+    """The environment of all sessions that do not test a package by itself."""
     groups = {line for name in PLUGINS for line in test_needs(name)}
-    session.install("-e", f".[{extras}]", *sorted(groups))
-    session.env.update(QUIET)
+    session.install("-e", ".[dev,docs,train]", *sorted(groups))
+
+
+def run_shared(session: nox.Session, program: str, *arguments: str) -> None:
+    """Run a program of the environment that `workspace` has made."""
+    programs = session.cache_dir.parent / "workspace" / "bin"
+    session.env.update(QUIET, PATH=f"{programs}{os.pathsep}{os.environ['PATH']}")
+    session.run(str(programs / program), *arguments, external=True)
 
 
 def test_needs(name: str) -> list[str]:
@@ -99,39 +124,59 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "format", "--check", ".")
 
 
-@nox.session(tags=["fast"])
+@nox.session(tags=["fast"], requires=["workspace"])
 def types(session: nox.Session) -> None:
-    """Mypy, strict, over every package."""
-    workspace(session)
-    session.run("mypy")
+    """Mypy, strict, over every package: with what the extra ``train`` brings, and without it."""
+    run_shared(session, "mypy")
+    session.install("-e", ".[dev]")
+    session.run("mypy", "--cache-dir", str(Path(session.create_tmp()).resolve() / "cache"))
 
 
-@nox.session(tags=["fast"])
+@nox.session(**SHARED, tags=["fast"])
 def tests(session: nox.Session) -> None:
     """The core's tests; others after ``--``: ``nox -s tests -- plugins/credit/ale-credit``."""
-    workspace(session)
-    session.run("pytest", *(session.posargs or ["tests/core"]))
+    run_shared(session, "pytest", *(session.posargs or ["tests/core"]))
 
 
-@nox.session
+@nox.session(**SHARED)
 def long(session: nox.Session) -> None:
     """The tests that take long."""
-    workspace(session)
-    session.run("pytest", "-m", "long", *(session.posargs or ["tests", "plugins"]))
+    run_shared(session, "pytest", "-m", "long", *(session.posargs or ["tests", "plugins"]))
 
 
-@nox.session
-def e2e(session: nox.Session) -> None:
+# Parts of about the same time, which run side by side; a file that none names is in `others`.
+E2E = {
+    "learning": ["learning", "model", "dataset", "trl"],
+    "pages": ["docs", "newcomer", "configs"],
+    "tasks": ["harbor*", "tasks*"],
+    "faults": [
+        *("bad_input", "broken_plugins", "crowd", "full_disk", "kill", "outcome", "server"),
+        "signals",
+    ],
+    "others": ["*"],
+}
+
+
+def e2e_files(part: str) -> list[str]:
+    """The test files of a part of tests/e2e. A file belongs to the first part that names it."""
+    files: dict[str, list[str]] = {name: [] for name in E2E}
+    for path in sorted(ROOT.glob("tests/e2e/test_*.py")):
+        named = (n for n, stems in E2E.items() if any(path.match(f"test_{s}.py") for s in stems))
+        files[next(named)].append(str(path.relative_to(ROOT)))
+    return files[part]
+
+
+@nox.session(**SHARED)
+@nox.parametrize("part", list(E2E), ids=list(E2E))
+def e2e(session: nox.Session, part: str) -> None:
     """`ale run` for real: as a command, with servers, signals and kills."""
-    workspace(session)
-    session.run("pytest", *(session.posargs or ["tests/e2e"]))
+    run_shared(session, "pytest", *session.posargs, *e2e_files(part))
 
 
-@nox.session(tags=["fast"])
+@nox.session(**SHARED, tags=["fast"])
 def repo(session: nox.Session) -> None:
     """Checks of the repository: imports, file sizes, every package and page complete."""
-    workspace(session)
-    session.run("pytest", *(session.posargs or ["tests/repo"]))
+    run_shared(session, "pytest", *(session.posargs or ["tests/repo"]))
 
 
 @nox.session
@@ -172,11 +217,10 @@ def trl(session: nox.Session, version: str) -> None:
     session.run("pytest", *options, str(FOLDERS[name]))
 
 
-@nox.session
+@nox.session(**SHARED)
 def docs(session: nox.Session) -> None:
     """Build the documentation; a warning is an error."""
-    workspace(session, "docs,train")
-    session.run("sphinx-build", "-q", "-W", "--keep-going", "docs", "docs/_build/html")
+    run_shared(session, "sphinx-build", "-q", "-W", "--keep-going", "docs", "docs/_build/html")
 
 
 @nox.session
@@ -200,17 +244,16 @@ def build(session: nox.Session) -> None:
     python = str(clean / "bin" / "python")
     session.run("uv", "pip", "install", "--quiet", "--python", python, *light)
     ale = str(clean / "bin" / "ale")
-    session.run(ale, "run", "configs/examples.yaml", external=True)
+    session.run(ale, "run", "configs/examples.yaml", "--set", "run.rollouts=1", external=True)
 
 
-@nox.session
+@nox.session(**SHARED)
 def bench(session: nox.Session) -> None:
     """Measure: ratios to a bare operation or a peer, in one run."""
-    workspace(session)
     missed = []
     for name in session.posargs or sorted(p.name for p in ROOT.glob("tests/bench/bench_*.py")):
         try:
-            session.run("python", f"tests/bench/{name}")
+            run_shared(session, "python", f"tests/bench/{name}")
         except nox.command.CommandFailed:
             missed.append(name)
     if missed:

@@ -15,6 +15,8 @@ from typing import IO, Any
 import pytest
 from attrs import field, frozen
 
+from .preloaded import Forked, Preloaded
+
 ALE = Path(sys.executable).with_name("ale")
 
 _left_out: dict[str, list[str]] = {}
@@ -61,7 +63,7 @@ class Ended:
 class Running:
     """A command that runs, leader of a process group as under a terminal."""
 
-    process: "subprocess.Popen[bytes]"
+    process: "subprocess.Popen[bytes] | Forked"
     out: IO[bytes]
     err: IO[bytes]
 
@@ -96,6 +98,7 @@ class Workshop:
 
     folder: Path
     environ: dict[str, str]
+    preloaded: Preloaded | None = None
     started: list[Running] = field(factory=list)
 
     @property
@@ -134,18 +137,24 @@ class Workshop:
     def start(self, *arguments: str, **environ: str) -> Running:
         """Start ``ale``. What it prints goes to files, so that a test can look while it runs."""
         out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - kept open
-        process = subprocess.Popen(
+        running = Running(self._process(arguments, self.environ | environ, out, err), out, err)
+        self.started.append(running)
+        return running
+
+    def _process(
+        self, arguments: Sequence[str], environ: dict[str, str], out: IO[bytes], err: IO[bytes]
+    ) -> "subprocess.Popen[bytes] | Forked":
+        if self.preloaded is not None:
+            return self.preloaded.start(arguments, self.folder, environ, out, err)
+        return subprocess.Popen(
             [str(ALE), *arguments],
             cwd=self.folder,
-            env=self.environ | environ,
+            env=environ,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
             process_group=0,
         )
-        running = Running(process, out, err)
-        self.started.append(running)
-        return running
 
     def ale(self, *arguments: str, timeout_s: float = 60.0, **environ: str) -> Ended:
         """Run ``ale`` to its end."""
@@ -215,9 +224,20 @@ def _begun(run: Path) -> int:
     return (tasks if tasks.exists() else run).stat().st_mtime_ns
 
 
+@pytest.fixture(scope="session")
+def preloaded() -> Iterator[Preloaded]:
+    """One for all tests that need torch."""
+    made = Preloaded()
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def workshop(tmp_path: Path) -> Iterator[Workshop]:
-    """A workshop of its own, with the state folder of its sandboxes in it."""
+def workshop(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Workshop]:
+    """A workshop of its own, with the state folder of its sandboxes in it.
+
+    In a test that ``needs`` torch its commands start without importing torch each time.
+    """
     environ = {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),
@@ -225,7 +245,8 @@ def workshop(tmp_path: Path) -> Iterator[Workshop]:
         "XDG_RUNTIME_DIR": str(tmp_path / "runtime"),
         "OMP_NUM_THREADS": "1",
     }
-    made = Workshop(tmp_path, environ)
+    heavy = request.node.get_closest_marker("needs") is not None
+    made = Workshop(tmp_path, environ, request.getfixturevalue("preloaded") if heavy else None)
     yield made
     for running in made.started:
         if running.process.poll() is None:

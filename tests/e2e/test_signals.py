@@ -163,14 +163,23 @@ def test_a_ctrl_c_during_the_start_is_reported_by_the_exit_status(
         running = workshop.start("run", "run.yaml")
         time.sleep(0.06 * number)
         running.signal(signal.SIGINT)
+        # Released before it has noticed the signal, it could complete all the same.
+        workshop.wait_for(lambda: _noticed(running))  # noqa: B023 - called before the next one
         release(workshop)
         ended = running.ended()
+        if "Fatal Python error: init_import_site" in ended.err:
+            continue  # a busy machine: Python had not begun with `ale`
         # Until it has something to clean up, the signal itself ends it: 130 to a shell.
         assert ended.code in (130, -signal.SIGINT), ended.text
         assert workshop.left_behind() == []
     for run in workshop.runs:
         assert workshop.ale("run", "--resume", str(run)).code == 0
         assert [episode["reward"] for episode in workshop.episodes(run).values()] == [1.0]
+
+
+def _noticed(running: Any) -> bool:
+    """Does it drain, or has it ended?"""
+    return running.has_printed("Finishing") or running.process.poll() is not None
 
 
 def test_a_ctrl_c_while_credit_is_given_loses_nothing(workshop: Any, shell: Any) -> None:

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 LONGEST = 500
 
@@ -15,9 +13,10 @@ PYTHON = [
 ]
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_file_has_at_most_500_lines(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= LONGEST
+def test_a_file_has_at_most_500_lines() -> None:
+    lines = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in PYTHON}
+    assert "core/src/ale/hookspecs.py" in lines
+    assert {path: number for path, number in lines.items() if number > LONGEST} == {}
 
 
 def test_the_top_level_has_no_unknown_files() -> None:

@@ -1,6 +1,7 @@
 """Every package is whole: metadata, documents, tests, and the kit of what it offers."""
 
 import ast
+import functools
 import importlib.metadata
 import re
 import sys
@@ -63,6 +64,11 @@ def source(folder: Path) -> Path:
     return found.parent
 
 
+# It reads the list of files of everything that is installed.
+owners_of_modules = functools.cache(importlib.metadata.packages_distributions)
+
+
+@functools.cache
 def trees(folder: Path) -> list[ast.Module]:
     """Its modules; what is uploaded to run inside a sandbox imports what stands there."""
     paths = [path for path in sorted(folder.rglob("*.py")) if path.parent.name != "inside"]
@@ -135,7 +141,7 @@ def test_a_package_declares_what_it_imports(folder: Path) -> None:
     """The shared environment would hide an undeclared import until a user meets it."""
     declared = {_normal(line) for line in project(folder).get("dependencies", [])}
     declared |= {"ale-core", folder.name}
-    owners = importlib.metadata.packages_distributions()
+    owners = owners_of_modules()
     local = {path.name: path.parents[1].name for path in map(source, PLUGINS)}
     undeclared = set()
     for module in _imports(trees(source(folder))) - set(sys.stdlib_module_names) - {"ale"}:
