@@ -158,6 +158,7 @@ def test_a_ctrl_c_during_the_start_is_reported_by_the_exit_status(
 ) -> None:
     workshop.task("t")
     workshop.scripted({"default": shell(wait_for_release(workshop), "touch done")})
+    n_shown = 0
     for number in range(1, 10):
         (workshop.folder / "released").unlink(missing_ok=True)
         running = workshop.start("run", "run.yaml")
@@ -172,6 +173,8 @@ def test_a_ctrl_c_during_the_start_is_reported_by_the_exit_status(
         # Until it has something to clean up, the signal itself ends it: 130 to a shell.
         assert ended.code in (130, -signal.SIGINT), ended.text
         assert workshop.left_behind() == []
+        n_shown += 1
+    assert n_shown, "every Ctrl-C hit Python's own start"
     for run in workshop.runs:
         assert workshop.ale("run", "--resume", str(run)).code == 0
         assert [episode["reward"] for episode in workshop.episodes(run).values()] == [1.0]
