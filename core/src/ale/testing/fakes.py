@@ -236,9 +236,7 @@ class FolderSandbox(BaseSandbox):
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="ale-folder-")) if folder is None else folder
         self._processes: list[asyncio.subprocess.Process] = []
-        super().__init__(
-            "folder", str(self._folder), self.capabilities, FolderFiles(self._folder)
-        )
+        super().__init__("folder", str(self._folder), self.capabilities, FolderFiles(self._folder))
 
     async def _start(
         self, arguments: Sequence[str], env: Mapping[str, str] | None, cwd: str | None
