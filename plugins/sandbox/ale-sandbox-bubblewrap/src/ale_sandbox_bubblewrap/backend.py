@@ -2,11 +2,12 @@
 
 import asyncio
 import os
+import shlex
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ale.errors import NotUsableError
+from ale.errors import InputError, NotUsableError, Problem
 from ale.plugin import BuildContext
 from ale.types import SandboxInfo, SandboxSpec
 from ale_sandbox_bubblewrap import facts, planning
@@ -31,6 +32,12 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
 
     def __init__(self, options: BubblewrapOptions, context: BuildContext) -> None:
         super().__init__(options, context, BubblewrapRecord)
+        if not self.root.is_dir():
+            message, hint = (
+                f"no such folder: {self.root}",
+                f"mkdir -p {shlex.quote(str(self.root))}",
+            )
+            raise InputError([Problem(message=message, path="sandbox.root", hint=hint)])
         found = facts.find(self.root)
         if found.missing is not None:
             raise NotUsableError(f"bubblewrap: {found.missing}")
