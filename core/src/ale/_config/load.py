@@ -296,18 +296,21 @@ def _dropped(lacking: Mapping[str, Node], registration: Registration, path: str)
 
 def _options(node: Node, registration: Registration, path: str) -> Any:
     cls = registration.component.options
-    try:
-        if cls is not None:
-            return structure(node, cls, path=path)
+    problems: list[Problem] = []
+    if cls is None:
         expected = f"no options of {registration.component.name}"
-        unknown = [
+        problems = [
             child.problem(_UNKNOWN, path=f"{path}.{key}", expected=expected)
             for key, child in (node.mapping or {}).items()
         ]
-        if unknown:
-            raise InputError(unknown)
-    except InputError as error:
-        raise InputError([_with_hint(problem) for problem in error.problems]) from None
+    else:
+        try:
+            return structure(node, cls, path=path)
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError([_with_hint(problem) for problem in problems])
+    return None
 
 
 def _with_hint(problem: Problem) -> Problem:

@@ -26,7 +26,7 @@ from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.types import ExecResult
 from ale_sandbox_shell.output import Capture, Pump, result_of
-from ale_sandbox_shell.text import LONGEST_ARGUMENT, NUL_REFUSED, as_bytes, quoted, refused
+from ale_sandbox_shell.text import LONGEST_ARGUMENT, NUL_REFUSED, as_bytes, quoted
 
 KILLED = 137
 _READY = b"ready"
@@ -175,7 +175,7 @@ class ShellSession:
         if self.closed:
             raise SandboxError("the session is closed")
         if "\0" in command:
-            return refused(NUL_REFUSED)
+            return ExecResult(exit_code=126, stdout=b"", stderr=NUL_REFUSED)
         started, ended = self._monotonic(), False
         outlets: list[Outlet] = []
         file: File | None = None
