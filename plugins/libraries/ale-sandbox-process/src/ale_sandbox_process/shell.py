@@ -30,12 +30,8 @@ class Pipe:
 class Pipes(Protocol):
     """Makes pipes and files for the shells of one sandbox."""
 
-    def pipe(self, *, lasting: bool = False) -> Pipe:
-        """A new pipe.
-
-        Args:
-            lasting: it does not end when a writer closes it; another may open it.
-        """
+    def pipe(self) -> Pipe:
+        """A new pipe, which does not end before it is released."""
         ...
 
     def file(self, text: bytes) -> File:
@@ -70,7 +66,7 @@ class HostShell:
         self._end = end
         self._closed = closed
         self._spare: list[Pipe] = []
-        self._report = pipes.pipe(lasting=True)
+        self._report = pipes.pipe()
         self.report = self._report.path
         self.on_line: Callable[[bytes], object] = lambda _: None
         self._lines = Lines(self._report.reader, lambda line: self.on_line(line))

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from ale.errors import InputError, NotUsableError, Problem
 from ale.plugin import BuildContext
@@ -104,14 +105,14 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
         wanted: Wanted | None = None,
     ) -> BubblewrapRecord:
         """A record under a free id."""
-        groups = self._facts.cgroups
 
-        def make(id: str, **given: object) -> BubblewrapRecord:
-            paths = () if wanted is None else groups.paths(f"ale-{id}", wanted)
-            folder = str(self._store.folder / id)
-            return BubblewrapRecord(id=id, folder=folder, layers=layers, groups=paths, **given)
+        def make(given: dict[str, Any]) -> BubblewrapRecord:
+            name, found = given["id"], self._facts.cgroups
+            groups = () if wanted is None else found.paths(f"ale-{name}", wanted)
+            folder = str(self._store.folder / name)
+            return BubblewrapRecord(folder=folder, layers=layers, groups=groups, **given)
 
-        return self.claim(kind, tags, lambda given: make(**given))
+        return self.claim(kind, tags, make)
 
     async def _open(
         self, spec: SandboxSpec, record: BubblewrapRecord, fill: Fill | None = None

@@ -62,14 +62,20 @@ class Control:
         self._id = id
         self._folder = folder
 
-    def pipe(self, *, lasting: bool = False) -> Pipe:
+    def pipe(self) -> Pipe:
         """A named pipe that the sandbox can write to."""
         name = secrets.token_urlsafe(_NAME_BYTES)
         os.mkfifo(name, 0o600, dir_fd=self._folder)
         self._controls.give(name, self._folder)
-        flags = (os.O_RDWR if lasting else os.O_RDONLY) | _HOST_END
-        reader = os.open(name, flags, dir_fd=self._folder)
-        return Pipe(self._inside(name), reader, lambda: self._drop(name))
+        reader = os.open(name, os.O_RDONLY | _HOST_END, dir_fd=self._folder)
+        # While it is open, the pipe has no end that would wake this process in vain.
+        guard = os.open(name, os.O_WRONLY | _HOST_END, dir_fd=self._folder)
+
+        def release() -> None:
+            os.close(guard)
+            self._drop(name)
+
+        return Pipe(self._inside(name), reader, release)
 
     def file(self, text: bytes) -> File:
         """A file that the sandbox can read."""

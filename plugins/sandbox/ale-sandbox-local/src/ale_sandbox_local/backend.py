@@ -10,7 +10,7 @@ from ale.types import SandboxSpec
 from ale_sandbox_local.capabilities import capabilities_of
 from ale_sandbox_local.files import copy
 from ale_sandbox_local.folders import Workspace
-from ale_sandbox_local.limits import check, facts_of, script, tasks_now
+from ale_sandbox_local.limits import Dialect, check, facts_of, script, tasks_now
 from ale_sandbox_local.options import LocalOptions
 from ale_sandbox_local.sandbox import SHELL, LocalSandbox
 from ale_sandbox_process.backend import HostBackend
@@ -42,7 +42,10 @@ class LocalBackend(HostBackend[Workspace, LocalSandbox]):
 
     async def _make(self, spec: SandboxSpec, source: Workspace | None) -> LocalSandbox:
         dialect = self._facts.dialect
-        limits = lambda of: script(self._options, of, spec.memory_mb, self._processes)  # noqa: E731
+
+        def limits(of: Dialect) -> str:
+            return script(self._options, of, spec.memory_mb, self._processes)
+
         if not self._checked:
             check(limits(dialect))
             self._checked = True

@@ -20,8 +20,8 @@ class LocalPipes:
         self._folder = folder
         self._files = 0
 
-    def pipe(self, *, lasting: bool = False) -> Pipe:
-        """A pipe that any process of this user can open; all of them last until released."""
+    def pipe(self) -> Pipe:
+        """A pipe that any process of this user can open."""
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         return Pipe(b"/proc/%d/fd/%d" % (os.getpid(), writer), reader, lambda: os.close(writer))
