@@ -101,6 +101,7 @@ def test_bad_input_exits_with_2_and_starts_nothing(ale: Ale, tmp_path: Path) -> 
     assert "did you mean 'seed'?" in done.output
     assert done.output.endswith("2 problems; nothing was started.\n")
     assert not (tmp_path / "runs").exists()
+    assert ale("check", "c.yaml", "--set", "run.sed=1").output.endswith("\n1 problem.\n")
 
 
 def test_a_dry_run_prints_the_plan_and_starts_nothing(ale: Ale, tmp_path: Path) -> None:

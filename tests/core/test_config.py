@@ -8,7 +8,7 @@ from attrs import evolve, field, frozen, validators
 
 from ale._config import RunConfig, load_config
 from ale._registry import Registry
-from ale.errors import InputError
+from ale.errors import InputError, Problem
 from ale.plugin import Component, Probe, doc, hookimpl
 from ale.testing.fakes import FolderBackend
 
@@ -395,3 +395,39 @@ def test_auto_skips_a_sandbox_that_lacks_required_isolation(
 def test_an_unknown_requirement_is_refused(tmp_path: Path, registry: Registry) -> None:
     refused = problems(tmp_path, registry, BASE, "sandbox.require=[networks]")
     assert "--set: sandbox.require[0]: expected one of network, files, processes" in refused
+
+
+def test_a_misspelt_type_is_named(tmp_path: Path, registry: Registry) -> None:
+    for section, text in (
+        ("sandbox", BASE + "sandbox: {typ: folder}\n"),
+        ("agent", "agent: {typ: bench}\n"),
+    ):
+        with pytest.raises(InputError) as caught:
+            load(tmp_path, registry, text)
+        (problem,) = (
+            each for each in caught.value.problems if (each.path or "").startswith(section)
+        )
+        assert "did you mean 'type'" in str(problem)
+
+
+def test_what_a_part_finds_wrong_gets_the_line_of_the_option(
+    tmp_path: Path, registry: Registry
+) -> None:
+    config = load(tmp_path, registry, "extends: base.yaml\nagent:\n  type: bench\n  key_env: KEY\n")
+    file = str(tmp_path / "c.yaml")
+    for path, line in (("agent.key_env", 4), ("agent.effort", 2), ("tasks", 1)):
+        found = config.located(Problem(message="wrong", path=path))
+        assert (found.path, found.line) == (path, line)
+    assert config.located(Problem(message="wrong", path="agent.key_env")).file == file
+
+
+def test_a_missing_file_is_named_with_the_option_that_names_it(
+    tmp_path: Path, registry: Registry
+) -> None:
+    config = load(tmp_path, registry, "extends: base.yaml\nrun:\n  directory: gone\n")
+    missing = str(tmp_path / "gone")
+    found = config.located(Problem(message="no such folder", file=missing))
+    assert (found.path, found.line) == ("run.directory", 3)
+    assert found.message == f"no such folder: {missing}"
+    there = Problem(message="is empty", file=str(tmp_path / "base.yaml"))
+    assert config.located(there) == there

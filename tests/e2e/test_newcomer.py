@@ -235,7 +235,8 @@ def refused(clone: Clone, arguments: Sequence[str], answer: Sequence[str]) -> No
     """Exit status 2, this answer and no other word, and no new run."""
     before = set((clone.folder / "runs").iterdir())
     done = clone.ale(*arguments)
-    expected = [*answer, "1 problem; nothing was started."]
+    starts = "; nothing was started" if arguments[0] == "run" else ""
+    expected = [*answer, f"1 problem{starts}."]
     printed = done.stderr.replace(str(clone.folder), "FOLDER").splitlines()
     assert (done.returncode, printed, done.stdout) == (2, expected, "")
     assert set((clone.folder / "runs").iterdir()) == before

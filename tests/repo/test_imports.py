@@ -19,6 +19,7 @@ LAYERS = [
     "hookspecs",
     "observers",
     "agents",
+    "sandboxes",
     "plugin",
     "protocols",
 ]

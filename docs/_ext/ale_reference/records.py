@@ -21,6 +21,7 @@ from ale_reference.markup import indent, list_table, rest
 MODULES = (
     "plugin",
     "agents",
+    "sandboxes",
     "observers",
     "errors",
     "strict",

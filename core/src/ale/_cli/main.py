@@ -41,6 +41,10 @@ def _renamed(text: str) -> str:
     return text
 
 
+class Starting(click.Command):
+    """A command that starts work: an error in its input says that nothing was started."""
+
+
 class ReportingGroup(click.Group):
     """A group that turns the project's errors into messages and exit codes."""
 
@@ -50,7 +54,9 @@ class ReportingGroup(click.Group):
             return super().invoke(ctx)
         except InputError as error:
             number = counted(len(error.problems), "problem")
-            click.echo(_renamed(f"{error}\n{number}; nothing was started."), err=True)
+            starting = isinstance(self.get_command(ctx, ctx.invoked_subcommand or ""), Starting)
+            ending = "; nothing was started." if starting else "."
+            click.echo(_renamed(f"{error}\n{number}{ending}"), err=True)
             ctx.exit(2)
         except AleError as error:
             click.echo(_renamed(f"{type(error).__name__}: {error}"), err=True)

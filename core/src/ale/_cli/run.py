@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ale._cli.common import format_option, overrides_option, registry_of
+from ale._cli.main import Starting
 
 if TYPE_CHECKING:
     from ale._run.interrupt import Interrupt
@@ -27,7 +28,7 @@ _CAUSES = 5
 """How many causes of broken episodes the summary names."""
 
 
-@click.command("run")
+@click.command("run", cls=Starting)
 @click.argument("config", type=click.Path(path_type=Path), required=False)
 @overrides_option
 @format_option

@@ -35,6 +35,9 @@ _OPTIONAL = ("llm", "starts", "trainer")
 _PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
 _SECTIONS = (*_PARTS, "evaluation", "observers", "run", PLUGINS)
 _RUN = [option.name for option in attrs.fields(RunOptions)]
+_UNKNOWN = "unknown option"
+_HANDLED = ("type", "require")
+"""Keys of a section that are no options of its component; ``require`` only of a sandbox."""
 
 
 def load_config(
@@ -111,6 +114,7 @@ def structure_config(node: Node, registry: Registry) -> RunConfig:
         resolved=resolved,
         require=require,
         plugins=plugins,
+        source=node,
     )
 
 
@@ -225,8 +229,11 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
     if type_ is None or not isinstance(type_.value, str):
         message = "'type' is missing" if type_ is None else "expected text"
         at = node if type_ is None else type_
-        raise at.error(message, path=f"{path}.type", expected="one of " + ", ".join(names))
-    handled = ("type", "require") if kind == "sandbox" else ("type",)
+        wrong = [key for key in node.mapping if type_ is None and nearest(key, _HANDLED)]
+        hint = f"did you mean 'type' instead of '{wrong[0]}'?" if wrong else None
+        expected = "one of " + ", ".join(names)
+        raise at.error(message, path=f"{path}.type", expected=expected, hint=hint)
+    handled = _HANDLED if kind == "sandbox" else _HANDLED[:1]
     rest = {key: child for key, child in node.mapping.items() if key not in handled}
     options = Node(rest, node.file, node.line)
     auto: AutoChoice | None = None
@@ -289,16 +296,29 @@ def _dropped(lacking: Mapping[str, Node], registration: Registration, path: str)
 
 def _options(node: Node, registration: Registration, path: str) -> Any:
     cls = registration.component.options
-    if cls is not None:
-        return structure(node, cls, path=path)
-    expected = f"no options of {registration.component.name}"
-    problems = [
-        child.problem("unknown option", path=f"{path}.{key}", expected=expected)
-        for key, child in (node.mapping or {}).items()
-    ]
+    problems: list[Problem] = []
+    if cls is None:
+        expected = f"no options of {registration.component.name}"
+        problems = [
+            child.problem(_UNKNOWN, path=f"{path}.{key}", expected=expected)
+            for key, child in (node.mapping or {}).items()
+        ]
+    else:
+        try:
+            return structure(node, cls, path=path)
+        except InputError as error:
+            problems += error.problems
     if problems:
-        raise InputError(problems)
+        raise InputError([_with_hint(problem) for problem in problems])
     return None
+
+
+def _with_hint(problem: Problem) -> Problem:
+    """The problem of an unknown option, which may be a misspelt ``type``."""
+    if problem.hint is not None or problem.message != _UNKNOWN:
+        return problem
+    key = (problem.path or "").rpartition(".")[2]
+    return attrs.evolve(problem, hint=nearest(key, _HANDLED))
 
 
 def _plain(part: Selected) -> dict[str, Any]:

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from attrs import field, frozen, validators
+from attrs import evolve, field, frozen, validators
 
 from ale._registry import Registration
+from ale.errors import Problem
 from ale.plugin import doc, ge, gt
-from ale.strict import describe
+from ale.strict import Node, describe
 
 Isolation = Literal["network", "files", "processes"]
 
@@ -212,6 +213,24 @@ class RunConfig:
     """``sandbox.require``: what the sandbox must isolate."""
     plugins: Mapping[str, str] = field(factory=dict)
     """SHA-256 of each file that ``plugins`` names, by absolute path."""
+    source: Node | None = field(default=None, repr=False)
+    """The merged config as it was written, to say where a problem is."""
+
+    def located(self, problem: Problem) -> Problem:
+        """A problem that a part has found, with the file and line of the option it is about.
+
+        That is the one that its path names, or the one whose value is a file that does not exist.
+        """
+        if problem.file is not None:
+            path = None if Path(problem.file).exists() else _option_of(self.resolved, problem.file)
+            if path is None:
+                return problem
+            message = f"{problem.message}: {problem.file}"
+            problem = evolve(problem, message=message, path=path, file=None)
+        node = self.source
+        for key in (problem.path or "").split("."):
+            node = (node.get(key) if node else None) or node
+        return problem if node is None else evolve(problem, file=node.file, line=node.line)
 
     @property
     def evaluation_temperatures(self) -> tuple[float | None, ...]:
@@ -230,3 +249,15 @@ class RunConfig:
         more = (self.starts, self.trainer, evaluation, *self.observers)
         found = [None if part is None else part.dropped for part in (*parts, *more)]
         return [note for note in found if note is not None]
+
+
+def _option_of(values: Mapping[str, Any], wanted: str) -> str | None:
+    """The dotted path of the option with this value."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            inner = _option_of(value, wanted)
+            if inner is not None:
+                return f"{key}.{inner}"
+        elif value == wanted or (isinstance(value, list | tuple) and wanted in value):
+            return key
+    return None

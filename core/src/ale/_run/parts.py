@@ -64,25 +64,30 @@ def build_parts(config: RunConfig, context: BuildContext) -> Parts:
     """
     problems: list[Problem] = []
 
-    def make(selected: Selected | None) -> Any:
+    def make(selected: Selected | None, path: str) -> Any:
         try:
             return None if selected is None else build(selected, context)
         except InputError as error:
-            problems.extend(error.problems)
+            problems.extend(
+                problem if problem.file or problem.path else evolve(problem, path=path)
+                for problem in error.problems
+            )
             return None
 
+    evaluation = None if config.evaluation is None else config.evaluation.tasks
+
     built = {
-        "source": make(config.tasks),
-        "evaluation": make(None if config.evaluation is None else config.evaluation.tasks),
-        "backend": make(config.sandbox),
-        "llm": make(config.llm),
-        "agent": make(config.agent),
-        "chunker": make(config.chunker),
-        "credit": make(config.credit),
-        "starts": make(config.starts),
-        "trainer": make(config.trainer),
+        "source": make(config.tasks, "tasks"),
+        "evaluation": make(evaluation, "evaluation.tasks"),
+        "backend": make(config.sandbox, "sandbox"),
+        "llm": make(config.llm, "llm"),
+        "agent": make(config.agent, "agent"),
+        "chunker": make(config.chunker, "chunker"),
+        "credit": make(config.credit, "credit"),
+        "starts": make(config.starts, "starts"),
+        "trainer": make(config.trainer, "trainer"),
     }
-    observers = tuple(make(observer) for observer in config.observers)
+    observers = tuple(make(observer, "observers") for observer in config.observers)
     if problems:
         raise InputError(problems)
     parts = Parts(**built, observers=observers)

@@ -105,8 +105,11 @@ def check_run(config: RunConfig, name: str, host: Host) -> Prepared:
     run_id = run_id_for(config.run.name or name, bare.clock(), bare.new_id())
     path = (config.run.directory or Path.cwd() / "runs") / run_id
     context = host.context(config, path, run_id)
-    parts = build_parts(config, context)
-    tasks = read_tasks(parts, host.registry, context)
+    try:
+        parts = build_parts(config, context)
+        tasks = read_tasks(parts, host.registry, context)
+    except InputError as error:
+        raise InputError([config.located(problem) for problem in error.problems]) from error
     _refuse_secrets(config, tasks, host.redactor(config))
     if parts.starts is not None:  # fails early where the scheme can't plan these tasks
         starts_of_step(tasks["train"], config.run, 0, parts.starts)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ale.errors import SandboxError, UnsupportedError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
+from ale.sandboxes import BaseSandbox, Command
 from ale.types import (
     Capabilities,
     Completion,
@@ -219,7 +220,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-class FolderSandbox:
+class FolderSandbox(BaseSandbox):
     """Runs commands in a temporary folder, without isolation."""
 
     capabilities = Capabilities(
@@ -233,21 +234,13 @@ class FolderSandbox:
     )
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.id = "folder"
         self._folder = Path(tempfile.mkdtemp(prefix="ale-folder-")) if folder is None else folder
         self._processes: list[asyncio.subprocess.Process] = []
-        self._closed = False
-
-    @property
-    def workdir(self) -> str:
-        """The folder."""
-        return str(self._folder)
+        super().__init__("folder", str(self._folder), self.capabilities, FolderFiles(self._folder))
 
     async def _start(
         self, arguments: Sequence[str], env: Mapping[str, str] | None, cwd: str | None
     ) -> asyncio.subprocess.Process:
-        if self._closed:
-            raise SandboxError("the sandbox is closed")
         process = await asyncio.create_subprocess_exec(
             *arguments,
             stdin=asyncio.subprocess.PIPE,
@@ -260,28 +253,18 @@ class FolderSandbox:
         self._processes.append(process)
         return process
 
-    async def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        timeout_s: float | None = None,
-        stdin: bytes | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        user: str | None = None,
-        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
-    ) -> ExecResult:
+    async def execute(self, command: Command) -> ExecResult:
         """Run one command and wait for the end of its output."""
-        if user is not None:
-            raise UnsupportedError("a folder can't switch users")
-        arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+        given = command.command
+        arguments = ["/bin/sh", "-c", given] if isinstance(given, str) else list(given)
         try:
-            process = await self._start(arguments, env, cwd)
+            process = await self._start(arguments, command.env, command.cwd)
         except FileNotFoundError as error:
             return ExecResult(exit_code=127, stdout=b"", stderr=str(error).encode())
         timed_out = False
         try:
-            out, err = await asyncio.wait_for(process.communicate(stdin or b""), timeout_s)
+            output = process.communicate(command.stdin or b"")
+            out, err = await asyncio.wait_for(output, command.timeout_s)
         except TimeoutError:
             timed_out, out, err = True, b"", b""
             await _end(process)
@@ -289,8 +272,8 @@ class FolderSandbox:
             await _end(process)
             raise
         code = process.returncode if process.returncode is not None else 137
-        stdout, cut = _truncate(out, max_output_bytes)
-        stderr, cut_too = _truncate(err, max_output_bytes)
+        stdout, cut = _truncate(out, command.max_output_bytes)
+        stderr, cut_too = _truncate(err, command.max_output_bytes)
         return ExecResult(
             exit_code=code if code >= 0 else 128 - code,
             stdout=stdout,
@@ -299,37 +282,9 @@ class FolderSandbox:
             truncated=cut or cut_too,
         )
 
-    async def session(
-        self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
-    ) -> FolderSession:
+    async def open_session(self, env: Mapping[str, str], cwd: str | None) -> FolderSession:
         """A persistent bash."""
         return FolderSession(self, await self._start(["bash", "--norc", "--noprofile"], env, cwd))
-
-    def _path(self, path: str) -> Path:
-        if self._closed:
-            raise SandboxError("the sandbox is closed")
-        return self._folder / path
-
-    async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
-        """A file's bytes."""
-        with self._path(path).open("rb") as file:
-            return file.read(-1 if max_bytes is None else max_bytes)
-
-    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        """Write a file, making its folders."""
-        target = self._path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
-        if mode is not None:
-            target.chmod(mode)
-
-    async def upload(self, source: Path, target: str) -> None:
-        """Copy in."""
-        await asyncio.to_thread(_copy, source, self._path(target))
-
-    async def download(self, source: str, target: Path) -> None:
-        """Copy out."""
-        await asyncio.to_thread(_copy, self._path(source), target)
 
     async def end_processes(self) -> int:
         """Kill what is still running."""
@@ -344,16 +299,38 @@ class FolderSandbox:
         await asyncio.to_thread(shutil.copytree, self._folder, target, True, dirs_exist_ok=True)
         return FolderSandbox(target)
 
-    async def snapshot(self) -> str:
-        """Not supported."""
-        raise UnsupportedError("a folder has no snapshots")
-
-    async def close(self) -> None:
+    async def release(self) -> None:
         """Kill what runs and remove the folder."""
-        if not self._closed:
-            self._closed = True  # first: tasks that wait for a process continue now
-            await self.end_processes()
-            shutil.rmtree(self._folder, ignore_errors=True)
+        await self.end_processes()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class FolderFiles:
+    """Files below a folder; nothing prevents a path from leading out."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def read(self, path: str, max_bytes: int | None) -> bytes:
+        """A file's bytes."""
+        with (self._folder / path).open("rb") as file:
+            return file.read(-1 if max_bytes is None else max_bytes)
+
+    async def write(self, path: str, data: bytes, mode: int | None) -> None:
+        """Write a file, making its folders."""
+        target = self._folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+        if mode is not None:
+            target.chmod(mode)
+
+    async def upload(self, source: Path, target: str) -> None:
+        """Copy in."""
+        await asyncio.to_thread(_copy, source, self._folder / target)
+
+    async def download(self, source: str, target: Path) -> None:
+        """Copy out."""
+        await asyncio.to_thread(_copy, self._folder / source, target)
 
 
 def _copy(source: Path, target: Path) -> None:

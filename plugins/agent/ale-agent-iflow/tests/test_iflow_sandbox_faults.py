@@ -15,7 +15,7 @@ class Fenced(FolderSandbox):
     """Refuses paths that lead out, with the error that backends raise for it."""
 
     async def read(self, path, *, max_bytes=None):
-        if self._closed:
+        if self.closed:
             raise SandboxError("the sandbox is gone")
         if path.startswith("/"):
             raise PermissionError(errno.EACCES, "it leads out of the sandbox", path)

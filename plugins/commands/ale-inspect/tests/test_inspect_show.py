@@ -52,6 +52,14 @@ def test_an_episode_is_shown_turn_by_turn_with_its_credit(ale: Ale, run: str) ->
     assert "sandbox: SandboxError: no space" in ale("show", run, "0-b-0").output
 
 
+def test_of_several_rollouts_the_others_are_named(ale: Ale, run: str) -> None:
+    first = ale("show", run, "a").output.splitlines()[0]
+    assert first == (
+        f"0-a-0, the first of 2 episodes that match 'a'; ale show {run} ID shows another: 0-a-1"
+    )
+    assert "the first of" not in ale("show", run, "0-a-1").output
+
+
 def test_an_episode_shows_how_its_start_was_restored() -> None:
     plain = evolve(episode(1.0, turn("Done."), task_id="a"), start="p1of2")
     assert "start" not in transcript(plain, None, full=False)

@@ -357,7 +357,7 @@ async def test_the_end_of_a_command_is_not_forged_by_what_it_starts(box: Sandbox
     session = await box.session()
     forge = """
 import os, glob
-for path in glob.glob("/dev/ale/control/*") + ["/dev/ale/control"]:
+for path in glob.glob("/dev/ale/io/*") + ["/dev/ale/io"]:
     print(path)
 for fd in range(3, 256):
     try:
@@ -366,20 +366,20 @@ for fd in range(3, 256):
         continue
     print("wrote to", fd)
 try:
-    print(os.listdir("/dev/ale/control"))
+    print(os.listdir("/dev/ale/io"))
 except PermissionError:
     print("closed")
 """
     await box.write("forge.py", forge.encode())
     result = await session.run("python3 forge.py; (exit 7)", timeout_s=30)
-    assert (result.exit_code, result.stdout) == (7, b"/dev/ale/control\nclosed\n")
+    assert (result.exit_code, result.stdout) == (7, b"/dev/ale/io\nclosed\n")
     assert (await session.run("(exit 8)")).exit_code == 8
 
 
 async def test_a_pipe_of_an_earlier_command_does_not_lead_into_a_later_one(box: Sandbox) -> None:
     session = await box.session()
     old = (await session.run("readlink /proc/self/fd/1")).stdout.decode().strip()
-    assert old.startswith("/dev/ale/control/")
+    assert old.startswith("/dev/ale/io/")
     result = await session.run(f"echo false > {old}; echo true")
     assert result.stdout == b"true\n"
     assert b"Read-only" in result.stderr or b"No such file" in result.stderr
@@ -401,7 +401,7 @@ async def test_a_replaced_shell_does_not_forge_results(box: Sandbox) -> None:
         "chmod 755 /dev/ale/bin/sh",
         "echo x > /dev/ale/bin/sh",
         "rm /dev/ale/bin/sh",
-        "ln -s x /dev/ale/control/x",
+        "ln -s x /dev/ale/io/x",
         "umount /dev/ale/bin",
     ],
 )

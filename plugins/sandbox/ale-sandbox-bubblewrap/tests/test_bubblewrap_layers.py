@@ -93,6 +93,18 @@ async def test_a_session_stays_where_it_was(box: Sandbox) -> None:
     await twin.close()
 
 
+async def test_a_session_waits_while_the_layers_change(box: Sandbox) -> None:
+    assert isinstance(box, BubblewrapSandbox)
+    session = await box.session()
+    await session.run("echo before > file")
+    async with box.gate:
+        running = asyncio.ensure_future(session.run("echo after > file"))
+        await asyncio.sleep(0.1)
+        assert (await box.read("file"), running.done()) == (b"before\n", False)
+    assert (await running).exit_code == 0
+    assert await box.read("file") == b"after\n"
+
+
 async def test_an_open_file_for_reading_stays_what_it_is(box: Sandbox) -> None:
     session = await box.session()
     await session.run("echo line > f; exec 5<f")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from ale.errors import NotUsableError
+from ale.errors import InputError, NotUsableError
 from ale.plugin import BuildContext
 from ale.protocols import SandboxBackend
 from ale.types import SandboxSpec
@@ -158,3 +158,12 @@ def test_the_sysctl_that_disables_namespaces_is_named(
         facts, "_SYSCTLS", ((str(tmp_path / "switch"), "0", "sysctl -w some.switch=1"),)
     )
     assert facts._remedy() == "sudo sysctl -w some.switch=1"
+
+
+def test_a_root_that_does_not_exist_is_an_error_in_the_config(tmp_path: Path) -> None:
+    missing = tmp_path / "not here"
+    with pytest.raises(InputError) as caught:
+        build(BubblewrapOptions(root=missing), BuildContext())
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.message) == ("sandbox.root", f"no such folder: {missing}")
+    assert problem.hint == f"mkdir -p '{missing}'"

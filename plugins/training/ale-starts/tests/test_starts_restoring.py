@@ -50,12 +50,12 @@ class Boxed(FolderSandbox):
     """Says that its path is always the same, and that nobody else is in it."""
 
     capabilities = FREE
-    workdir = "/workspace"  # type: ignore[assignment]
 
     def __init__(self, shelf: Shelf, *, forked: bool = False) -> None:
-        self.shelf, self.forked, self.closed = shelf, forked, False
+        self.shelf, self.forked = shelf, forked
         self.ran: list[str] = []
         super().__init__()
+        self.workdir = "/workspace"
         shelf.boxes.append(self)
 
     async def exec(self, command: str | Sequence[str], **options: Any) -> ExecResult:
@@ -71,10 +71,6 @@ class Boxed(FolderSandbox):
         twin = Boxed(self.shelf, forked=True)
         await super().exec(["cp", "-a", f"{self._folder}/.", str(twin._folder)])
         return twin
-
-    async def close(self) -> None:
-        self.closed = True
-        await super().close()
 
 
 @pytest.fixture

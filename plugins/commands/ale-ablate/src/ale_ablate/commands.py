@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ale.commands import Starting
+
 if TYPE_CHECKING:
     from ale.runs import Registry
 
 
-@click.command("ablate")
+@click.command("ablate", cls=Starting)
 @click.argument("config", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--vary",

@@ -29,14 +29,16 @@ def show(run: Path, episode: str | None, full: bool) -> None:
       ale show runs/20260101-120000-3f2a-quickstart 0-basics-ls-0
     """
     from ale.runs import RunReader
-    from ale_inspect.overview import find_episode, overview
+    from ale_inspect.overview import find_episode, overview, which_of
     from ale_inspect.transcript import transcript
 
     reader = RunReader(run)
     if episode is None:
         click.echo(overview(reader))
         return
-    found = find_episode(reader, episode)
+    found, others = find_episode(reader, episode)
+    if others:
+        click.echo(which_of(found, others, episode, run))
     credited = next((row for row in reader.credits() if row.episode_id == found.id), None)
     click.echo(transcript(found, credited, full=full))
 

@@ -16,7 +16,7 @@ def compare_episode(run: RunReader, compared: Sequence[Crediting], wanted: str) 
     Raises:
         InputError: there is none.
     """
-    found = find_episode(run, wanted)
+    found, _ = find_episode(run, wanted)
     group = recredited(run, compared, step=found.step, task_id=found.task_id)
     for rollout, credits in group:
         if rollout.episode.id == found.id:

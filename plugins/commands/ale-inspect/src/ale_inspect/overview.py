@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from ale.errors import InputError, Problem
 from ale.runs import SUCCESS, Causes, RunReader, learning
@@ -10,10 +11,11 @@ from ale.text import rate_line, seconds, table
 from ale.types import Episode, Split
 
 _CAUSES = 8
+_OTHERS = 8
 
 
-def find_episode(reader: RunReader, wanted: str) -> Episode:
-    """The episode with this id, or the first that matches.
+def find_episode(reader: RunReader, wanted: str) -> tuple[Episode, list[str]]:
+    """The episode with this id, or the first that matches, and the ids of the other matches.
 
     Args:
         wanted: an id, the beginning of one, or a task's id.
@@ -22,18 +24,29 @@ def find_episode(reader: RunReader, wanted: str) -> Episode:
         InputError: there is none.
     """
     ids: list[str] = []
+    others: list[str] = []
     first: Episode | None = None
     for episode in reader.episodes:
         if episode.id == wanted:
-            return episode
-        if first is None and (episode.id.startswith(wanted) or episode.task_id == wanted):
-            first = episode
+            return episode, []
+        if episode.id.startswith(wanted) or episode.task_id == wanted:
+            first = first or episode
+            others.append(episode.id)
         ids.append(episode.id)
     if first is None:
         file = str(reader.episodes.path)
         message = f"no episode '{wanted}' among {len(ids)}"
         raise InputError([Problem(message=message, file=file, hint=nearest(wanted, ids))])
-    return first
+    return first, others[1:]
+
+
+def which_of(found: Episode, others: Sequence[str], wanted: str, run: Path) -> str:
+    """Which of several matches is shown, and how to see the others."""
+    listed = ", ".join(others[:_OTHERS]) + (", ..." if len(others) > _OTHERS else "")
+    return (
+        f"{found.id}, the first of {len(others) + 1} episodes that match '{wanted}'; "
+        f"ale show {run} ID shows another: {listed}\n"
+    )
 
 
 def overview(reader: RunReader) -> str:

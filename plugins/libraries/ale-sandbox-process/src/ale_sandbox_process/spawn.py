@@ -2,14 +2,13 @@
 
 import asyncio
 import contextlib
-import errno
 import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 
-from ale.errors import SandboxError
+from ale_sandbox_shell.session import File
 from ale_sandbox_shell.text import LONGEST_ARGUMENT, as_bytes
 
 
@@ -75,34 +74,18 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
-    async def wait(self, timeout_s: float | None) -> int | None:
-        """The exit code, 128 + n for signal n; None when the time is up first."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await asyncio.shield(self.ended)
-        except TimeoutError:
-            return None
-
 
 @contextlib.contextmanager
 def command_line(
-    command: str | Sequence[str],
-    *,
-    limits: bytes,
-    file: Callable[[bytes], AbstractContextManager[bytes]],
+    command: str | Sequence[str], *, limits: bytes, file: Callable[[bytes], File]
 ) -> Iterator[list[bytes]]:
     """Arguments for a shell that limits itself, then becomes or runs the command.
 
     Args:
         limits: commands that are run first; each ends in ``;``.
-        file: context manager that writes a script and gives its path, quoted for the shell.
-
-    Raises:
-        ValueError: an empty argument vector.
+        file: writes a script for the shell to read.
     """
     if not isinstance(command, str):
-        if not command:
-            raise ValueError("an empty argument vector")
         yield [b"sh", b"-c", limits + b'exec "$@"', b"sh", *map(as_bytes, command)]
         return
     text = as_bytes(command)
@@ -110,33 +93,11 @@ def command_line(
         # On one line with the command, so that the shell's line numbers are the command's.
         yield [b"sh", b"-c", limits + text]
         return
-    with file(text) as path:
-        yield [b"sh", b"-c", limits + b". " + path]
-
-
-def start(
-    argv: Sequence[bytes], *, executable: str, env: Mapping[str, str], cwd: str, stdin: bytes | None
-) -> tuple[Child, int, int]:
-    """Start a command; the child, and the reading ends of its stdout and stderr.
-
-    Raises:
-        OSError: as `subprocess.Popen`; no descriptor is left open.
-    """
-    with ExitStack() as child_ends, ExitStack() as on_failure:
-        source = input_of(stdin, child_ends)
-        out_reader, out_writer = pipe(on_failure, child_ends)
-        err_reader, err_writer = pipe(on_failure, child_ends)
-        child = Child(
-            argv,
-            executable=executable,
-            env=env,
-            cwd=cwd,
-            stdin=source,
-            stdout=out_writer,
-            stderr=err_writer,
-        )
-        on_failure.pop_all()
-        return child, out_reader, err_reader
+    script = file(text)
+    try:
+        yield [b"sh", b"-c", limits + b". " + script.path]
+    finally:
+        script.release()
 
 
 def pipe(on_failure: ExitStack, child_ends: ExitStack) -> tuple[int, int]:
@@ -164,16 +125,3 @@ def input_of(data: bytes | None, child_ends: ExitStack) -> int:
         view = view[os.write(descriptor, view) :]
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
-
-
-def start_error(error: OSError, cwd: str) -> str:
-    """The message for a command that could not start because of its arguments.
-
-    Raises:
-        SandboxError: the machine failed, not the command.
-    """
-    if error.filename == cwd:
-        return f"can't enter {cwd}: {error.strerror}\n"
-    if error.errno == errno.E2BIG:
-        return f"{error.strerror}\n"
-    raise SandboxError(f"could not start a process: {error}") from error

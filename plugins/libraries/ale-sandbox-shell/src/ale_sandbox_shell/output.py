@@ -60,8 +60,14 @@ class Pump:
         self._loop = asyncio.get_running_loop()
         self._on_end: Callable[[Pump], object] | None = None
         self._pause: asyncio.TimerHandle | None = None
+        self._finished = False
         self.open = True
-        self._loop.add_reader(descriptor, self._ready)
+        # Soon, not now: the command starts in the meantime.
+        self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        if self.open and not self._finished:
+            self._loop.add_reader(self._descriptor, self._ready)
 
     def _ready(self) -> None:
         for _ in range(_READS_PER_TURN):
@@ -88,12 +94,15 @@ class Pump:
         Args:
             on_end: called once with this pump when the end comes later.
         """
+        self._finished = True
+        data = self._read(_CHUNK) if self.open else b""
+        self._capture.add(data)
         # No more than is available now: a background process may write for ever.
-        left = self._waiting() if self.open else 0
-        while left > 0 and (data := self._read(min(left, _CHUNK))):
-            self._capture.add(data)
-            left -= len(data)
-        if self.open and self._waiting() == 0:
+        left = self._waiting() if len(data) == _CHUNK else 0
+        while left > 0 and (more := self._read(min(left, _CHUNK))):
+            self._capture.add(more)
+            left -= len(more)
+        if data and self.open:
             self._capture.add(self._read(1))  # detects end of file
         if self.open:
             self._on_end = on_end

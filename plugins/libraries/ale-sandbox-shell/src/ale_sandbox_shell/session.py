@@ -18,7 +18,6 @@ for each command and never in its environment, arguments or output.
 import asyncio
 import secrets
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Protocol
 
 from attrs import frozen
@@ -27,13 +26,15 @@ from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.types import ExecResult
 from ale_sandbox_shell.output import Capture, Pump, result_of
-from ale_sandbox_shell.text import LONGEST_ARGUMENT, NUL_REFUSED, as_bytes, quoted, refused
+from ale_sandbox_shell.text import LONGEST_ARGUMENT, NUL_REFUSED, as_bytes, quoted
 
 KILLED = 137
 _READY = b"ready"
+_TOKEN_BYTES = 8
+"""Short, as the paths are: the shell reads its script byte by byte, each in a third of a us."""
 
 
-@frozen(kw_only=True)
+@frozen
 class Outlet:
     """A pipe for the output of one command."""
 
@@ -44,7 +45,7 @@ class Outlet:
     """Called when the command has ended and nothing opens `path` any more."""
 
 
-@frozen(kw_only=True)
+@frozen
 class File:
     """A command too long for an argument."""
 
@@ -96,6 +97,7 @@ class ShellSession:
     Args:
         resets_lines: the shell is bash, where ``LINENO=0`` makes line numbers the command's own.
         monotonic: seconds, for durations.
+        gate: while it is held, no command starts.
     """
 
     def __init__(
@@ -104,11 +106,14 @@ class ShellSession:
         *,
         resets_lines: bool,
         monotonic: Callable[[], float],
+        gate: asyncio.Lock | None = None,
     ) -> None:
         self._shell = shell
         self._prefix = b"LINENO=0;" if resets_lines else b""
         self._monotonic = monotonic
+        self._gate = gate
         self._lock = asyncio.Lock()
+        self._busy = 0
         self._expected = b""
         self._last = 0
         self._is_ready = False
@@ -120,6 +125,11 @@ class ShellSession:
     def closed(self) -> bool:
         """True once the shell has ended."""
         return self._shell.ended.done()
+
+    @property
+    def idle(self) -> bool:
+        """No command runs or waits for another."""
+        return not self._busy
 
     def start(self, script: bytes = b"") -> None:
         """Send lines for the shell to run before the first command."""
@@ -151,35 +161,48 @@ class ShellSession:
         max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
     ) -> ExecResult:
         """Run one command in the shell. See `ale.protocols.Session.run`."""
-        async with self._lock:
-            if self.closed:
-                raise SandboxError("the session is closed")
-            if "\0" in command:
-                return refused(NUL_REFUSED)
-            started = self._monotonic()
-            with ExitStack() as releases, ExitStack() as pumps:
-                out = self._outlet(releases, pumps, max_output_bytes)
-                err = self._outlet(releases, pumps, max_output_bytes)
-                self._send(command, out.path, err.path, releases)
-                code, timed_out = await self._outcome(timeout_s)
-                releases.close()  # so that the end of each pipe can be seen
-                pumps.pop_all()
-            return self._result(code, timed_out, out.pump, err.pump, started)
+        if self._gate is not None and self._gate.locked():
+            async with self._gate:
+                pass
+        self._busy += 1
+        try:
+            async with self._lock:
+                return await self._run(command, timeout_s, max_output_bytes)
+        finally:
+            self._busy -= 1
 
-    def _outlet(self, releases: ExitStack, pumps: ExitStack, limit: int) -> Outlet:
-        outlet = self._shell.outlet(limit)
-        releases.callback(outlet.release)
-        pumps.callback(outlet.pump.close)
-        return outlet
+    async def _run(self, command: str, timeout_s: float | None, limit: int) -> ExecResult:
+        if self.closed:
+            raise SandboxError("the session is closed")
+        if "\0" in command:
+            return ExecResult(exit_code=126, stdout=b"", stderr=NUL_REFUSED)
+        started, ended = self._monotonic(), False
+        outlets: list[Outlet] = []
+        file: File | None = None
+        try:
+            for _ in range(2):
+                outlets.append(self._shell.outlet(limit))
+            out, err = outlets
+            text = as_bytes(command)
+            if len(text) > LONGEST_ARGUMENT:
+                file = self._shell.script(text + b"\n")
+            self._send(text, file, out.path, err.path)
+            code, timed_out = await self._outcome(timeout_s)
+            ended = True
+        finally:
+            if file is not None:
+                file.release()
+            for outlet in outlets:
+                outlet.release()  # so that the end of its pipe can be seen
+                if not ended:
+                    outlet.pump.close()
+        return self._result(code, timed_out, out.pump, err.pump, started)
 
-    def _send(self, command: str, out: bytes, err: bytes, releases: ExitStack) -> None:
-        self._expected = secrets.token_hex(8).encode()
+    def _send(self, text: bytes, file: File | None, out: bytes, err: bytes) -> None:
+        self._expected = secrets.token_urlsafe(_TOKEN_BYTES).encode()
         self._waiting = asyncio.get_running_loop().create_future()
-        text = as_bytes(command)
-        if len(text) > LONGEST_ARGUMENT:
+        if file is not None:
             # The shell reads a pipe byte by byte and a file in one go.
-            file = self._shell.script(text + b"\n")
-            releases.callback(file.release)
             call = b"command . " + file.path
         else:
             # The blank keeps a command that starts with "-" from being read as an option of eval.

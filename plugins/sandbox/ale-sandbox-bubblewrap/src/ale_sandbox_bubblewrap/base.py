@@ -49,7 +49,7 @@ ETC_PATTERNS = ("java-*", "python3*")
 
 USER, UID = "agent", 1000
 HOME, WORKSPACE = f"/home/{USER}", "/workspace"
-CONTROL, PROGRAMS = "/dev/ale/control", "/dev/ale/bin"
+CONTROL, PROGRAMS = "/dev/ale/io", "/dev/ale/bin"
 """Where the host's pipes, and shells that nothing inside can change, are bound read-only.
 
 Below /dev, which is a read-only mount of its own: no parent folder can be moved.

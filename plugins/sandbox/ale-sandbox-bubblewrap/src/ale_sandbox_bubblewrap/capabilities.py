@@ -61,7 +61,6 @@ def describe(facts: Facts) -> Mapping[str, str]:
     places = facts.cgroups.places
     groups = f"version {facts.cgroups.version}: {', '.join(sorted(places))}" if places else "none"
     return {
-        "isolation": "network, files, processes, users; system calls filtered",
         "layers": layers,
         "control groups": groups,
         **doctor.describe(capabilities_of(facts, BubblewrapOptions()), label="note"),

@@ -11,21 +11,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
-
 from ale.errors import SandboxError
 from ale_sandbox_bubblewrap import wire
 from ale_sandbox_bubblewrap.cgroups import Group
 from ale_sandbox_bubblewrap.control import Controls
+from ale_sandbox_process.sandbox import NotStartedError
 
-
-@frozen
-class StartError:
-    """A command that could not be started, because of its arguments."""
-
-    errno: int
-    cwd: bool
-    """Its folder was the reason."""
+Answer = tuple[Mapping[str, Any], list[int]]
+"""A message, and descriptors, which are the caller's to close."""
 
 
 class Channel:
@@ -95,42 +88,32 @@ def _close_all(descriptors: Sequence[int]) -> None:
 
 
 class Job:
-    """A command in the sandbox."""
+    """A command in the sandbox. See `ale_sandbox_process.sandbox.Running`."""
 
-    def __init__(self, number: int) -> None:
-        loop = asyncio.get_running_loop()
-        self.number = number
+    def __init__(self, cwd: str) -> None:
+        self._cwd = cwd
         self.pid: int | None = None
-        self.ended: asyncio.Future[int | StartError] = loop.create_future()
-        """Its exit code, 128 + n for signal n."""
+        """On the host, once it is known."""
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def take(self, answer: Mapping[str, Any]) -> bool:
         """Take an answer about it; True when it was the last."""
         if "pid" in answer:
             self.pid = answer["pid"]
-            return False
-        if not self.ended.done():
-            refused = "errno" in answer
-            self.ended.set_result(
-                StartError(answer["errno"], answer.get("cwd", False))
-                if refused
-                else answer["ended"]
+        elif "errno" in answer:
+            why = os.strerror(answer["errno"])
+            self.fail(
+                NotStartedError(f"can't enter {self._cwd}: {why}" if "cwd" in answer else why)
             )
-        return True
+        elif not self.ended.done():
+            self.ended.set_result(answer["ended"])
+        return "pid" not in answer
 
-    def fail(self, error: SandboxError) -> None:
+    def fail(self, error: Exception) -> None:
         """No more answers will come."""
         if not self.ended.done():
             self.ended.set_exception(error)
             self.ended.exception()  # whoever awaits it gets it; nobody has to
-
-
-class Request:
-    """Any other request to a supervisor."""
-
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.answer: asyncio.Future[tuple[Mapping[str, Any], list[int]]] = loop.create_future()
 
 
 class SupervisorClient:
@@ -149,7 +132,7 @@ class SupervisorClient:
         self._log = log
         self._numbers = 0
         self._jobs: dict[int, Job] = {}
-        self._requests: dict[int, Request] = {}
+        self._requests: dict[int, asyncio.Future[Answer]] = {}
         self._loop = asyncio.get_running_loop()
         self.gone: asyncio.Future[None] = self._loop.create_future()
         """Done when the supervisor has ended, and everything in the sandbox with it."""
@@ -206,7 +189,7 @@ class SupervisorClient:
             if job.take(answer):
                 del self._jobs[number]
             return
-        future = self._requests.pop(number).answer
+        future = self._requests.pop(number)
         if future.done():
             _close_all(descriptors)
         else:
@@ -218,8 +201,8 @@ class SupervisorClient:
         for job in self._jobs.values():
             job.fail(error)
         for request in self._requests.values():
-            if not request.answer.done():
-                request.answer.set_exception(error)
+            if not request.done():
+                request.set_exception(error)
         self._jobs.clear()
         self._requests.clear()
         if not self.gone.done():
@@ -238,19 +221,19 @@ class SupervisorClient:
     def run(self, message: dict[str, Any], descriptors: Sequence[int]) -> Job:
         """Start a command."""
         number = self._send({**message, "do": "run"}, descriptors)
-        job = self._jobs[number] = Job(number)
+        job = self._jobs[number] = Job(message["cwd"])
         return job
 
-    async def ask(self, **message: Any) -> tuple[Mapping[str, Any], list[int]]:
-        """The answer, and descriptors, which are the caller's to close.
+    async def ask(self, **message: Any) -> Answer:
+        """The answer to a request.
 
         Raises:
             OSError: what was asked for failed.
             SandboxError: the sandbox is gone.
         """
         number = self._send(message)
-        request = self._requests[number] = Request()
-        answer, descriptors = await request.answer
+        request = self._requests[number] = self._loop.create_future()
+        answer, descriptors = await request
         if "errno" in answer:
             code = answer["errno"]
             raise OSError(code, os.strerror(code), message.get("path"))

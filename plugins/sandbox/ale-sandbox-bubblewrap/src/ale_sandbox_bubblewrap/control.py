@@ -1,6 +1,7 @@
 """The host's pipes to each sandbox, in a file system in memory that ends with the fork server.
 
-On a disk, making a pipe would cost more than all the rest of a command in a session.
+On a disk, making a pipe would cost more than all the rest of a command in a session. They are named
+pipes, in a folder that is bound read-only into the sandbox and can't be listed there.
 """
 
 import contextlib
@@ -9,6 +10,11 @@ import secrets
 import shutil
 
 from ale_sandbox_bubblewrap import base
+from ale_sandbox_process.shell import Pipe
+from ale_sandbox_shell.session import File
+
+_NAME_BYTES = 8
+_HOST_END = os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Controls:
@@ -49,38 +55,44 @@ class Controls:
 
 
 class Control:
-    """The folder of the pipes to one sandbox, as both sides see it."""
+    """The folder of the pipes to one sandbox. See `ale_sandbox_process.shell.Pipes`."""
 
     def __init__(self, controls: Controls, id: str, folder: int) -> None:
         self._controls = controls
         self._id = id
         self._folder = folder
 
-    def pipe(self) -> tuple[str, int, int]:
-        """A named pipe: its name, and both ends for this process."""
-        name = secrets.token_hex(12)
+    def pipe(self) -> Pipe:
+        """A named pipe that the sandbox can write to."""
+        name = secrets.token_urlsafe(_NAME_BYTES)
         os.mkfifo(name, 0o600, dir_fd=self._folder)
         self._controls.give(name, self._folder)
-        flags = os.O_NONBLOCK | os.O_CLOEXEC
-        reader = os.open(name, os.O_RDONLY | flags, dir_fd=self._folder)
-        return name, reader, os.open(name, os.O_WRONLY | flags, dir_fd=self._folder)
+        reader = os.open(name, os.O_RDONLY | _HOST_END, dir_fd=self._folder)
+        # While it is open, the pipe has no end that would wake this process in vain.
+        guard = os.open(name, os.O_WRONLY | _HOST_END, dir_fd=self._folder)
 
-    def file(self, data: bytes) -> str:
-        """A file that can be read there; its name."""
-        name = secrets.token_hex(12)
+        def release() -> None:
+            os.close(guard)
+            self._drop(name)
+
+        return Pipe(self._inside(name), reader, release)
+
+    def file(self, text: bytes) -> File:
+        """A file that the sandbox can read."""
+        name = secrets.token_urlsafe(_NAME_BYTES)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(name, flags, 0o600, dir_fd=self._folder), "wb") as file:
-            file.write(data)
+            file.write(text)
         self._controls.give(name, self._folder)
-        return name
+        return File(self._inside(name), lambda: self._drop(name))
 
-    def drop(self, name: str) -> None:
+    def _drop(self, name: str) -> None:
         """Remove a pipe or file. Processes that have it open can still use it."""
         if self._folder >= 0:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self._folder)
 
-    def inside(self, name: str) -> bytes:
+    def _inside(self, name: str) -> bytes:
         """Its path in the sandbox."""
         return f"{base.CONTROL}/{name}".encode()
 

@@ -6,7 +6,7 @@ import resource
 import select
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,38 +53,61 @@ def enter_user_namespace() -> None:
 def make(plan: launch.Plan, request: Mapping[str, Any], sock: socket.socket) -> Inside:
     """Create the sandbox and join it.
 
+    1. In namespaces of its own, this process makes the topmost layer, which the host may fill.
+    2. It mounts the layers, and starts bubblewrap, whose first process is in the namespaces of the
+       sandbox and only sleeps.
+    3. It joins them: all but the process namespace, in which only its children will be.
+    4. It gives up every right that a command must not have.
+
+    Args:
+        request: see `supervisor.run_supervisor`.
+
     Raises:
         CreationError: it can't be made.
         OSError: the kernel refused a step.
     """
-    parent = os.getppid()
+    fork_server = os.getppid()
     enter_user_namespace()
     if request["tag"] is not None:
         resource.setrlimit(resource.RLIMIT_RSS, tuple(request["tag"]))
-    top, *below = request["layers"]
-    upper = _make_layer(plan, top)
-    wire.send(sock, {"made": os.getpid()}, [upper])
-    # The host may copy files into the layer now.
-    if wire.receive(sock) is None:
-        raise CreationError("the host process has ended")
-    if below:
-        # Its first process must not run what another sandbox may have changed.
-        layers.mount_pristine(plan.layout)
-    else:
-        layers.mount(plan.layout, [top])
+    upper = _make_layer(plan, request["layers"][0])
+    _let_host_fill(sock, upper)
     network = bool(request["network"])
-    bwrap, pid = _start(plan, str(request["control"]), network=network)
-    merged = None
-    if below:
-        layers.mount(plan.layout, [top, *below])
-        merged = kernel.clone_tree(layers.MERGED, recursive=True)
+    bwrap, pid, merged = _start_over(plan, request["layers"], str(request["control"]), network)
     users = os.open("/proc/self/ns/user", os.O_RDONLY)
     host_processes = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     first = os.pidfd_open(pid)
     mounts = _join(pid, merged, launch.submounts(plan, network=network))
     processes = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
-    _drop_privileges(request["limits"], parent)
+    _drop_privileges(request["limits"])
+    kernel.die_with_parent()
+    if os.getppid() != fork_server:
+        raise CreationError("the fork server has ended")
     return Inside(bwrap, first, upper, mounts, users, processes, host_processes)
+
+
+def _let_host_fill(sock: socket.socket, upper: int) -> None:
+    """Hand the new layer to the host process, and wait until it answers."""
+    wire.send(sock, {"made": os.getpid()}, [upper])
+    if wire.receive(sock) is None:
+        raise CreationError("the host process has ended")
+
+
+def _start_over(
+    plan: launch.Plan, stack: Sequence[str], control: str, network: bool
+) -> tuple[int, int, int | None]:
+    """Start bubblewrap over the layers: as `_start`, and the root still to be put in place.
+
+    Over layers of another sandbox the first process is started on what the host has, because it
+    must not run what that sandbox may have changed. The layers then replace its root.
+    """
+    if len(stack) == 1:
+        layers.mount(plan.layout, stack)
+        return *_start(plan, control, network=network), None
+    layers.mount_pristine(plan.layout)
+    bwrap, pid = _start(plan, control, network=network)
+    layers.mount(plan.layout, stack)
+    return bwrap, pid, kernel.clone_tree(layers.MERGED, recursive=True)
 
 
 def _make_layer(plan: launch.Plan, layer: str) -> int:
@@ -98,68 +121,73 @@ def _make_layer(plan: launch.Plan, layer: str) -> int:
 
 def _start(plan: launch.Plan, control: str, *, network: bool) -> tuple[int, int]:
     """Start bubblewrap and wait for its namespaces; its pidfd, and the first process's id."""
-    info, info_end = os.pipe()
-    output, output_end = os.pipe()
+    about, about_end = os.pipe()
+    ready, ready_end = os.pipe()
     complaints, rules = os.memfd_create("complaints"), os.memfd_create("rules")
     os.write(rules, seccomp.program())
     os.lseek(rules, 0, os.SEEK_SET)
-    for descriptor in (info_end, rules):
+    for descriptor in (about_end, rules):
         os.set_inheritable(descriptor, True)
-    line = launch.arguments(plan, control, network=network, info=info_end, rules=rules)
+    line = launch.arguments(plan, control, network=network, info=about_end, rules=rules)
     pid = os.posix_spawn(
         line[0],
         line,
         {},
-        file_actions=[(os.POSIX_SPAWN_DUP2, output_end, 1), (os.POSIX_SPAWN_DUP2, complaints, 2)],
+        file_actions=[(os.POSIX_SPAWN_DUP2, ready_end, 1), (os.POSIX_SPAWN_DUP2, complaints, 2)],
         setsigdef=RESTORED,
     )
-    for descriptor in (info_end, output_end, rules):
+    for descriptor in (about_end, ready_end, rules):
         os.close(descriptor)
-    with os.fdopen(output, "rb") as answers, os.fdopen(info, "rb") as about:
+    with os.fdopen(ready, "rb") as answers, os.fdopen(about, "rb") as info:
         if select.select([answers], [], [], _TIMEOUT_S)[0] and answers.readline() == b"ready\n":
             os.close(complaints)
-            return os.pidfd_open(pid), json.load(about)["child-pid"]
+            return os.pidfd_open(pid), json.load(info)["child-pid"]
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    os.lseek(complaints, 0, os.SEEK_SET)
-    text = os.read(complaints, 4096).decode(errors="replace").strip()
+    text = os.pread(complaints, 4096, 0).decode(errors="replace").strip()
     raise CreationError(text or "bubblewrap did not start its first process")
 
 
 def _join(pid: int, merged: int | None, submounts: list[str]) -> int:
-    """Join the namespaces of the first process; a descriptor of the one of mounts."""
-    joined = (
-        ("cgroup", kernel.CLONE_NEWCGROUP),
-        ("ipc", kernel.CLONE_NEWIPC),
-        ("uts", kernel.CLONE_NEWUTS),
-        ("net", kernel.CLONE_NEWNET),
-        # Its children start there; this process itself stays outside.
-        ("pid", kernel.CLONE_NEWPID),
-    )
-    last, mounts = (os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name in ("user", "mnt"))
-    others = [
-        (os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY), kind)
-        for name, kind in joined
-        # One shared with the host is already joined.
-        if Path(f"/proc/{pid}/ns/{name}").readlink() != Path(f"/proc/self/ns/{name}").readlink()
-    ]
+    """Join the namespaces of the first process; a descriptor of the one of mounts.
+
+    Args:
+        merged: what replaces its root; None: nothing does.
+        submounts: mount points that the new root takes over.
+    """
+    mounts = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
     # bubblewrap makes a second user namespace for its first process; the others are the first's.
-    owner = kernel.owner_of(mounts)
-    kernel.setns(owner, kernel.CLONE_NEWUSER)
-    for descriptor, kind in others:
+    inner, outer = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY), kernel.owner_of(mounts)
+    joined = [(outer, kernel.CLONE_NEWUSER), *_other_namespaces(pid), (mounts, kernel.CLONE_NEWNS)]
+    for descriptor, kind in joined:
         kernel.setns(descriptor, kind)
-        os.close(descriptor)
-    kernel.setns(mounts, kernel.CLONE_NEWNS)
     if merged is not None:
         layers.replace_root(merged, submounts)
-    kernel.setns(last, kernel.CLONE_NEWUSER)
-    os.close(owner)
-    os.close(last)
+    kernel.setns(inner, kernel.CLONE_NEWUSER)
+    for descriptor in (inner, *(descriptor for descriptor, _ in joined[:-1])):
+        os.close(descriptor)
     os.chdir("/")
     return mounts
 
 
-def _drop_privileges(limits: Mapping[str, int], parent: int) -> None:
+def _other_namespaces(pid: int) -> list[tuple[int, int]]:
+    """Open those of a process that are not of users or mounts, and that this one is not in yet."""
+    kinds = {
+        "cgroup": kernel.CLONE_NEWCGROUP,
+        "ipc": kernel.CLONE_NEWIPC,
+        "uts": kernel.CLONE_NEWUTS,
+        "net": kernel.CLONE_NEWNET,
+        # Its children start there; this process itself stays outside.
+        "pid": kernel.CLONE_NEWPID,
+    }
+    return [
+        (os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY), kind)
+        for name, kind in kinds.items()
+        if Path(f"/proc/{pid}/ns/{name}").readlink() != Path(f"/proc/self/ns/{name}").readlink()
+    ]
+
+
+def _drop_privileges(limits: Mapping[str, int]) -> None:
     """Drop what a command must not have, and what could be used against this process."""
     kernel.forget_keys()
     kernel.drop_capabilities()
@@ -168,6 +196,3 @@ def _drop_privileges(limits: Mapping[str, int], parent: int) -> None:
     # Between vfork and exec a command's process is inside, with this process's memory.
     kernel.set_dumpable(False)
     kernel.filter_calls(seccomp.program())
-    kernel.die_with_parent()
-    if os.getppid() != parent:
-        raise CreationError("the fork server has ended")

@@ -16,7 +16,7 @@ CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
-MS_RDONLY, MS_NOSUID, MS_NODEV = 1, 2, 4
+MS_NOSUID, MS_NODEV = 2, 4
 MS_BIND, MS_REC, MS_PRIVATE = 1 << 12, 1 << 14, 1 << 18
 _MNT_DETACH = 2
 
@@ -142,16 +142,12 @@ def drop_capabilities() -> None:
     """Give up every capability, also for what is executed later."""
     with open("/proc/sys/kernel/cap_last_cap", "rb") as file:  # noqa: PTH123
         last = int(file.read())
-    _prctl_many(last)
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    empty = (ctypes.c_uint32 * 6)()
-    _checked(_libc.capset(header, empty), "capset")
-
-
-def _prctl_many(last: int) -> None:
     for capability in range(last + 1):
         _prctl(_PR_CAPBSET_DROP, capability)
     _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    empty = (ctypes.c_uint32 * 6)()
+    _checked(_libc.capset(header, empty), "capset")
 
 
 class _Program(ctypes.Structure):

@@ -6,9 +6,11 @@ from contextlib import ExitStack
 
 from attrs import evolve, frozen
 
+from ale.types import SandboxSpec
 from ale_sandbox_bubblewrap.client import ForkServer
 from ale_sandbox_bubblewrap.launch import Plan
 from ale_sandbox_bubblewrap.sandbox import BubblewrapSandbox
+from ale_sandbox_bubblewrap.session import BubblewrapSession
 from ale_sandbox_bubblewrap.store import Store, is_empty, new_name
 
 MOST_LAYERS = 32
@@ -20,12 +22,14 @@ class Layering:
     """Moves sandboxes to new layers, and copies where that is not possible.
 
     Attributes:
+        network: whether a sandbox shares the host's.
         layered: the layers of a sandbox can be shared.
     """
 
     store: Store
     plan: Plan
     fork_server: Callable[[], Awaitable[ForkServer]]
+    network: Callable[[SandboxSpec], bool]
     layered: bool
 
     async def freeze(self, sandbox: BubblewrapSandbox) -> tuple[str, ...] | None:
@@ -39,12 +43,13 @@ class Layering:
         top, *below = sandbox.record.layers
         if is_empty(self.store.upper(top)):
             return tuple(below)
-        async with sandbox.switch_lock:
-            if not await _is_idle(sandbox):
-                return None
-            return await self._switch(sandbox)
+        async with sandbox.gate:
+            sessions = await sandbox.idle_sessions()
+            return None if sessions is None else await self._switch(sandbox, sessions)
 
-    async def _switch(self, sandbox: BubblewrapSandbox) -> tuple[str, ...] | None:
+    async def _switch(
+        self, sandbox: BubblewrapSandbox, sessions: Sequence[BubblewrapSession]
+    ) -> tuple[str, ...] | None:
         fork_server, before = await self.fork_server(), sandbox.record
         stack, gone = before.layers, before.layers[:0]
         added = [new_name()]
@@ -57,11 +62,11 @@ class Layering:
         self.store.records.replace(sandbox.record)
         if gone:
             await fork_server.run_task({"do": "merge", "layers": gone, "into": added[1]}, [])
-        folders = [(session, session.folder()) for session in sandbox.sessions]
+        folders = [(session, session.folder()) for session in sessions]
         switch = {
             "do": "switch",
             "layers": [added[0], *stack],
-            "network": sandbox.network,
+            "network": self.network(sandbox.spec),
         }
         with ExitStack() as stacked:
             spaces = await self._descriptors(sandbox, stacked, "mounts", "users")
@@ -93,12 +98,3 @@ class Layering:
         for descriptor in descriptors:
             stack.callback(os.close, descriptor)
         return descriptors
-
-
-async def _is_idle(sandbox: BubblewrapSandbox) -> bool:
-    """Nothing runs but idle shells of sessions, which can be moved to another layer."""
-    sandbox.sessions = [session for session in sandbox.sessions if not session.closed]
-    if not sandbox.idle or not all(session.started for session in sandbox.sessions):
-        return False
-    answer, _ = await sandbox.client.ask(do="count")
-    return bool(answer["count"] == len(sandbox.sessions))

@@ -1,298 +1,142 @@
 """One sandbox: the host's side of its supervisor."""
 
 import asyncio
-import contextlib
-import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from attrs import frozen
-
-from ale.errors import SandboxError, UnsupportedError
-from ale.protocols import DEFAULT_OUTPUT_BYTES
-from ale.types import Capabilities, ExecResult
+from ale.errors import SandboxError
+from ale.types import SandboxSpec
 from ale_sandbox_bubblewrap import base
-from ale_sandbox_bubblewrap.client import Job, StartError, SupervisorClient
+from ale_sandbox_bubblewrap.client import Job, SupervisorClient
 from ale_sandbox_bubblewrap.control import Control
-from ale_sandbox_bubblewrap.shell import BubblewrapSession, BubblewrapShell
+from ale_sandbox_bubblewrap.session import BubblewrapSession
 from ale_sandbox_bubblewrap.store import BubblewrapRecord
 from ale_sandbox_bubblewrap.transfer import Files, place
 from ale_sandbox_bubblewrap.wire import text_of
 from ale_sandbox_process import process_tags
-from ale_sandbox_process.spawn import command_line, input_of, pipe
-from ale_sandbox_shell.output import Capture, Drains, Pump, result_of
-from ale_sandbox_shell.text import NUL_REFUSED, as_bytes, has_nul, refused
+from ale_sandbox_process.sandbox import HostSandbox, Launch
+from ale_sandbox_process.shell import HostShell
+from ale_sandbox_shell.text import as_bytes
 
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+if TYPE_CHECKING:
+    from ale_sandbox_bubblewrap.backend import BubblewrapBackend
+
 _TIMEOUT_S = 20.0
 
 
-@frozen(kw_only=True)
-class Setup:
-    """What a sandbox gets from its backend."""
+class BubblewrapSandbox(HostSandbox[Job]):
+    """Runs commands in namespaces.
 
-    capabilities: Capabilities
-    env: Mapping[str, str]
-    limits: str
-    """``ulimit`` commands; each ends in ``;``."""
-    bash: bool
-    """Sessions are of bash; else of sh."""
-    network: bool
-    """It shares the host's."""
-    client: SupervisorClient
-    control: Control
-    monotonic: Callable[[], float]
-    fork: Callable[["BubblewrapSandbox"], Awaitable["BubblewrapSandbox"]]
-    snapshot: Callable[["BubblewrapSandbox"], Awaitable[str]]
-    release: Callable[["BubblewrapSandbox"], Awaitable[None]]
-    """Removes what is left when its processes have ended."""
+    Args:
+        limits: ``ulimit`` commands; each ends in ``;``.
+        bash: sessions are of bash; else of sh.
+    """
 
-
-class BubblewrapSandbox:
-    """Runs commands in namespaces. See `ale.protocols.Sandbox` for what each method promises."""
-
-    def __init__(self, setup: Setup, record: BubblewrapRecord) -> None:
-        self._setup = setup
+    def __init__(
+        self,
+        backend: "BubblewrapBackend",
+        record: BubblewrapRecord,
+        spec: SandboxSpec,
+        client: SupervisorClient,
+        control: Control,
+        *,
+        limits: str,
+        bash: bool,
+    ) -> None:
         self.record = record
-        self.client = setup.client
-        self.control = setup.control
-        self.network = setup.network
-        self._tag = record.tag
-        self._files = Files(setup.client)
-        self._commands = 0
-        self._running = 0
+        self.spec = spec
+        self.client = client
         self.sessions: list[BubblewrapSession] = []
-        self.switch_lock = asyncio.Lock()
-        """Held while the layers change: no command starts meanwhile."""
         self.layering = asyncio.Lock()
         """Held while a fork or snapshot is made of it."""
-        self._drains = Drains()
-        self._closing: asyncio.Task[None] | None = None
-        self._env = {
-            "PATH": PATH,
-            "LANG": "C.UTF-8",
-            "HOME": base.HOME,
-            "USER": base.USER,
-            **setup.env,
-        }
-
-    @property
-    def id(self) -> str:
-        """Unique among the sandboxes that are open."""
-        return self.record.id
-
-    @property
-    def workdir(self) -> str:
-        """Absolute path of the workspace, the same in every sandbox."""
-        return base.WORKSPACE
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """The backend's."""
-        return self._setup.capabilities
-
-    @property
-    def closed(self) -> bool:
-        """True from the moment `close` is called."""
-        return self._closing is not None
-
-    @property
-    def idle(self) -> bool:
-        """No command runs."""
-        return not self._running and all(session.idle for session in self.sessions)
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise SandboxError(f"sandbox {self.id} is closed")
-
-    def _message(
-        self, program: str, argv: Sequence[bytes], env: Mapping[str, str] | None, cwd: str | None
-    ) -> tuple[int, dict[str, Any]]:
-        self._commands += 1
-        number = self._commands
-        named = {**self._env, **(env or {}), process_tags.VARIABLE: self._tag.variable(number)}
-        limits = self._tag.values(number)
-        return number, {
-            "program": program,
-            "argv": [text_of(word) for word in argv],
-            "env": {text_of(as_bytes(k)): text_of(as_bytes(v)) for k, v in named.items()},
-            "cwd": text_of(as_bytes(place(cwd) if cwd else base.WORKSPACE)),
-            "soft": None if limits is None else limits[0],
-        }
-
-    async def _wait_for_switch(self) -> None:
-        if self.switch_lock.locked():
-            async with self.switch_lock:
-                self._check_open()
-
-    async def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        timeout_s: float | None = None,
-        stdin: bytes | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        user: str | None = None,
-        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
-    ) -> ExecResult:
-        """Run one command. See `ale.protocols.Sandbox.exec`."""
-        self._check_open()
-        if user is not None:
-            raise UnsupportedError("the bubblewrap sandbox has one user")
-        if has_nul(command, cwd):
-            return refused(NUL_REFUSED)
-        await self._wait_for_switch()
-        started = self._setup.monotonic()
-        limits = as_bytes(self._setup.limits)
-        with command_line(command, limits=limits, file=self._file) as argv:
-            number, message = self._message(base.SHELL, argv, env, cwd)
-            job, pumps = self._start(message, stdin, max_output_bytes)
-            self._running += 1
-            try:
-                outcome, timed_out = await self._outcome(number, job, pumps, timeout_s)
-            finally:
-                self._running -= 1
-        stdout, stderr = (self.finish(pump) for pump in pumps)
-        if isinstance(outcome, StartError):
-            return refused(_why(outcome, message["cwd"]))
-        took = self._setup.monotonic() - started
-        return result_of(outcome, stdout, stderr, timed_out=timed_out, duration_s=took)
-
-    def _start(
-        self, message: dict[str, Any], stdin: bytes | None, limit: int
-    ) -> tuple[Job, tuple[Pump, Pump]]:
-        with ExitStack() as child_ends, ExitStack() as on_failure:
-            source = input_of(stdin, child_ends)
-            out_reader, out_writer = pipe(on_failure, child_ends)
-            err_reader, err_writer = pipe(on_failure, child_ends)
-            job = self.client.run(message, [source, out_writer, err_writer])
-            on_failure.pop_all()
-        return job, (Pump(out_reader, limit), Pump(err_reader, limit))
-
-    @contextlib.contextmanager
-    def _file(self, text: bytes) -> Iterator[bytes]:
-        """A command in a file, for the shell to read."""
-        name = self.control.file(text)
-        try:
-            yield self.control.inside(name)
-        finally:
-            self.control.drop(name)
-
-    async def _outcome(
-        self, number: int, job: Job, pumps: tuple[Pump, Pump], timeout_s: float | None
-    ) -> tuple[int | StartError, bool]:
-        try:
-            try:
-                async with asyncio.timeout(timeout_s):
-                    return await asyncio.shield(job.ended), False
-            except TimeoutError:
-                await self.end_command(number)
-                return await job.ended, True
-        except BaseException:
-            for pump in pumps:
-                pump.close()
-            if not self.client.gone.done():
-                process_tags.kill(self._tag, number)
-            raise
-
-    def finish(self, pump: Pump) -> Capture:
-        """End a pump; keep draining its pipe while a background process holds it open."""
-        return self._drains.finish(pump)
-
-    async def end_command(self, command: int) -> None:
-        """Kill all that the n-th command started."""
-        await process_tags.end(self._tag, command)
-
-    async def session(
-        self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
-    ) -> BubblewrapSession:
-        """Open a shell: bash where the host has one, else sh."""
-        self._check_open()
-        await self._wait_for_switch()
-        bash = self._setup.bash
-        argv = [b"bash", b"--norc", b"--noprofile"] if bash else [b"sh"]
-        number, message = self._message(base.BASH if bash else base.SHELL, argv, env, cwd)
-        reader, writer = os.pipe()
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        try:
-            job = self.client.run(message, [reader, nowhere, nowhere])
-        except BaseException:
-            os.close(writer)
-            raise
-        finally:
-            os.close(reader)
-            os.close(nowhere)
-        session = BubblewrapSession(
-            BubblewrapShell(self, job, writer, number), bash=bash, monotonic=self._setup.monotonic
+        self._backend = backend
+        self._control = control
+        self._limits = limits
+        super().__init__(
+            record,
+            base.WORKSPACE,
+            backend.capabilities,
+            files=Files(client, self.gate_opened),
+            pipes=control,
+            env={"HOME": base.HOME, "USER": base.USER, **spec.env},
+            bash=bash,
+            monotonic=backend.context.monotonic,
         )
-        session.start(f"{self._setup.limits}\n")
+
+    async def idle_sessions(self) -> Sequence[BubblewrapSession] | None:
+        """The open sessions, if nothing runs but their shells; None otherwise."""
+        self.sessions = [session for session in self.sessions if not session.closed]
+        if self._running or not all(one.idle and one.started for one in self.sessions):
+            return None
+        answer, _ = await self.client.ask(do="count")
+        return self.sessions if answer["count"] == len(self.sessions) else None
+
+    def limits(self, number: int, *, bash: bool) -> str:
+        """The limits that the supervisor itself must not have."""
+        return self._limits
+
+    def launch(self, launch: Launch) -> Job:
+        """Ask the supervisor to start a process."""
+        tag = self._tag.values(launch.number)
+        message = {
+            "program": base.BASH if launch.bash else base.SHELL,
+            "argv": [text_of(word) for word in launch.argv],
+            "env": {text_of(as_bytes(k)): text_of(as_bytes(v)) for k, v in launch.env.items()},
+            "cwd": text_of(as_bytes(place(launch.cwd or ""))),
+            "soft": None if tag is None else tag[0],
+        }
+        return self.client.run(message, launch.files)
+
+    def kill_command(self, number: int, running: Job) -> None:
+        """Kill what a command has started, unless all has ended with the sandbox."""
+        if not self.client.gone.done():
+            super().kill_command(number, running)
+
+    def session_of(self, shell: HostShell, running: Job) -> BubblewrapSession:
+        """A session that forks can move."""
+        session = BubblewrapSession(
+            shell, running, self.gate, bash=self._bash, monotonic=self._monotonic
+        )
         self.sessions = [one for one in self.sessions if not one.closed] + [session]
         return session
 
-    async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
-        """A file's bytes."""
-        self._check_open()
-        return await self._files.read(path, max_bytes)
-
-    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        """Write a file whole, making its folders."""
-        self._check_open()
-        await self._wait_for_switch()
-        await self._files.write(path, data, mode)
-
-    async def upload(self, source: Path, target: str) -> None:
-        """Copy a host file or folder in."""
-        self._check_open()
-        await self._wait_for_switch()
-        await self._files.upload(source, target)
-
-    async def download(self, source: str, target: Path) -> None:
-        """Copy a file or folder out."""
-        self._check_open()
-        await self._files.download(source, target)
-
     async def end_processes(self) -> int:
         """Kill every process of the sandbox, sessions included; the number killed."""
-        self._check_open()
-        try:
-            answer, _ = await self.client.ask(do="end")
-        except BlockingIOError:
-            # The process limit is reached: end some, so that the one that kills can start.
-            count = await asyncio.to_thread(self._kill_commands)
-            answer, _ = await self.client.ask(do="end")
-            return count + int(answer["count"])
-        return int(answer["count"])
+        self.check_open()
+        killed = 0
+        while True:
+            try:
+                answer, _ = await self.client.ask(do="end")
+            except BlockingIOError:
+                if killed:
+                    raise
+                # The process limit is reached: end some, so that the one that kills can start.
+                killed = await asyncio.to_thread(self._kill_commands)
+            else:
+                return killed + int(answer["count"])
 
     def _kill_commands(self) -> int:
         return sum(len(process_tags.kill(self._tag, n)) for n in range(1, self._commands + 1))
 
     async def fork(self) -> "BubblewrapSandbox":
         """Another sandbox with the current files."""
-        self._check_open()
-        return await self._setup.fork(self)
+        self.check_open()
+        return await self._backend.fork(self)
 
     async def snapshot(self) -> str:
         """Save the current files for `BubblewrapBackend.restore`."""
-        self._check_open()
-        return await self._setup.snapshot(self)
+        self.check_open()
+        return await self._backend.snapshot(self)
 
-    async def close(self) -> None:
+    async def release(self) -> None:
         """End the sandbox with everything in it, and remove what it has left."""
-        if self._closing is None:
-            self._closing = asyncio.ensure_future(self._close())
-        await asyncio.shield(self._closing)
-
-    async def _close(self) -> None:
         async with self.layering:
             try:
                 await end(self.client, self.id)
             finally:
-                self._drains.close()
-                self.control.close()
-                await self._setup.release(self)
+                self.drains.close()
+                self._control.close()
+                await self._backend.remove(self.record)
 
 
 async def end(client: SupervisorClient, id: str) -> None:
@@ -307,9 +151,3 @@ async def end(client: SupervisorClient, id: str) -> None:
             await asyncio.shield(client.gone)
     except TimeoutError as error:
         raise SandboxError(f"sandbox {id} did not end") from error
-
-
-def _why(refused: StartError, cwd: str) -> bytes:
-    """The message for a command that could not be started."""
-    reason = os.strerror(refused.errno)
-    return (f"can't enter {cwd}: {reason}\n" if refused.cwd else f"{reason}\n").encode()

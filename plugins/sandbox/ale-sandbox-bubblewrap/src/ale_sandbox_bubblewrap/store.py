@@ -42,13 +42,13 @@ class Store:
 
     Args:
         root: where to make the folder.
-        state: the state folder of all of this user's backends.
+        records: of all sandboxes of this user's backends of this kind.
         uid: the host's user that sandboxes have.
     """
 
-    def __init__(self, root: Path, state: Path, uid: int) -> None:
+    def __init__(self, root: Path, records: Records[BubblewrapRecord], uid: int) -> None:
         self.folder = root / f"ale-bubblewrap-{os.geteuid()}"
-        self.records = Records(state, "bubblewrap", BubblewrapRecord)
+        self.records = records
         self._uid = uid
         self._owner = Owner.me()
         self._in_use: int | None = None

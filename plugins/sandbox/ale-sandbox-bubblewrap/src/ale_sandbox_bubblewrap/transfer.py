@@ -9,7 +9,7 @@ import errno
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,10 +25,15 @@ _NOT_A_LINK = os.O_RDONLY | os.O_NOFOLLOW
 
 
 class Files:
-    """`read`, `write`, `upload` and `download` of one sandbox."""
+    """Files of one sandbox. See `ale.sandboxes.Files`.
 
-    def __init__(self, client: SupervisorClient) -> None:
+    Args:
+        writable: waits while its layers change.
+    """
+
+    def __init__(self, client: SupervisorClient, writable: Callable[[], Awaitable[None]]) -> None:
         self._client = client
+        self._writable = writable
 
     async def _open(self, path: str, flags: int) -> int:
         try:
@@ -55,6 +60,7 @@ class Files:
 
     async def write(self, path: str, data: bytes, mode: int | None) -> None:
         """Write a file whole. A new one gets 0644 unless `mode` says other."""
+        await self._writable()
         real, flags = place(path), os.O_WRONLY | os.O_CREAT
         try:
             descriptor = await self._open(real, flags)
@@ -73,6 +79,7 @@ class Files:
 
     async def upload(self, source: Path, target: str) -> None:
         """Copy a host file or folder in; existing folders are merged."""
+        await self._writable()
         entry = hostfiles.Entry.behind(source)
         real = place(target)
         with contextlib.suppress(FileNotFoundError):
@@ -122,7 +129,7 @@ class Files:
 
 def place(path: str) -> str:
     """An absolute path in the sandbox. The supervisor resolves links and ``..``."""
-    return path if path.startswith("/") else f"{WORKSPACE}/{path}"
+    return posixpath.join(WORKSPACE, path) if path else WORKSPACE
 
 
 def _not_a_file(descriptor: int, path: str) -> OSError | None:

@@ -49,4 +49,4 @@ def capabilities_of(facts: Facts) -> Capabilities:
 
 def describe(facts: Facts) -> Mapping[str, str]:
     """For ``ale doctor``."""
-    return {"isolation": "none", **doctor.describe(capabilities_of(facts), label="not isolated")}
+    return doctor.describe(capabilities_of(facts), label="not isolated")

@@ -53,54 +53,27 @@ def facts_of(shell: str) -> Facts:
     )
 
 
-@frozen(kw_only=True)
-class Rlimits:
-    """What each process of a sandbox may use, never above what the host's own limits leave.
+def script(options: LocalOptions, dialect: Dialect, memory_mb: int | None, processes: int) -> str:
+    """Shell commands that set the limits of each process; each ends in ``;``.
 
-    Attributes:
-        cpu_s: seconds. SIGXCPU there, SIGKILL two seconds later.
-        data_bytes: RLIMIT_DATA: private writable memory. Not the address space, because many
-            programs (Go, Java, JavaScript engines) reserve far more of that than they use.
-        processes: RLIMIT_NPROC, counted by the kernel over all processes of the user.
-        file_bytes: of each file.
-        open_files: of each process.
-    """
-
-    cpu_s: int | None
-    data_bytes: int | None
-    processes: int | None
-    file_bytes: int | None
-    open_files: int | None
-
-    def script(self, dialect: Dialect) -> str:
-        """Shell commands, separated by ``;``, that set the limits; each ends in ``;``."""
-        lines = ["ulimit -c 0", *commands(cpu_s=self.cpu_s, open_files=self.open_files)]
-        if self.data_bytes is not None:
-            lines.append(f"ulimit -d {clamp(self.data_bytes, resource.RLIMIT_DATA) // 1024}")
-        if self.processes is not None:
-            count = clamp(self.processes, resource.RLIMIT_NPROC)
-            lines.append(f"ulimit {dialect.processes} {count}")
-        if self.file_bytes is not None:
-            size = clamp(self.file_bytes, resource.RLIMIT_FSIZE)
-            lines.append(f"ulimit -f {size // dialect.block}")
-        return "".join(f"{line};" for line in lines)
-
-
-def rlimits(options: LocalOptions, *, memory_mb: int | None, processes: int) -> Rlimits:
-    """The limits of one sandbox.
+    None is above what the host's own limits leave. Memory is RLIMIT_DATA, private writable memory,
+    not the address space: many programs (Go, Java, JavaScript engines) reserve far more of that
+    than they use.
 
     Args:
         memory_mb: the task's value, which overrides the option.
         processes: the user's processes and threads in all; only where the option asks for it.
     """
-    memory = options.memory_mb if memory_mb is None else memory_mb
-    return Rlimits(
-        cpu_s=options.cpu_s,
-        data_bytes=None if memory is None else memory * MIB,
-        processes=None if options.processes is None else processes,
-        file_bytes=None if options.file_size_mb is None else options.file_size_mb * MIB,
-        open_files=options.open_files,
-    )
+    lines = ["ulimit -c 0", *commands(cpu_s=options.cpu_s, open_files=options.open_files)]
+    memory_mb = options.memory_mb if memory_mb is None else memory_mb
+    if memory_mb is not None:
+        lines.append(f"ulimit -d {clamp(memory_mb * MIB, resource.RLIMIT_DATA) // 1024}")
+    if options.processes is not None:
+        lines.append(f"ulimit {dialect.processes} {clamp(processes, resource.RLIMIT_NPROC)}")
+    if options.file_size_mb is not None:
+        size = clamp(options.file_size_mb * MIB, resource.RLIMIT_FSIZE)
+        lines.append(f"ulimit -f {size // dialect.block}")
+    return "".join(f"{line};" for line in lines)
 
 
 def tasks_now() -> int:

@@ -1,19 +1,18 @@
 """A forked sandbox that answers from a recording until the start, and itself afterwards."""
 
 import copy
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any
 
 from ale.errors import ReplayError, SandboxError
-from ale.protocols import DEFAULT_OUTPUT_BYTES, Sandbox, Session
-from ale.types import Capabilities, ExecResult
-from ale_starts.restoring.recording import Call, Request, exec_request
+from ale.protocols import Sandbox, Session
+from ale.sandboxes import ForwardingSandbox, ForwardingSession
+from ale_starts.restoring.recording import Call, Request, request_of
 
 _EXCERPT = 200
 
 
-class ReplayingFork:
+class ReplayingFork(ForwardingSandbox):
     """Wraps a fork. While `live` is False, each call must equal the next recorded one.
 
     Args:
@@ -24,27 +23,12 @@ class ReplayingFork:
     def __init__(
         self, real: Sandbox, calls: Sequence[Call], sessions: Sequence[Session | None]
     ) -> None:
+        super().__init__(real)
         self.live = False
-        self.real = real
         self.sessions = sessions
         self._calls = calls
         self._next = 0
         self._opened = 0
-
-    @property
-    def id(self) -> str:
-        """The fork's."""
-        return self.real.id
-
-    @property
-    def workdir(self) -> str:
-        """The fork's, which is also that of the recording."""
-        return self.real.workdir
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """The fork's."""
-        return self.real.capabilities
 
     def arrive(self) -> None:
         """Answer calls by the fork from now on.
@@ -75,100 +59,18 @@ class ReplayingFork:
         self._next += 1
         return call
 
-    def _refuse(self, what: str) -> NoReturn:
-        self.answer((what,))
-        raise AssertionError("no recording holds this")
-
-    async def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        timeout_s: float | None = None,
-        stdin: bytes | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        user: str | None = None,
-        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
-    ) -> ExecResult:
-        """Recorded result, or the fork's."""
-        if not self.live:
-            request = exec_request(command, stdin, env, cwd, user, max_output_bytes)
-            result: ExecResult = outcome_of(self.answer(request))
-            return result
-        return await self.real.exec(
-            command,
-            timeout_s=timeout_s,
-            stdin=stdin,
-            env=env,
-            cwd=cwd,
-            user=user,
-            max_output_bytes=max_output_bytes,
-        )
-
-    async def session(
-        self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
-    ) -> Session:
-        """The restored session, or a new one of the fork."""
+    async def call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Recorded result, or the fork's. What is never recorded is refused before the start."""
         if self.live:
-            return await self.real.session(env=env, cwd=cwd)
-        outcome_of(self.answer(("session", dict(env or {}), cwd)))
+            return await super().call(method, *arguments, **options)
+        outcome = outcome_of(self.answer(request_of(method, *arguments, **options)))
+        if method != "session":
+            return outcome
         self._opened += 1
-        return ReplayingForkSession(self, self._opened - 1)
-
-    async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
-        """Recorded result, or the fork's."""
-        if not self.live:
-            data: bytes = outcome_of(self.answer(("read", path, max_bytes)))
-            return data
-        return await self.real.read(path, max_bytes=max_bytes)
-
-    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        """Recorded result, or the fork's."""
-        if not self.live:
-            outcome_of(self.answer(("write", path, data, mode)))
-        else:
-            await self.real.write(path, data, mode=mode)
-
-    async def upload(self, source: Path, target: str) -> None:
-        """The fork's."""
-        if not self.live:
-            self._refuse("upload")
-        await self.real.upload(source, target)
-
-    async def download(self, source: str, target: Path) -> None:
-        """The fork's."""
-        if not self.live:
-            self._refuse("download")
-        await self.real.download(source, target)
-
-    async def end_processes(self) -> int:
-        """The fork's. Refused before the start: an agent that ends there must not be graded on it.
-
-        Raises:
-            ReplayError: the start has not been reached.
-        """
-        if not self.live:
-            self._refuse("end_processes")
-        return await self.real.end_processes()
-
-    async def fork(self) -> Sandbox:
-        """The fork's."""
-        if not self.live:
-            self._refuse("fork")
-        return await self.real.fork()
-
-    async def snapshot(self) -> str:
-        """The fork's."""
-        if not self.live:
-            self._refuse("snapshot")
-        return await self.real.snapshot()
-
-    async def close(self) -> None:
-        """The fork's."""
-        await self.real.close()
+        return ReplayingSession(self, self._opened - 1)
 
 
-class ReplayingForkSession:
+class ReplayingSession(ForwardingSession):
     """A session that answers from the recording, and from the fork's session afterwards."""
 
     def __init__(self, box: ReplayingFork, number: int) -> None:
@@ -178,39 +80,25 @@ class ReplayingForkSession:
         """According to the recording."""
 
     @property
-    def _real(self) -> Session | None:
+    def _live(self) -> Session | None:
         return self._box.sessions[self._number] if self._box.live else None
 
     @property
     def closed(self) -> bool:
         """True once the shell has ended."""
-        return self._ended if self._real is None else self._real.closed
+        return self._ended if self._live is None else self._live.closed
 
-    async def run(
-        self,
-        command: str,
-        *,
-        timeout_s: float | None = None,
-        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
-    ) -> ExecResult:
+    async def call(self, method: str, *arguments: Any, **options: Any) -> Any:
         """Recorded result, or the fork's."""
-        if self._real is not None:
-            return await self._real.run(
-                command, timeout_s=timeout_s, max_output_bytes=max_output_bytes
-            )
-        if self._box.live:
+        if self._live is not None:
+            return await getattr(self._live, method)(*arguments, **options)
+        if self._box.live:  # it had ended by the start
+            if method == "close":
+                return None
             raise SandboxError("the session is closed")
-        call = self._box.answer(("run", self._number, command, max_output_bytes))
+        call = self._box.answer(request_of(method, self._number, *arguments, **options))
         self._ended = call.closed
-        result: ExecResult = outcome_of(call)
-        return result
-
-    async def close(self) -> None:
-        """Recorded result, or the fork's."""
-        if self._real is not None:
-            await self._real.close()
-        elif not self._box.live:
-            self._ended = self._box.answer(("close", self._number)).closed
+        return outcome_of(call)
 
 
 def outcome_of(call: Call) -> Any:

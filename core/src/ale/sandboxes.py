@@ -1,0 +1,278 @@
+"""For authors of sandboxes: what all of them do alike, and one that passes calls on to another.
+
+A sandbox of your own derives from `BaseSandbox`, which has the methods of `ale.protocols.Sandbox`
+and checks their arguments. Define how a command is run, how a shell is opened, how processes are
+ended and what is removed at the end, and give it an object that moves files::
+
+    class FolderSandbox(BaseSandbox):
+        async def execute(self, command: Command) -> ExecResult: ...
+        async def open_session(self, env: Mapping[str, str], cwd: str | None) -> Session: ...
+        async def end_processes(self) -> int: ...
+        async def release(self) -> None: ...
+
+`ForwardingSandbox` is for what stands between an agent and a sandbox: every call goes through one
+method, to be recorded, answered or refused there.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from attrs import frozen
+
+from ale.errors import SandboxError, UnsupportedError
+from ale.protocols import DEFAULT_OUTPUT_BYTES, Sandbox, Session
+from ale.types import Capabilities, ExecResult
+
+__all__ = ["BaseSandbox", "Command", "Files", "ForwardingSandbox", "ForwardingSession", "refused"]
+
+
+@frozen
+class Command:
+    """What `Sandbox.exec` was asked to run; its arguments mean what they mean there."""
+
+    command: str | Sequence[str]
+    """Without a NUL byte, and not empty."""
+    timeout_s: float | None
+    stdin: bytes | None
+    env: Mapping[str, str]
+    cwd: str | None
+    user: str | None
+    max_output_bytes: int
+
+
+class Files(Protocol):
+    """Moves files of one sandbox; each method raises as that of `Sandbox` with its name."""
+
+    async def read(self, path: str, max_bytes: int | None) -> bytes:
+        """A file's bytes, the first `max_bytes` of them."""
+        ...
+
+    async def write(self, path: str, data: bytes, mode: int | None) -> None:
+        """Write a file whole, making parent folders."""
+        ...
+
+    async def upload(self, source: Path, target: str) -> None:
+        """Copy a host file or folder in."""
+        ...
+
+    async def download(self, source: str, target: Path) -> None:
+        """Copy a file or folder out."""
+        ...
+
+
+def refused(why: str) -> ExecResult:
+    """The result of a command that could not be started because of its arguments."""
+    return ExecResult(exit_code=126, stdout=b"", stderr=f"{why}\n".encode(errors="replace"))
+
+
+class BaseSandbox(ABC):
+    """A sandbox; see `ale.protocols.Sandbox` for what each method promises.
+
+    Args:
+        id: unique among the sandboxes that are open.
+        workdir: absolute path of the workspace, as a command sees it.
+        files: moves files; may be replaced while the sandbox is open.
+    """
+
+    def __init__(self, id: str, workdir: str, capabilities: Capabilities, files: Files) -> None:
+        self.id = id
+        self.workdir = workdir
+        self.capabilities = capabilities
+        self.files = files
+        self._closing: asyncio.Task[None] | None = None
+
+    # -- for the author
+
+    @abstractmethod
+    async def execute(self, command: Command) -> ExecResult:
+        """Run a command. Raises SandboxError: the sandbox is gone."""
+
+    @abstractmethod
+    async def open_session(self, env: Mapping[str, str], cwd: str | None) -> Session:
+        """Open a persistent shell. Raises SandboxError: the sandbox is gone."""
+
+    @abstractmethod
+    async def end_processes(self) -> int:
+        """Kill every process in the sandbox, sessions included; the number killed."""
+
+    @abstractmethod
+    async def release(self) -> None:
+        """End what runs and remove all of it; called once."""
+
+    @property
+    def closed(self) -> bool:
+        """True from the moment `close` is called."""
+        return self._closing is not None
+
+    def check_open(self) -> None:
+        """Raise a SandboxError if it is closed."""
+        if self.closed:
+            raise SandboxError(f"sandbox {self.id} is closed")
+
+    # -- the protocol
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """Run one command. See `ale.protocols.Sandbox.exec`."""
+        self.check_open()
+        if user is not None and "switch-user" not in self.capabilities.features:
+            raise UnsupportedError(f"sandbox {self.id} can't switch users")
+        env = env or {}
+        words = [command] if isinstance(command, str) else command
+        if not words:
+            raise ValueError("an empty argument vector")
+        if "\0" in "".join((*words, cwd or "", *env, *env.values())):
+            return refused("a command can't contain a NUL byte")
+        return await self.execute(
+            Command(command, timeout_s, stdin, env, cwd, user, max_output_bytes)
+        )
+
+    async def session(
+        self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
+    ) -> Session:
+        """Open a persistent shell. See `ale.protocols.Sandbox.session`."""
+        self.check_open()
+        return await self.open_session(env or {}, cwd)
+
+    async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
+        """A file's bytes."""
+        self.check_open()
+        return await self.files.read(path, max_bytes)
+
+    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        """Write a file whole, making its folders."""
+        self.check_open()
+        await self.files.write(path, data, mode)
+
+    async def upload(self, source: Path, target: str) -> None:
+        """Copy a host file or folder in."""
+        self.check_open()
+        await self.files.upload(source, target)
+
+    async def download(self, source: str, target: Path) -> None:
+        """Copy a file or folder out."""
+        self.check_open()
+        await self.files.download(source, target)
+
+    async def fork(self) -> Sandbox:
+        """Refused; override it where `Capabilities.fork` is not ``replay``."""
+        raise UnsupportedError(f"sandbox {self.id} can't be forked")
+
+    async def snapshot(self) -> str:
+        """Refused; override it where `Capabilities.snapshot` is True."""
+        raise UnsupportedError(f"sandbox {self.id} has no snapshots")
+
+    async def close(self) -> None:
+        """Remove all of it, also when the caller is cancelled. May be called again."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self.release())
+        await asyncio.shield(self._closing)
+
+
+class ForwardingSandbox:
+    """Passes every call on to a real sandbox, through `call`."""
+
+    def __init__(self, real: Sandbox) -> None:
+        self.real = real
+
+    async def call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Every method but `close`; its options are those that differ from the default."""
+        return await getattr(self.real, method)(*arguments, **options)
+
+    @property
+    def id(self) -> str:
+        """The real one's."""
+        return self.real.id
+
+    @property
+    def workdir(self) -> str:
+        """The real one's."""
+        return self.real.workdir
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The real one's."""
+        return self.real.capabilities
+
+    async def exec(self, command: str | Sequence[str], **options: Any) -> ExecResult:
+        """Run one command. See `ale.protocols.Sandbox.exec`."""
+        result: ExecResult = await self.call("exec", command, **options)
+        return result
+
+    async def session(self, **options: Any) -> Session:
+        """Open a persistent shell. See `ale.protocols.Sandbox.session`."""
+        session: Session = await self.call("session", **options)
+        return session
+
+    async def read(self, path: str, **options: Any) -> bytes:
+        """A file's bytes."""
+        data: bytes = await self.call("read", path, **options)
+        return data
+
+    async def write(self, path: str, data: bytes, **options: Any) -> None:
+        """Write a file whole, making its folders."""
+        await self.call("write", path, data, **options)
+
+    async def upload(self, source: Path, target: str) -> None:
+        """Copy a host file or folder in."""
+        await self.call("upload", source, target)
+
+    async def download(self, source: str, target: Path) -> None:
+        """Copy a file or folder out."""
+        await self.call("download", source, target)
+
+    async def end_processes(self) -> int:
+        """Kill every process in the sandbox; the number killed."""
+        number: int = await self.call("end_processes")
+        return number
+
+    async def fork(self) -> Sandbox:
+        """An independent copy of the real one."""
+        twin: Sandbox = await self.call("fork")
+        return twin
+
+    async def snapshot(self) -> str:
+        """Keep the files of the real one."""
+        ref: str = await self.call("snapshot")
+        return ref
+
+    async def close(self) -> None:
+        """Close the real one."""
+        await self.real.close()
+
+
+class ForwardingSession:
+    """Passes every call on to a real session, through `call`."""
+
+    def __init__(self, real: Session) -> None:
+        self.real = real
+
+    async def call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Every method."""
+        return await getattr(self.real, method)(*arguments, **options)
+
+    @property
+    def closed(self) -> bool:
+        """True once the shell of the real one has ended."""
+        return self.real.closed
+
+    async def run(self, command: str, **options: Any) -> ExecResult:
+        """Run one command. See `ale.protocols.Session.run`."""
+        result: ExecResult = await self.call("run", command, **options)
+        return result
+
+    async def close(self) -> None:
+        """End the real one."""
+        await self.call("close")
