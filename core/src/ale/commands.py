@@ -1,10 +1,13 @@
-"""The command line, for packages with their own console scripts.
+"""The command line, for packages with commands or console scripts of their own.
 
-Such a script parses its own flags and then calls `ale`, so that output, run directories and exit
-codes are the same.
+A command takes its parameters of common kinds from here: `run_argument`, `overrides_option` (the
+repeatable ``--set``), the type `PATH`, and the metavar `COMPONENT` of options for
+`ale.runs.parse_choice`. A console script parses its own flags and then calls `ale`, so that output,
+run directories and exit codes are the same.
 """
 
+from ale._cli.common import COMPONENT, PATH, overrides_option, run_argument
 from ale._cli.main import ReportingGroup as Group
 from ale._cli.main import main as ale
 
-__all__ = ["Group", "ale"]
+__all__ = ["COMPONENT", "PATH", "Group", "ale", "overrides_option", "run_argument"]

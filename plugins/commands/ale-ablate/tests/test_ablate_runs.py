@@ -178,7 +178,7 @@ def test_ctrl_c_finishes_running_episodes_and_prints_how_to_resume(workshop: Any
     running.wait_for(lambda: holders(grid))
     running.wait_for(lambda: list((workshop.folder / "tmp").iterdir()))  # sandboxes are open
     running.signal(signal.SIGINT)
-    running.says("Finishing the running episodes; Ctrl-C again to cancel them.")
+    running.says("Finishing the running episodes; press Ctrl-C again to cancel them.")
     gate.touch()
     ended = running.ended()
     assert ended.code == 130
@@ -202,7 +202,7 @@ def test_a_second_ctrl_c_cancels(workshop: Any) -> None:
     running.signal(signal.SIGINT)
     ended = running.ended()
     assert ended.code == 130
-    assert "Cancelling" in ended.err
+    assert "Cancelling: running episodes are discarded and cleaned up." in ended.err
     assert not holders(grid)
     assert not list((workshop.folder / "tmp").iterdir())
 
