@@ -258,11 +258,15 @@ if {_ALIVE}; then echo 1; else echo 0; fi >"$(dirname "$0")/../logs/verifier/rew
 """
 
 
-async def _graded(folder: Path, stop: StopReason, *, clear: bool = False) -> tuple[Score, bool]:
+async def _graded(
+    folder: Path, stop: StopReason, *, remove_tests: bool = False
+) -> tuple[Score, bool]:
     """Of a task that keeps processes; and is the agent's one alive after the tests?"""
     (folder / "workspace").mkdir()
     (folder / "test.sh").write_text(_STILL_THERE)
-    options = TaskTestsOptions(tests=(str(folder / "test.sh"),), script="test.sh", clear=clear)
+    options = TaskTestsOptions(
+        tests=(str(folder / "test.sh"),), script="test.sh", remove_tests=remove_tests
+    )
     criterion = TaskTests(options, environ={}, run_directory=None, places=BESIDE)
     task = Task(id="one", goal="", keep_processes=True, metadata={"kept_processes": "says so"})
     sandbox = FolderSandbox(folder / "workspace")
@@ -282,7 +286,7 @@ async def test_what_the_agent_left_runs_during_the_tests_and_not_after_them(tmp_
 
 
 async def test_it_runs_on_where_more_steps_follow(tmp_path: Path) -> None:
-    score, alive = await _graded(tmp_path, "finished", clear=True)
+    score, alive = await _graded(tmp_path, "finished", remove_tests=True)
     assert (score.value, alive) == (1.0, True)
 
 

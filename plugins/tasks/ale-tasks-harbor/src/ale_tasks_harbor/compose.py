@@ -43,34 +43,15 @@ _LOGS = ("${T_BENCH_TASK_LOGS_PATH", "${T_BENCH_TASK_AGENT_LOGS", "${HOST_")
 """Volumes that start so hold the harnesses' own logs, which a sandbox has anyway."""
 _STORED = ("command", "entrypoint", "healthcheck", "user", "working_dir", "environment", "image")
 """Keys whose values are kept with the run."""
-_NOTHING = frozenset(
-    [
-        "image",
-        "container_name",
-        "tty",
-        "stdin_open",
-        "init",
-        "restart",
-        "pull_policy",
-        "hostname",
-        "logging",
-        "stop_grace_period",
-    ]
-)
+_NOTHING = {
+    *("image", "container_name", "tty", "stdin_open", "init", "restart", "pull_policy"),
+    *("hostname", "logging", "stop_grace_period"),
+}
 """Keys that change nothing in what a task means."""
-_HANDLED = frozenset(
-    [
-        "build",
-        "command",
-        "healthcheck",
-        "environment",
-        "volumes",
-        "platform",
-        "mem_limit",
-        "cpus",
-        "deploy",
-    ]
-)
+_HANDLED = {
+    *("build", "command", "healthcheck", "environment", "volumes", "platform", "mem_limit"),
+    *("cpus", "deploy"),
+}
 _IDLE = re.compile(r"(?:(?:/bin/)?(?:ba)?sh\s+-c\s+)?\s*['\"]?\s*(?:sleep\s+infinity|tail\s+-f.*)")
 
 

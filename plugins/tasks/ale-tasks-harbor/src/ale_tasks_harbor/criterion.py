@@ -104,13 +104,15 @@ class TaskTests:
         if folder is not None:
             # Before the tests, which may change what they look at.
             await artifacts.keep(sandbox, await self._listed(sandbox), folder / "artifacts")
-        if options.apart is None:
+        if options.separate_verifier is None:
             tested = await self._here(task, sandbox, variables, places, folder, kept)
         else:
-            tested = await self._separately(sandbox, variables, places, folder, options.apart)
-        if options.clear:
-            await TestPreparation(sandbox, places, options.key).clear()
-        await phases.enter(sandbox, options.after)
+            tested = await self._separately(
+                sandbox, variables, places, folder, options.separate_verifier
+            )
+        if options.remove_tests:
+            await TestPreparation(sandbox, places, options.record_key).clear()
+        await phases.enter(sandbox, options.next_agent_network)
         score = await self._score(tested.result, tested.verdict, tested.stage, folder)
         return score if folder is None else replace(score, kept=f"{KEPT}/{folder.name}")
 
@@ -125,17 +127,17 @@ class TaskTests:
     ) -> "_Tested":
         """Run the tests where the agent has been."""
         options = self.options
-        hand = TestPreparation(sandbox, places, options.key, task.goal)
+        hand = TestPreparation(sandbox, places, options.record_key, task.goal)
         stage = await hand.ready()
         if kept is not None:
             stage = replace(stage, notes=(*stage.notes, kept))
-        elif options.background is not None:
-            await self._background(sandbox, stage, options.background)
-        proxies = await phases.enter(sandbox, options.during)
+        elif options.restart_command is not None:
+            await self._background(sandbox, stage, options.restart_command)
+        proxies = await phases.enter(sandbox, options.tests_network)
         await hand.put(options.tests, options.script)
         env = {**task.environment.env, **proxies}
         result = await self._tested(sandbox, env, stage, variables, places)
-        if kept is None or not options.clear:
+        if kept is None or not options.remove_tests:
             # What the code under test has started must not write a verdict either. What was kept
             # for these tests may be asked for by a later step's.
             await sandbox.end_processes()
@@ -154,8 +156,8 @@ class TaskTests:
         options = self.options
         async with separate_verifier.opened(sandbox, wanted, options.artifacts) as other:
             hand = TestPreparation(other, places, None)
-            stage = await hand.fresh(bundled=wanted.bundled)
-            if not wanted.bundled:
+            stage = await hand.fresh(tests_in_image=wanted.tests_in_image)
+            if not wanted.tests_in_image:
                 await hand.put(options.tests, options.script)
             result = await self._tested(other, {}, stage, variables, places)
             await other.end_processes()
@@ -166,7 +168,7 @@ class TaskTests:
         """What is kept: of the agent's sandbox, and of other services."""
         listed, places = self.options.artifacts, self._inside(sandbox)
         # What goes to a container of the tests' own names that folder already.
-        if self.options.apart is not None:
+        if self.options.separate_verifier is not None:
             return listed
         if not await TestPreparation(sandbox, places, None).has_artifacts():
             return listed
@@ -209,7 +211,7 @@ class TaskTests:
         """What started with the container has been ended with the agent's processes."""
         pairs = [f"{name}={value}" for name, value in stage.environment.items()]
         argv = ["/bin/sh", "-c", _CLEAN, "ale", *pairs, "/bin/sh", "-c", script]
-        result = await sandbox.exec(argv, timeout_s=self.options.background_s)
+        result = await sandbox.exec(argv, timeout_s=self.options.restart_timeout_s)
         if result.exit_code != 0 or result.timed_out:
             raise GradingError(
                 f"what started with the container could not be started again{_tail(result)}"
@@ -282,7 +284,7 @@ class TaskTests:
             rewards, said = await self._rewards(result, verdict)
             if folder is not None:
                 await verifier_output.rewards(folder, rewards)
-            below = reward.below(rewards, self.options.least)
+            below = reward.below(rewards, self.options.min_rewards)
             notes = "".join(f"; no further step: {fault}" for fault in below) + notes
             value, ends = reward.single(rewards), bool(below)
         else:
@@ -312,7 +314,7 @@ class TaskTests:
 
         Where no agent has been, and the tests may be in the image alone, none has to.
         """
-        if self.options.apart is not None:
+        if self.options.separate_verifier is not None:
             return True
         for source in map(Path, self.options.tests):
             for path in source.rglob("*") if source.is_dir() else [source]:

@@ -10,7 +10,7 @@ from attrs import frozen
 from ale.protocols import ChangesNetwork, Sandbox
 from ale.types import Constraints
 from ale_tasks_harbor.capabilities import unable
-from ale_tasks_harbor.options import Phase
+from ale_tasks_harbor.options import PhaseNetwork
 from ale_tasks_harbor.values import Values
 
 _MODES = ("public", "no-network", "allowlist")
@@ -47,12 +47,12 @@ def of(phase: Values, usual: Net) -> Net:
     return Net(mode=mode, hosts=hosts if mode == "allowlist" else ())
 
 
-def phase(net: Net) -> Phase:
+def phase(net: Net) -> PhaseNetwork:
     """As the criterion takes it."""
-    return Phase(network=net.mode == "public", hosts=net.hosts)
+    return PhaseNetwork(network=net.mode == "public", allowed_hosts=net.hosts)
 
 
-async def enter(sandbox: Sandbox, wanted: Phase | None) -> Mapping[str, str]:
+async def enter(sandbox: Sandbox, wanted: PhaseNetwork | None) -> Mapping[str, str]:
     """Change the network of a sandbox; None leaves it.
 
     Returns:
@@ -66,4 +66,4 @@ async def enter(sandbox: Sandbox, wanted: Phase | None) -> Mapping[str, str]:
         return {}
     if not isinstance(sandbox, ChangesNetwork):
         raise unable("change-network")
-    return await sandbox.set_network(wanted.network, wanted.hosts)
+    return await sandbox.set_network(wanted.network, wanted.allowed_hosts)

@@ -180,17 +180,17 @@ class TestPreparation:
             (Path(name) / "logs").chmod(0o755)
             await self._sandbox.upload(Path(name) / "logs", self._places.logs)
 
-    async def fresh(self, *, bundled: bool) -> PreparedSandbox:
+    async def fresh(self, *, tests_in_image: bool) -> PreparedSandbox:
         """Make ready what no agent has been in.
 
         Args:
-            bundled: the image has the tests.
+            tests_in_image: the image has the tests.
 
         Raises:
             GradingError, SandboxError: as `ready`.
         """
-        await self._empty([] if bundled else [self._places.tests])
-        if bundled:
+        await self._empty([] if tests_in_image else [self._places.tests])
+        if tests_in_image:
             await self._sh('chmod -R +x -- "$1"', self._places.tests)
         shown = await self._sandbox.exec(["cat", "/proc/self/environ"], timeout_s=STEP_S)
         return PreparedSandbox(environment=integrity.variables(shown.stdout))

@@ -36,7 +36,7 @@ async def opened(
         build=wanted.build,
         workdir=wanted.workdir,
         network=wanted.network,
-        allowed_hosts=wanted.hosts,
+        allowed_hosts=wanted.allowed_hosts,
         env=wanted.env,
         cpus=wanted.cpus,
         memory_mb=wanted.memory_mb,
@@ -72,7 +72,7 @@ def _opened_up(path: Path) -> bool:
 
 async def _set_up(other: Sandbox, wanted: SeparateVerifier) -> None:
     for command in wanted.setup:
-        result = await other.exec(command, timeout_s=wanted.setup_s)
+        result = await other.exec(command, timeout_s=wanted.setup_timeout_s)
         if result.exit_code != 0 or result.timed_out:
             said = (result.stdout + result.stderr)[-800:].decode("utf-8", "replace").strip()
             raise GradingError(f"the container of the tests could not be made ready: {said}")

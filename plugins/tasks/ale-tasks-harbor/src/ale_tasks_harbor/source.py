@@ -50,7 +50,7 @@ class HarborSource:
         chosen = [task for task in tasks if self._is_chosen(task)][: options.limit]
         # Where folders were refused, theirs may be the id that is missing.
         problems = [] if chosen and self.refused else _unmatched(options.include, tasks)
-        if options.refuse == "run" or not chosen:
+        if options.invalid == "error" or not chosen:
             problems += self.refused
         elif self.refused:
             _LOG.warning("%s", self._told())

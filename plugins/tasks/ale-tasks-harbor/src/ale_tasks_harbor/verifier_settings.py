@@ -109,21 +109,21 @@ def separate_verifier(
         env: reads the variables of an environment.
     """
     said = next((v.table("environment") for v in verifiers if v.has("environment")), environment)
-    image, build, bundled = _image(verifiers, tests, environment, folder)
+    image, build, in_image = _image(verifiers, tests, environment, folder)
     net = of(verifiers[-1], baseline(said))
     if len(verifiers) > 1:
         net = of(verifiers[0], net)
     return {
         "image": image,
         "build": build,
-        "bundled": bundled,
+        "tests_in_image": in_image,
         "workdir": said.text("workdir") or ".",
         **_net(net),
         "env": dict(env(said)),
         "cpus": said.amount("cpus", 0.0) or None,
         "memory_mb": memory_mb(said, "memory_mb", "memory"),
         "setup": _setup(said),
-        "setup_s": health_s(said.table("healthcheck")),
+        "setup_timeout_s": health_s(said.table("healthcheck")),
     }
 
 
@@ -133,7 +133,7 @@ def _setup(environment: Values) -> list[str]:
 
 
 def _net(net: Net) -> dict[str, Any]:
-    return {"network": net.mode == "public", "hosts": list(net.hosts)}
+    return {"network": net.mode == "public", "allowed_hosts": list(net.hosts)}
 
 
 def _image(
