@@ -50,7 +50,12 @@ def test_the_reference_solutions_pass(workshop: Any, engine: str) -> None:
 
 
 def test_doing_nothing_fails(workshop: Any, engine: str) -> None:
-    tasks = {"type": "harbor", "path": str(DATA), "exclude": ["network-for-tests"], "invalid": "error"}
+    tasks = {
+        "type": "harbor",
+        "path": str(DATA),
+        "exclude": ["network-for-tests"],
+        "invalid": "error",
+    }
     found = run(workshop, engine, tasks=tasks, agent={"type": "noop"})
     assert {reward for reward, _ in found.values()} == {0.0}, found
 
