@@ -159,7 +159,7 @@ class TaskTestsOptions:
     )
     min_rewards: Mapping[str, float] = field(
         factory=dict,
-        metadata=doc("Smallest rewards, by name, with which the task goes on to its next step."),
+        metadata=doc("Rewards by name; if one is smaller, the task ends without its next step."),
     )
     remove_tests: bool = field(
         default=False, metadata=doc("Remove tests and rewards afterwards: another step follows.")
