@@ -21,7 +21,7 @@ class Page(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
         self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.said: list[str] = []
+        self.words: list[str] = []
         self._open: list[str] = []
         self.feed(text)
         self.close()
@@ -40,11 +40,11 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self._open[-1:] not in (["script"], ["style"]):
-            self.said.append(data)
+            self.words.append(data)
 
     @property
     def text(self) -> str:
-        return " ".join(" ".join(self.said).split())
+        return " ".join(" ".join(self.words).split())
 
 
 def read(comparison: Comparison) -> Page:
@@ -60,7 +60,7 @@ def two(compared: Make) -> Comparison:
 
 def test_a_page_shows_progress_and_results(two: Comparison) -> None:
     text = read(two).text
-    for said in (
+    for expected in (
         "study 5 of 6 runs completed · 2 cells × 3 seeds",
         "86.7%",  # (0.8 + 0.9 + 0.9) / 3
         "Differences to credit.type=ipa",
@@ -71,7 +71,7 @@ def test_a_page_shows_progress_and_results(two: Comparison) -> None:
         "config study.yaml",
         "ale-core 0.1.0",
     ):
-        assert said in text, said
+        assert expected in text, expected
 
 
 def test_a_page_links_every_run_and_its_report_where_it_has_one(two: Comparison) -> None:

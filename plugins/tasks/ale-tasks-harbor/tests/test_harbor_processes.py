@@ -189,8 +189,8 @@ def test_processes_are_kept_by_name_or_by_what_the_files_say(
     made = source() if globs is None else source(keep_processes=globs)
     tasks: Sequence[Task] = list(made.load())
     assert {task.id for task in tasks if task.keep_processes} == kept
-    said = {task.id: task.metadata.get("kept_processes") for task in tasks}
-    assert {name for name, why in said.items() if why} == kept
+    reasons = {task.id: task.metadata.get("kept_processes") for task in tasks}
+    assert {name for name, why in reasons.items() if why} == kept
 
 
 def test_a_step_keeps_what_its_task_keeps(write: Write, source: Source) -> None:
@@ -214,8 +214,8 @@ def _sh(script: str, environment: Mapping[str, str], folder: Path) -> str:
         cwd=folder,
         check=True,
     )
-    told = folder / "told"
-    return told.read_text() if told.exists() else ""
+    written = folder / "written"
+    return written.read_text() if written.exists() else ""
 
 
 @pytest.mark.parametrize(
@@ -237,18 +237,18 @@ def test_what_starts_with_the_container_is_started(
     given: str,
 ) -> None:
     start = tmp_path / "start"
-    start.write_text("#!/bin/sh\nprintf '%s|' \"$@\" >told.new && mv told.new told\n")
+    start.write_text("#!/bin/sh\nprintf '%s|' \"$@\" >written.new && mv written.new written\n")
     start.chmod(0o755)
     environment = {} if of_image is None else {"ALE_IMAGE_ENTRYPOINT": of_image}
     words = background(entrypoint, command)
-    script = again(words, ["until [ -e told ]; do sleep 0.01; done"])
+    script = again(words, ["until [ -e written ]; do sleep 0.01; done"])
     assert _sh(script, environment, tmp_path) == given
     assert script.startswith(started(words)[0])
 
 
 def test_a_check_that_does_not_pass_again_is_for_the_tests_to_tell(tmp_path: Path) -> None:
     words = background(("true",))
-    assert _sh(again(words, ["exit 1"]) + "\necho went on >told", {}, tmp_path) == "went on\n"
+    assert _sh(again(words, ["exit 1"]) + "\necho went on >written", {}, tmp_path) == "went on\n"
 
 
 _ALIVE = "grep -q '^State:.*sleeping' \"/proc/$(cat pid)/status\""

@@ -31,11 +31,11 @@ class Fetched:
     @property
     def entry(self) -> dict[str, str]:
         """For the manifest."""
-        said = self.artifact
+        artifact = self.artifact
         return {
-            "source": said.source,
-            **({} if said.destination is None else {"destination": said.destination}),
-            **({} if said.service is None else {"service": said.service}),
+            "source": artifact.source,
+            **({} if artifact.destination is None else {"destination": artifact.destination}),
+            **({} if artifact.service is None else {"service": artifact.service}),
             "status": self.fault or "ok",
         }
 

@@ -272,10 +272,10 @@ def _environment(written: Any, variables: Mapping[str, str]) -> dict[str, str]:
 def _pairs(written: Any) -> dict[str, str | None]:
     if isinstance(written, dict):
         pairs = written.items()
-        return {str(name): None if value is None else _said(value) for name, value in pairs}
+        return {str(name): None if value is None else _as_text(value) for name, value in pairs}
     split = (str(item).partition("=") for item in written or [])
     return {name: value if equals else None for name, equals, value in split}
 
 
-def _said(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -281,25 +281,25 @@ class TaskTests:
             limit = f"the tests did not end within {self.options.timeout_s:g} s and were ended"
             return replace(_made(0.0, limit + notes + _tail(result)), ends_task=True)
         if self.options.result == "reward":
-            rewards, said = await self._rewards(result, verdict)
+            rewards, detail = await self._rewards(result, verdict)
             if folder is not None:
                 await verifier_output.rewards(folder, rewards)
             below = reward.below(rewards, self.options.min_rewards)
             notes = "".join(f"; no further step: {fault}" for fault in below) + notes
             value, ends = reward.single(rewards), bool(below)
         else:
-            (value, said), ends = self._parsed(result), False
-        made = _made(value, said + notes + ("" if value == 1.0 else _tail(result)))
+            (value, detail), ends = self._parsed(result), False
+        made = _made(value, detail + notes + ("" if value == 1.0 else _tail(result)))
         return replace(made, ends_task=ends)
 
     async def _rewards(
         self, result: ExecResult, verdict: Verdict
     ) -> tuple[Mapping[str, float], str]:
-        as_json, said = verdict.as_json, ""
+        as_json, note = verdict.as_json, ""
         if as_json is not None and not await asyncio.to_thread(self._writes_json):
             # Then nobody but the code under test can have written it.
-            said, as_json = "; reward.json was passed over: no test speaks of it", None
-        where = f"{self._places.logs}/verifier{said}"
+            note, as_json = "; reward.json was ignored: no file of the tests mentions it", None
+        where = f"{self._places.logs}/verifier{note}"
         try:
             rewards = reward.of_files(as_json, verdict.as_text, where)
         except reward.RewardError as error:
@@ -307,7 +307,7 @@ class TaskTests:
                 f"{error} (the tests ended with {result.exit_code}){_tail(result)}"
             ) from None
         listed = ", ".join(f"{name} {value:g}" for name, value in rewards.items())
-        return rewards, f"rewards: {listed}{said}"
+        return rewards, f"rewards: {listed}{note}"
 
     def _writes_json(self) -> bool:
         """Does any file of the tests name reward.json, or is one too long to tell?

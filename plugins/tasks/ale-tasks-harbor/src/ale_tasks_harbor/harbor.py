@@ -81,15 +81,15 @@ class _Reader:
 
     def task(self) -> Task:
         """The whole task."""
-        said, metadata = self._root.table("task"), self._root.table("metadata")
+        about, metadata = self._root.table("task"), self._root.table("metadata")
         environment = self._machine.environment
         environment = replace(environment, agent_user=self._agent_user(self._parts[0]))
         task = Task(
             id=task_id(self._folder.name),
             goal="",
-            description=said.text("description") or "",
+            description=about.text("description") or "",
             origin=self._file,
-            tags=tuple(dict.fromkeys((*said.texts("keywords"), *task_metadata.tags(metadata)))),
+            tags=tuple(dict.fromkeys((*about.texts("keywords"), *task_metadata.tags(metadata)))),
             files=self._machine.files,
             setup_steps=(
                 *started(self._machine.background),
@@ -101,7 +101,7 @@ class _Reader:
             environment=environment,
             metadata={
                 "format": "harbor",
-                "name": said.text("name") or self._folder.name,
+                "name": about.text("name") or self._folder.name,
                 "difficulty": str(metadata.values.get("difficulty", "")),
                 "build_timeout_s": self._environment.seconds("build_timeout_sec", 600.0),
                 "ignored_keys": task_metadata.ignored(self._root),

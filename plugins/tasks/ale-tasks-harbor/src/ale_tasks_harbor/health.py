@@ -41,9 +41,9 @@ def of_service(check: Any) -> str:
     Raises:
         ValueError: a time in it is none.
     """
-    said = check if isinstance(check, Mapping) else {}
-    test = said.get("test")
-    if said.get("disable"):
+    settings = check if isinstance(check, Mapping) else {}
+    test = settings.get("test")
+    if settings.get("disable"):
         return NONE
     if not test:
         return OF_THE_IMAGE
@@ -51,9 +51,9 @@ def of_service(check: Any) -> str:
     if kind not in ("CMD", "CMD-SHELL") or not words:
         return NONE
     command = map(str, words if kind == "CMD" else ["/bin/sh", "-c", *words])
-    each = _seconds(said.get("timeout", "30s"))
-    tries = int(said.get("retries", 3)) * _seconds(said.get("interval", "30s"))
-    within = _seconds(said.get("start_period", "0s")) + tries + each
+    each = _seconds(settings.get("timeout", "30s"))
+    tries = int(settings.get("retries", 3)) * _seconds(settings.get("interval", "30s"))
+    within = _seconds(settings.get("start_period", "0s")) + tries + each
     return f"set -- {shlex.join([str(math.ceil(within)), str(math.ceil(each)), *command])}"
 
 

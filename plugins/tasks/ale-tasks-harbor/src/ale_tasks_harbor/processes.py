@@ -88,8 +88,8 @@ def asked_for(task: Folder) -> str | None:
                 continue
             found = pattern.search(_COMMENT.sub(b"", data))
             if found is not None:
-                said = " ".join(found[0].decode("utf-8", "replace").split())
-                return f"{folder.at(name).removeprefix(task.at(''))} says '{said}'"
+                excerpt = " ".join(found[0].decode("utf-8", "replace").split())
+                return f"{folder.at(name).removeprefix(task.at(''))} says '{excerpt}'"
     return None
 
 

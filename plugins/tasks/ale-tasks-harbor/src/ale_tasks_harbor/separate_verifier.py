@@ -74,5 +74,5 @@ async def _set_up(other: Sandbox, wanted: SeparateVerifier) -> None:
     for command in wanted.setup:
         result = await other.exec(command, timeout_s=wanted.setup_timeout_s)
         if result.exit_code != 0 or result.timed_out:
-            said = (result.stdout + result.stderr)[-800:].decode("utf-8", "replace").strip()
-            raise GradingError(f"the container of the tests could not be made ready: {said}")
+            output = (result.stdout + result.stderr)[-800:].decode("utf-8", "replace").strip()
+            raise GradingError(f"the container of the tests could not be made ready: {output}")

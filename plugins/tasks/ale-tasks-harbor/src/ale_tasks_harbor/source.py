@@ -53,7 +53,7 @@ class HarborSource:
         if options.invalid == "error" or not chosen:
             problems += self.refused
         elif self.refused:
-            _LOG.warning("%s", self._told())
+            _LOG.warning("%s", self._left_out())
         if not chosen and not problems:
             problems = [Problem(message=f"none of {len(tasks)} tasks is left by the options")]
         for part in (part for task in chosen for part in (task, *task.steps)):
@@ -63,7 +63,7 @@ class HarborSource:
         if problems:
             raise InputError(problems)
 
-    def _told(self) -> str:
+    def _left_out(self) -> str:
         files = len({problem.file for problem in self.refused})
         lines = "\n".join(f"  {problem}" for problem in self.refused)
         return f"{files} files keep their tasks out of the run:\n{lines}"

@@ -150,9 +150,9 @@ class Values:
         found = self.values.get(key)
         if found is None or isinstance(found, bool):
             return found
-        said = str(found).lower()
-        if said in _YES or said in _NO:
-            return said in _YES
+        text = str(found).lower()
+        if text in _YES or text in _NO:
+            return text in _YES
         self._wrong(key, "true or false")
         return None
 
@@ -162,8 +162,8 @@ class Values:
         if found is None:
             return default
         if found not in allowed:
-            said = f"expected one of {', '.join(allowed)}, found {describe(found)}"
-            self.refuse(key, said, hint=nearest(str(found), allowed))
+            text = f"expected one of {', '.join(allowed)}, found {describe(found)}"
+            self.refuse(key, text, hint=nearest(str(found), allowed))
             return default
         return str(found)
 

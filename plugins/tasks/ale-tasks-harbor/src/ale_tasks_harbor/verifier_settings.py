@@ -22,10 +22,10 @@ def artifacts(values: Values) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = []
     listed = values.values.get("artifacts") or []
     for entry in listed if isinstance(listed, list) else [listed]:
-        said = entry if isinstance(entry, Mapping) else {"source": entry}
-        source, service, exclude = said.get("source"), said.get("service"), said.get("exclude")
+        table = entry if isinstance(entry, Mapping) else {"source": entry}
+        source, service, exclude = table.get("source"), table.get("service"), table.get("exclude")
         # As in Harbor, an empty one says nothing.
-        destination = said.get("destination") or None
+        destination = table.get("destination") or None
         if (
             not isinstance(source, str)
             or ".." in PurePosixPath(source).parts
@@ -104,26 +104,26 @@ def separate_verifier(
     Args:
         verifiers: the step's, where there is one, and the task's.
         tests: the folders of tests that belong to them.
-        environment: the task's own, which it is like where nothing else is said.
+        environment: the task's own, which applies unless a verifier has one.
         folder: of the task.
         env: reads the variables of an environment.
     """
-    said = next((v.table("environment") for v in verifiers if v.has("environment")), environment)
+    table = next((v.table("environment") for v in verifiers if v.has("environment")), environment)
     image, build, in_image = _image(verifiers, tests, environment, folder)
-    net = of(verifiers[-1], baseline(said))
+    net = of(verifiers[-1], baseline(table))
     if len(verifiers) > 1:
         net = of(verifiers[0], net)
     return {
         "image": image,
         "build": build,
         "tests_in_image": in_image,
-        "workdir": said.text("workdir") or ".",
+        "workdir": table.text("workdir") or ".",
         **_net(net),
-        "env": dict(env(said)),
-        "cpus": said.amount("cpus", 0.0) or None,
-        "memory_mb": memory_mb(said, "memory_mb", "memory"),
-        "setup": _setup(said),
-        "setup_timeout_s": health_s(said.table("healthcheck")),
+        "env": dict(env(table)),
+        "cpus": table.amount("cpus", 0.0) or None,
+        "memory_mb": memory_mb(table, "memory_mb", "memory"),
+        "setup": _setup(table),
+        "setup_timeout_s": health_s(table.table("healthcheck")),
     }
 
 
