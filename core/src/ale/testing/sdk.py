@@ -67,7 +67,7 @@ class SdkContract:
     ) -> None:
         monkeypatch.setattr("importlib.metadata.version", _absent)
         with pytest.raises(NotUsableError, match=f"{self.sdk} is not installed"):
-            component.build(component.options(), BuildContext())
+            component.build(component.options and component.options(), BuildContext())
 
     def test_with_the_sdk_the_probe_gives_its_version(self, component: Component[Any, Any]) -> None:
         pytest.importorskip(self.sdk, reason=f"{self.sdk} is not installed here")

@@ -5,8 +5,7 @@ import hashlib
 import json
 import re
 import tracemalloc
-from collections.abc import Callable, Sequence
-from html.parser import HTMLParser
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,53 +17,18 @@ from ale.errors import InputError, StoreError
 from ale.runs import RunReader
 from ale.testing.builders import episode, turn
 from ale.types import Episode, Failure, Score
+from ale_charts.testing import ReadPage
 from ale_inspect.report import write_report
 from ale_inspect.report.gathering import Sums
 
 Ale = Callable[..., Result]
 Write = Callable[..., Path]
 
-VOID = {"meta", "link", "br", "input", "img", "line"}
 LOADING = {"src", "href", "action", "data", "poster", "srcset", "background", "xlink:href"}
 
 
-class Page(HTMLParser):
-    """What a browser would make of the file: elements, attributes, and the texts of scripts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: list[tuple[dict[str, str | None], str]] = []
-        self.words: list[str] = []
-        self._open: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self._open == [], f"never closed: {self._open}"
-
-    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag == "script":
-            self.scripts.append((dict(attrs), ""))
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self._open[-1:] == ["script"]:
-            attributes, text = self.scripts[-1]
-            self.scripts[-1] = (attributes, text + data)
-        elif self._open[-1:] != ["style"]:
-            self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        """What is read without opening an episode."""
-        return " ".join(" ".join(self.words).split())
+class Page(ReadPage):
+    """A report with the episodes that are embedded in it."""
 
     @property
     def episodes(self) -> list[dict[str, Any]]:

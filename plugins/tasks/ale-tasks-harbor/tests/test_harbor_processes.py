@@ -282,7 +282,7 @@ async def _graded(
 async def test_what_the_agent_left_runs_during_the_tests_and_not_after_them(tmp_path: Path) -> None:
     score, alive = await _graded(tmp_path, "finished")
     assert (score.value, alive) == (1.0, False)
-    assert "[the agent's processes ran on: says so]" in score.detail
+    assert "[the agent's processes kept running: says so]" in score.detail
 
 
 async def test_it_runs_on_where_more_steps_follow(tmp_path: Path) -> None:

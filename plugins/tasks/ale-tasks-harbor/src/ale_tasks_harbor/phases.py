@@ -18,25 +18,25 @@ _MODES = ("public", "no-network", "allowlist")
 
 @frozen(kw_only=True)
 class Net:
-    """What is reached."""
+    """Which hosts can be reached."""
 
     mode: str = "public"
     hosts: tuple[str, ...] = ()
 
     @property
     def constraints(self) -> Constraints:
-        """For a sandbox that begins with it."""
+        """The same, for opening a sandbox."""
         return Constraints(network=self.mode == "public", allowed_hosts=self.hosts)
 
 
 def baseline(environment: Values) -> Net:
-    """That of the environment."""
+    """The network of a task's environment."""
     offline = environment.flag("allow_internet") is False
     return of(environment, Net(mode="no-network" if offline else "public"))
 
 
 def of(phase: Values, usual: Net) -> Net:
-    """That of a phase; the usual one where the phase names none."""
+    """The network of a phase; the usual one if the phase names none."""
     if not phase.has("network_mode"):
         if phase.has("allowed_hosts"):
             phase.refuse("allowed_hosts", 'only with network_mode = "allowlist"')
@@ -48,15 +48,15 @@ def of(phase: Values, usual: Net) -> Net:
 
 
 def phase(net: Net) -> PhaseNetwork:
-    """As the criterion takes it."""
+    """The same, as an option of the criterion."""
     return PhaseNetwork(network=net.mode == "public", allowed_hosts=net.hosts)
 
 
 async def enter(sandbox: Sandbox, wanted: PhaseNetwork | None) -> Mapping[str, str]:
-    """Change the network of a sandbox; None leaves it.
+    """Change the network of a sandbox; None leaves it as it is.
 
     Returns:
-        The variables by which programs find a proxy.
+        Environment variables with which programs find a proxy.
 
     Raises:
         GradingError: the sandbox lacks the feature.
