@@ -22,18 +22,14 @@ from ale.plugin import Component, doc, ge, hookimpl
 from ale.protocols import AgentContext, Sandbox
 from ale.strict import from_plain
 from ale.testing.builders import turn
-from ale.testing.fakes import FolderBackend, ManualClock
+from ale.testing.fakes import FakeChunker, FakeCreditScheme, FolderBackend, ManualClock
 from ale.testing.sandbox import _probes
 from ale.types import (
-    Chunk,
-    Credit,
     CriterionSpec,
-    Group,
     Limits,
     RunFinished,
     SandboxSpec,
     Score,
-    Span,
     Stop,
     Task,
     Trajectory,
@@ -134,13 +130,13 @@ class FakePlugin:
 
     @hookimpl
     def ale_chunkers(self) -> Sequence[Component[Any, Any]]:
-        return [Component("interaction", None, lambda o, c: ByTurn(), summary="By turn.")]
+        return [Component("interaction", None, lambda o, c: FakeChunker(), summary="By turn.")]
 
     @hookimpl
     def ale_credit_schemes(self) -> Sequence[Component[Any, Any]]:
         return [
-            Component("ipa", CreditOptions, lambda o, c: Even(), summary="The reward to all."),
-            Component("even", None, lambda o, c: Even(), summary="The same."),
+            Component("ipa", CreditOptions, _credit, summary="The reward to all."),
+            Component("even", None, _credit, summary="The same."),
         ]
 
     @hookimpl
@@ -148,40 +144,12 @@ class FakePlugin:
         return [Component("console", None, lambda o, c: Listener(self.events), summary="A list.")]
 
 
+def _credit(options: Any, context: Any) -> FakeCreditScheme:
+    return FakeCreditScheme(name="even")
+
+
 async def _maybe(value: Any) -> Any:
     return await value if asyncio.iscoroutine(value) else value
-
-
-class ByTurn:
-    def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
-        return [
-            Chunk(
-                index=i,
-                kind="turn",
-                spans=(
-                    Span(
-                        turn=i,
-                        text=(0, len(turn.completion.message.content)),
-                        calls=(0, len(turn.completion.message.tool_calls)),
-                    ),
-                ),
-            )
-            for i, turn in enumerate(trajectory.turns)
-        ]
-
-
-class Even:
-    def assign(self, group: Group) -> Sequence[Credit]:
-        return [
-            Credit(
-                episode_id=rollout.episode.id,
-                scheme="even",
-                rewards=(0.0,) * len(rollout.chunks),
-                returns=(rollout.episode.reward or 0.0,) * len(rollout.chunks),
-                weights=(rollout.episode.reward or 0.0,) * len(rollout.chunks),
-            )
-            for rollout in group.rollouts
-        ]
 
 
 class Listener:

@@ -243,8 +243,8 @@ class NaiveLLM:
             return await asyncio.to_thread(self._ask, request)
         except urllib.error.HTTPError as error:
             with error:
-                said = error.read().decode()
-            raise LLMError(f"{self._key} got {said}", transient=True) from error
+                body = error.read().decode()
+            raise LLMError(f"{self._key} got {body}", transient=True) from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise LLMError(str(error)) from error
 

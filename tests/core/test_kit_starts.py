@@ -205,8 +205,8 @@ class Nameless(Commands):
 
 class User(Commands):
     def answer(self, request: CompletionRequest) -> Message | None:
-        said = super().answer(request)
-        return None if said is None else replace(said, role="user")
+        answer = super().answer(request)
+        return None if answer is None else replace(answer, role="user")
 
 
 def led_by(make: Callable[[int], Any]) -> type[Deeper]:

@@ -59,8 +59,8 @@ async def test_steps_share_a_sandbox_and_the_reward_is_their_mean(
     episode = only(run)
     assert (episode.failure, episode.reward) == (None, 0.5)
     assert [score.value for score in episode.scores] == [1, 0.5, 0]
-    said = [turn.completion.message.content for turn in episode.trajectory.turns]
-    assert said == ["Goal 0", "Goal 1", "Goal 2"]
+    answers = [turn.completion.message.content for turn in episode.trajectory.turns]
+    assert answers == ["Goal 0", "Goal 1", "Goal 2"]
     assert episode.trajectory.stop.detail == "2"
     assert episode.metadata["steps"] == {"t.0": 1, "t.1": 2, "t.2": 3}
 

@@ -56,7 +56,7 @@ def test_a_choice_is_a_name_with_options_as_in_yaml() -> None:
 
 def test_a_choice_is_built_from_what_is_installed(registry: Registry) -> None:
     name, product = build_choice(parse_choice("even", option="--x"), "credit", registry)
-    assert (name, type(product).__name__) == ("even", "Even")
+    assert (name, type(product).__name__) == ("even", "FakeCreditScheme")
     with pytest.raises(InputError, match="did you mean 'even'"):
         build_choice(parse_choice("evne", option="--x"), "credit", registry)
 

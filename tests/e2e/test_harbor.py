@@ -35,7 +35,7 @@ def run(workshop: Any, engine: str, folder: str, agent: str) -> dict[str, Any]:
     config(
         workshop,
         engine,
-        tasks={"type": "harbor", "path": str(DATA / folder), "refuse": "run"},
+        tasks={"type": "harbor", "path": str(DATA / folder), "invalid": "error"},
         sandbox={"type": engine, **PRIVILEGES, "pull_silence_s": 5},
         agent={"type": agent},
     )

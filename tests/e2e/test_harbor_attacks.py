@@ -44,7 +44,7 @@ ATTACKS: Mapping[str, Attack] = {
         solve="""echo '#!/bin/sh' >program; chmod +x program
             echo "echo '{\\"a\\": 1}' >/logs/verifier/reward.json" >>program""",
         test="/app/program; echo 0 >/logs/verifier/reward.txt",
-        note="reward.json was passed over",
+        note="reward.json was ignored",
     ),
     "linked-logs": Attack(
         solve="rm -rf /logs; mkdir -p /app/mine/verifier; ln -s /app/mine /logs",

@@ -49,7 +49,7 @@ def remains(engine: str, project: str) -> list[str]:
 
 
 def test_the_reference_solutions_pass_and_nothing_is_left(workshop: Any, engine: str) -> None:
-    tasks = {"type": "harbor", "path": str(DATA), "refuse": "run"}
+    tasks = {"type": "harbor", "path": str(DATA), "invalid": "error"}
     config(workshop, engine, tasks=tasks)
     ended = workshop.ale("run", "run.yaml", timeout_s=500)
     assert ended.code == 3, ended.text
@@ -72,7 +72,7 @@ def test_the_reference_solutions_pass_and_nothing_is_left(workshop: Any, engine:
 
 
 def test_doing_nothing_fails(workshop: Any, engine: str) -> None:
-    tasks = {"type": "harbor", "path": str(DATA), "exclude": ["no-sidecar"], "refuse": "run"}
+    tasks = {"type": "harbor", "path": str(DATA), "exclude": ["no-sidecar"], "invalid": "error"}
     config(workshop, engine, tasks=tasks, agent={"type": "noop"})
     ended = workshop.ale("run", "run.yaml", timeout_s=500)
     assert ended.code == 0, ended.text

@@ -31,7 +31,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 def run(workshop: Any, engine: str, **sections: Any) -> dict[str, tuple[float | None, str]]:
-    tasks = {"type": "harbor", "path": str(DATA), "refuse": "run"}
+    tasks = {"type": "harbor", "path": str(DATA), "invalid": "error"}
     config(workshop, engine, **{"tasks": tasks, **sections})
     ended = workshop.ale("run", "run.yaml", timeout_s=500)
     assert ended.code in (0, 3), ended.text
@@ -50,7 +50,12 @@ def test_the_reference_solutions_pass(workshop: Any, engine: str) -> None:
 
 
 def test_doing_nothing_fails(workshop: Any, engine: str) -> None:
-    tasks = {"type": "harbor", "path": str(DATA), "exclude": ["network-for-tests"], "refuse": "run"}
+    tasks = {
+        "type": "harbor",
+        "path": str(DATA),
+        "exclude": ["network-for-tests"],
+        "invalid": "error",
+    }
     found = run(workshop, engine, tasks=tasks, agent={"type": "noop"})
     assert {reward for reward, _ in found.values()} == {0.0}, found
 
@@ -66,7 +71,7 @@ def test_an_agent_that_does_not_support_what_a_task_gives_it_breaks_the_episode(
     found = run(
         workshop,
         "docker",
-        tasks={"type": "harbor", "path": str(DATA / "agent-needs"), "refuse": "run"},
+        tasks={"type": "harbor", "path": str(DATA / "agent-needs"), "invalid": "error"},
         llm={"type": "scripted", "script": "script.yaml"},
         agent={"type": "iflow"},
     )

@@ -86,8 +86,8 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
 
 
 def readme_blocks() -> list[str]:
-    """The indented examples of the README."""
-    return re.findall(r"^```\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
+    """The code blocks of the README."""
+    return re.findall(r"^```\w*\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
 
 
 def test_the_demo_prints_what_the_readme_shows(clone: Clone) -> None:

@@ -66,7 +66,7 @@ class Table:
     plan: Plan
     rows: Sequence[Row] = field(repr=False)
     rollouts: int | None
-    """Training episodes of every run: the same for all, or nobody would have been told."""
+    """Training episodes of every run: the same for all, else it is an error."""
 
 
 def table(plan: Plan, grid: Grid, first: tuple[Plan, Grid] | None) -> Table:
@@ -87,8 +87,8 @@ def table(plan: Plan, grid: Grid, first: tuple[Plan, Grid] | None) -> Table:
 def _rows(plan: Plan, grid: Grid) -> list[Row]:
     made = [" ".join(cell.overrides) for cell in grid.cells]
     if made != [" ".join(cell.overrides) for cell in plan.cells]:
-        said = "it has other cells than plan.py; give the plan a new name, or delete the folder"
-        raise InputError([Problem(message=said, file=str(grid.path))])
+        message = "it has other cells than plan.py; give the plan a new name, or delete the folder"
+        raise InputError([Problem(message=message, file=str(grid.path))])
     measured = measure_grid(grid)
     return [
         Row(
@@ -143,6 +143,6 @@ def _equal(plan: Plan, rows: Sequence[Row]) -> int | None:
     }
     if len(found) > 1:
         each = "; ".join(f"{sum(steps)} in {name}" for steps, name in found.items())
-        said = f"the runs of '{plan.name}' have unequal numbers of rollouts: {each}"
-        raise InputError([Problem(message=said, file=plan.name)])
+        message = f"the runs of '{plan.name}' have unequal numbers of rollouts: {each}"
+        raise InputError([Problem(message=message, file=plan.name)])
     return sum(next(iter(found))) if found else None

@@ -39,16 +39,16 @@ def markdown(table: Table) -> Iterator[str]:
     yield f"| {' | '.join(header)} |"
     yield f"|---|{'---:|' * (len(header) - 1)}"
     for row in table.rows:
-        change = "" if row is first else said_change(row.change(first, lambda run: run.after))
+        change = "" if row is first else change_text(row.change(first, lambda run: run.after))
         cells = [
             row.cell.label,
             f"{len(row.runs)} of {row.asked}",
-            said(row.mean(lambda run: run.before), alone=True),
-            said(row.mean(lambda run: run.after)),
+            interval_text(row.mean(lambda run: run.before), alone=True),
+            interval_text(row.mean(lambda run: run.after)),
             change,
-            said(row.mean(lambda run: run.training)),
+            interval_text(row.mean(lambda run: run.training)),
             _spike(row),
-            said(row.mean(lambda run: run.masked), alone=True),
+            interval_text(row.mean(lambda run: run.masked), alone=True),
         ]
         yield f"| {' | '.join(cells)} |"
     yield ""
@@ -69,7 +69,7 @@ def _below(table: Table) -> str:
     )
 
 
-def said(found: Estimate | None, *, alone: bool = False) -> str:
+def interval_text(found: Estimate | None, *, alone: bool = False) -> str:
     """``31.2% (24.0 to 38.4)``."""
     if found is None:
         return "-"
@@ -79,7 +79,7 @@ def said(found: Estimate | None, *, alone: bool = False) -> str:
     return f"{text} ({100 * found.low:.1f} to {100 * found.high:.1f})"
 
 
-def said_change(found: Estimate | None) -> str:
+def change_text(found: Estimate | None) -> str:
     """In percentage points."""
     if found is None:
         return "-"

@@ -169,8 +169,8 @@ def _tables(folder: Path) -> Iterator[Table]:
             before = by_name[plan.first]
             of_first = grid_of(before, folder)
             if of_first is None:
-                said = f"run it first: '{plan.name}' is compared to a cell of it"
-                raise InputError([Problem(message=said, file=plan.first)])
+                message = f"run it first: '{plan.name}' is compared to a cell of it"
+                raise InputError([Problem(message=message, file=plan.first)])
             first = (before, of_first)
         made = table(plan, grid, first)
         if any(row.runs for row in made.rows if row.cell in plan.cells):
@@ -193,8 +193,8 @@ def _placed(text: str, table: Table) -> str:
     begin, end = f"<!-- table {table.plan.name} -->\n", "<!-- end -->"
     before, mark, rest = text.partition(begin)
     if not mark:
-        said = f"there is no place for the table '{table.plan.name}'"
-        raise InputError([Problem(message=said, file=str(PAGE))])
+        message = f"there is no place for the table '{table.plan.name}'"
+        raise InputError([Problem(message=message, file=str(PAGE))])
     after = rest[rest.index(end) :]
     lines = "\n".join(markdown(table))
     return f"{before}{begin}{lines}\n{after}"

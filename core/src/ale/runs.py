@@ -17,6 +17,7 @@ from ale._config.model import EvaluationOptions, RunOptions, SandboxRequirements
 from ale._config.source import merge, parse_overrides
 from ale._registry import Registry
 from ale._run.crediting import Crediting
+from ale._run.interrupt import CANCELLING, FINISHING, TERMINATED
 from ale._run.loop import planned_episodes
 from ale._run.products import build
 from ale._run.start import Host, check_run
@@ -30,7 +31,10 @@ from ale.plugin import BuildContext
 from ale.strict import Node, parse_yaml
 
 __all__ = [
+    "CANCELLING",
+    "FINISHING",
     "SUCCESS",
+    "TERMINATED",
     "Causes",
     "Checked",
     "Crediting",

@@ -1,11 +1,17 @@
 """Options and helpers that several commands use."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
     from ale._registry import Registry
+
+PATH = click.Path(path_type=Path)
+COMPONENT = "NAME[:OPTION=VALUE,...]"
+"""Metavar of an option that names a component, as `ale.runs.parse_choice` reads it."""
+run_argument = click.argument("run", type=PATH)
 
 overrides_option = click.option(
     "--set",

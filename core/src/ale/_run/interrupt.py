@@ -5,6 +5,10 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+FINISHING = "Finishing the running episodes; press Ctrl-C again to cancel them."
+CANCELLING = "Cancelling: running episodes are discarded and cleaned up."
+TERMINATED = "Terminated: running episodes are discarded and cleaned up."
+
 
 class Interrupt:
     """The state of a run's interruption by signals."""
@@ -52,16 +56,16 @@ class Interrupt:
         """A Ctrl-C."""
         self.signal = self.signal or signal.SIGINT
         if self.draining:
-            self._cancel("Cancelling: running episodes are discarded and cleaned up.")
+            self._cancel(CANCELLING)
         else:
             self.draining = True
-            self._show("Finishing the running episodes; press Ctrl-C again to cancel them.")
+            self._show(FINISHING)
 
     def on_terminate(self) -> None:
         """A SIGTERM, or a SIGHUP because the terminal is gone."""
         self.signal = signal.SIGTERM
         self.draining = True
-        self._cancel("Terminated: running episodes are discarded and cleaned up.")
+        self._cancel(TERMINATED)
 
     def _cancel(self, message: str) -> None:
         if self.cancelled:

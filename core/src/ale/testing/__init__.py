@@ -15,6 +15,7 @@ if "pytest" in sys.modules:  # the scripted server and the fakes work without py
         "ale.testing.llm",
         "ale.testing.observer",
         "ale.testing.sandbox",
+        "ale.testing.sdk",
         "ale.testing.starts",
         "ale.testing.tasks",
         "ale.testing.trainer",

@@ -1,4 +1,4 @@
-"""Fakes for tests of other components: a folder as sandbox, models, a manual clock.
+"""Fakes for tests of other components: a sandbox, models, a chunker, a scheme, a manual clock.
 
 `FolderSandbox` runs real commands in a real folder, without any isolation.
 """
@@ -15,22 +15,29 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from attrs import frozen
+
 from ale.errors import SandboxError, UnsupportedError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.sandboxes import BaseSandbox, Command
 from ale.types import (
     Capabilities,
+    Chunk,
     Completion,
     CompletionRequest,
+    Credit,
     ExecResult,
+    Group,
     LLMCapabilities,
     Message,
     PolicySnapshot,
     SandboxInfo,
     SandboxSpec,
     TokenTrace,
+    Trajectory,
     Turn,
     Usage,
+    whole_turn,
 )
 
 
@@ -141,6 +148,38 @@ class FakePolicy:
 
     async def aclose(self) -> None:
         """Does nothing."""
+
+
+class FakeChunker:
+    """A chunk per turn."""
+
+    def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
+        """All turns, with their tokens where they are recorded."""
+        return [
+            Chunk(index=i, kind="turn", spans=(whole_turn(i, turn),))
+            for i, turn in enumerate(trajectory.turns)
+        ]
+
+
+@frozen(kw_only=True)
+class FakeCreditScheme:
+    """The weight of each chunk is the episode's reward times `scale`."""
+
+    scale: float = 1.0
+    name: str = "fake"
+
+    def assign(self, group: Group) -> Sequence[Credit]:
+        """No reward per chunk; the return is the episode's reward."""
+        return [
+            Credit(
+                episode_id=rollout.episode.id,
+                scheme=self.name,
+                rewards=(0.0,) * len(rollout.chunks),
+                returns=(rollout.episode.reward or 0.0,) * len(rollout.chunks),
+                weights=(self.scale * (rollout.episode.reward or 0.0),) * len(rollout.chunks),
+            )
+            for rollout in group.rollouts
+        ]
 
 
 def _text(message: Message) -> bytes:

@@ -219,9 +219,9 @@ def test_the_providers_count_is_taken_and_only_what_is_new_is_estimated():
     sent = (Message(role="user", content="x" * 40),)
     gauge = Gauge().after(sent, answer("y" * 80, usage=(100, 20)))
     new = Message(role="user", content="z" * 40)
-    said = Message(role="assistant", content="y" * 80)
-    assert gauge.size((*sent, said)) == 120
-    assert gauge.size((*sent, said, new)) == 120 + 14
+    reply = Message(role="assistant", content="y" * 80)
+    assert gauge.size((*sent, reply)) == 120
+    assert gauge.size((*sent, reply, new)) == 120 + 14
 
 
 def test_after_compaction_the_estimate_is_scaled_by_what_the_provider_counted():

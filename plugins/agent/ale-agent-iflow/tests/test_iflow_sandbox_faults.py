@@ -103,7 +103,7 @@ async def test_a_shell_that_died_between_two_commands_is_replaced_and_the_comman
 
 @only(Bare)
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (FileNotFoundError("f"), "f: No such file or directory"),
         (IsADirectoryError(), "f: Is a directory"),
@@ -111,9 +111,9 @@ async def test_a_shell_that_died_between_two_commands_is_replaced_and_the_comman
         (FileExistsError(), "f: FileExistsError"),
     ],
 )
-async def test_an_error_of_a_path_is_put_into_words(sandbox, error, said):
+async def test_an_error_of_a_path_is_put_into_words(sandbox, error, message):
     sandbox.error = error
-    assert (await Files(sandbox, max_output_bytes=1000).read("f", timeout_s=5)).error == said
+    assert (await Files(sandbox, max_output_bytes=1000).read("f", timeout_s=5)).error == message
 
 
 @only(Bare)

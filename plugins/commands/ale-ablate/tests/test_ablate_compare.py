@@ -119,7 +119,7 @@ def test_cells_with_different_numbers_of_rollouts_get_a_chart_over_rollouts(comp
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "text"),
     [
         ((0.25, 0.25), "0.25 s"),
         ((61.0, 61.0), "61.0 s"),
@@ -130,10 +130,10 @@ def test_cells_with_different_numbers_of_rollouts_get_a_chart_over_rollouts(comp
         ((1.0, 1.2), "1.10 s (0.00 to 2.37)"),
     ],
 )
-def test_times_use_one_unit(values: tuple[float, float], said: str) -> None:
+def test_times_use_one_unit(values: tuple[float, float], text: str) -> None:
     found = estimate(values)
     assert found is not None
-    assert tables.estimate_text(SECONDS, found.within(0.0, math.inf), 2) == said
+    assert tables.estimate_text(SECONDS, found.within(0.0, math.inf), 2) == text
 
 
 def test_a_change_has_a_sign_and_missing_seeds_are_counted() -> None:

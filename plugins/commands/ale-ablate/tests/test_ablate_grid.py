@@ -59,15 +59,15 @@ def test_explicit_cells_work_with_and_without_a_grid() -> None:
 def test_all_problems_of_the_command_line_are_reported_at_once() -> None:
     with pytest.raises(InputError) as caught:
         cells_of(["a", "b=1,,2", "run.seed=1,2", "c=1,1"], ["d"])
-    told = str(caught.value)
-    for said in (
+    message = str(caught.value)
+    for expected in (
         "found 'a'",
         "found 'b=1,,2'",
         "run.seed can't be varied",
         "found 'd'",
         "given twice",
     ):
-        assert said in told
+        assert expected in message
 
 
 def test_a_key_given_twice_is_an_error() -> None:

@@ -1,54 +1,21 @@
 """`report.html` of a grid: contents, no loaded resources, and escaped text."""
 
 import re
-from collections.abc import Callable, Sequence
-from html.parser import HTMLParser
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ale_ablate.comparing import Comparison
 from ale_ablate.page import page
+from ale_charts.testing import ReadPage
 
 Make = Callable[..., Comparison]
-VOID = {"meta", "link"}
 HOSTILE = "a=<script>alert(1)</script>&\"'><img src=x onerror=alert(1)>"
 
 
-class Page(HTMLParser):
-    """Elements and texts as a browser would see them."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.said: list[str] = []
-        self._open: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self._open == [], f"never closed: {self._open}"
-
-    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self._open[-1:] not in (["script"], ["style"]):
-            self.said.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.said).split())
-
-
-def read(comparison: Comparison) -> Page:
-    return Page("".join(page(comparison)))
+def read(comparison: Comparison) -> ReadPage:
+    return ReadPage("".join(page(comparison)))
 
 
 @pytest.fixture
@@ -60,7 +27,7 @@ def two(compared: Make) -> Comparison:
 
 def test_a_page_shows_progress_and_results(two: Comparison) -> None:
     text = read(two).text
-    for said in (
+    for expected in (
         "study 5 of 6 runs completed · 2 cells × 3 seeds",
         "86.7%",  # (0.8 + 0.9 + 0.9) / 3
         "Differences to credit.type=ipa",
@@ -71,7 +38,7 @@ def test_a_page_shows_progress_and_results(two: Comparison) -> None:
         "config study.yaml",
         "ale-core 0.1.0",
     ):
-        assert said in text, said
+        assert expected in text, expected
 
 
 def test_a_page_links_every_run_and_its_report_where_it_has_one(two: Comparison) -> None:

@@ -48,8 +48,8 @@ def test_every_cell_is_run_with_every_seed_and_compared(workshop: Any) -> None:
         assert run.manifest["config"]["agent"]["skill"] == float(cell.rpartition("=")[2])
         assert float(row["final_success"]) == float(cell.rpartition("=")[2])
         assert (row["rollouts"], row["state"]) == ("4.0", "completed")
-    said = next(line for line in ended.out.splitlines() if line.startswith("agent.skill=1.0"))
-    assert said.split()[:5] == ["agent.skill=1.0", "2", "of", "2", "100.0%"]
+    row = next(line for line in ended.out.splitlines() if line.startswith("agent.skill=1.0"))
+    assert row.split()[:5] == ["agent.skill=1.0", "2", "of", "2", "100.0%"]
     assert (grid / "table.md").read_text().startswith("# study: 4 of 4 runs completed\n")
 
 
@@ -95,8 +95,8 @@ def test_a_failing_cell_is_reported_and_the_others_continue(workshop: Any) -> No
     config = workshop.config()
     ended = workshop.ablate(config, "--vary", "credit.type=failing,same", "--seeds", "1")
     assert ended.code == 1
-    said = "failed: credit.type=failing, seed 0 (status 1): AleError: no credit <today> & never"
-    assert said in ended.out
+    message = "failed: credit.type=failing, seed 0 (status 1): AleError: no credit <today> & never"
+    assert message in ended.out
     assert "incomplete: 1 of 2 runs completed" in ended.out
     assert f"next\n  ale ablate --resume {ended.grid}" in ended.out
     grid = workshop.folder / ended.grid
@@ -178,7 +178,7 @@ def test_ctrl_c_finishes_running_episodes_and_prints_how_to_resume(workshop: Any
     running.wait_for(lambda: holders(grid))
     running.wait_for(lambda: list((workshop.folder / "tmp").iterdir()))  # sandboxes are open
     running.signal(signal.SIGINT)
-    running.says("Finishing the running episodes; Ctrl-C again to cancel them.")
+    running.says("Finishing the running episodes; press Ctrl-C again to cancel them.")
     gate.touch()
     ended = running.ended()
     assert ended.code == 130
@@ -202,7 +202,7 @@ def test_a_second_ctrl_c_cancels(workshop: Any) -> None:
     running.signal(signal.SIGINT)
     ended = running.ended()
     assert ended.code == 130
-    assert "Cancelling" in ended.err
+    assert "Cancelling: running episodes are discarded and cleaned up." in ended.err
     assert not holders(grid)
     assert not list((workshop.folder / "tmp").iterdir())
 
@@ -242,7 +242,7 @@ def test_a_grid_is_run_by_one_process_at_a_time(workshop: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "give either a CONFIG or --resume DIR"),
         (["study.yaml", "--resume", "x"], "give either a CONFIG or --resume DIR"),
@@ -252,12 +252,12 @@ def test_a_grid_is_run_by_one_process_at_a_time(workshop: Any) -> None:
     ],
 )
 def test_contradictory_arguments_are_refused(
-    workshop: Any, arguments: Sequence[str], said: str
+    workshop: Any, arguments: Sequence[str], message: str
 ) -> None:
     workshop.config()
     ended = workshop.ablate(*arguments)
     assert ended.code == 2
-    assert said in ended.err
+    assert message in ended.err
 
 
 def test_changed_versions_are_reported(workshop: Any) -> None:

@@ -12,24 +12,11 @@ from ale._store import Redactor, RunDirectory
 from ale.plugin import Component, hookimpl
 from ale.runs import Registry
 from ale.testing.builders import episode, turn
-from ale.types import Chunk, Credit, Group, Message, Span, Trajectory, replace
+from ale.testing.fakes import FakeChunker
+from ale.types import Credit, Group, Message, replace
 from ale_dataset.plugin import ale_commands
 
 Ale = Callable[..., Result]
-
-
-class ByTurn:
-    """A chunk per turn."""
-
-    def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
-        return [
-            Chunk(
-                index=i,
-                kind="turn",
-                spans=(Span(turn=i, text=(0, len(turn.completion.message.content)), calls=(0, 0)),),
-            )
-            for i, turn in enumerate(trajectory.turns)
-        ]
 
 
 class Later:
@@ -56,7 +43,7 @@ class Parts:
 
     @hookimpl
     def ale_chunkers(self) -> Sequence[Component[Any, Any]]:
-        return [Component("ale-lite", None, lambda o, c: ByTurn(), summary="By turn.")]
+        return [Component("ale-lite", None, lambda o, c: FakeChunker(), summary="By turn.")]
 
     @hookimpl
     def ale_credit_schemes(self) -> Sequence[Component[Any, Any]]:

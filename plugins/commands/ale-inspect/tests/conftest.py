@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from ale._store import Redactor, RunDirectory
 from ale.plugin import Component, doc, hookimpl
 from ale.runs import Registry
+from ale.testing.fakes import FakeChunker, FakeCreditScheme
 from ale.types import (
     Chunk,
     Completion,
@@ -21,7 +22,6 @@ from ale.types import (
     CreditedEpisode,
     Episode,
     Failure,
-    Group,
     Message,
     Observation,
     Score,
@@ -44,56 +44,17 @@ class ScaledOptions:
     scale: float = field(default=1.0, metadata=doc("Weight of a reward of 1."))
 
 
-@frozen(kw_only=True)
-class Scaled:
-    """Every chunk earns the scaled reward."""
-
-    scale: float
-
-    def assign(self, group: Group) -> Sequence[Credit]:
-        return [
-            Credit(
-                episode_id=rollout.episode.id,
-                scheme="scaled",
-                rewards=(0.0,) * len(rollout.chunks),
-                returns=(rollout.episode.reward or 0.0,) * len(rollout.chunks),
-                weights=(self.scale * (rollout.episode.reward or 0.0),) * len(rollout.chunks),
-            )
-            for rollout in group.rollouts
-        ]
-
-
-class ByTurn:
-    """A chunk per turn."""
-
-    def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
-        return [
-            Chunk(index=i, kind="turn", spans=(_whole(turn, i),))
-            for i, turn in enumerate(trajectory.turns)
-        ]
-
-
-def _whole(turn: Any, number: int) -> Span:
-    message, tokens = turn.completion.message, turn.completion.tokens
-    return Span(
-        turn=number,
-        text=(0, len(message.content)),
-        calls=(0, len(message.tool_calls)),
-        tokens=None if tokens is None else (0, len(tokens.output_ids)),
-    )
-
-
 class Parts:
     """A chunker and a credit scheme."""
 
     @hookimpl
     def ale_chunkers(self) -> Sequence[Component[Any, Any]]:
-        return [Component("turns", None, lambda o, c: ByTurn(), summary="By turn.")]
+        return [Component("turns", None, lambda o, c: FakeChunker(), summary="By turn.")]
 
     @hookimpl
     def ale_credit_schemes(self) -> Sequence[Component[Any, Any]]:
-        def build(options: ScaledOptions, _: Any) -> Scaled:
-            return Scaled(scale=options.scale)
+        def build(options: ScaledOptions, _: Any) -> FakeCreditScheme:
+            return FakeCreditScheme(scale=options.scale, name="scaled")
 
         return [Component("scaled", ScaledOptions, build, summary="The reward, scaled.")]
 
@@ -133,7 +94,7 @@ def write_run(
 
 def credited_row(episode: Episode) -> CreditedEpisode:
     """An episode cut by turn; each weight is the reward."""
-    chunks = tuple(ByTurn().split(episode.trajectory))
+    chunks = tuple(FakeChunker().split(episode.trajectory))
     reward = episode.reward or 0.0
     return CreditedEpisode(
         episode_id=episode.id,

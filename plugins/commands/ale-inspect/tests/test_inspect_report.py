@@ -5,8 +5,7 @@ import hashlib
 import json
 import re
 import tracemalloc
-from collections.abc import Callable, Sequence
-from html.parser import HTMLParser
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,53 +17,18 @@ from ale.errors import InputError, StoreError
 from ale.runs import RunReader
 from ale.testing.builders import episode, turn
 from ale.types import Episode, Failure, Score
+from ale_charts.testing import ReadPage
 from ale_inspect.report import write_report
 from ale_inspect.report.gathering import Sums
 
 Ale = Callable[..., Result]
 Write = Callable[..., Path]
 
-VOID = {"meta", "link", "br", "input", "img", "line"}
 LOADING = {"src", "href", "action", "data", "poster", "srcset", "background", "xlink:href"}
 
 
-class Page(HTMLParser):
-    """What a browser would make of the file: elements, attributes, and the texts of scripts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: list[tuple[dict[str, str | None], str]] = []
-        self.said: list[str] = []
-        self._open: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self._open == [], f"never closed: {self._open}"
-
-    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag == "script":
-            self.scripts.append((dict(attrs), ""))
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self._open[-1:] == ["script"]:
-            attributes, text = self.scripts[-1]
-            self.scripts[-1] = (attributes, text + data)
-        elif self._open[-1:] != ["style"]:
-            self.said.append(data)
-
-    @property
-    def text(self) -> str:
-        """What is read without opening an episode."""
-        return " ".join(" ".join(self.said).split())
+class Page(ReadPage):
+    """A report with the episodes that are embedded in it."""
 
     @property
     def episodes(self) -> list[dict[str, Any]]:
@@ -94,14 +58,14 @@ def page_of(path: Path, **limits: Any) -> Page:
 def test_a_report_has_the_parts_and_the_outcome_of_the_run(trained: Path) -> None:
     text = Page((trained / "report.html").read_text()).text
     assert text.startswith("trained to the episodes trained completed after 5 min 12 s")
-    for said in (
+    for expected in (
         "llm policy",
         "credit ipa",
         "trainer policy",
         "success held out, step 35",
         "over 40 steps",
     ):
-        assert said in text
+        assert expected in text
     rewards = [e.reward for e in RunReader(trained).episodes if e.split == "train"]
     graded = [reward for reward in rewards if reward is not None]
     assert f"{graded.count(1.0):,} of {len(graded):,}" in text
@@ -140,8 +104,8 @@ def test_curves_are_drawn_of_episodes_and_of_every_metric(trained: Path) -> None
 def test_success_of_experts_and_from_expert_starts_is_counted_apart(
     write: Write, tmp_path: Path
 ) -> None:
-    said = turn("said by the expert")
-    forced = evolve(said, completion=evolve(said.completion, forced=True))
+    answer = turn("said by the expert")
+    forced = evolve(answer, completion=evolve(answer.completion, forced=True))
     own = [episode(0.0, turn("tried"), rollout=i) for i in range(3)]
     later = episode(1.0, forced, turn("then tried"), episode_id="later")
     demo = episode(1.0, forced, episode_id="demo")
@@ -154,11 +118,11 @@ def test_success_of_experts_and_from_expert_starts_is_counted_apart(
     assert "demo solution-2/4 100% 2 0" in page.text
 
 
-def rollouts(start: str, *said: str, won: int, of: int) -> list[Episode]:
+def rollouts(start: str, *answers: str, won: int, of: int) -> list[Episode]:
     """Episodes that began after an expert's turns."""
     made = []
     for i in range(of):
-        turns = [turn(each) for each in said]
+        turns = [turn(each) for each in answers]
         forced = [evolve(t, completion=evolve(t.completion, forced=True)) for t in turns]
         name = f"0-t@{start}-{i}"
         one = episode(float(i < won), *forced, turn("tried <b>"), episode_id=name, task_id="t")
@@ -269,9 +233,9 @@ def test_ratios_of_the_trainer_are_included(write_trained: Write, tmp_path: Path
 
 
 def test_hostile_text_is_escaped_everywhere(write: Write, hostile: str, tmp_path: Path) -> None:
-    said = turn(hostile, calls=[(hostile, hostile)], observations=[hostile], errors=[hostile])
+    answer = turn(hostile, calls=[(hostile, hostile)], observations=[hostile], errors=[hostile])
     score = Score(criterion=hostile, passed=False, value=0.0, detail=hostile)
-    made = evolve(episode(0.0, said, task_id=hostile), scores=(score,), start=hostile)
+    made = evolve(episode(0.0, answer, task_id=hostile), scores=(score,), start=hostile)
     failure = Failure(stage="sandbox", kind=hostile, message=hostile, traceback=hostile)
     broken = evolve(episode(None, task_id="b"), failure=failure)
     later = [evolve(e, id=f"1{e.id}", step=1) for e in (made, broken)]
@@ -360,9 +324,9 @@ def test_the_command_writes_the_file_and_prints_its_path(
     write_trained: Write, ale: Ale, tmp_path: Path
 ) -> None:
     path = write_trained(tmp_path / "run", steps=2)
-    said = ale("report", str(path), "--episodes", "3")
-    assert said.exit_code == 0, said.output
-    assert re.fullmatch(rf"{re.escape(str(path))}/report\.html  \d+\.\d kB\n", said.output)
+    done = ale("report", str(path), "--episodes", "3")
+    assert done.exit_code == 0, done.output
+    assert re.fullmatch(rf"{re.escape(str(path))}/report\.html  \d+\.\d kB\n", done.output)
     assert len(Page((path / "report.html").read_text()).episodes) == 3
     other = tmp_path / "elsewhere.html"
     ale("report", str(path), "--output", str(other))

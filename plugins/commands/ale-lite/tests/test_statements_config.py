@@ -152,7 +152,7 @@ def test_s25_a_section_with_nothing_in_it_is_all_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("llm:\n  modle: x\n", "lite.yaml:2: llm.modle: unknown option"),
         ("lm: {}\n", "lite.yaml:1: lm: unknown option"),
@@ -164,16 +164,16 @@ def test_s25_a_section_with_nothing_in_it_is_all_defaults() -> None:
         ("agent: 3\n", "lite.yaml:1: agent: expected a mapping"),
     ],
 )
-def test_s25_an_unknown_key_or_a_wrong_value_names_its_path(text: str, said: str) -> None:
-    assert said in problems(text)
+def test_s25_an_unknown_key_or_a_wrong_value_names_its_path(text: str, message: str) -> None:
+    assert message in problems(text)
 
 
 def test_s25_every_problem_is_told_at_once() -> None:
-    said = problems("llm: {modle: x}\nagent: {max_turns: many}\nsandbox: {bakend: auto}\n")
-    assert all(path in said for path in ("llm.modle", "agent.max_turns", "sandbox.bakend"))
-    assert said.count("lite.yaml:") == 3
-    assert "did you mean 'model'?" in said
-    assert "did you mean 'backend'?" in said
+    message = problems("llm: {modle: x}\nagent: {max_turns: many}\nsandbox: {bakend: auto}\n")
+    assert all(path in message for path in ("llm.modle", "agent.max_turns", "sandbox.bakend"))
+    assert message.count("lite.yaml:") == 3
+    assert "did you mean 'model'?" in message
+    assert "did you mean 'backend'?" in message
 
 
 def test_s33_servers_differ_in_base_url_alone() -> None:
@@ -194,7 +194,7 @@ def test_a_later_problem_keeps_the_line_of_what_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("llm: {api_key: lm-studio}", True),
         ("sandbox: {backend: auto}\nagent: {max_steps: 3}", True),
@@ -203,8 +203,8 @@ def test_a_later_problem_keeps_the_line_of_what_was_written() -> None:
         ("llm: {api_key: x}\ntasks: {type: tbp}", False),
     ],
 )
-def test_a_file_is_told_by_keys_that_no_other_config_has(text: str, told: bool) -> None:
-    assert is_lite(parse_yaml(text, file="c.yaml")) is told
+def test_a_file_is_recognised_by_keys_that_no_other_config_has(text: str, expected: bool) -> None:
+    assert is_lite(parse_yaml(text, file="c.yaml")) is expected
 
 
 def test_a_probe_that_fails_is_no_engine() -> None:

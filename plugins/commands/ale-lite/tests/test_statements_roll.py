@@ -111,9 +111,9 @@ def test_s65_a_pair_is_the_highest_and_the_lowest_rewarded_chunk(rolled: Any) ->
 
 
 def test_s66_ties_and_single_chunks_are_skipped_and_counted(rolled: Any) -> None:
-    told = report(rolled, "dpo")
-    assert (told["read"], told["written"]) == (8, 4)
-    assert told["dropped"] == {
+    counts = report(rolled, "dpo")
+    assert (counts["read"], counts["written"]) == (8, 4)
+    assert counts["dropped"] == {
         "tie: all chunks earned the same": 2,
         "fewer than two chunks with an answer of the model": 2,
     }

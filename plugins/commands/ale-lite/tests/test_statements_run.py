@@ -219,8 +219,8 @@ def test_s39_auto_is_local_without_an_engine_and_the_choice_is_recorded(
 
 def test_s40_doctor_names_each_backend_its_state_and_the_reason(desk: Any) -> None:
     nowhere = f"unix://{desk.folder}/none.sock"
-    said = desk.run("rock", "doctor", DOCKER_HOST=nowhere).out
-    lines = said.splitlines()
+    output = desk.run("rock", "doctor", DOCKER_HOST=nowhere).out
+    lines = output.splitlines()
     assert lines[0].startswith("sandbox.backend: auto is local here, since docker is not usable: ")
     (docker,) = [line for line in lines if line.split()[1:3] == ["sandbox", "docker"]]
     (local,) = [line for line in lines if line.split()[1:3] == ["sandbox", "local"]]
@@ -228,20 +228,20 @@ def test_s40_doctor_names_each_backend_its_state_and_the_reason(desk: Any) -> No
     assert str(desk.folder) in docker
     assert local.startswith("usable")
     assert "best effort: no isolation of network" in local
-    assert "to make it usable: " in said
+    assert "to make it usable: " in output
 
 
 def test_the_config_is_read_by_ale_check_as_it_is(desk: Any) -> None:
     desk.task("t")
     desk.write("lite.yaml", NAMED.read_text())
     tasks = ("--set", "tasks.type=tbp", "--set", "tasks.path=tasks")
-    said = desk.run("ale", "check", "lite.yaml", *tasks, DOCKER_HOST="unix:///none.sock").out
-    assert "llm       openai " in said
-    assert "model=local-model-name" in said
-    assert "agent     iflow" in said
-    assert "chunker   ale-lite" in said
-    assert "credit    ipa-lite" in said
-    assert "Config is valid." in said
+    output = desk.run("ale", "check", "lite.yaml", *tasks, DOCKER_HOST="unix:///none.sock").out
+    assert "llm       openai " in output
+    assert "model=local-model-name" in output
+    assert "agent     iflow" in output
+    assert "chunker   ale-lite" in output
+    assert "credit    ipa-lite" in output
+    assert "Config is valid." in output
 
 
 def test_a_stored_run_is_resumed_with_the_key_of_its_file(desk: Any, serve: Any) -> None:

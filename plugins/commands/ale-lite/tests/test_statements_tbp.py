@@ -126,7 +126,7 @@ def test_s50_of_time_limits_the_stricter_of_task_and_config_wins(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("id: t\ngaol: x\n", ":2: gaol: unknown option"),
         ("id: t\ngoal: x\nsuccess_criteria: []\n", ":3: success_criteria: expected at least one"),
@@ -137,13 +137,13 @@ def test_s50_of_time_limits_the_stricter_of_task_and_config_wins(
         ("id: t\ngoal: [1\n", "not valid YAML"),
     ],
 )
-def test_s52_a_malformed_task_is_refused_with_its_place(desk: Any, text: str, said: str) -> None:
+def test_s52_a_malformed_task_is_refused_with_its_place(desk: Any, text: str, message: str) -> None:
     desk.config("http://127.0.0.1:9/v1")
     desk.write("tasks/t.yaml", text)
     refused = desk.iflow("tasks/t.yaml")
     assert refused.code == 2
     assert "tasks/t.yaml" in refused.err
-    assert said in refused.err
+    assert message in refused.err
     assert not (desk.folder / "runs").exists()
 
 

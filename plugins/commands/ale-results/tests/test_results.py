@@ -82,15 +82,15 @@ def test_a_line_per_task_and_one_per_k(run: Path) -> None:
 
 
 def test_k_may_be_more_than_some_tasks_have(run: Path) -> None:
-    said = ale(str(run), "--k", "3", "--k", "9")
-    assert said.endswith("\npass@3  1.000 of 1 task\npass@9  no task has that many attempts\n")
+    output = ale(str(run), "--k", "3", "--k", "9")
+    assert output.endswith("\npass@3  1.000 of 1 task\npass@9  no task has that many attempts\n")
 
 
 def test_json_has_the_same_and_every_reward(run: Path) -> None:
-    told = json.loads(ale(str(run), "--json"))
-    assert told["tasks"]["a"]["rewards"] == [1.0, 0.5]
-    assert told["tasks"]["a"]["pass_at"] == {"1": 0.5, "2": 1.0}
-    assert [mean["tasks"] for mean in told["pass_at"]] == [2, 2]
+    results = json.loads(ale(str(run), "--json"))
+    assert results["tasks"]["a"]["rewards"] == [1.0, 0.5]
+    assert results["tasks"]["a"]["pass_at"] == {"1": 0.5, "2": 1.0}
+    assert [mean["tasks"] for mean in results["pass_at"]] == [2, 2]
 
 
 def test_evaluation_and_steps_are_counted_separately(run: Path) -> None:

@@ -194,11 +194,19 @@ def test_of_several_steps_each_reward_has_its_own_mean(
     assert trial.result()["verifier_result"] == {"rewards": rewards}
 
 
-@pytest.mark.parametrize(("apart", "mode"), [({"image": "x"}, "separate"), (None, "shared")])
+@pytest.mark.parametrize(
+    ("options", "mode"),
+    [
+        ({"separate_verifier": {"image": "x"}}, "separate"),
+        ({"separate_verifier": None}, "shared"),
+        ({"apart": {"image": "x"}}, "separate"),
+    ],
+    ids=["separate", "shared", "separate, stored by version 0.1"],
+)
 def test_a_trial_says_whether_its_tests_had_a_container_of_their_own(
-    tmp_path: Path, apart: object, mode: str
+    tmp_path: Path, options: Mapping[str, object], mode: str
 ) -> None:
-    criterion = CriterionSpec(type="task_tests", options={"apart": apart})
+    criterion = CriterionSpec(type="task_tests", options=options)
     trial = _trial(tmp_path, Task(id="t", goal="g", criteria=(criterion,)))
     assert trial.result()["verifier_environment_mode"] == mode
     assert trial.lock()["verifier"]["environment_mode"] == mode

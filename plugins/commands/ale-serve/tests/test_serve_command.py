@@ -1,4 +1,4 @@
-"""`ale serve` as a command: what is wrong is said before anything listens."""
+"""`ale serve` as a command: problems are reported before it listens."""
 
 from pathlib import Path
 
@@ -45,8 +45,8 @@ def test_a_key_that_is_not_set_is_named(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SERVE_KEY", raising=False)
-    said = refused(registry, "fake", api_key_env="SERVE_KEY")
-    assert "the environment variable SERVE_KEY is not set" in said
+    message = refused(registry, "fake", api_key_env="SERVE_KEY")
+    assert "the environment variable SERVE_KEY is not set" in message
 
 
 def test_a_config_gives_its_section_llm(tmp_path: Path) -> None:

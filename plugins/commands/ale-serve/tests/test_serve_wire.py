@@ -24,7 +24,7 @@ from ale_serve.answering import Served
 from ale_serve.running import Endpoint, listening
 
 CALL = ToolCall(id="call_0_0", name="shell", arguments='{"command": "ls"}')
-SAID = Completion(
+ANSWER = Completion(
     message=Message(role="assistant", content="Hé", reasoning="Hm.", tool_calls=(CALL,)),
     finish_reason="tool_calls",
     usage=Usage(prompt_tokens=7, completion_tokens=3),
@@ -70,7 +70,7 @@ async def raw(url: str, data: bytes) -> bytes:
 
 
 async def test_an_answer_has_text_calls_reasoning_reason_and_usage(start: Start) -> None:
-    async with client(await start(FakeLLM([SAID]))) as asking:
+    async with client(await start(FakeLLM([ANSWER]))) as asking:
         answer = await asking.chat.completions.create(**ASK)
     (choice,) = answer.choices
     assert (choice.message.content, choice.finish_reason) == ("Hé", "tool_calls")
@@ -83,7 +83,7 @@ async def test_an_answer_has_text_calls_reasoning_reason_and_usage(start: Start)
 
 
 async def test_the_request_reaches_the_model(start: Start) -> None:
-    llm = FakeLLM([SAID])
+    llm = FakeLLM([ANSWER])
     call = {"id": "c1", "type": "function", "function": {"name": "shell", "arguments": "{}"}}
     conversation = [
         {"role": "developer", "content": "Be brief."},
@@ -115,7 +115,7 @@ async def test_the_request_reaches_the_model(start: Start) -> None:
 
 
 async def test_a_request_without_a_seed_has_one_of_its_own(start: Start) -> None:
-    llm = FakeLLM([SAID, SAID])
+    llm = FakeLLM([ANSWER, ANSWER])
     async with client(await start(llm)) as asking:
         for _ in range(2):
             await asking.chat.completions.create(**ASK, tools=[TOOL], tool_choice="none")
@@ -125,7 +125,7 @@ async def test_a_request_without_a_seed_has_one_of_its_own(start: Start) -> None
 
 
 async def test_a_stream_is_the_same_answer_in_pieces(start: Start) -> None:
-    async with client(await start(FakeLLM([SAID]))) as asking:
+    async with client(await start(FakeLLM([ANSWER]))) as asking:
         stream = await asking.chat.completions.create(
             **ASK, stream=True, stream_options={"include_usage": True}
         )
@@ -143,7 +143,7 @@ async def test_a_stream_is_the_same_answer_in_pieces(start: Start) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_tokens_are_returned_on_request(start: Start, stream: bool) -> None:
-    async with client(await start(FakeLLM([SAID]))) as asking:
+    async with client(await start(FakeLLM([ANSWER]))) as asking:
         asked = {"return_token_ids": True}
         answer = await asking.chat.completions.create(**ASK, stream=stream, extra_body=asked)
         found = [chunk async for chunk in answer][-1] if stream else answer
@@ -175,7 +175,7 @@ async def test_the_model_is_listed(start: Start) -> None:
 async def test_a_failure_is_an_error_with_a_fitting_status(
     start: Start, raised: Exception, status: int, code: str | None
 ) -> None:
-    async with client(await start(FakeLLM([raised, SAID]))) as asking:
+    async with client(await start(FakeLLM([raised, ANSWER]))) as asking:
         with pytest.raises(openai.APIStatusError) as caught:
             await asking.chat.completions.create(**ASK)
         assert (caught.value.status_code, caught.value.code) == (status, code)
@@ -184,7 +184,7 @@ async def test_a_failure_is_an_error_with_a_fitting_status(
 
 
 async def test_only_the_right_key_is_answered(start: Start) -> None:
-    url = await start(FakeLLM([SAID]), key="the-right-key")
+    url = await start(FakeLLM([ANSWER]), key="the-right-key")
     async with client(url, "a-wrong-key") as asking:
         with pytest.raises(openai.AuthenticationError):
             await asking.chat.completions.create(**ASK)
@@ -193,7 +193,7 @@ async def test_only_the_right_key_is_answered(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b"{", "truncated"),
         (b"[]", "Expected `object`"),
@@ -205,7 +205,7 @@ async def test_only_the_right_key_is_answered(start: Start) -> None:
     ],
 )
 async def test_unsupported_requests_are_rejected_with_a_reason(
-    start: Start, body: bytes, said: str
+    start: Start, body: bytes, message: str
 ) -> None:
     head = f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body)}\r\n"
     answered = await raw(
@@ -213,7 +213,7 @@ async def test_unsupported_requests_are_rejected_with_a_reason(
     )
     first, _, rest = answered.partition(b"\r\n\r\n")
     assert first.startswith(b"HTTP/1.1 400 ")
-    assert said in json.loads(rest)["error"]["message"]
+    assert message in json.loads(rest)["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ async def test_a_body_may_come_in_chunks(start: Start) -> None:
     body = json.dumps(ASK).encode()
     head = f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
     chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
-    url = await start(FakeLLM([SAID]))
+    url = await start(FakeLLM([ANSWER]))
     answered = await raw(url, head.encode() + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
     assert answered.startswith(b"HTTP/1.1 200 ")
 
@@ -282,8 +282,8 @@ async def test_a_disconnected_client_stops_its_sampling(start: Start) -> None:
 
 async def test_many_requests_at_once_get_their_own_answers(start: Start) -> None:
     def echo(request: CompletionRequest) -> Completion:
-        said = Message(role="assistant", content=request.messages[-1].content)
-        return Completion(message=said)
+        echo = Message(role="assistant", content=request.messages[-1].content)
+        return Completion(message=echo)
 
     async with client(await start(FakeLLM([echo] * 32))) as asking:
 
@@ -296,7 +296,7 @@ async def test_many_requests_at_once_get_their_own_answers(start: Start) -> None
 
 
 async def test_a_lone_half_of_a_surrogate_pair_is_sent_as_an_escape(start: Start) -> None:
-    said = Completion(message=Message(role="assistant", content="\ud83d"))
-    async with client(await start(FakeLLM([said]))) as asking:
+    answer = Completion(message=Message(role="assistant", content="\ud83d"))
+    async with client(await start(FakeLLM([answer]))) as asking:
         answer = await asking.chat.completions.create(**ASK)
     assert answer.choices[0].message.content == "\ud83d"

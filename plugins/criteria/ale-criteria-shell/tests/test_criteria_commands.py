@@ -124,6 +124,14 @@ async def test_a_single_hidden_file_is_given_by_its_own_path(grade: Grade, tmp_p
     assert (await grade(criterion)).passed
 
 
+async def test_hidden_files_are_there_for_a_command_whose_output_is_searched(
+    grade: Grade, tmp_path: Path
+) -> None:
+    (tmp_path / "list.sh").write_text("echo total 7")
+    criterion = prints('sh "$GRADING_FILES/list.sh"', r"^total \d$", files=tmp_path)
+    assert (await grade(criterion)).passed
+
+
 class NoTmp(FolderSandbox):
     """A sandbox whose disk is full."""
 

@@ -12,12 +12,12 @@ from ale.testing.builders import episode, turn
 from ale.types import Episode, Turn
 from ale_forks import Place, curves, fisher, holm, place_named
 
-SAID = ("ls", "cd work", "make", "finish")
+COMMANDS = ("ls", "cd work", "make", "finish")
 
 
 def forced(number: int) -> Turn:
-    said = turn(f"say {SAID[number]}")
-    return evolve(said, completion=evolve(said.completion, forced=True))
+    answer = turn(f"say {COMMANDS[number]}")
+    return evolve(answer, completion=evolve(answer.completion, forced=True))
 
 
 numbers = itertools.count()

@@ -8,9 +8,9 @@ CALL = ToolCall(id="call_1", name="add", arguments='{"a":  1')
 
 
 def test_a_call_and_its_result_keep_id_and_text() -> None:
-    said = Message(role="assistant", tool_calls=(CALL,))
+    sent = Message(role="assistant", tool_calls=(CALL,))
     result = Message(role="tool", content="2", tool_call_id="call_1")
-    assert messages([said, result]) == [
+    assert messages([sent, result]) == [
         {
             "role": "assistant",
             "content": None,
@@ -31,9 +31,9 @@ def test_an_empty_answer_without_calls_stays_a_text() -> None:
 
 
 def test_reasoning_goes_back_only_where_asked() -> None:
-    said = [Message(role="assistant", content="Hm.", reasoning="Why?")]
-    assert messages(said) == [{"role": "assistant", "content": "Hm."}]
-    assert messages(said, reasoning_field="reasoning")[0]["reasoning"] == "Why?"
+    sent = [Message(role="assistant", content="Hm.", reasoning="Why?")]
+    assert messages(sent) == [{"role": "assistant", "content": "Hm."}]
+    assert messages(sent, reasoning_field="reasoning")[0]["reasoning"] == "Why?"
 
 
 def test_a_tool_is_a_function_with_its_schema() -> None:

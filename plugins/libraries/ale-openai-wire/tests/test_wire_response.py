@@ -83,7 +83,7 @@ def test_arguments_stay_as_written_be_they_text_object_or_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"),
+    ("reason", "kept"),
     [
         ("stop", "stop"),
         ("length", "length"),
@@ -94,8 +94,8 @@ def test_arguments_stay_as_written_be_they_text_object_or_missing() -> None:
         (None, "other"),
     ],
 )
-def test_reasons_keep_their_name_or_are_other(said: str | None, kept: str) -> None:
-    made = completion(from_mapping(body(finish_reason=said)), turn=0, model="m")
+def test_reasons_keep_their_name_or_are_other(reason: str | None, kept: str) -> None:
+    made = completion(from_mapping(body(finish_reason=reason)), turn=0, model="m")
     assert made.finish_reason == kept
 
 

@@ -11,6 +11,7 @@ from ale._store import Redactor, RunDirectory
 from ale.plugin import Component, doc, hookimpl
 from ale.runs import Registry
 from ale.testing.builders import episode, turn
+from ale.testing.fakes import FakeChunker
 from ale.types import Chunk, Credit, Episode, Group, Message, Span, Trajectory, Turn, replace
 
 WriteRun = Callable[..., Path]
@@ -36,26 +37,6 @@ def _spans(turn: Turn, number: int) -> Iterable[Span]:
         Span(turn=number, text=(n, n), calls=(i, i + 1)) for i in range(len(message.tool_calls))
     ]
     return [Span(turn=number, text=(0, n), calls=(0, 0)), *calls]
-
-
-class ByTurn:
-    """A chunk per turn."""
-
-    def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
-        return [
-            Chunk(index=i, kind="turn", spans=(_whole(turn, i),))
-            for i, turn in enumerate(trajectory.turns)
-        ]
-
-
-def _whole(turn: Turn, number: int) -> Span:
-    message, tokens = turn.completion.message, turn.completion.tokens
-    return Span(
-        turn=number,
-        text=(0, len(message.content)),
-        calls=(0, len(message.tool_calls)),
-        tokens=None if tokens is None else (0, len(tokens.output_ids)),
-    )
 
 
 @frozen(kw_only=True)
@@ -109,7 +90,7 @@ class Parts:
     def ale_chunkers(self) -> Sequence[Component[Any, Any]]:
         return [
             Component("ale-lite", None, lambda o, c: ByPart(), summary="By part."),
-            Component("turns", None, lambda o, c: ByTurn(), summary="By turn."),
+            Component("turns", None, lambda o, c: FakeChunker(), summary="By turn."),
         ]
 
     @hookimpl

@@ -149,11 +149,11 @@ def test_a_frame_at_80_columns() -> None:
 
 def test_evaluations_are_shown_separately_from_training_episodes() -> None:
     progress = half_way()
-    for told in (*evaluated(0, 1), *evaluated(5, 2), *evaluated(10, 4)):
-        if isinstance(told, EvaluationFinished):
-            progress.finish_evaluation(told)
-        elif isinstance(told, EpisodeFinished):
-            progress.finish(told, 60.0)
+    for event in (*evaluated(0, 1), *evaluated(5, 2), *evaluated(10, 4)):
+        if isinstance(event, EvaluationFinished):
+            progress.finish_evaluation(event)
+        elif isinstance(event, EpisodeFinished):
+            progress.finish(event, 60.0)
     shown = lines(progress, 60.0)
     assert shown[1].startswith("success 67% of 3  broken 2")
     assert shown[2] == "evaluation  25% of 4 after 0 steps  100% of 4 after 10 steps"

@@ -24,7 +24,7 @@ class TestHarborFolders(TaskSourceContract):
     @pytest.fixture
     def source(self) -> TaskSource:
         return ale_task_sources()[0].build(
-            HarborOptions(path=DATA / self.folder, refuse="run"), BuildContext()
+            HarborOptions(path=DATA / self.folder, invalid="error"), BuildContext()
         )
 
     @pytest.fixture
@@ -35,7 +35,7 @@ class TestHarborFolders(TaskSourceContract):
         )
         write("two", {**BENCH, "task.yaml": "instruction: Do it.\nparser_name: junit\n"})
         return ale_task_sources()[0].build(
-            HarborOptions(path=tmp_path / "tasks", refuse="run"), BuildContext()
+            HarborOptions(path=tmp_path / "tasks", invalid="error"), BuildContext()
         )
 
 

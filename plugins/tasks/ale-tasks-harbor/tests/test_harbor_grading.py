@@ -83,13 +83,13 @@ async def test_a_json_does_not_count_where_only_code_under_test_can_have_written
     tmp_path: Path,
 ) -> None:
     tests = {"test.sh": "#!/bin/sh\n. ../workspace/program\n"}
-    with pytest.raises(GradingError, match=r"reward\.json was passed over"):
+    with pytest.raises(GradingError, match=r"reward\.json was ignored"):
         await graded(tmp_path, tests, before=f"cat >program <<'E'\n{_WRITES_JSON}E\n")
 
 
 async def test_a_json_counts_where_no_agent_has_been(tmp_path: Path) -> None:
     tests = {"test.sh": "#!/bin/sh\n" + _WRITES_JSON}
-    assert (await graded(tmp_path, tests, apart=SeparateVerifier())).value == 0.5
+    assert (await graded(tmp_path, tests, separate_verifier=SeparateVerifier())).value == 0.5
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_tests_in_an_image_of_their_own_need_not_be_in_the_folder(
     files: Mapping[str, str], write: Write, source: Source
 ) -> None:
     write("one", {**HARBOR, **files})
-    (task,) = source(refuse="run").load()
-    assert task.criteria[0].options["apart"]["bundled"]
+    (task,) = source(invalid="error").load()
+    assert task.criteria[0].options["separate_verifier"]["tests_in_image"]
 
 
 async def test_hooks_are_for_bash(tmp_path: Path) -> None:
@@ -121,12 +121,12 @@ async def test_hooks_are_for_bash(tmp_path: Path) -> None:
 
 
 async def test_a_health_check_is_for_bash_and_waits_as_it_says(tmp_path: Path) -> None:
-    said = {
+    check = {
         "command": "[[ -e ready ]] || { [[ -e asked ]] && touch ready; touch asked; false; }",
         "start_period_sec": 60,
         "start_interval_sec": 0,
     }
-    (step,) = health_step(Values(said, file="", problems=[]))
+    (step,) = health_step(Values(check, file="", problems=[]))
     sandbox = FolderSandbox(tmp_path)
     began = time.monotonic()
     assert (await sandbox.exec(step)).exit_code == 0
@@ -135,7 +135,7 @@ async def test_a_health_check_is_for_bash_and_waits_as_it_says(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds"),
+    ("check", "seconds"),
     [
         ({}, 120.0),
         ({"command": "x"}, 120.0 + 30 + 5 + 3 * 35),
@@ -146,20 +146,25 @@ async def test_a_health_check_is_for_bash_and_waits_as_it_says(tmp_path: Path) -
     ],
 )
 def test_a_health_check_has_all_the_time_that_it_may_take(
-    said: Mapping[str, object], seconds: float, write: Write, source: Source
+    check: Mapping[str, object], seconds: float, write: Write, source: Source
 ) -> None:
-    assert health_s(Values(said, file="", problems=[])) == seconds
-    table = "".join(f"{key} = {value!r}\n" for key, value in said.items())
+    assert health_s(Values(check, file="", problems=[])) == seconds
+    table = "".join(f"{key} = {value!r}\n" for key, value in check.items())
     toml = f"[environment.healthcheck]\n{table}[verifier.environment.healthcheck]\n{table}"
     write("one", {**HARBOR, "task.toml": toml})
-    (task,) = source(refuse="run").load()
+    (task,) = source(invalid="error").load()
     options = task.criteria[0].options
-    assert (options["background_s"], options["apart"]["setup_s"]) == (seconds, seconds)
+    assert (options["restart_timeout_s"], options["separate_verifier"]["setup_timeout_s"]) == (
+        seconds,
+        seconds,
+    )
 
 
 async def test_what_starts_again_has_the_time_that_the_options_say(tmp_path: Path) -> None:
     with pytest.raises(GradingError, match="could not be started again"):
-        await graded(tmp_path, {"test.sh": "true\n"}, background="sleep 30", background_s=0.2)
+        await graded(
+            tmp_path, {"test.sh": "true\n"}, restart_command="sleep 30", restart_timeout_s=0.2
+        )
 
 
 async def test_artifacts_are_kept_as_they_were_before_the_tests(tmp_path: Path) -> None:
@@ -169,8 +174,8 @@ async def test_artifacts_are_kept_as_they_were_before_the_tests(tmp_path: Path) 
             echo more >artifacts/more; echo 1 >verifier/reward.txt\n"""
     }
     artifacts = (Artifact(source="out"), Artifact(source="gone"))
-    said = "echo said >out; mkdir -p gone ../logs/artifacts; echo log >../logs/artifacts/log"
-    score = await graded(tmp_path, tests, before=said, artifacts=artifacts)
+    command = "echo said >out; mkdir -p gone ../logs/artifacts; echo log >../logs/artifacts/log"
+    score = await graded(tmp_path, tests, before=command, artifacts=artifacts)
     folder = tmp_path / "run" / str(score.kept) / "artifacts"
     listed = json.loads((folder / "manifest.json").read_text())
     assert [entry["status"] for entry in listed] == ["ok", "ok", "ok"]
@@ -179,26 +184,26 @@ async def test_artifacts_are_kept_as_they_were_before_the_tests(tmp_path: Path) 
     assert [path.name for path in log.parent.iterdir()] == ["log"]
 
 
-@pytest.mark.parametrize("clear", [True, False])
+@pytest.mark.parametrize("remove_tests", [True, False])
 async def test_what_was_kept_of_one_step_is_not_there_in_the_next(
-    tmp_path: Path, clear: bool
+    tmp_path: Path, remove_tests: bool
 ) -> None:
     tests = {"test.sh": 'echo 1 >"$(dirname "$0")/../logs/verifier/reward.txt"\n'}
-    said = "mkdir -p ../logs/artifacts; echo log >../logs/artifacts/log"
-    await graded(tmp_path, tests, before=said, clear=clear)
+    command = "mkdir -p ../logs/artifacts; echo log >../logs/artifacts/log"
+    await graded(tmp_path, tests, before=command, remove_tests=remove_tests)
     left = tmp_path / "logs" / "artifacts"
-    assert not clear or left.stat().st_mode & 0o777 == 0o777, "whoever the next agent is"
-    assert [path.name for path in left.iterdir()] == ([] if clear else ["log"])
+    assert not remove_tests or left.stat().st_mode & 0o777 == 0o777, "whoever the next agent is"
+    assert [path.name for path in left.iterdir()] == ([] if remove_tests else ["log"])
 
 
 async def test_a_step_whose_tests_do_not_end_in_their_time_counts_as_0_and_is_the_last(
     tmp_path: Path,
 ) -> None:
     tests = {"test.sh": "#!/bin/sh\nexec sleep 30\n"}
-    score = await graded(tmp_path, tests, timeout_s=0.2, clear=True)
+    score = await graded(tmp_path, tests, timeout_s=0.2, remove_tests=True)
     assert (score.value, score.ends_task) == (0.0, True)
 
 
 async def test_a_step_without_a_verdict_breaks_the_episode(tmp_path: Path) -> None:
     with pytest.raises(GradingError, match="wrote no reward"):
-        await graded(tmp_path, {"test.sh": "true\n"}, clear=True)
+        await graded(tmp_path, {"test.sh": "true\n"}, remove_tests=True)

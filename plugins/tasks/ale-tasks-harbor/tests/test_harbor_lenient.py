@@ -95,9 +95,9 @@ def test_a_size_without_a_unit_is_named_among_what_is_ignored(write: Write, sour
     assert only(source()).metadata["ignored_keys"] == ["environment.memory"]
 
 
-@pytest.mark.parametrize("said", ['"no"', "0", '"False"', "false"])
-def test_a_flag_may_be_a_word(said: str, write: Write, source: Source) -> None:
-    write("one", _toml(f"[environment]\nallow_internet = {said}\n"))
+@pytest.mark.parametrize("value", ['"no"', "0", '"False"', "false"])
+def test_a_flag_may_be_a_word(value: str, write: Write, source: Source) -> None:
+    write("one", _toml(f"[environment]\nallow_internet = {value}\n"))
     assert only(source()).constraints.network is False
 
 
@@ -112,7 +112,7 @@ def test_numbers_may_be_texts(write: Write, source: Source) -> None:
     task = only(source())
     (step,) = task.steps
     assert step.constraints.time_limit_s == 600.0
-    assert step.criteria[0].options["least"] == {"reward": 0.5}
+    assert step.criteria[0].options["min_rewards"] == {"reward": 0.5}
     assert "sleep 0\n" in task.setup_steps[-1]
     assert "sleep 0.5" in task.setup_steps[-1]
     assert "failed 2 times" in task.setup_steps[-1]
@@ -207,9 +207,9 @@ def test_a_solution_that_is_too_large_is_left_out_and_the_folder_is_not(
     write("one", {**HARBOR, "solution/data": large})
     write("two", {**_of_steps("a"), "steps/a/solution/solve.sh": large})
     write("three", {**BENCH, "solution.sh": large})
-    one, three, two = source(refuse="run").load()
+    one, three, two = source(invalid="error").load()
     for part in (one, two.steps[0], three):
         assert part.solution is None
         assert part.metadata["no_solution"].endswith("larger than 8 MiB")
-    said = [record.getMessage() for record in caplog.records]
-    assert [line.split()[0] for line in said] == ["one", "three", "two.a"]
+    value = [record.getMessage() for record in caplog.records]
+    assert [line.split()[0] for line in value] == ["one", "three", "two.a"]

@@ -189,8 +189,8 @@ def test_processes_are_kept_by_name_or_by_what_the_files_say(
     made = source() if globs is None else source(keep_processes=globs)
     tasks: Sequence[Task] = list(made.load())
     assert {task.id for task in tasks if task.keep_processes} == kept
-    said = {task.id: task.metadata.get("kept_processes") for task in tasks}
-    assert {name for name, why in said.items() if why} == kept
+    reasons = {task.id: task.metadata.get("kept_processes") for task in tasks}
+    assert {name for name, why in reasons.items() if why} == kept
 
 
 def test_a_step_keeps_what_its_task_keeps(write: Write, source: Source) -> None:
@@ -214,8 +214,8 @@ def _sh(script: str, environment: Mapping[str, str], folder: Path) -> str:
         cwd=folder,
         check=True,
     )
-    told = folder / "told"
-    return told.read_text() if told.exists() else ""
+    written = folder / "written"
+    return written.read_text() if written.exists() else ""
 
 
 @pytest.mark.parametrize(
@@ -237,18 +237,18 @@ def test_what_starts_with_the_container_is_started(
     given: str,
 ) -> None:
     start = tmp_path / "start"
-    start.write_text("#!/bin/sh\nprintf '%s|' \"$@\" >told.new && mv told.new told\n")
+    start.write_text("#!/bin/sh\nprintf '%s|' \"$@\" >written.new && mv written.new written\n")
     start.chmod(0o755)
     environment = {} if of_image is None else {"ALE_IMAGE_ENTRYPOINT": of_image}
     words = background(entrypoint, command)
-    script = again(words, ["until [ -e told ]; do sleep 0.01; done"])
+    script = again(words, ["until [ -e written ]; do sleep 0.01; done"])
     assert _sh(script, environment, tmp_path) == given
     assert script.startswith(started(words)[0])
 
 
 def test_a_check_that_does_not_pass_again_is_for_the_tests_to_tell(tmp_path: Path) -> None:
     words = background(("true",))
-    assert _sh(again(words, ["exit 1"]) + "\necho went on >told", {}, tmp_path) == "went on\n"
+    assert _sh(again(words, ["exit 1"]) + "\necho went on >written", {}, tmp_path) == "went on\n"
 
 
 _ALIVE = "grep -q '^State:.*sleeping' \"/proc/$(cat pid)/status\""
@@ -258,11 +258,15 @@ if {_ALIVE}; then echo 1; else echo 0; fi >"$(dirname "$0")/../logs/verifier/rew
 """
 
 
-async def _graded(folder: Path, stop: StopReason, *, clear: bool = False) -> tuple[Score, bool]:
+async def _graded(
+    folder: Path, stop: StopReason, *, remove_tests: bool = False
+) -> tuple[Score, bool]:
     """Of a task that keeps processes; and is the agent's one alive after the tests?"""
     (folder / "workspace").mkdir()
     (folder / "test.sh").write_text(_STILL_THERE)
-    options = TaskTestsOptions(tests=(str(folder / "test.sh"),), script="test.sh", clear=clear)
+    options = TaskTestsOptions(
+        tests=(str(folder / "test.sh"),), script="test.sh", remove_tests=remove_tests
+    )
     criterion = TaskTests(options, environ={}, run_directory=None, places=BESIDE)
     task = Task(id="one", goal="", keep_processes=True, metadata={"kept_processes": "says so"})
     sandbox = FolderSandbox(folder / "workspace")
@@ -278,11 +282,11 @@ async def _graded(folder: Path, stop: StopReason, *, clear: bool = False) -> tup
 async def test_what_the_agent_left_runs_during_the_tests_and_not_after_them(tmp_path: Path) -> None:
     score, alive = await _graded(tmp_path, "finished")
     assert (score.value, alive) == (1.0, False)
-    assert "[the agent's processes ran on: says so]" in score.detail
+    assert "[the agent's processes kept running: says so]" in score.detail
 
 
 async def test_it_runs_on_where_more_steps_follow(tmp_path: Path) -> None:
-    score, alive = await _graded(tmp_path, "finished", clear=True)
+    score, alive = await _graded(tmp_path, "finished", remove_tests=True)
     assert (score.value, alive) == (1.0, True)
 
 

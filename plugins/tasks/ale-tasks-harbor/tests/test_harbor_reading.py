@@ -190,7 +190,7 @@ def test_a_health_check_of_the_one_service_is_waited_for(write: Write, source: S
     assert task.environment.build == str(folder / "environment"), "it needs no docker compose"
     (step,) = (step for step in task.setup_steps if "healthy" in step)
     assert "set -- 124 1 test -e '/a b'" in step
-    assert "set -- 124 1 test -e '/a b'" in task.criteria[0].options["background"]
+    assert "set -- 124 1 test -e '/a b'" in task.criteria[0].options["restart_command"]
     text = "services: {main: {build: ., healthcheck: {disable: true}}}\n"
     write("one", {**HARBOR, "environment/docker-compose.yaml": text})
     assert "ALE_IMAGE_HEALTHCHECK" not in "".join(only(source()).setup_steps)
@@ -249,7 +249,10 @@ def test_a_task_of_steps_is_taken_with_what_each_says(write: Write, source: Sour
     assert (one.options["timeout_s"], two.options["timeout_s"]) == (600.0, 7.0)
     assert (one.options["env"], two.options["env"]) == ({"A": "1", "B": "2"}, {"A": "1", "B": "3"})
     assert (one.options["user"], two.options["user"]) == (None, "judge")
-    assert (one.options["least"], two.options["least"]) == ({"reward": 0.5}, {"style": 1.0})
+    assert (one.options["min_rewards"], two.options["min_rewards"]) == (
+        {"reward": 0.5},
+        {"style": 1.0},
+    )
     assert [one["source"] for one in two.options["artifacts"]] == ["/app/a", "/app/b"]
 
 
@@ -393,6 +396,6 @@ def test_a_solution_typed_line_by_line_is_taken_and_key_presses_are_not(
 
 def test_the_key_of_the_records_differs_from_run_to_run(write: Write, source: Source) -> None:
     write("one", HARBOR)
-    keys = {only(source()).criteria[0].options["key"] for _ in range(3)}
+    keys = {only(source()).criteria[0].options["record_key"] for _ in range(3)}
     assert len(keys) == 3
     assert all(len(key) == 48 for key in keys)

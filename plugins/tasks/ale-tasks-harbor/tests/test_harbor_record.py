@@ -38,13 +38,13 @@ def record(tmp_path: Path, programs: Path, **variables: str) -> bytes:
 
 
 def look(programs: Path, *folders: Path) -> integrity.Look:
-    said = subprocess.run(
+    looked = subprocess.run(
         ["sh", "-c", f'{integrity.LOOK}\nlook "$@"', "sh", *map(str, folders)],
         env={"PATH": f"{programs}:/usr/bin:/bin"},
         check=True,
         capture_output=True,
     )
-    return integrity.look_of([part.decode() for part in said.stdout.split(b"\0")])
+    return integrity.look_of([part.decode() for part in looked.stdout.split(b"\0")])
 
 
 def program(file: Path) -> None:

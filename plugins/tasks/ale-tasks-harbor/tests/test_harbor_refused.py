@@ -111,7 +111,7 @@ REFUSED: Mapping[str, tuple[Mapping[str, str], str, str | None, str]] = {
         },
         "task.toml",
         "verifier.network_mode",
-        "can't be taken from one of them",
+        "can't be limited for its tests",
     ),
     "relative-path-elsewhere": (
         _toml('artifacts = [{source = "a", service = "db"}]\n'),
@@ -370,7 +370,7 @@ def test_a_folder_that_can_not_be_run_is_refused_with_file_key_and_reason(
     assert (problem.file, problem.path) == (str(folder / file), key)
     assert reason in problem.message, problem
     with pytest.raises(InputError):
-        list(source({"MY_API_KEY": "abc"}, refuse="run").load())
+        list(source({"MY_API_KEY": "abc"}, invalid="error").load())
 
 
 def test_all_that_is_wrong_with_a_folder_is_said_at_once(write: Write, source: Source) -> None:

@@ -107,11 +107,11 @@ def test_no_test_in_a_summary_is_no_verdict(output: str) -> None:
     ],
 )
 def test_a_verdict_between_marks(name: str, mark: str, good: str) -> None:
-    def said(block: str) -> str:
+    def printed(block: str) -> str:
         return f"x\n{mark} results starts here\n{block}\n{mark} results ends here\ny\n"
 
-    assert PARSERS[name](said(good)) == {"tests": True}
-    assert PARSERS[name](said("FAILED")) == {"tests": False}
+    assert PARSERS[name](printed(good)) == {"tests": True}
+    assert PARSERS[name](printed("FAILED")) == {"tests": False}
 
 
 def test_mlebenchs_words_count_between_its_marks_alone() -> None:

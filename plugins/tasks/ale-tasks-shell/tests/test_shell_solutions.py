@@ -131,18 +131,18 @@ async def test_a_solution_without_one_of_its_commands_does_not_pass(
 async def test_a_wrong_solution_does_not_pass(kind: str, wrong: str, open_sandbox: Open) -> None:
     commands = BY_NAME[kind].commands
     for task in load(seed=13, count=3, kinds=(kind,), length=len(commands)):
-        said = names(kind, task.goal)
+        words = names(kind, task.goal)
         assert task.solution is not None
-        assert task.solution[0] == commands[0].format(**said)
+        assert task.solution[0] == commands[0].format(**words)
         sandbox = await prepare(task, open_sandbox)
-        await run(sandbox, [wrong.format(**said)])
+        await run(sandbox, [wrong.format(**words)])
         assert not await passes(task, sandbox), task.goal
 
 
 def names(kind: str, goal: str) -> dict[str, str]:
     """The names in a sentence of the kind, by their places in its template."""
     words = zip(BY_NAME[kind].goal.rstrip(".").split(), goal.rstrip(".").split(), strict=True)
-    return {said.strip("{}"): word for said, word in words if said.startswith("{")}
+    return {words.strip("{}"): word for words, word in words if words.startswith("{")}
 
 
 async def test_extra_files_and_a_missing_last_newline_do_not_matter(
@@ -150,13 +150,13 @@ async def test_extra_files_and_a_missing_last_newline_do_not_matter(
 ) -> None:
     (task,) = load(seed=14, count=1, kinds=("write",), length=1)
     sandbox = await prepare(task, open_sandbox)
-    said = names("write", task.goal)
-    await run(sandbox, [f"printf %s {said['w']} > {said['b']}", "echo scratch > other"])
+    words = names("write", task.goal)
+    await run(sandbox, [f"printf %s {words['w']} > {words['b']}", "echo scratch > other"])
     assert await passes(task, sandbox)
 
 
 def test_every_step_after_the_first_uses_what_an_earlier_one_made_or_read() -> None:
     for task in load(seed=15, count=300, length=(3, 10)):
-        said = [set(re.findall("[a-z]+", line)) & {*VOCABULARY} for line in task.goal.split("\n")]
-        for i, names_here in enumerate(said[1:], start=1):
-            assert names_here & set().union(*said[:i]), task.goal
+        words = [set(re.findall("[a-z]+", line)) & {*VOCABULARY} for line in task.goal.split("\n")]
+        for i, names_here in enumerate(words[1:], start=1):
+            assert names_here & set().union(*words[:i]), task.goal

@@ -57,19 +57,19 @@ def sentences(split: str, **options: Any) -> set[str]:
 
 
 def test_the_tasks_are_the_same_to_the_byte_in_any_process() -> None:
-    said = set()
+    digests = set()
     for seed in ("0", "4711"):
         environ = {**os.environ, "PYTHONHASHSEED": seed}
         script = _DIGEST.format(splits=SPLITS)
         done = subprocess.run(
             [sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=True
         )
-        said.add(done.stdout.strip())
+        digests.add(done.stdout.strip())
     here = hashlib.sha256()
     for split in SPLITS:
         for task in load(seed=5, count=200, split=split, length=(2, 10)):
             here.update(msgspec.json.encode(task))
-    assert said == {here.hexdigest()}
+    assert digests == {here.hexdigest()}
 
 
 def test_the_first_tasks_do_not_depend_on_how_many_are_asked_for() -> None:
@@ -170,11 +170,11 @@ def test_a_fifth_of_the_successors_of_each_kind_is_held_out() -> None:
 
 def test_no_word_occurs_in_another_or_in_a_sentence_of_a_kind() -> None:
     assert len(VOCABULARY) == len(set(VOCABULARY)) == 128
-    said = " ".join(re.sub(r"{\w}", "", kind.goal + " ".join(kind.commands)) for kind in KINDS)
+    digests = " ".join(re.sub(r"{\w}", "", kind.goal + " ".join(kind.commands)) for kind in KINDS)
     for word in VOCABULARY:
         assert re.fullmatch("[a-z]{3,6}", word)
         assert [other for other in VOCABULARY if word in other] == [word]
-        assert word not in re.findall("[a-z]+", said.lower())
+        assert word not in re.findall("[a-z]+", digests.lower())
 
 
 def test_names_and_words_of_a_task_come_from_the_vocabulary_asked_for() -> None:

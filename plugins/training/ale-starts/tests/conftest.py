@@ -17,21 +17,17 @@ from ale.plugin import Component, hookimpl
 from ale.protocols import LLM, AgentContext, Sandbox
 from ale.strict import from_plain
 from ale.testing.builders import task
-from ale.testing.fakes import FakePolicy, FolderBackend, ManualClock
+from ale.testing.fakes import FakeChunker, FakeCreditScheme, FakePolicy, FolderBackend, ManualClock
 from ale.testing.starts import TOOLS
 from ale.types import (
     Batch,
-    Chunk,
     CompletionRequest,
-    Credit,
     CriterionSpec,
-    Group,
     Limits,
     Message,
     Observation,
     PolicySnapshot,
     Score,
-    Span,
     StepReport,
     Stop,
     Task,
@@ -148,28 +144,6 @@ class Upper:
         return Score(criterion="upper", passed=passed, value=float(passed))
 
 
-class ByTurn:
-    def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
-        return [
-            Chunk(index=i, kind="turn", spans=(Span(turn=i, text=(0, 0), calls=(0, 1)),))
-            for i in range(len(trajectory.turns))
-        ]
-
-
-class Same:
-    def assign(self, group: Group) -> Sequence[Credit]:
-        return [
-            Credit(
-                episode_id=one.episode.id,
-                scheme="same",
-                rewards=(0.0,) * len(one.chunks),
-                returns=(one.episode.reward or 0.0,) * len(one.chunks),
-                weights=(one.episode.reward or 0.0,) * len(one.chunks),
-            )
-            for one in group.rollouts
-        ]
-
-
 def _part(name: str, make: Callable[[], Any]) -> Component[Any, Any]:
     return Component(name, None, lambda options, context: make(), summary="Of a test.", priority=1)
 
@@ -207,11 +181,11 @@ class Shop:
 
     @hookimpl
     def ale_chunkers(self) -> Sequence[Component[Any, Any]]:
-        return [_part("turns", ByTurn)]
+        return [_part("turns", FakeChunker)]
 
     @hookimpl
     def ale_credit_schemes(self) -> Sequence[Component[Any, Any]]:
-        return [_part("same", Same)]
+        return [_part("same", FakeCreditScheme)]
 
     @hookimpl
     def ale_trainers(self) -> Sequence[Component[Any, Any]]:

@@ -1,6 +1,6 @@
 """The command line of `ale ablate`; the implementation is imported when it runs.
 
-`ale --help` imports this module, so it imports only click.
+`ale --help` imports this module, so it imports only click and `ale.commands`.
 """
 
 from pathlib import Path
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ale.commands import Starting
+from ale.commands import PATH, Starting, overrides_option
 
 if TYPE_CHECKING:
     from ale.runs import Registry
 
 
 @click.command("ablate", cls=Starting)
-@click.argument("config", type=click.Path(path_type=Path), required=False)
+@click.argument("config", type=PATH, required=False)
 @click.option(
     "--vary",
     multiple=True,
@@ -36,20 +36,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="Runs of each combination, with run.seed 0, 1, ...",
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a config value of every run; repeatable.",
-)
+@overrides_option
 @click.option(
     "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Concurrent runs."
 )
 @click.option("-n", "--concurrency", type=click.IntRange(1), help="Concurrent episodes of one run.")
 @click.option(
     "--resume",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="DIR",
     help="Resume a grid: run only what is missing.",
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from attrs import define, field, frozen
 
+from ale.runs import CANCELLING, FINISHING, TERMINATED
 from ale.text import counted, seconds
 from ale_ablate.grid import Grid, Slot
 from ale_ablate.measuring import is_completed
@@ -145,17 +146,17 @@ class Runner:
         if self.ended_by is None:
             self.ended_by = signal.SIGINT
             self._forward(signal.SIGINT)
-            self.report("\nFinishing the running episodes; Ctrl-C again to cancel them.")
+            self.report(f"\n{FINISHING}")
             return
         # The kernel may merge two equal pending signals into one.
         self._forward(signal.SIGTERM)
         if self._interrupts == 2:
-            self.report("\nCancelling: running episodes are discarded and cleaned up.")
+            self.report(f"\n{CANCELLING}")
 
     def _on_terminate(self) -> None:
         self.ended_by = signal.SIGTERM
         self._forward(signal.SIGTERM)
-        self.report("Terminated: running episodes are discarded and cleaned up.")
+        self.report(f"\n{TERMINATED}")
 
     def _forward(self, number: signal.Signals) -> None:
         for process in self._running.values():

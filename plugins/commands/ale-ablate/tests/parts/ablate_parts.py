@@ -12,15 +12,13 @@ from ale.errors import AleError, SandboxError
 from ale.plugin import BuildContext, Component, doc, ge, hookimpl
 from ale.protocols import AgentContext, Sandbox
 from ale.testing.builders import task, turn
-from ale.testing.fakes import FolderBackend
+from ale.testing.fakes import FakeChunker, FakeCreditScheme, FolderBackend
 from ale.types import (
-    Chunk,
     Credit,
     CriterionSpec,
     Group,
     Limits,
     Score,
-    Span,
     Stop,
     Task,
     Trajectory,
@@ -81,29 +79,7 @@ class Answered:
         return Score(criterion="answered", passed=passed, value=float(passed))
 
 
-class ByTurn:
-    def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
-        return [
-            Chunk(index=i, kind="turn", spans=(Span(turn=i, text=(0, len(said)), calls=(0, 0)),))
-            for i, said in enumerate(t.completion.message.content for t in trajectory.turns)
-        ]
-
-
-class Same:
-    def assign(self, group: Group) -> Sequence[Credit]:
-        return [
-            Credit(
-                episode_id=one.episode.id,
-                scheme="same",
-                rewards=(0.0,) * len(one.chunks),
-                returns=(one.episode.reward or 0.0,) * len(one.chunks),
-                weights=(one.episode.reward or 0.0,) * len(one.chunks),
-            )
-            for one in group.rollouts
-        ]
-
-
-class Failing(Same):
+class Failing(FakeCreditScheme):
     def assign(self, group: Group) -> Sequence[Credit]:
         raise AleError("no credit <today> & never")
 
@@ -137,13 +113,13 @@ def ale_criteria() -> Sequence[Component[Any, Any]]:
 
 @hookimpl
 def ale_chunkers() -> Sequence[Component[Any, Any]]:
-    return [_part("turns", lambda _: ByTurn())]
+    return [_part("turns", lambda _: FakeChunker())]
 
 
 @hookimpl
 def ale_credit_schemes() -> Sequence[Component[Any, Any]]:
     return [
-        _part("same", lambda _: Same()),
-        _part("alike", lambda _: Same()),
+        _part("same", lambda _: FakeCreditScheme()),
+        _part("alike", lambda _: FakeCreditScheme()),
         _part("failing", lambda _: Failing()),
     ]

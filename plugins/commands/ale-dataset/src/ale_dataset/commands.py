@@ -1,6 +1,6 @@
 """The click commands; their implementations are imported when they run.
 
-`ale --help` imports this module, so it imports only click.
+`ale --help` imports this module, so it imports only click and `ale.commands`.
 """
 
 from pathlib import Path
@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ale.commands import COMPONENT, PATH, overrides_option
+
 if TYPE_CHECKING:
     from ale.runs import Registry
     from ale.types import StepReport
     from ale_rows import Report
 
-_path = click.Path(path_type=Path)
 _source = click.option(
-    "--in", "source", type=_path, required=True, metavar="FILE", help="Rows to read."
+    "--in", "source", type=PATH, required=True, metavar="FILE", help="Rows to read."
 )
-_out = click.option("--out", type=_path, required=True, metavar="FILE", help="Rows to write.")
+_out = click.option("--out", type=PATH, required=True, metavar="FILE", help="Rows to write.")
 _table_out = click.option(
     "--out",
-    type=_path,
+    type=PATH,
     required=True,
     metavar="PATH",
     help="A .jsonl or .parquet file, or (no suffix) a folder of Hugging Face datasets.",
@@ -33,7 +34,7 @@ def _print(report: "Report") -> None:
 
 
 @click.command("collect")
-@click.argument("runs", nargs=-1, required=True, type=_path)
+@click.argument("runs", nargs=-1, required=True, type=PATH)
 @_out
 @click.option(
     "--split",
@@ -45,7 +46,7 @@ def _print(report: "Report") -> None:
 @click.option("--broken", is_flag=True, help="Include episodes without a reward.")
 @click.option(
     "--tools",
-    type=_path,
+    type=PATH,
     metavar="FILE",
     help="JSON list of tools that overrides the recorded ones, for runs without them.",
 )
@@ -75,14 +76,14 @@ def collect(
     "--chunker",
     default="ale-lite",
     show_default=True,
-    metavar="NAME[:OPTION=VALUE,...]",
+    metavar=COMPONENT,
     help="Chunker.",
 )
 @click.option(
     "--scheme",
     default="ipa-lite",
     show_default=True,
-    metavar="NAME[:OPTION=VALUE,...]",
+    metavar=COMPONENT,
     help="Credit scheme.",
 )
 @click.pass_obj
@@ -191,18 +192,12 @@ def rl(source: Path, out: Path, min_abs_weight: float) -> None:
 
 
 @dataset.command("train")
-@click.argument("config", type=_path)
+@click.argument("config", type=PATH)
 @_source
 @click.option(
-    "--out", type=_path, required=True, metavar="FOLDER", help="Folder for the checkpoints."
+    "--out", type=PATH, required=True, metavar="FOLDER", help="Folder for the checkpoints."
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="PATH=VALUE",
-    help="Override a value of CONFIG; repeatable.",
-)
+@overrides_option
 @click.option(
     "--groups",
     type=click.IntRange(1),
@@ -265,7 +260,7 @@ _FORMATS = click.Choice(["openai", "sharegpt", "trl", "atif"])
 
 
 @dataset.command("import")
-@click.argument("files", nargs=-1, required=True, type=_path)
+@click.argument("files", nargs=-1, required=True, type=PATH)
 @_out
 @click.option("--format", "form", type=_FORMATS, required=True, help="Format of the files.")
 @click.option("--reward", type=float, help="Reward of every episode; such files have none.")

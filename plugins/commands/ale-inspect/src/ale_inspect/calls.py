@@ -1,9 +1,9 @@
-"""The tool calls of a turn, also those that an agent reads out of the text."""
+"""Turns as chunks, and their tool calls, also those that an agent reads out of the text."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ale.types import Observation, Span, Turn, call_count
+from ale.types import Chunk, Observation, Span, Turn, call_count, whole_turn
 
 
 class Call(NamedTuple):
@@ -13,6 +13,13 @@ class Call(NamedTuple):
     arguments: str | None
     """As the model wrote them; None where the agent read the call out of the text."""
     observation: Observation | None
+
+
+def turn_chunks(turns: Sequence[Turn]) -> tuple[Chunk, ...]:
+    """A chunk per turn, for episodes that have not been cut."""
+    return tuple(
+        Chunk(index=i, kind="turn", spans=(whole_turn(i, turn),)) for i, turn in enumerate(turns)
+    )
 
 
 def calls(turn: Turn, span: Span) -> Iterator[Call]:

@@ -1,6 +1,7 @@
 """The command line of `ale show`, `ale credit` and `ale report`.
 
-`ale --help` imports this module, so it imports only click; the rest is imported when it runs.
+`ale --help` imports this module, so it imports only click and `ale.commands`; the rest is imported
+when it runs.
 """
 
 from pathlib import Path
@@ -8,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ale.commands import COMPONENT, PATH, run_argument
+
 if TYPE_CHECKING:
     from ale.runs import Registry
 
-_run = click.argument("run", type=click.Path(path_type=Path))
-
 
 @click.command("show")
-@_run
+@run_argument
 @click.argument("episode", required=False)
 @click.option("--full", is_flag=True, help="Show prompts and outputs in full.")
 def show(run: Path, episode: str | None, full: bool) -> None:
@@ -44,16 +45,16 @@ def show(run: Path, episode: str | None, full: bool) -> None:
 
 
 @click.command("credit")
-@_run
+@run_argument
 @click.option(
     "--scheme",
     "schemes",
     multiple=True,
     required=True,
-    metavar="NAME[:OPTION=VALUE,...]",
+    metavar=COMPONENT,
     help="A credit scheme; repeatable to compare: --scheme ipa:gamma=0.9 --scheme grpo.",
 )
-@click.option("--chunker", metavar="NAME[:OPTION=VALUE,...]", help="Default: the run's own.")
+@click.option("--chunker", metavar=COMPONENT, help="Default: the run's own.")
 @click.option("--episode", help="Show this episode only: an id, its beginning, or a task's id.")
 @click.option("--limit", type=click.IntRange(0), default=3, show_default=True, help="Episodes.")
 @click.pass_obj
@@ -88,12 +89,9 @@ def credit(
 
 
 @click.command("report")
-@_run
+@run_argument
 @click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Default: report.html in the run's directory.",
+    "--output", type=PATH, metavar="FILE", help="Default: report.html in the run's directory."
 )
 @click.option(
     "--episodes",

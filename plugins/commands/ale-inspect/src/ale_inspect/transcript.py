@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from ale.text import shorten
-from ale.types import Chunk, CreditedEpisode, Episode, Span, Turn, whole_turn
-from ale_inspect.calls import Call, calls
+from ale.types import Chunk, CreditedEpisode, Episode, Span, Turn
+from ale_inspect.calls import Call, calls, turn_chunks
 
 _SHORT_LINES = 12
 _WIDTH = 100
@@ -19,7 +19,7 @@ def transcript(episode: Episode, credited: CreditedEpisode | None, *, full: bool
     """
     lines = [*_head(episode)]
     turns = episode.trajectory.turns
-    chunks = _turns_as_chunks(turns) if credited is None else credited.chunks
+    chunks = turn_chunks(turns) if credited is None else credited.chunks
     if credited is None:
         lines.append("not credited: one chunk per turn")
     shown = -1
@@ -56,12 +56,6 @@ def _restored(episode: Episode) -> Iterator[str]:
     if how is not None:
         reason = f", not forked: {shorten(str(why), _WIDTH)}" if why else ""
         yield f"  start {episode.start} by {how}{reason}"
-
-
-def _turns_as_chunks(turns: tuple[Turn, ...]) -> tuple[Chunk, ...]:
-    return tuple(
-        Chunk(index=i, kind="turn", spans=(whole_turn(i, turn),)) for i, turn in enumerate(turns)
-    )
 
 
 def _chunk_line(chunk: Chunk, credited: CreditedEpisode | None) -> str:

@@ -5,13 +5,17 @@ from typing import cast
 
 import click
 
+from ale.commands import PATH, run_argument
 
-@click.command("results")
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--k", "ks", type=click.IntRange(1), multiple=True, help="k of pass@k; repeatable.")
-@click.option(
+_split = click.option(
     "--split", type=click.Choice(["train", "evaluation"]), default="train", show_default=True
 )
+
+
+@click.command("results")
+@run_argument
+@click.option("--k", "ks", type=click.IntRange(1), multiple=True, help="k of pass@k; repeatable.")
+@_split
 @click.option("--step", type=click.IntRange(0), help="Training step. Default: all steps together.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def results(run: Path, ks: tuple[int, ...], split: str, step: int | None, as_json: bool) -> None:
@@ -32,18 +36,16 @@ def results(run: Path, ks: tuple[int, ...], split: str, step: int | None, as_jso
 
 
 @click.command("harbor-job")
-@click.argument("run", type=click.Path(path_type=Path))
+@run_argument
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default=Path("jobs"),
     show_default=True,
     help="Parent folder of the job.",
 )
 @click.option("--name", help="Name of the job. Default: the run's id.")
-@click.option(
-    "--split", type=click.Choice(["train", "evaluation"]), default="train", show_default=True
-)
+@_split
 def harbor_job(run: Path, out: Path, name: str | None, split: str) -> None:
     """Export RUN as a Harbor job, with a trajectory (ATIF) for each trial.
 

@@ -4,12 +4,14 @@ from pathlib import Path
 
 import click
 
+from ale.commands import COMPONENT, PATH
+
 
 @click.command("serve")
-@click.argument("llm", metavar="NAME[:OPTION=VALUE,...]", required=False)
+@click.argument("llm", metavar=COMPONENT, required=False)
 @click.option(
     "--config",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Serve the model of this config's section llm; the file needs no other.",
 )

@@ -37,16 +37,7 @@ class CommandExitCode:
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """Run the command once. Raises as `Criterion.grade`."""
         options = self.options
-        outcome = await shell.run(
-            sandbox,
-            task,
-            options.command,
-            timeout_s=options.timeout_s,
-            cwd=options.cwd,
-            stdin=options.stdin,
-            env=options.env,
-            files=options.files,
-        )
+        outcome = await shell.run(sandbox, task, options)
         error = _error(outcome, options.timeout_s)
         passed = error is None and outcome.exit_code == options.exit_code
         detail = f"{options.command!r}: {error or f'exit code {outcome.exit_code}'}"
@@ -64,15 +55,7 @@ class RegexInStdout:
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """Run the command once and search its output. Raises as `Criterion.grade`."""
         options = self.options
-        outcome = await shell.run(
-            sandbox,
-            task,
-            options.command,
-            timeout_s=options.timeout_s,
-            cwd=options.cwd,
-            stdin=options.stdin,
-            env=options.env,
-        )
+        outcome = await shell.run(sandbox, task, options)
         error = _error(outcome, options.timeout_s) or await self._mismatch(outcome)
         if error is None:
             return _score(

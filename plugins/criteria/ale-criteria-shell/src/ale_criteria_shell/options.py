@@ -44,11 +44,10 @@ _ENV = doc("Variables added to the clean environment; PATH here replaces that of
 
 
 @frozen(kw_only=True)
-class CommandExitCodeOptions:
-    """A shell command ends with the expected exit code."""
+class CommandOptions:
+    """A shell command for grading."""
 
     command: str = field(validator=_filled, metadata=doc("Line for /bin/sh, run in the workspace."))
-    exit_code: int = field(default=0, validator=ge(0), metadata=doc("Exit code that passes."))
     timeout_s: float = field(
         default=60.0, validator=gt(0), metadata=doc("Seconds; a command that takes longer fails.")
     )
@@ -67,24 +66,22 @@ class CommandExitCodeOptions:
 
 
 @frozen(kw_only=True)
-class RegexInStdoutOptions:
+class CommandExitCodeOptions(CommandOptions):
+    """A shell command ends with the expected exit code."""
+
+    exit_code: int = field(default=0, validator=ge(0), metadata=doc("Exit code that passes."))
+
+
+@frozen(kw_only=True)
+class RegexInStdoutOptions(CommandOptions):
     """A regular expression matches somewhere in what a command prints."""
 
-    command: str = field(validator=_filled, metadata=doc("Line for /bin/sh, run in the workspace."))
     pattern: str = field(
         validator=_pattern, metadata=doc("Python regular expression; ^ and $ match at lines.")
     )
     exit_code: int | None = field(
-        default=None, metadata=doc("Exit code that is asked for as well; none takes any.")
+        default=None, metadata=doc("Exit code that is required too; none allows any.")
     )
-    timeout_s: float = field(
-        default=60.0, validator=gt(0), metadata=doc("Seconds; a command that takes longer fails.")
-    )
-    cwd: str | None = field(
-        default=None, metadata=doc("Folder to run in, relative to the workspace.")
-    )
-    stdin: str | None = field(default=None, metadata=doc("Text to feed; none closes stdin."))
-    env: Mapping[str, str] = field(factory=dict, metadata=_ENV)
 
 
 @frozen(kw_only=True)

@@ -3,7 +3,6 @@
 import secrets
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 
 from attrs import frozen
@@ -11,6 +10,7 @@ from attrs import frozen
 from ale.errors import GradingError
 from ale.protocols import Sandbox
 from ale.types import ExecResult, Task
+from ale_criteria_shell.options import CommandOptions
 
 CLEAN: Mapping[str, str] = MappingProxyType(
     {
@@ -100,42 +100,34 @@ async def remove(sandbox: Sandbox, scratch: str) -> None:
 async def run(
     sandbox: Sandbox,
     task: Task,
-    command: str,
-    *,
-    timeout_s: float,
-    cwd: str | None = None,
-    stdin: str | None = None,
-    env: Mapping[str, str] | None = None,
-    files: Path | None = None,
+    options: CommandOptions,
 ) -> Outcome:
     """Run a line of shell for grading: one exec, plus one upload where there are `files`.
 
-    Args:
-        timeout_s: seconds, after which the command and all it started is killed.
-        cwd: relative to the workspace. A missing one fails the criterion; it is not an error.
-        files: host file or folder, at ``$GRADING_FILES`` while the command runs.
+    After the time limit the command and all that it has started is killed. If the folder to run in
+    is missing, the criterion fails; it is not an error.
 
     Raises:
         GradingError: the command could not be started, and not because of the agent's files.
         SandboxError: the sandbox is gone.
     """
     scratch, mark, staged = new_scratch(), secrets.token_hex(16), ""
-    if files is not None:
+    if options.files is not None:
         # Put where every backend lets us write, then moved out of the command's sight.
         staged = f"{sandbox.workdir.rstrip('/')}/.ale-grading-{secrets.token_hex(16)}"
-        await sandbox.upload(files, staged)
-    arguments = (scratch, staged, cwd or ".", mark, command, *_pairs(task, env or {}))
+        await sandbox.upload(options.files, staged)
+    arguments = (scratch, staged, options.cwd or ".", mark, options.command)
     result = await sandbox.exec(
-        f"set -- {shlex.join(arguments)}\n{_WRAPPER}",
+        f"set -- {shlex.join((*arguments, *_pairs(task, options.env)))}\n{_WRAPPER}",
         env={"PATH": CLEAN["PATH"]},
-        timeout_s=timeout_s,
-        stdin=None if stdin is None else stdin.encode(),
+        timeout_s=options.timeout_s,
+        stdin=None if options.stdin is None else options.stdin.encode(),
     )
     if result.timed_out or result.exit_code > 128:  # the wrapper may have been killed as well
         await remove(sandbox, scratch)
     if result.timed_out:
         return Outcome(exit_code=result.exit_code, timed_out=True)
-    return _outcome(result, mark, cwd)
+    return _outcome(result, mark, options.cwd)
 
 
 def _outcome(result: ExecResult, mark: str, cwd: str | None) -> Outcome:

@@ -1,6 +1,5 @@
 """`ale dataset rl`: a row per chunk, with its reward, return and weight."""
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from ale.types import Chunk, TokenTrace, Trajectory
 from ale_rows.chat import chats, chunk_answer, prefix_of
 from ale_rows.chattools import tools_of
 from ale_rows.files import Form, write_rows
-from ale_rows.report import Report, by_reason
+from ale_rows.report import Counts, Report
 from ale_rows.rows import ChunkTokens, RlRow, ScoredRow
 from ale_rows.stored import stored_rows
 from ale_rows.streaming import streaming
@@ -33,38 +32,23 @@ def make_rl(
         StoreError, NotUsableError: as `write_rows`.
     """
     refuse_overwriting(out, source)
-    dropped: Counter[str] = Counter()
-    seen: Counter[str] = Counter()
-    rows = _rows(source, min_abs_weight, dropped, seen)
+    counts = Counts()
     with streaming():
-        written = write_rows(rows, out, RlRow, form=form)
-    report = Report(
-        stage="rl",
-        inputs=(str(source),),
-        output=str(out),
-        options={"min_abs_weight": min_abs_weight},
-        read=seen.pop("chunks", 0),
-        unit="chunks",
-        written=written,
-        dropped=by_reason(dropped),
-        notes=dict(seen),
-    )
-    report.write()
-    return report
+        written = write_rows(_rows(source, min_abs_weight, counts), out, RlRow, form=form)
+    options = {"min_abs_weight": min_abs_weight}
+    return counts.report("rl", [source], out, unit="chunks", written=written, options=options)
 
 
-def _rows(
-    source: Path, min_abs_weight: float, dropped: "Counter[str]", seen: "Counter[str]"
-) -> Iterator[RlRow]:
+def _rows(source: Path, min_abs_weight: float, counts: Counts) -> Iterator[RlRow]:
     for row in stored_rows(source, ScoredRow):
-        seen["episodes"] += 1
+        counts.seen["episodes"] += 1
         for chunk in row.chunks:
-            seen["chunks"] += 1
+            counts.seen["chunks"] += 1
             made = chunk_row(row, chunk)
             if abs(row.credit.weights[chunk.index]) < min_abs_weight:
-                dropped["weight below the minimum"] += 1
+                counts.dropped["weight below the minimum"] += 1
             elif isinstance(made, str):
-                dropped[made] += 1
+                counts.dropped[made] += 1
             else:
                 yield made
 

@@ -1,7 +1,6 @@
 """`ale collect`: the episodes of stored runs as one stream of rows."""
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -11,7 +10,7 @@ import msgspec
 from ale.errors import InputError, Problem
 from ale.runs import Lines, RunReader
 from ale.types import Split, ToolSpec
-from ale_rows.report import Report, by_reason
+from ale_rows.report import Counts, Report
 from ale_rows.rows import SCHEMA
 from ale_rows.streaming import streaming
 from ale_rows.writing import encode, refuse_overwriting, writing_lines
@@ -61,30 +60,26 @@ def collect(
     readers = [RunReader(path) for path in found_runs(runs)]
     _refuse_duplicates(readers)
     refuse_overwriting(out, *(reader.episodes.path for reader in readers))
-    dropped: Counter[str] = Counter()
-    read = written = 0
+    counts = Counts()
+    written = 0
     with streaming(), writing_lines(out) as write:
         for reader in readers:
             opening = _opening(str(reader.manifest["run_id"]), tools)
             heads = _heads(reader)
-            read += len(heads)
-            selected = [(h, at) for h, at in heads if _wanted(h, split, broken, dropped)]
+            counts.seen["episodes"] += len(heads)
+            selected = [(h, at) for h, at in heads if _wanted(h, split, broken, counts)]
             for line in _lines(reader.episodes.path, [at for _, at in selected]):
                 write(opening + line.rstrip(b"\r\n") + b"}\n")
                 written += 1
-    report = Report(
-        stage="collect",
-        inputs=tuple(str(reader.path) for reader in readers),
-        output=str(out),
-        options={"split": split, "broken": broken},
-        read=read,
+    return counts.report(
+        "collect",
+        [reader.path for reader in readers],
+        out,
         unit="episodes",
         written=written,
-        dropped=by_reason(dropped),
+        options={"split": split, "broken": broken},
         notes={"runs": len(readers)},
     )
-    report.write()
-    return report
 
 
 def found_runs(paths: Sequence[Path]) -> list[Path]:
@@ -137,12 +132,12 @@ def _heads(reader: RunReader) -> list[tuple[_Head, int]]:
     return [known[key] for key in sorted(known)]
 
 
-def _wanted(head: _Head, split: Which, broken: bool, dropped: "Counter[str]") -> bool:
+def _wanted(head: _Head, split: Which, broken: bool, counts: Counts) -> bool:
     if split not in ("all", head.split):
-        dropped[f"of the split '{head.split}'"] += 1
+        counts.dropped[f"of the split '{head.split}'"] += 1
         return False
     if head.reward is None and not broken:
-        dropped[BROKEN] += 1
+        counts.dropped[BROKEN] += 1
         return False
     return True
 

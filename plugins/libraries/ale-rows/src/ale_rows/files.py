@@ -8,7 +8,7 @@ from ale.errors import InputError, Problem
 from ale_rows.reading import RowFile
 from ale_rows.rows import RowT
 from ale_rows.tables import read_table, write_dataset, write_parquet
-from ale_rows.writing import encode, writing_lines
+from ale_rows.writing import encode, write_lines
 
 Form = Literal["jsonl", "parquet", "datasets"]
 
@@ -50,12 +50,7 @@ def write_rows(rows: Iterable[Any], out: Path, kind: type[Any], *, form: Form | 
     """
     form = form or form_of(out)
     if form == "jsonl":
-        written = 0
-        with writing_lines(out) as write:
-            for row in rows:
-                write(encode(row) + b"\n")
-                written += 1
-        return written
+        return write_lines(map(encode, rows), out)
     if form == "parquet":
         return write_parquet(rows, out, kind)
     return write_dataset(rows, out, kind)

@@ -1,6 +1,5 @@
 """`ale dataset sft`: conversations for imitation."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from ale.types import Turn
 from ale_rows.chat import chat
 from ale_rows.chattools import tools_of
 from ale_rows.files import Form, write_rows
-from ale_rows.report import Report, by_reason
+from ale_rows.report import Counts, Report
 from ale_rows.rows import ChatMessage, EpisodeRow, ScoredRow, SftRow
 from ale_rows.stored import stored_kind, stored_rows
 from ale_rows.streaming import streaming
@@ -44,43 +43,30 @@ def make_sft(
     if min_weight is not None and kind is EpisodeRow:
         message = "these episodes have no weights"
         raise InputError([Problem(message=message, file=str(source), hint="ale score them first")])
-    dropped: Counter[str] = Counter()
-    seen: Counter[str] = Counter()
-    rows = _rows(stored_rows(source, kind), min_reward, min_weight, dropped, seen)
+    counts = Counts()
+    rows = _rows(stored_rows(source, kind), min_reward, min_weight, counts)
     with streaming():
         written = write_rows(rows, out, SftRow, form=form)
-    report = Report(
-        stage="sft",
-        inputs=(str(source),),
-        output=str(out),
-        options={"min_reward": min_reward, "min_weight": min_weight},
-        read=seen.pop("episodes", 0),
-        unit="episodes",
-        written=written,
-        dropped=by_reason(dropped),
-        notes=dict(seen),
-    )
-    report.write()
-    return report
+    options = {"min_reward": min_reward, "min_weight": min_weight}
+    return counts.report("sft", [source], out, unit="episodes", written=written, options=options)
 
 
 def _rows(
     rows: Iterator[EpisodeRow | ScoredRow],
     min_reward: float | None,
     min_weight: float | None,
-    dropped: "Counter[str]",
-    seen: "Counter[str]",
+    counts: Counts,
 ) -> Iterator[SftRow]:
     for row in rows:
-        seen["episodes"] += 1
+        counts.seen["episodes"] += 1
         reason = _unwanted(row, min_reward)
         if reason is not None:
-            dropped[reason] += 1
+            counts.dropped[reason] += 1
             continue
         made = list(conversations(row, min_weight))
-        seen["answers to learn from"] += sum(int(sum(each.loss_weights)) for each in made)
+        counts.seen["answers to learn from"] += sum(int(sum(each.loss_weights)) for each in made)
         if not made:
-            dropped["no answer to learn from"] += 1
+            counts.dropped["no answer to learn from"] += 1
         yield from made
 
 

@@ -1,6 +1,5 @@
 """`ale dataset dpo`: preference pairs."""
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from ale_rows.chat import chats, chunk_answer
 from ale_rows.chattools import tools_of
 from ale_rows.files import Form, write_rows
 from ale_rows.prompts import same_prompt_pairs
-from ale_rows.report import Report, by_reason
+from ale_rows.report import Counts, Report
 from ale_rows.rows import DpoRow, Origin, Pairing, ScoredRow
 from ale_rows.stored import SKIPPED, By, chunk_values, is_credited, stored_rows
 from ale_rows.streaming import streaming
@@ -53,47 +52,35 @@ def make_dpo(
     if pairing == "same-trajectory" and by == "episode":
         message = "the chunks of one trajectory share the episode's reward: nothing to compare"
         raise InputError([Problem(message=message, path="by", expected="reward, return or weight")])
-    dropped: Counter[str] = Counter()
-    seen: Counter[str] = Counter()
-    if pairing == "same-prompt":
-        rows = same_prompt_pairs(source, by, min_margin, dropped, seen)
-    else:
-        rows = _same_trajectory_pairs(source, by, min_margin, dropped, seen)
+    counts = Counts()
+    make = same_prompt_pairs if pairing == "same-prompt" else _same_trajectory_pairs
     with streaming():
-        written = write_rows(rows, out, DpoRow, form=form)
-    unit = "prompts" if pairing == "same-prompt" else "trajectories"
-    report = Report(
-        stage="dpo",
-        inputs=(str(source),),
-        output=str(out),
-        options={"pairing": pairing, "by": by, "min_margin": min_margin},
-        read=seen.pop(unit, 0),
-        unit=unit,
+        written = write_rows(make(source, by, min_margin, counts), out, DpoRow, form=form)
+    return counts.report(
+        "dpo",
+        [source],
+        out,
+        unit="prompts" if pairing == "same-prompt" else "trajectories",
         written=written,
-        dropped=by_reason(dropped),
-        notes=dict(seen),
+        options={"pairing": pairing, "by": by, "min_margin": min_margin},
     )
-    report.write()
-    return report
 
 
-def _same_trajectory_pairs(
-    source: Path, by: By, margin: float, dropped: "Counter[str]", seen: "Counter[str]"
-) -> Iterator[DpoRow]:
+def _same_trajectory_pairs(source: Path, by: By, margin: float, counts: Counts) -> Iterator[DpoRow]:
     for row in stored_rows(source, ScoredRow):
-        seen["trajectories"] += 1
-        pair = _extremes(row, by, seen)
+        counts.seen["trajectories"] += 1
+        pair = _extremes(row, by, counts)
         if isinstance(pair, str):
-            dropped[pair] += 1
+            counts.dropped[pair] += 1
             continue
         (low, worst), (high, best) = pair
         chosen, rejected = (
             chunk_answer(row.episode.trajectory, row.chunks[k]) for k in (best, worst)
         )
         if high - low < margin:
-            dropped["difference below the minimum margin"] += 1
+            counts.dropped["difference below the minimum margin"] += 1
         elif chosen == rejected:
-            dropped["best and worst chunk are equal"] += 1
+            counts.dropped["best and worst chunk are equal"] += 1
         else:
             yield DpoRow(
                 prompt=chats(row.episode.trajectory.messages(upto=0)),
@@ -111,7 +98,7 @@ Extreme = tuple[float, int]
 """A value and the index of its chunk."""
 
 
-def _extremes(row: ScoredRow, by: By, seen: "Counter[str]") -> tuple[Extreme, Extreme] | str:
+def _extremes(row: ScoredRow, by: By, counts: Counts) -> tuple[Extreme, Extreme] | str:
     """The lowest (of equals the first) and the highest (of equals the last); or why there are none.
 
     Chunks without an answer of the model, demonstrations, and chunks of turns that did nothing are
@@ -121,7 +108,7 @@ def _extremes(row: ScoredRow, by: By, seen: "Counter[str]") -> tuple[Extreme, Ex
     trajectory = row.episode.trajectory
     credited = [chunk for chunk in row.chunks if is_credited(trajectory, chunk)]
     if len(credited) < len(row.chunks):
-        seen[SKIPPED] += len(row.chunks) - len(credited)
+        counts.seen[SKIPPED] += len(row.chunks) - len(credited)
     own = [(values[c.index], c.index) for c in credited if _is_own(trajectory, c)]
     if len(own) < 2:
         return "fewer than two chunks with an answer of the model"

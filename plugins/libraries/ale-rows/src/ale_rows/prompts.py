@@ -1,6 +1,5 @@
 """Pairs of answers to one prompt: highest against lowest mean value over a task's rollouts."""
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from ale_rows.chat import chat, chats
 from ale_rows.chattools import tools_of
 from ale_rows.contexts import SlimTrajectory, answers
 from ale_rows.reading import RowFile, refuse_schema
+from ale_rows.report import Counts
 from ale_rows.rows import DpoRow, EpisodeRow, Origin, ScoredRow
 from ale_rows.stored import SKIPPED, By, chunk_values, is_credited, stored_kind
 from ale_rows.workdirs import Workdirs, with_workdir
@@ -85,43 +85,40 @@ Table = dict[bytes, dict[bytes, _Candidate]]
 """By the digest of a prompt, then of an answer."""
 
 
-def same_prompt_pairs(
-    source: Path, by: By, margin: float, dropped: "Counter[str]", seen: "Counter[str]"
-) -> Iterator[DpoRow]:
+def same_prompt_pairs(source: Path, by: By, margin: float, counts: Counts) -> Iterator[DpoRow]:
     """A pair per prompt with different answers of different value.
 
     Memory holds the digests of one task, and the offsets of all rows.
 
     Args:
-        dropped: counts the prompts without a pair, by reason.
-        seen: counts prompts and episodes.
+        counts: of prompts, episodes, and prompts without a pair by reason.
     """
     kind = stored_kind(source)
     if kind is EpisodeRow and by != "episode":
         message = f"these episodes have no credit to compare by '{by}'"
         raise InputError([Problem(message=message, file=str(source), hint="ale score them first")])
     workdirs = Workdirs()
-    tasks = _tasks(source, seen, workdirs)
+    tasks = _tasks(source, counts, workdirs)
     compared: type[Any] = _SlimRow if by == "episode" else ScoredRow
     with RowFile(source, kind) as rows, RowFile(source, compared) as slim:
         for offsets in tasks.values():
-            for tried in _table(slim, offsets, by, workdirs, seen).values():
-                seen["prompts"] += 1
+            for tried in _table(slim, offsets, by, workdirs, counts).values():
+                counts.seen["prompts"] += 1
                 pair = _pair(list(tried.values()), margin)
                 if isinstance(pair, str):
-                    dropped[pair] += 1
+                    counts.dropped[pair] += 1
                 else:
                     yield _row(rows, workdirs, *pair)
 
 
-def _tasks(source: Path, seen: "Counter[str]", workdirs: Workdirs) -> dict[str, list[int]]:
+def _tasks(source: Path, counts: Counts, workdirs: Workdirs) -> dict[str, list[int]]:
     tasks: dict[str, list[int]] = {}
     with RowFile(source, _RowHead) as file:
         for offset, row in file:
             if row.episode.split != "train" or row.episode.reward is None:
-                seen["episodes left out (held out or without a reward)"] += 1
+                counts.seen["episodes left out (held out or without a reward)"] += 1
                 continue
-            seen["episodes"] += 1
+            counts.seen["episodes"] += 1
             tasks.setdefault(row.episode.task_id, []).append(offset)
             first = row.episode.trajectory.turns[:1]
             texts = [message.content for turn in first for message in turn.prompt]
@@ -130,13 +127,13 @@ def _tasks(source: Path, seen: "Counter[str]", workdirs: Workdirs) -> dict[str, 
 
 
 def _table(
-    rows: RowFile[Any], offsets: list[int], by: By, workdirs: Workdirs, seen: "Counter[str]"
+    rows: RowFile[Any], offsets: list[int], by: By, workdirs: Workdirs, counts: Counts
 ) -> Table:
     table: Table = {}
     for offset in offsets:
         row = rows.at(offset)
         refuse_schema(row.episode, rows.path)
-        values = _values(row, by, seen)
+        values = _values(row, by, counts)
         for answer in answers(row.episode.trajectory, row.tools, workdirs.of(offset)):
             value = row.episode.reward if values is None else values.get(answer.turn)
             if value is None:
@@ -150,7 +147,7 @@ def _table(
     return table
 
 
-def _values(row: ScoredRow | _SlimRow, by: By, seen: "Counter[str]") -> dict[int, float] | None:
+def _values(row: ScoredRow | _SlimRow, by: By, counts: Counts) -> dict[int, float] | None:
     """By turn, the value of the chunk in which its answer starts; None to use the episode's.
 
     Chunks of turns that did nothing are skipped and counted.
@@ -161,7 +158,7 @@ def _values(row: ScoredRow | _SlimRow, by: By, seen: "Counter[str]") -> dict[int
     trajectory = row.episode.trajectory
     credited = {chunk.index for chunk in row.chunks if is_credited(trajectory, chunk)}
     if len(credited) < len(row.chunks):
-        seen[SKIPPED] += len(row.chunks) - len(credited)
+        counts.seen[SKIPPED] += len(row.chunks) - len(credited)
     first = _first_chunks(row).items()
     return {turn: values[chunk] for turn, chunk in first if chunk in credited}
 

@@ -1,14 +1,14 @@
 """What a stage read, wrote and left out: printed, and written next to its output."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from attrs import field, frozen
+from attrs import define, field, frozen
 
-from ale.errors import StoreError
+from ale_rows.writing import store_errors
 
 
 @frozen(kw_only=True, slots=False)
@@ -37,25 +37,53 @@ class Report:
         lines += [f"  {name}: {value:g}" for name, value in self.notes.items()]
         return lines + [f"  left out {n}: {reason}" for reason, n in self.dropped.items()]
 
-    def write(self) -> None:
-        """Write it next to the output.
+
+@define
+class Counts:
+    """What a stage counts while it streams rows."""
+
+    seen: Counter[str] = field(factory=Counter)
+    """By name; that of the stage's unit is what it read, the others are notes."""
+    dropped: Counter[str] = field(factory=Counter)
+    """By reason."""
+
+    def report(
+        self,
+        stage: str,
+        inputs: Sequence[Path],
+        output: Path,
+        *,
+        unit: str,
+        written: int,
+        options: Mapping[str, Any],
+        notes: Mapping[str, float] | None = None,
+    ) -> Report:
+        """The report of a finished stage, which is written next to the output.
+
+        Args:
+            notes: before what was seen.
 
         Raises:
             StoreError: it can't be written.
         """
-        path = report_path(Path(self.output))
-        data = msgspec.json.format(msgspec.json.encode(self), indent=2)
-        try:
-            path.write_bytes(data + b"\n")
-        except OSError as error:
-            raise StoreError(f"{path} can't be written: {error.strerror}") from error
+        read = self.seen.pop(unit, 0)
+        report = Report(
+            stage=stage,
+            inputs=tuple(map(str, inputs)),
+            output=str(output),
+            options=options,
+            read=read,
+            unit=unit,
+            written=written,
+            dropped={reason: n for reason, n in self.dropped.most_common() if n},
+            notes={**(notes or {}), **self.seen},
+        )
+        path = report_path(output)
+        with store_errors(path):
+            path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+        return report
 
 
 def report_path(output: Path) -> Path:
     """The path of the report of an output."""
     return output.with_name(f"{output.name}.report.json")
-
-
-def by_reason(dropped: "Counter[str]") -> Mapping[str, int]:
-    """The reasons that occurred, the most common first."""
-    return {reason: n for reason, n in dropped.most_common() if n}

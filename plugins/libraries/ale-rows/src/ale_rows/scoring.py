@@ -13,7 +13,7 @@ from ale.strict import Node, from_plain
 from ale.types import BatchStatistics, Chunk, Credit, Episode, Group, Rollout, Split
 from ale_rows.collecting import BROKEN
 from ale_rows.reading import RowFile, damaged, refuse_schema
-from ale_rows.report import Report, by_reason
+from ale_rows.report import Counts, Report
 from ale_rows.rows import SCHEMA
 from ale_rows.streaming import streaming
 from ale_rows.writing import encode, refuse_overwriting, writing_lines
@@ -91,9 +91,9 @@ def score(
     """
     refuse_overwriting(out, source)
     crediting = make_crediting(registry, chunker, scheme)
-    dropped: Counter[str] = Counter()
+    counts = Counts()
     idle: Counter[str] = Counter()
-    groups, batch, read = _survey(source, dropped)
+    groups, batch = _survey(source, counts)
     written = chunks = 0
     with streaming(), RowFile(source, _Row) as rows, writing_lines(out) as write:
         for key, offsets in groups.items():
@@ -103,24 +103,20 @@ def score(
                 chunks += len(rollout.chunks)
                 if credit.skipped:
                     idle[f"without training signal ({credit.skipped})"] += 1
-    report = Report(
-        stage="score",
-        inputs=(str(source),),
-        output=str(out),
-        options={"chunker": crediting.chunker_name, "scheme": crediting.scheme_name},
-        read=read,
+    return counts.report(
+        "score",
+        [source],
+        out,
         unit="episodes",
         written=written,
-        dropped=by_reason(dropped),
+        options={"chunker": crediting.chunker_name, "scheme": crediting.scheme_name},
         notes={
             "groups": len(groups),
             "chunks": chunks,
             "mean reward": batch.mean_reward,
-            **by_reason(idle),
+            **dict(idle.most_common()),
         },
     )
-    report.write()
-    return report
 
 
 def make_crediting(registry: Registry, chunker: Choice, scheme: Choice) -> Crediting:
@@ -145,27 +141,25 @@ def _built(choice: Choice, kind: str, registry: Registry) -> tuple[str, Any]:
     return build_choice(node, kind, registry)
 
 
-def _survey(
-    source: Path, dropped: "Counter[str]"
-) -> tuple[dict[GroupKey, list[int]], BatchStatistics, int]:
+def _survey(source: Path, counts: Counts) -> tuple[dict[GroupKey, list[int]], BatchStatistics]:
     """The first pass: offsets of the rows of each group, and the mean of all rewards."""
     groups: dict[GroupKey, list[int]] = {}
-    read = count = 0
+    count = 0
     total = 0.0
     with streaming(), RowFile(source, _RowHead) as file:
         for offset, row in file:
-            read += 1
+            counts.seen["episodes"] += 1
             head = row.episode
             if head.split != "train":
-                dropped["of an evaluation: held out"] += 1
+                counts.dropped["of an evaluation: held out"] += 1
             elif head.reward is None:
-                dropped[BROKEN] += 1
+                counts.dropped[BROKEN] += 1
             else:
                 count, total = count + 1, total + head.reward
                 key = (row.run, head.step, head.task_id, head.start)
                 groups.setdefault(key, []).append(offset)
     mean = total / count if count else 0.0
-    return groups, BatchStatistics(n_episodes=count, mean_reward=mean), read
+    return groups, BatchStatistics(n_episodes=count, mean_reward=mean)
 
 
 def _credited(

@@ -1,12 +1,9 @@
 """`ale dataset import` and `ale dataset export`: other formats in and out of rows."""
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
-
-from attrs import frozen
+from typing import Any, Literal, Protocol
 
 from ale.errors import InputError, Problem
 from ale.types import ToolSpec
@@ -17,7 +14,7 @@ from ale_rows.exchange.conversations import Read, episode_of, task_of
 from ale_rows.exchange.items import Item, LeftOutError, items
 from ale_rows.files import read_rows
 from ale_rows.imitation import conversations
-from ale_rows.report import Report, by_reason
+from ale_rows.report import Counts, Report
 from ale_rows.rows import (
     ChatMessage,
     ChatTools,
@@ -29,7 +26,7 @@ from ale_rows.rows import (
     SftRow,
 )
 from ale_rows.stored import any_kind
-from ale_rows.writing import encode, refuse_overwriting, replacing, writing_lines
+from ale_rows.writing import encode, refuse_overwriting, replacing, write_lines
 
 Format = Literal["openai", "sharegpt", "trl", "atif"]
 _LONGEST_NAME = 200
@@ -38,41 +35,19 @@ _LONGEST_NAME = 200
 Preference = tuple[Read, Sequence[ChatMessage], Sequence[ChatMessage]]
 
 
-@frozen(kw_only=True)
-class _Format:
-    """A format of conversations and preferences."""
+class _Format(Protocol):
+    """A module that reads and writes conversations and preferences of one format."""
 
-    read: Callable[[Item], Read]
-    read_preference: Callable[[Item], Preference]
-    has_preference: str
+    PREFERENCE_KEY: str
     """The key that only a preference has."""
-    write: Callable[[SftRow], dict[str, Any]]
-    write_preference: Callable[[DpoRow], dict[str, Any]]
+
+    def read(self, item: Item) -> Read: ...
+    def read_preference(self, item: Item) -> Preference: ...
+    def write(self, row: SftRow) -> dict[str, Any]: ...
+    def write_preference(self, row: DpoRow) -> dict[str, Any]: ...
 
 
-_FORMATS: Mapping[str, _Format] = {
-    "openai": _Format(
-        read=openai.read_chat,
-        read_preference=openai.read_preference,
-        has_preference="preferred_output",
-        write=openai.write_chat,
-        write_preference=openai.write_preference,
-    ),
-    "sharegpt": _Format(
-        read=sharegpt.read_conversation,
-        read_preference=sharegpt.read_preference,
-        has_preference="chosen",
-        write=sharegpt.write_conversation,
-        write_preference=sharegpt.write_preference,
-    ),
-    "trl": _Format(
-        read=trl.read_conversation,
-        read_preference=trl.read_preference,
-        has_preference="chosen",
-        write=trl.write_conversation,
-        write_preference=trl.write_preference,
-    ),
-}
+_FORMATS: Mapping[str, _Format] = {"openai": openai, "sharegpt": sharegpt, "trl": trl}
 
 
 def import_rows(
@@ -96,24 +71,10 @@ def import_rows(
     """
     files = [file for path in paths for file in _files(path, form)]
     refuse_overwriting(out, *files)
-    dropped: Counter[str] = Counter()
-    seen: Counter[str] = Counter()
-    with writing_lines(out) as write:
-        for row in _imported(files, form, reward, dropped, seen):
-            write(encode(row) + b"\n")
-            seen["written"] += 1
-    report = Report(
-        stage="import",
-        inputs=tuple(map(str, paths)),
-        output=str(out),
-        options={"format": form, "reward": reward},
-        read=seen["items"],
-        unit="items",
-        written=seen["written"],
-        dropped=by_reason(dropped),
-    )
-    report.write()
-    return report
+    counts = Counts()
+    written = write_lines((encode(row) for row in _imported(files, form, reward, counts)), out)
+    options = {"format": form, "reward": reward}
+    return counts.report("import", paths, out, unit="items", written=written, options=options)
 
 
 def _files(path: Path, form: Format) -> list[Path]:
@@ -129,22 +90,21 @@ def _imported(
     files: Sequence[Path],
     form: Format,
     reward: float | None,
-    dropped: "Counter[str]",
-    seen: "Counter[str]",
+    counts: Counts,
 ) -> Iterator[EpisodeRow | DpoRow]:
     preference: bool | None = None
     for file in files:
         for number, item in items(file):
-            seen["items"] += 1
+            counts.seen["items"] += 1
             if preference is None:
-                preference = form != "atif" and _FORMATS[form].has_preference in item
+                preference = form != "atif" and _FORMATS[form].PREFERENCE_KEY in item
             try:
                 if preference:
                     yield _preference(_FORMATS[form].read_preference(item), file, number)
                 else:
                     yield _episode(item, form, file, number, reward)
             except LeftOutError as error:
-                dropped[str(error)] += 1
+                counts.dropped[str(error)] += 1
 
 
 def _episode(item: Item, form: Format, file: Path, number: int, reward: float | None) -> EpisodeRow:
@@ -198,35 +158,19 @@ def export_rows(source: Path, out: Path, *, form: Format) -> Report:
     if kind is RlRow or (form == "atif" and kind not in (EpisodeRow, ScoredRow)):
         message = f"rows of this kind can't be written as {form}"
         raise InputError([Problem(message=message, file=str(source))])
-    dropped: Counter[str] = Counter()
-    seen: Counter[str] = Counter()
-    rows = _counted(read_rows(source, kind), seen)
-    made = _exported(rows, form, dropped)
-    written = _write_files(made, out) if form == "atif" and not out.suffix else _write(made, out)
-    report = Report(
-        stage="export",
-        inputs=(str(source),),
-        output=str(out),
-        options={"format": form},
-        read=seen["rows"],
-        unit="rows",
-        written=written,
-        dropped=by_reason(dropped),
-    )
-    report.write()
-    return report
+    counts = Counts()
+    made = _exported(read_rows(source, kind), form, counts)
+    if form == "atif" and not out.suffix:
+        written = _write_files(made, out)
+    else:
+        written = write_lines(map(encode, made), out)
+    options = {"format": form}
+    return counts.report("export", [source], out, unit="rows", written=written, options=options)
 
 
-def _counted(rows: Iterator[Any], seen: "Counter[str]") -> Iterator[Any]:
+def _exported(rows: Iterator[Any], form: Format, counts: Counts) -> Iterator[dict[str, Any]]:
     for row in rows:
-        seen["rows"] += 1
-        yield row
-
-
-def _exported(
-    rows: Iterator[Any], form: Format, dropped: "Counter[str]"
-) -> Iterator[dict[str, Any]]:
-    for row in rows:
+        counts.seen["rows"] += 1
         try:
             if form == "atif":
                 yield atif_out.write_episode(row)
@@ -235,7 +179,7 @@ def _exported(
             else:
                 yield from map(_FORMATS[form].write, _conversations(row))
         except LeftOutError as error:
-            dropped[str(error)] += 1
+            counts.dropped[str(error)] += 1
 
 
 def _conversations(row: EpisodeRow | ScoredRow | SftRow) -> list[SftRow]:
@@ -268,12 +212,3 @@ def _write_files(made: Iterator[dict[str, Any]], out: Path) -> int:
 def _file_name(trajectory: str) -> str:
     name = re.sub(r"[^\w.@-]+", "-", trajectory, flags=re.ASCII)
     return f"trajectory-{name[-_LONGEST_NAME:]}"
-
-
-def _write(made: Iterator[dict[str, Any]], out: Path) -> int:
-    written = 0
-    with writing_lines(out) as write:
-        for item in made:
-            write(encode(item) + b"\n")
-            written += 1
-    return written

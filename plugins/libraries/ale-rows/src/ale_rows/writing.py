@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -74,3 +74,13 @@ def writing_lines(out: Path) -> Iterator[Callable[[bytes], object]]:
     """A function that writes lines (each with its newline); the file exists after the block."""
     with replacing(out) as partial, partial.open("wb", buffering=1 << 20) as file:
         yield file.write
+
+
+def write_lines(lines: Iterable[bytes], out: Path) -> int:
+    """Write lines, given without their newlines; returns their number. Errors as `replacing`."""
+    written = 0
+    with writing_lines(out) as write:
+        for line in lines:
+            write(line + b"\n")
+            written += 1
+    return written

@@ -1,6 +1,6 @@
-"""Files that a task wants kept, copied out of its containers.
+"""Copies the artifacts of a task out of its containers.
 
-Source: harbor 0.24, `trial/artifact_handler.py`, for what goes where and what is left out.
+Source: harbor 0.24, `trial/artifact_handler.py`, for paths and exclusions.
 """
 
 import asyncio
@@ -25,26 +25,23 @@ class Fetched:
 
     artifact: Artifact
     path: Path | None
-    """Where it is now; None where it could not be had."""
+    """Where it was copied to; None if that failed."""
     fault: str | None = None
 
     @property
     def entry(self) -> dict[str, str]:
         """For the manifest."""
-        said = self.artifact
+        artifact = self.artifact
         return {
-            "source": said.source,
-            **({} if said.destination is None else {"destination": said.destination}),
-            **({} if said.service is None else {"service": said.service}),
+            "source": artifact.source,
+            **({} if artifact.destination is None else {"destination": artifact.destination}),
+            **({} if artifact.service is None else {"service": artifact.service}),
             "status": self.fault or "ok",
         }
 
 
 async def keep(sandbox: Sandbox, sources: Sequence[Artifact], folder: Path) -> None:
-    """Write them into a folder, with a ``manifest.json``.
-
-    What can't be had is named in the manifest: it spoils no verdict.
-    """
+    """Copy artifacts into a folder, with a ``manifest.json`` that also names those that failed."""
     if not sources:
         return
     entries = [found.entry for found in await fetched(sandbox, sources, folder)]
@@ -53,7 +50,7 @@ async def keep(sandbox: Sandbox, sources: Sequence[Artifact], folder: Path) -> N
 
 
 async def fetched(sandbox: Sandbox, sources: Sequence[Artifact], folder: Path) -> Sequence[Fetched]:
-    """Copy artifacts out, each to its own path below a folder; of two at one path the first."""
+    """Copy artifacts, each to its own path below a folder; of two with one path only the first."""
     made: list[Fetched] = []
     for artifact in sources:
         path = folder / (artifact.destination or artifact.source).strip("/")
@@ -79,7 +76,7 @@ async def _fault_of(sandbox: Sandbox, artifact: Artifact, path: Path) -> str | N
 
 
 async def had(sandbox: Sandbox | ServiceContainer, source: str, target: Path) -> str | None:
-    """Copy out; why not, where it fails."""
+    """Copy a file or folder; returns the error if it fails."""
     try:
         await asyncio.to_thread(target.parent.mkdir, parents=True, exist_ok=True)
         await sandbox.download(source, target)
@@ -106,9 +103,9 @@ def thin_out(folder: Path, patterns: Sequence[str]) -> None:
 
 
 def is_left_out(name: str, patterns: Sequence[str]) -> bool:
-    """Does a pattern match a path, from its beginning or from any of its folders on?
+    """Whether a pattern matches a path, from its beginning or from one of its folders.
 
-    As in GNU tar, which is given ``./name``: a ``*`` matches slashes, too.
+    As in GNU tar with ``./name``: a ``*`` matches slashes too.
     """
     parts = [".", *name.split("/")]
     ends = ["/".join(parts[i:]) for i in range(len(parts))]

@@ -20,9 +20,9 @@ def required(options: Mapping[str, Any]) -> tuple[SandboxFeature, ...]:
     """The features that the criterion ``task_tests`` requires, by its options."""
     parts = [*options.get("artifacts", ()), *options.get("collect", ())]
     wanted: dict[SandboxFeature, bool] = {
-        "change-network": any(options.get(key) for key in ("during", "after")),
+        "change-network": any(options.get(key) for key in ("tests_network", "next_agent_network")),
         "list-sessions": bool(options.get("same_shell")),
-        "open-sibling": bool(options.get("apart")),
+        "open-sibling": bool(options.get("separate_verifier")),
         "service-containers": any(part.get("service") not in (None, MAIN) for part in parts),
     }
     return tuple(feature for feature, is_required in wanted.items() if is_required)

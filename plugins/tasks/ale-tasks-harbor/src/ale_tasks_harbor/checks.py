@@ -21,13 +21,13 @@ def memory_mb(values: Values, key: str, legacy: str) -> int | None:
     size = values.whole(key)
     if size is not None:
         return size or None
-    said = values.values.get(legacy)
+    text = values.values.get(legacy)
     # As in Harbor, a number there says nothing, and a text needs its unit.
-    if not isinstance(said, str):
+    if not isinstance(text, str):
         return None
-    found = mebibytes(said) if said.strip()[-1:].isalpha() else None
+    found = mebibytes(text) if text.strip()[-1:].isalpha() else None
     if found is None:
-        values.refuse(legacy, f"expected a size such as 2G or 512M, found {said!r}")
+        values.refuse(legacy, f"expected a size such as 2G or 512M, found {text!r}")
     return found
 
 

@@ -43,34 +43,15 @@ _LOGS = ("${T_BENCH_TASK_LOGS_PATH", "${T_BENCH_TASK_AGENT_LOGS", "${HOST_")
 """Volumes that start so hold the harnesses' own logs, which a sandbox has anyway."""
 _STORED = ("command", "entrypoint", "healthcheck", "user", "working_dir", "environment", "image")
 """Keys whose values are kept with the run."""
-_NOTHING = frozenset(
-    [
-        "image",
-        "container_name",
-        "tty",
-        "stdin_open",
-        "init",
-        "restart",
-        "pull_policy",
-        "hostname",
-        "logging",
-        "stop_grace_period",
-    ]
-)
+_NOTHING = {
+    *("image", "container_name", "tty", "stdin_open", "init", "restart", "pull_policy"),
+    *("hostname", "logging", "stop_grace_period"),
+}
 """Keys that change nothing in what a task means."""
-_HANDLED = frozenset(
-    [
-        "build",
-        "command",
-        "healthcheck",
-        "environment",
-        "volumes",
-        "platform",
-        "mem_limit",
-        "cpus",
-        "deploy",
-    ]
-)
+_HANDLED = {
+    *("build", "command", "healthcheck", "environment", "volumes", "platform", "mem_limit"),
+    *("cpus", "deploy"),
+}
 _IDLE = re.compile(r"(?:(?:/bin/)?(?:ba)?sh\s+-c\s+)?\s*['\"]?\s*(?:sleep\s+infinity|tail\s+-f.*)")
 
 
@@ -291,10 +272,10 @@ def _environment(written: Any, variables: Mapping[str, str]) -> dict[str, str]:
 def _pairs(written: Any) -> dict[str, str | None]:
     if isinstance(written, dict):
         pairs = written.items()
-        return {str(name): None if value is None else _said(value) for name, value in pairs}
+        return {str(name): None if value is None else _as_text(value) for name, value in pairs}
     split = (str(item).partition("=") for item in written or [])
     return {name: value if equals else None for name, equals, value in split}
 
 
-def _said(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -48,13 +48,13 @@ class HostPath:
 
     key: str
     path: str
-    said: str
+    value: str
     """The whole value."""
 
     @property
     def fault(self) -> Refusal:
         """Where it leads out."""
-        return self.key, f"{_OUTSIDE} ({self.said})"
+        return self.key, f"{_OUTSIDE} ({self.value})"
 
 
 def refusals(document: Document, own: str | None) -> Iterator[Refusal]:

@@ -54,18 +54,18 @@ esac
 
 @frozen(kw_only=True)
 class _Tested:
-    """What tests have given."""
+    """The outcome of the tests."""
 
     result: ExecResult
     verdict: Verdict
-    stage: PreparedSandbox
+    prepared: PreparedSandbox
 
 
 class TaskTests:
-    """Puts the tests in place, runs them, and reads what they say.
+    """Copies the tests into the sandbox, runs them, and reads their verdict.
 
-    Value 0 and the cause in the detail: the tests failed, or did not end in their time. Raises
-    `GradingError`, so that the episode is broken and has no reward: they gave no verdict at all.
+    The value is 0, with the cause in the detail, if the tests fail or reach their time limit. If
+    they give no verdict, `GradingError` is raised: the episode is broken and has no reward.
 
     Args:
         environ: the host's variables, for ``${NAME}``.
@@ -104,14 +104,16 @@ class TaskTests:
         if folder is not None:
             # Before the tests, which may change what they look at.
             await artifacts.keep(sandbox, await self._listed(sandbox), folder / "artifacts")
-        if options.apart is None:
+        if options.separate_verifier is None:
             tested = await self._here(task, sandbox, variables, places, folder, kept)
         else:
-            tested = await self._separately(sandbox, variables, places, folder, options.apart)
-        if options.clear:
-            await TestPreparation(sandbox, places, options.key).clear()
-        await phases.enter(sandbox, options.after)
-        score = await self._score(tested.result, tested.verdict, tested.stage, folder)
+            tested = await self._separately(
+                sandbox, variables, places, folder, options.separate_verifier
+            )
+        if options.remove_tests:
+            await TestPreparation(sandbox, places, options.record_key).clear()
+        await phases.enter(sandbox, options.next_agent_network)
+        score = await self._score(tested.result, tested.verdict, tested.prepared, folder)
         return score if folder is None else replace(score, kept=f"{KEPT}/{folder.name}")
 
     async def _here(
@@ -123,24 +125,24 @@ class TaskTests:
         folder: Path | None,
         kept: str | None,
     ) -> "_Tested":
-        """Run the tests where the agent has been."""
+        """Run the tests in the agent's sandbox."""
         options = self.options
-        hand = TestPreparation(sandbox, places, options.key, task.goal)
-        stage = await hand.ready()
+        preparation = TestPreparation(sandbox, places, options.record_key, task.goal)
+        prepared = await preparation.ready()
         if kept is not None:
-            stage = replace(stage, notes=(*stage.notes, kept))
-        elif options.background is not None:
-            await self._background(sandbox, stage, options.background)
-        proxies = await phases.enter(sandbox, options.during)
-        await hand.put(options.tests, options.script)
+            prepared = replace(prepared, notes=(*prepared.notes, kept))
+        elif options.restart_command is not None:
+            await self._background(sandbox, prepared, options.restart_command)
+        proxies = await phases.enter(sandbox, options.tests_network)
+        await preparation.put(options.tests, options.script)
         env = {**task.environment.env, **proxies}
-        result = await self._tested(sandbox, env, stage, variables, places)
-        if kept is None or not options.clear:
-            # What the code under test has started must not write a verdict either. What was kept
-            # for these tests may be asked for by a later step's.
+        result = await self._tested(sandbox, env, prepared, variables, places)
+        if kept is None or not options.remove_tests:
+            # What the code under test has started must not write a verdict either. Kept processes
+            # may be needed by the tests of a later step.
             await sandbox.end_processes()
-        verdict = await self._verdict(sandbox, hand, result, folder, places)
-        return _Tested(result=result, verdict=verdict, stage=stage)
+        verdict = await self._verdict(sandbox, preparation, result, folder, places)
+        return _Tested(result=result, verdict=verdict, prepared=prepared)
 
     async def _separately(
         self,
@@ -150,30 +152,30 @@ class TaskTests:
         folder: Path | None,
         wanted: SeparateVerifier,
     ) -> "_Tested":
-        """Run the tests in a container of their own."""
+        """Run the tests in a separate container."""
         options = self.options
         async with separate_verifier.opened(sandbox, wanted, options.artifacts) as other:
-            hand = TestPreparation(other, places, None)
-            stage = await hand.fresh(bundled=wanted.bundled)
-            if not wanted.bundled:
-                await hand.put(options.tests, options.script)
-            result = await self._tested(other, {}, stage, variables, places)
+            preparation = TestPreparation(other, places, None)
+            prepared = await preparation.fresh(tests_in_image=wanted.tests_in_image)
+            if not wanted.tests_in_image:
+                await preparation.put(options.tests, options.script)
+            result = await self._tested(other, {}, prepared, variables, places)
             await other.end_processes()
-            verdict = await self._verdict(other, hand, result, folder, places)
-        return _Tested(result=result, verdict=verdict, stage=stage)
+            verdict = await self._verdict(other, preparation, result, folder, places)
+        return _Tested(result=result, verdict=verdict, prepared=prepared)
 
     async def _listed(self, sandbox: Sandbox) -> Sequence[Artifact]:
-        """What is kept: of the agent's sandbox, and of other services."""
+        """The artifacts to store: of the agent's sandbox, and of other services."""
         listed, places = self.options.artifacts, self._inside(sandbox)
-        # What goes to a container of the tests' own names that folder already.
-        if self.options.apart is not None:
+        # For a separate container that folder is listed already.
+        if self.options.separate_verifier is not None:
             return listed
         if not await TestPreparation(sandbox, places, None).has_artifacts():
             return listed
         return (Artifact(source=f"{places.logs}/artifacts"), *listed)
 
     def _check_agent(self, trajectory: Trajectory) -> None:
-        """A model's agent has worked without what the task gives to it."""
+        """Raise if a model has worked without what the task gives to its agent."""
         asked = [turn for turn in trajectory.turns if turn.completion.model != ORACLE]
         if self.options.agent_needs and asked:
             named = ", ".join(self.options.agent_needs)
@@ -182,18 +184,18 @@ class TaskTests:
     async def _verdict(
         self,
         sandbox: Sandbox,
-        hand: TestPreparation,
+        preparation: TestPreparation,
         result: ExecResult,
         folder: Path | None,
         places: SandboxPaths,
     ) -> Verdict:
-        verdict = await hand.verdict()
+        verdict = await preparation.verdict()
         if folder is not None:
             await verifier_output.keep(sandbox, result, folder, places.logs)
         return verdict
 
     async def _collect(self, sandbox: Sandbox) -> None:
-        """Run the task's hooks, which may fail. What they have started ends with them."""
+        """Run the task's hooks, which may fail. Their processes end with them."""
         for hook in self.options.collect:
             if hook.service in (None, MAIN):
                 argv = ["/bin/sh", "-c", _IN_BASH, "ale", hook.command]
@@ -205,14 +207,14 @@ class TaskTests:
                 other = await sandbox.service(str(hook.service))
                 await other.exec(hook.command, timeout_s=hook.timeout_s, user=hook.user)
 
-    async def _background(self, sandbox: Sandbox, stage: PreparedSandbox, script: str) -> None:
-        """What started with the container has been ended with the agent's processes."""
-        pairs = [f"{name}={value}" for name, value in stage.environment.items()]
+    async def _background(self, sandbox: Sandbox, prepared: PreparedSandbox, script: str) -> None:
+        """Start the container's own processes again: they were ended with the agent's."""
+        pairs = [f"{name}={value}" for name, value in prepared.environment.items()]
         argv = ["/bin/sh", "-c", _CLEAN, "ale", *pairs, "/bin/sh", "-c", script]
-        result = await sandbox.exec(argv, timeout_s=self.options.background_s)
+        result = await sandbox.exec(argv, timeout_s=self.options.restart_timeout_s)
         if result.exit_code != 0 or result.timed_out:
             raise GradingError(
-                f"what started with the container could not be started again{_tail(result)}"
+                f"the container's own processes could not be started again{_tail(result)}"
             )
 
     def _variables(self) -> Mapping[str, str]:
@@ -236,32 +238,32 @@ class TaskTests:
         self,
         sandbox: Sandbox,
         env: Mapping[str, str],
-        stage: PreparedSandbox,
+        prepared: PreparedSandbox,
         variables: Mapping[str, str],
         places: SandboxPaths,
     ) -> ExecResult:
         options = self.options
         if options.same_shell:
             return await self._in_same_shell(sandbox, places)
-        merged = {**stage.environment, **env, **variables}
+        merged = {**prepared.environment, **env, **variables}
         if "PATH" not in variables:
-            merged["PATH"] = stage.environment.get("PATH", "")
+            merged["PATH"] = prepared.environment.get("PATH", "")
         pairs = [f"{name}={value}" for name, value in merged.items()]
         script = posixpath.join(places.tests, options.script)
         # Terminal-Bench's harness types `bash run-tests.sh` in a terminal of root's.
         bench = options.result != "reward"
-        user = options.user or (stage.root if bench else None)
+        user = options.user or (prepared.root if bench else None)
         shell = "bash" if bench else ""
         return await sandbox.exec(
             ["/bin/sh", "-c", _RUN, "ale", script, user or "", shell, *pairs],
-            env={"PATH": stage.environment.get("PATH", ""), "BASH_ENV": "", "ENV": ""},
+            env={"PATH": prepared.environment.get("PATH", ""), "BASH_ENV": "", "ENV": ""},
             user=user,
             timeout_s=options.timeout_s,
             max_output_bytes=_OUTPUT,
         )
 
     async def _in_same_shell(self, sandbox: Sandbox, places: SandboxPaths) -> ExecResult:
-        """In the shell that the agent has left open, or else in a new one."""
+        """Run the tests in the shell that the agent has left open, or in a new one."""
         if not isinstance(sandbox, ListsSessions):
             raise unable("list-sessions")
         left = list(sandbox.sessions)
@@ -272,32 +274,32 @@ class TaskTests:
         )
 
     async def _score(
-        self, result: ExecResult, verdict: Verdict, stage: PreparedSandbox, folder: Path | None
+        self, result: ExecResult, verdict: Verdict, prepared: PreparedSandbox, folder: Path | None
     ) -> Score:
-        notes = "".join(f"\n[{note}]" for note in stage.notes)
+        notes = "".join(f"\n[{note}]" for note in prepared.notes)
         if result.timed_out:
             limit = f"the tests did not end within {self.options.timeout_s:g} s and were ended"
             return replace(_made(0.0, limit + notes + _tail(result)), ends_task=True)
         if self.options.result == "reward":
-            rewards, said = await self._rewards(result, verdict)
+            rewards, detail = await self._rewards(result, verdict)
             if folder is not None:
                 await verifier_output.rewards(folder, rewards)
-            below = reward.below(rewards, self.options.least)
+            below = reward.below(rewards, self.options.min_rewards)
             notes = "".join(f"; no further step: {fault}" for fault in below) + notes
             value, ends = reward.single(rewards), bool(below)
         else:
-            (value, said), ends = self._parsed(result), False
-        made = _made(value, said + notes + ("" if value == 1.0 else _tail(result)))
+            (value, detail), ends = self._parsed(result), False
+        made = _made(value, detail + notes + ("" if value == 1.0 else _tail(result)))
         return replace(made, ends_task=ends)
 
     async def _rewards(
         self, result: ExecResult, verdict: Verdict
     ) -> tuple[Mapping[str, float], str]:
-        as_json, said = verdict.as_json, ""
+        as_json, note = verdict.as_json, ""
         if as_json is not None and not await asyncio.to_thread(self._writes_json):
-            # Then nobody but the code under test can have written it.
-            said, as_json = "; reward.json was passed over: no test speaks of it", None
-        where = f"{self._places.logs}/verifier{said}"
+            # Then only the code under test can have written it.
+            note, as_json = "; reward.json was ignored: no file of the tests mentions it", None
+        where = f"{self._places.logs}/verifier{note}"
         try:
             rewards = reward.of_files(as_json, verdict.as_text, where)
         except reward.RewardError as error:
@@ -305,14 +307,14 @@ class TaskTests:
                 f"{error} (the tests ended with {result.exit_code}){_tail(result)}"
             ) from None
         listed = ", ".join(f"{name} {value:g}" for name, value in rewards.items())
-        return rewards, f"rewards: {listed}{said}"
+        return rewards, f"rewards: {listed}{note}"
 
     def _writes_json(self) -> bool:
-        """Does any file of the tests name reward.json, or is one too long to tell?
+        """Whether a file of the tests mentions reward.json, or is too long to search.
 
-        Where no agent has been, and the tests may be in the image alone, none has to.
+        Always true in a separate container: the tests may be in the image, and no agent was there.
         """
-        if self.options.apart is not None:
+        if self.options.separate_verifier is not None:
             return True
         for source in map(Path, self.options.tests):
             for path in source.rglob("*") if source.is_dir() else [source]:
@@ -335,18 +337,19 @@ class TaskTests:
 
 
 async def _kept(task: Task, trajectory: Trajectory, sandbox: Sandbox) -> str | None:
-    """A note where the agent's processes run on; None where all have been ended."""
+    """A note if the agent's processes keep running; None if all have been ended."""
     if not task.keep_processes:
         return None
     if trajectory.stop.reason == "time_limit":
-        # An agent whose time is up must not finish its work while it is graded.
+        # Otherwise the agent could finish its work while it is graded.
         await sandbox.end_processes()
         return None
-    return f"the agent's processes ran on: {task.metadata.get(WHY_KEPT, 'the task asks for them')}"
+    why = task.metadata.get(WHY_KEPT, "the task asks for them")
+    return f"the agent's processes kept running: {why}"
 
 
 def _may_name(path: Path) -> bool:
-    """By the two words, as a name may be put together, or by Harbor's program that writes it."""
+    """Whether a file has both words, as names may be composed, or Harbor's program for it."""
     with path.open("rb") as file:
         data = file.read(_SCANNED + 1)
     return len(data) > _SCANNED or _NAMES_JSON.search(data) is not None

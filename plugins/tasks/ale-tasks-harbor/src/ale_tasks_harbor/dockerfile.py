@@ -1,21 +1,21 @@
-"""What starts with a container, which a sandbox does not do itself."""
+"""The processes that start with a container, which a sandbox does not start itself."""
 
 import shlex
 from collections.abc import Sequence
 
 _IDLE = "sh -c 'sleep infinity'"
-"""What both harnesses give a container to do."""
+"""The command that both harnesses give to a container."""
 _OF_THE_IMAGE = 'eval "set -- ${ALE_IMAGE_ENTRYPOINT-}"'
-"""The sandboxes that have images tell it there."""
+"""Sandboxes with images pass the entrypoint in this variable."""
 _START = '$(command -v setsid) "$@" </dev/null >/dev/null 2>&1 &'
 
 
 def background(entrypoint: Sequence[str] = (), command: Sequence[str] = ()) -> str:
-    """Shell script that makes what starts with a container its arguments; none is nothing.
+    """Shell script that sets its arguments to the command that starts with a container, or to none.
 
     Args:
-        entrypoint: of a compose file; empty is the image's own.
-        command: likewise. An image's own is never run: the harnesses put theirs in its place.
+        entrypoint: of a compose file; empty for the image's own.
+        command: likewise. An image's own is never run, since both harnesses replace it.
     """
     own = f"set -- {shlex.join(entrypoint)}" if entrypoint else _OF_THE_IMAGE
     given = f'set -- "$@" {shlex.join(command)}' if command else f'set -- "$@" {_IDLE}'
@@ -23,19 +23,18 @@ def background(entrypoint: Sequence[str] = (), command: Sequence[str] = ()) -> s
 
 
 def started(words: str) -> tuple[str, ...]:
-    """The setup step that starts it, in a session of its own."""
+    """The setup step that starts the command in a new session."""
     return (f"{words}\n[ $# -gt 0 ] || exit 0\n{_START}",)
 
 
 def again(words: str, health: Sequence[str] = (), own: str = "") -> str:
-    """Starts it and waits: until a health check passes, else for a second.
+    """Script that starts the command again and waits until the health checks pass, or a second.
 
-    A check that fails is no fault of the sandbox's: the agent may have broken what it asks for, and
-    the tests are to tell.
+    A failing check is not an error here: the agent may have broken it, and the tests decide.
 
     Args:
-        health: the task's check.
-        own: waits for that of the container, where it has one.
+        health: checks of the task.
+        own: script that waits for the container's own check.
     """
     waits = [f"({check}\n) || :" for check in health]
     return "\n".join((*started(words), *([own] if own else []), *(waits or ["sleep 1"])))

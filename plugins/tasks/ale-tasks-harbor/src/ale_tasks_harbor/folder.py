@@ -1,7 +1,6 @@
-"""A folder of this machine, listed once: a run looks into thousands before it starts.
+"""A folder of this machine that is listed once, with one system call.
 
-So system calls count here. One lists a folder and tells files from folders, and pathlib, which
-takes paths apart anew for each of them, is left out.
+A run reads thousands of folders before it starts; `pathlib` would take several times as long.
 """
 # ruff: noqa: PTH123
 
@@ -11,7 +10,7 @@ from functools import cached_property
 
 
 class Folder:
-    """What is in a folder, as it was when first asked for; nothing where there is none.
+    """The content of a folder when it was first listed; empty if there is no such folder.
 
     Args:
         path: absolute.
@@ -27,11 +26,11 @@ class Folder:
         return os.path.basename(self.path)  # noqa: PTH119
 
     def at(self, name: str) -> str:
-        """The path of what is in it, or would be."""
+        """The path of a name in it, whether it exists or not."""
         return f"{self.path}/{name}"
 
     def folder(self, name: str) -> "Folder":
-        """A folder in it, or what would be one."""
+        """A folder in it, whether it exists or not."""
         found = self._folders.get(name)
         if found is None:
             found = self._folders[name] = Folder(self.at(name))
@@ -47,34 +46,34 @@ class Folder:
 
     @property
     def names(self) -> list[str]:
-        """All that is in it, sorted.
+        """All names in it, sorted.
 
         Raises:
-            OSError: it can't be read. So do the others.
+            OSError: it can't be listed; the other methods raise it too.
         """
         return sorted(self._entries)
 
     def has(self, name: str) -> bool:
-        """Is there something of this name, if only a link that leads nowhere?"""
+        """Whether the name exists, even as a dangling link."""
         return name in self._entries
 
     def has_file(self, name: str) -> bool:
-        """Is it there, a file, or a link to one?"""
+        """Whether it is a file or a link to one."""
         entry = self._entries.get(name)
         return entry is not None and _is(entry.is_file)
 
     def has_folder(self, name: str) -> bool:
-        """Is it there, a folder, or a link to one?"""
+        """Whether it is a folder or a link to one."""
         entry = self._entries.get(name)
         return entry is not None and _is(entry.is_dir)
 
     def links(self, name: str) -> bool:
-        """Is it a link?"""
+        """Whether it is a link."""
         entry = self._entries.get(name)
         return entry is not None and entry.is_symlink()
 
     def files(self) -> Iterator[tuple["Folder", str]]:
-        """All files in it and below, each with its folder. No link to a folder is followed."""
+        """All files in it and below, each with its folder. Links to folders are not followed."""
         deeper = []
         for name in self.names:
             if self.has_file(name):
@@ -85,7 +84,7 @@ class Folder:
             yield from self.folder(name).files()
 
     def read(self, name: str, most: int = -1) -> bytes:
-        """A file's bytes, or only the first of them.
+        """The bytes of a file, or only the first `most`.
 
         Raises:
             OSError: it can't be read.
@@ -94,18 +93,18 @@ class Folder:
             return file.read(most)
 
     def text(self, name: str) -> str:
-        """A text, its lines ended as everywhere.
+        """The text of a file, with lines that end in a newline.
 
         Raises:
             OSError: it can't be read.
-            UnicodeDecodeError: it is no UTF-8.
+            UnicodeDecodeError: it is not UTF-8.
         """
         text = self.read(name).decode()
         return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def _is(kind: Callable[[], bool]) -> bool:
-    """A link in a circle is nothing."""
+    """Links that lead in a circle are neither."""
     try:
         return kind()
     except OSError:

@@ -26,12 +26,12 @@ from ale_tasks_harbor.checks import health_s, health_step
 from ale_tasks_harbor.dockerfile import again, started
 from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.steps import Part
-from ale_tasks_harbor.values import Values, line_of, task_id
+from ale_tasks_harbor.values import Values, located, refused, task_id
 from ale_tasks_harbor.variables import from_host
 
 FILE = "task.toml"
 _SCRIPT = "test.sh"
-_SEVERAL = "networks that lead to several containers can't be taken from one of them"
+_SEVERAL = "the network of a task with several containers can't be limited for its tests"
 _TRAJECTORY = "trajectory.json"
 _SOLUTION = "/solution"
 
@@ -45,35 +45,22 @@ def read(folder: Folder, environ: Mapping[str, str], key: str) -> Task:
 
     Raises:
         InputError: with every reason why it can't be run.
-        OSError: a folder in it can't be looked into.
+        OSError: a folder in it can't be listed.
     """
     file = folder.at(FILE)
     try:
         text = folder.text(FILE)
         document = tomli.loads(text)
     except tomli.TOMLDecodeError as error:
-        raise _refused(file, f"not TOML: {error}") from None
+        raise refused(file, f"not TOML: {error}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise _refused(file, f"can't be read: {error}") from None
+        raise refused(file, f"can't be read: {error}") from None
     problems: list[Problem] = []
     root = Values(document, file=file, problems=problems)
     task = _Reader(folder, root, environ, key).task()
     if problems:
-        raise InputError([_placed(p, text, file) for p in dict.fromkeys(problems)])
+        raise InputError([located(p, text, file) for p in dict.fromkeys(problems)])
     return task
-
-
-def _refused(file: str, message: str) -> InputError:
-    return InputError([Problem(message=message, file=file)])
-
-
-def _placed(problem: Problem, text: str, file: str) -> Problem:
-    if problem.file != file or problem.path is None:
-        return problem
-    line = line_of(text, problem.path)
-    return Problem(
-        message=problem.message, file=file, line=line, path=problem.path, hint=problem.hint
-    )
 
 
 class _Reader:
@@ -93,16 +80,16 @@ class _Reader:
         self._parts = self._steps or [self._whole]
 
     def task(self) -> Task:
-        """All of it."""
-        said, metadata = self._root.table("task"), self._root.table("metadata")
+        """The whole task."""
+        about, metadata = self._root.table("task"), self._root.table("metadata")
         environment = self._machine.environment
-        environment = replace(environment, agent_user=self._user(self._parts[0]))
+        environment = replace(environment, agent_user=self._agent_user(self._parts[0]))
         task = Task(
             id=task_id(self._folder.name),
             goal="",
-            description=said.text("description") or "",
+            description=about.text("description") or "",
             origin=self._file,
-            tags=tuple(dict.fromkeys((*said.texts("keywords"), *task_metadata.tags(metadata)))),
+            tags=tuple(dict.fromkeys((*about.texts("keywords"), *task_metadata.tags(metadata)))),
             files=self._machine.files,
             setup_steps=(
                 *started(self._machine.background),
@@ -110,11 +97,11 @@ class _Reader:
                 health.step(self._machine.health),
                 *health_step(self._environment.table("healthcheck")),
             ),
-            constraints=self._net(self._parts[0]).constraints,
+            constraints=self._agent_net(self._parts[0]).constraints,
             environment=environment,
             metadata={
                 "format": "harbor",
-                "name": said.text("name") or self._folder.name,
+                "name": about.text("name") or self._folder.name,
                 "difficulty": str(metadata.values.get("difficulty", "")),
                 "build_timeout_s": self._environment.seconds("build_timeout_sec", 600.0),
                 "ignored_keys": task_metadata.ignored(self._root),
@@ -153,7 +140,7 @@ class _Reader:
             ),
             agent_setup_steps=(*setup, *health_step(part.values.table("healthcheck"))),
             environment=Environment(
-                agent_user=self._user(part), requires=required(criterion.options)
+                agent_user=self._agent_user(part), requires=required(criterion.options)
             ),
             criteria=(criterion,),
             constraints=Constraints(time_limit_s=self._time_limit(part)),
@@ -161,22 +148,20 @@ class _Reader:
             metadata={"agent_needs": self._needs(part), "step": part.name, **facts},
         )
 
-    def _user(self, part: Part) -> str | None:
-        """Of the agent."""
+    def _agent_user(self, part: Part) -> str | None:
         for agent in (part.agent, self._agent):
             if agent.has("user"):
                 return str(agent.values["user"])
         return None
 
-    def _net(self, part: Part) -> phases.Net:
-        """Of the agent."""
+    def _agent_net(self, part: Part) -> phases.Net:
         return phases.of(part.agent, phases.of(self._agent, self._baseline))
 
     def _tests_net(self, part: Part) -> phases.Net:
         return phases.of(part.verifier, phases.of(self._verifier, self._baseline))
 
     def _needs(self, part: Part) -> list[str]:
-        """What the agent is given besides its instruction; a first step has what comes before."""
+        """What the agent needs besides its instruction: MCP servers, an earlier trajectory."""
         own = [] if part.number else [_TRAJECTORY]
         found = [name for name in own if part.folder.has(name)]
         return [*found, *(["mcp_servers"] if self._environment.values.get("mcp_servers") else [])]
@@ -199,12 +184,12 @@ class _Reader:
         having = [self._folder, *([part.folder] if part.name else [])]
         tests = [one.folder("tests") for one in having if one.has_folder("tests")]
         surroundings = self._surroundings(part)
-        in_image = surroundings.get("apart", {}).get("bundled", False)
+        in_image = surroundings.get("separate_verifier", {}).get("tests_in_image", False)
         if not in_image and not any(folder.has_file(_SCRIPT) for folder in tests):
             self._note(part.folder.folder("tests").at(_SCRIPT), "there is no such file")
         steps_own = {}
         if part.name:
-            steps_own = {"least": steps.least(part.values), "clear": True}
+            steps_own = {"min_rewards": steps.least(part.values), "remove_tests": True}
         return CriterionSpec(
             type="task_tests",
             options={
@@ -214,13 +199,11 @@ class _Reader:
                 "env": {**self._verifier.pairs("env"), **part.verifier.pairs("env")},
                 "user": self._tests_user(part),
                 "artifacts": self._artifacts(part),
-                "collect": [
-                    hook for at in self._tables(part) for hook in verifier_settings.hooks(at)
-                ],
-                "background": self._again(),
-                "background_s": health_s(self._environment.table("healthcheck")),
+                "collect": [h for at in self._tables(part) for h in verifier_settings.hooks(at)],
+                "restart_command": self._again(),
+                "restart_timeout_s": health_s(self._environment.table("healthcheck")),
                 "agent_needs": self._needs(part),
-                "key": self._key,
+                "record_key": self._key,
                 **steps_own,
                 **surroundings,
             },
@@ -228,26 +211,26 @@ class _Reader:
         )
 
     def _surroundings(self, part: Part) -> dict[str, Any]:
-        """What differs between agent and tests, and between them and the agent of the next step."""
+        """Options for tests in another container, or with another network than the agents."""
         verifiers = [part.verifier, self._verifier] if part.name else [self._verifier]
         separate = verifier_settings.is_separate(verifiers)
-        own, tests = self._net(part), self._tests_net(part)
+        own, tests = self._agent_net(part), self._tests_net(part)
         made: dict[str, Any] = {}
         if separate:
             folders = [one.folder("tests") for one in (part.folder, self._folder)]
             made["artifacts"] = verifier_settings.with_agent_artifacts(self._artifacts(part))
-            made["apart"] = verifier_settings.separate_verifier(
+            made["separate_verifier"] = verifier_settings.separate_verifier(
                 verifiers, folders[-len(verifiers) :], self._environment, self._folder, self._env
             )
         elif own != tests:
             if self._machine.several and own.mode == "public":
                 part.verifier.refuse("network_mode", _SEVERAL)
-            made["during"] = unstructure(phases.phase(tests))
+            made["tests_network"] = unstructure(phases.phase(tests))
         if part is not self._parts[-1]:
             after = self._parts[part.number + 1]
-            wanted = phases.phase(self._net(after))
-            if wanted != phases.phase(own) or "during" in made:
-                made["after"] = unstructure(wanted)
+            wanted = phases.phase(self._agent_net(after))
+            if wanted != phases.phase(own) or "tests_network" in made:
+                made["next_agent_network"] = unstructure(wanted)
         return made
 
     def _env(self, environment: Values) -> dict[str, str]:
@@ -256,11 +239,8 @@ class _Reader:
     def _artifacts(self, part: Part) -> list[dict[str, Any]]:
         return [one for at in self._tables(part) for one in verifier_settings.artifacts(at)]
 
-    def _collect(self, part: Part) -> list[dict[str, Any]]:
-        return [hook for at in self._tables(part) for hook in verifier_settings.hooks(at)]
-
     def _again(self) -> str:
-        """Starts what started with the container, and waits until it is ready."""
+        """Starts the container's own processes again and waits until they are ready."""
         check = health_step(self._environment.table("healthcheck"))
         return again(self._machine.background, check, health.once_more(self._machine.health))
 
@@ -268,14 +248,14 @@ class _Reader:
         return (self._root, part.values) if part.name else (self._root,)
 
     def _tests_user(self, part: Part) -> str | None:
-        """As Harbor: the image's own, where nobody is named."""
+        """None for the image's own user, as in Harbor."""
         for verifier in (part.verifier, self._verifier):
             if verifier.has("user"):
                 return str(verifier.values["user"])
         return None
 
     def _solution(self, parent: Folder) -> tuple[tuple[str, ...] | None, Mapping[str, str]]:
-        """Commands, and for the metadata where their files go to or why there are none."""
+        """The commands; and for the metadata the folder of their files, or why there are none."""
         folder = parent.folder("solution")
         if not folder.has_file("solve.sh"):
             return None, {}

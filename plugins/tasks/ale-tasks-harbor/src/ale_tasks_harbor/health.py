@@ -1,7 +1,7 @@
 """The health check of an image, or of the agent's service in a compose file.
 
-Harbor starts containers by ``docker compose up --wait``, which waits until it passes, and fails
-where it does not. The sandboxes that have images tell theirs in a variable.
+Harbor starts containers with ``docker compose up --wait``, which waits until the check passes, or
+fails. Sandboxes with images pass the image's check in a variable.
 """
 
 import math
@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 OF_THE_IMAGE = 'eval "set -- ${ALE_IMAGE_HEALTHCHECK-}"'
-"""Makes it the arguments: seconds until it has to pass, seconds for each try, the command."""
+"""Sets the arguments: seconds until it must pass, seconds for each try, the command."""
 NONE = "set --"
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h)")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _AGAIN_S = 60
-# Asked more often than the engine would: it has passed as soon as it does.
+# Every second, more often than the engine would: the wait ends as soon as the check passes.
 _WAIT = """\
 (
 {words}
@@ -34,16 +34,16 @@ done
 
 
 def of_service(check: Any) -> str:
-    """Shell script that makes the check of a compose file's service the arguments.
+    """Shell script that sets the arguments to the check of a compose file's service.
 
-    Without a command it is the image's own.
+    Without a command it is the image's own check.
 
     Raises:
-        ValueError: a time in it is none.
+        ValueError: a duration is invalid.
     """
-    said = check if isinstance(check, Mapping) else {}
-    test = said.get("test")
-    if said.get("disable"):
+    settings = check if isinstance(check, Mapping) else {}
+    test = settings.get("test")
+    if settings.get("disable"):
         return NONE
     if not test:
         return OF_THE_IMAGE
@@ -51,9 +51,9 @@ def of_service(check: Any) -> str:
     if kind not in ("CMD", "CMD-SHELL") or not words:
         return NONE
     command = map(str, words if kind == "CMD" else ["/bin/sh", "-c", *words])
-    each = _seconds(said.get("timeout", "30s"))
-    tries = int(said.get("retries", 3)) * _seconds(said.get("interval", "30s"))
-    within = _seconds(said.get("start_period", "0s")) + tries + each
+    each = _seconds(settings.get("timeout", "30s"))
+    tries = int(settings.get("retries", 3)) * _seconds(settings.get("interval", "30s"))
+    within = _seconds(settings.get("start_period", "0s")) + tries + each
     return f"set -- {shlex.join([str(math.ceil(within)), str(math.ceil(each)), *command])}"
 
 
@@ -65,11 +65,11 @@ def _seconds(written: Any) -> float:
 
 
 def step(words: str) -> str:
-    """The setup step that waits until the check passes; there may be none."""
+    """The setup step that waits until the check passes, if there is one."""
     return _WAIT.format(words=words, within='"$within"')
 
 
 def once_more(words: str) -> str:
-    """Waits again, for what was started again. An agent may have broken it: that is for the tests
-    to tell."""
+    """Script that waits again after a restart. It never fails: the agent may have broken the check,
+    and the tests decide."""
     return f"{_WAIT.format(words=words, within=_AGAIN_S)} || :"

@@ -45,9 +45,11 @@ class HarborOptions:
             "server or a daemon."
         ),
     )
-    refuse: Literal["folder", "run"] = field(
-        default="folder",
-        metadata=doc("What an invalid folder stops: only itself (logged), or the whole run."),
+    invalid: Literal["skip", "error"] = field(
+        default="skip",
+        metadata=doc(
+            "What to do with a folder that can't be run: log and skip it, or end the run."
+        ),
     )
 
 
@@ -80,12 +82,12 @@ class Artifact:
 
 
 @frozen(kw_only=True)
-class Phase:
-    """The network of a phase."""
+class PhaseNetwork:
+    """The network of a phase: the agent's work, or the tests."""
 
-    network: bool = field(metadata=doc("All of it is reached."))
-    hosts: tuple[str, ...] = field(
-        default=(), metadata=doc("What is reached where not all of it is.")
+    network: bool = field(metadata=doc("Allow all hosts."))
+    allowed_hosts: tuple[str, ...] = field(
+        default=(), metadata=doc("Hosts to allow where not all are.")
     )
 
 
@@ -97,11 +99,11 @@ class SeparateVerifier:
     build: str | None = field(
         default=None, metadata=doc("Host folder with a Dockerfile, or a compose file.")
     )
-    bundled: bool = field(default=False, metadata=doc("The image has the tests in /tests."))
+    tests_in_image: bool = field(default=False, metadata=doc("The image has the tests in /tests."))
     workdir: str | None = field(default=None, metadata=doc("Its workspace."))
-    network: bool = field(default=False, metadata=doc("All of it is reached."))
-    hosts: tuple[str, ...] = field(
-        default=(), metadata=doc("What is reached where not all of it is.")
+    network: bool = field(default=False, metadata=doc("Allow all hosts."))
+    allowed_hosts: tuple[str, ...] = field(
+        default=(), metadata=doc("Hosts to allow where not all are.")
     )
     env: Mapping[str, str] = field(factory=dict, metadata=doc("Variables."))
     cpus: float | None = field(default=None, metadata=doc("Processors."))
@@ -109,7 +111,9 @@ class SeparateVerifier:
     setup: tuple[str, ...] = field(
         default=(), metadata=doc("Shell commands that are run before the tests.")
     )
-    setup_s: float = field(default=120.0, validator=gt(0), metadata=doc("Seconds for each."))
+    setup_timeout_s: float = field(
+        default=120.0, validator=gt(0), metadata=doc("Seconds for each.")
+    )
 
 
 @frozen(kw_only=True)
@@ -146,26 +150,27 @@ class TaskTestsOptions:
     collect: tuple[Hook, ...] = field(
         default=(), metadata=doc("Commands to run before the tests; their exit codes are ignored.")
     )
-    background: str | None = field(
+    restart_command: str | None = field(
         default=None,
         metadata=doc("Shell command that starts the container's own processes again."),
     )
-    background_s: float = field(
-        default=120.0, validator=gt(0), metadata=doc("Seconds until they are ready.")
+    restart_timeout_s: float = field(
+        default=120.0, validator=gt(0), metadata=doc("Seconds until they must be ready.")
     )
-    least: Mapping[str, float] = field(
-        factory=dict, metadata=doc("Rewards by name; below one of them the task ends.")
+    min_rewards: Mapping[str, float] = field(
+        factory=dict,
+        metadata=doc("Rewards by name; if one is smaller, the task ends without its next step."),
     )
-    clear: bool = field(
-        default=False, metadata=doc("Remove tests and rewards afterwards: more steps follow.")
+    remove_tests: bool = field(
+        default=False, metadata=doc("Remove tests and rewards afterwards: another step follows.")
     )
-    during: Phase | None = field(
-        default=None, metadata=doc("Network for the tests, where it is not the agent's.")
+    tests_network: PhaseNetwork | None = field(
+        default=None, metadata=doc("Network of the tests, if it differs from the agent's.")
     )
-    after: Phase | None = field(
-        default=None, metadata=doc("Network of the agent that comes after the tests.")
+    next_agent_network: PhaseNetwork | None = field(
+        default=None, metadata=doc("Network of the agent in the next step, if it differs.")
     )
-    apart: SeparateVerifier | None = field(
+    separate_verifier: SeparateVerifier | None = field(
         default=None, metadata=doc("Run the tests in a separate container.")
     )
     same_shell: bool = field(
@@ -174,7 +179,7 @@ class TaskTestsOptions:
     agent_needs: tuple[str, ...] = field(
         default=(), metadata=doc("What the task gives to its agent and no agent supports yet.")
     )
-    key: str | None = field(
+    record_key: str | None = field(
         default=None,
-        metadata=doc("Of the record that the task's setup step wrote of what was there before."),
+        metadata=doc("Key that signs the record of the sandbox that a setup step has written."),
     )

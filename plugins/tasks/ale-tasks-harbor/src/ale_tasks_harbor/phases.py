@@ -10,7 +10,7 @@ from attrs import frozen
 from ale.protocols import ChangesNetwork, Sandbox
 from ale.types import Constraints
 from ale_tasks_harbor.capabilities import unable
-from ale_tasks_harbor.options import Phase
+from ale_tasks_harbor.options import PhaseNetwork
 from ale_tasks_harbor.values import Values
 
 _MODES = ("public", "no-network", "allowlist")
@@ -18,25 +18,25 @@ _MODES = ("public", "no-network", "allowlist")
 
 @frozen(kw_only=True)
 class Net:
-    """What is reached."""
+    """Which hosts can be reached."""
 
     mode: str = "public"
     hosts: tuple[str, ...] = ()
 
     @property
     def constraints(self) -> Constraints:
-        """For a sandbox that begins with it."""
+        """The same, for opening a sandbox."""
         return Constraints(network=self.mode == "public", allowed_hosts=self.hosts)
 
 
 def baseline(environment: Values) -> Net:
-    """That of the environment."""
+    """The network of a task's environment."""
     offline = environment.flag("allow_internet") is False
     return of(environment, Net(mode="no-network" if offline else "public"))
 
 
 def of(phase: Values, usual: Net) -> Net:
-    """That of a phase; the usual one where the phase names none."""
+    """The network of a phase; the usual one if the phase names none."""
     if not phase.has("network_mode"):
         if phase.has("allowed_hosts"):
             phase.refuse("allowed_hosts", 'only with network_mode = "allowlist"')
@@ -47,16 +47,16 @@ def of(phase: Values, usual: Net) -> Net:
     return Net(mode=mode, hosts=hosts if mode == "allowlist" else ())
 
 
-def phase(net: Net) -> Phase:
-    """As the criterion takes it."""
-    return Phase(network=net.mode == "public", hosts=net.hosts)
+def phase(net: Net) -> PhaseNetwork:
+    """The same, as an option of the criterion."""
+    return PhaseNetwork(network=net.mode == "public", allowed_hosts=net.hosts)
 
 
-async def enter(sandbox: Sandbox, wanted: Phase | None) -> Mapping[str, str]:
-    """Change the network of a sandbox; None leaves it.
+async def enter(sandbox: Sandbox, wanted: PhaseNetwork | None) -> Mapping[str, str]:
+    """Change the network of a sandbox; None leaves it as it is.
 
     Returns:
-        The variables by which programs find a proxy.
+        Environment variables with which programs find a proxy.
 
     Raises:
         GradingError: the sandbox lacks the feature.
@@ -66,4 +66,4 @@ async def enter(sandbox: Sandbox, wanted: Phase | None) -> Mapping[str, str]:
         return {}
     if not isinstance(sandbox, ChangesNetwork):
         raise unable("change-network")
-    return await sandbox.set_network(wanted.network, wanted.hosts)
+    return await sandbox.set_network(wanted.network, wanted.allowed_hosts)

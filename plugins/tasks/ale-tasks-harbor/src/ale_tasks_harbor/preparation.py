@@ -139,8 +139,8 @@ class TestPreparation:
             if record is not None:
                 return record
         raise GradingError(
-            "the record of what the image held was removed or changed by the agent "
-            f"({' or '.join(self._places.records)}), so nothing can be said of the tests"
+            "the agent has removed or changed the record of what the image held "
+            f"({' or '.join(self._places.records)}), so the tests prove nothing"
         )
 
     async def _cured(
@@ -180,17 +180,17 @@ class TestPreparation:
             (Path(name) / "logs").chmod(0o755)
             await self._sandbox.upload(Path(name) / "logs", self._places.logs)
 
-    async def fresh(self, *, bundled: bool) -> PreparedSandbox:
+    async def fresh(self, *, tests_in_image: bool) -> PreparedSandbox:
         """Make ready what no agent has been in.
 
         Args:
-            bundled: the image has the tests.
+            tests_in_image: the image has the tests.
 
         Raises:
             GradingError, SandboxError: as `ready`.
         """
-        await self._empty([] if bundled else [self._places.tests])
-        if bundled:
+        await self._empty([] if tests_in_image else [self._places.tests])
+        if tests_in_image:
             await self._sh('chmod -R +x -- "$1"', self._places.tests)
         shown = await self._sandbox.exec(["cat", "/proc/self/environ"], timeout_s=STEP_S)
         return PreparedSandbox(environment=integrity.variables(shown.stdout))
@@ -205,8 +205,8 @@ class TestPreparation:
 
     async def _look(self, record: Record) -> integrity.Look:
         # The look is at what this PATH leads to; it needs no program but stat, from elsewhere.
-        said = await self._sh(f'{integrity.LOOK}\nlook "$@"', *record.folders, path=self._path)
-        entries = [part.decode("utf-8", "surrogateescape") for part in said.split(b"\0")]
+        output = await self._sh(f'{integrity.LOOK}\nlook "$@"', *record.folders, path=self._path)
+        entries = [part.decode("utf-8", "surrogateescape") for part in output.split(b"\0")]
         return integrity.look_of(entries)
 
     async def _sh(
@@ -222,9 +222,11 @@ class TestPreparation:
             max_output_bytes=_OUTPUT,
         )
         if result.exit_code != 0 or result.timed_out or result.truncated:
-            said = result.stderr.decode("utf-8", "replace").strip()[-600:]
+            output = result.stderr.decode("utf-8", "replace").strip()[-600:]
             how = "took too long" if result.timed_out else f"ended with {result.exit_code}"
-            raise GradingError(f"the sandbox could not be made ready for the tests ({how}): {said}")
+            raise GradingError(
+                f"the sandbox could not be made ready for the tests ({how}): {output}"
+            )
         return result.stdout
 
     async def verdict(self) -> Verdict:

@@ -1,7 +1,7 @@
-"""Does a task ask for a process to keep running: a server, a daemon, a worker?
+"""Whether a task needs a process to keep running: a server, a daemon, a worker.
 
 Harbor grades while the agent's processes keep running. Here they are killed first, unless the
-files of the task's author ask for them. Nothing that an agent does decides this.
+task's own files need them. Nothing that an agent does decides this.
 """
 
 import re
@@ -11,11 +11,11 @@ from functools import cache
 from ale_tasks_harbor.folder import Folder
 
 KEPT = "kept_processes"
-"""Of a task's metadata: why the agent's processes are not ended before its tests."""
+"""Key of a task's metadata: why the agent's processes are not ended before its tests."""
 _TESTS_IN = ("tests", "run-tests.sh")
 _SOLUTION_IN = ("solution", "solution.sh", "solution.yaml")
 _LARGEST = 1 << 18
-"""Bytes of one file that are looked at: scripts are short, and data says nothing."""
+"""Bytes of a file that are searched: scripts are short."""
 # What follows of one command, on its line or on lines that continue it; and the dash of an option,
 # which may be a word of its own in a list.
 _MORE = r"(?:\\\n|[^\n;|&])*"
@@ -70,7 +70,7 @@ _COMMENT = re.compile(rb"^[ \t]*#.*$", re.MULTILINE)
 
 
 def asked_for(task: Folder) -> str | None:
-    """What in a task folder asks for processes that outlive the agent; None where nothing does.
+    """Why a task folder needs processes that outlive the agent; None if it does not.
 
     Returns:
         A file and the words in it, for people.
@@ -88,8 +88,8 @@ def asked_for(task: Folder) -> str | None:
                 continue
             found = pattern.search(_COMMENT.sub(b"", data))
             if found is not None:
-                said = " ".join(found[0].decode("utf-8", "replace").split())
-                return f"{folder.at(name).removeprefix(task.at(''))} says '{said}'"
+                excerpt = " ".join(found[0].decode("utf-8", "replace").split())
+                return f"{folder.at(name).removeprefix(task.at(''))} says '{excerpt}'"
     return None
 
 

@@ -23,12 +23,12 @@ from ale_tasks_harbor.preparation import STEP_S
 async def opened(
     sandbox: Sandbox, wanted: SeparateVerifier, artifacts: Sequence[Artifact]
 ) -> AsyncIterator[Sandbox]:
-    """A fresh sandbox with the artifacts of this one in the same places.
+    """A new sandbox with the artifacts of this one at the same paths.
 
-    An artifact that does not exist is not copied: the tests find it missing.
+    Artifacts that do not exist are not copied.
 
     Raises:
-        GradingError: it can't be made ready.
+        GradingError: it can't be prepared.
         SandboxError: it can't be opened, or this one is gone.
     """
     spec = SandboxSpec(
@@ -36,7 +36,7 @@ async def opened(
         build=wanted.build,
         workdir=wanted.workdir,
         network=wanted.network,
-        allowed_hosts=wanted.hosts,
+        allowed_hosts=wanted.allowed_hosts,
         env=wanted.env,
         cpus=wanted.cpus,
         memory_mb=wanted.memory_mb,
@@ -56,13 +56,13 @@ async def opened(
 
 async def _put(other: Sandbox, path: Path, source: str, is_folder: bool) -> None:
     if is_folder:
-        # What the image has there does not mix with what the agent made.
+        # So that files of the image are not mixed with those of the agent.
         await other.exec(["rm", "-rf", "--", source], timeout_s=STEP_S, user="0")
     await other.upload(path, source)
 
 
 def _opened_up(path: Path) -> bool:
-    """Is it a folder? Then tests that run as another user may write there, as in Harbor."""
+    """Let any user write to a folder, as in Harbor; returns whether it is one."""
     if not path.is_dir():
         return False
     for folder, _, _ in os.walk(path):
@@ -72,7 +72,9 @@ def _opened_up(path: Path) -> bool:
 
 async def _set_up(other: Sandbox, wanted: SeparateVerifier) -> None:
     for command in wanted.setup:
-        result = await other.exec(command, timeout_s=wanted.setup_s)
+        result = await other.exec(command, timeout_s=wanted.setup_timeout_s)
         if result.exit_code != 0 or result.timed_out:
-            said = (result.stdout + result.stderr)[-800:].decode("utf-8", "replace").strip()
-            raise GradingError(f"the container of the tests could not be made ready: {said}")
+            output = (result.stdout + result.stderr)[-800:].decode("utf-8", "replace").strip()
+            raise GradingError(
+                f"the separate container of the tests could not be prepared: {output}"
+            )

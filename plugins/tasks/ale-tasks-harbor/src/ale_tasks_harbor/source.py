@@ -1,4 +1,4 @@
-"""The task source ``harbor``: find folders, read each, tell of those that can't be run, choose."""
+"""The task source ``harbor``: finds task folders, reads and selects tasks, reports the others."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 
 from ale.errors import InputError, Problem
 from ale.strict import nearest
+from ale.text import counted
 from ale.types import Task, replace
 from ale_tasks_harbor import harbor, terminal_bench
 from ale_tasks_harbor.folder import Folder
@@ -22,27 +23,26 @@ class HarborSource:
 
     Args:
         environ: the host's variables, for ``${NAME}`` in a task's environment.
-        new_id: random letters, for the key of the tasks' records.
+        new_id: random letters, for the key that signs the tasks' records.
     """
 
     def __init__(
         self, options: HarborOptions, *, environ: Mapping[str, str], new_id: Callable[[], str]
     ) -> None:
         self._options = options
-        # That of the process decodes each variable anew.
+        # `os.environ` decodes a variable each time that it is read.
         self._environ = dict(environ)
         self._key = "".join(new_id() for _ in range(4))
         self.refused: list[Problem] = []
-        """Why folders of the last `load` were left out."""
+        """Why folders were left out in the last `load`."""
 
     def load(self) -> Iterator[Task]:
         """The chosen tasks, in the order of their paths.
 
-        A folder that can't be run is logged with the reason and left out, or stops the run, as
-        the options say.
+        A folder that can't be run is left out with a warning, or is an error: see `invalid`.
 
         Raises:
-            InputError: there is nothing at the path, nothing is left, or an option names nothing.
+            InputError: there is no task at the path, none is selected, or a glob matches none.
         """
         options = self._options
         self.refused = []
@@ -50,10 +50,10 @@ class HarborSource:
         chosen = [task for task in tasks if self._is_chosen(task)][: options.limit]
         # Where folders were refused, theirs may be the id that is missing.
         problems = [] if chosen and self.refused else _unmatched(options.include, tasks)
-        if options.refuse == "run" or not chosen:
+        if options.invalid == "error" or not chosen:
             problems += self.refused
         elif self.refused:
-            _LOG.warning("%s", self._told())
+            _LOG.warning("%s", self._left_out())
         if not chosen and not problems:
             problems = [Problem(message=f"none of {len(tasks)} tasks is left by the options")]
         for part in (part for task in chosen for part in (task, *task.steps)):
@@ -63,10 +63,10 @@ class HarborSource:
         if problems:
             raise InputError(problems)
 
-    def _told(self) -> str:
+    def _left_out(self) -> str:
         files = len({problem.file for problem in self.refused})
         lines = "\n".join(f"  {problem}" for problem in self.refused)
-        return f"{files} files keep their tasks out of the run:\n{lines}"
+        return f"{counted(files, 'task folder')} left out:\n{lines}"
 
     def _readable(self) -> Iterator[Task]:
         seen: dict[str, str] = {}
@@ -119,8 +119,8 @@ class HarborSource:
 def task_folders(folder: Folder) -> Iterator[tuple[Folder, str]]:
     """The task folders at a path, by name, each with the file that makes it one.
 
-    A task folder is not searched further, and hidden folders are passed over. A link is followed
-    where it leads to a task folder, as in Harbor, and nowhere else: none can lead in a circle.
+    Folders in a task folder and hidden folders are not searched. As in Harbor, a link is followed
+    only to a task folder, so none can lead in a circle.
     """
     try:
         names = folder.names
@@ -133,7 +133,7 @@ def task_folders(folder: Folder) -> Iterator[tuple[Folder, str]]:
     for name in names:
         if name.startswith(".") or not folder.has_folder(name):
             continue
-        # Made anew: what is in thousands of them need not be kept until the last is read.
+        # A new object, so that the listings of thousands of folders are not kept in memory.
         below = Folder(folder.at(name))
         if not folder.links(name) or any(below.has_file(file) for file in _READERS):
             yield from task_folders(below)

@@ -1,77 +1,39 @@
 """Metadata of a ``task.toml``: tags, ignored keys, the author's own keys."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import dropwhile
 from typing import Any
 
 from ale_tasks_harbor.values import Values
 
 _CANARY = re.compile(r"<!--.*canary.*-->|#.*canary.*", re.IGNORECASE)
-_KNOWN: Mapping[str, frozenset[str]] = {
-    "": frozenset(
-        [
-            "schema_version",
-            "version",
-            "source",
-            "multi_step_reward_strategy",
-            "artifacts",
-            "task",
-            "metadata",
-            "agent",
-            "verifier",
-            "environment",
-            "solution",
-            "steps",
-        ]
-    ),
-    "task": frozenset(["name", "version", "description", "authors", "keywords"]),
-    "agent": frozenset(["timeout_sec", "user", "network_mode", "allowed_hosts"]),
-    "verifier": frozenset(
-        [
-            "timeout_sec",
-            "env",
-            "user",
-            "environment_mode",
-            "environment",
-            "collect",
-            "network_mode",
-            "allowed_hosts",
-        ]
-    ),
-    "environment": frozenset(
-        [
-            "docker_image",
-            "build_timeout_sec",
-            "os",
-            "cpus",
-            "memory_mb",
-            "storage_mb",
-            "gpus",
-            "gpu_types",
-            "tpu",
-            "network_mode",
-            "allowed_hosts",
-            "env",
-            "workdir",
-            "healthcheck",
-            "skills_dir",
-            "mcp_servers",
-            "memory",
-            "storage",
-            "allow_internet",
-        ]
-    ),
-    "solution": frozenset(["env"]),
+_KNOWN: Mapping[str, Collection[str]] = {
+    "": {
+        *("schema_version", "version", "source", "multi_step_reward_strategy", "artifacts"),
+        *("task", "metadata", "agent", "verifier", "environment", "solution", "steps"),
+    },
+    "task": {"name", "version", "description", "authors", "keywords"},
+    "agent": {"timeout_sec", "user", "network_mode", "allowed_hosts"},
+    "verifier": {
+        *("timeout_sec", "env", "user", "environment_mode", "environment", "collect"),
+        *("network_mode", "allowed_hosts"),
+    },
+    "environment": {
+        *("docker_image", "build_timeout_sec", "os", "cpus", "memory_mb", "storage_mb", "gpus"),
+        *("gpu_types", "tpu", "network_mode", "allowed_hosts", "env", "workdir", "healthcheck"),
+        *("skills_dir", "mcp_servers", "memory", "storage", "allow_internet"),
+    },
+    "solution": {"env"},
 }
 _TAKEN = ("format", "name", "difficulty", "build_timeout_s", "ignored_keys", "tags", "agent_needs")
-"""Names in a task's metadata that are not the author's."""
+"""Names in a task's metadata that this package uses itself."""
 
 
 def without_canary(text: str) -> str:
-    """An instruction without the lines at its head that only mark it for filters of corpora.
+    """An instruction without the canary at its beginning, which marks it for filters of corpora.
 
-    As in Harbor: comments that say ``canary``, and whatever blank lines follow.
+    As in Harbor: comments with the word ``canary``, and the blank lines after them.
     """
     lines = text.split("\n")
     shown = dropwhile(lambda line: _CANARY.fullmatch(line.strip()), lines)
@@ -79,7 +41,7 @@ def without_canary(text: str) -> str:
 
 
 def tags(metadata: Values) -> tuple[str, ...]:
-    """Those of a task, and its category."""
+    """The task's tags, and its category."""
     found = metadata.values.get("tags", [])
     category = metadata.values.get("category")
     tags = [tag for tag in found if isinstance(tag, str)] if isinstance(found, list) else []
@@ -87,7 +49,7 @@ def tags(metadata: Values) -> tuple[str, ...]:
 
 
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What may be stored: TOML has dates, JSON has not."""
+    """The author's own keys as JSON values; dates and lists become text."""
     kept = {}
     for name, value in values.items():
         simple = isinstance(value, str | int | float | bool | list)
@@ -96,7 +58,7 @@ def plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def ignored(root: Values) -> list[str]:
-    """Keys that mean nothing here, for the record of the run."""
+    """Keys that are not used here; they are stored with the run."""
     tables = {name: root.table(name) if name else root for name in _KNOWN}
     unknown = [key for name, known in _KNOWN.items() for key in tables[name].unknown(known)]
     sizes = tables["environment"].values

@@ -15,31 +15,19 @@ from ale_tasks_harbor.capabilities import required
 from ale_tasks_harbor.dockerfile import again, background, started
 from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.parsers import PARSERS
-from ale_tasks_harbor.values import Values, line_of, task_id
+from ale_tasks_harbor.values import Values, located, refused, task_id
 
 FILE = "task.yaml"
 _ORACLE = "/oracle"
 _SCRIPT = "run-tests.sh"
 _SOLUTION = "solution.sh"
 _TYPED = "solution.yaml"
-_KNOWN = frozenset(
-    [
-        "instruction",
-        "author_name",
-        "author_email",
-        "difficulty",
-        "category",
-        "tags",
-        "parser_name",
-        "max_agent_timeout_sec",
-        "max_test_timeout_sec",
-        "run_tests_in_same_shell",
-        "disable_asciinema",
-        "estimated_duration_sec",
-        "expert_time_estimate_min",
-        "junior_time_estimate_min",
-    ]
-)
+_KNOWN = {
+    *("instruction", "author_name", "author_email", "difficulty", "category", "tags"),
+    *("parser_name", "max_agent_timeout_sec", "max_test_timeout_sec"),
+    *("run_tests_in_same_shell", "disable_asciinema", "estimated_duration_sec"),
+    *("expert_time_estimate_min", "junior_time_estimate_min"),
+}
 
 
 def read(folder: Folder, environ: Mapping[str, str], key: str) -> Task:
@@ -49,30 +37,17 @@ def read(folder: Folder, environ: Mapping[str, str], key: str) -> Task:
         text = folder.text(FILE)
         document = yaml.load(text, yaml.CSafeLoader)
     except yaml.YAMLError as error:
-        raise _refused(file, f"not YAML: {' '.join(str(error).split())}") from None
+        raise refused(file, f"not YAML: {' '.join(str(error).split())}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise _refused(file, f"can't be read: {error}") from None
+        raise refused(file, f"can't be read: {error}") from None
     if not isinstance(document, dict):
-        raise _refused(file, "expected a table with 'instruction'")
+        raise refused(file, "expected a table with 'instruction'")
     problems: list[Problem] = []
     root = Values(document, file=file, problems=problems)
     task = _Reader(folder, root, environ).task(key)
     if problems:
-        raise InputError([_placed(problem, text, file) for problem in problems])
+        raise InputError([located(problem, text, file) for problem in problems])
     return task
-
-
-def _refused(file: str, message: str) -> InputError:
-    return InputError([Problem(message=message, file=file)])
-
-
-def _placed(problem: Problem, text: str, file: str) -> Problem:
-    if problem.file != file or problem.path is None:
-        return problem
-    line = line_of(text, problem.path)
-    return Problem(
-        message=problem.message, file=file, line=line, path=problem.path, hint=problem.hint
-    )
 
 
 class _Reader:
@@ -81,7 +56,7 @@ class _Reader:
         self._root = root
         self._environ = environ
         self._background = background()
-        """What starts with the container."""
+        """Script that lists what starts with the container."""
 
     def task(self, key: str) -> Task:
         root = self._root
@@ -160,15 +135,15 @@ class _Reader:
                 "result": self._root.choice("parser_name", tuple(PARSERS), "pytest"),
                 "timeout_s": self._root.seconds("max_test_timeout_sec", 60.0),
                 "env": {"TEST_DIR": "/tests"},
-                "background": again(self._background),
+                "restart_command": again(self._background),
                 "same_shell": same_shell,
-                "key": key,
+                "record_key": key,
             },
             file=self._root.file,
         )
 
     def _solution(self) -> tuple[tuple[str, ...] | None, Mapping[str, str]]:
-        """Commands, and for the metadata where their files go to or why there are none."""
+        """The commands; and for the metadata the folder of their files, or why there are none."""
         folder = self._folder
         try:
             if folder.has_file(_SOLUTION):
@@ -183,7 +158,7 @@ class _Reader:
             return None, {}
 
     def _typed(self) -> tuple[str, ...] | None:
-        """The commands of a solution.yaml; None where it presses keys in a program."""
+        """The commands of a solution.yaml; None if it types into a running program."""
         if not self._folder.has_file(_TYPED):
             return None
         entries: Any = yaml.load(self._folder.text(_TYPED), yaml.CSafeLoader)

@@ -1,11 +1,13 @@
-"""What a task file holds, taken out by type; each thing that is wrong is noted with its key."""
+"""Reads values of a task file by type, and notes every problem with its key."""
 
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ale.errors import Problem
+from attrs import evolve
+
+from ale.errors import InputError, Problem
 from ale.strict import describe, nearest
 
 _YES = ("1", "on", "t", "true", "y", "yes")
@@ -15,7 +17,8 @@ _NO = ("0", "off", "f", "false", "n", "no")
 class Values:
     """One table of a task file.
 
-    A value of the wrong type is noted and its default taken, so that all of a file is looked at.
+    A value of the wrong type is noted and its default is used, so that all problems of a file are
+    found at once.
 
     Args:
         problems: shared by all tables of a file.
@@ -36,7 +39,7 @@ class Values:
         self._tables: dict[str, Values] = {}
 
     def refuse(self, key: str, message: str, *, hint: str | None = None) -> None:
-        """Note why the file can't be used."""
+        """Note a problem that makes the file unusable."""
         self.problems.append(
             Problem(message=message, file=self.file, path=self._path(key), hint=hint)
         )
@@ -48,11 +51,11 @@ class Values:
         self.refuse(key, f"expected {expected}, found {describe(self.values[key])}")
 
     def has(self, key: str) -> bool:
-        """Is it there, and not null?"""
+        """Whether the key has a value other than null."""
         return self.values.get(key) is not None
 
     def table(self, key: str) -> "Values":
-        """A table in this one; empty where there is none."""
+        """The table under a key; an empty one if the key is missing."""
         made = self._tables.get(key)
         if made is None:
             made = self._tables[key] = self._table(key)
@@ -79,7 +82,7 @@ class Values:
         ]
 
     def text(self, key: str) -> str | None:
-        """Text; a blank one says nothing, as in what ``harbor init`` writes."""
+        """The text under a key; None if it is missing or blank, as ``harbor init`` writes it."""
         found = self.values.get(key)
         if found is None:
             return None
@@ -143,34 +146,34 @@ class Values:
         return found
 
     def flag(self, key: str) -> bool | None:
-        """True or false, or one of the words that Harbor takes for them."""
+        """True or false, or one of the words that Harbor accepts for them."""
         found = self.values.get(key)
         if found is None or isinstance(found, bool):
             return found
-        said = str(found).lower()
-        if said in _YES or said in _NO:
-            return said in _YES
+        text = str(found).lower()
+        if text in _YES or text in _NO:
+            return text in _YES
         self._wrong(key, "true or false")
         return None
 
     def choice(self, key: str, allowed: Collection[str], default: str) -> str:
-        """One of some words."""
+        """One of the allowed words."""
         found = self.values.get(key)
         if found is None:
             return default
         if found not in allowed:
-            said = f"expected one of {', '.join(allowed)}, found {describe(found)}"
-            self.refuse(key, said, hint=nearest(str(found), allowed))
+            text = f"expected one of {', '.join(allowed)}, found {describe(found)}"
+            self.refuse(key, text, hint=nearest(str(found), allowed))
             return default
         return str(found)
 
     def unknown(self, known: Collection[str]) -> list[str]:
-        """Keys that mean nothing here."""
+        """Paths of the keys that are not known."""
         return [self._path(str(key)) for key in self.values if key not in known]
 
 
 def number_of(value: object) -> float | None:
-    """A number, also as text; None where it is none. Harbor's reader of values takes both."""
+    """A number, or text of one, as Harbor accepts both; None if it is neither."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -180,12 +183,24 @@ def number_of(value: object) -> float | None:
 
 
 def task_id(folder: str) -> str:
-    """A folder's name as an id: what can't be in the name of a file everywhere becomes a dash."""
+    """A folder's name as an id: characters that some file systems refuse become dashes."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", folder).lstrip(".-") or "task"
 
 
+def refused(file: str, message: str) -> InputError:
+    """The error for a file that can't be used at all."""
+    return InputError([Problem(message=message, file=file)])
+
+
+def located(problem: Problem, text: str, file: str) -> Problem:
+    """The problem with the line of its key, if it is in this file."""
+    if problem.file != file or problem.path is None:
+        return problem
+    return evolve(problem, line=line_of(text, problem.path))
+
+
 def line_of(text: str, path: str) -> int | None:
-    """The 1-based line of a key in a TOML or YAML text; None where it is not found."""
+    """The 1-based line of a key in a TOML or YAML text; None if it is not found."""
     *tables, key = re.sub(r"\[\d+\]", "", path).split(".")
     lines = text.splitlines()
     start = 0

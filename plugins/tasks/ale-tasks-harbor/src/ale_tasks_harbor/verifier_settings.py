@@ -12,20 +12,20 @@ from ale_tasks_harbor.phases import Net, baseline, of
 from ale_tasks_harbor.values import Values
 
 _LOGS = "/logs/artifacts"
-"""What an agent puts here is an artifact without being named."""
+"""Everything in this folder is an artifact."""
 
 Variables = Callable[[Values], Mapping[str, str]]
 
 
 def artifacts(values: Values) -> list[dict[str, Any]]:
-    """Files and folders that are kept, with the service that has them."""
+    """Artifacts to store, with the service that has them."""
     made: list[dict[str, Any]] = []
     listed = values.values.get("artifacts") or []
     for entry in listed if isinstance(listed, list) else [listed]:
-        said = entry if isinstance(entry, Mapping) else {"source": entry}
-        source, service, exclude = said.get("source"), said.get("service"), said.get("exclude")
-        # As in Harbor, an empty one says nothing.
-        destination = said.get("destination") or None
+        table = entry if isinstance(entry, Mapping) else {"source": entry}
+        source, service, exclude = table.get("source"), table.get("service"), table.get("exclude")
+        # As in Harbor, an empty one means unset.
+        destination = table.get("destination") or None
         if (
             not isinstance(source, str)
             or ".." in PurePosixPath(source).parts
@@ -58,7 +58,7 @@ def _are_texts(listed: object) -> bool:
 
 
 def hooks(values: Values) -> list[dict[str, Any]]:
-    """Commands that are run before the tests, in the agent's container or in another."""
+    """Commands to run before the tests, in the agent's container or in another."""
     made = []
     for hook in values.table("verifier").tables("collect"):
         user = hook.values.get("user")
@@ -83,7 +83,7 @@ def with_agent_artifacts(listed: Sequence[Mapping[str, Any]]) -> list[Mapping[st
 
 
 def is_separate(verifiers: Sequence[Values]) -> bool:
-    """Do the tests get a container of their own? The first that says anything decides."""
+    """Whether the tests run in a separate container; the first table with a setting decides."""
     for verifier in verifiers:
         if verifier.has("environment_mode"):
             return verifier.choice("environment_mode", ("shared", "separate"), "shared") != "shared"
@@ -99,31 +99,31 @@ def separate_verifier(
     folder: Folder,
     env: Variables,
 ) -> dict[str, Any]:
-    """The container of the tests' own.
+    """Options of the separate container of the tests.
 
     Args:
-        verifiers: the step's, where there is one, and the task's.
-        tests: the folders of tests that belong to them.
-        environment: the task's own, which it is like where nothing else is said.
+        verifiers: the table of the step, if there is one, and that of the task.
+        tests: their folders of tests.
+        environment: the task's own, which applies unless a verifier has one.
         folder: of the task.
         env: reads the variables of an environment.
     """
-    said = next((v.table("environment") for v in verifiers if v.has("environment")), environment)
-    image, build, bundled = _image(verifiers, tests, environment, folder)
-    net = of(verifiers[-1], baseline(said))
+    table = next((v.table("environment") for v in verifiers if v.has("environment")), environment)
+    image, build, in_image = _image(verifiers, tests, environment, folder)
+    net = of(verifiers[-1], baseline(table))
     if len(verifiers) > 1:
         net = of(verifiers[0], net)
     return {
         "image": image,
         "build": build,
-        "bundled": bundled,
-        "workdir": said.text("workdir") or ".",
+        "tests_in_image": in_image,
+        "workdir": table.text("workdir") or ".",
         **_net(net),
-        "env": dict(env(said)),
-        "cpus": said.amount("cpus", 0.0) or None,
-        "memory_mb": memory_mb(said, "memory_mb", "memory"),
-        "setup": _setup(said),
-        "setup_s": health_s(said.table("healthcheck")),
+        "env": dict(env(table)),
+        "cpus": table.amount("cpus", 0.0) or None,
+        "memory_mb": memory_mb(table, "memory_mb", "memory"),
+        "setup": _setup(table),
+        "setup_timeout_s": health_s(table.table("healthcheck")),
     }
 
 
@@ -133,13 +133,13 @@ def _setup(environment: Values) -> list[str]:
 
 
 def _net(net: Net) -> dict[str, Any]:
-    return {"network": net.mode == "public", "hosts": list(net.hosts)}
+    return {"network": net.mode == "public", "allowed_hosts": list(net.hosts)}
 
 
 def _image(
     verifiers: Sequence[Values], tests: Sequence[Folder], environment: Values, folder: Folder
 ) -> tuple[str | None, str | None, bool]:
-    """An image, or a folder or file to build; and whether the tests are in it already."""
+    """An image, or a folder or file to build; and whether it contains the tests."""
     for verifier, place in zip(verifiers, tests, strict=True):
         image = verifier.table("environment").text("docker_image")
         if image is not None:

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import click
 
+from ale.commands import run_argument
+
 
 @click.command("forks")
-@click.argument("run", type=click.Path(path_type=Path))
+@run_argument
 @click.option("--task", help="Show this task only.")
 @click.option(
     "--since",

@@ -12,10 +12,9 @@ from ale.types import (
     Message,
     Span,
     Turn,
-    whole_turn,
 )
 from ale_forks import Fork
-from ale_inspect.calls import Call, calls
+from ale_inspect.calls import Call, calls, turn_chunks
 from ale_inspect.report.forks import on_chunk
 
 TEXT = 6000
@@ -51,7 +50,7 @@ def readable(
         forks: of the turns that the episode replayed.
     """
     turns = episode.trajectory.turns
-    chunks = _by_turn(turns) if credited is None else credited.chunks
+    chunks = turn_chunks(turns) if credited is None else credited.chunks
     stop = episode.trajectory.stop
     return {
         "id": episode.id,
@@ -91,12 +90,6 @@ def clipped(text: str, most: int = TEXT) -> str:
             f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
         )
     return text.translate(_VISIBLE)
-
-
-def _by_turn(turns: Sequence[Turn]) -> tuple[Chunk, ...]:
-    return tuple(
-        Chunk(index=i, kind="turn", spans=(whole_turn(i, turn),)) for i, turn in enumerate(turns)
-    )
 
 
 def _failure(failure: Failure) -> list[str]:

@@ -109,8 +109,10 @@ class Trial:
         """Where the tests run; None if each step has its own tests, as in Harbor."""
         if self.task.steps:
             return None
-        separate = any(spec.options.get("apart") is not None for spec in self.task.criteria)
-        return "separate" if separate else "shared"
+        # "apart": in runs that version 0.1 has stored.
+        names = ("separate_verifier", "apart")
+        options = [spec.options.get(name) for spec in self.task.criteria for name in names]
+        return "shared" if all(each is None for each in options) else "separate"
 
     def rewards_of(self, score: Score) -> Mapping[str, float]:
         """The rewards stored by the criterion, else its value."""

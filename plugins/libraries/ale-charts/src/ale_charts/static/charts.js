@@ -38,14 +38,14 @@ const rangeOf = (chart) => (_, low, high) => {
 };
 
 const curvesOf = (chart) => {
-  const columns = [chart.xs], series = [{ label: chart.x, value: (_, x) => (x === null ? "-" : `${+x.toPrecision(6)}`) }], bands = [];
+  const columns = [chart.xs], series = [{ label: chart.x, value: (_, x) => (x === null ? "" : `${+x.toPrecision(6)}`) }], bands = [];
   for (const each of chart.series) {
     const stroke = colourOf(`c${each.colour % COLOURS}`), dash = each.colour >= COLOURS ? [6, 4] : [];
     columns.push(each.ys);
     series.push({
       label: each.name, stroke, dash, width: 1.75, spanGaps: true,
       points: { show: chart.xs.length <= DOTS, size: 5, fill: stroke },
-      value: (_, y, __, i) => (i === null || !each.low || y === null ? shortNumber(y, chart.share)
+      value: (_, y, __, i) => (i === null ? "" : !each.low || y === null ? shortNumber(y, chart.share)
         : `${shortNumber(y, chart.share)} (${shortNumber(each.low[i], chart.share)} to ${shortNumber(each.high[i], chart.share)})`),
     });
     if (!each.low) continue;

@@ -12,11 +12,12 @@ from ale_rows.exchange.conversations import Read, chat_tools_of
 from ale_rows.exchange.items import Item, LeftOutError, listed, plain_text
 from ale_rows.rows import ChatCall, ChatFunction, ChatMessage, DpoRow, SftRow
 
+PREFERENCE_KEY = "preferred_output"
 _ROLES = {"developer": "system", "function": "tool"}
 """Role names of older and newer models that differ from those of records."""
 
 
-def read_chat(item: Item) -> Read:
+def read(item: Item) -> Read:
     """An item with ``messages``; an answer with ``weight`` 0 is not trained on."""
     read = Read(tools=chat_tools_of(item.get("tools") or item.get("functions")))
     for message in listed(item, "messages"):
@@ -78,7 +79,7 @@ def call_of(call: Any, number: int) -> ChatCall:
     )
 
 
-def write_chat(row: SftRow) -> dict[str, Any]:
+def write(row: SftRow) -> dict[str, Any]:
     """A conversation; answers that are not trained on have ``weight`` 0.
 
     Reasoning is left out: the format has no field for it.

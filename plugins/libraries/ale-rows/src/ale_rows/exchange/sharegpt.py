@@ -17,6 +17,7 @@ from ale_rows.exchange.openai import call_of
 from ale_rows.exchange.trl import object_or_text
 from ale_rows.rows import ChatCall, ChatMessage, DpoRow, SftRow
 
+PREFERENCE_KEY = "chosen"
 _ROLES = {
     "system": "system",
     "human": "user",
@@ -35,7 +36,7 @@ _RESPONSE = re.compile(r"<tool_response>\s*(.*?)\s*</tool_response>", re.S)
 _THINK = re.compile(r"\A<think>\n?(.*?)\n?</think>\n*", re.S)
 
 
-def read_conversation(item: Item) -> Read:
+def read(item: Item) -> Read:
     """An item with ``conversations``; its ``system`` comes first."""
     read = Read(tools=chat_tools_of(item.get("tools")))
     if isinstance(item.get("system"), str) and item["system"]:
@@ -49,9 +50,9 @@ def read_conversation(item: Item) -> Read:
 
 def read_preference(item: Item) -> tuple[Read, Sequence[ChatMessage], Sequence[ChatMessage]]:
     """LLaMA-Factory's: ``conversations`` are the prompt, ``chosen`` and ``rejected`` one entry."""
-    read = read_conversation(item)
-    better = list(_messages(item.get("chosen"), read))
-    return read, better, list(_messages(item.get("rejected"), read))
+    prompt = read(item)
+    better = list(_messages(item.get("chosen"), prompt))
+    return prompt, better, list(_messages(item.get("rejected"), prompt))
 
 
 def _messages(entry: Any, read: Read) -> Iterator[ChatMessage]:
@@ -123,7 +124,7 @@ def _content(text: str) -> str:
     return text
 
 
-def write_conversation(row: SftRow) -> dict[str, Any]:
+def write(row: SftRow) -> dict[str, Any]:
     """A conversation; answers that are not trained on have ``weight`` 0."""
     entries = list(_entries(row.messages, row.loss_weights))
     return _with_tools({"conversations": entries}, row)

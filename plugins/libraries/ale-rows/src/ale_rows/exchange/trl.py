@@ -15,8 +15,10 @@ from ale_rows.exchange.items import Item, LeftOutError
 from ale_rows.exchange.openai import message_of
 from ale_rows.rows import ChatMessage, DpoRow, SftRow
 
+PREFERENCE_KEY = "chosen"
 
-def read_conversation(item: Item) -> Read:
+
+def read(item: Item) -> Read:
     """An item with ``messages``, or with ``prompt`` and ``completion``, also as plain text."""
     read = Read(tools=chat_tools_of(item.get("tools")))
     if "messages" in item:
@@ -67,7 +69,7 @@ def messages_of(item: Item, key: str, role: str) -> list[ChatMessage]:
     return [message_of(message) for message in found]
 
 
-def write_conversation(row: SftRow) -> dict[str, Any]:
+def write(row: SftRow) -> dict[str, Any]:
     """A conversation.
 
     Raises:
