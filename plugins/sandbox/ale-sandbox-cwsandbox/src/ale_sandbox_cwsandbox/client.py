@@ -1,0 +1,186 @@
+"""The SDK's calls, repeated while the service does not answer.
+
+Everything that is repeated may be: creating carries the SDK's request id, removing allows what is
+gone, and what runs in a sandbox is named by a token (see ``inside/jobs.sh``). The SDK works in a
+thread and an event loop of its own, so nothing here blocks.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import cwsandbox
+
+from ale.errors import SandboxError
+from ale_sandbox_cwsandbox.options import CwSandboxOptions
+from ale_sandbox_cwsandbox.quota import QuotaExceededError
+
+T = TypeVar("T")
+PART = 16 << 20
+"""Bytes of a file per call; the service takes 32 MiB."""
+_CALL_S = 120.0
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
+_TRIES = 6
+"""Of a call that was answered, but with an error that may be of the moment."""
+_NO_ANSWER = (
+    cwsandbox.SandboxUnavailableError,
+    cwsandbox.SandboxTimeoutError,
+    cwsandbox.SandboxResourceExhaustedError,
+)
+
+
+class BrokenAnswerError(Exception):
+    """An answer arrived in part."""
+
+
+class Client:
+    """Calls of one backend.
+
+    Args:
+        auth: as the SDK takes it.
+        monotonic: seconds, for time limits.
+    """
+
+    def __init__(
+        self, options: CwSandboxOptions, auth: Any, monotonic: Callable[[], float]
+    ) -> None:
+        self._options = options
+        self._place = {"base_url": options.base_url, "auth": auth}
+        self._monotonic = monotonic
+
+    async def again(self, call: Callable[[], Awaitable[T]], what: str) -> T:
+        """The result of a call that may be repeated.
+
+        Raises:
+            SandboxError: it was refused, or not answered for `retry_s` seconds.
+        """
+        end = self._monotonic() + self._options.retry_s
+        pause, tries = _FIRST_PAUSE_S, 0
+        while True:
+            try:
+                return await call()
+            except (cwsandbox.CWSandboxError, BrokenAnswerError) as error:
+                tries += not isinstance(error, _NO_ANSWER)
+                if not _may_pass(error) or tries >= _TRIES or self._monotonic() > end:
+                    raise SandboxError(f"cwsandbox: {what}: {error}") from error
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def make(self, **wanted: Any) -> cwsandbox.Sandbox:
+        """A sandbox that was not asked for yet."""
+        options = self._options
+        return cwsandbox.Sandbox(
+            **self._place,
+            request_timeout_seconds=_CALL_S,
+            poll_retry_budget_seconds=options.retry_s,
+            data_plane_mode=options.data_plane,
+            max_lifetime_seconds=options.lifetime_s,
+            placement_mode=options.placement,
+            runtime_class=options.runtime_class,
+            **wanted,
+        )
+
+    async def create(self, sandbox: cwsandbox.Sandbox) -> None:
+        """Ask for a sandbox; asked for again, the service knows the request.
+
+        Raises:
+            QuotaExceededError: there are as many as there may be.
+            SandboxError: it was refused.
+        """
+
+        async def start() -> bool:
+            try:
+                await sandbox.start()
+            except cwsandbox.SandboxResourceExhaustedError:
+                return False
+            return True
+
+        if not await self.again(start, "create a sandbox"):
+            raise QuotaExceededError
+
+    async def started(self, sandbox: cwsandbox.Sandbox) -> None:
+        """Wait until it runs.
+
+        Raises:
+            SandboxError: it failed, or does not run in time.
+        """
+        limit = self._options.start_timeout_s
+        try:
+            async with asyncio.timeout(limit):
+                # The SDK's own limit is that of a call.
+                while not await self._runs(sandbox):
+                    continue
+        except (TimeoutError, cwsandbox.CWSandboxError) as error:
+            why = f"it does not run after {limit:g} s" if isinstance(error, TimeoutError) else error
+            raise SandboxError(f"cwsandbox: sandbox {sandbox.sandbox_id}: {why}") from error
+
+    async def _runs(self, sandbox: cwsandbox.Sandbox) -> bool:
+        with contextlib.suppress(cwsandbox.SandboxTimeoutError):
+            await sandbox
+            return True
+        return False
+
+    async def exec(self, sandbox: cwsandbox.Sandbox, argv: Sequence[str]) -> bytes:
+        """What one command prints; its exit code does not matter."""
+        process = sandbox.exec(argv, timeout_seconds=_CALL_S)
+        return (await process).stdout_bytes
+
+    async def read(self, sandbox: cwsandbox.Sandbox, path: str) -> bytes:
+        """A file of at most `PART` bytes."""
+        what = f"read {path}"
+        return await self.again(lambda: _awaited(sandbox.read_file(path)), what)
+
+    async def write(self, sandbox: cwsandbox.Sandbox, path: str, data: bytes) -> None:
+        """Write a file of at most `PART` bytes; its folder is there."""
+        await self.again(lambda: _awaited(sandbox.write_file(path, data)), f"write {path}")
+
+    async def stop(self, sandbox: cwsandbox.Sandbox) -> None:
+        """End a sandbox, whatever has become of it."""
+
+        async def stop() -> None:
+            with contextlib.suppress(
+                cwsandbox.SandboxNotFoundError, cwsandbox.SandboxTerminalStateUnavailableError
+            ):
+                await sandbox.stop(missing_ok=True, graceful_shutdown_seconds=0)
+
+        await self.again(stop, f"remove sandbox {sandbox.sandbox_id}; `ale sandbox prune` does")
+
+    async def list(self, tag: str) -> list[cwsandbox.Sandbox]:
+        """All sandboxes that have a tag."""
+        listing = self._place
+        return await self.again(
+            lambda: _awaited(cwsandbox.Sandbox.list(tags=[tag], **listing)), "list sandboxes"
+        )
+
+    async def delete(self, id: str) -> None:
+        """Remove a sandbox that may be another process's."""
+        place = self._place
+        await self.again(
+            lambda: _awaited(cwsandbox.Sandbox.delete(id, missing_ok=True, **place)),
+            f"remove sandbox {id}",
+        )
+
+
+async def _awaited(operation: cwsandbox.OperationRef[T]) -> T:
+    return await operation
+
+
+_GONE = (
+    cwsandbox.SandboxNotFoundError,
+    cwsandbox.SandboxTerminatedError,
+    cwsandbox.SandboxFailedError,
+    cwsandbox.CWSandboxAuthenticationError,
+    cwsandbox.CWSandboxValidationError,
+    cwsandbox.SandboxFileError,
+)
+
+
+def _may_pass(error: Exception) -> bool:
+    """May the same call succeed a moment later?"""
+    if isinstance(error, _NO_ANSWER):
+        return True
+    stopped = isinstance(error, cwsandbox.SandboxNotRunningError)
+    return not stopped and not isinstance(error, _GONE)
