@@ -47,9 +47,14 @@ def one_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServic
         pytest.skip("the fake service needs bubblewrap")
     folder = tmp_path_factory.mktemp("service")
     program = Path(__file__).with_name("fake_service.py")
-    with subprocess.Popen(
-        [sys.executable, str(program), str(folder)], stdout=subprocess.PIPE, text=True
-    ) as process:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        subprocess.Popen(
+            [sys.executable, str(program), str(folder)], stdout=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        # The kit names proxies that are not there; a remote backend has to reach its service.
+        patch.setenv("no_grpc_proxy", "127.0.0.1")
         assert process.stdout is not None
         yield FakeService(folder, f"http://127.0.0.1:{int(process.stdout.readline())}")
         process.send_signal(signal.SIGTERM)

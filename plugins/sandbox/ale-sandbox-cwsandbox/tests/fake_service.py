@@ -51,10 +51,12 @@ class Box:
         for name in ("tmp", "root", "run"):
             (root / name).mkdir(parents=True)
         container = self.spec.containers[0]
+        info, told = os.pipe()
+        connected = any(rule.any for rule in self.spec.network.egress)
         self.process = await asyncio.create_subprocess_exec(
             "bwrap",
             *("--die-with-parent", "--unshare-all", "--uid", "0", "--gid", "0"),
-            *(() if self.spec.network.deny_egress else ("--share-net",)),
+            *("--info-fd", str(told), *(("--share-net",) if connected else ())),
             *("--bind", str(root), "/", "--ro-bind", "/usr", "/usr", "--ro-bind", "/etc", "/etc"),
             *(word for name in ("bin", "sbin", "lib", "lib64") for word in top(name)),
             *("--ro-bind", sys.base_prefix, sys.base_prefix, "--ro-bind", str(RUNNER), "/runner"),
@@ -65,7 +67,11 @@ class Box:
                 "HOME": "/root",
                 **container.environment_variables,
             },
+            pass_fds=[told],
         )
+        os.close(told)
+        with open(info) as said:
+            self.first = int(json.load(said)["child-pid"])
         while not (self.folder / "runner" / "socket").exists():
             if self.process.returncode is not None:
                 raise RuntimeError("bwrap has ended")
@@ -73,9 +79,14 @@ class Box:
 
     async def end(self) -> None:
         self.gone = True
-        if self.process is not None and self.process.returncode is None:
-            self.process.kill()
-            await self.process.wait()
+        if self.process is None:
+            return
+        if self.process.returncode is None:
+            # The first of its namespace: it is gone when all others are.
+            os.kill(self.first, signal.SIGKILL)
+        await self.process.wait()
+        while Path(f"/proc/{self.first}").exists():
+            await asyncio.sleep(0.01)
 
     @property
     def state(self) -> int:
@@ -152,14 +163,14 @@ class Service(sandbox_pb2_grpc.SandboxServiceServicer):
         box = self.requests.get(request.request_id)
         if box is None:
             faults = self.faults()
+            if faults.get("refuse"):
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, faults["refuse"])
             quota = faults.get("quota")
             if quota is not None and sum(not box.gone for box in self.boxes.values()) >= quota:
                 self.calls.write(json.dumps({"call": "over quota"}) + "\n")
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "quota of sandboxes")
             box = Box(self.folder, request.sandbox, faults.get("starts_in_s", 0))
             self.requests[request.request_id] = self.boxes[box.id] = box
-            if faults.get("refuse"):
-                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, faults["refuse"])
             await box.start()
             if box.spec.max_lifetime_seconds:
                 loop = asyncio.get_running_loop()

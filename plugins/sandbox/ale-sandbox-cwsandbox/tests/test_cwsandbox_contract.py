@@ -7,6 +7,9 @@ import pytest
 from ale.protocols import SandboxBackend
 from ale.testing.sandbox import SandboxContract
 
+# The SDK warns of listed sandboxes that it sees no end of.
+pytestmark = pytest.mark.filterwarnings("ignore:Sandbox .* was not stopped:ResourceWarning")
+
 
 class TestCwSandbox(SandboxContract):
     many = 12
