@@ -172,6 +172,8 @@ class Service(sandbox_pb2_grpc.SandboxServiceServicer):
             box = Box(self.folder, request.sandbox, faults.get("starts_in_s", 0))
             self.requests[request.request_id] = self.boxes[box.id] = box
             await box.start()
+            self.calls.write(json.dumps({"call": "made"}) + "\n")
+            self.calls.flush()
             if box.spec.max_lifetime_seconds:
                 loop = asyncio.get_running_loop()
                 loop.call_later(

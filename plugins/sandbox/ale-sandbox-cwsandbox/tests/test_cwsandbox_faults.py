@@ -28,18 +28,18 @@ async def test_every_command_runs_just_once_while_four_calls_of_ten_fail(
     service.go_wrong(share=0.4)
     async with backend.open(SandboxSpec()) as sandbox:
         session = await sandbox.session()
-        for number in range(8):
+        for number in range(5):
             result = await sandbox.exec(f"echo {number} >> one; echo {number}; exit {number}")
             assert (result.exit_code, result.stdout) == (number, b"%d\n" % number)
             result = await session.run(f"echo {number} >> two; echo {number}; (exit {number})")
             assert (result.exit_code, result.stdout) == (number, b"%d\n" % number)
-        lines = b"".join(b"%d\n" % number for number in range(8))
+        lines = b"0\n1\n2\n3\n4\n"
         assert await sandbox.read("one") == lines
         assert await sandbox.read("two") == lines
         await sandbox.write("data", bytes(range(256)) * 1000)
         assert await sandbox.read("data") == bytes(range(256)) * 1000
     await none_left(backend)
-    assert len(service.calls("exec")) > 20
+    assert len(service.calls("exec")) > 15
 
 
 async def test_a_connection_that_is_lost_during_a_command_is_made_again(

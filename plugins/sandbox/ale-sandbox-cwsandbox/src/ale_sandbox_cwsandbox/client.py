@@ -168,19 +168,15 @@ async def _awaited(operation: cwsandbox.OperationRef[T]) -> T:
     return await operation
 
 
-_GONE = (
-    cwsandbox.SandboxNotFoundError,
-    cwsandbox.SandboxTerminatedError,
-    cwsandbox.SandboxFailedError,
-    cwsandbox.CWSandboxAuthenticationError,
-    cwsandbox.CWSandboxValidationError,
-    cwsandbox.SandboxFileError,
-)
+_UNCLEAR = {"ABORTED", "DATA_LOSS", "INTERNAL", "UNKNOWN"}
+"""Codes of gRPC for which the SDK has no error of its own, and that may be of the moment."""
 
 
 def _may_pass(error: Exception) -> bool:
     """May the same call succeed a moment later?"""
-    if isinstance(error, _NO_ANSWER):
-        return True
-    stopped = isinstance(error, cwsandbox.SandboxNotRunningError)
-    return not stopped and not isinstance(error, _GONE)
+    if type(error) is cwsandbox.SandboxError:
+        code = getattr(error.__cause__, "code", None)
+        return code is not None and code().name in _UNCLEAR
+    # Of commands: the stream ended early, or brought only a part.
+    passing = (*_NO_ANSWER, BrokenAnswerError, cwsandbox.SandboxExecutionError)
+    return isinstance(error, passing)

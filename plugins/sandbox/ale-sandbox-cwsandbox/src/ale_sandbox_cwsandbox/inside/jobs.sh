@@ -153,6 +153,7 @@ report() {
 leave() { # STATE: end this call at once; a supervisor in the same pipeline goes on
   echo "$1"
   kill -9 $$
+  exit
 }
 
 nap() { # waits a little longer each time, 40 s in all
