@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-SERVICE = (
-    Path(__file__).parents[2] / "plugins/sandbox/ale-sandbox-cwsandbox/tests/fake_service.py"
-)
+SERVICE = Path(__file__).parents[2] / "plugins/sandbox/ale-sandbox-cwsandbox/tests/fake_service.py"
 N_TASKS, N_ROLLOUTS = 10, 3
 WANTED = {f"0-t{task:02}-{r}" for task in range(N_TASKS) for r in range(N_ROLLOUTS)}
 

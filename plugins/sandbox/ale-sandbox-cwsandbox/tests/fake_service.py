@@ -70,7 +70,7 @@ class Box:
             pass_fds=[told],
         )
         os.close(told)
-        with open(info) as said:
+        with os.fdopen(info) as said:
             self.first = int(json.load(said)["child-pid"])
         while not (self.folder / "runner" / "socket").exists():
             if self.process.returncode is not None:
@@ -85,7 +85,7 @@ class Box:
             # The first of its namespace: it is gone when all others are.
             os.kill(self.first, signal.SIGKILL)
         await self.process.wait()
-        while Path(f"/proc/{self.first}").exists():
+        while Path(f"/proc/{self.first}").exists():  # noqa: ASYNC110  nothing tells
             await asyncio.sleep(0.01)
 
     @property
@@ -112,7 +112,7 @@ class Box:
 def top(name: str) -> tuple[str, ...]:
     path = Path("/") / name
     if path.is_symlink():
-        return ("--symlink", os.readlink(path), f"/{name}")
+        return ("--symlink", str(path.readlink()), f"/{name}")
     return ("--ro-bind", f"/{name}", f"/{name}") if path.exists() else ()
 
 

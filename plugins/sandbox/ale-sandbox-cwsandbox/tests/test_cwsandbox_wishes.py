@@ -29,9 +29,7 @@ async def test_image_lifetime_tags_and_resources_reach_the_service(
     service: Any, make: Make
 ) -> None:
     backend = make(tags={"run": "r7"}, gpus=1, gpu_type="H100", placement="serverless")
-    spec = SandboxSpec(
-        image="debian:12", memory_mb=512, cpus=1.5, tags={"episode": "0-add-two-1"}
-    )
+    spec = SandboxSpec(image="debian:12", memory_mb=512, cpus=1.5, tags={"episode": "0-add-two-1"})
     async with backend.open(spec):
         pass
     (asked,) = service.calls("create")
@@ -115,9 +113,7 @@ def use(environ: Mapping[str, str], **options: Any) -> credentials.Found:
 def test_a_missing_key_is_said_in_one_line() -> None:
     with pytest.raises(NotUsableError) as raised:
         plugin.build(CwSandboxOptions(), BuildContext())
-    assert str(raised.value) == (
-        "cwsandbox: neither CWSANDBOX_API_KEY nor WANDB_API_KEY is set"
-    )
+    assert str(raised.value) == ("cwsandbox: neither CWSANDBOX_API_KEY nor WANDB_API_KEY is set")
     with pytest.raises(NotUsableError, match=r"^cwsandbox: MY_KEY is not set$"):
         use({"WANDB_API_KEY": "w"}, auth="api-key", api_key_env="MY_KEY")
 
@@ -222,7 +218,7 @@ async def test_what_a_killed_process_has_left_is_found_and_removed(
         "asyncio.run(main())\n"
     )
     environ = {**os.environ, "CWSANDBOX_API_KEY": "the-fake-key"}
-    with subprocess.Popen(
+    with subprocess.Popen(  # noqa: ASYNC220
         [sys.executable, str(program)], stdout=subprocess.PIPE, text=True, env=environ
     ) as holder:
         assert holder.stdout is not None

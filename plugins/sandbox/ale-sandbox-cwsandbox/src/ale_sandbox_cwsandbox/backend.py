@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any
 
 import cwsandbox
@@ -38,9 +38,7 @@ class CwSandboxBackend:
             _LOG.warning("cwsandbox: %s", note)
         self._options = options
         self._context = context
-        self._client = Client(
-            options, auth_of(found, options, context.environ), context.monotonic
-        )
+        self._client = Client(options, auth_of(found, options, context.environ), context.monotonic)
         self._quota = Quota()
         self._owner = Owner.me()
         self._cleaning: set[asyncio.Task[None]] = set()
@@ -122,8 +120,8 @@ class CwSandboxBackend:
             for found in await self._client.list(tags.id_tag(id)):
                 await self._client.delete(str(found.sandbox_id))
 
-    def _clean(self, removal: Any) -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(removal)
+    def _clean(self, removal: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(removal)
         self._cleaning.add(task)
         task.add_done_callback(self._cleaned)
 

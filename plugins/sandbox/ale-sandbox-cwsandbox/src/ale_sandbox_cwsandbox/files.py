@@ -67,8 +67,9 @@ class Files:
 
     async def upload(self, source: Path, target: str) -> None:
         """Copy a host file or folder in; existing folders are merged into."""
-        source, place = source.resolve(strict=True), posixpath.normpath(self._path(target))
-        if not source.is_dir():
+        place = posixpath.normpath(self._path(target))
+        source, is_folder = await asyncio.to_thread(_followed, source)
+        if not is_folder:
             said, _ = await self.jobs.ask("look", place)
             if said[0] == "folder":
                 _check_kind("folder", target)
@@ -107,6 +108,12 @@ class Files:
             self.jobs.forget(token)
             packed.seek(0)
             await asyncio.to_thread(unpack, _pieces(packed), target)
+
+
+def _followed(source: Path) -> tuple[Path, bool]:
+    """The end of a link, and whether that is a folder."""
+    end = source.resolve(strict=True)
+    return end, end.is_dir()
 
 
 def _tops(source: Path, name: str) -> list[tuple[Path, str]]:

@@ -38,9 +38,7 @@ def wanted(options: CwSandboxOptions, spec: SandboxSpec) -> dict[str, Any]:
 def _network(options: CwSandboxOptions, spec: SandboxSpec) -> cwsandbox.NetworkOptions:
     choices = (options.network, spec.network)
     if True in choices and False not in choices:
-        return cwsandbox.NetworkOptions(
-            egress=[cwsandbox.EgressRule(any=True)], deny_ingress=True
-        )
+        return cwsandbox.NetworkOptions(egress=[cwsandbox.EgressRule(any=True)], deny_ingress=True)
     if spec.allowed_hosts and options.network is not False:
         try:
             rules = [cwsandbox.EgressRule(dns_name=host) for host in spec.allowed_hosts]
@@ -50,9 +48,7 @@ def _network(options: CwSandboxOptions, spec: SandboxSpec) -> cwsandbox.NetworkO
     return cwsandbox.NetworkOptions(deny_egress=True, deny_ingress=True)
 
 
-def _resources(
-    options: CwSandboxOptions, spec: SandboxSpec
-) -> cwsandbox.ResourceOptions | None:
+def _resources(options: CwSandboxOptions, spec: SandboxSpec) -> cwsandbox.ResourceOptions | None:
     cpus = options.cpus if spec.cpus is None else spec.cpus
     memory = options.memory_mb if spec.memory_mb is None else spec.memory_mb
     amounts = {}
