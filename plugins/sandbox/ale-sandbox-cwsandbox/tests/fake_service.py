@@ -168,6 +168,8 @@ class Service(sandbox_pb2_grpc.SandboxServiceServicer):
             quota = faults.get("quota")
             if quota is not None and sum(not box.gone for box in self.boxes.values()) >= quota:
                 self.calls.write(json.dumps({"call": "over quota"}) + "\n")
+                if faults.get("busy"):
+                    await refuse(context, grpc.StatusCode.UNAVAILABLE, "RUNNER_CAPACITY_EXHAUSTED")
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "quota of sandboxes")
             box = Box(self.folder, request.sandbox, faults.get("starts_in_s", 0))
             self.requests[request.request_id] = self.boxes[box.id] = box
@@ -266,7 +268,8 @@ class Service(sandbox_pb2_grpc.SandboxServiceServicer):
             except asyncio.IncompleteReadError:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "the sandbox has ended")
         if kind == 3:
-            await refuse_file(context, answer.decode())
+            reason = REASONS.get(answer.decode(), "FILE_IO_FAILED")
+            await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, reason)
         return answer
 
     async def ReadFile(self, request: Any, context: Any) -> pb.ReadFileResponse:
@@ -287,14 +290,16 @@ class Service(sandbox_pb2_grpc.SandboxServiceServicer):
         return pb.WriteFileResponse()
 
 
-async def refuse_file(context: Any, error: str) -> None:
+REASONS = {"FileNotFoundError": "FILE_NOT_FOUND", "IsADirectoryError": "FILE_IS_DIRECTORY"}
+
+
+async def refuse(context: Any, code: grpc.StatusCode, reason: str) -> None:
     """As the service does: with a reason in the details."""
-    reasons = {"FileNotFoundError": "FILE_NOT_FOUND", "IsADirectoryError": "FILE_IS_DIRECTORY"}
-    status = status_pb2.Status(code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message=error)
-    reason = f"CWSANDBOX_{reasons.get(error, 'FILE_IO_FAILED')}"
-    status.details.add().Pack(error_details_pb2.ErrorInfo(reason=reason, domain="cwsandbox.com"))
+    status = status_pb2.Status(code=code.value[0], message=reason)
+    info = error_details_pb2.ErrorInfo(reason=f"CWSANDBOX_{reason}", domain="cwsandbox.com")
+    status.details.add().Pack(info)
     context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
-    await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error)
+    await context.abort(code, reason)
 
 
 async def main(folder: Path) -> None:

@@ -153,8 +153,17 @@ async def test_a_sandbox_that_the_service_has_ended_raises(make: Make) -> None:
             await sandbox.exec("true")
 
 
-async def test_the_quota_is_waited_for_and_learnt(service: Any, backend: SandboxBackend) -> None:
-    service.go_wrong(quota=2)
+async def test_a_sandbox_that_is_gone_can_be_closed(backend: SandboxBackend) -> None:
+    async with backend.open(SandboxSpec()) as sandbox:
+        await backend._client.delete(sandbox.id)  # type: ignore[attr-defined]
+    await none_left(backend)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+async def test_the_quota_is_waited_for_and_learnt(
+    service: Any, backend: SandboxBackend, busy: bool
+) -> None:
+    service.go_wrong(quota=2, busy=busy)
     held, most = 0, 0
 
     async def one(number: int) -> bytes:

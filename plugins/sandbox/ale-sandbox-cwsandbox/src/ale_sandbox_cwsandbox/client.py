@@ -7,6 +7,7 @@ thread and an event loop of its own, so nothing here blocks.
 
 import asyncio
 import contextlib
+import math
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
@@ -21,6 +22,8 @@ T = TypeVar("T")
 PART = 16 << 20
 """Bytes of a file per call; the service takes 32 MiB."""
 _CALL_S = 120.0
+_LIST_S = 20.0
+"""Somebody may wait for it at a terminal."""
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _TRIES = 6
@@ -51,13 +54,18 @@ class Client:
         self._place = {"base_url": options.base_url, "auth": auth}
         self._monotonic = monotonic
 
-    async def again(self, call: Callable[[], Awaitable[T]], what: str) -> T:
+    async def again(
+        self, call: Callable[[], Awaitable[T]], what: str, limit_s: float = math.inf
+    ) -> T:
         """The result of a call that may be repeated.
 
+        Args:
+            limit_s: seconds, where the option `retry_s` allows more.
+
         Raises:
-            SandboxError: it was refused, or not answered for `retry_s` seconds.
+            SandboxError: it was refused, or not answered for so long.
         """
-        end = self._monotonic() + self._options.retry_s
+        end = self._monotonic() + min(limit_s, self._options.retry_s)
         pause, tries = _FIRST_PAUSE_S, 0
         while True:
             try:
@@ -94,8 +102,10 @@ class Client:
         async def start() -> bool:
             try:
                 await sandbox.start()
-            except cwsandbox.SandboxResourceExhaustedError:
-                return False
+            except cwsandbox.CWSandboxError as error:
+                if _is_full(error):
+                    return False
+                raise
             return True
 
         if not await self.again(start, "create a sandbox"):
@@ -150,9 +160,11 @@ class Client:
 
     async def list(self, tag: str) -> list[cwsandbox.Sandbox]:
         """All sandboxes that have a tag."""
-        listing = self._place
+        place = self._place
         return await self.again(
-            lambda: _awaited(cwsandbox.Sandbox.list(tags=[tag], **listing)), "list sandboxes"
+            lambda: _awaited(cwsandbox.Sandbox.list(tags=[tag], timeout_seconds=_LIST_S, **place)),
+            "list sandboxes",
+            limit_s=_LIST_S,
         )
 
     async def delete(self, id: str) -> None:
@@ -166,6 +178,15 @@ class Client:
 
 async def _awaited(operation: cwsandbox.OperationRef[T]) -> T:
     return await operation
+
+
+_FULL = {"CWSANDBOX_RUNNER_CAPACITY_EXHAUSTED", "CWSANDBOX_RUNNER_OVERLOADED"}
+
+
+def _is_full(error: cwsandbox.CWSandboxError) -> bool:
+    """Is there no room for another sandbox, by a quota or because the machines are busy?"""
+    exhausted = isinstance(error, cwsandbox.SandboxResourceExhaustedError)
+    return exhausted or getattr(error, "reason", None) in _FULL
 
 
 _UNCLEAR = {"ABORTED", "DATA_LOSS", "INTERNAL", "UNKNOWN"}

@@ -117,7 +117,7 @@ class RemoteSandbox:
         self, command: str | Sequence[str], env: Mapping[str, str], scripts: list[str]
     ) -> Sequence[str]:
         """What to run; texts that can't be arguments go into files, added to `scripts`."""
-        words = [f"{name}={value}".encode(errors="surrogateescape") for name, value in env.items()]
+        words = [as_bytes(f"{name}={value}") for name, value in env.items()]
         if words:
             words.insert(0, b"env")
         if isinstance(command, str):
