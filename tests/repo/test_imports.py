@@ -23,6 +23,7 @@ LAYERS = [
     "protocols",
 ]
 SDKS = [
+    "cwsandbox",
     "docker",
     "litellm",
     "numpy",
