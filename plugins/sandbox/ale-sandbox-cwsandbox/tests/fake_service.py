@@ -23,7 +23,7 @@ from cwsandbox._proto import sandbox_pb2 as pb
 from cwsandbox._proto import sandbox_pb2_grpc
 from google.rpc import error_details_pb2, status_pb2
 
-KEYS = {"authorization": "Bearer the-fake-key", "x-wandb-api-key": "the-fake-wandb-key" + "0" * 22}
+KEYS = {"authorization": "Bearer the-fake-key", "x-wandb-api-key": "0123456789" * 4}
 RUNNER = Path(__file__).with_name("fake_runner.py")
 RUNNING = {pb.STATE_CREATING, pb.STATE_RUNNING}
 

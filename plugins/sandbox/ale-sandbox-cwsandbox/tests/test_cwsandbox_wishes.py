@@ -38,7 +38,7 @@ async def test_image_lifetime_tags_and_resources_reach_the_service(
         'tags: "art-rollout"',
         'tags: "job-r7"',
         'tags: "problem-add-two"',
-        "max_lifetime_seconds: 21600",
+        "max_lifetime_seconds: 7200",
         "deny_egress: true",
         "deny_ingress: true",
         'cpu: "1500m"',

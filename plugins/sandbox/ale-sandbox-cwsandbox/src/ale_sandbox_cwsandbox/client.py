@@ -74,7 +74,9 @@ class Client:
                 tries += not isinstance(error, _NO_ANSWER)
                 if not _may_pass(error) or tries >= _TRIES or self._monotonic() > end:
                     raise SandboxError(f"cwsandbox: {what}: {error}") from error
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+                asked = getattr(error, "retry_delay", None)
+            chosen = pause * random.uniform(0.5, 1.5)  # noqa: S311
+            await asyncio.sleep(chosen if asked is None else asked.total_seconds())
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def make(self, **wanted: Any) -> cwsandbox.Sandbox:

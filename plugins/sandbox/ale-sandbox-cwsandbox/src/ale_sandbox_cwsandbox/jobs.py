@@ -227,7 +227,11 @@ class Jobs:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.shield(running), False
         except TimeoutError:
-            await self.end(end())
+            try:
+                await self.end(end())
+            except SandboxError:
+                running.cancel()
+                raise
             outcome = await running
             return outcome, outcome.code == KILLED
         except asyncio.CancelledError:

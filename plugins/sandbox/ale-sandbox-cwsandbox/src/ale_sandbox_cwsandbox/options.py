@@ -52,7 +52,7 @@ class CwSandboxOptions:
         default=None, metadata=doc("Type of the GPUs, by the service's name for it.")
     )
     lifetime_s: int = field(
-        default=6 * 3600,
+        default=7200,
         validator=ge(1),
         metadata=doc("Seconds after which the service ends a sandbox, whatever became of the run."),
     )

@@ -147,28 +147,29 @@ class RemoteSandbox:
         bash = self._setup.place.bash
         prefix = ["env", *(f"{name}={value}" for name, value in env.items())] if env else []
         shell = ["/bin/sh"] if bash is None else [bash, "--norc", "--noprofile"]
-        token = new_token()
+        tokens = [new_token()]
         try:
-            token, state = await self._start_shell(token, [self._cwd(cwd), *prefix, *shell])
+            state = await self._start_shell(tokens, [self._cwd(cwd), *prefix, *shell])
         except asyncio.CancelledError:
-            await asyncio.shield(asyncio.ensure_future(self._jobs.end(token)))
+            await asyncio.shield(asyncio.ensure_future(self._jobs.end(tokens[-1])))
             raise
         if state[0] != "ready":
             raise SandboxError(f"the shell has ended with {state[-1]} before its first command")
         session = RemoteSession(
-            self._jobs, token, resets_lines=bash is not None, monotonic=self._setup.monotonic
+            self._jobs, tokens[-1], resets_lines=bash is not None, monotonic=self._setup.monotonic
         )
         self._sessions = [*self.sessions, session]
         return session
 
-    async def _start_shell(self, token: str, words: Sequence[str]) -> tuple[str, list[str]]:
-        state, _ = await self._jobs.ask("shell", token, *words)
-        while state[0] in ("running", "lost"):
+    async def _start_shell(self, tokens: list[str], words: Sequence[str]) -> list[str]:
+        """What has become of a shell; `tokens` gets another name where the last was never used."""
+        while True:
+            state, _ = await self._jobs.ask("shell", tokens[-1], *words)
             if state[0] == "lost":
-                self._jobs.forget(token)
-                token = new_token()
-            state, _ = await self._jobs.ask("shell", token, *words)
-        return token, state
+                self._jobs.forget(tokens[-1])
+                tokens.append(new_token())
+            elif state[0] != "running":
+                return state
 
     @property
     def sessions(self) -> Sequence[RemoteSession]:
