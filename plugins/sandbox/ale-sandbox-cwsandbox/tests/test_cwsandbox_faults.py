@@ -56,9 +56,9 @@ async def test_a_connection_that_is_lost_during_a_command_is_made_again(
 async def test_a_command_may_take_longer_than_a_call(
     service: Any, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A call waits for 40 s; here for less than one."""
-    assert "$naps -ge 230" in jobs._SCRIPT
-    monkeypatch.setattr(jobs, "_SCRIPT", jobs._SCRIPT.replace("$naps -ge 230", "$naps -ge 15"))
+    """A call waits for 40 s; here for 0.4 s."""
+    assert "patience=40" in jobs._SCRIPT
+    monkeypatch.setattr(jobs, "_SCRIPT", jobs._SCRIPT.replace("patience=40", "patience=0.4"))
     async with make().open(SandboxSpec()) as sandbox:
         before = len(service.calls("exec"))
         result = await sandbox.exec("echo x >> log; sleep 2; trap 'exit 3' INT; kill -INT $$")
@@ -70,7 +70,7 @@ async def test_what_was_never_started_is_started_under_another_name(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first call made the job's folder, and was lost before it started the command."""
-    monkeypatch.setattr(jobs, "_SCRIPT", jobs._SCRIPT.replace("$naps -eq 60", "$naps -eq 5"))
+    monkeypatch.setattr(jobs, "_SCRIPT", jobs._SCRIPT.replace("patience=40", "patience=0.4"))
     async with make().open(SandboxSpec()) as sandbox:
         names = iter(["lost-job", "second-job", "third-job", "fourth-job"])
         root = sandbox._jobs.path("")  # type: ignore[attr-defined]

@@ -207,7 +207,7 @@ class Jobs:
         if sum(sizes) <= INLINE:
             streams = (rest[: sizes[0]], rest[sizes[0] :])
         else:
-            whole = [self.path(f"{token}/{name}.all") for name in "oe"]
+            whole = [self.path(f"{token}/{name}") for name in said[5:7]]
             streams = (await self.fetch(whole[0], sizes[0]), await self.fetch(whole[1], sizes[1]))
         out, err = (_captured(data, mark.encode(), limit) for data in streams)
         return Outcome(code=int(said[1]), ended=said[2] == "ended", stdout=out, stderr=err)

@@ -14,7 +14,10 @@
 
 root=${0%/*}
 inline=65536
+patience=40 # seconds that one call waits
 setsid=$(command -v setsid)
+newline='
+'
 action=$1 forget=$2
 shift 2
 for old in $forget; do rm -rf "$root/$old"*; done
@@ -23,13 +26,14 @@ for old in $forget; do rm -rf "$root/$old"*; done
 
 drain() { # STREAM: o or e
   exec 5<"$job/$1"
-  part=head before=0
+  part=head
   while :; do
-    dd bs=65536 count=16 <&5 >>"$job/$1.$part"
-    size=$(wc -c <"$job/$1.$part") || exec cat <&5 # the job was forgotten
-    [ "$size" -eq "$before" ] && exit              # end of file
-    before=$size
-    [ "$size" -lt "$limit" ] && continue
+    # "FULL+PARTIAL records in": fewer than were asked for is the end of file.
+    said=$( { dd bs=65536 count=16 <&5 >>"$job/$1.$part"; } 2>&1) || exec cat <&5 # forgotten
+    records=${said%% records in*}
+    records=${records##*"$newline"} # after the warnings of some
+    [ $((${records%+*} + ${records#*+})) -lt 16 ] && break
+    [ "$(wc -c <"$job/$1.$part")" -lt "$limit" ] && continue
     if grep -qF "$mark" "$job/$1.$part"; then
       : >"$job/$1.end"
       exec cat <&5
@@ -37,8 +41,8 @@ drain() { # STREAM: o or e
     case $part in a) part=b ;; *) part=a ;; esac
     echo "$part" >"$job/$1.last"
     : >"$job/$1.$part"
-    before=0
   done
+  : >"$job/$1.end"
 }
 
 open_streams() {
@@ -49,33 +53,42 @@ open_streams() {
 }
 
 drained() { # STREAM
-  [ -f "$job/$1.end" ] || grep -qF "$mark" "$job/$1".[hab]* 2>/dev/null
+  [ -f "$job/$1.end" ] && return
+  # Once in a while: it ends by itself, unless something in the background holds it open.
+  [ $((passes % 10)) -eq 9 ] && grep -qF "$mark" "$job/$1".[hab]* && : >"$job/$1.end"
 }
 
 close_streams() {
+  echo "$mark" >&3
+  echo "$mark" >&4
+  exec 3>&- 4>&-
   passes=0
   until drained o && drained e; do
     # Again now and then: a mark may be cut in two where one part ends and the next begins.
-    if [ $((passes % 20)) -eq 0 ]; then echo "$mark" >&3; echo "$mark" >&4; fi
+    [ $((passes % 40)) -eq 39 ] && for stream in o e; do
+      [ -f "$job/$stream.end" ] || echo "$mark" 1<>"$job/$stream"
+    done
     passes=$((passes + 1))
     sleep 0.01
   done
-  exec 3>&- 4>&-
 }
 
-parts() { # STREAM: its parts in order
-  [ -f "$job/$1.head" ] && cat "$job/$1.head"
-  case $(cat "$job/$1.last" 2>/dev/null) in
-    a) for part in b a; do [ -f "$job/$1.$part" ] && cat "$job/$1.$part"; done ;;
-    b) cat "$job/$1.a" "$job/$1.b" ;;
-  esac
+whole() { # STREAM: sets $file to the file with its parts in order
+  file=$job/$1.head
+  [ -f "$job/$1.last" ] || return
+  read -r part <"$job/$1.last"
+  file=$job/$1.all
+  case $part in a) set -- "$1" b a ;; *) set -- "$1" a b ;; esac
+  # There may be no part b yet.
+  cat "$job/$1.head" "$job/$1.$2" "$job/$1.$3" >"$file" 2>/dev/null
 }
 
 # ---- jobs
 
-ends_with() { # CODE [ended]: the result, all at once
+ends_with() { # CODE [ended]: the result, all at once; wakes those who wait for it
   echo "$*" >"$job/new"
   mv "$job/new" "$job/code"
+  for waiting in "$job"/w.*; do kill "${waiting##*.}"; done 2>/dev/null
 }
 
 claim() { mkdir "$job/go" 2>/dev/null; }
@@ -142,12 +155,16 @@ supervise_step() { # TOKEN LIMIT MARK SESSION FRAME
 # ---- answers
 
 report() {
-  parts o >"$job/o.all"
-  parts e >"$job/e.all"
-  n_out=$(wc -c <"$job/o.all") n_err=$(wc -c <"$job/e.all")
-  read -r code ended <"$job/code"
-  echo "done $code ${ended:-open}" $n_out $n_err
-  [ $((n_out + n_err)) -le $inline ] && cat "$job/o.all" "$job/e.all"
+  whole o
+  out=$file
+  whole e
+  wc -c "$out" "$file" 2>/dev/null | {
+    read -r n_out _
+    read -r n_err _
+    read -r code ended <"$job/code"
+    echo "done $code ${ended:-open} $n_out $n_err ${out##*/} ${file##*/}"
+    [ $((n_out + n_err)) -le $inline ] && cat "$out" "$file"
+  }
 }
 
 leave() { # STATE: end this call at once; a supervisor in the same pipeline goes on
@@ -156,21 +173,30 @@ leave() { # STATE: end this call at once; a supervisor in the same pipeline goes
   exit
 }
 
-nap() { # waits a little longer each time, 40 s in all
-  naps=$((${naps:-0} + 1))
-  if [ $naps -le 10 ]; then sleep 0.01; elif [ $naps -le 40 ]; then sleep 0.05; else sleep 0.2; fi
+give_up() {
   # What its first call could not start is never started: nobody knows whether that call lives.
-  [ $naps -eq 60 ] && claim && leave lost
-  [ $naps -ge 230 ] && leave running
+  claim && leave lost
+  leave running
 }
 
 await_end() {
-  until [ -f "$job/code" ]; do nap; done
+  sleep $patience >/dev/null 2>&1 &
+  timer=$!
+  : >"$job/w.$timer"
+  [ -f "$job/code" ] || wait "$timer" 2>/dev/null
+  rm -f "$job/w.$timer"
+  [ -f "$job/code" ] || give_up
+  kill "$timer" 2>/dev/null
   report
 }
 
 await_shell() {
-  until [ -f "$job/code" ] || [ -s "$job/pid" ]; do nap; done
+  naps=0
+  until [ -f "$job/code" ] || [ -s "$job/pid" ]; do
+    sleep 0.01
+    naps=$((naps + 1))
+    [ $naps -lt $((patience * 50)) ] || give_up
+  done
   if [ -f "$job/code" ]; then leave "ended $(cat "$job/code")"; else leave ready; fi
 }
 
@@ -213,7 +239,12 @@ sweep() { # kills the processes of $token, or of all jobs
 } 2>/dev/null
 
 end_job() {
-  claim && ends_with 137 ended
+  mkdir "$job" 2>/dev/null
+  if claim; then
+    : >"$job/o.head"
+    : >"$job/e.head"
+    ends_with 137 ended
+  fi
   until [ -f "$job/code" ]; do
     leader=$(cat "$job/pid" 2>/dev/null)
     [ -n "$setsid" ] && [ -n "$leader" ] && kill -9 -- "-$leader" 2>/dev/null
