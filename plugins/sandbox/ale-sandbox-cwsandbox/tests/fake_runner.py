@@ -27,7 +27,7 @@ def main(listening: str) -> None:
 
 
 def answer(connection: socket.socket) -> None:
-    with connection, connection.makefile("rwb") as stream, contextlib.suppress(OSError):
+    with contextlib.suppress(OSError), connection, connection.makefile("rwb") as stream:
         request = json.loads(stream.readline())
         {"exec": execute, "read": read, "write": write}[request["do"]](request, stream)
 
