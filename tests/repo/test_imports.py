@@ -24,6 +24,7 @@ LAYERS = [
     "protocols",
 ]
 SDKS = [
+    "cwsandbox",
     "docker",
     "litellm",
     "numpy",

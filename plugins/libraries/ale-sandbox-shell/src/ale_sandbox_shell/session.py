@@ -91,6 +91,38 @@ class Shell(Protocol):
         ...
 
 
+def frame(
+    command: bytes | File, *, token: bytes, out: bytes, err: bytes, report: bytes, last: int
+) -> bytes:
+    """Script that makes a shell run one command and report its exit code.
+
+    Args:
+        command: at most `LONGEST_ARGUMENT` bytes; a longer one is in a file.
+        token: comes after the code in the line of the report.
+        out, err, report: paths of the pipes, as the shell sees them.
+        last: the exit code of the command before it, which the report has overwritten.
+    """
+    if isinstance(command, File):
+        call = b"command . " + command.path
+    else:
+        # The blank keeps a command that starts with "-" from being read as an option of eval.
+        call = b"command eval " + quoted(b" " + command)
+    streams = b' </dev/null >%b 2>%b\ncommand echo "$?" %b' % (out, err, token)
+    return _status(last) + call + streams + _redirected(report)
+
+
+def _redirected(report: bytes) -> bytes:
+    return b" >%b||exit 126\n" % report
+
+
+def _status(last: int) -> bytes:
+    """Restore ``$?`` of the last command.
+
+    In front of ``||`` a failing command does not end a shell under ``set -e``.
+    """
+    return b"__ale() { unset -f __ale; return %d; }; __ale || " % last if last else b""
+
+
 class ShellSession:
     """One shell. Commands run one after the other; a second caller waits for the first.
 
@@ -133,10 +165,8 @@ class ShellSession:
 
     def start(self, script: bytes = b"") -> None:
         """Send lines for the shell to run before the first command."""
-        self._shell.send(script + b"command echo 0 " + _READY + self._report_redirect())
-
-    def _report_redirect(self) -> bytes:
-        return b" >%b||exit 126\n" % self._shell.report
+        report = _redirected(self._shell.report)
+        self._shell.send(script + b"command echo 0 " + _READY + report)
 
     def _on_report_line(self, line: bytes) -> None:
         """Take a line that came through the report pipe."""
@@ -201,23 +231,15 @@ class ShellSession:
     def _send(self, text: bytes, file: File | None, out: bytes, err: bytes) -> None:
         self._expected = secrets.token_urlsafe(_TOKEN_BYTES).encode()
         self._waiting = asyncio.get_running_loop().create_future()
-        if file is not None:
-            # The shell reads a pipe byte by byte and a file in one go.
-            call = b"command . " + file.path
-        else:
-            # The blank keeps a command that starts with "-" from being read as an option of eval.
-            call = b"command eval " + quoted(b" " + text)
-        frame = b' </dev/null >%b 2>%b\ncommand echo "$?" %b' % (out, err, self._expected)
-        self._shell.send(self._prefix + self._status() + call + frame + self._report_redirect())
-
-    def _status(self) -> bytes:
-        """Restore ``$?`` of the last command: the report has overwritten it.
-
-        In front of ``||`` a failing command does not end a shell under ``set -e``.
-        """
-        if not self._last:
-            return b""
-        return b"__ale() { unset -f __ale; return %d; }; __ale || " % self._last
+        framed = frame(
+            text if file is None else file,
+            token=self._expected,
+            out=out,
+            err=err,
+            report=self._shell.report,
+            last=self._last,
+        )
+        self._shell.send(self._prefix + framed)
 
     async def _outcome(self, timeout_s: float | None) -> tuple[int | None, bool]:
         assert self._waiting is not None
