@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-UNCHECKED = {"ale-tasks-harbor", "ale-trainer-policy"}
+UNCHECKED = {"ale-tasks-harbor"}
 PACKAGES = [
     folder
     for folder in (ROOT / "core", *sorted(ROOT.glob("plugins/*/*")))

@@ -27,11 +27,11 @@ def reward(actions: tuple[int, ...]) -> float:
     return float(first == (0, 1)) + 0.5 * float(second[0] == 2) - 0.7 * float(second == (1, 1))
 
 
-def said(lab: Any, actions: tuple[int, ...]) -> list[Any]:
+def turns(lab: Any, actions: tuple[int, ...]) -> list[Any]:
     """The environment answers a turn with what its first token makes it say."""
     first, second = list(actions[:2]), list(actions[2:])
     seen = [*START, *first, OBSERVATIONS[first[0]]]
-    return [lab.Said(prompt=START, output=first), lab.Said(prompt=seen, output=second)]
+    return [lab.TokenTurn(prompt=START, output=first), lab.TokenTurn(prompt=seen, output=second)]
 
 
 class OnlyActions(torch.nn.Module):
@@ -76,7 +76,9 @@ def test_on_policy_the_expected_gradient_is_the_policy_gradient(lab: Any, preset
 
     learner = Learner(model, LearnOptions())
     episodes = [
-        lab.Played(said=said(lab, path), reward=reward(path), weights=[chance * reward(path)] * 2)
+        lab.TokenEpisode(
+            turns=turns(lab, path), reward=reward(path), weights=[chance * reward(path)] * 2
+        )
         for path, chance in zip(paths(), chances, strict=True)
     ]
     target = Reinforcement(parts=PRESETS[preset], imitation=ImitationOptions(when="off"))

@@ -11,12 +11,12 @@ from attrs import evolve, frozen
 from torch import Tensor
 
 from ale_trainer_policy.attention import tree_attention_enabled
-from ale_trainer_policy.models import full_weights, whole
 from ale_trainer_policy.objective import Terms, Tokens, evaluate
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.samples import Floats, Sample
 from ale_trainer_policy.scoring import score
 from ale_trainer_policy.tree import Datum, pack
+from ale_training.lora import full_weights, whole
 
 
 @frozen(kw_only=True, eq=False)

@@ -2,66 +2,19 @@
 
 import copy
 import hashlib
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ale.errors import InputError, Problem
-from ale.protocols import LLM
 from ale_trainer_policy.logit_slices import check_head
-from ale_trainer_policy.options import LearnOptions, LoraOptions
-
-PATH = "trainer.type"
+from ale_trainer_policy.options import LearnOptions
+from ale_training.lora import LoraOptions, lora_config
+from ale_training.policy import InProcess
 
 _SAMPLED = 64
 """Values of each frozen tensor that a fingerprint looks at."""
-
-
-class InProcess(Protocol):
-    """The attribute `policy` of a model component that runs in this process."""
-
-    model: Any
-    """A causal model of transformers."""
-    version: int
-    fingerprint: str
-    """Of architecture and vocabulary, not of weights."""
-    lock: AbstractContextManager[Any]
-    """Held while the model runs or its weights change."""
-
-
-def policy_of(llm: LLM | None) -> InProcess:
-    """The policy of a model component.
-
-    Raises:
-        InputError: it has none, or records no token ids.
-    """
-    if llm is None:
-        raise _refused("this trainer needs section 'llm': it trains the model that samples")
-    if not llm.capabilities.token_ids:
-        raise _refused(
-            f"the model {type(llm).__name__} gives no token ids, and nothing is tokenised again "
-            "to replace them"
-        )
-    policy = getattr(llm, "policy", None)
-    if policy is None or not hasattr(policy, "model"):
-        raise _refused(f"the model {type(llm).__name__} does not run in this process")
-    found: InProcess = policy
-    return found
-
-
-def _refused(message: str) -> InputError:
-    return InputError(
-        [
-            Problem(
-                path=PATH,
-                message=message,
-                expected="a model in this process that records token ids and log-probabilities",
-                hint="llm: {type: policy, ...}, or trainer: {type: export}",
-            )
-        ]
-    )
 
 
 def prepare(policy: InProcess, options: LearnOptions) -> Any:
@@ -105,45 +58,6 @@ def _add_adapters(model: Any, options: LoraOptions) -> None:
         raise InputError([Problem(path="trainer.lora.target", message=str(error))]) from error
     for name, parameter in model.named_parameters():
         parameter.requires_grad_("lora_" in name)
-
-
-def lora_config(options: LoraOptions) -> Any:
-    """PEFT's config of the adapters."""
-    from peft import LoraConfig
-
-    return LoraConfig(
-        r=options.r,
-        lora_alpha=options.alpha,  # type: ignore[arg-type]  # it only divides by r
-        lora_dropout=options.dropout,
-        target_modules="all-linear" if options.target is None else list(options.target),
-    )
-
-
-def full_weights(model: Any) -> dict[str, Tensor]:
-    """A copy of all weights under the names of the plain model, adapters merged into them."""
-    deltas = {
-        name: module.get_delta_weight("default")
-        for name, module in model.named_modules()
-        if hasattr(module, "get_delta_weight")
-    }
-    found: dict[str, Tensor] = {}
-    with torch.no_grad():
-        for name, part in model.state_dict().items():
-            if "lora_" in name:
-                continue
-            tensor = whole(part)
-            owner, _, leaf = name.rpartition(".base_layer.")
-            plain = f"{owner}.{leaf}" if owner else name
-            delta = deltas.get(owner) if leaf == "weight" else None
-            found[plain] = tensor.clone() if delta is None else tensor + whole(delta)
-    return found
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """The full tensor, gathered from all processes if it is sharded (a collective call)."""
-    full = getattr(tensor, "full_tensor", None)
-    found: Tensor = tensor if full is None else full()
-    return found
 
 
 def fingerprint_of(policy: InProcess, options: LearnOptions) -> str:

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from attrs import Attribute, asdict, evolve, field, frozen, validators
 
-from ale.plugin import doc, ge, gt, le, lt
+from ale.plugin import doc, ge, gt, le
+from ale_training.lora import LoraOptions
 
 Preset = Literal[
     "ipa",
@@ -163,23 +164,6 @@ class ImitationOptions:
         default=None,
         validator=validators.optional(gt(0.0)),
         metadata=doc("Learning rate over such a batch, in place of the trainer's; that if null."),
-    )
-
-
-@frozen(kw_only=True)
-class LoraOptions:
-    """Low-rank adapters through PEFT instead of all weights."""
-
-    r: int = field(default=16, validator=ge(1), metadata=doc("Rank."))
-    alpha: float = field(
-        default=32.0, validator=gt(0.0), metadata=doc("The update is scaled by alpha / r.")
-    )
-    dropout: float = field(
-        default=0.0, validator=[ge(0.0), lt(1.0)], metadata=doc("On the adapters' input.")
-    )
-    target: tuple[str, ...] | None = field(
-        default=None,
-        metadata=doc("Names of the linear layers; all but the output layer if null."),
     )
 
 

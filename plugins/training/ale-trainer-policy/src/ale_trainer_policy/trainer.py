@@ -10,25 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 from torch import Tensor
 
 from ale.errors import AleError, StoreError
 from ale.protocols import LLM
 from ale.types import Batch, PolicySnapshot, StepReport
-from ale_trainer_policy import checkpoint
 from ale_trainer_policy.bad_batches import BadBatches
+from ale_trainer_policy.checkpoint import State, plain
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.metrics import MetricsAccumulator
-from ale_trainer_policy.models import fingerprint_of, policy_of, prepare
+from ale_trainer_policy.models import fingerprint_of, prepare
 from ale_trainer_policy.old_policy import OldPolicy
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.random_state import RandomState
 from ale_trainer_policy.ratios import RatioFiles
-from ale_trainer_policy.sampler import adopt_temperature
 from ale_trainer_policy.samples import Sample
 from ale_trainer_policy.targets import TrainingTarget
 from ale_trainer_policy.tree import split
 from ale_trainer_policy.worker_group import WorkerGroup, make_learner
+from ale_training import checkpoint
+from ale_training.policy import policy_of, sampled_temperature
 
 
 class PolicyTrainer:
@@ -83,8 +85,9 @@ class PolicyTrainer:
                 another distribution than the one that is to be trained.
         """
         policy = policy_of(llm)
-        uses_ratio = self._target.uses_ratio
-        self._options = adopt_temperature(self._options, llm, uses_ratio=uses_ratio)
+        given, uses_ratio = self._options.temperature, self._target.uses_ratio
+        temperature = sampled_temperature(given, llm, uses_ratio=uses_ratio)
+        self._options = evolve(self._options, temperature=temperature)
         # Attention is exchanged and weights change in place: nobody samples meanwhile.
         self._model_lock = policy.lock if self._options.sync == "same" else nullcontext()
         self._fingerprint = fingerprint_of(policy, self._options)
@@ -224,13 +227,13 @@ class PolicyTrainer:
         learner, random_state = self._attached()
         with self._lock:
             kept = self._old_policy.state()
-            state = checkpoint.State(
+            state = State(
                 trainer=self._name,
                 fingerprint=self._fingerprint,
                 version=self._version,
                 updates=learner.updates,
                 bad_steps=self._bad_batches.in_a_row,
-                generator=checkpoint.plain(self._generator.bit_generator.state),
+                generator=plain(self._generator.bit_generator.state),
                 kept_versions=sorted({int(name.split("/")[1]) for name in kept}),
             )
             tensors = {**learner.state(), **random_state.state(), **kept}
@@ -244,7 +247,9 @@ class PolicyTrainer:
         """
         learner, random_state = self._attached()
         with self._lock, self._model_lock:
-            state, tensors = checkpoint.read(directory, self._name, self._fingerprint)
+            state, tensors = checkpoint.read(
+                directory, State, trainer=self._name, fingerprint=self._fingerprint
+            )
             try:
                 learner.load_state(tensors, state.updates)
                 random_state.load_state(tensors)

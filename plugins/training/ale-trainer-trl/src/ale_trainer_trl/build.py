@@ -9,9 +9,9 @@ from ale.protocols import LLM
 from ale.types import Batch
 from ale_trainer_trl.learning.learner import Learner, Settings, dpo_fields, grpo_fields
 from ale_trainer_trl.options import DpoOptions, GrpoOptions, LearnOptions
-from ale_trainer_trl.sampler import sampled_temperature
 from ale_trainer_trl.targets import groups_of, pairs_of
 from ale_trainer_trl.trainer import TrlTrainer
+from ale_training.policy import sampled_temperature
 
 
 def dpo_trainer(options: DpoOptions, context: BuildContext) -> TrlTrainer:
