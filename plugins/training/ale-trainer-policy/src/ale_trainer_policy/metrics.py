@@ -58,6 +58,8 @@ class MetricsAccumulator:
         dropped = terms.coefficient.cpu().numpy() == 0
         self._values["masked_fraction"].append((~unmasked[sampled]).astype(np.float64))
         self._values["clipped_fraction"].append(dropped[sampled].astype(np.float64))
+        corrected: Bools = terms.corrected.cpu().numpy()
+        self._values["corrected_fraction"].append(corrected[sampled].astype(np.float64))
         self._losses["loss"] += float(terms.loss.detach())  # type: ignore[assignment]
         self._losses["loss_rl"] += float(terms.reinforcement)  # type: ignore[assignment]
         self._losses["loss_imitation"] += float(terms.imitation)  # type: ignore[assignment]

@@ -1,18 +1,25 @@
 """The loss: a coefficient per token, and a plain sum.
 
-L = - sum_t m_t c(rho_t, sign_t) w_t log pi_theta(t)  -  sum_t b_t log pi_theta(t)
+L = - sum_t m_t f_t c(rho_t, sign_t) w_t log pi_theta(t)  -  sum_t b_t log pi_theta(t)
 
-w: credit weight over Z; b: imitation weight over its Z; rho, m and c: ratio, mask and
-coefficient as chosen in `ObjectiveParts`. Only log pi_theta carries a gradient (arXiv:2512.24873,
-Eq. 9 and 10). A clipped surrogate such as GRPO's has the same gradient and another value.
+w: credit weight over Z; b: imitation weight over its Z; rho, m, c and f: ratio, mask,
+coefficient and correction as chosen in `ObjectiveParts`. Only log pi_theta carries a gradient
+(arXiv:2512.24873, Eq. 9 and 10). A clipped surrogate such as GRPO's has the same gradient and
+another value.
 """
 
 import torch
 from attrs import frozen
 from torch import Tensor
 
-from ale_trainer_policy.options import Level, ObjectiveParts
-from ale_trainer_policy.parts import RATIOS, UPDATES, geometric_mean_ratio, within
+from ale_trainer_policy.options import CorrectionOptions, Level, ObjectiveParts
+from ale_trainer_policy.parts import (
+    CORRECTIONS,
+    RATIOS,
+    UPDATES,
+    geometric_mean_ratio,
+    within,
+)
 
 
 @frozen(kw_only=True, eq=False)
@@ -40,7 +47,11 @@ class Terms:
     unmasked: Tensor
     """m, booleans."""
     coefficient: Tensor
-    """c: before weight and mask."""
+    """c: before weight, mask and correction."""
+    correction: Tensor
+    """f."""
+    corrected: Tensor
+    """Where the correction is not pi_old / mu_old itself: capped or dropped; booleans."""
 
 
 def evaluate(parts: ObjectiveParts, logp: Tensor, old_logp: Tensor | None, tokens: Tokens) -> Terms:
@@ -72,7 +83,8 @@ def evaluate(parts: ObjectiveParts, logp: Tensor, old_logp: Tensor | None, token
     )
     # A masked or weightless token must not turn an infinite ratio into 0 * inf.
     used = unmasked & (tokens.weight != 0)
-    front = torch.where(used, coefficient * tokens.weight, torch.zeros_like(ratio))
+    factor, corrected = _corrected(parts.correction, old - tokens.behaviour_logp, tokens)
+    front = torch.where(used, coefficient * factor * tokens.weight, torch.zeros_like(ratio))
     reinforcement = -(front * logp).sum()
     imitation = -(tokens.imitation * logp).sum()
     return Terms(
@@ -83,7 +95,22 @@ def evaluate(parts: ObjectiveParts, logp: Tensor, old_logp: Tensor | None, token
         mismatch=mismatch,
         unmasked=unmasked,
         coefficient=coefficient,
+        correction=factor,
+        corrected=corrected,
     )
+
+
+def _corrected(
+    options: CorrectionOptions, log_mismatch: Tensor, tokens: Tokens
+) -> tuple[Tensor, Tensor]:
+    """The correction's factor, and where it differs from the ratio pi_old / mu_old."""
+    if options.method == "none":
+        factor = torch.ones_like(log_mismatch)
+        return factor, torch.zeros_like(tokens.sampled)
+    ratio = RATIOS[options.aggregation](log_mismatch, _groups(options.level, tokens))
+    correct = CORRECTIONS[options.method]
+    factor = correct(ratio, tokens.trajectory_id, tokens.sampled, options.lowest, options.cap)
+    return factor, factor != ratio
 
 
 def _groups(level: Level, tokens: Tokens) -> Tensor:

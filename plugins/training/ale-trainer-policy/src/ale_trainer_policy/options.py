@@ -23,9 +23,45 @@ Preset = Literal[
 ]
 Level = Literal["token", "chunk", "trajectory"]
 Packing = Literal["tree", "packed", "padded"]
+Aggregation = Literal["geometric-mean", "product"]
 UpdateName = Literal["none", "ratio", "clamp", "clip", "bound"]
 OldPolicyName = Literal["recompute", "rollout_version", "rollout_engine"]
 NormaliserName = Literal["trajectories", "constant", "tokens", "kept-tokens", "trajectory-tokens"]
+CorrectionName = Literal["none", "truncate", "mask", "reject"]
+
+
+@frozen(kw_only=True)
+class CorrectionOptions:
+    """What pi_old / mu_old of a token, chunk or trajectory does to the weight of its tokens."""
+
+    method: CorrectionName = field(
+        metadata=doc(
+            "'truncate' multiplies by the ratio, at most by the cap; 'mask' drops what is outside "
+            "floor and cap; 'reject' drops the whole trajectory of what is outside."
+        )
+    )
+    level: Level = field(default="token", metadata=doc("Over what the ratio is aggregated."))
+    aggregation: Aggregation = field(
+        default="product", metadata=doc("How it is aggregated over the tokens.")
+    )
+    cap: float = field(default=2.0, validator=gt(0.0), metadata=doc("Upper bound of the ratio."))
+    floor: float | None = field(
+        default=None,
+        validator=validators.optional(ge(0.0)),
+        metadata=doc("Lower bound of 'mask' and 'reject'; 1 / cap if null, and 0 for none."),
+    )
+
+    @floor.validator
+    def _check_floor(self, attribute: "Attribute[Any]", value: float | None) -> None:
+        if value is not None and self.method not in ("mask", "reject"):
+            raise ValueError(f"'floor' is of mask and reject; {self.method} has none")
+        if self.lowest > self.cap:
+            raise ValueError(f"'floor' is {self.lowest:g}, above the cap of {self.cap:g}")
+
+    @property
+    def lowest(self) -> float:
+        """The floor, its default resolved."""
+        return 1.0 / self.cap if self.floor is None else self.floor
 
 
 @frozen(kw_only=True)
@@ -33,7 +69,7 @@ class ObjectiveParts:
     """An objective: one name or number for each of its parts. The defaults are IPA's."""
 
     ratio: Level = "chunk"
-    aggregation: Literal["geometric-mean", "product"] = "geometric-mean"
+    aggregation: Aggregation = "geometric-mean"
     positive: UpdateName = "none"
     negative: UpdateName = "clamp"
     clip_low: float = 0.2
@@ -44,6 +80,7 @@ class ObjectiveParts:
     mask_floor: float | None = None
     normaliser: NormaliserName = "trajectories"
     normaliser_constant: float = 1.0
+    correction: CorrectionOptions = CorrectionOptions(method="none")
 
 
 _IPA = ObjectiveParts()
@@ -85,7 +122,7 @@ class ObjectiveOptions:
     ratio: Level | None = field(
         default=None, metadata=doc("Over what pi_theta / pi_old is aggregated.")
     )
-    aggregation: Literal["geometric-mean", "product"] | None = field(
+    aggregation: Aggregation | None = field(
         default=None, metadata=doc("How it is aggregated over the tokens.")
     )
     positive: UpdateName | None = field(
@@ -129,6 +166,15 @@ class ObjectiveOptions:
         validator=validators.optional(gt(0.0)),
         metadata=doc("Tokens per trajectory, for the normaliser 'constant'."),
     )
+
+
+def resolve_correction(
+    chosen: CorrectionName | CorrectionOptions | None,
+) -> CorrectionOptions:
+    """The correction of a method's name; null is none."""
+    if isinstance(chosen, CorrectionOptions):
+        return chosen
+    return CorrectionOptions(method=chosen or "none")
 
 
 def resolve_objective(chosen: "str | ObjectiveOptions") -> ObjectiveParts:
@@ -277,8 +323,15 @@ class PolicyOptions(LearnOptions):
         default=None,
         metadata=doc(
             "pi_old: the weights before this step, those that sampled (stored by this trainer), or "
-            "the sampler's own log-probabilities. null is recompute, and is refused with "
-            "run.staleness above 0: recompute corrects for no staleness."
+            "the sampler's own log-probabilities. null is recompute."
+        ),
+    )
+    correction: CorrectionName | CorrectionOptions | None = field(
+        default=None,
+        metadata=doc(
+            "What is done where pi_old is not the policy that sampled: a method's name, or "
+            "{method, level, aggregation, cap, floor}. null is none, and is refused with "
+            "run.staleness above 0 and old_policy: recompute."
         ),
     )
     keep_versions: int = field(

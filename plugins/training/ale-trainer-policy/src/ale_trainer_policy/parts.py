@@ -94,6 +94,41 @@ def bounded(ratio: Tensor, positive: bool, low: float, high: float) -> Tensor:
     return ratio.clamp(1.0 - low, 1.0 + high)
 
 
+Correction = Callable[[Tensor, Tensor, Tensor, float, float], Tensor]
+"""(pi_old / mu_old, trajectory, sampled, floor, cap) -> factor on the weight of each token."""
+
+
+def truncated_ratio(
+    ratio: Tensor, trajectory: Tensor, sampled: Tensor, floor: float, cap: float
+) -> Tensor:
+    """min(kappa, cap).
+
+    With a clipped update it is AReaL's decoupled objective (arXiv:2505.24298, Eq. 5): the ratio
+    pi_theta / pi_old is clipped, and pi_old / mu_old multiplies it.
+    """
+    return ratio.clamp(max=cap)
+
+
+def masked_ratio(
+    ratio: Tensor, trajectory: Tensor, sampled: Tensor, floor: float, cap: float
+) -> Tensor:
+    """kappa where floor <= kappa <= cap, else 0. Source: IcePop, arXiv:2510.18855."""
+    return torch.where(within(ratio, floor, cap), ratio, torch.zeros_like(ratio))
+
+
+def rejected_ratio(
+    ratio: Tensor, trajectory: Tensor, sampled: Tensor, floor: float, cap: float
+) -> Tensor:
+    """kappa in trajectories all of whose sampled tokens have floor <= kappa <= cap, else 0."""
+    outside = (~within(ratio, floor, cap) & sampled).to(ratio.dtype)
+    return torch.where(group_sum(outside, trajectory) == 0, ratio, torch.zeros_like(ratio))
+
+
+CORRECTIONS: Mapping[str, Correction] = {
+    "truncate": truncated_ratio,
+    "mask": masked_ratio,
+    "reject": rejected_ratio,
+}
 RATIOS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "geometric-mean": geometric_mean_ratio,
     "product": product_ratio,

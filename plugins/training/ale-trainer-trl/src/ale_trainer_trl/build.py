@@ -50,7 +50,8 @@ def grpo_trainer(options: GrpoOptions, context: BuildContext) -> TrlTrainer:
                     message=f"run.staleness is {context.staleness}, and TRL's GRPO takes the "
                     "episodes of a step for samples of the current weights",
                     expected="run.staleness 0",
-                    hint="or trainer: {type: policy, old_policy: rollout_version}",
+                    hint="or trainer: {type: policy, correction: truncate}; TRL corrects only "
+                    "what its own vLLM has sampled",
                 )
             ]
         )
