@@ -97,7 +97,7 @@ def test_on_policy_the_expected_gradient_is_the_policy_gradient(lab: Any, preset
 def _with_behaviour(learner: Learner, samples: list[Any]) -> list[Any]:
     from attrs import evolve
 
-    from ale_trainer_policy.tree import with_old_logp
+    from ale_trainer_policy.tree import with_logp
 
-    with_old_policy = with_old_logp(samples, learner.logp(samples))
+    with_old_policy = with_logp(samples, learner.logp(samples))
     return [evolve(each, behaviour_logp=each.old_logp) for each in with_old_policy]

@@ -63,6 +63,9 @@ class MetricsAccumulator:
         self._losses["loss"] += float(terms.loss.detach())  # type: ignore[assignment]
         self._losses["loss_rl"] += float(terms.reinforcement)  # type: ignore[assignment]
         self._losses["loss_imitation"] += float(terms.imitation)  # type: ignore[assignment]
+        if datum.regularised.any():
+            self._losses["loss_kl"] += float(terms.kl)  # type: ignore[assignment]
+            self._losses["loss_entropy"] += float(terms.entropy)  # type: ignore[assignment]
         self.counts["tokens_trained"] += int(np.sum(sampled | (datum.imitation != 0)))
         self.counts["tokens_computed"] += measured.computed
         self.counts["tokens_in_rows"] += sum(sample.n_tokens for sample in datum.samples)

@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,16 +26,7 @@ def prepare(policy: InProcess, options: LearnOptions) -> Any:
             can't be sliced, which `logits_mb` needs.
     """
     model = policy.model if options.sync == "same" else copy.deepcopy(policy.model)
-    if options.packing != "padded" and not getattr(model, "_supports_attention_backend", False):
-        raise InputError(
-            [
-                Problem(
-                    path="trainer.packing",
-                    message=f"{type(model).__name__} has no replaceable attention",
-                    expected="packing: padded, for this model",
-                )
-            ]
-        )
+    _check_attention(model, options)
     if options.logits_mb is not None:
         check_head(model)
     if options.activations == "recompute":
@@ -46,6 +38,43 @@ def prepare(policy: InProcess, options: LearnOptions) -> Any:
     else:
         _add_adapters(model, options.lora)
     return model
+
+
+def _check_attention(model: Any, options: LearnOptions) -> None:
+    if options.packing == "padded" or getattr(model, "_supports_attention_backend", False):
+        return
+    message = f"{type(model).__name__} has no replaceable attention"
+    expected = "packing: padded, for this model"
+    raise InputError([Problem(path="trainer.packing", message=message, expected=expected)])
+
+
+def reference_model(policy: InProcess, folder: Path | None, options: LearnOptions) -> Any:
+    """The model that a KL is taken to, without gradients: the policy as it is, or a folder's model.
+
+    Raises:
+        InputError: the folder holds no model, or one of another vocabulary or attention.
+    """
+    if folder is None:
+        return copy.deepcopy(policy.model).requires_grad_(False).eval()
+    from transformers import AutoModelForCausalLM
+
+    own = next(policy.model.parameters())
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=own.dtype)
+    except (OSError, ValueError, KeyError) as error:
+        raise _unusable(f"{folder} holds no model that transformers loads: {error}") from error
+    size, wanted = model.config.vocab_size, policy.model.config.vocab_size
+    if size != wanted:
+        raise _unusable(f"{folder} has a vocabulary of {size} tokens, and the policy of {wanted}")
+    _check_attention(model, options)
+    return model.to(own.device).requires_grad_(False).eval()
+
+
+def _unusable(message: str) -> InputError:
+    expected = "the folder of a model with the policy's vocabulary"
+    return InputError(
+        [Problem(path="trainer.objective.kl.model", message=message, expected=expected)]
+    )
 
 
 def _add_adapters(model: Any, options: LoraOptions) -> None:

@@ -1,20 +1,22 @@
 """The loss: a coefficient per token, and a plain sum.
 
 L = - sum_t m_t f_t c(rho_t, sign_t) w_t log pi_theta(t)  -  sum_t b_t log pi_theta(t)
+    + sum_t z_t (beta k(log pi_ref(t) - log pi_theta(t))  -  eta H(pi_theta(. | before t)))
 
 w: credit weight over Z; b: imitation weight over its Z; rho, m, c and f: ratio, mask,
 coefficient and correction as chosen in `ObjectiveParts`. Only log pi_theta carries a gradient
 (arXiv:2512.24873, Eq. 9 and 10). A clipped surrogate such as GRPO's has the same gradient and
-another value.
+another value. z: 1/Z of every sampled token; k: an estimator of KL(pi_theta || pi_ref); H: entropy.
 """
 
 import torch
 from attrs import frozen
 from torch import Tensor
 
-from ale_trainer_policy.options import CorrectionOptions, Level, ObjectiveParts
+from ale_trainer_policy.options import CorrectionOptions, KlOptions, Level, ObjectiveParts
 from ale_trainer_policy.parts import (
     CORRECTIONS,
+    KL_ESTIMATORS,
     RATIOS,
     UPDATES,
     geometric_mean_ratio,
@@ -33,6 +35,10 @@ class Tokens:
     positive: Tensor
     chunk_id: Tensor
     trajectory_id: Tensor
+    regularised: Tensor | None = None
+    """z; None is 0."""
+    reference_logp: Tensor | None = None
+    """log pi_ref, nats; None without a KL term."""
 
 
 @frozen(kw_only=True, eq=False)
@@ -42,6 +48,8 @@ class Terms:
     loss: Tensor
     reinforcement: Tensor
     imitation: Tensor
+    kl: Tensor
+    entropy: Tensor
     ratio: Tensor
     mismatch: Tensor
     unmasked: Tensor
@@ -54,7 +62,13 @@ class Terms:
     """Where the correction is not pi_old / mu_old itself: capped or dropped; booleans."""
 
 
-def evaluate(parts: ObjectiveParts, logp: Tensor, old_logp: Tensor | None, tokens: Tokens) -> Terms:
+def evaluate(
+    parts: ObjectiveParts,
+    logp: Tensor,
+    old_logp: Tensor | None,
+    tokens: Tokens,
+    entropy: Tensor | None = None,
+) -> Terms:
     """The loss of a micro-batch.
 
     Args:
@@ -62,6 +76,8 @@ def evaluate(parts: ObjectiveParts, logp: Tensor, old_logp: Tensor | None, token
         logp: log pi_theta, (T,), with its gradient.
         old_logp: log pi_old, (T,); None where pi_old is pi_theta itself.
         tokens: the other inputs per token.
+        entropy: of the distribution of each token, nats, (T,), with its gradient; only needed where
+            the objective has an entropy term.
     """
     now = logp.detach()
     old = now if old_logp is None else old_logp
@@ -87,10 +103,14 @@ def evaluate(parts: ObjectiveParts, logp: Tensor, old_logp: Tensor | None, token
     front = torch.where(used, coefficient * factor * tokens.weight, torch.zeros_like(ratio))
     reinforcement = -(front * logp).sum()
     imitation = -(tokens.imitation * logp).sum()
+    kl = _kl_loss(parts.kl, logp, tokens)
+    bonus = _entropy_loss(parts.entropy, entropy, tokens) if entropy is not None else 0.0 * kl
     return Terms(
-        loss=reinforcement + imitation,
+        loss=reinforcement + imitation + kl + bonus,
         reinforcement=reinforcement.detach(),
         imitation=imitation.detach(),
+        kl=kl.detach(),
+        entropy=bonus.detach(),
         ratio=ratio,
         mismatch=mismatch,
         unmasked=unmasked,
@@ -98,6 +118,21 @@ def evaluate(parts: ObjectiveParts, logp: Tensor, old_logp: Tensor | None, token
         correction=factor,
         corrected=corrected,
     )
+
+
+def _kl_loss(options: KlOptions | None, logp: Tensor, tokens: Tokens) -> Tensor:
+    if options is None or tokens.reference_logp is None or tokens.regularised is None:
+        return torch.zeros_like(logp.detach()).sum()
+    # A token that does not count must not turn an infinite difference into 0 * inf.
+    counts = tokens.regularised != 0
+    x = torch.where(counts, tokens.reference_logp - logp, torch.zeros_like(logp))
+    return options.coefficient * (tokens.regularised * KL_ESTIMATORS[options.estimator](x)).sum()
+
+
+def _entropy_loss(coefficient: float, entropy: Tensor, tokens: Tokens) -> Tensor:
+    if coefficient == 0 or tokens.regularised is None:
+        return torch.zeros_like(entropy.detach()).sum()
+    return -coefficient * (tokens.regularised * entropy).sum()
 
 
 def _corrected(

@@ -65,6 +65,32 @@ class CorrectionOptions:
 
 
 @frozen(kw_only=True)
+class KlOptions:
+    """KL(pi_theta || pi_ref) in the loss, estimated token by token."""
+
+    coefficient: float = field(validator=gt(0.0), metadata=doc("Factor on the term: beta."))
+    estimator: Literal["k1", "k2", "k3"] = field(
+        default="k3",
+        metadata=doc(
+            "With x = log pi_ref - log pi_theta: k1 = -x, k2 = x^2 / 2, k3 = exp(x) - 1 - x. "
+            "k2 has the gradient of this KL, k3 that of KL(pi_ref || pi_theta), k1 none."
+        ),
+    )
+    to: Literal["start", "reference"] = field(
+        default="start",
+        metadata=doc("pi_ref: the policy at the start of the run, or another model."),
+    )
+    model: Path | None = field(
+        default=None, metadata=doc("Folder of the model for to: reference, of one vocabulary.")
+    )
+
+    @model.validator
+    def _check_model(self, attribute: "Attribute[Any]", value: Path | None) -> None:
+        if (self.to == "reference") != (value is not None):
+            raise ValueError("'model' and to: reference need each other")
+
+
+@frozen(kw_only=True)
 class ObjectiveParts:
     """An objective: one name or number for each of its parts. The defaults are IPA's."""
 
@@ -81,6 +107,13 @@ class ObjectiveParts:
     normaliser: NormaliserName = "trajectories"
     normaliser_constant: float = 1.0
     correction: CorrectionOptions = CorrectionOptions(method="none")
+    kl: KlOptions | None = None
+    entropy: float = 0.0
+
+    @property
+    def is_regularised(self) -> bool:
+        """Does the loss have terms of tokens without credit?"""
+        return self.kl is not None or self.entropy != 0
 
 
 _IPA = ObjectiveParts()
@@ -92,7 +125,8 @@ PRESETS: Mapping[str, ObjectiveParts] = {
     # Token-level truncated importance sampling.
     "token-tis": evolve(_IPA, ratio="token", mask="none"),
     "reinforce": evolve(_IPA, negative="none", mask="none"),
-    "grpo": evolve(_PPO, normaliser="trajectory-tokens"),
+    # The paper's KL, which most of its successors leave out.
+    "grpo": evolve(_PPO, normaliser="trajectory-tokens", kl=KlOptions(coefficient=0.04)),
     "dr-grpo": evolve(_PPO, normaliser="constant", normaliser_constant=1024.0),
     "dapo": evolve(_PPO, clip_high=0.28, normaliser="kept-tokens"),
     "gspo": evolve(
@@ -166,6 +200,15 @@ class ObjectiveOptions:
         validator=validators.optional(gt(0.0)),
         metadata=doc("Tokens per trajectory, for the normaliser 'constant'."),
     )
+    kl: Literal["off"] | KlOptions | None = field(
+        default=None,
+        metadata=doc("A KL term in the loss: off, or {coefficient, estimator, to, model}."),
+    )
+    entropy: float | None = field(
+        default=None,
+        validator=validators.optional(ge(0.0)),
+        metadata=doc("Factor on the entropy, which is maximised."),
+    )
 
 
 def resolve_correction(
@@ -181,7 +224,10 @@ def resolve_objective(chosen: "str | ObjectiveOptions") -> ObjectiveParts:
     """The parts of a preset's name, or of a preset with parts replaced."""
     if isinstance(chosen, str):
         return PRESETS[chosen]
-    given = {k: v for k, v in asdict(chosen).items() if k != "preset" and v is not None}
+    given = asdict(chosen, recurse=False, filter=lambda _, value: value is not None)
+    del given["preset"]
+    if given.get("kl") == "off":
+        given["kl"] = None
     return evolve(PRESETS[chosen.preset], **given)
 
 

@@ -2,7 +2,8 @@
 
 Every tensor has shape (T,), one entry per trained token of a micro-batch, in float32 or wider;
 `group` holds for each token the number of the chunk or trajectory that it is in. Nothing here
-carries a gradient: an objective is a coefficient per token in front of its log-probability.
+carries a gradient but the KL estimators: an objective is a coefficient per token in front of its
+log-probability.
 """
 
 from collections.abc import Callable, Mapping
@@ -124,6 +125,26 @@ def rejected_ratio(
     return torch.where(group_sum(outside, trajectory) == 0, ratio, torch.zeros_like(ratio))
 
 
+def k1(x: Tensor) -> Tensor:
+    """-x: its mean under pi_theta is the KL, and its gradient's mean is 0."""
+    return -x
+
+
+def k2(x: Tensor) -> Tensor:
+    """x^2 / 2: its gradient's mean under pi_theta is the KL's; its own mean is only close to it."""
+    return x * x / 2
+
+
+def k3(x: Tensor) -> Tensor:
+    """exp(x) - 1 - x: its mean under pi_theta is the KL; its gradient's is that of the other
+    direction, KL(pi_ref || pi_theta). GRPO's, arXiv:2402.03300, Eq. 4.
+    """
+    return torch.expm1(x) - x
+
+
+KL_ESTIMATORS: Mapping[str, Callable[[Tensor], Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
+"""Of KL(pi_theta || pi_ref) by a token that pi_theta sampled, from x = log pi_ref - log pi_theta.
+Source: Schulman, Approximating KL Divergence, 2020."""
 CORRECTIONS: Mapping[str, Correction] = {
     "truncate": truncated_ratio,
     "mask": masked_ratio,

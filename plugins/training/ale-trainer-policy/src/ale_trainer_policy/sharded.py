@@ -59,7 +59,7 @@ class ShardedLearner(Learner):
         if self._rank < len(pieces):
             return pieces[self._rank]
         return [
-            evolve(each, weight=0.0 * each.weight, imitation=0.0 * each.imitation)
+            evolve(each, weight=0.0 * each.weight, imitation=0.0 * each.imitation, regularised=0.0)
             for each in pieces[0]
         ]
 
