@@ -268,4 +268,22 @@ async def test_a_step_multiplies_the_gradient_of_stale_tokens(
         metrics = (await trainer.step(batch)).metrics
         norms[stale] = metrics["grad_norm"]
     assert metrics["corrected_fraction"] == corrected
+    assert metrics["effective_sample_size"] == pytest.approx(1.0), "all weigh the same"
     assert norms[math.log(3.0)] == pytest.approx(factor * norms[0.0], rel=1e-4)
+
+
+async def test_the_effective_sample_size_falls_where_few_tokens_have_most_of_the_weight(
+    make_llm: Callable[..., Any], lab: Any
+) -> None:
+    """Of tokens that weigh 1, 1 and 4: 36 / (3 * 18)."""
+    llm = make_llm()
+    with torch.no_grad():
+        scores = llm.policy.model(torch.tensor([[1, 2, 7, 8, 9]])).logits[0].log_softmax(-1)
+    now = [float(scores[at, token]) for at, token in ((1, 7), (2, 8), (3, 9))]
+    trainer = policy_trainer(PolicyOptions(objective="reinforce"), BuildContext())
+    trainer.attach(llm)
+    logps = [now[0], now[1], now[2] - math.log(4.0)]
+    turn = lab.TokenTurn(prompt=[1, 2], output=[7, 8, 9], logps=logps)
+    batch = lab.batch_of(lab.credited(lab.TokenEpisode(turns=[turn])))
+    found = (await trainer.step(batch)).metrics["effective_sample_size"]
+    assert found == pytest.approx(36 / 54, rel=1e-4)

@@ -37,6 +37,8 @@ class MetricsAccumulator:
 
     counts: "Counter[str]" = field(factory=Counter)
     _values: "defaultdict[str, list[Floats]]" = field(factory=lambda: defaultdict(list))
+    _log_weights: list[Floats] = field(factory=list)
+    """log pi_theta - log mu_old of the tokens with a weight."""
     _losses: "Counter[str]" = field(factory=Counter)
     _norms: list[float] = field(factory=list)
     log_ratios: dict[str, Floats] = field(factory=dict)
@@ -52,6 +54,7 @@ class MetricsAccumulator:
         self._values["entropy"].append(measured.entropy.double().cpu().numpy())
         logp = measured.logp.double().cpu().numpy()
         log_ratio = logp - datum.behaviour_logp
+        self._log_weights.append(log_ratio[sampled])
         self._values["kl_rollout"].append(_k3(log_ratio)[datum.sampled])
         self._record_log_ratios(datum, np.where(datum.sampled, log_ratio, np.nan))
         unmasked: Bools = terms.unmasked.cpu().numpy()
@@ -105,7 +108,15 @@ class MetricsAccumulator:
                 found |= _quantiles(name, values)
             else:
                 found[name] = float(values.mean())
+        if any(map(len, self._log_weights)):
+            found["effective_sample_size"] = _effective_share(np.concatenate(self._log_weights))
         return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def _effective_share(log_weights: Floats) -> float:
+    """(sum w)^2 / (n sum w^2): as many equally weighted tokens, as a share of n. Kish, 1965."""
+    weights = np.exp(log_weights - log_weights.max())
+    return float(weights.sum() ** 2 / (len(weights) * (weights**2).sum()))
 
 
 def _quantiles(name: str, values: Floats) -> Mapping[str, float]:
