@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from attrs import evolve
 
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.options import PRESETS, ImitationOptions, LearnOptions
 from ale_trainer_policy.targets import Reinforcement
-from ale_trainer_policy.tree import pack
+from ale_trainer_policy.tree import by_sample, pack
 
 ACTIONS = (0, 1, 2)
 OBSERVATIONS = {0: 3, 1: 4, 2: 3}
@@ -95,9 +96,8 @@ def test_on_policy_the_expected_gradient_is_the_policy_gradient(lab: Any, preset
 
 
 def _with_behaviour(learner: Learner, samples: list[Any]) -> list[Any]:
-    from attrs import evolve
-
-    from ale_trainer_policy.tree import with_logp
-
-    with_old_policy = with_logp(samples, learner.logp(samples))
-    return [evolve(each, behaviour_logp=each.old_logp) for each in with_old_policy]
+    own = by_sample(samples, learner.logp(samples))
+    return [
+        evolve(each, old_logp=logp, behaviour_logp=logp)
+        for each, logp in zip(samples, own, strict=True)
+    ]

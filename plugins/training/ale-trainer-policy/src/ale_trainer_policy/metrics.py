@@ -9,7 +9,7 @@ from attrs import define, field
 
 from ale_trainer_policy.learner import Measured
 from ale_trainer_policy.samples import Bools, Floats
-from ale_trainer_policy.tree import Datum
+from ale_trainer_policy.tree import Datum, by_sample
 
 COUNTS = (
     "chunks_empty",
@@ -74,8 +74,7 @@ class MetricsAccumulator:
         self.counts["tokens_in_rows"] += sum(sample.n_tokens for sample in datum.samples)
 
     def _record_log_ratios(self, datum: Datum, log_ratio: Floats) -> None:
-        ends = np.cumsum([len(sample.at) for sample in datum.samples])
-        for sample, part in zip(datum.samples, np.split(log_ratio, ends[:-1]), strict=True):
+        for sample, part in zip(datum.samples, by_sample(datum.samples, log_ratio), strict=True):
             self.log_ratios[sample.episode] = part
 
     def add_update(self, norm: float, rate: float) -> None:

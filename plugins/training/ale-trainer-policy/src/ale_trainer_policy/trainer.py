@@ -27,7 +27,7 @@ from ale_trainer_policy.ratios import RatioFiles
 from ale_trainer_policy.samples import Sample
 from ale_trainer_policy.scorer import Scorer
 from ale_trainer_policy.targets import TrainingTarget
-from ale_trainer_policy.tree import split, with_logp
+from ale_trainer_policy.tree import by_sample, split
 from ale_trainer_policy.worker_group import WorkerGroup, make_learner
 from ale_training import checkpoint
 from ale_training.policy import policy_of, sampled_temperature
@@ -213,9 +213,9 @@ class PolicyTrainer:
             return list(samples)
         origin = {}
         for micro in self._split([each for each in samples if each.trainable]):
-            scored = with_logp(micro, self._reference.logp(micro), "reference_logp")
-            for before, after in zip(micro, scored, strict=True):
-                origin[id(before)] = after
+            logps = by_sample(micro, self._reference.logp(micro))
+            for sample, logp in zip(micro, logps, strict=True):
+                origin[id(sample)] = evolve(sample, reference_logp=logp)
         return [origin.get(id(each), each) for each in samples]
 
     def _measure_start(

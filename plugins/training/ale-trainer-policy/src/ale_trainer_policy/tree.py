@@ -20,10 +20,10 @@ last[3] = 3 < 5, nor to 0.
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import frozen
 
 from ale_trainer_policy.options import Packing
 from ale_trainer_policy.samples import Bools, Floats, Ints, Sample
@@ -234,14 +234,7 @@ def merged_size(rows: Sequence[Ints]) -> int:
     return sum(len(row) for row in ordered) - shared
 
 
-def with_logp(
-    samples: Sequence[Sample],
-    logp: Floats,
-    name: Literal["old_logp", "reference_logp"] = "old_logp",
-) -> list[Sample]:
-    """Assign log-probabilities in the order of a datum's targets to its samples."""
+def by_sample(samples: Sequence[Sample], values: Floats) -> list[Floats]:
+    """Values in the order of a datum's targets, split into each sample's own."""
     ends = np.cumsum([len(sample.at) for sample in samples])
-    return [
-        evolve(sample, **{name: part})
-        for sample, part in zip(samples, np.split(logp, ends[:-1]), strict=True)
-    ]
+    return np.split(values, ends[:-1])
