@@ -159,10 +159,12 @@ def ours(
         clock: what is measured.
         settings: options of the trainer.
     """
-    from ale_trainer_policy.options import PolicyOptions
+    from ale_trainer_policy.options import ObjectiveOptions, PolicyOptions
     from ale_trainer_policy.plugin import ale_trainers
 
-    options = PolicyOptions(objective="grpo", lr=1e-6, packing=packing, **settings)  # type: ignore[arg-type]
+    # Without the paper's KL, as TRL's trainer of the runs.
+    objective = ObjectiveOptions(preset="grpo", kl="off")
+    options = PolicyOptions(objective=objective, lr=1e-6, packing=packing, **settings)  # type: ignore[arg-type]
     component = next(one for one in ale_trainers() if one.name == "policy")
     trainer = component.build(options, BuildContext())
     policy = SimpleNamespace(model=make(), version=0, fingerprint="", lock=threading.RLock())

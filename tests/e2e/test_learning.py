@@ -163,8 +163,8 @@ def test_with_staleness_tokens_are_sampled_from_older_weights_and_record_the_ver
     stale = ("--set", "run.staleness=1", "--set", "trainer.sync=copy")
     refused = workshop.ale("check", config, *stale)
     assert refused.code == 2
-    assert "trainer.old_policy: run.staleness is 1" in refused.text
-    explicit = workshop.ale("check", config, *stale, "--set", "trainer.old_policy=recompute")
+    assert "trainer.correction: run.staleness is 1" in refused.text
+    explicit = workshop.ale("check", config, *stale, "--set", "trainer.correction=none")
     assert explicit.code == 0, explicit.text
     assert explicit.text.count("no objective's importance ratio corrects for staleness") == 1
     corrected = (*stale, "--set", "trainer.old_policy=rollout_version")

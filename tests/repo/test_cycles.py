@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-UNCHECKED = {"ale-trainer-policy"}
 PACKAGES = [
     folder
     for folder in (ROOT / "core", *sorted(ROOT.glob("plugins/*/*")))
-    if (folder / "src").is_dir() and folder.name not in UNCHECKED
+    if (folder / "src").is_dir()
 ]
 
 

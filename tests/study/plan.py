@@ -46,7 +46,7 @@ OBJECTIVES = Plan(
     cells=(
         _cell("IPA (Eq. 9)", "credit.type=ipa"),
         _cell("trajectory level (Eq. 6)", "credit.gamma=1", "trainer.objective=ipa-baseline"),
-        _cell("GRPO", GROUP, "trainer.objective=grpo"),
+        _cell("GRPO", GROUP, "trainer.objective={preset: grpo, kl: off}"),
         _cell("GSPO", GROUP, "trainer.objective=gspo"),
         _cell("CISPO", GROUP, "trainer.objective=cispo"),
         _cell("Dr. GRPO", "credit.type=dr-grpo", "trainer.objective=dr-grpo"),

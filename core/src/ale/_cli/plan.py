@@ -46,7 +46,7 @@ def _work(ready: Prepared) -> Iterator[str]:
     sampled = tasks_per_step(tasks, run)
     planned = planned_episodes(ready.config, ready.tasks)
     total = (
-        "number of episodes decided by the starts"
+        "number of episodes decided during the run"
         if planned is None
         else counted(sum(planned.values()), "episode")
     )

@@ -89,6 +89,14 @@ class RunOptions:
         validator=validators.optional(ge(1)),
         metadata=doc("Tasks sampled per step, without replacement; default: all tasks."),
     )
+    refills: int = field(
+        default=0,
+        validator=ge(0),
+        metadata=doc(
+            "Most times that a step draws further tasks in place of those whose rewards are all "
+            "equal, which the trainer then does not get. 0: it gets every group."
+        ),
+    )
     staleness: int = field(
         default=0,
         validator=ge(0),

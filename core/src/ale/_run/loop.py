@@ -11,6 +11,7 @@ from ale._run.dispatch import Dispatcher
 from ale._run.evaluation import Evaluator
 from ale._run.parts import Parts, Tasks
 from ale._run.plan import episode_plans, starts_of_step, tasks_per_step
+from ale._run.refill import further_starts
 from ale._run.times import Times
 from ale._run.training import Training
 from ale._store import RunDirectory
@@ -91,9 +92,27 @@ class Loop:
     def _start_step(
         self, group: asyncio.TaskGroup, step: int, starts: Sequence[Start]
     ) -> _RunningStep:
-        tasks, options = self.tasks["train"], self.config.run
-        episodes = self.dispatcher.run(lambda: episode_plans(tasks, options, step, starts))
+        episodes = self._sample(step, starts)
         return _RunningStep(_demonstrates(starts), group.create_task(episodes))
+
+    async def _sample(self, step: int, starts: Sequence[Start]) -> bool:
+        """Run a step's episodes, and those of its refills; False after a Ctrl-C.
+
+        What a refill draws follows from the rewards of what was drawn before it alone, so that a
+        resumed step draws the same.
+        """
+        tasks, options = self.tasks["train"], self.config.run
+        drawn = list(starts)
+        for refill in range(options.refills + 1):
+            if not await self.dispatcher.run(lambda: episode_plans(tasks, options, step, drawn)):
+                return False
+            if refill < options.refills:
+                index = self.store.index
+                more = further_starts(tasks, self.config, index, step, drawn, len(starts))
+                if not more:
+                    break
+                drawn.extend(more)
+        return True
 
     def _update_starts(self, step: int) -> None:
         if self.parts.starts is not None:
@@ -115,8 +134,8 @@ def _first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def planned_episodes(config: RunConfig, tasks: Tasks) -> Mapping[Split, int] | None:
-    """The number of episodes by split; None where a start scheme decides it during the run."""
-    if config.starts is not None:
+    """The number of episodes by split; None where it is decided during the run."""
+    if config.starts is not None or config.run.refills:
         return None
     options, evaluation = config.run, config.evaluation
     rounds = 0

@@ -20,6 +20,7 @@ from ale._run.manifest import changed_versions, describe_run, run_id_for
 from ale._run.parts import Parts, Tasks, build_parts, prepare, read_tasks
 from ale._run.plan import starts_of_step
 from ale._run.preflight import preflight
+from ale._run.refill import check_refills
 from ale._run.run import Run
 from ale._run.timeouts import CLEANUP_S, Supervisor
 from ale._store import Redactor, RunDirectory, RunReader
@@ -101,6 +102,7 @@ def check_run(config: RunConfig, name: str, host: Host) -> Prepared:
     Raises:
         InputError: with every problem.
     """
+    check_refills(config)
     bare = BuildContext(**host.clocks)
     run_id = run_id_for(config.run.name or name, bare.clock(), bare.new_id())
     path = (config.run.directory or Path.cwd() / "runs") / run_id

@@ -9,6 +9,7 @@ from ale._config import RunConfig
 from ale._run.crediting import Crediting
 from ale._run.hooks import Observers
 from ale._run.parts import Parts
+from ale._run.refill import has_signal
 from ale._run.times import Times
 from ale._store import RunDirectory
 from ale._store.checkpoints import write_report
@@ -60,6 +61,8 @@ class Training:
                 for row in crediting.rows(credited):
                     write(row)
                 await asyncio.sleep(0)  # lets the event loop handle a Ctrl-C
+        if self.config.run.refills:
+            groups = [each for each in groups if has_signal(_rewards(each))]
         if trainer is not None and not trained:
             await self._train(trainer, Batch(step=step, groups=tuple(groups)))
 
@@ -102,7 +105,15 @@ class Training:
             metrics["success_from_starts"] = sum(r == SUCCESS for r in guided) / len(guided)
         metrics["episodes"] = len(rewards) + len(guided)
         metrics["broken"] = index.broken(step, "train")
+        groups = [rewards for rewards in index.group_rewards(step).values() if len(rewards) > 1]
+        if groups:
+            metrics["groups_with_signal"] = sum(map(has_signal, groups)) / len(groups)
         return metrics
+
+
+def _rewards(credited: CreditedGroup) -> list[float]:
+    rewards = [rollout.episode.reward for rollout in credited.group.rollouts]
+    return [reward for reward in rewards if reward is not None]
 
 
 def _returns(batch: Batch) -> Iterator[float]:

@@ -106,5 +106,5 @@ def learning(events: Iterable[Mapping[str, Any]], index: Index) -> Learning:
 
 
 def _tied(index: Index, step: int) -> bool:
-    groups = list(index.group_rewards(step))
+    groups = list(index.group_rewards(step).values())
     return bool(groups) and all(len({*rewards}) < 2 for rewards in groups)

@@ -87,13 +87,13 @@ class Index:
         """Where the episodes without a reward are."""
         return sorted(offset for _, (offset, reward) in self._of(None, None) if reward is None)
 
-    def group_rewards(self, step: int) -> Iterator[list[float]]:
-        """The rewards of each group of a step."""
+    def group_rewards(self, step: int) -> dict[tuple[str, str], list[float]]:
+        """The rewards of each group of a step, by task and start."""
         found: dict[tuple[str, str], list[float]] = {}
         for (_, _, task_id, start, *_), (_, reward) in self._of(step, "train"):
             if reward is not None:
                 found.setdefault((task_id, start), []).append(reward)
-        yield from found.values()
+        return found
 
     def steps(self, split: Split = "train") -> list[int]:
         """Steps that have episodes."""

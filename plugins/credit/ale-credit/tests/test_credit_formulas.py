@@ -9,6 +9,7 @@ import pytest
 from ale_credit.advantages import group_normalised, leave_one_out, mean_centred
 from ale_credit.returns import (
     less_penalties,
+    overlong_penalty,
     position_weights,
     returns_to_go,
     terminal_rewards,
@@ -132,3 +133,13 @@ def test_one_reward_has_no_others_and_no_sample_deviation(rewards: tuple[float, 
         leave_one_out(rewards)
     with pytest.raises(ValueError, match="two"):
         group_normalised(rewards, "sample", 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("n_tokens", "penalty"),
+    [(0, 0.0), (60, 0.0), (70, -0.25), (80, -0.5), (100, -1.0), (999, -1.0)],
+)
+def test_an_episode_is_punished_linearly_over_the_buffer_before_the_limit(
+    n_tokens: int, penalty: float
+) -> None:
+    assert overlong_penalty(n_tokens, limit=100, buffer=40) == penalty

@@ -9,10 +9,27 @@ from ale.protocols import CreditScheme
 from ale.runs import Crediting
 from ale.testing.builders import trajectory, turn
 from ale.testing.credit import group_of, rollout
-from ale.types import BatchStatistics, Chunk, Credit, Group, Span, Stop, Trajectory, replace
+from ale.types import (
+    BatchStatistics,
+    Chunk,
+    Credit,
+    Group,
+    Rollout,
+    Span,
+    Stop,
+    Trajectory,
+    Usage,
+    replace,
+)
 from ale_credit.chunk_schemes import Ipa, IpaLite, Reinforce
 from ale_credit.group_schemes import DrGrpo, Grpo, Rloo
-from ale_credit.options import GrpoOptions, IpaLiteOptions, IpaOptions, ReinforceOptions
+from ale_credit.options import (
+    GrpoOptions,
+    IpaLiteOptions,
+    IpaOptions,
+    OverlongOptions,
+    ReinforceOptions,
+)
 
 CALL = ("bash", "{}")
 
@@ -311,3 +328,23 @@ def test_an_episode_of_idle_turns_alone_is_skipped() -> None:
     group = group_of([crediting.split(done.episode)])
     (credit,) = crediting.assign(group).credits
     assert (credit.weights, credit.skipped) == ((0.0, 0.0), "the episode has no chunks")
+
+
+def of_length(reward: float, index: int, n_tokens: int) -> Rollout:
+    (one,) = acts(False).turns
+    completion = replace(one.completion, usage=Usage(completion_tokens=n_tokens))
+    return rollout(reward, trajectory(replace(one, completion=completion)), index)
+
+
+def test_grpo_tells_equal_successes_apart_by_the_tokens_over_the_buffer() -> None:
+    made = group_of([of_length(1.0, i, n) for i, n in enumerate((50, 75, 200))])
+    assert all(credit.skipped for credit in Grpo(GrpoOptions()).assign(made))
+    options = GrpoOptions(overlong=OverlongOptions(limit=100, buffer=50))
+    credits = Grpo(options).assign(made)
+    assert [credit.rewards for credit in credits] == [(1.0,), (0.5,), (0.0,)]
+    assert [credit.weights[0] for credit in credits] == pytest.approx([1.0, 0.0, -1.0], abs=1e-5)
+
+
+def test_a_buffer_is_at_most_the_limit() -> None:
+    with pytest.raises(ValueError, match="'buffer' is 3, more than the limit of 2"):
+        OverlongOptions(limit=2, buffer=3)

@@ -8,19 +8,10 @@ import pytest
 
 from ale.errors import ContextLengthError, LLMError, ToolsUnsupportedError
 from ale.testing.fakes import ManualClock
-from ale_openai_wire import (
-    AttemptError,
-    Redactor,
-    RetryPolicy,
-    checks_names,
-    lists,
-    read_models,
-    status_error,
-    stream_error,
-    unknown_model,
-    with_retries,
-)
-from ale_openai_wire.retry import backoff
+from ale_openai_wire import AttemptError, Redactor, read_models, status_error, stream_error
+from ale_openai_wire.hints import unknown_model
+from ale_openai_wire.models import checks_names, lists
+from ale_openai_wire.retry import RetryPolicy, backoff, with_retries
 
 POLICY = RetryPolicy(max_retries=3, min_wait_s=0.0, max_wait_s=0.0, timeout_s=1, deadline_s=10)
 NOW = 1_700_000_000.0

@@ -8,7 +8,7 @@ from attrs import evolve
 from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale_trainer_policy.build import policy_trainer
-from ale_trainer_policy.options import PolicyOptions
+from ale_trainer_policy.options import CorrectionOptions, PolicyOptions
 
 
 def test_too_few_stored_versions_for_the_staleness_are_refused_before_the_run() -> None:
@@ -24,25 +24,42 @@ def test_too_few_stored_versions_for_the_staleness_are_refused_before_the_run() 
     policy_trainer(evolve(options, keep_versions=5), BuildContext(staleness=4))
 
 
-def test_staleness_without_a_chosen_old_policy_is_refused() -> None:
-    options = PolicyOptions(sync="copy")
+@pytest.mark.parametrize("old_policy", [None, "recompute"])
+def test_staleness_without_a_chosen_correction_is_refused(old_policy: Any) -> None:
+    options = PolicyOptions(sync="copy", old_policy=old_policy)
     with pytest.raises(InputError) as caught:
         policy_trainer(options, BuildContext(staleness=2))
     (problem,) = caught.value.problems
-    assert problem.path == "trainer.old_policy"
+    assert problem.path == "trainer.correction"
     assert "no objective's importance ratio corrects for staleness" in problem.message
-    assert problem.expected == "rollout_version, with keep_versions at least 3, or rollout_engine"
+    assert problem.expected == (
+        "truncate, mask or reject; or trainer.old_policy: rollout_version, with keep_versions at "
+        "least 3, or rollout_engine"
+    )
     policy_trainer(options, BuildContext())
+    policy_trainer(evolve(options, correction="truncate"), BuildContext(staleness=2))
 
 
 @pytest.mark.parametrize(
-    ("old_policy", "staleness", "warnings"),
-    [("recompute", 1, 1), ("recompute", 0, 0), ("rollout_version", 1, 0), ("rollout_engine", 1, 0)],
+    ("old_policy", "correction", "staleness", "warnings"),
+    [
+        ("recompute", "none", 1, 1),
+        (None, "none", 1, 1),
+        ("recompute", "none", 0, 0),
+        ("recompute", "mask", 1, 0),
+        ("rollout_version", "none", 1, 0),
+        ("rollout_version", None, 1, 0),
+        ("rollout_engine", None, 1, 0),
+    ],
 )
-def test_staleness_with_an_explicit_recompute_is_a_warning(
-    old_policy: Any, staleness: int, warnings: int, caplog: pytest.LogCaptureFixture
+def test_staleness_with_an_explicit_correction_of_none_is_a_warning(
+    old_policy: Any,
+    correction: Any,
+    staleness: int,
+    warnings: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    options = PolicyOptions(sync="copy", old_policy=old_policy)
+    options = PolicyOptions(sync="copy", old_policy=old_policy, correction=correction)
     policy_trainer(options, BuildContext(staleness=staleness))
     assert caplog.text.count("no objective's importance ratio corrects for staleness") == warnings
 
@@ -53,3 +70,35 @@ def test_all_problems_with_staleness_are_reported_at_once() -> None:
         policy_trainer(options, BuildContext(staleness=1))
     paths = [problem.path for problem in caught.value.problems]
     assert paths == ["trainer.sync", "trainer.keep_versions"]
+
+
+def test_a_correction_of_the_samplers_own_numbers_is_refused() -> None:
+    options = PolicyOptions(old_policy="rollout_engine", correction="truncate")
+    with pytest.raises(InputError, match="correction: truncate changes nothing") as caught:
+        policy_trainer(options, BuildContext())
+    assert [problem.path for problem in caught.value.problems] == ["trainer.correction"]
+    policy_trainer(evolve(options, correction="none"), BuildContext())
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"method": "truncate", "floor": 0.5}, "'floor' is of mask and reject; truncate has none"),
+        ({"method": "mask", "floor": 3.0}, "'floor' is 3, above the cap of 2"),
+        ({"method": "reject", "cap": 0.5}, "'floor' is 2, above the cap of 0.5"),
+    ],
+)
+def test_bounds_that_exclude_each_other_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CorrectionOptions(**fields)
+
+
+@pytest.mark.parametrize(
+    ("objective", "minibatches", "warned"),
+    [("reinforce", 2, True), ("reinforce", 1, False), ("ipa", 2, False), ("grpo", 2, False)],
+)
+def test_several_updates_without_any_ratio_are_a_warning(
+    objective: Any, minibatches: int, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy_trainer(PolicyOptions(objective=objective, minibatches=minibatches), BuildContext())
+    assert ("has no importance ratio" in caplog.text) == warned

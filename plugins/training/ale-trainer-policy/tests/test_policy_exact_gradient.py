@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from attrs import evolve
 
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.options import PRESETS, ImitationOptions, LearnOptions
 from ale_trainer_policy.targets import Reinforcement
-from ale_trainer_policy.tree import pack
+from ale_trainer_policy.tree import by_sample, pack
 
 ACTIONS = (0, 1, 2)
 OBSERVATIONS = {0: 3, 1: 4, 2: 3}
@@ -27,11 +28,11 @@ def reward(actions: tuple[int, ...]) -> float:
     return float(first == (0, 1)) + 0.5 * float(second[0] == 2) - 0.7 * float(second == (1, 1))
 
 
-def said(lab: Any, actions: tuple[int, ...]) -> list[Any]:
+def turns(lab: Any, actions: tuple[int, ...]) -> list[Any]:
     """The environment answers a turn with what its first token makes it say."""
     first, second = list(actions[:2]), list(actions[2:])
     seen = [*START, *first, OBSERVATIONS[first[0]]]
-    return [lab.Said(prompt=START, output=first), lab.Said(prompt=seen, output=second)]
+    return [lab.TokenTurn(prompt=START, output=first), lab.TokenTurn(prompt=seen, output=second)]
 
 
 class OnlyActions(torch.nn.Module):
@@ -76,7 +77,9 @@ def test_on_policy_the_expected_gradient_is_the_policy_gradient(lab: Any, preset
 
     learner = Learner(model, LearnOptions())
     episodes = [
-        lab.Played(said=said(lab, path), reward=reward(path), weights=[chance * reward(path)] * 2)
+        lab.TokenEpisode(
+            turns=turns(lab, path), reward=reward(path), weights=[chance * reward(path)] * 2
+        )
         for path, chance in zip(paths(), chances, strict=True)
     ]
     target = Reinforcement(parts=PRESETS[preset], imitation=ImitationOptions(when="off"))
@@ -93,9 +96,8 @@ def test_on_policy_the_expected_gradient_is_the_policy_gradient(lab: Any, preset
 
 
 def _with_behaviour(learner: Learner, samples: list[Any]) -> list[Any]:
-    from attrs import evolve
-
-    from ale_trainer_policy.tree import with_old_logp
-
-    with_old_policy = with_old_logp(samples, learner.logp(samples))
-    return [evolve(each, behaviour_logp=each.old_logp) for each in with_old_policy]
+    own = by_sample(samples, learner.logp(samples))
+    return [
+        evolve(each, old_logp=logp, behaviour_logp=logp)
+        for each, logp in zip(samples, own, strict=True)
+    ]

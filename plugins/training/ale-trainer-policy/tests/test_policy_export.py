@@ -19,9 +19,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from ale.errors import InputError, Problem, StoreError
 from ale.plugin import BuildContext, Component, doc, hookimpl
 from ale.runs import Registry
-from ale_trainer_policy import checkpoint
 from ale_trainer_policy.options import LoraOptions, PolicyOptions, SftOptions
 from ale_trainer_policy.plugin import ale_commands, ale_trainers
+from ale_training import checkpoint
 
 IDS = torch.tensor([[3, 9, 1, 7, 30, 2, 8, 8]])
 TRAINERS = {component.name: component for component in ale_trainers()}
@@ -82,7 +82,7 @@ def maker(lab: Any) -> Any:
             model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
         else:
             raise InputError([Problem(message=f"no {options.model}", path="llm.model")])
-        llm = lab.InProcessLLM(model, f"tiny-{options.width}")
+        llm = lab.InProcessLLM(model, fingerprint=f"tiny-{options.width}")
         made.append(StandIn(llm, _tokenizer()))
         return made[-1]
 

@@ -22,14 +22,14 @@ def lesson_of(when: Any = "fallback", **fields: Any) -> Reinforcement:
 
 def at_a_fork(lab: Any, p: int, reward: float = 0.0, **next_: Any) -> Any:
     """A rollout from after `p` of an expert's three turns, which says 7, 8 next."""
-    said = [
-        lab.Said(prompt=[1], output=[2, 3], forced=True),
-        lab.Said(prompt=[1, 2, 3, 9], output=[4], forced=True),
-        lab.Said(prompt=[1, 2, 3, 9, 4, 9], output=[5, 6, 6], version=2),
+    turns = [
+        lab.TokenTurn(prompt=[1], output=[2, 3], forced=True),
+        lab.TokenTurn(prompt=[1, 2, 3, 9], output=[4], forced=True),
+        lab.TokenTurn(prompt=[1, 2, 3, 9, 4, 9], output=[5, 6, 6], version=2),
     ][2 - p :]
     told = {"turn": p, "output_ids": [7, 8], "logprobs": [-1, -2.5], "policy_versions": [2, 2]}
     metadata = {EXPERT_TURNS: 3, EXPERT_NEXT: next_ or told}
-    return lab.Played(said=said, reward=reward, metadata=metadata)
+    return lab.TokenEpisode(turns=turns, reward=reward, metadata=metadata)
 
 
 def test_the_experts_turn_at_a_fork_without_a_success_is_imitated_too(lab: Any) -> None:
@@ -125,11 +125,11 @@ async def test_the_ratios_on_the_text_are_of_what_the_policy_said(
     make_llm: Callable[..., Any], lab: Any, tmp_path: Path
 ) -> None:
     longer = {"turn": 1, "output_ids": [5, 8, 8, 8, 8], "logprobs": [-1] * 5}
-    played = at_a_fork(lab, 1, reward=-1.0, **longer, policy_versions=[2] * 5)
+    episode = at_a_fork(lab, 1, reward=-1.0, **longer, policy_versions=[2] * 5)
     (component,) = [each for each in ale_trainers() if each.name == "policy"]
     trainer = component.build(PolicyOptions(), BuildContext(run_directory=tmp_path))
     trainer.attach(make_llm())
-    await trainer.step(lab.batch_of(lab.credited(played)))
+    await trainer.step(lab.batch_of(lab.credited(episode)))
     (line,) = (tmp_path / "ratios" / "00000.jsonl").read_text().splitlines()
     nothing, own = json.loads(line)["log_ratios"]
     assert nothing is None

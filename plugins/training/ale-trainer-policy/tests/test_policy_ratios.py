@@ -41,11 +41,11 @@ async def test_a_tokens_ratio_is_of_the_last_pass_over_the_sampler(
     make_llm: Callable[..., Any], lab: Any, tmp_path: Path
 ) -> None:
     """With two epochs the last pass is that of the weights after the first update."""
-    said = [
-        lab.Said(prompt=[1, 2], output=[7, 8, 9], logps=[-1.0, -2.0, -3.0]),
-        lab.Said(prompt=[1, 2, 7, 8, 9, 5], output=[6], logps=[-0.5]),
+    turns = [
+        lab.TokenTurn(prompt=[1, 2], output=[7, 8, 9], logps=[-1.0, -2.0, -3.0]),
+        lab.TokenTurn(prompt=[1, 2, 7, 8, 9, 5], output=[6], logps=[-0.5]),
     ]
-    batch = lab.batch_of(lab.credited(lab.Played(said=said)))
+    batch = lab.batch_of(lab.credited(lab.TokenEpisode(turns=turns)))
     once = make_llm()
     await trainer_of(once, None).step(batch)
     await trainer_of(make_llm(), tmp_path, epochs=2).step(batch)
@@ -64,7 +64,9 @@ async def test_the_distance_to_the_sampler_is_estimated_over_what_it_said(
     llm = make_llm()
     now = logps(llm.policy.model, [1, 2, 7, 8, 9])[1:]
     batch = lab.batch_of(
-        lab.credited(lab.Played(said=[lab.Said(prompt=[1, 2], output=[7, 8, 9], logps=mu)]))
+        lab.credited(
+            lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1, 2], output=[7, 8, 9], logps=mu)])
+        )
     )
     report = await trainer_of(llm, None).step(batch)
     terms = [math.expm1(p - q) - (p - q) for p, q in zip(now, mu, strict=True)]
@@ -75,10 +77,10 @@ async def test_what_has_no_ratio_is_null(
     make_llm: Callable[..., Any], lab: Any, tmp_path: Path
 ) -> None:
     """Forced turns, tokens outside every chunk, and episodes that teach nothing."""
-    forced = lab.Said(prompt=[1], output=[2, 3], forced=True)
-    own = lab.Said(prompt=[1, 2, 3, 9], output=[4, 5, 6])
-    played = [lab.Played(said=[forced, own]), lab.Played(said=[own], weights=[0.0])]
-    group = lab.credited(*played)
+    forced = lab.TokenTurn(prompt=[1], output=[2, 3], forced=True)
+    own = lab.TokenTurn(prompt=[1, 2, 3, 9], output=[4, 5, 6])
+    episodes = [lab.TokenEpisode(turns=[forced, own]), lab.TokenEpisode(turns=[own], weights=[0.0])]
+    group = lab.credited(*episodes)
     rollout = group.group.rollouts[0]
     (kept,) = rollout.chunks[1].spans
     cut = lab.evolve(rollout.chunks[1], spans=(lab.evolve(kept, tokens=(1, 3)),))

@@ -24,11 +24,11 @@ def reinforcement(when: Any = "fallback", preset: str = "ipa", **fields: Any) ->
 
 
 def test_turns_of_an_episode_are_one_row_and_only_generated_tokens_are_trained(lab: Any) -> None:
-    said = [
-        lab.Said(prompt=[1, 2], output=[3, 4]),
-        lab.Said(prompt=[1, 2, 3, 4, 50, 51], output=[5]),
+    turns = [
+        lab.TokenTurn(prompt=[1, 2], output=[3, 4]),
+        lab.TokenTurn(prompt=[1, 2, 3, 4, 50, 51], output=[5]),
     ]
-    [sample], counts = read(lab.credited(lab.Played(said=said, weights=[0.5, 1.0])))
+    [sample], counts = read(lab.credited(lab.TokenEpisode(turns=turns, weights=[0.5, 1.0])))
     assert [row.tolist() for row in sample.rows] == [[1, 2, 3, 4, 50, 51, 5]]
     assert sample.rows[0][sample.at].tolist() == [3, 4, 5]
     assert sample.weight.tolist() == [0.5, 0.5, 1.0]
@@ -38,28 +38,28 @@ def test_turns_of_an_episode_are_one_row_and_only_generated_tokens_are_trained(l
 
 def test_the_token_that_ends_a_turn_is_trained(lab: Any) -> None:
     end = 9
-    said = [
-        lab.Said(prompt=[1], output=[3, end]),
-        lab.Said(prompt=[1, 3, end, 7], output=[4, end]),
+    turns = [
+        lab.TokenTurn(prompt=[1], output=[3, end]),
+        lab.TokenTurn(prompt=[1, 3, end, 7], output=[4, end]),
     ]
-    [sample], _ = read(lab.credited(lab.Played(said=said)))
+    [sample], _ = read(lab.credited(lab.TokenEpisode(turns=turns)))
     trained = sample.rows[0][sample.at]
     assert (trained == end).sum() == 2
     assert all(sample.weight[trained == end] == 1.0)
 
 
 def test_an_id_that_is_also_the_padding_is_trained_like_any_other(lab: Any) -> None:
-    said = [lab.Said(prompt=[0, 1], output=[0, 0, 2])]
-    [sample], _ = read(lab.credited(lab.Played(said=said)))
+    turns = [lab.TokenTurn(prompt=[0, 1], output=[0, 0, 2])]
+    [sample], _ = read(lab.credited(lab.TokenEpisode(turns=turns)))
     assert sample.at.tolist() == [2, 3, 4]
 
 
 def test_adjacent_chunks_without_an_observation_between_them_do_not_merge(lab: Any) -> None:
-    said = [
-        lab.Said(prompt=[1], output=[2, 3]),
-        lab.Said(prompt=[1, 2, 3], output=[4, 5], cuts=[0, 1]),
+    turns = [
+        lab.TokenTurn(prompt=[1], output=[2, 3]),
+        lab.TokenTurn(prompt=[1, 2, 3], output=[4, 5], cuts=[0, 1]),
     ]
-    [sample], _ = read(lab.credited(lab.Played(said=said, weights=[1.0, 2.0, 3.0])))
+    [sample], _ = read(lab.credited(lab.TokenEpisode(turns=turns, weights=[1.0, 2.0, 3.0])))
     assert sample.chunk.tolist() == [0, 0, 1, 2]
     assert sample.weight.tolist() == [1.0, 1.0, 2.0, 3.0]
 
@@ -69,51 +69,53 @@ def test_a_hole_in_the_middle_does_not_split_a_chunk(lab: Any) -> None:
         Span(turn=0, text=(a, b), calls=(0, 0), tokens=(a, b)) for a, b in ((0, 2), (3, 5))
     )
     chunks = [[Chunk(index=0, kind="holed", spans=spans)]]
-    played = lab.Played(said=[lab.Said(prompt=[1], output=[2, 3, 4, 5, 6])], weights=[1.0])
-    [sample], counts = read(lab.credited(played, chunks=chunks))
+    episode = lab.TokenEpisode(
+        turns=[lab.TokenTurn(prompt=[1], output=[2, 3, 4, 5, 6])], weights=[1.0]
+    )
+    [sample], counts = read(lab.credited(episode, chunks=chunks))
     assert sample.chunk.tolist() == [0, 0, 0, 0]
     assert sample.at.tolist() == [1, 2, 4, 5]
     assert counts["tokens_without_chunk"] == 1
 
 
 def test_the_reward_survives_a_last_turn_that_is_not_the_policys(lab: Any) -> None:
-    said = [
-        lab.Said(prompt=[1], output=[2, 3]),
-        lab.Said(prompt=[1, 2, 3, 40], output=[7, 8], forced=True),
+    turns = [
+        lab.TokenTurn(prompt=[1], output=[2, 3]),
+        lab.TokenTurn(prompt=[1, 2, 3, 40], output=[7, 8], forced=True),
     ]
-    [sample], _ = read(lab.credited(lab.Played(said=said, weights=[0.5, 1.0])))
+    [sample], _ = read(lab.credited(lab.TokenEpisode(turns=turns, weights=[0.5, 1.0])))
     assert sample.weight.tolist() == [0.5, 0.5, 0.0, 0.0]
     assert sample.positive
 
 
 def test_an_empty_chunk_is_counted_and_harms_nothing(lab: Any) -> None:
-    said = [lab.Said(prompt=[1], output=[]), lab.Said(prompt=[1, 5], output=[2])]
-    [sample], counts = read(lab.credited(lab.Played(said=said, weights=[1.0, 2.0])))
+    turns = [lab.TokenTurn(prompt=[1], output=[]), lab.TokenTurn(prompt=[1, 5], output=[2])]
+    [sample], counts = read(lab.credited(lab.TokenEpisode(turns=turns, weights=[1.0, 2.0])))
     assert counts["chunks_empty"] == 1
     assert sample.weight.tolist() == [2.0]
     assert sample.chunk.tolist() == [1]
 
 
 def test_a_prompt_that_does_not_extend_what_was_said_is_counted(lab: Any) -> None:
-    said = [lab.Said(prompt=[1], output=[2, 3]), lab.Said(prompt=[1, 2, 9], output=[4])]
-    [sample], counts = read(lab.credited(lab.Played(said=said)))
+    turns = [lab.TokenTurn(prompt=[1], output=[2, 3]), lab.TokenTurn(prompt=[1, 2, 9], output=[4])]
+    [sample], counts = read(lab.credited(lab.TokenEpisode(turns=turns)))
     assert [row.tolist() for row in sample.rows] == [[1, 2, 3], [1, 2, 9, 4]]
     assert counts["prefix_breaks"] == 1
-    compacted = [said[0], lab.Said(prompt=[1, 2, 9], output=[4], fresh=True)]
-    _, counts = read(lab.credited(lab.Played(said=compacted)))
+    compacted = [turns[0], lab.TokenTurn(prompt=[1, 2, 9], output=[4], fresh=True)]
+    _, counts = read(lab.credited(lab.TokenEpisode(turns=compacted)))
     assert counts["prefix_breaks"] == 0
 
 
 def test_tokens_without_a_range_are_never_guessed(lab: Any) -> None:
     chunks = [[Chunk(index=0, kind="c", spans=(Span(turn=0, text=(0, 2), calls=(0, 0)),))]]
-    played = lab.Played(said=[lab.Said(prompt=[1], output=[2, 3])], weights=[1.0])
-    [sample], counts = read(lab.credited(played, chunks=chunks))
+    episode = lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[2, 3])], weights=[1.0])
+    [sample], counts = read(lab.credited(episode, chunks=chunks))
     assert sample.at.size == 0
     assert (counts["tokens_without_chunk"], counts["chunks_empty"]) == (2, 1)
 
 
 def test_a_turn_whose_tokens_were_not_recorded_is_counted(lab: Any) -> None:
-    group = lab.credited(lab.Played(said=[lab.Said(prompt=[1], output=[])]))
+    group = lab.credited(lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[])]))
     [rollout] = group.group.rollouts
     [turn] = rollout.episode.trajectory.turns
     bare = replace(turn, completion=replace(turn.completion, tokens=None))
@@ -127,8 +129,8 @@ def test_a_turn_whose_tokens_were_not_recorded_is_counted(lab: Any) -> None:
 
 
 def test_groups_that_are_empty_or_of_one_mind_are_counted(lab: Any) -> None:
-    said = [lab.Said(prompt=[1], output=[2])]
-    _, counts = read(lab.credited(lab.Played(said=said), lab.Played(said=said)))
+    turns = [lab.TokenTurn(prompt=[1], output=[2])]
+    _, counts = read(lab.credited(lab.TokenEpisode(turns=turns), lab.TokenEpisode(turns=turns)))
     assert (counts["groups_equal_rewards"], counts["groups_empty"]) == (1, 0)
     _, counts = read(lab.credited())
     assert (counts["groups_equal_rewards"], counts["groups_empty"]) == (0, 1)
@@ -143,7 +145,7 @@ def test_groups_that_are_empty_or_of_one_mind_are_counted(lab: Any) -> None:
     ],
 )
 def test_credit_that_does_not_fit_is_refused(lab: Any, change: dict[str, Any], said: str) -> None:
-    group = lab.credited(lab.Played(said=[lab.Said(prompt=[1], output=[2])]))
+    group = lab.credited(lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[2])]))
     wrong = replace(group, credits=(replace(group.credits[0], **change),))
     with pytest.raises(AleError, match=said):
         read(wrong)
@@ -152,17 +154,17 @@ def test_credit_that_does_not_fit_is_refused(lab: Any, change: dict[str, Any], s
 def test_a_range_beyond_the_turn_is_refused(lab: Any) -> None:
     spans = (Span(turn=0, text=(0, 2), calls=(0, 0), tokens=(0, 3)),)
     chunks = [[Chunk(index=0, kind="c", spans=spans)]]
-    played = lab.Played(said=[lab.Said(prompt=[1], output=[2, 3])], weights=[1.0])
+    episode = lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[2, 3])], weights=[1.0])
     with pytest.raises(AleError, match="tokens 0 to 3 of turn 0, which has 2"):
-        read(lab.credited(played, chunks=chunks))
+        read(lab.credited(episode, chunks=chunks))
 
 
 def replayed(lab: Any, reward: float, **fields: Any) -> Any:
-    said = [
-        lab.Said(prompt=[1], output=[2, 3], forced=True),
-        lab.Said(prompt=[1, 2, 3, 9], output=[4]),
+    turns = [
+        lab.TokenTurn(prompt=[1], output=[2, 3], forced=True),
+        lab.TokenTurn(prompt=[1, 2, 3, 9], output=[4]),
     ]
-    return lab.Played(said=said, reward=reward, **fields)
+    return lab.TokenEpisode(turns=turns, reward=reward, **fields)
 
 
 def test_replayed_chunks_get_no_reinforcement(lab: Any) -> None:
@@ -173,7 +175,7 @@ def test_replayed_chunks_get_no_reinforcement(lab: Any) -> None:
 
 def test_imitation_falls_back_only_where_no_sampled_episode_succeeded(lab: Any) -> None:
     failed, won = replayed(lab, -1.0), replayed(lab, 1.0)
-    expert = lab.Played(said=[lab.Said(prompt=[1], output=[2, 3], forced=True)])
+    expert = lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[2, 3], forced=True)])
 
     def imitated(*episodes: Any, when: str = "fallback") -> list[bool]:
         samples = reinforcement(when).read(lab.batch_of(lab.credited(*episodes))).samples
@@ -188,38 +190,40 @@ def test_imitation_falls_back_only_where_no_sampled_episode_succeeded(lab: Any) 
 
 
 def test_imitation_is_discounted_from_the_experts_last_turn(lab: Any) -> None:
-    said = [
-        lab.Said(prompt=[1], output=[2], forced=True),
-        lab.Said(prompt=[1, 2], output=[3, 4], forced=True),
+    turns = [
+        lab.TokenTurn(prompt=[1], output=[2], forced=True),
+        lab.TokenTurn(prompt=[1, 2], output=[3, 4], forced=True),
     ]
     target = reinforcement("always", weight=0.1, gamma=0.5)
-    [sample] = target.read(lab.batch_of(lab.credited(lab.Played(said=said)))).samples
+    [sample] = target.read(lab.batch_of(lab.credited(lab.TokenEpisode(turns=turns)))).samples
     assert sample.imitation.tolist() == pytest.approx([0.05, 0.1, 0.1])
-    part = lab.Played(said=said, metadata={EXPERT_TURNS: 4})
+    part = lab.TokenEpisode(turns=turns, metadata={EXPERT_TURNS: 4})
     [sample] = target.read(lab.batch_of(lab.credited(part))).samples
     assert sample.imitation.tolist() == pytest.approx([0.1 / 8, 0.1 / 4, 0.1 / 4])
 
 
 def test_the_discount_is_by_turn_however_turns_are_cut(lab: Any) -> None:
     """K* counts turns: a chunker that cuts them apart changes nothing."""
-    said = [
-        lab.Said(prompt=[1], output=[2, 3, 4], forced=True, cuts=[0, 1, 2]),
-        lab.Said(prompt=[1, 2, 3, 4], output=[5, 6], forced=True, cuts=[0, 1]),
+    turns = [
+        lab.TokenTurn(prompt=[1], output=[2, 3, 4], forced=True, cuts=[0, 1, 2]),
+        lab.TokenTurn(prompt=[1, 2, 3, 4], output=[5, 6], forced=True, cuts=[0, 1]),
     ]
     target = reinforcement("always", weight=1.0, gamma=0.5)
     for metadata, last in (({}, 1.0), ({EXPERT_TURNS: 3}, 0.5)):
-        played = lab.Played(said=said, metadata=metadata)
-        [sample] = target.read(lab.batch_of(lab.credited(played))).samples
+        episode = lab.TokenEpisode(turns=turns, metadata=metadata)
+        [sample] = target.read(lab.batch_of(lab.credited(episode))).samples
         assert sample.imitation.tolist() == pytest.approx([last / 2] * 3 + [last] * 2)
 
 
 def four(lab: Any) -> Any:
     """Trajectories of 1, 2 and 3 sampled tokens, the last skipped, and one that is all forced."""
     made = [
-        lab.Played(said=[lab.Said(prompt=[1], output=[2] * n)], skipped="no" if n == 3 else None)
+        lab.TokenEpisode(
+            turns=[lab.TokenTurn(prompt=[1], output=[2] * n)], skipped="no" if n == 3 else None
+        )
         for n in (1, 2, 3)
     ]
-    forced = lab.Played(said=[lab.Said(prompt=[1], output=[2] * 4, forced=True)])
+    forced = lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[2] * 4, forced=True)])
     return lab.batch_of(lab.credited(*made, forced))
 
 
@@ -249,9 +253,11 @@ def test_the_normaliser_of_a_preset(lab: Any, preset: str, wanted: list[float]) 
     ],
 )
 def test_which_episodes_are_imitated(lab: Any, chosen: Any, wanted: list[bool]) -> None:
-    won = lab.Played(said=[lab.Said(prompt=[1], output=[2])], reward=1.0)
-    failed = lab.Played(said=[lab.Said(prompt=[1], output=[2])], reward=0.5)
-    forced = lab.Played(said=[lab.Said(prompt=[1], output=[2], forced=True)], reward=0.0)
+    won = lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[2])], reward=1.0)
+    failed = lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[2])], reward=0.5)
+    forced = lab.TokenEpisode(
+        turns=[lab.TokenTurn(prompt=[1], output=[2], forced=True)], reward=0.0
+    )
     target = Imitation(options=SftOptions(learn_from=chosen))
     read_ = target.read(lab.batch_of(lab.credited(won, failed, forced)))
     assert [bool(sample.imitation.any()) for sample in read_.samples] == wanted

@@ -8,7 +8,17 @@ import torch
 
 from ale.plugin import BuildContext
 from ale_trainer_policy.build import policy_trainer
-from ale_trainer_policy.options import ObjectiveOptions, PolicyOptions
+from ale_trainer_policy.options import KlOptions, ObjectiveOptions, PolicyOptions
+
+COMPARED = (
+    "loss",
+    "loss_kl",
+    "loss_entropy",
+    "grad_norm",
+    "ratio_max",
+    "tokens_trained",
+    "tokens_computed",
+)
 
 
 def trainer(lab: Any, processes: int) -> Any:
@@ -16,7 +26,12 @@ def trainer(lab: Any, processes: int) -> Any:
         lr=1e-3,
         sync="copy",
         processes=processes,
-        objective=ObjectiveOptions(preset="ipa", mask="none"),
+        objective=ObjectiveOptions(
+            preset="ipa",
+            mask="none",
+            kl=KlOptions(coefficient=0.1, estimator="k2"),
+            entropy=0.01,
+        ),
         epochs=2,
         max_grad_norm=None,
         max_tokens_per_microbatch=60,
@@ -38,7 +53,15 @@ async def test_two_processes_give_the_gradients_of_one(lab: Any, tmp_path: Path)
     try:
         for number, batch in enumerate(batches):
             mine, theirs = [(await each.step(batch)).metrics for each in (one, two)]
-            for name in ("loss", "grad_norm", "ratio_max", "tokens_trained", "tokens_computed"):
+            for name in (
+                "loss",
+                "loss_kl",
+                "loss_entropy",
+                "grad_norm",
+                "ratio_max",
+                "tokens_trained",
+                "tokens_computed",
+            ):
                 assert theirs[name] == pytest.approx(mine[name], rel=1e-4), (number, name)
             if number == 0:
                 _same(one._learner.state(), two._learner.state(), "optimizer/exp_avg/", 1e-5)

@@ -165,10 +165,11 @@ def test_on_policy_with_a_mean_over_tokens_ipa_gspo_and_grpo_are_one_gradient(
 ) -> None:
     """From episodes of several lengths to the gradient of the weights."""
     model = lab.tiny_model().double()
-    said = [
-        [lab.Said(prompt=[1, 2], output=output)] for output in ([3, 4, 5], [6], [7, 8, 9, 3, 4])
+    turns = [
+        [lab.TokenTurn(prompt=[1, 2], output=output)]
+        for output in ([3, 4, 5], [6], [7, 8, 9, 3, 4])
     ]
-    group = lab.credited(*(lab.Played(said=each, weights=[sign]) for each in said))
+    group = lab.credited(*(lab.TokenEpisode(turns=each, weights=[sign]) for each in turns))
     found = []
     for name in ("ipa", "gspo", "grpo"):
         parts = evolve(PRESETS[name], normaliser="tokens")
@@ -225,9 +226,12 @@ def test_the_side_of_the_padding_changes_nothing(lab: Any) -> None:
 
 def test_what_stands_in_prompts_and_observations_is_not_trained(lab: Any) -> None:
     """Its log-probability may be anything: a weight for it is nowhere."""
-    said = [lab.Said(prompt=[1, 2, 3], output=[4]), lab.Said(prompt=[1, 2, 3, 4, 7, 8], output=[5])]
+    turns = [
+        lab.TokenTurn(prompt=[1, 2, 3], output=[4]),
+        lab.TokenTurn(prompt=[1, 2, 3, 4, 7, 8], output=[5]),
+    ]
     target = Reinforcement(parts=PRESETS["ipa"], imitation=ImitationOptions())
-    read_ = target.read(lab.batch_of(lab.credited(lab.Played(said=said))))
+    read_ = target.read(lab.batch_of(lab.credited(lab.TokenEpisode(turns=turns))))
     datum = pack(read_.samples)
     assert datum.tree.ids[datum.token].tolist() == [4, 5]
 
@@ -283,9 +287,9 @@ def test_the_models_attention_is_its_own_again_afterwards(lab: Any) -> None:
 
 def test_temperature_divides_the_logits(lab: Any) -> None:
     model = lab.tiny_model()
-    played = lab.Played(said=[lab.Said(prompt=[1, 2], output=[3, 4])])
+    episode = lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1, 2], output=[3, 4])])
     target = Reinforcement(parts=PRESETS["ipa"], imitation=ImitationOptions())
-    datum = pack(target.read(lab.batch_of(lab.credited(played))).samples)
+    datum = pack(target.read(lab.batch_of(lab.credited(episode))).samples)
     found = score(model, datum, temperature=0.7)
     with torch.no_grad():
         logits = model(torch.tensor([[1, 2, 3, 4]])).logits[0, 1:3] / 0.7

@@ -2,8 +2,6 @@
 
 import gc
 import os
-import threading
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,28 +9,11 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
 import torch
-from attrs import field, frozen
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from ale.types import (
-    Batch,
-    BatchStatistics,
-    Chunk,
-    Completion,
-    Credit,
-    CreditedGroup,
-    Episode,
-    Group,
-    LLMCapabilities,
-    Message,
-    Rollout,
-    Sampling,
-    Span,
-    TokenTrace,
-    Trajectory,
-    Turn,
-)
+from ale.types import Batch
+from ale_training.testing import InProcessLLM, TokenEpisode, TokenTurn, batch_of, credited
 
 VOCAB = 258
 
@@ -68,99 +49,8 @@ def make_model(seed: int = 0) -> Any:
     return Qwen3ForCausalLM(config).eval()
 
 
-class InProcessLLM:
-    """The part of a model component that a trainer looks at."""
-
-    capabilities = LLMCapabilities(token_ids=True, logprobs=True)
-
-    def __init__(self, seed: int = 0, **sampling: float) -> None:
-        self.sampling = Sampling(**{"temperature": 1.0, "top_p": 1.0, **sampling})
-        self.policy = SimpleNamespace(
-            model=make_model(seed),
-            tokenizer=make_tokenizer(),
-            version=0,
-            fingerprint="tiny",
-            name="tiny",
-            lock=threading.RLock(),
-        )
-
-
-@frozen(kw_only=True)
-class Said:
-    """One turn, by its tokens; it is one chunk."""
-
-    prompt: Sequence[int]
-    output: Sequence[int]
-    forced: bool = False
-
-
-@frozen(kw_only=True)
-class Played:
-    """One episode: its turns, its reward, and the weight and reward of each chunk."""
-
-    said: Sequence[Said]
-    reward: float
-    weights: Sequence[float] | None = None
-    rewards: Sequence[float] | None = None
-    metadata: dict[str, Any] = field(factory=dict)
-
-
-def _turn(said: Said, number: int) -> Turn:
-    n = len(said.output)
-    trace = TokenTrace(
-        prompt_ids=tuple(said.prompt),
-        output_ids=tuple(said.output),
-        logprobs=(-5.0,) * n,
-        policy_versions=(0,) * n,
-    )
-    message = Message(role="assistant", content="x" * n)
-    completion = Completion(message=message, tokens=trace, forced=said.forced)
-    return Turn(completion=completion, fresh_context=number == 0)
-
-
-def credited(*episodes: Played, task: str = "t") -> CreditedGroup:
-    """A group of these episodes, one chunk per turn."""
-    rollouts, credits = [], []
-    for number, played in enumerate(episodes):
-        turns = tuple(_turn(said, i) for i, said in enumerate(played.said))
-        chunks = tuple(
-            Chunk(
-                index=i,
-                kind="test",
-                spans=(
-                    Span(turn=i, text=(0, len(s.output)), calls=(0, 0), tokens=(0, len(s.output))),
-                ),
-            )
-            for i, s in enumerate(played.said)
-        )
-        episode = Episode(
-            id=f"0-{task}-{number}",
-            task_id=task,
-            rollout=number,
-            reward=played.reward,
-            trajectory=Trajectory(turns=turns),
-        )
-        rollouts.append(Rollout(episode=episode, chunks=chunks))
-        weights = tuple(played.weights or [played.reward] * len(chunks))
-        credits.append(
-            Credit(
-                episode_id=episode.id,
-                scheme="test",
-                rewards=tuple(played.rewards or weights),
-                returns=weights,
-                weights=weights,
-            )
-        )
-    mean = sum(each.reward for each in episodes) / max(1, len(episodes))
-    statistics = BatchStatistics(n_episodes=len(episodes), mean_reward=mean)
-    return CreditedGroup(
-        group=Group(task_id=task, rollouts=tuple(rollouts), batch=statistics),
-        credits=tuple(credits),
-    )
-
-
-def batch_of(*groups: CreditedGroup, step: int = 0) -> Batch:
-    return Batch(step=step, groups=groups)
+def in_process_llm(seed: int = 0, **sampling: float) -> InProcessLLM:
+    return InProcessLLM(make_model(seed), make_tokenizer(), **sampling)
 
 
 def contrast(step: int = 0) -> Batch:
@@ -168,22 +58,22 @@ def contrast(step: int = 0) -> Batch:
     groups = []
     for task in (0, 1):
         prompt = [1, 2, 3 + task]
-        played = []
+        episodes = []
         for i in range(3):
             first = [20 + i, 21 + task]
             told = [*prompt, *first, 9, 9]
             reward = 1.0 if i == 0 else 0.0
-            played.append(
-                Played(
-                    said=[
-                        Said(prompt=prompt, output=first),
-                        Said(prompt=told, output=[40 + i, 41, 257]),
+            episodes.append(
+                TokenEpisode(
+                    turns=[
+                        TokenTurn(prompt=prompt, output=first),
+                        TokenTurn(prompt=told, output=[40 + i, 41, 257]),
                     ],
                     reward=reward,
                     weights=[0.5 * (reward - 0.3), reward - 0.3],
                 )
             )
-        groups.append(credited(*played, task=f"t{task}"))
+        groups.append(credited(*episodes, task=f"t{task}"))
     return batch_of(*groups, step=step)
 
 
@@ -199,12 +89,12 @@ def without_collecting_libraries() -> None:
 def lab() -> Any:
     """The makers above, for tests: modules of tests can't import each other."""
     return SimpleNamespace(
-        Played=Played,
-        Said=Said,
+        TokenEpisode=TokenEpisode,
+        TokenTurn=TokenTurn,
         batch_of=batch_of,
         contrast=contrast,
         credited=credited,
-        llm=InProcessLLM,
+        llm=in_process_llm,
         make_model=make_model,
         make_tokenizer=make_tokenizer,
     )

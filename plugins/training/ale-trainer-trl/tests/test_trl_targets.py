@@ -10,8 +10,8 @@ from ale_trainer_trl.targets import groups_of, pairs_of
 
 def two_turns(lab: Any, *, first: list[int], last: list[int], **fields: Any) -> Any:
     told = [1, 2, *first, 9]
-    said = [lab.Said(prompt=[1, 2], output=first), lab.Said(prompt=told, output=last)]
-    return lab.Played(said=said, **fields)
+    turns = [lab.TokenTurn(prompt=[1, 2], output=first), lab.TokenTurn(prompt=told, output=last)]
+    return lab.TokenEpisode(turns=turns, **fields)
 
 
 def test_observations_between_turns_are_masked(lab: Any) -> None:
@@ -20,31 +20,33 @@ def test_observations_between_turns_are_masked(lab: Any) -> None:
     assert (context.prompt_ids, context.ids) == ((1, 2), [3, 4, 9, 5])
     assert context.mask == [1, 1, 0, 1]
     assert context.chunks == [0, 0, -1, 1]
-    assert context.logprobs == [-5.0, -5.0, 0.0, -5.0]
+    assert context.logprobs == [-1.0, -1.0, 0.0, -1.0]
 
 
 def test_forced_turns_are_masked(lab: Any) -> None:
-    said = [
-        lab.Said(prompt=[1], output=[2], forced=True),
-        lab.Said(prompt=[1, 2, 9], output=[3]),
+    turns = [
+        lab.TokenTurn(prompt=[1], output=[2], forced=True),
+        lab.TokenTurn(prompt=[1, 2, 9], output=[3]),
     ]
-    (context,) = contexts_of(lab.credited(lab.Played(said=said, reward=1.0)).group.rollouts[0])
+    (context,) = contexts_of(
+        lab.credited(lab.TokenEpisode(turns=turns, reward=1.0)).group.rollouts[0]
+    )
     assert (context.ids, context.mask) == ([2, 9, 3], [0, 0, 1])
 
 
 def test_a_prompt_that_does_not_extend_the_last_starts_a_new_context(lab: Any) -> None:
-    said = [lab.Said(prompt=[1, 2], output=[3]), lab.Said(prompt=[1, 7], output=[4])]
-    found = contexts_of(lab.credited(lab.Played(said=said, reward=1.0)).group.rollouts[0])
+    turns = [lab.TokenTurn(prompt=[1, 2], output=[3]), lab.TokenTurn(prompt=[1, 7], output=[4])]
+    found = contexts_of(lab.credited(lab.TokenEpisode(turns=turns, reward=1.0)).group.rollouts[0])
     assert [context.prompt_ids for context in found] == [(1, 2), (1, 7)]
 
 
 def test_the_best_is_paired_with_the_worst_and_the_second_with_the_second(lab: Any) -> None:
     rewards = (0.25, 1.0, 0.0, 0.75)
-    played = [
-        lab.Played(said=[lab.Said(prompt=[1], output=[10 + i])], reward=reward)
+    episodes = [
+        lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[10 + i])], reward=reward)
         for i, reward in enumerate(rewards)
     ]
-    batch = lab.batch_of(lab.credited(*played))
+    batch = lab.batch_of(lab.credited(*episodes))
     one = pairs_of(batch, DpoOptions())
     assert [(p.chosen.ids, p.rejected.ids) for p in one.pairs] == [([1, 11], [1, 12])]
     two = pairs_of(batch, DpoOptions(pairs_per_group=2))
@@ -54,13 +56,13 @@ def test_the_best_is_paired_with_the_worst_and_the_second_with_the_second(lab: A
 
 
 def test_pairs_that_are_tied_too_long_or_of_other_prompts_are_counted(lab: Any) -> None:
-    def played(prompt: list[int], reward: float, n: int = 1) -> Any:
-        return lab.Played(said=[lab.Said(prompt=prompt, output=[5] * n)], reward=reward)
+    def episode(prompt: list[int], reward: float, n: int = 1) -> Any:
+        return lab.TokenEpisode(turns=[lab.TokenTurn(prompt=prompt, output=[5] * n)], reward=reward)
 
     batch = lab.batch_of(
-        lab.credited(played([1], 1.0), played([1], 1.0)),
-        lab.credited(played([1], 1.0), played([2], 0.0)),
-        lab.credited(played([1], 1.0, n=9), played([1], 0.0)),
+        lab.credited(episode([1], 1.0), episode([1], 1.0)),
+        lab.credited(episode([1], 1.0), episode([2], 0.0)),
+        lab.credited(episode([1], 1.0, n=9), episode([1], 0.0)),
     )
     found = pairs_of(batch, DpoOptions(max_length=8))
     assert found.pairs == []
@@ -71,12 +73,14 @@ def test_pairs_that_are_tied_too_long_or_of_other_prompts_are_counted(lab: Any) 
 def test_within_an_episode_the_highest_chunk_is_paired_with_the_lowest_after_its_own_context(
     lab: Any,
 ) -> None:
-    played = two_turns(lab, first=[3, 4], last=[5], reward=1.0, rewards=[0.1, 0.9])
-    found = pairs_of(lab.batch_of(lab.credited(played)), DpoOptions(pairs="same-trajectory"))
+    episode = two_turns(lab, first=[3, 4], last=[5], reward=1.0, rewards=[0.1, 0.9])
+    found = pairs_of(lab.batch_of(lab.credited(episode)), DpoOptions(pairs="same-trajectory"))
     (pair,) = found.pairs
     assert (pair.chosen.ids, pair.chosen.mask) == ([1, 2, 3, 4, 9, 5], [0, 0, 0, 0, 0, 1])
     assert (pair.rejected.ids, pair.rejected.mask) == ([1, 2, 3, 4], [0, 0, 1, 1])
-    single = lab.credited(lab.Played(said=[lab.Said(prompt=[1], output=[2])], reward=1.0))
+    single = lab.credited(
+        lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[2])], reward=1.0)
+    )
     alone = pairs_of(lab.batch_of(single), DpoOptions(pairs="same-trajectory"))
     assert (alone.pairs, alone.counts["pairs_tied"]) == ([], 1)
 
@@ -100,9 +104,11 @@ def test_a_group_is_its_rewards_and_its_sampled_tokens(lab: Any) -> None:
 
 
 def test_an_episode_in_several_contexts_counts_in_the_mean_and_is_not_trained(lab: Any) -> None:
-    said = [lab.Said(prompt=[1, 2], output=[3]), lab.Said(prompt=[1, 7], output=[4])]
-    compacted = lab.Played(said=said, reward=1.0, weights=[0.5, 1.0])
-    plain = lab.Played(said=[lab.Said(prompt=[1, 2], output=[5])], reward=0.0, weights=[-1.0])
+    turns = [lab.TokenTurn(prompt=[1, 2], output=[3]), lab.TokenTurn(prompt=[1, 7], output=[4])]
+    compacted = lab.TokenEpisode(turns=turns, reward=1.0, weights=[0.5, 1.0])
+    plain = lab.TokenEpisode(
+        turns=[lab.TokenTurn(prompt=[1, 2], output=[5])], reward=0.0, weights=[-1.0]
+    )
     batch = lab.batch_of(lab.credited(compacted, plain))
     found = groups_of(batch, GrpoOptions())
     ((first, second),) = found.groups
@@ -118,7 +124,9 @@ def test_an_episode_in_several_contexts_counts_in_the_mean_and_is_not_trained(la
 
 
 def test_a_group_of_one_and_an_episode_without_tokens_have_no_signal(lab: Any) -> None:
-    group = lab.credited(lab.Played(said=[lab.Said(prompt=[1], output=[2])], reward=1.0))
+    group = lab.credited(
+        lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[2])], reward=1.0)
+    )
     found = groups_of(lab.batch_of(group), GrpoOptions())
     assert (found.groups, found.signal, found.counts["groups_of_one"]) == ([], False, 1)
     rollout = group.group.rollouts[0]

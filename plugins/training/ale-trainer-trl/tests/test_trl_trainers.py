@@ -126,15 +126,15 @@ async def test_grpo_raises_the_reward_of_what_is_sampled(advantage: Any, lab: An
             outputs = play(model, prompt, 32, generator)
             rewards.append([sum(i in liked for i in output) / 4 for output in outputs])
             mean = float(np.mean(rewards[task]))
-            played = [
-                lab.Played(
-                    said=[lab.Said(prompt=prompt, output=output)],
+            episodes = [
+                lab.TokenEpisode(
+                    turns=[lab.TokenTurn(prompt=prompt, output=output)],
                     reward=reward,
                     weights=[4 * (reward - mean)],
                 )
                 for output, reward in zip(outputs, rewards[task], strict=True)
             ]
-            groups.append(lab.credited(*played, task=f"t{task}"))
+            groups.append(lab.credited(*episodes, task=f"t{task}"))
         means.append(float(np.mean(rewards)))
         await trainer.step(lab.batch_of(*groups, step=step))
     assert means[0] < 0.4
@@ -156,8 +156,8 @@ async def test_a_step_does_not_change_the_global_random_state(lab: Any) -> None:
 
 
 async def test_a_batch_without_signal_is_no_new_version(lab: Any) -> None:
-    said = [lab.Said(prompt=[1, 2], output=[3, 4])]
-    tied = lab.credited(*[lab.Played(said=said, reward=0.0, weights=[0.0])] * 3)
+    turns = [lab.TokenTurn(prompt=[1, 2], output=[3, 4])]
+    tied = lab.credited(*[lab.TokenEpisode(turns=turns, reward=0.0, weights=[0.0])] * 3)
     for name, count in (("dpo", "pairs_tied"), ("grpo", "groups_equal_rewards")):
         trainer = attached(lab.llm(), name)
         report = await trainer.step(lab.batch_of(tied))
@@ -199,30 +199,12 @@ def test_grpo_refuses_episodes_of_older_weights() -> None:
     build("dpo", staleness=1)
 
 
-@pytest.mark.parametrize(
-    ("sampling", "fields", "path"),
-    [
-        ({"top_p": 0.8}, {}, "llm.top_p"),
-        ({"temperature": 0.0}, {}, "llm.temperature"),
-        ({"temperature": 0.5}, {"temperature": 1.0}, "trainer.temperature"),
-    ],
-)
-def test_grpo_refuses_a_sampler_that_it_would_score_wrongly(
-    lab: Any, sampling: dict[str, float], fields: dict[str, float], path: str
-) -> None:
+def test_grpo_refuses_a_sampler_that_it_would_score_wrongly(lab: Any) -> None:
     with pytest.raises(InputError) as caught:
-        attached(lab.llm(**sampling), "grpo", **fields)
-    assert [problem.path for problem in caught.value.problems] == [path]
+        attached(lab.llm(top_p=0.8), "grpo")
+    assert [problem.path for problem in caught.value.problems] == ["llm.top_p"]
     # DPO compares whole answers, wherever they come from.
-    attached(lab.llm(**sampling), "dpo")
-
-
-def test_grpo_needs_a_temperature_where_the_model_states_none(lab: Any) -> None:
-    llm = lab.llm()
-    del llm.sampling
-    with pytest.raises(InputError, match="does not state its sampling temperature"):
-        attached(llm, "grpo")
-    attached(llm, "grpo", temperature=0.5)
+    attached(lab.llm(top_p=0.8), "dpo")
 
 
 async def test_grpo_scores_at_the_samplers_temperature(lab: Any) -> None:

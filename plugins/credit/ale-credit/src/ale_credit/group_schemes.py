@@ -6,7 +6,12 @@ from ale.types import Credit, Group, Rollout
 from ale_credit.advantages import group_normalised, leave_one_out, mean_centred
 from ale_credit.chunk_schemes import NO_CHUNKS
 from ale_credit.options import GrpoOptions
-from ale_credit.returns import reward_of, terminal_rewards
+from ale_credit.returns import (
+    overlong_penalty,
+    reward_of,
+    sampled_tokens,
+    terminal_rewards,
+)
 
 
 def _nothing_to_compare(rewards: Sequence[float]) -> str | None:
@@ -26,9 +31,13 @@ class _GroupScheme:
         """One per reward; asked only where at least two rewards differ."""
         raise NotImplementedError
 
+    def reward(self, rollout: Rollout) -> float:
+        """R of an episode, before it is compared."""
+        return reward_of(rollout.episode)
+
     def assign(self, group: Group) -> Sequence[Credit]:
         """One credit per rollout, relative to the group."""
-        rewards = [reward_of(rollout.episode) for rollout in group.rollouts]
+        rewards = [self.reward(rollout) for rollout in group.rollouts]
         reason = _nothing_to_compare(rewards)
         advantages = self.advantages(rewards) if reason is None else [0.0] * len(rewards)
         return [
@@ -59,6 +68,14 @@ class Grpo(_GroupScheme):
 
     def __init__(self, options: GrpoOptions) -> None:
         self._options = options
+
+    def reward(self, rollout: Rollout) -> float:
+        """Less what the episode's length costs."""
+        reward, overlong = reward_of(rollout.episode), self._options.overlong
+        if overlong is None:
+            return reward
+        n_tokens = sampled_tokens(rollout.episode.trajectory)
+        return reward + overlong_penalty(n_tokens, overlong.limit, overlong.buffer)
 
     def advantages(self, rewards: Sequence[float]) -> Sequence[float]:
         """(R - mean) / (std + eps)."""

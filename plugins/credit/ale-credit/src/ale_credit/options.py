@@ -107,6 +107,23 @@ class ReinforceOptions:
 
 
 @frozen(kw_only=True)
+class OverlongOptions:
+    """Soft overlong punishment (DAPO, arXiv:2503.14476, Eq. 13), added to an episode's reward."""
+
+    limit: int = field(
+        validator=ge(1), metadata=doc("Sampled tokens of an episode from which it is -1.")
+    )
+    buffer: int = field(
+        validator=ge(1), metadata=doc("Tokens before the limit over which it falls from 0.")
+    )
+
+    @buffer.validator
+    def _check_buffer(self, attribute: "Attribute[Any]", value: int) -> None:
+        if value > self.limit:
+            raise ValueError(f"'buffer' is {value}, more than the limit of {self.limit}")
+
+
+@frozen(kw_only=True)
 class GrpoOptions:
     """The reward, normalised within its group."""
 
@@ -118,6 +135,10 @@ class GrpoOptions:
         default=1e-6,
         validator=[gt(0.0), le(1.0)],
         metadata=doc("Added to the standard deviation."),
+    )
+    overlong: OverlongOptions | None = field(
+        default=None,
+        metadata=doc("{limit, buffer}: punish long episodes, as DAPO; null does not."),
     )
 
 

@@ -32,6 +32,25 @@ def terminal_rewards(reward: float, n_chunks: int) -> tuple[float, ...]:
     return (*(0.0,) * (n_chunks - 1), reward) if n_chunks else ()
 
 
+def sampled_tokens(trajectory: Trajectory) -> int:
+    """Tokens that the model sampled, forced completions left out; as the provider counts them where
+    it gives no ids.
+    """
+    completions = [turn.completion for turn in trajectory.turns if not turn.completion.forced]
+    return sum(
+        each.usage.completion_tokens if each.tokens is None else len(each.tokens.output_ids)
+        for each in completions
+    )
+
+
+def overlong_penalty(n_tokens: int, limit: int, buffer: int) -> float:
+    """0 up to limit - buffer tokens, then linearly down to -1 at the limit, and -1 beyond.
+
+    Source: soft overlong punishment, DAPO, arXiv:2503.14476, Eq. 13.
+    """
+    return max(-1.0, min(0.0, (limit - buffer - n_tokens) / buffer))
+
+
 def returns_to_go(rewards: Sequence[float], gamma: float) -> tuple[float, ...]:
     """G_k = r_k + gamma * G_(k+1), with G_(K+1) = 0.
 

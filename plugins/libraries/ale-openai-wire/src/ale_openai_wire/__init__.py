@@ -7,11 +7,13 @@ A library, not a plugin: it registers no component. Its modules:
 - `options`: those that such models share, and the key that one of them names;
 - `status` and `retry`: what kind of failure it was, whether and when to retry;
 - `models`: the list at ``/models``;
+- `client`: the base of a component: one request at a time, retries, the check of a name;
 - `hints`: what to do where no retry helps.
 """
 
-from ale_openai_wire.hints import TOO_LONG, unknown_model, unreachable
-from ale_openai_wire.models import checks_names, lists, read_models
+from ale_openai_wire.client import ChatClient, check_model, missing_model
+from ale_openai_wire.hints import TOO_LONG, unreachable
+from ale_openai_wire.models import read_models
 from ale_openai_wire.options import ChatOptions, key_from
 from ale_openai_wire.request import (
     ReasoningField,
@@ -22,24 +24,24 @@ from ale_openai_wire.request import (
     turn_seed,
 )
 from ale_openai_wire.response import Answer, completion, from_mapping, read_answer
-from ale_openai_wire.retry import AttemptError, Redactor, RetryPolicy, with_retries
+from ale_openai_wire.retry import AttemptError, Redactor
 from ale_openai_wire.status import status_error, stream_error
 
 __all__ = [
     "TOO_LONG",
     "Answer",
     "AttemptError",
+    "ChatClient",
     "ChatOptions",
     "ReasoningField",
     "Redactor",
-    "RetryPolicy",
-    "checks_names",
+    "check_model",
     "completion",
     "effective",
     "from_mapping",
     "key_from",
-    "lists",
     "messages",
+    "missing_model",
     "read_answer",
     "read_models",
     "sampling_fields",
@@ -47,7 +49,5 @@ __all__ = [
     "stream_error",
     "tools",
     "turn_seed",
-    "unknown_model",
     "unreachable",
-    "with_retries",
 ]

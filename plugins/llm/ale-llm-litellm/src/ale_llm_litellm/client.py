@@ -5,9 +5,6 @@ provider. There are no token traces: what litellm passes on of a server's token 
 provider and version; `ale-llm-openai` asks such servers directly.
 """
 
-import asyncio
-import logging
-import random
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -16,32 +13,27 @@ import openai
 
 from ale.errors import ContextLengthError, LLMError
 from ale.plugin import BuildContext, Secret
-from ale.types import Completion, CompletionRequest, LLMCapabilities, Sampling
+from ale.types import Completion, CompletionRequest, LLMCapabilities
 from ale_llm_litellm.options import LiteLLMOptions
 from ale_llm_litellm.quiet import load
 from ale_openai_wire import (
     TOO_LONG,
     Answer,
     AttemptError,
-    Redactor,
-    RetryPolicy,
-    checks_names,
+    ChatClient,
+    check_model,
     completion,
     effective,
     from_mapping,
-    lists,
     messages,
+    missing_model,
     read_models,
     sampling_fields,
     status_error,
     tools,
     turn_seed,
-    unknown_model,
     unreachable,
-    with_retries,
 )
-
-_log = logging.getLogger(__name__)
 
 _LIST_S = 10.0
 """Seconds for the list of models, which costs a server nothing."""
@@ -51,35 +43,19 @@ _NO_KEY = re.compile(r"Missing credentials|api_key client option must be set", r
 _PLACEHOLDER = "none"
 
 
-class LiteLLM:
+class LiteLLM(ChatClient):
     """A model of any provider that litellm knows."""
 
     def __init__(
         self, options: LiteLLMOptions, *, key: Secret | None, context: BuildContext
     ) -> None:
+        super().__init__(options, key=key, context=context, where=options.model)
         self._options = options
-        self._context = context
         self._litellm = load()
         self._model = options.provider_and_model
+        self._name = self._model.partition("/")[2]
         self._key = self._placeholder() if key is None else key.value
-        self._redact = Redactor(None if key is None else key.value)
-        self._policy = RetryPolicy(
-            max_retries=options.max_retries,
-            min_wait_s=options.retry_min_s,
-            max_wait_s=options.retry_max_s,
-            timeout_s=options.timeout_s,
-            deadline_s=options.deadline_s,
-        )
-        self._defaults = Sampling(
-            temperature=options.temperature, top_p=options.top_p, max_tokens=options.max_tokens
-        )
-        self._gate = asyncio.Semaphore(options.max_concurrency)
         self._seeded = options.send_seed and self._takes_seed()
-        self._reached = False
-        self._closed = False
-
-    def __repr__(self) -> str:
-        return f"<LiteLLM {self._options.model}>"
 
     @property
     def capabilities(self) -> LLMCapabilities:
@@ -94,20 +70,8 @@ class LiteLLM:
             ToolsUnsupportedError: the server takes no tools for this model.
             LLMError: no answer; the message says how each attempt failed.
         """
-        if self._closed:
-            raise LLMError(f"{self!r} is closed")
-        if request.tools and not self._options.tools:
-            raise LLMError(f"{self!r} takes no tools: its option 'tools' is off")
         fields = self._fields(request)
-        jitter = f"{self._context.seed}/{request.conversation.episode_id}/{request.turn}"
-        async with self._gate:
-            answer = await with_retries(
-                lambda: self._attempt(fields),
-                self._policy,
-                where=self._options.model,
-                rng=random.Random(jitter),  # noqa: S311
-                monotonic=self._context.monotonic,
-            )
+        answer = await self._answer(request, lambda: self._attempt(fields))
         return completion(answer, turn=request.turn, model=self._options.model)
 
     async def check(self) -> None:
@@ -125,15 +89,8 @@ class LiteLLM:
         try:
             models = await self._models(self._options.base_url)
         except AttemptError as failed:
-            raise LLMError(
-                f"{self._options.model}: {failed.reason}", transient=failed.transient
-            ) from None
-        problem = self._missing_from(models)
-        if problem is None:
-            return
-        if checks_names(models):
-            raise LLMError(f"{self._options.model}: {problem}")
-        _log.warning("%s (asking anyway: some servers take any name)", problem)
+            raise LLMError(f"{self._where}: {failed.reason}", transient=failed.transient) from None
+        check_model(models, self._name, where=self._options.model)
 
     async def aclose(self) -> None:
         """Refuse further requests. litellm's connections belong to the whole process, not to a
@@ -158,10 +115,6 @@ class LiteLLM:
                 f"{self._options.model}: no key; set {' and '.join(missing)}, or name the variable "
                 "with the key in llm.api_key_env"
             )
-
-    def _missing_from(self, models: Mapping[str, str]) -> str | None:
-        name = self._model.partition("/")[2]
-        return None if not models or lists(models, name) else unknown_model(name, models)
 
     async def _models(self, base_url: str) -> Mapping[str, str]:
         """Owners of the models that the server lists, by name; empty where it has no list.
@@ -238,7 +191,7 @@ class LiteLLM:
         except AttemptError as unusable:
             return unusable
         self._reached = True
-        problem = self._missing_from(models)
+        problem = missing_model(models, self._name)
         if failed.transient or problem is None:
             return failed
         return AttemptError(problem, transient=False)
@@ -266,7 +219,7 @@ class LiteLLM:
         )
 
     def _key_name(self) -> str:
-        names = " and ".join(self._litellm.validate_environment(self._model)["missing_keys"])
+        names = " and ".join(self._missing_keys())
         return f"the key, if any; set {names or 'it'}, or name its variable in llm.api_key_env"
 
 

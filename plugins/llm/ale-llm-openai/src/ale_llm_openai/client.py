@@ -9,7 +9,6 @@ SDK's own retries are off; `ale_openai_wire.retry` has a deadline and a seeded j
 import asyncio
 import contextlib
 import logging
-import random
 import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -25,13 +24,12 @@ from ale_llm_openai.stream import BrokenStreamError, StreamedError, assemble
 from ale_openai_wire import (
     Answer,
     AttemptError,
-    Redactor,
-    RetryPolicy,
-    checks_names,
+    ChatClient,
+    check_model,
     completion,
     effective,
-    lists,
     messages,
+    missing_model,
     read_answer,
     read_models,
     sampling_fields,
@@ -39,9 +37,7 @@ from ale_openai_wire import (
     stream_error,
     tools,
     turn_seed,
-    unknown_model,
     unreachable,
-    with_retries,
 )
 
 _log = logging.getLogger(__name__)
@@ -60,43 +56,27 @@ def _transport_errors(name: str) -> tuple[type[Exception], ...]:
     return tuple(getattr(module, name) for module in modules if module is not None)
 
 
-class OpenAILLM:
+class OpenAILLM(ChatClient):
     """A model behind the OpenAI chat API."""
 
     def __init__(
         self, options: OpenAIOptions, *, key: Secret | None, context: BuildContext
     ) -> None:
+        url = urlsplit(options.base_url)
+        self._server = url.netloc.rpartition("@")[2]
+        self._url = f"{url.scheme}://{self._server}{url.path}"
+        where = f"{options.model} at {self._server}"
+        super().__init__(options, key=key, context=context, where=where)
         self._options = options
-        self._context = context
-        self._redact = Redactor(None if key is None else key.value)
         self._client = openai.AsyncOpenAI(
             base_url=options.base_url,
             api_key=options.placeholder_key if key is None else key.value,
             max_retries=0,
             timeout=options.timeout_s,
         )
-        self._policy = RetryPolicy(
-            max_retries=options.max_retries,
-            min_wait_s=options.retry_min_s,
-            max_wait_s=options.retry_max_s,
-            timeout_s=options.timeout_s,
-            deadline_s=options.deadline_s,
-        )
-        self._defaults = Sampling(
-            temperature=options.temperature, top_p=options.top_p, max_tokens=options.max_tokens
-        )
-        url = urlsplit(options.base_url)
-        self._where = url.netloc.rpartition("@")[2]
-        self._url = f"{url.scheme}://{self._where}{url.path}"
-        self._gate = asyncio.Semaphore(options.max_concurrency)
         self._transport_errors = _transport_errors("RequestError")
         self._connect_errors = _transport_errors("ConnectError")
-        self._reached = False
-        self._closed = False
         self._warned = False
-
-    def __repr__(self) -> str:
-        return f"<OpenAILLM {self._options.model} at {self._where}>"
 
     @property
     def capabilities(self) -> LLMCapabilities:
@@ -115,22 +95,9 @@ class OpenAILLM:
             ToolsUnsupportedError: the server takes no tools for this model.
             LLMError: no answer; the message says how each attempt failed.
         """
-        if self._closed:
-            raise LLMError(f"{self!r} is closed")
-        if request.tools and not self._options.tools:
-            raise LLMError(f"{self!r} takes no tools: its option 'tools' is off")
         sampling = effective(request.sampling, self._defaults)
         fields = self._fields(request, sampling)
-        where = f"{self._options.model} at {self._where}"
-        jitter = f"{self._context.seed}/{request.conversation.episode_id}/{request.turn}"
-        async with self._gate:
-            answer = await with_retries(
-                lambda: self._attempt(fields),
-                self._policy,
-                where=where,
-                rng=random.Random(jitter),  # noqa: S311
-                monotonic=self._context.monotonic,
-            )
+        answer = await self._answer(request, lambda: self._attempt(fields))
         made = completion(
             answer,
             turn=request.turn,
@@ -152,13 +119,9 @@ class OpenAILLM:
         try:
             models = await self._models()
         except AttemptError as failed:
-            raise LLMError(f"{self._where}: {failed.reason}", transient=failed.transient) from None
-        if not models or lists(models, self._options.model):
-            return
-        problem = f"{self._where}: {unknown_model(self._options.model, models)}"
-        if checks_names(models):
-            raise LLMError(problem)
-        _log.warning("%s (asking anyway: some servers take any name)", problem)
+            message = f"{self._server}: {failed.reason}"
+            raise LLMError(message, transient=failed.transient) from None
+        check_model(models, self._options.model, where=self._server)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -195,7 +158,7 @@ class OpenAILLM:
             _log.warning(
                 "%s: no token trace: the server gave no token ids with a log-probability each, or "
                 "the request set a temperature or top_p that raw log-probabilities don't fit",
-                self._where,
+                self._server,
             )
 
     async def _attempt(self, fields: dict[str, Any]) -> Answer:
@@ -224,12 +187,11 @@ class OpenAILLM:
             models = await self._models()
         except AttemptError:
             models = {}
-        if not models:
-            hint = f"check llm.model and llm.base_url, {self._url}, which often ends in /v1"
-        elif lists(models, self._options.model):
+        hint = missing_model(models, self._options.model)
+        if models and hint is None:
             return failed
-        else:
-            hint = unknown_model(self._options.model, models)
+        if hint is None:
+            hint = f"check llm.model and llm.base_url, {self._url}, which often ends in /v1"
         return AttemptError(f"{failed.reason}: {hint}", transient=False)
 
     async def _models(self) -> Mapping[str, str]:

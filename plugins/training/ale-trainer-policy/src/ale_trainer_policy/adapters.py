@@ -9,8 +9,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ale.errors import StoreError
-from ale_trainer_policy.models import lora_config
-from ale_trainer_policy.options import LoraOptions
+from ale_training.lora import LoraOptions, lora_config
 
 _NAME = "default"
 
@@ -52,11 +51,10 @@ def write(tuner: Any, base: str, directory: Path) -> None:
     Args:
         base: folder of the model under the adapters, or its name on the hub.
     """
-    from peft import TaskType, get_peft_model_state_dict
+    from peft import get_peft_model_state_dict
 
     config = tuner.peft_config[_NAME]
     config.base_model_name_or_path = str(Path(base).resolve()) if Path(base).is_dir() else base
-    config.task_type = TaskType.CAUSAL_LM
     config.inference_mode = True
     config.save_pretrained(directory)
     found = get_peft_model_state_dict(tuner, adapter_name=_NAME, save_embedding_layers=False)

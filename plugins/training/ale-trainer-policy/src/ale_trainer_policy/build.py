@@ -5,15 +5,19 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from attrs import evolve
+
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
 from ale_trainer_policy.bad_batches import BadBatches
 from ale_trainer_policy.old_policy import OldPolicy
 from ale_trainer_policy.options import (
     PRESETS,
+    CorrectionOptions,
     LearnOptions,
     PolicyOptions,
     SftOptions,
+    resolve_correction,
     resolve_objective,
 )
 from ale_trainer_policy.ratios import RatioFiles
@@ -25,16 +29,23 @@ _LOG = logging.getLogger(__name__)
 
 def policy_trainer(options: PolicyOptions, context: BuildContext) -> PolicyTrainer:
     """Reinforcement on credited episodes."""
-    parts = resolve_objective(options.objective)
+    correction = resolve_correction(options.correction)
+    parts = evolve(resolve_objective(options.objective), correction=correction)
     _refuse(
         [
             *_shared_weights(options, context),
             *_uncorrected_staleness(options, context),
+            *_corrected_twice(options, correction),
             *_too_few_versions(options, context),
         ]
     )
-    if context.staleness > 0 and options.old_policy == "recompute":
+    if correction.method == "none" and _is_stale(options, context):
         _LOG.warning("warning: %s", _no_correction(context))
+    if parts.positive == parts.negative == "none" and options.epochs * options.minibatches > 1:
+        _LOG.warning(
+            "warning: this objective has no importance ratio, and of a step's updates all but the "
+            "first are of another policy than pi_old: objective.positive and negative choose one"
+        )
     return PolicyTrainer(
         "policy",
         options,
@@ -75,6 +86,13 @@ def _shared_weights(options: LearnOptions, context: BuildContext) -> Iterator[Pr
         yield Problem(message=message, path="trainer.sync", hint=hint)
 
 
+def _is_stale(options: PolicyOptions, context: BuildContext) -> bool:
+    """Is pi_old another policy than the one that sampled, so that pi_theta / pi_old is exactly 1 at
+    the first update, however stale the tokens?
+    """
+    return context.staleness > 0 and options.old_policy in (None, "recompute")
+
+
 def _no_correction(context: BuildContext) -> str:
     return (
         f"run.staleness is {context.staleness}, and old_policy: recompute takes the weights before "
@@ -84,14 +102,23 @@ def _no_correction(context: BuildContext) -> str:
 
 
 def _uncorrected_staleness(options: PolicyOptions, context: BuildContext) -> Iterator[Problem]:
-    """With `recompute` pi_theta / pi_old is exactly 1 at the first update, however stale."""
-    if context.staleness > 0 and options.old_policy is None:
+    if options.correction is None and _is_stale(options, context):
         yield Problem(
             message=_no_correction(context),
-            path="trainer.old_policy",
-            expected="rollout_version, with keep_versions at least "
-            f"{context.staleness + 1}, or rollout_engine",
-            hint="give old_policy: recompute explicitly to train without this correction",
+            path="trainer.correction",
+            expected="truncate, mask or reject; or trainer.old_policy: rollout_version, with "
+            f"keep_versions at least {context.staleness + 1}, or rollout_engine",
+            hint="correction: none trains without one",
+        )
+
+
+def _corrected_twice(options: PolicyOptions, correction: CorrectionOptions) -> Iterator[Problem]:
+    if options.old_policy == "rollout_engine" and correction.method != "none":
+        yield Problem(
+            message="old_policy: rollout_engine takes the sampler's own log-probabilities for "
+            f"pi_old: pi_old / mu_old is 1, and correction: {correction.method} changes nothing",
+            path="trainer.correction",
+            expected="correction: none, or old_policy: recompute or rollout_version",
         )
 
 

@@ -19,9 +19,12 @@ from ale.plugin import BuildContext
 from ale.runs import Registry, RunReader, apply_overrides, build_choice
 from ale.strict import Node, from_plain, structure
 from ale_trainer_policy import adapters
-from ale_trainer_policy.checkpoint import STATE, State, read_state, read_weights
-from ale_trainer_policy.models import InProcess, fingerprint_of, policy_of
-from ale_trainer_policy.options import LearnOptions, LoraOptions, PolicyOptions, SftOptions
+from ale_trainer_policy.checkpoint import State
+from ale_trainer_policy.models import fingerprint_of
+from ale_trainer_policy.options import LearnOptions, PolicyOptions, SftOptions
+from ale_training.checkpoint import STATE, read_state, read_weights
+from ale_training.lora import LoraOptions
+from ale_training.policy import InProcess, policy_of
 
 _OWN = "ale-trainer-policy"
 _TRAINERS: Mapping[str, type[LearnOptions]] = {"policy": PolicyOptions, "sft": SftOptions}
@@ -32,8 +35,6 @@ _IN_THE_FOLDER = ("type", "model", "tiny", "chat_template")
 @runtime_checkable
 class SavablePolicy(InProcess, Protocol):
     """A policy that can be saved; ale-llm-policy's `TorchPolicy` is one."""
-
-    tokenizer: Any
 
     def load_weights(self, source: Any) -> None:
         """Load all weights by name."""
@@ -101,7 +102,7 @@ def write_model(
     if out.exists() or out.is_symlink():
         raise _refused(f"{out} exists", "--out", expected="a folder that does not exist")
     section = _overridden(_part(manifest, "llm"), overrides)
-    state = read_state(checkpoint, trainer)
+    state = read_state(checkpoint, State, trainer=trainer)
     weights = read_weights(checkpoint)
     with _policy(section, int(reader.manifest["seed"]), registry) as policy:
         _check_fingerprint(policy, options, state, checkpoint)

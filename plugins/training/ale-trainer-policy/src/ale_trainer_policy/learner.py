@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,13 @@ from attrs import evolve, frozen
 from torch import Tensor
 
 from ale_trainer_policy.attention import tree_attention_enabled
-from ale_trainer_policy.models import full_weights, whole
 from ale_trainer_policy.objective import Terms, Tokens, evaluate
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.samples import Floats, Sample
+from ale_trainer_policy.scorer import Scorer
 from ale_trainer_policy.scoring import score
-from ale_trainer_policy.tree import Datum, pack
+from ale_trainer_policy.tree import Datum
+from ale_training.lora import full_weights, whole
 
 
 @frozen(kw_only=True, eq=False)
@@ -35,7 +36,7 @@ class Measured:
         return math.isfinite(float(self.terms.loss.detach()))
 
 
-class Learner:
+class Learner(Scorer):
     """Sums gradients over datums and applies them with AdamW.
 
     Args:
@@ -50,9 +51,7 @@ class Learner:
     """Other processes take part in the backward pass, so it must not be skipped."""
 
     def __init__(self, model: Any, options: LearnOptions, *, fused: bool = True) -> None:
-        self.model = model
-        self.options = options
-        self.temperature = 1.0 if options.temperature is None else options.temperature
+        super().__init__(model, options)
         self.updates = 0
         """Updates that have been applied."""
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
@@ -91,17 +90,19 @@ class Learner:
                     packing=self.options.packing,
                     temperature=self.temperature,
                     logits_mb=self.options.logits_mb,
+                    entropy_gradient=parts.entropy != 0,
                 )
             terms = evaluate(
                 parts,
                 scored.logp,
-                self._old(datum, scored.logp),
-                self._tokens(datum),
+                self._optional(datum.old_logp, scored.logp),
+                self._tokens(datum, scored.logp),
+                scored.entropy,
             )
             measured = Measured(
                 terms=evolve(terms, loss=terms.loss.detach()),
                 logp=scored.logp.detach(),
-                entropy=scored.entropy,
+                entropy=scored.entropy.detach(),
                 computed=scored.computed,
             )
             if measured.finite or self.collective:
@@ -116,34 +117,6 @@ class Learner:
         for piece in pieces:
             datum = self.packed(piece)
             yield datum, self.forward_backward(datum, parts)
-
-    def packed(self, piece: Sequence[Sample]) -> Datum:
-        """A micro-batch as a datum; prefixes are shared unless ``packing: packed``."""
-        return pack(piece, shared=self.options.packing != "packed")
-
-    def logps(self, pieces: Sequence[Sequence[Sample]]) -> list[Floats]:
-        """log pi of each micro-batch."""
-        return [self.logp(piece) for piece in pieces]
-
-    def logp(
-        self, samples: Sequence[Sample], weights: Mapping[str, Tensor] | None = None
-    ) -> Floats:
-        """log pi of the tokens of these samples, in their order, without a gradient.
-
-        Args:
-            weights: parameters to use instead of the model's own, by name.
-        """
-        with self._mode(training=False), torch.no_grad(), self._precision():
-            scored = score(
-                self.model,
-                self.packed(samples),
-                packing=self.options.packing,
-                temperature=self.temperature,
-                logits_mb=self.options.logits_mb,
-                weights=weights,
-            )
-        found: Floats = scored.logp.double().cpu().numpy()
-        return found
 
     def optim_step(self, lr: float | None = None) -> float | None:
         """Clip and apply the accumulated gradient, then reset it.
@@ -244,10 +217,10 @@ class Learner:
         """All weights under the names of the plain model, adapters merged into them."""
         return full_weights(self.model)
 
-    def _old(self, datum: Datum, logp: Tensor) -> Tensor | None:
-        return None if datum.old_logp is None else self._tensor(datum.old_logp).to(logp.dtype)
+    def _optional(self, value: Floats | None, like: Tensor) -> Tensor | None:
+        return None if value is None else self._tensor(value).to(like.dtype)
 
-    def _tokens(self, datum: Datum) -> Tokens:
+    def _tokens(self, datum: Datum, logp: Tensor) -> Tokens:
         dtype = torch.promote_types(self.parameters[0].dtype, torch.float32)
         return Tokens(
             weight=self._tensor(datum.weight).to(dtype),
@@ -257,6 +230,8 @@ class Learner:
             positive=self._tensor(datum.positive),
             chunk_id=self._tensor(datum.chunk_id),
             trajectory_id=self._tensor(datum.trajectory_id),
+            regularised=self._tensor(datum.regularised).to(dtype),
+            reference_logp=self._optional(datum.reference_logp, logp),
         )
 
     def _tensor(self, array: "np.ndarray[Any, Any]") -> Tensor:
@@ -268,20 +243,6 @@ class Learner:
             if self.options.packing == "padded"
             else tree_attention_enabled(self.model)
         )
-
-    def _precision(self) -> AbstractContextManager[Any]:
-        if self.options.precision == "bf16":
-            return torch.autocast(self.device.type, torch.bfloat16)
-        return nullcontext()
-
-    @contextmanager
-    def _mode(self, *, training: bool) -> Iterator[None]:
-        before = self.model.training
-        self.model.train(training)
-        try:
-            yield
-        finally:
-            self.model.train(before)
 
     def _collect(self) -> None:
         """Move gradients to the optimiser's fp32 copies, if it has any."""

@@ -34,10 +34,11 @@ class LogprobReader:
     rows: int
     """Positions of one slice."""
     temperature: float
+    entropy_gradient: bool = False
     logp: Tensor = field(init=False)
     """log pi, nats, (T,), float32 or wider."""
     entropy: Tensor = field(init=False)
-    """Of the distributions, nats, (T,), without a gradient."""
+    """Of the distributions, nats, (T,); with a gradient if asked for."""
 
     def read(self, hidden: Tensor, project: Project) -> Tensor:
         """Compute and return `logp`; sets `entropy` too.
@@ -74,8 +75,8 @@ class LogprobReader:
                 logits = logits / self.temperature
             scores = torch.log_softmax(logits, dim=-1)
             logp = scores[at, ids]
-            # Last, so that recomputation stops before it.
-            with torch.no_grad():
+            # Last, so that recomputation stops before it where it has no gradient.
+            with torch.set_grad_enabled(self.entropy_gradient and torch.is_grad_enabled()):
                 entropy = -(scores.exp() * scores).sum(-1)[at]
             return logp, entropy
 

@@ -9,7 +9,7 @@ from attrs import define, field
 
 from ale_trainer_policy.learner import Measured
 from ale_trainer_policy.samples import Bools, Floats
-from ale_trainer_policy.tree import Datum
+from ale_trainer_policy.tree import Datum, by_sample
 
 COUNTS = (
     "chunks_empty",
@@ -37,6 +37,8 @@ class MetricsAccumulator:
 
     counts: "Counter[str]" = field(factory=Counter)
     _values: "defaultdict[str, list[Floats]]" = field(factory=lambda: defaultdict(list))
+    _log_weights: list[Floats] = field(factory=list)
+    """log pi_theta - log mu_old of the tokens with a weight."""
     _losses: "Counter[str]" = field(factory=Counter)
     _norms: list[float] = field(factory=list)
     log_ratios: dict[str, Floats] = field(factory=dict)
@@ -52,22 +54,27 @@ class MetricsAccumulator:
         self._values["entropy"].append(measured.entropy.double().cpu().numpy())
         logp = measured.logp.double().cpu().numpy()
         log_ratio = logp - datum.behaviour_logp
+        self._log_weights.append(log_ratio[sampled])
         self._values["kl_rollout"].append(_k3(log_ratio)[datum.sampled])
         self._record_log_ratios(datum, np.where(datum.sampled, log_ratio, np.nan))
         unmasked: Bools = terms.unmasked.cpu().numpy()
         dropped = terms.coefficient.cpu().numpy() == 0
         self._values["masked_fraction"].append((~unmasked[sampled]).astype(np.float64))
         self._values["clipped_fraction"].append(dropped[sampled].astype(np.float64))
+        corrected: Bools = terms.corrected.cpu().numpy()
+        self._values["corrected_fraction"].append(corrected[sampled].astype(np.float64))
         self._losses["loss"] += float(terms.loss.detach())  # type: ignore[assignment]
         self._losses["loss_rl"] += float(terms.reinforcement)  # type: ignore[assignment]
         self._losses["loss_imitation"] += float(terms.imitation)  # type: ignore[assignment]
+        if datum.regularised.any():
+            self._losses["loss_kl"] += float(terms.kl)  # type: ignore[assignment]
+            self._losses["loss_entropy"] += float(terms.entropy)  # type: ignore[assignment]
         self.counts["tokens_trained"] += int(np.sum(sampled | (datum.imitation != 0)))
         self.counts["tokens_computed"] += measured.computed
         self.counts["tokens_in_rows"] += sum(sample.n_tokens for sample in datum.samples)
 
     def _record_log_ratios(self, datum: Datum, log_ratio: Floats) -> None:
-        ends = np.cumsum([len(sample.at) for sample in datum.samples])
-        for sample, part in zip(datum.samples, np.split(log_ratio, ends[:-1]), strict=True):
+        for sample, part in zip(datum.samples, by_sample(datum.samples, log_ratio), strict=True):
             self.log_ratios[sample.episode] = part
 
     def add_update(self, norm: float, rate: float) -> None:
@@ -100,7 +107,15 @@ class MetricsAccumulator:
                 found |= _quantiles(name, values)
             else:
                 found[name] = float(values.mean())
+        if any(map(len, self._log_weights)):
+            found["effective_sample_size"] = _effective_share(np.concatenate(self._log_weights))
         return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def _effective_share(log_weights: Floats) -> float:
+    """(sum w)^2 / (n sum w^2): as many equally weighted tokens, as a share of n. Kish, 1965."""
+    weights = np.exp(log_weights - log_weights.max())
+    return float(weights.sum() ** 2 / (len(weights) * (weights**2).sum()))
 
 
 def _quantiles(name: str, values: Floats) -> Mapping[str, float]:

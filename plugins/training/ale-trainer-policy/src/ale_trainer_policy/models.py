@@ -2,66 +2,20 @@
 
 import copy
 import hashlib
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ale.errors import InputError, Problem
-from ale.protocols import LLM
 from ale_trainer_policy.logit_slices import check_head
-from ale_trainer_policy.options import LearnOptions, LoraOptions
-
-PATH = "trainer.type"
+from ale_trainer_policy.options import LearnOptions
+from ale_training.lora import LoraOptions, lora_config
+from ale_training.policy import InProcess
 
 _SAMPLED = 64
 """Values of each frozen tensor that a fingerprint looks at."""
-
-
-class InProcess(Protocol):
-    """The attribute `policy` of a model component that runs in this process."""
-
-    model: Any
-    """A causal model of transformers."""
-    version: int
-    fingerprint: str
-    """Of architecture and vocabulary, not of weights."""
-    lock: AbstractContextManager[Any]
-    """Held while the model runs or its weights change."""
-
-
-def policy_of(llm: LLM | None) -> InProcess:
-    """The policy of a model component.
-
-    Raises:
-        InputError: it has none, or records no token ids.
-    """
-    if llm is None:
-        raise _refused("this trainer needs section 'llm': it trains the model that samples")
-    if not llm.capabilities.token_ids:
-        raise _refused(
-            f"the model {type(llm).__name__} gives no token ids, and nothing is tokenised again "
-            "to replace them"
-        )
-    policy = getattr(llm, "policy", None)
-    if policy is None or not hasattr(policy, "model"):
-        raise _refused(f"the model {type(llm).__name__} does not run in this process")
-    found: InProcess = policy
-    return found
-
-
-def _refused(message: str) -> InputError:
-    return InputError(
-        [
-            Problem(
-                path=PATH,
-                message=message,
-                expected="a model in this process that records token ids and log-probabilities",
-                hint="llm: {type: policy, ...}, or trainer: {type: export}",
-            )
-        ]
-    )
 
 
 def prepare(policy: InProcess, options: LearnOptions) -> Any:
@@ -72,16 +26,7 @@ def prepare(policy: InProcess, options: LearnOptions) -> Any:
             can't be sliced, which `logits_mb` needs.
     """
     model = policy.model if options.sync == "same" else copy.deepcopy(policy.model)
-    if options.packing != "padded" and not getattr(model, "_supports_attention_backend", False):
-        raise InputError(
-            [
-                Problem(
-                    path="trainer.packing",
-                    message=f"{type(model).__name__} has no replaceable attention",
-                    expected="packing: padded, for this model",
-                )
-            ]
-        )
+    _check_attention(model, options)
     if options.logits_mb is not None:
         check_head(model)
     if options.activations == "recompute":
@@ -95,6 +40,43 @@ def prepare(policy: InProcess, options: LearnOptions) -> Any:
     return model
 
 
+def _check_attention(model: Any, options: LearnOptions) -> None:
+    if options.packing == "padded" or getattr(model, "_supports_attention_backend", False):
+        return
+    message = f"{type(model).__name__} has no replaceable attention"
+    expected = "packing: padded, for this model"
+    raise InputError([Problem(path="trainer.packing", message=message, expected=expected)])
+
+
+def reference_model(policy: InProcess, folder: Path | None, options: LearnOptions) -> Any:
+    """The model that a KL is taken to, without gradients: the policy as it is, or a folder's model.
+
+    Raises:
+        InputError: the folder holds no model, or one of another vocabulary or attention.
+    """
+    if folder is None:
+        return copy.deepcopy(policy.model).requires_grad_(False).eval()
+    from transformers import AutoModelForCausalLM
+
+    own = next(policy.model.parameters())
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=own.dtype)
+    except (OSError, ValueError, KeyError) as error:
+        raise _unusable(f"{folder} holds no model that transformers loads: {error}") from error
+    size, wanted = model.config.vocab_size, policy.model.config.vocab_size
+    if size != wanted:
+        raise _unusable(f"{folder} has a vocabulary of {size} tokens, and the policy of {wanted}")
+    _check_attention(model, options)
+    return model.to(own.device).requires_grad_(False).eval()
+
+
+def _unusable(message: str) -> InputError:
+    expected = "the folder of a model with the policy's vocabulary"
+    return InputError(
+        [Problem(path="trainer.objective.kl.model", message=message, expected=expected)]
+    )
+
+
 def _add_adapters(model: Any, options: LoraOptions) -> None:
     from peft import inject_adapter_in_model  # late: most runs need none
 
@@ -105,45 +87,6 @@ def _add_adapters(model: Any, options: LoraOptions) -> None:
         raise InputError([Problem(path="trainer.lora.target", message=str(error))]) from error
     for name, parameter in model.named_parameters():
         parameter.requires_grad_("lora_" in name)
-
-
-def lora_config(options: LoraOptions) -> Any:
-    """PEFT's config of the adapters."""
-    from peft import LoraConfig
-
-    return LoraConfig(
-        r=options.r,
-        lora_alpha=options.alpha,  # type: ignore[arg-type]  # it only divides by r
-        lora_dropout=options.dropout,
-        target_modules="all-linear" if options.target is None else list(options.target),
-    )
-
-
-def full_weights(model: Any) -> dict[str, Tensor]:
-    """A copy of all weights under the names of the plain model, adapters merged into them."""
-    deltas = {
-        name: module.get_delta_weight("default")
-        for name, module in model.named_modules()
-        if hasattr(module, "get_delta_weight")
-    }
-    found: dict[str, Tensor] = {}
-    with torch.no_grad():
-        for name, part in model.state_dict().items():
-            if "lora_" in name:
-                continue
-            tensor = whole(part)
-            owner, _, leaf = name.rpartition(".base_layer.")
-            plain = f"{owner}.{leaf}" if owner else name
-            delta = deltas.get(owner) if leaf == "weight" else None
-            found[plain] = tensor.clone() if delta is None else tensor + whole(delta)
-    return found
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """The full tensor, gathered from all processes if it is sharded (a collective call)."""
-    full = getattr(tensor, "full_tensor", None)
-    found: Tensor = tensor if full is None else full()
-    return found
 
 
 def fingerprint_of(policy: InProcess, options: LearnOptions) -> str:

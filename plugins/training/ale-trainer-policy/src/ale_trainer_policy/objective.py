@@ -1,18 +1,27 @@
 """The loss: a coefficient per token, and a plain sum.
 
-L = - sum_t m_t c(rho_t, sign_t) w_t log pi_theta(t)  -  sum_t b_t log pi_theta(t)
+L = - sum_t m_t f_t c(rho_t, sign_t) w_t log pi_theta(t)  -  sum_t b_t log pi_theta(t)
+    + sum_t z_t (beta k(log pi_ref(t) - log pi_theta(t))  -  eta H(pi_theta(. | before t)))
 
-w: credit weight over Z; b: imitation weight over its Z; rho, m and c: ratio, mask and
-coefficient as chosen in `ObjectiveParts`. Only log pi_theta carries a gradient (arXiv:2512.24873,
-Eq. 9 and 10). A clipped surrogate such as GRPO's has the same gradient and another value.
+w: credit weight over Z; b: imitation weight over its Z; rho, m, c and f: ratio, mask,
+coefficient and correction as chosen in `ObjectiveParts`. Only log pi_theta carries a gradient
+(arXiv:2512.24873, Eq. 9 and 10). A clipped surrogate such as GRPO's has the same gradient and
+another value. z: 1/Z of every sampled token; k: an estimator of KL(pi_theta || pi_ref); H: entropy.
 """
 
 import torch
 from attrs import frozen
 from torch import Tensor
 
-from ale_trainer_policy.options import Level, ObjectiveParts
-from ale_trainer_policy.parts import RATIOS, UPDATES, geometric_mean_ratio, within
+from ale_trainer_policy.options import CorrectionOptions, KlOptions, Level, ObjectiveParts
+from ale_trainer_policy.parts import (
+    CORRECTIONS,
+    KL_ESTIMATORS,
+    RATIOS,
+    UPDATES,
+    geometric_mean_ratio,
+    within,
+)
 
 
 @frozen(kw_only=True, eq=False)
@@ -26,6 +35,10 @@ class Tokens:
     positive: Tensor
     chunk_id: Tensor
     trajectory_id: Tensor
+    regularised: Tensor | None = None
+    """z; None is 0."""
+    reference_logp: Tensor | None = None
+    """log pi_ref, nats; None without a KL term."""
 
 
 @frozen(kw_only=True, eq=False)
@@ -35,15 +48,27 @@ class Terms:
     loss: Tensor
     reinforcement: Tensor
     imitation: Tensor
+    kl: Tensor
+    entropy: Tensor
     ratio: Tensor
     mismatch: Tensor
     unmasked: Tensor
     """m, booleans."""
     coefficient: Tensor
-    """c: before weight and mask."""
+    """c: before weight, mask and correction."""
+    correction: Tensor
+    """f."""
+    corrected: Tensor
+    """Where the correction is not pi_old / mu_old itself: capped or dropped; booleans."""
 
 
-def evaluate(parts: ObjectiveParts, logp: Tensor, old_logp: Tensor | None, tokens: Tokens) -> Terms:
+def evaluate(
+    parts: ObjectiveParts,
+    logp: Tensor,
+    old_logp: Tensor | None,
+    tokens: Tokens,
+    entropy: Tensor | None = None,
+) -> Terms:
     """The loss of a micro-batch.
 
     Args:
@@ -51,6 +76,8 @@ def evaluate(parts: ObjectiveParts, logp: Tensor, old_logp: Tensor | None, token
         logp: log pi_theta, (T,), with its gradient.
         old_logp: log pi_old, (T,); None where pi_old is pi_theta itself.
         tokens: the other inputs per token.
+        entropy: of the distribution of each token, nats, (T,), with its gradient; only needed where
+            the objective has an entropy term.
     """
     now = logp.detach()
     old = now if old_logp is None else old_logp
@@ -72,18 +99,53 @@ def evaluate(parts: ObjectiveParts, logp: Tensor, old_logp: Tensor | None, token
     )
     # A masked or weightless token must not turn an infinite ratio into 0 * inf.
     used = unmasked & (tokens.weight != 0)
-    front = torch.where(used, coefficient * tokens.weight, torch.zeros_like(ratio))
+    factor, corrected = _corrected(parts.correction, old - tokens.behaviour_logp, tokens)
+    front = torch.where(used, coefficient * factor * tokens.weight, torch.zeros_like(ratio))
     reinforcement = -(front * logp).sum()
     imitation = -(tokens.imitation * logp).sum()
+    kl = _kl_loss(parts.kl, logp, tokens)
+    bonus = _entropy_loss(parts.entropy, entropy, tokens) if entropy is not None else 0.0 * kl
     return Terms(
-        loss=reinforcement + imitation,
+        loss=reinforcement + imitation + kl + bonus,
         reinforcement=reinforcement.detach(),
         imitation=imitation.detach(),
+        kl=kl.detach(),
+        entropy=bonus.detach(),
         ratio=ratio,
         mismatch=mismatch,
         unmasked=unmasked,
         coefficient=coefficient,
+        correction=factor,
+        corrected=corrected,
     )
+
+
+def _kl_loss(options: KlOptions | None, logp: Tensor, tokens: Tokens) -> Tensor:
+    if options is None or tokens.reference_logp is None or tokens.regularised is None:
+        return torch.zeros_like(logp.detach()).sum()
+    # A token that does not count must not turn an infinite difference into 0 * inf.
+    counts = tokens.regularised != 0
+    x = torch.where(counts, tokens.reference_logp - logp, torch.zeros_like(logp))
+    return options.coefficient * (tokens.regularised * KL_ESTIMATORS[options.estimator](x)).sum()
+
+
+def _entropy_loss(coefficient: float, entropy: Tensor, tokens: Tokens) -> Tensor:
+    if coefficient == 0 or tokens.regularised is None:
+        return torch.zeros_like(entropy.detach()).sum()
+    return -coefficient * (tokens.regularised * entropy).sum()
+
+
+def _corrected(
+    options: CorrectionOptions, log_mismatch: Tensor, tokens: Tokens
+) -> tuple[Tensor, Tensor]:
+    """The correction's factor, and where it differs from the ratio pi_old / mu_old."""
+    if options.method == "none":
+        factor = torch.ones_like(log_mismatch)
+        return factor, torch.zeros_like(tokens.sampled)
+    ratio = RATIOS[options.aggregation](log_mismatch, _groups(options.level, tokens))
+    correct = CORRECTIONS[options.method]
+    factor = correct(ratio, tokens.trajectory_id, tokens.sampled, options.lowest, options.cap)
+    return factor, factor != ratio
 
 
 def _groups(level: Level, tokens: Tokens) -> Tensor:

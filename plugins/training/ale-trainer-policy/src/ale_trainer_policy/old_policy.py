@@ -11,7 +11,7 @@ from ale.errors import AleError
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.options import OldPolicyName
 from ale_trainer_policy.samples import Floats, Sample
-from ale_trainer_policy.tree import with_old_logp
+from ale_trainer_policy.tree import by_sample
 from ale_trainer_policy.worker_group import WorkerGroup
 
 Splitter = Callable[[Sequence[Sample]], Sequence[Sequence[Sample]]]
@@ -63,8 +63,8 @@ class OldPolicy:
         origin = {}
         pieces = split([each for each in samples if each.trainable])
         for micro, logp in zip(pieces, self._logps(learner, pieces), strict=True):
-            for before, after in zip(micro, with_old_logp(micro, logp), strict=True):
-                origin[id(before)] = after
+            for sample, old in zip(micro, by_sample(micro, logp), strict=True):
+                origin[id(sample)] = evolve(sample, old_logp=old)
         return [origin.get(key, each) for key, each in found.items()]
 
     def _logps(

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from attrs import Attribute, asdict, evolve, field, frozen, validators
 
-from ale.plugin import doc, ge, gt, le, lt
+from ale.plugin import doc, ge, gt, le
+from ale_training.lora import LoraOptions
 
 Preset = Literal[
     "ipa",
@@ -22,9 +23,71 @@ Preset = Literal[
 ]
 Level = Literal["token", "chunk", "trajectory"]
 Packing = Literal["tree", "packed", "padded"]
+Aggregation = Literal["geometric-mean", "product"]
 UpdateName = Literal["none", "ratio", "clamp", "clip", "bound"]
 OldPolicyName = Literal["recompute", "rollout_version", "rollout_engine"]
 NormaliserName = Literal["trajectories", "constant", "tokens", "kept-tokens", "trajectory-tokens"]
+CorrectionName = Literal["none", "truncate", "mask", "reject"]
+
+
+@frozen(kw_only=True)
+class CorrectionOptions:
+    """What pi_old / mu_old of a token, chunk or trajectory does to the weight of its tokens."""
+
+    method: CorrectionName = field(
+        metadata=doc(
+            "'truncate' multiplies by the ratio, at most by the cap; 'mask' drops what is outside "
+            "floor and cap; 'reject' drops the whole trajectory of what is outside."
+        )
+    )
+    level: Level = field(default="token", metadata=doc("Over what the ratio is aggregated."))
+    aggregation: Aggregation = field(
+        default="product", metadata=doc("How it is aggregated over the tokens.")
+    )
+    cap: float = field(default=2.0, validator=gt(0.0), metadata=doc("Upper bound of the ratio."))
+    floor: float | None = field(
+        default=None,
+        validator=validators.optional(ge(0.0)),
+        metadata=doc("Lower bound of 'mask' and 'reject'; 1 / cap if null, and 0 for none."),
+    )
+
+    @floor.validator
+    def _check_floor(self, attribute: "Attribute[Any]", value: float | None) -> None:
+        if value is not None and self.method not in ("mask", "reject"):
+            raise ValueError(f"'floor' is of mask and reject; {self.method} has none")
+        if self.lowest > self.cap:
+            raise ValueError(f"'floor' is {self.lowest:g}, above the cap of {self.cap:g}")
+
+    @property
+    def lowest(self) -> float:
+        """The floor, its default resolved."""
+        return 1.0 / self.cap if self.floor is None else self.floor
+
+
+@frozen(kw_only=True)
+class KlOptions:
+    """KL(pi_theta || pi_ref) in the loss, estimated token by token."""
+
+    coefficient: float = field(validator=gt(0.0), metadata=doc("Factor on the term: beta."))
+    estimator: Literal["k1", "k2", "k3"] = field(
+        default="k3",
+        metadata=doc(
+            "With x = log pi_ref - log pi_theta: k1 = -x, k2 = x^2 / 2, k3 = exp(x) - 1 - x. "
+            "k2 has the gradient of this KL, k3 that of KL(pi_ref || pi_theta), k1 none."
+        ),
+    )
+    to: Literal["start", "reference"] = field(
+        default="start",
+        metadata=doc("pi_ref: the policy at the start of the run, or another model."),
+    )
+    model: Path | None = field(
+        default=None, metadata=doc("Folder of the model for to: reference, of one vocabulary.")
+    )
+
+    @model.validator
+    def _check_model(self, attribute: "Attribute[Any]", value: Path | None) -> None:
+        if (self.to == "reference") != (value is not None):
+            raise ValueError("'model' and to: reference need each other")
 
 
 @frozen(kw_only=True)
@@ -32,7 +95,7 @@ class ObjectiveParts:
     """An objective: one name or number for each of its parts. The defaults are IPA's."""
 
     ratio: Level = "chunk"
-    aggregation: Literal["geometric-mean", "product"] = "geometric-mean"
+    aggregation: Aggregation = "geometric-mean"
     positive: UpdateName = "none"
     negative: UpdateName = "clamp"
     clip_low: float = 0.2
@@ -43,6 +106,14 @@ class ObjectiveParts:
     mask_floor: float | None = None
     normaliser: NormaliserName = "trajectories"
     normaliser_constant: float = 1.0
+    correction: CorrectionOptions = CorrectionOptions(method="none")
+    kl: KlOptions | None = None
+    entropy: float = 0.0
+
+    @property
+    def is_regularised(self) -> bool:
+        """Does the loss have terms of tokens without credit?"""
+        return self.kl is not None or self.entropy != 0
 
 
 _IPA = ObjectiveParts()
@@ -54,7 +125,8 @@ PRESETS: Mapping[str, ObjectiveParts] = {
     # Token-level truncated importance sampling.
     "token-tis": evolve(_IPA, ratio="token", mask="none"),
     "reinforce": evolve(_IPA, negative="none", mask="none"),
-    "grpo": evolve(_PPO, normaliser="trajectory-tokens"),
+    # The paper's KL, which most of its successors leave out.
+    "grpo": evolve(_PPO, normaliser="trajectory-tokens", kl=KlOptions(coefficient=0.04)),
     "dr-grpo": evolve(_PPO, normaliser="constant", normaliser_constant=1024.0),
     "dapo": evolve(_PPO, clip_high=0.28, normaliser="kept-tokens"),
     "gspo": evolve(
@@ -84,7 +156,7 @@ class ObjectiveOptions:
     ratio: Level | None = field(
         default=None, metadata=doc("Over what pi_theta / pi_old is aggregated.")
     )
-    aggregation: Literal["geometric-mean", "product"] | None = field(
+    aggregation: Aggregation | None = field(
         default=None, metadata=doc("How it is aggregated over the tokens.")
     )
     positive: UpdateName | None = field(
@@ -128,13 +200,34 @@ class ObjectiveOptions:
         validator=validators.optional(gt(0.0)),
         metadata=doc("Tokens per trajectory, for the normaliser 'constant'."),
     )
+    kl: Literal["off"] | KlOptions | None = field(
+        default=None,
+        metadata=doc("A KL term in the loss: off, or {coefficient, estimator, to, model}."),
+    )
+    entropy: float | None = field(
+        default=None,
+        validator=validators.optional(ge(0.0)),
+        metadata=doc("Factor on the entropy, which is maximised."),
+    )
+
+
+def resolve_correction(
+    chosen: CorrectionName | CorrectionOptions | None,
+) -> CorrectionOptions:
+    """The correction of a method's name; null is none."""
+    if isinstance(chosen, CorrectionOptions):
+        return chosen
+    return CorrectionOptions(method=chosen or "none")
 
 
 def resolve_objective(chosen: "str | ObjectiveOptions") -> ObjectiveParts:
     """The parts of a preset's name, or of a preset with parts replaced."""
     if isinstance(chosen, str):
         return PRESETS[chosen]
-    given = {k: v for k, v in asdict(chosen).items() if k != "preset" and v is not None}
+    given = asdict(chosen, recurse=False, filter=lambda _, value: value is not None)
+    del given["preset"]
+    if given.get("kl") == "off":
+        given["kl"] = None
     return evolve(PRESETS[chosen.preset], **given)
 
 
@@ -163,23 +256,6 @@ class ImitationOptions:
         default=None,
         validator=validators.optional(gt(0.0)),
         metadata=doc("Learning rate over such a batch, in place of the trainer's; that if null."),
-    )
-
-
-@frozen(kw_only=True)
-class LoraOptions:
-    """Low-rank adapters through PEFT instead of all weights."""
-
-    r: int = field(default=16, validator=ge(1), metadata=doc("Rank."))
-    alpha: float = field(
-        default=32.0, validator=gt(0.0), metadata=doc("The update is scaled by alpha / r.")
-    )
-    dropout: float = field(
-        default=0.0, validator=[ge(0.0), lt(1.0)], metadata=doc("On the adapters' input.")
-    )
-    target: tuple[str, ...] | None = field(
-        default=None,
-        metadata=doc("Names of the linear layers; all but the output layer if null."),
     )
 
 
@@ -293,8 +369,15 @@ class PolicyOptions(LearnOptions):
         default=None,
         metadata=doc(
             "pi_old: the weights before this step, those that sampled (stored by this trainer), or "
-            "the sampler's own log-probabilities. null is recompute, and is refused with "
-            "run.staleness above 0: recompute corrects for no staleness."
+            "the sampler's own log-probabilities. null is recompute."
+        ),
+    )
+    correction: CorrectionName | CorrectionOptions | None = field(
+        default=None,
+        metadata=doc(
+            "What is done where pi_old is not the policy that sampled: a method's name, or "
+            "{method, level, aggregation, cap, floor}. null is none, and is refused with "
+            "run.staleness above 0 and old_policy: recompute."
         ),
     )
     keep_versions: int = field(

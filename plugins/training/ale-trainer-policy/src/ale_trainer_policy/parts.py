@@ -2,7 +2,8 @@
 
 Every tensor has shape (T,), one entry per trained token of a micro-batch, in float32 or wider;
 `group` holds for each token the number of the chunk or trajectory that it is in. Nothing here
-carries a gradient: an objective is a coefficient per token in front of its log-probability.
+carries a gradient but the KL estimators: an objective is a coefficient per token in front of its
+log-probability.
 """
 
 from collections.abc import Callable, Mapping
@@ -94,6 +95,61 @@ def bounded(ratio: Tensor, positive: bool, low: float, high: float) -> Tensor:
     return ratio.clamp(1.0 - low, 1.0 + high)
 
 
+Correction = Callable[[Tensor, Tensor, Tensor, float, float], Tensor]
+"""(pi_old / mu_old, trajectory, sampled, floor, cap) -> factor on the weight of each token."""
+
+
+def truncated_ratio(
+    ratio: Tensor, trajectory: Tensor, sampled: Tensor, floor: float, cap: float
+) -> Tensor:
+    """min(kappa, cap).
+
+    With a clipped update it is AReaL's decoupled objective (arXiv:2505.24298, Eq. 5): the ratio
+    pi_theta / pi_old is clipped, and pi_old / mu_old multiplies it.
+    """
+    return ratio.clamp(max=cap)
+
+
+def masked_ratio(
+    ratio: Tensor, trajectory: Tensor, sampled: Tensor, floor: float, cap: float
+) -> Tensor:
+    """kappa where floor <= kappa <= cap, else 0. Source: IcePop, arXiv:2510.18855."""
+    return torch.where(within(ratio, floor, cap), ratio, torch.zeros_like(ratio))
+
+
+def rejected_ratio(
+    ratio: Tensor, trajectory: Tensor, sampled: Tensor, floor: float, cap: float
+) -> Tensor:
+    """kappa in trajectories all of whose sampled tokens have floor <= kappa <= cap, else 0."""
+    outside = (~within(ratio, floor, cap) & sampled).to(ratio.dtype)
+    return torch.where(group_sum(outside, trajectory) == 0, ratio, torch.zeros_like(ratio))
+
+
+def k1(x: Tensor) -> Tensor:
+    """-x: its mean under pi_theta is the KL, and its gradient's mean is 0."""
+    return -x
+
+
+def k2(x: Tensor) -> Tensor:
+    """x^2 / 2: its gradient's mean under pi_theta is the KL's; its own mean is only close to it."""
+    return x * x / 2
+
+
+def k3(x: Tensor) -> Tensor:
+    """exp(x) - 1 - x: its mean under pi_theta is the KL; its gradient's is that of the other
+    direction, KL(pi_ref || pi_theta). GRPO's, arXiv:2402.03300, Eq. 4.
+    """
+    return torch.expm1(x) - x
+
+
+KL_ESTIMATORS: Mapping[str, Callable[[Tensor], Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
+"""Of KL(pi_theta || pi_ref) by a token that pi_theta sampled, from x = log pi_ref - log pi_theta.
+Source: Schulman, Approximating KL Divergence, 2020."""
+CORRECTIONS: Mapping[str, Correction] = {
+    "truncate": truncated_ratio,
+    "mask": masked_ratio,
+    "reject": rejected_ratio,
+}
 RATIOS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "geometric-mean": geometric_mean_ratio,
     "product": product_ratio,

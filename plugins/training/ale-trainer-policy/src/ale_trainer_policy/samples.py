@@ -62,11 +62,20 @@ class Sample:
     """The credit scheme skipped this episode."""
     old_logp: Floats | None = None
     """log pi_old, nats; None if not computed."""
+    reference_logp: Floats | None = None
+    """log pi_ref of the KL term, nats; None if there is none."""
+    regularised: float = 0.0
+    """Factor on the KL and entropy terms of each sampled token; 0 without such terms."""
+
+    @property
+    def has_signal(self) -> bool:
+        """Does any token have a nonzero weight?"""
+        return bool(self.weight.any() or self.imitation.any())
 
     @property
     def trainable(self) -> bool:
-        """Does any token have a nonzero weight?"""
-        return bool(self.weight.any() or self.imitation.any())
+        """Does any token count in the loss?"""
+        return self.has_signal or bool(self.regularised and self.sampled.any())
 
     @property
     def all_forced(self) -> bool:

@@ -29,7 +29,7 @@ class Scored:
     logp: Tensor
     """log pi, nats, (T,), float32 or wider."""
     entropy: Tensor
-    """Of the distribution that the token was drawn from, nats, (T,), without a gradient."""
+    """Of the token's distribution, nats, (T,); with a gradient if asked for."""
     computed: int
     """Tokens that went through the model, padding included."""
 
@@ -43,6 +43,7 @@ def score(
     padding: Literal["left", "right"] = "right",
     weights: Mapping[str, Tensor] | None = None,
     logits_mb: float | None = None,
+    entropy_gradient: bool = False,
 ) -> Scored:
     """Run the model once over a datum.
 
@@ -56,6 +57,7 @@ def score(
         weights: parameters to use instead of the model's own, by name.
         logits_mb: hold logits of so many MiB at once, in fp32; None holds all. A model that changes
             its logits after the output layer holds all of them.
+        entropy_gradient: entropies carry a gradient too.
 
     Raises:
         AleError: a token is not in the model's vocabulary.
@@ -71,7 +73,9 @@ def score(
     inputs, at = _tree_inputs(datum, device) if tree else _row_inputs(datum, device, padding)
     rows = sys.maxsize if logits_mb is None else max(1, int(logits_mb * 2**20 / (4 * size)))
     ids = datum.tree.ids[datum.token]
-    reader = LogprobReader(at=at, ids=ids, rows=rows, temperature=temperature)
+    reader = LogprobReader(
+        at=at, ids=ids, rows=rows, temperature=temperature, entropy_gradient=entropy_gradient
+    )
     with tree_attention_enabled(model) if tree else nullcontext():
         whole = logits_mb is None or not logits_are_head_output(model)
         _read(model, reader, weights, {**inputs, "use_cache": False}, whole=whole)

@@ -16,9 +16,9 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ale_trainer_policy.learner import Learner, Measured
-from ale_trainer_policy.models import whole
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.samples import Floats, Sample
+from ale_training.lora import whole
 
 Pieces = Sequence[Sequence[Sample]]
 
@@ -59,7 +59,7 @@ class ShardedLearner(Learner):
         if self._rank < len(pieces):
             return pieces[self._rank]
         return [
-            evolve(each, weight=0.0 * each.weight, imitation=0.0 * each.imitation)
+            evolve(each, weight=0.0 * each.weight, imitation=0.0 * each.imitation, regularised=0.0)
             for each in pieces[0]
         ]
 

@@ -73,7 +73,7 @@ class Reinforcement:
             for rollout, sample in read_group(group, counts):
                 if imitates:
                     sample = self._with_imitation(rollout, sample, counts)
-                samples.append(sample)
+                samples.append(evolve(sample, regularised=float(self.parts.is_regularised)))
         return SampleBatch(samples=tuple(samples), counts=counts)
 
     def _imitates(self, group: CreditedGroup) -> bool:
@@ -112,6 +112,7 @@ class Reinforcement:
                 sample,
                 weight=sample.weight / by_episode.get(id(sample), 1.0),
                 imitation=sample.imitation / n_imitated,
+                regularised=sample.regularised / by_episode.get(id(sample), 1.0),
             )
             for sample in samples
         ]

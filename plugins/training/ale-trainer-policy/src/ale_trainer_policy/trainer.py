@@ -1,7 +1,6 @@
 """The trainer. A step: batch -> weighted samples -> updates -> a new version of the policy."""
 
 import asyncio
-import copy
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -10,25 +9,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 from torch import Tensor
 
 from ale.errors import AleError, StoreError
 from ale.protocols import LLM
 from ale.types import Batch, PolicySnapshot, StepReport
-from ale_trainer_policy import checkpoint
 from ale_trainer_policy.bad_batches import BadBatches
+from ale_trainer_policy.checkpoint import State, plain
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.metrics import MetricsAccumulator
-from ale_trainer_policy.models import fingerprint_of, policy_of, prepare
+from ale_trainer_policy.models import fingerprint_of, prepare, reference_model
 from ale_trainer_policy.old_policy import OldPolicy
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.random_state import RandomState
 from ale_trainer_policy.ratios import RatioFiles
-from ale_trainer_policy.sampler import adopt_temperature
 from ale_trainer_policy.samples import Sample
+from ale_trainer_policy.scorer import Scorer
 from ale_trainer_policy.targets import TrainingTarget
-from ale_trainer_policy.tree import split
+from ale_trainer_policy.tree import by_sample, split
 from ale_trainer_policy.worker_group import WorkerGroup, make_learner
+from ale_training import checkpoint
+from ale_training.policy import policy_of, sampled_temperature
 
 
 class PolicyTrainer:
@@ -70,7 +72,8 @@ class PolicyTrainer:
         self._model_lock: AbstractContextManager[Any] = nullcontext()
         self._learner: Learner | WorkerGroup | None = None
         self._random_state: RandomState | None = None
-        self._start: Learner | None = None
+        self._start: Scorer | None = None
+        self._reference: Scorer | None = None
         self._fingerprint = ""
         self._version = 0
         self._snapshot: PolicySnapshot | None = None
@@ -83,14 +86,21 @@ class PolicyTrainer:
                 another distribution than the one that is to be trained.
         """
         policy = policy_of(llm)
-        uses_ratio = self._target.uses_ratio
-        self._options = adopt_temperature(self._options, llm, uses_ratio=uses_ratio)
+        given, uses_ratio = self._options.temperature, self._target.uses_ratio
+        temperature = sampled_temperature(given, llm, uses_ratio=uses_ratio)
+        self._options = evolve(self._options, temperature=temperature)
         # Attention is exchanged and weights change in place: nobody samples meanwhile.
         self._model_lock = policy.lock if self._options.sync == "same" else nullcontext()
         self._fingerprint = fingerprint_of(policy, self._options)
         self._version = int(policy.version)
+        kl = self._parts.kl
         if self._options.kl_to_start == "metric":
-            self._start = Learner(copy.deepcopy(policy.model), self._options)
+            self._start = Scorer(reference_model(policy, None, self._options), self._options)
+        if kl is not None:
+            same = self._start if kl.model is None else None
+            self._reference = same or Scorer(
+                reference_model(policy, kl.model, self._options), self._options
+            )
         self._random_state = RandomState(self._seed, next(policy.model.parameters()).device)
         with self._random_state.active():
             model = prepare(policy, self._options)
@@ -141,13 +151,14 @@ class PolicyTrainer:
         """Apply the step's updates; True if one was not finite, and all were rolled back."""
         accumulator.counts["trajectories"] = len(samples)
         accumulator.counts["trajectories_without_signal"] = sum(
-            not each.trainable for each in samples
+            not each.has_signal for each in samples
         )
         ordered = sorted(samples, key=lambda each: each.episode)
         schedule = self._target.schedule(samples)
         epochs = schedule.epochs or self._options.epochs
         updates = epochs * self._options.minibatches
         ordered = self._old_policy.with_old_policy(learner, ordered, self._split, n_updates=updates)
+        ordered = self._with_reference(ordered)
         self._measure_start(learner, ordered, accumulator)
         # A single bad update changes nothing. Of several, those before it have to be undone.
         before = _host_copy(learner) if updates > 1 else None
@@ -196,6 +207,17 @@ class PolicyTrainer:
         bound = self._options.max_tokens_per_microbatch
         return split(samples, bound, packing=self._options.packing)
 
+    def _with_reference(self, samples: Sequence[Sample]) -> list[Sample]:
+        """The samples with their log pi_ref, if the objective has a KL term, in the same order."""
+        if self._reference is None:
+            return list(samples)
+        origin = {}
+        for micro in self._split([each for each in samples if each.trainable]):
+            logps = by_sample(micro, self._reference.logp(micro))
+            for sample, logp in zip(micro, logps, strict=True):
+                origin[id(sample)] = evolve(sample, reference_logp=logp)
+        return [origin.get(id(each), each) for each in samples]
+
     def _measure_start(
         self,
         learner: Learner | WorkerGroup,
@@ -224,13 +246,13 @@ class PolicyTrainer:
         learner, random_state = self._attached()
         with self._lock:
             kept = self._old_policy.state()
-            state = checkpoint.State(
+            state = State(
                 trainer=self._name,
                 fingerprint=self._fingerprint,
                 version=self._version,
                 updates=learner.updates,
                 bad_steps=self._bad_batches.in_a_row,
-                generator=checkpoint.plain(self._generator.bit_generator.state),
+                generator=plain(self._generator.bit_generator.state),
                 kept_versions=sorted({int(name.split("/")[1]) for name in kept}),
             )
             tensors = {**learner.state(), **random_state.state(), **kept}
@@ -244,7 +266,9 @@ class PolicyTrainer:
         """
         learner, random_state = self._attached()
         with self._lock, self._model_lock:
-            state, tensors = checkpoint.read(directory, self._name, self._fingerprint)
+            state, tensors = checkpoint.read(
+                directory, State, trainer=self._name, fingerprint=self._fingerprint
+            )
             try:
                 learner.load_state(tensors, state.updates)
                 random_state.load_state(tensors)

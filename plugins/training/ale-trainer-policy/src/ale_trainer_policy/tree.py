@@ -23,7 +23,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import frozen
 
 from ale_trainer_policy.options import Packing
 from ale_trainer_policy.samples import Bools, Floats, Ints, Sample
@@ -77,7 +77,9 @@ class Datum:
     imitation: Floats
     behaviour_logp: Floats
     old_logp: Floats | None
+    reference_logp: Floats | None
     sampled: Bools
+    regularised: Floats
     positive: Bools
     chunk_id: Ints
     """Chunks of all trajectories numbered consecutively, in any order."""
@@ -155,16 +157,19 @@ def pack(samples: Sequence[Sample], *, shared: bool = True) -> Datum:
         trajectories.append(np.full(len(sample.at), number, np.int64))
         first_row += len(sample.rows)
         first_chunk += int(sample.chunk.max()) + 1 if len(sample.chunk) else 0
-    old = [sample.old_logp for sample in samples]
+    lengths = [len(sample.at) for sample in samples]
+    sampled = _column(samples, "sampled", np.bool_)
     return Datum(
         tree=tree,
         token=_flat(tokens),
         weight=_column(samples, "weight", np.float64),
         imitation=_column(samples, "imitation", np.float64),
         behaviour_logp=_column(samples, "behaviour_logp", np.float64),
-        old_logp=None if any(o is None for o in old) else _column(samples, "old_logp", np.float64),
-        sampled=_column(samples, "sampled", np.bool_),
-        positive=np.repeat([s.positive for s in samples], [len(s.at) for s in samples]),
+        old_logp=_optional(samples, "old_logp"),
+        reference_logp=_optional(samples, "reference_logp"),
+        sampled=sampled,
+        regularised=np.repeat([s.regularised for s in samples], lengths) * sampled,
+        positive=np.repeat([s.positive for s in samples], lengths),
         chunk_id=_flat(chunks),
         trajectory_id=_flat(trajectories),
         samples=tuple(samples),
@@ -173,6 +178,11 @@ def pack(samples: Sequence[Sample], *, shared: bool = True) -> Datum:
 
 def _column(samples: Sequence[Sample], name: str, dtype: type) -> Any:
     return np.concatenate([np.zeros(0, dtype), *(getattr(sample, name) for sample in samples)])
+
+
+def _optional(samples: Sequence[Sample], name: str) -> Floats | None:
+    missing = any(getattr(sample, name) is None for sample in samples)
+    return None if missing else _column(samples, name, np.float64)
 
 
 def split(
@@ -224,10 +234,7 @@ def merged_size(rows: Sequence[Ints]) -> int:
     return sum(len(row) for row in ordered) - shared
 
 
-def with_old_logp(samples: Sequence[Sample], logp: Floats) -> list[Sample]:
-    """Assign log-probabilities in the order of a datum's targets to its samples."""
+def by_sample(samples: Sequence[Sample], values: Floats) -> list[Floats]:
+    """Values in the order of a datum's targets, split into each sample's own."""
     ends = np.cumsum([len(sample.at) for sample in samples])
-    return [
-        evolve(sample, old_logp=part)
-        for sample, part in zip(samples, np.split(logp, ends[:-1]), strict=True)
-    ]
+    return np.split(values, ends[:-1])

@@ -9,9 +9,9 @@ from ale.protocols import LLM
 from ale.types import Batch
 from ale_trainer_trl.learning.learner import Learner, Settings, dpo_fields, grpo_fields
 from ale_trainer_trl.options import DpoOptions, GrpoOptions, LearnOptions
-from ale_trainer_trl.sampler import sampled_temperature
 from ale_trainer_trl.targets import groups_of, pairs_of
 from ale_trainer_trl.trainer import TrlTrainer
+from ale_training.policy import sampled_temperature
 
 
 def dpo_trainer(options: DpoOptions, context: BuildContext) -> TrlTrainer:
@@ -50,7 +50,8 @@ def grpo_trainer(options: GrpoOptions, context: BuildContext) -> TrlTrainer:
                     message=f"run.staleness is {context.staleness}, and TRL's GRPO takes the "
                     "episodes of a step for samples of the current weights",
                     expected="run.staleness 0",
-                    hint="or trainer: {type: policy, old_policy: rollout_version}",
+                    hint="or trainer: {type: policy, correction: truncate}; TRL corrects only "
+                    "what its own vLLM has sampled",
                 )
             ]
         )

@@ -5,8 +5,8 @@ from typing import Literal
 from attrs import field, frozen, validators
 
 from ale.plugin import doc, ge, gt, lt
-from ale_trainer_trl.learning import LoraOptions
 from ale_trainer_trl.learning.options import DpoLoss, GrpoLoss, ScaleRewards
+from ale_training.lora import LoraOptions
 
 
 @frozen(kw_only=True)

@@ -6,26 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
 
-from ale.errors import AleError, InputError, Problem, StoreError
+from ale.errors import AleError, StoreError
 from ale.protocols import LLM
 from ale.types import Batch, PolicySnapshot, StepReport
-from ale_trainer_trl import checkpoint
 from ale_trainer_trl.learning.learner import Learner, Settings
-
-
-class InProcess(Protocol):
-    """The attribute `policy` of a model component that runs in this process."""
-
-    model: Any
-    """A causal model of transformers."""
-    tokenizer: Any
-    version: int
-    fingerprint: str
-    """Of architecture and vocabulary, not of weights."""
-    name: str
-
+from ale_training import checkpoint
+from ale_training.policy import policy_of
 
 Update = Callable[[Learner, Batch], Mapping[str, float]]
 """Train on a batch: its counts, and TRL's metrics where there was an update."""
@@ -125,7 +112,9 @@ class TrlTrainer:
         """
         learner = self._attached()
         with self._lock:
-            state, tensors = checkpoint.read(directory, self._name, self._fingerprint)
+            state, tensors = checkpoint.read(
+                directory, checkpoint.State, trainer=self._name, fingerprint=self._fingerprint
+            )
             try:
                 learner.load_state(tensors, state.updates)
             except (KeyError, ValueError) as error:
@@ -137,34 +126,3 @@ class TrlTrainer:
         if self._learner is None:
             raise AleError("the trainer has no model: call attach first")
         return self._learner
-
-
-def policy_of(llm: LLM | None) -> InProcess:
-    """The policy of a model component.
-
-    Raises:
-        InputError: it has none, or records no token ids.
-    """
-    if llm is None:
-        raise _refused("this trainer needs section 'llm': it trains the model that samples")
-    if not llm.capabilities.token_ids:
-        raise _refused(
-            f"the model {type(llm).__name__} gives no token ids, and nothing is tokenised again "
-            "to replace them"
-        )
-    policy = getattr(llm, "policy", None)
-    if policy is None or not hasattr(policy, "model") or not hasattr(policy, "tokenizer"):
-        raise _refused(f"the model {type(llm).__name__} does not run in this process")
-    found: InProcess = policy
-    return found
-
-
-def _refused(message: str) -> InputError:
-    problem = Problem(
-        path="trainer.type",
-        message=message,
-        expected="a model in this process that records token ids and log-probabilities",
-        hint="llm: {type: policy, ...}; or run without a trainer, and train on the data set that "
-        "`ale dataset` makes of the run",
-    )
-    return InputError([problem])

@@ -8,11 +8,12 @@ a data set), `learner` (training step by step inside a run), `output` (checkpoin
 `card` (model card).
 """
 
-from ale_trainer_trl.learning.options import DpoTraining, GrpoTraining, LoraOptions
+from ale_trainer_trl.learning.options import DpoTraining, GrpoTraining
 from ale_trainer_trl.learning.packages import missing_packages, require_packages
 from ale_trainer_trl.learning.progress import Progress, StoppedError, Trained
 from ale_trainer_trl.learning.reading import read_dpo, read_grpo
 from ale_trainer_trl.learning.training import train_dpo, train_grpo
+from ale_training.lora import LoraOptions
 
 __all__ = [
     "DpoTraining",

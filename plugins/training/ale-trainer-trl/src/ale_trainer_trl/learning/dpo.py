@@ -6,12 +6,13 @@ from contextlib import suppress
 from trl import DPOConfig  # type: ignore[attr-defined]
 
 from ale_trainer_trl.learning import engine, output
-from ale_trainer_trl.learning.models import adapters, check, load_model, load_tokenizer
+from ale_trainer_trl.learning.models import check, load_model, load_tokenizer
 from ale_trainer_trl.learning.options import DpoTraining
 from ale_trainer_trl.learning.pairs import load_pairs
 from ale_trainer_trl.learning.preference import PairCollator, PairTrainer
 from ale_trainer_trl.learning.progress import Listener, Stop, Trained
 from ale_trainer_trl.learning.suppressed_output import suppressed_output
+from ale_training.lora import lora_config
 
 WORK = "work"
 """Folder inside ``output_dir`` for what is only needed while it trains."""
@@ -48,7 +49,7 @@ def _train(training: DpoTraining, progress: Listener | None, stop: Stop | None) 
             train_dataset=pairs.train,
             eval_dataset=pairs.held_out,
             processing_class=tokenizer,
-            peft_config=adapters(training.lora),
+            peft_config=lora_config(training.lora),
         )
         trained = engine.run(
             trainer,

@@ -13,11 +13,12 @@ from trl import GRPOConfig, GRPOTrainer  # type: ignore[attr-defined]
 
 from ale_trainer_trl.learning import engine, output
 from ale_trainer_trl.learning.errors import input_error
-from ale_trainer_trl.learning.models import adapters, check, load_model, load_tokenizer
+from ale_trainer_trl.learning.models import check, load_model, load_tokenizer
 from ale_trainer_trl.learning.options import GrpoTraining
 from ale_trainer_trl.learning.progress import Listener, Stop, Trained
 from ale_trainer_trl.learning.rows import read_rows
 from ale_trainer_trl.learning.suppressed_output import suppressed_output
+from ale_training.lora import lora_config
 
 Reward = Callable[..., Any]
 
@@ -59,7 +60,7 @@ def _train(
         ),
         train_dataset=datasets.Dataset.from_list(rows),
         processing_class=tokenizer,
-        peft_config=adapters(training.lora),
+        peft_config=lora_config(training.lora),
     )
     trained = engine.run(
         trainer,

@@ -23,12 +23,13 @@ from trl import DPOConfig, GRPOConfig  # type: ignore[attr-defined]
 from ale_trainer_trl.learning.engine import MetricsCallback, use_callback
 from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.groups import GroupTrainer, Sampled, padded_groups
-from ale_trainer_trl.learning.models import adapters, use_absolute_base
-from ale_trainer_trl.learning.options import DpoLoss, GrpoLoss, LoraOptions, ScaleRewards
+from ale_trainer_trl.learning.models import use_absolute_base
+from ale_trainer_trl.learning.options import DpoLoss, GrpoLoss, ScaleRewards
 from ale_trainer_trl.learning.pairs import as_row
 from ale_trainer_trl.learning.preference import PairCollator, PairTrainer
 from ale_trainer_trl.learning.suppressed_output import silent_arguments, suppressed_output
 from ale_trainer_trl.learning.tokens import Pair
+from ale_training.lora import LoraOptions, full_weights, lora_config
 
 
 @frozen(kw_only=True)
@@ -86,7 +87,7 @@ class Learner:
         self._settings = settings
         # TRL changes the padding of the tokenizer that it is given.
         self._tokenizer = copy.deepcopy(tokenizer)
-        config = adapters(settings.lora)
+        config = lora_config(settings.lora)
         with _isolated_random_state(settings.seed), suppressed_output():
             self.model = model if config is None else _with_adapters(model, config)
         if config is None:
@@ -216,23 +217,8 @@ class Learner:
         self._optimizer.zero_grad(set_to_none=True)
 
     def full_weights(self) -> dict[str, Tensor]:
-        """A copy of all weights under the names of the plain model, adapters merged into them."""
-        inner = self._inner
-        deltas = {
-            name: module.get_delta_weight("default")
-            for name, module in inner.named_modules()
-            if hasattr(module, "get_delta_weight")
-        }
-        found: dict[str, Tensor] = {}
-        with torch.no_grad():
-            for name, tensor in inner.state_dict().items():
-                if "lora_" in name:
-                    continue
-                owner, _, leaf = name.rpartition(".base_layer.")
-                plain = f"{owner}.{leaf}" if owner else name
-                delta = deltas.get(owner) if leaf == "weight" else None
-                found[plain] = tensor.clone() if delta is None else tensor + delta.to(tensor.dtype)
-        return found
+        """All weights under the names of the plain model, adapters merged into them."""
+        return full_weights(self._inner)
 
     def state(self) -> dict[str, Tensor]:
         """Tensors of a checkpoint: what is trained, and the optimiser's moments."""

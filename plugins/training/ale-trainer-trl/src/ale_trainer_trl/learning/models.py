@@ -4,12 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from ale.errors import NotUsableError, nearest
 from ale_trainer_trl.learning.errors import input_error
-from ale_trainer_trl.learning.options import Device, Dtype, LoraOptions, Quantization, Training
+from ale_trainer_trl.learning.options import Device, Dtype, Quantization, Training
 from ale_trainer_trl.learning.packages import require_packages
 
 EXPECTED = "a folder with config.json, weights and tokenizer.json, or a name on the hub"
@@ -113,19 +112,6 @@ def quantized(how: Quantization, dtype: torch.dtype) -> BitsAndBytesConfig:
         )
     )
     return made
-
-
-def adapters(options: LoraOptions | None) -> LoraConfig | None:
-    """PEFT's configuration of the adapters."""
-    if options is None:
-        return None
-    return LoraConfig(
-        r=options.r,
-        lora_alpha=options.alpha,  # type: ignore[arg-type]  # it only divides by r
-        lora_dropout=options.dropout,
-        target_modules="all-linear" if options.target is None else list(options.target),
-        task_type="CAUSAL_LM",
-    )
 
 
 def _unloadable(name: str, error: Exception) -> Exception:

@@ -6,6 +6,7 @@ from typing import Literal
 from attrs import field, frozen, validators
 
 from ale.plugin import doc, ge, gt, le, lt
+from ale_training.lora import LoraOptions
 
 Quantization = Literal["4bit", "8bit"]
 Dtype = Literal["auto", "float32", "bfloat16"]
@@ -13,25 +14,6 @@ Device = Literal["auto", "cpu", "cuda"]
 DpoLoss = Literal["sigmoid", "hinge", "ipo"]
 GrpoLoss = Literal["dapo", "grpo", "bnpo", "cispo"]
 ScaleRewards = Literal["group", "batch", "none"]
-
-
-@frozen(kw_only=True)
-class LoraOptions:
-    """Low-rank adapters (arXiv:2106.09685), made by PEFT."""
-
-    r: int = field(default=16, validator=ge(1), metadata=doc("Rank."))
-    alpha: float = field(
-        default=32.0,
-        validator=gt(0.0),
-        metadata=doc("The adapters' output is scaled by alpha / r."),
-    )
-    dropout: float = field(
-        default=0.0, validator=[ge(0.0), lt(1.0)], metadata=doc("On the adapters' input.")
-    )
-    target: tuple[str, ...] | None = field(
-        default=None,
-        metadata=doc("Names of the layers that get one; null is every linear layer but the head."),
-    )
 
 
 @frozen(kw_only=True)

@@ -1,0 +1,64 @@
+"""Dynamic sampling: further tasks in a step, in place of those whose rewards are all equal.
+
+A group of equal rewards has no advantage, so a step with many of them is a small batch. DAPO
+(arXiv:2503.14476, 3.2) samples until the batch is full of groups that have one; here the number of
+rounds is bounded.
+"""
+
+import random
+from collections.abc import Sequence
+
+from ale._config import RunConfig
+from ale._run.parts import PreparedTask
+from ale._run.plan import derive_seed
+from ale._store.index import Index
+from ale.errors import InputError, Problem
+from ale.protocols import Start
+
+
+def has_signal(rewards: Sequence[float]) -> bool:
+    """Do the rewards of a group differ?"""
+    return len(set(rewards)) > 1
+
+
+def check_refills(config: RunConfig) -> None:
+    """Raises `InputError` where a group could never have a signal, or a scheme plans the starts."""
+    if config.run.refills == 0:
+        return
+    problems = []
+    if config.run.rollouts < 2:
+        problems.append(_useless("a group is one rollout", "run.rollouts of at least 2"))
+    if config.run.tasks_per_step is None:
+        problems.append(_useless("a step has all tasks", "run.tasks_per_step, below their number"))
+    if config.starts is not None:
+        problems.append(_useless("section 'starts' plans every start", "one of the two"))
+    if problems:
+        raise InputError(problems)
+
+
+def _useless(reason: str, expected: str) -> Problem:
+    message = f"nothing can be drawn in place of groups of equal rewards: {reason}"
+    return Problem(path="run.refills", message=message, expected=expected)
+
+
+def further_starts(
+    tasks: Sequence[PreparedTask],
+    config: RunConfig,
+    index: Index,
+    step: int,
+    drawn: Sequence[Start],
+    wanted: int,
+) -> Sequence[Start]:
+    """As many further tasks as the drawn ones lack groups with a signal; none twice in a step.
+
+    Args:
+        drawn: what the step has sampled so far; its episodes are in the index.
+        wanted: groups with a signal that fill the step.
+    """
+    rewards = index.group_rewards(step)
+    full = sum(has_signal(rewards.get((start.task_id, ""), ())) for start in drawn)
+    known = {start.task_id for start in drawn}
+    left = [prepared.task.id for prepared in tasks if prepared.task.id not in known]
+    seed = derive_seed(config.run.seed, step, "refill", len(drawn))
+    chosen = random.Random(seed).sample(left, min(max(0, wanted - full), len(left)))  # noqa: S311
+    return [Start(task_id=task_id, rollouts=config.run.rollouts) for task_id in chosen]

@@ -1,0 +1,1 @@
+"""What trainers of the model that samples share. Imports no torch."""

@@ -1,0 +1,111 @@
+"""A checkpoint: one safetensors file of tensors, and one JSON file of counters."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from ale.errors import StoreError
+
+TENSORS = "trainer.safetensors"
+STATE = "trainer.json"
+SCHEMA = 1
+
+
+class State(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What every trainer stores beside its tensors; a trainer adds fields of its own."""
+
+    schema: int = SCHEMA
+    trainer: str
+    fingerprint: str
+    version: int
+    updates: int
+
+
+S = TypeVar("S", bound=State)
+T = TypeVar("T")
+
+
+def write(directory: Path, state: State, tensors: Mapping[str, Tensor]) -> None:
+    """Write both files atomically, the counters last."""
+    partial = directory / f"{TENSORS}.partial"
+    save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, partial)
+    partial.replace(directory / TENSORS)
+    partial = directory / f"{STATE}.partial"
+    with partial.open("wb") as file:
+        file.write(msgspec.json.encode(state))
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(directory / STATE)
+
+
+def read(
+    directory: Path, kind: type[S], *, trainer: str, fingerprint: str
+) -> tuple[S, dict[str, Tensor]]:
+    """Read both files.
+
+    Raises:
+        StoreError: a file can't be read, or is of another trainer or another model.
+    """
+    state = read_state(directory, kind, trainer=trainer)
+    if state.fingerprint != fingerprint:
+        raise StoreError(
+            f"{directory} is a checkpoint of another model or other adapters: its fingerprint is "
+            f"{state.fingerprint}, and this model's is {fingerprint}"
+        )
+    path = directory / TENSORS
+    try:
+        return state, load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise StoreError(f"{path} can't be read: {error}") from error
+
+
+def read_state(directory: Path, kind: type[S], *, trainer: str) -> S:
+    """Read the counters.
+
+    Raises:
+        StoreError: the file can't be read, or is of another trainer.
+    """
+    path = directory / STATE
+    head = _decoded(path, _Head, trainer)
+    if head.schema != SCHEMA or head.trainer != trainer:
+        raise StoreError(
+            f"{path}: of trainer {head.trainer}, schema {head.schema}; "
+            f"not of trainer {trainer}, schema {SCHEMA}"
+        )
+    return _decoded(path, kind, trainer)
+
+
+def _decoded(path: Path, kind: type[T], trainer: str) -> T:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError) as error:
+        message = f"{path.parent} is no checkpoint of trainer {trainer}: {error}"
+        raise StoreError(message) from error
+
+
+class _Head(msgspec.Struct):
+    """Read first: the other fields depend on the trainer."""
+
+    schema: int
+    trainer: str
+
+
+def read_weights(directory: Path) -> dict[str, Tensor]:
+    """Read the trained parameters by name, without the optimiser's moments.
+
+    Raises:
+        StoreError: the file can't be read.
+    """
+    path, prefix = directory / TENSORS, "weight/"
+    try:
+        with safe_open(path, framework="pt") as tensors:
+            names = [name for name in tensors.keys() if name.startswith(prefix)]  # noqa: SIM118
+            return {name.removeprefix(prefix): tensors.get_tensor(name) for name in names}
+    except (OSError, SafetensorError) as error:
+        raise StoreError(f"{path} can't be read: {error}") from error

@@ -1,0 +1,141 @@
+"""For tests: credited episodes of exact tokens, and a stand-in for the model component."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+from attrs import field, frozen
+
+from ale.types import (
+    Batch,
+    BatchStatistics,
+    Chunk,
+    Completion,
+    Credit,
+    CreditedGroup,
+    Episode,
+    Group,
+    LLMCapabilities,
+    Message,
+    Rollout,
+    Sampling,
+    Span,
+    TokenTrace,
+    Trajectory,
+    Turn,
+)
+
+
+class InProcessLLM:
+    """The part of a model component that a trainer looks at."""
+
+    capabilities = LLMCapabilities(token_ids=True, logprobs=True)
+
+    def __init__(
+        self, model: Any, tokenizer: Any = None, *, fingerprint: str = "tiny", **sampling: float
+    ) -> None:
+        self.policy = SimpleNamespace(
+            model=model,
+            tokenizer=tokenizer,
+            version=0,
+            fingerprint=fingerprint,
+            lock=threading.RLock(),
+        )
+        self.sampling = Sampling(**{"temperature": 1.0, "top_p": 1.0, **sampling})  # type: ignore[arg-type]
+
+
+@frozen(kw_only=True)
+class TokenTurn:
+    """One turn, by its tokens."""
+
+    prompt: Sequence[int]
+    output: Sequence[int]
+    logps: Sequence[float] | None = None
+    """Under the sampler, nats; -1 each if None."""
+    forced: bool = False
+    fresh: bool = False
+    """A new context begins here."""
+    version: int = 0
+    cuts: Sequence[int] | None = None
+    """Where chunks begin inside the turn, 0 first; None: the turn is one chunk."""
+
+    def as_turn(self, *, first: bool) -> Turn:
+        """The record."""
+        n = len(self.output)
+        trace = TokenTrace(
+            prompt_ids=tuple(self.prompt),
+            output_ids=tuple(self.output),
+            logprobs=(-1.0,) * n if self.logps is None else tuple(self.logps),
+            policy_versions=(self.version,) * n,
+        )
+        message = Message(role="assistant", content="x" * n)
+        completion = Completion(message=message, tokens=trace, forced=self.forced)
+        return Turn(completion=completion, fresh_context=first or self.fresh)
+
+
+@frozen(kw_only=True)
+class TokenEpisode:
+    """One episode: its turns, its reward, and its credit by chunk."""
+
+    turns: Sequence[TokenTurn]
+    reward: float = 1.0
+    weights: Sequence[float] | None = None
+    """The reward for each chunk if None."""
+    rewards: Sequence[float] | None = None
+    """The reward for the last chunk if None."""
+    skipped: str | None = None
+    metadata: Mapping[str, Any] = field(factory=dict)
+
+    def chunks(self) -> list[Chunk]:
+        """The turns' own chunks."""
+        found: list[Chunk] = []
+        for number, turn in enumerate(self.turns):
+            for cut in pairwise([*(turn.cuts or [0]), len(turn.output)]):
+                span = Span(turn=number, text=cut, calls=(0, 0), tokens=cut)
+                found.append(Chunk(index=len(found), kind="test", spans=(span,)))
+        return found
+
+
+def credited(
+    *episodes: TokenEpisode, task: str = "t", chunks: Sequence[Sequence[Chunk]] | None = None
+) -> CreditedGroup:
+    """A group of these episodes.
+
+    Args:
+        chunks: of each episode; the turns' own if None.
+    """
+    rollouts, credits = [], []
+    for number, each in enumerate(episodes):
+        cut = each.chunks() if chunks is None else chunks[number]
+        weights = tuple(each.weights or [each.reward] * len(cut))
+        turns = tuple(turn.as_turn(first=i == 0) for i, turn in enumerate(each.turns))
+        episode = Episode(
+            id=f"0-{task}-{number}",
+            task_id=task,
+            rollout=number,
+            reward=max(0.0, each.reward),
+            trajectory=Trajectory(turns=turns),
+            metadata=each.metadata,
+        )
+        rollouts.append(Rollout(episode=episode, chunks=tuple(cut)))
+        terminal = (*[0.0] * (len(cut) - 1), each.reward) if cut else ()
+        credits.append(
+            Credit(
+                episode_id=episode.id,
+                scheme="test",
+                rewards=terminal if each.rewards is None else tuple(each.rewards),
+                returns=weights,
+                weights=weights,
+                skipped=each.skipped,
+            )
+        )
+    statistics = BatchStatistics(n_episodes=len(episodes), mean_reward=0.0)
+    group = Group(task_id=task, rollouts=tuple(rollouts), batch=statistics)
+    return CreditedGroup(group=group, credits=tuple(credits))
+
+
+def batch_of(*groups: CreditedGroup, step: int = 0) -> Batch:
+    """A batch of these groups."""
+    return Batch(step=step, groups=groups)

@@ -1,0 +1,54 @@
+"""Adapters are merged into the weights that a trainer hands over."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from peft import inject_adapter_in_model
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from ale_training.lora import LoraOptions, full_weights, lora_config
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_merged_weights_have_the_names_and_the_results_of_the_adapted_model(
+    dtype: torch.dtype,
+) -> None:
+    config = LlamaConfig(
+        vocab_size=16,
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+    )
+    torch.manual_seed(0)
+    plain = LlamaForCausalLM(config).to(dtype).eval()
+    names = set(plain.state_dict())
+    adapted = LlamaForCausalLM(config).to(dtype).eval()
+    adapted.load_state_dict(plain.state_dict())
+    inject_adapter_in_model(lora_config(LoraOptions(r=2)), adapted)
+    for name, parameter in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter)
+    merged = full_weights(adapted)
+    assert set(merged) == names
+    assert {tensor.dtype for tensor in merged.values()} == {dtype}
+    ids = torch.tensor([[1, 2, 3]])
+    with torch.no_grad():
+        wanted, before = adapted(ids).logits, plain(ids).logits
+        plain.load_state_dict(merged)
+        found = plain(ids).logits
+    bound = 1e-5 if dtype == torch.float32 else 0.1
+    assert float((found - wanted).abs().max()) < bound
+    assert float((before - wanted).abs().max()) > bound
+
+
+def test_options_are_read_without_torch() -> None:
+    code = "import ale_training.lora, ale_training.policy, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_without_options_there_are_no_adapters() -> None:
+    assert lora_config(None) is None
