@@ -1,4 +1,4 @@
-"""No answer passes without the right results; the same attacks run in every sandbox in tests/e2e."""
+"""No answer passes without the right results; tests/e2e runs the same attacks in every sandbox."""
 
 import asyncio
 import os
