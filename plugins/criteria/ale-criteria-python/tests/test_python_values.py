@@ -102,8 +102,12 @@ PASS = {
         "try:\n    f(1)\nexcept ValueError:\n    pass",
     ),
     "a function that hides a builtin": (
-        "def sum(a, b):\n    return a - b\n",
-        "assert sum(5, 3) == 2",
+        "def sum(a, b):\n    return a - b\ndef other():\n    return 1\n",
+        "assert sum(5, 3) == 2\nassert other() == 1",
+    ),
+    "escapes that Python warns of": (
+        "import re\ndef f(x):\n    return re.sub('\\d', '', x)\n",
+        "assert f('a1') == 'a\\d'[0]",
     ),
     "recursion as deep as in a program": (
         "def down(n):\n    return 0 if n == 0 else 1 + down(n - 1)\n",
