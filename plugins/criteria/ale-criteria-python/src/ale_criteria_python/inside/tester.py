@@ -187,8 +187,8 @@ def grade(folder: str) -> tuple[int, bytes]:
     Returns:
         The descriptor to report to, and the report.
     """
-    control(PR_SET_DUMPABLE, 0)
-    control(PR_SET_CHILD_SUBREAPER, 1)
+    if not (control(PR_SET_DUMPABLE, 0) and control(PR_SET_CHILD_SUBREAPER, 1)):
+        sys.exit("prctl can't be called: the tests could be read (is this a Python with ctypes?)")
     plan = unpack(part())
     os.mkdir(folder, 0o700)  # noqa: PTH102
     limit_memory(plan["memory_mb"])
