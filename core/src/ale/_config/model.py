@@ -177,9 +177,7 @@ class EvaluationOptions:
     )
     temperatures: tuple[float, ...] | None = field(
         default=None,
-        validator=validators.optional(
-            validators.and_(validators.min_len(1), validators.deep_iterable(ge(0)))
-        ),
+        validator=validators.optional([validators.min_len(1), validators.deep_iterable(ge(0))]),
         metadata=doc(
             "Temperatures to sample at, such as [0, 1]. Default: 0 and the model's own where a "
             "trainer trains it, since success at one of them alone says little; its own elsewhere."

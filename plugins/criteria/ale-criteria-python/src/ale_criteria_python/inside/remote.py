@@ -1,0 +1,329 @@
+"""Objects of the answer, as the tests see them: what they do happens in the answer's process."""
+
+from __future__ import annotations
+
+import _operator
+import builtins
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from ale_criteria_python.inside.wire import Decoder, Shared
+
+if __name__ != "ale_grading":
+    from ale_criteria_python.inside.channel import Channel, Closed, decoded, encoded
+
+
+class Ended(BaseException):
+    """The answer's process ended, or did not answer in time; tests don't catch it by accident."""
+
+
+class NotSupportedError(BaseException):
+    """The tests do what can't be done across two processes; the task is wrong, not the answer."""
+
+
+class AnswerError(Exception):
+    """An exception of the answer whose class is not known here."""
+
+
+class Peer:
+    """The answer's process, as the tests see it."""
+
+    def __init__(self, channel: Channel, shared: Shared) -> None:
+        self.channel, self.shared = channel, shared
+        self.remotes: dict[int, Remote] = {}
+        self.errors: dict[int, Any] = {}
+        self.own: list[Any] = []
+        self.names: dict[int, str] = {}
+        self.plain: dict[int, Any] = {}
+        """Plain values of objects, as they were first given since anything may have changed."""
+        self.last: Any = None
+        """The last call, and its result."""
+        self.ended = False
+
+    def refer(self, value: Any) -> bytes:
+        """A reference for what the answer is given and can't be copied."""
+        if isinstance(value, Remote):
+            return b"k%d\n" % object.__getattribute__(value, "_number")
+        number = getattr(value, "_ale_number", None) if isinstance(value, type) else None
+        if number is not None:
+            return b"k%d\n" % number
+        iterates = hasattr(value, "__next__")
+        if not callable(value) and not iterates:
+            raise NotSupportedError(
+                f"the tests give the answer a {type(value).__name__}: only builtin values, "
+                "functions, iterators and instances of the set-up's classes can be given"
+            )
+        self.own.append(value)
+        return b"%s%d\n" % (b"g" if iterates else b"w", len(self.own) - 1)
+
+    def resolve(self, tag: bytes, text: bytes, decoder: Decoder) -> Any:
+        """The object for a reference of the answer."""
+        words = text.decode().split(" ")
+        number = int(words[0])
+        if tag == b"h":
+            if number not in self.remotes:
+                self.remotes[number] = Remote(self, number, words[1] == "b")
+            return self.remotes[number]
+        if tag == b"q":
+            if number not in self.errors:
+                base = builtin_error(words[2]) or Exception
+                self.errors[number] = type(words[1], (base,), {"_ale_number": number})
+            return self.errors[number]
+        if tag in b"wg" and tag:
+            return self.own[number]
+        raise ValueError("unknown tag")
+
+    def ask(self, operation: str, *arguments: Any, **options: Any) -> Any:
+        """Have the answer's process do something; its result, or its exception."""
+        if operation not in READS:
+            self.plain.clear()
+        request = ("do", operation, arguments, options)
+        message, known = encoded(request, self.refer, self.shared)
+        try:
+            self.channel.send(message)
+            while True:
+                kind, *rest = self.read(known)
+                if kind in ("result", "error"):
+                    if operation == "call":
+                        self.last = (arguments, options, kind, rest)
+                    if kind == "error":
+                        raise local_error(operation, *rest)
+                    return rest[0]
+                self.channel.send(self.called(kind, *rest))
+        except (Closed, Ended) as error:
+            self.ended = True
+            raise Ended(f"the answer ended: {error}") from None
+
+    def read(self, known: Sequence[Any]) -> Any:
+        """A message of the answer; whatever is wrong with it ends the answer."""
+        data = self.channel.receive()
+        try:
+            value, _ = decoded(data, self.resolve, self.shared, known)
+            known_kind = value[0] in ("result", "error", "call", "next")
+        except Exception as error:
+            raise Closed(f"it sent what can't be read: {error!r}") from None
+        if type(value) is not tuple or not known_kind:
+            raise Closed("it sent a message of an unknown kind")
+        return value
+
+    def take(self, names: Any) -> dict[str, Any]:
+        """Objects of the answer by their names; those that it lacks are left out."""
+        found = self.ask("names", *names)
+        if type(found) is not dict:
+            raise Ended("the answer sent no names")
+        taken = {name: found[name] for name in names if name in found}
+        self.names.update((id(value), name) for name, value in taken.items())
+        return taken
+
+    def last_call(self, shortened: Callable[[str], str]) -> str:
+        """The last call of an object of the answer and what it gave, in words."""
+        if self.last is None:
+            return ""
+        (function, *arguments), options, kind, rest = self.last
+        words = [shortened(shown(value)) for value in arguments]
+        words += [f"{name}={shortened(shown(value))}" for name, value in options.items()]
+        call = f"{self.names.get(id(function), 'a function')}({', '.join(words)})"
+        if kind == "error":
+            return f"; {call} raised {shortened(str(rest[2]))}"
+        return f"; {call} gave {shortened(shown(rest[0]))}"
+
+    def called(self, kind: Any, arguments: Any, options: Any) -> bytes:
+        """The answer calls a function of the tests."""
+        try:
+            number, *rest = arguments
+            function = self.own[number] if kind == "call" else self.own[number].__next__
+            reply: Any = ("result", function(*rest, **options))
+        except Exception as error:
+            names = [base.__name__ for base in type(error).__mro__ if base.__module__ == "builtins"]
+            reply = ("error", names[0], tuple(a for a in error.args if type(a) is str))
+        return encoded(reply, self.refer, self.shared)[0]
+
+
+def builtin_error(name: str) -> Any:
+    """A builtin exception by its name."""
+    found = getattr(builtins, name, None) if type(name) is str else None
+    return found if isinstance(found, type) and issubclass(found, Exception) else None
+
+
+def local_error(
+    operation: str, names: Any, arguments: Any, text: Any, own: Any = None
+) -> Exception:
+    """An exception of the answer, as one of the same class here where it has one."""
+    kinds = [own] if isinstance(own, type) and issubclass(own, Exception) else []
+    kinds += filter(None, map(builtin_error, names if type(names) is list else ()))
+    for kind in kinds:
+        # Only an iterator may end an iteration of the tests: all(map(...)) of them would be true.
+        if kind is Exception or (kind is StopIteration and operation != "next"):
+            break
+        try:
+            return kind(*arguments)
+        except TypeError:
+            continue
+    return AnswerError(str(text))
+
+
+NUMERIC: dict[str, Callable[..., Any]] = {
+    **{function.__name__: function for function in (abs, round, bool, int, float)},
+    "neg": _operator.neg,
+    "index": _operator.index,
+}
+READS = {"plain", "isinstance", "names", "eq", "ne", "lt", "le", "gt", "ge", *NUMERIC}
+"""Requests after which the objects of the answer are taken to be as they were."""
+PLAIN = (type(None), bool, int, float, complex, str, bytes, range)
+DEEPEST = 5
+"""Levels of a nested value in a message; it may contain itself."""
+
+
+def shown(value: Any, room: int = 200, depth: int = 0) -> str:
+    """A value for a message; the answer is not asked what its objects look like."""
+    if isinstance(value, Remote):
+        return "an object of its own"
+    if type(value) not in (list, tuple, dict, set, frozenset):
+        return repr(value)[: room + 3] if type(value) in PLAIN else "a " + type(value).__name__
+    if depth == DEEPEST:
+        return "..."
+    parts = []
+    for item in value.items() if type(value) is dict else value:
+        if room < 0:
+            parts.append("...")
+            break
+        items = item if type(value) is dict else (item,)
+        part = ": ".join(shown(each, room, depth + 1) for each in items)
+        parts.append(part)
+        room -= len(part)
+    ends = "[]" if type(value) is list else "()" if type(value) is tuple else "{}"
+    return ends[0] + ", ".join(parts) + ends[1]
+
+
+class Remote:
+    """An object of the answer. It equals nothing but what its own side gives as a plain value."""
+
+    __slots__ = ("_has_base", "_number", "_peer")
+
+    def __init__(self, peer: Peer, number: int, has_base: bool) -> None:
+        for name, value in (("_peer", peer), ("_number", number), ("_has_base", has_base)):
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        return ask(self, "get", name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        ask(self, "set", name, value)
+
+    def __hash__(self) -> int:
+        if object.__getattribute__(self, "_has_base"):
+            return hash(plain(self))
+        return hash(object.__getattribute__(self, "_number"))
+
+    def __contains__(self, value: Any) -> bool:
+        return any(item is value or item == value for item in self)
+
+    def __instancecheck__(self, value: Any) -> bool:
+        return isinstance(value, Remote) and ask(value, "isinstance", self) is True
+
+    def __exit__(self, *error: Any) -> None:
+        ask(self, "exit")
+
+    def __iter__(self) -> Any:
+        made = ask(self, "iter")
+        return made if isinstance(made, Remote) else iter(made)
+
+
+def ask(remote: Any, operation: str, *arguments: Any, **options: Any) -> Any:
+    """Have the answer's process do something with an object of its own."""
+    peer = object.__getattribute__(remote, "_peer")
+    return peer.ask(operation, remote, *arguments, **options)
+
+
+def plain(remote: Any) -> Any:
+    """The plain value of an object whose class derives from a builtin type.
+
+    Asked for once, until a call or an assignment of the tests may have changed it: otherwise an
+    object could be above one bound and below another.
+
+    Raises:
+        TypeError: its own side gives another object instead.
+    """
+    peer = object.__getattribute__(remote, "_peer")
+    number = object.__getattribute__(remote, "_number")
+    if number not in peer.plain:
+        value = ask(remote, "plain")
+        peer.plain[number] = value
+    if isinstance(peer.plain[number], Remote):
+        raise TypeError("the answer's object has no plain value")
+    return peer.plain[number]
+
+
+def one_sided(operation: str) -> Any:
+    """A method that asks the answer's process, with the arguments of the test."""
+    return lambda self, *arguments, **options: ask(self, operation, *arguments, **options)
+
+
+def numeric(operation: str) -> Any:
+    """A method of numbers: of the plain value where there is one, or else asked for."""
+
+    def method(self: Any, *arguments: Any) -> Any:
+        if object.__getattribute__(self, "_has_base"):
+            return NUMERIC[operation](plain(self), *arguments)
+        return ask(self, operation, *arguments)
+
+    return method
+
+
+def typed(operation: str, kind: Any) -> Any:
+    """A method whose result has to be of a builtin type."""
+
+    def method(self: Any) -> Any:
+        if operation in NUMERIC and object.__getattribute__(self, "_has_base"):
+            return NUMERIC[operation](plain(self))
+        result = ask(self, operation)
+        if type(result) is not kind:
+            raise TypeError(f"{operation}() of an object of the answer: no {kind.__name__}")
+        return result
+
+    return method
+
+
+def two_sided(operation: str, reflected: bool) -> Any:
+    """An operator. Only another object of the answer is sent, never a value of the tests.
+
+    Otherwise the object could say that it equals whatever it is compared with, and it would learn
+    the expected value. With a value of the tests the object's plain value is used, if it has one.
+    """
+
+    def method(self: Any, other: object) -> Any:
+        if isinstance(other, Remote):
+            return ask(self, operation, other)
+        if not object.__getattribute__(self, "_has_base"):
+            return NotImplemented
+        function = getattr(_operator, operation)
+        return function(other, plain(self)) if reflected else function(plain(self), other)
+
+    return method
+
+
+for _method, _operation in {
+    "call": "call",
+    "next": "next",
+    "getitem": "item",
+    "setitem": "set item",
+    "delitem": "delete item",
+    "enter": "enter",
+}.items():
+    setattr(Remote, f"__{_method}__", one_sided(_operation))
+for _operation in ("abs", "round", "neg"):
+    setattr(Remote, f"__{_operation}__", numeric(_operation))
+for _kind in (bool, int, float, str, repr):
+    _type = str if _kind is repr else _kind
+    setattr(Remote, f"__{_kind.__name__}__", typed(_kind.__name__, _type))
+for _operation in ("len", "index"):
+    setattr(Remote, f"__{_operation}__", typed(_operation, int))
+for _operation in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor"):
+    _name = _operation.strip("_")
+    setattr(Remote, f"__{_name}__", two_sided(_operation, False))
+    setattr(Remote, f"__r{_name}__", two_sided(_operation, True))
+for _operation in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(Remote, f"__{_operation}__", two_sided(_operation, False))

@@ -1,0 +1,55 @@
+"""Which names tests take from the answer, read from their source."""
+
+import ast
+import builtins
+import sys
+from collections.abc import Iterator, Sequence
+
+from ale_answers import parsed_python
+
+_BUILTIN = frozenset(dir(builtins))
+
+
+def free_names(tests: Sequence[str], setup: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names that tests use, and neither they, the set-up nor Python define; sorted.
+
+    Args:
+        tests: Python texts.
+        setup: Python text.
+
+    Returns:
+        The names that the answer has to define, and modules of the standard library that tests use
+        (``math.isclose``) without importing them: the answer's would be judge in its own case.
+    """
+    trees = [parsed_python(text) for text in (*tests, setup)]
+    bound = {name for tree in trees for name in _bound(tree)}
+    nodes = [node for tree in trees[:-1] for node in ast.walk(tree)]
+    loads = [node for node in nodes if isinstance(node, ast.Name)]
+    owners = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    alone = {node.id for node in loads if id(node) not in owners}
+    free = {node.id for node in loads} - bound - _BUILTIN
+    modules = (free - alone) & sys.stdlib_module_names
+    return tuple(sorted(free - modules)), tuple(sorted(modules))
+
+
+def _bound(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        yield from _bound_by(node)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def _bound_by(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            yield name
+        case ast.ClassDef(name=name):
+            yield name
+        case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in aliases)
+        case ast.arg(arg=name):
+            yield name
+        case ast.ExceptHandler(name=str(name)):
+            yield name
+        case _:
+            return

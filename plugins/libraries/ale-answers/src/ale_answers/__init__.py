@@ -1,0 +1,30 @@
+"""Finds the answer in a model's text; a library.
+
+Every function returns an `Extracted` (what, and from where), or None: nothing is guessed. What
+stands before the last ``</think>`` is reasoning, and is left out.
+"""
+
+from ale_answers.choices import choice
+from ale_answers.code import answer_code, code, code_blocks, parsed_python
+from ale_answers.extracted import Extracted
+from ale_answers.marked import boxed, last_line, marked
+from ale_answers.numbers import final_number, number_value, same_number
+from ale_answers.places import messages_of, place_of_answer, read_answer_file
+
+__all__ = [
+    "Extracted",
+    "answer_code",
+    "boxed",
+    "choice",
+    "code",
+    "code_blocks",
+    "final_number",
+    "last_line",
+    "marked",
+    "messages_of",
+    "number_value",
+    "parsed_python",
+    "place_of_answer",
+    "read_answer_file",
+    "same_number",
+]
