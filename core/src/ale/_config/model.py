@@ -152,6 +152,13 @@ class RunOptions:
         validator=gt(0),
         metadata=doc("Seconds after its time limit until an agent is cancelled."),
     )
+    on_sigterm: Literal["cancel", "drain"] = field(
+        default="cancel",
+        metadata=doc(
+            "At a SIGTERM, 'cancel' the running episodes, or 'drain' like the first Ctrl-C: finish "
+            "them; another signal then cancels."
+        ),
+    )
 
 
 @frozen(kw_only=True)
