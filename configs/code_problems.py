@@ -1,0 +1,86 @@
+"""Writes small problems in the form of MBPP, made from a seed: for trying a training on a laptop.
+
+    python configs/code_problems.py > problems.jsonl
+
+Each asks for a function of two numbers. What it asks for is said by one of several phrases, in one of
+several frames; all phrases and frames occur in the split `train`, and the split `test` has pairs of
+them that `train` has not.
+"""
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+OPERATIONS = {
+    "a + b": ("add", "sum up", "find the sum of", "get the total of"),
+    "a - b": ("subtract", "find the difference of", "take the second from the first of"),
+    "a * b": ("multiply", "find the product of", "scale one by the other of"),
+    "max(a, b)": ("find the maximum of", "get the larger of", "choose the greatest of"),
+    "min(a, b)": ("find the minimum of", "get the smaller of", "choose the least of"),
+    "a == b": ("check the equality of", "tell whether we have twice the same in"),
+}
+FRAMES = (
+    "Write a function to {} two numbers.",
+    "Write a python function f to {} two given numbers.",
+    "Write code to {} its arguments.",
+    "Please {} the numbers a and b.",
+    "Given a and b, {} them.",
+    "How do I {} a pair?",
+    "I need to {} the two values.",
+    "Let f {} a and b.",
+)
+FIRST_ID = {"test": 11, "train": 601}
+"""The first id of a split of MBPP."""
+
+
+def answer(expression: str) -> str:
+    """The code of a solution."""
+    return f"def f(a, b):\n    return {expression}"
+
+
+def problem(number: int, expression: str, text: str, rng: random.Random) -> dict[str, Any]:
+    """A line of the file; the tests tell the operations apart."""
+    pairs = [(2, 5), (7, 3), (4, 4)]
+    rng.shuffle(pairs)
+    value = eval(f"lambda a, b: {expression}")  # noqa: S307 - of the table above
+    return {
+        "task_id": number,
+        "text": text,
+        "code": answer(expression),
+        "test_list": [f"assert f({a}, {b}) == {value(a, b)}" for a, b in pairs],
+        "test_setup_code": "",
+        "challenge_test_list": [],
+    }
+
+
+def problems(seed: int, held_out: int) -> Iterator[dict[str, Any]]:
+    """Every pair of phrase and frame once; `held_out` of them in the split `test`."""
+    rng = random.Random(seed)  # noqa: S311 - not a secret
+    asked = [
+        (expression, frame.format(phrase))
+        for expression, phrases in OPERATIONS.items()
+        for phrase in phrases
+        for frame in FRAMES
+    ]
+    rng.shuffle(asked)
+    for i, (expression, text) in enumerate(asked):
+        split, index = ("test", i) if i < held_out else ("train", i - held_out)
+        yield problem(FIRST_ID[split] + index, expression, text, rng)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--held-out", type=int, default=36, help="problems in the split test")
+    given = parser.parse_args()
+    for made in problems(given.seed, given.held_out):
+        json.dump(made, sys.stdout)
+        print()
+
+
+if __name__ == "__main__":
+    main()
