@@ -9,6 +9,7 @@ from ale_answers.code import answer_code, code, code_blocks
 from ale_answers.extracted import Extracted
 from ale_answers.marked import boxed, last_line, marked
 from ale_answers.numbers import final_number, number_value, same_number
+from ale_answers.places import messages_of, place_of_answer, read_answer_file
 
 __all__ = [
     "Extracted",
@@ -20,6 +21,9 @@ __all__ = [
     "final_number",
     "last_line",
     "marked",
+    "messages_of",
     "number_value",
+    "place_of_answer",
+    "read_answer_file",
     "same_number",
 ]

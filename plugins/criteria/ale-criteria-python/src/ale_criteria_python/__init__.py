@@ -1,0 +1,1 @@
+"""A criterion for ale: Python asserts, run against the code that a model wrote."""

@@ -1,0 +1,225 @@
+"""The process in which the answer runs. Nothing in it is believed; it can send values only."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+
+import _operator
+import _signal
+import resource
+
+if __name__ != "ale_grading":
+    from ale_criteria_python.inside.channel import (
+        PR_SET_DUMPABLE,
+        PR_SET_PDEATHSIG,
+        Channel,
+        Closed,
+        control,
+        decoded,
+        encoded,
+        silence,
+    )
+    from ale_criteria_python.inside.wire import BASES, base_value
+
+OPERATIONS = {
+    "call": lambda f, *a, **k: f(*a, **k),
+    "get": getattr,
+    "set": setattr,
+    "plain": base_value,
+    "isinstance": isinstance,
+    "item": _operator.getitem,
+    "set item": _operator.setitem,
+    "delete item": _operator.delitem,
+    "enter": lambda v: type(v).__enter__(v),
+    "exit": lambda v: type(v).__exit__(v, None, None, None),
+    **{f.__name__: f for f in (len, iter, next, bool, str, repr, int, float, abs, round, dir)},
+    "index": _operator.index,
+    **{
+        name: getattr(_operator, name)
+        for name in ("eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul", "truediv")
+        + ("floordiv", "mod", "pow", "and_", "or_", "xor", "matmul", "neg")
+    },
+}
+"""What the tests can ask for, by name."""
+
+
+class Candidate:
+    """Answers the requests of the tests."""
+
+    def __init__(self, channel):
+        self.channel = channel
+        self.shared = {}
+        self.objects, self.numbers = [], {}
+        self.scope = {}
+
+    def load(self, setup, answer):
+        """Run the set-up and the answer as a module named ``answer``.
+
+        An answer that goes on where the set-up ends, as the body of a function does, is not Python
+        by itself, and is joined to it.
+        """
+        module = type(sys)("answer")
+        sys.modules["answer"] = module
+        self.scope = vars(module)
+        try:
+            code = compile(answer, "<answer>", "exec", dont_inherit=True)
+        except SyntaxError as error:
+            try:
+                joined = compile(setup + answer, "<set-up and answer>", "exec", dont_inherit=True)
+            except (SyntaxError, ValueError):
+                raise error from None
+            exec(joined, self.scope)  # noqa: S102
+            return
+        exec(compile(setup, "<set-up>", "exec", dont_inherit=True), self.scope)  # noqa: S102
+        self.shared = {
+            name: value
+            for name, value in self.scope.items()
+            if isinstance(value, type) and value.__module__ == "answer"
+        }
+        exec(code, self.scope)  # noqa: S102
+
+    def refer(self, value):
+        """A reference, by which the tests can ask for what the object does."""
+        number = self.numbers.get(id(value))
+        if number is None:
+            number = self.numbers[id(value)] = len(self.objects)
+            self.objects.append(value)
+        if isinstance(value, type) and issubclass(value, Exception):
+            base = builtin_names(value)[0]
+            return b"q%d %s %s\n" % (number, value.__name__.encode(), base.encode())
+        return b"h%d %s\n" % (number, b"b" if isinstance(value, BASES) else b"-")
+
+    def resolve(self, tag, text, decoder):
+        """The object that a reference stands for."""
+        if tag == b"k":
+            return self.objects[int(text)]
+        return OfTests(self, int(text), tag == b"g")
+
+    def exchange(self, request, *arguments, **options):
+        """Ask the tests for something, and wait for the result."""
+        message, _ = encoded((request, arguments, options), self.refer, self.shared)
+        self.channel.send(message)
+        return self.serve()
+
+    def serve(self):
+        """Answer requests until the tests give the result of our own."""
+        while True:
+            message = self.channel.receive()
+            (kind, *rest), known = decoded(message, self.resolve, self.shared)
+            if kind == "result":
+                return rest[0]
+            if kind == "error":
+                raise getattr(builtins, rest[0], RuntimeError)(*rest[1])
+            self.answer(rest, known)
+
+    def answer(self, request, known):
+        """Do what is asked for, and send the result and what has changed in the arguments."""
+        operation, arguments, options = request
+        before = [(value, content_of(value)) for value in known]
+        try:
+            if operation == "names":
+                result = {name: self.scope[name] for name in arguments if name in self.scope}
+            else:
+                result = OPERATIONS[operation](*arguments, **options)
+            reply = ("result", result)
+        except Exception as error:
+            reply = self.error(error)
+        changed = [
+            (number, value)
+            for number, (value, content) in enumerate(before)
+            if not same(content, content_of(value))
+        ]
+        try:
+            message, _ = encoded(reply, self.refer, self.shared, known, changed)
+        except Exception as error:
+            message, _ = encoded(self.error(error), self.refer, self.shared)
+        self.channel.send(message)
+
+    def error(self, error):
+        """What the tests are told about an exception."""
+        arguments = tuple(a for a in error.args if type(a) in (str, int, float, bool, type(None)))
+        own = type(error) if type(error).__module__ == "answer" else None
+        return ("error", builtin_names(type(error)), arguments, describe(error), own)
+
+
+class OfTests:
+    """A function or an iterator of the tests, called by the answer."""
+
+    def __init__(self, candidate, number, iterates):
+        self._ask, self._number, self._iterates = candidate.exchange, number, iterates
+
+    def __call__(self, *arguments, **options):
+        return self._ask("call", self._number, *arguments, **options)
+
+    def __iter__(self):
+        if not self._iterates:
+            raise TypeError("a function of the tests is not iterable")
+        return self
+
+    def __next__(self):
+        return self._ask("next", self._number)
+
+
+def content_of(value):
+    """A copy of what is in a mutable object, one level deep."""
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if isinstance(value, (list, set)):
+        return list(value)
+    pairs = value if isinstance(value, dict) else vars(value)
+    return [part for pair in pairs.items() for part in pair]
+
+
+def same(one, other):
+    """Whether two contents have the same objects; nothing of theirs is called."""
+    if isinstance(one, bytes):
+        return one == other
+    return len(one) == len(other) and all(map(_operator.is_, one, other))
+
+
+def builtin_names(kind):
+    """The builtin exceptions that a class derives from, nearest first."""
+    return [base.__name__ for base in kind.__mro__ if base.__module__ == "builtins"]
+
+
+def describe(error):
+    """Class, message and line of an exception, without the modules that would format it better."""
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename in ("<answer>", "<set-up and answer>"):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    place = "" if line is None else " (line %d of the answer)" % line
+    return "%s: %s%s" % (type(error).__name__, str(error)[:500], place)
+
+
+def become_candidate(socket, plan, folder):
+    """Turn this process into the one of the answer; never returns."""
+    try:
+        os.setsid()
+        silence()
+        keep = socket.fileno()
+        os.closerange(3, keep)
+        os.closerange(keep + 1, 256)
+        _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
+        control(PR_SET_DUMPABLE, 1)
+        control(PR_SET_PDEATHSIG, 9)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.chdir(folder)
+        sys.path += plan["paths"]
+        sys.argv = ["answer"]
+        sys.setrecursionlimit(sys.getrecursionlimit() + 10)  # the frames below the answer's own
+        candidate = Candidate(Channel(socket))
+        try:
+            candidate.load(plan["setup"], plan["answer"])
+        except BaseException as error:
+            candidate.channel.send(encoded(describe(error), candidate.refer, {})[0])
+        else:
+            candidate.channel.send(encoded(None, candidate.refer, {})[0])
+            candidate.serve()
+    except (Closed, SystemExit):
+        os._exit(1)
+    finally:
+        os._exit(1)

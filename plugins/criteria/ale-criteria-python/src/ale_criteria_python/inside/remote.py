@@ -1,0 +1,266 @@
+"""Objects of the answer, as the tests see them: what they do happens in the answer's process."""
+
+from __future__ import annotations
+
+import builtins
+
+if __name__ != "ale_grading":
+    from ale_criteria_python.inside.channel import Closed, decoded, encoded
+
+
+class Ended(BaseException):
+    """The answer's process ended, or did not answer in time; tests don't catch it by accident."""
+
+
+class NotSupportedError(BaseException):
+    """The tests do what can't be done across the two processes: the task is wrong, not the answer."""
+
+
+class AnswerError(Exception):
+    """An exception of the answer whose class is not known here."""
+
+
+class Peer:
+    """The answer's process, as the tests see it."""
+
+    def __init__(self, channel, shared):
+        self.channel, self.shared = channel, shared
+        self.remotes, self.errors, self.own = {}, {}, []
+        self.names = {}
+        self.last = None
+        """The last call, and its result."""
+        self.ended = False
+
+    def refer(self, value):
+        """A reference for what the answer is given and can't be copied."""
+        if isinstance(value, Remote):
+            return b"k%d\n" % object.__getattribute__(value, "_number")
+        number = getattr(value, "_ale_number", None) if isinstance(value, type) else None
+        if number is not None:
+            return b"k%d\n" % number
+        iterates = hasattr(value, "__next__")
+        if not callable(value) and not iterates:
+            raise NotSupportedError(
+                "the tests give the answer a %s: only builtin values, functions, iterators and "
+                "instances of the set-up's classes can be given" % type(value).__name__
+            )
+        self.own.append(value)
+        return b"%s%d\n" % (b"g" if iterates else b"w", len(self.own) - 1)
+
+    def resolve(self, tag, text, decoder):
+        """The object for a reference of the answer."""
+        words = text.decode().split(" ")
+        number = int(words[0])
+        if tag == b"h":
+            if number not in self.remotes:
+                self.remotes[number] = Remote(self, number, words[1] == "b")
+            return self.remotes[number]
+        if tag == b"q":
+            if number not in self.errors:
+                base = builtin_error(words[2]) or Exception
+                self.errors[number] = type(words[1], (base,), {"_ale_number": number})
+            return self.errors[number]
+        if tag in b"wg" and tag:
+            return self.own[number]
+        raise ValueError("unknown tag")
+
+    def ask(self, operation, *arguments, **options):
+        """Have the answer's process do something; its result, or its exception."""
+        request = ("do", operation, arguments, options)
+        message, known = encoded(request, self.refer, self.shared)
+        try:
+            self.channel.send(message)
+            while True:
+                kind, *rest = self.read(known)
+                if kind in ("result", "error"):
+                    if operation == "call":
+                        self.last = (arguments, options, kind, rest)
+                    if kind == "error":
+                        raise local_error(*rest)
+                    return rest[0]
+                self.channel.send(self.called(kind, *rest))
+        except (Closed, Ended) as error:
+            self.ended = True
+            raise Ended("the answer ended: %s" % error) from None
+
+    def read(self, known):
+        """A message of the answer; whatever is wrong with it ends the answer."""
+        data = self.channel.receive()
+        try:
+            value, _ = decoded(data, self.resolve, self.shared, known)
+            if type(value) is not tuple or value[0] not in ("result", "error", "call", "next"):
+                raise ValueError("unknown message")
+        except Exception as error:
+            raise Closed("it sent what can't be read: %r" % error) from None
+        return value
+
+    def take(self, names):
+        """Objects of the answer by their names; those that it lacks are left out."""
+        found = self.ask("names", *names)
+        if type(found) is not dict:
+            raise Ended("the answer sent no names")
+        taken = {name: found[name] for name in names if name in found}
+        self.names.update((id(value), name) for name, value in taken.items())
+        return taken
+
+    def last_call(self, shortened):
+        """The last call of an object of the answer and what it gave, in words."""
+        if self.last is None:
+            return ""
+        (function, *arguments), options, kind, rest = self.last
+        words = [shortened(shown(value)) for value in arguments]
+        words += ["%s=%s" % (name, shortened(shown(value))) for name, value in options.items()]
+        call = "%s(%s)" % (self.names.get(id(function), "a function"), ", ".join(words))
+        if kind == "error":
+            return "; %s raised %s" % (call, shortened(str(rest[2])))
+        return "; %s gave %s" % (call, shortened(shown(rest[0])))
+
+    def called(self, kind, arguments, options):
+        """The answer calls a function of the tests."""
+        try:
+            number, *rest = arguments
+            function = self.own[number] if kind == "call" else self.own[number].__next__
+            reply = ("result", function(*rest, **options))
+        except Exception as error:
+            names = [base.__name__ for base in type(error).__mro__ if base.__module__ == "builtins"]
+            reply = ("error", names[0], tuple(a for a in error.args if type(a) is str))
+        return encoded(reply, self.refer, self.shared)[0]
+
+
+def builtin_error(name):
+    """A builtin exception by its name."""
+    found = getattr(builtins, name, None) if type(name) is str else None
+    return found if isinstance(found, type) and issubclass(found, Exception) else None
+
+
+def local_error(names, arguments, text, own=None):
+    """An exception of the answer, as one of the same class here where it has one."""
+    kinds = [own] if isinstance(own, type) and issubclass(own, Exception) else []
+    kinds += filter(None, map(builtin_error, names if type(names) is list else ()))
+    for kind in kinds:
+        if kind is Exception:
+            break
+        try:
+            return kind(*arguments)
+        except TypeError:
+            continue
+    return AnswerError(str(text))
+
+
+def shown(value, room=200):
+    """A value for a message; the answer is not asked what its objects look like."""
+    if isinstance(value, Remote):
+        return "an object of its own"
+    if type(value) not in (list, tuple, dict, set, frozenset):
+        return repr(value)
+    parts = []
+    for item in value.items() if type(value) is dict else value:
+        if room < 0:
+            parts.append("...")
+            break
+        part = ": ".join(map(shown, item)) if type(value) is dict else shown(item, room)
+        parts.append(part)
+        room -= len(part)
+    ends = {list: "[]", tuple: "()"}.get(type(value), "{}")
+    return ends[0] + ", ".join(parts) + ends[1]
+
+
+class Remote:
+    """An object of the answer. It equals nothing but what its own side gives as a plain value."""
+
+    __slots__ = ("_has_base", "_number", "_peer")
+
+    def __init__(self, peer, number, has_base):
+        for name, value in (("_peer", peer), ("_number", number), ("_has_base", has_base)):
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name):
+        return ask(self, "get", name)
+
+    def __setattr__(self, name, value):
+        ask(self, "set", name, value)
+
+    def __hash__(self):
+        return hash(object.__getattribute__(self, "_number"))
+
+    def __contains__(self, value):
+        return any(item is value or item == value for item in self)
+
+    def __instancecheck__(self, value):
+        return isinstance(value, Remote) and ask(value, "isinstance", self) is True
+
+    def __exit__(self, *error):
+        ask(self, "exit")
+
+    def __iter__(self):
+        made = ask(self, "iter")
+        return made if isinstance(made, Remote) else iter(made)
+
+
+def ask(remote, operation, *arguments, **options):
+    """Have the answer's process do something with an object of its own."""
+    peer = object.__getattribute__(remote, "_peer")
+    return peer.ask(operation, remote, *arguments, **options)
+
+
+def one_sided(operation):
+    """A method that asks the answer's process, with the arguments of the test."""
+    return lambda self, *arguments, **options: ask(self, operation, *arguments, **options)
+
+
+def typed(operation, kind):
+    """A method whose result has to be of a builtin type."""
+
+    def method(self):
+        result = ask(self, operation)
+        if type(result) is not kind:
+            raise TypeError("%s() of the answer's object gave no %s" % (operation, kind.__name__))
+        return result
+
+    return method
+
+
+def two_sided(operation, reflected):
+    """An operator. Only another object of the answer is sent, never a value of the tests.
+
+    Otherwise the object could say that it equals whatever it is compared with, and it would learn
+    the expected value. With a value of the tests the object's plain value is used, if it has one.
+    """
+
+    def method(self, other):
+        if isinstance(other, Remote):
+            return ask(self, operation, other)
+        if not object.__getattribute__(self, "_has_base"):
+            return NotImplemented
+        plain = ask(self, "plain")
+        if isinstance(plain, Remote):
+            return NotImplemented
+        function = getattr(__import__("_operator"), operation)
+        return function(other, plain) if reflected else function(plain, other)
+
+    return method
+
+
+for _method, _operation in {
+    "call": "call",
+    "next": "next",
+    "getitem": "item",
+    "setitem": "set item",
+    "delitem": "delete item",
+    "abs": "abs",
+    "round": "round",
+    "neg": "neg",
+    "enter": "enter",
+}.items():
+    setattr(Remote, "__%s__" % _method, one_sided(_operation))
+for _kind in (bool, int, float, str, repr):
+    _type = str if _kind is repr else _kind
+    setattr(Remote, "__%s__" % _kind.__name__, typed(_kind.__name__, _type))
+for _operation in ("len", "index"):
+    setattr(Remote, "__%s__" % _operation, typed(_operation, int))
+for _operation in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor"):
+    _name = _operation.strip("_")
+    setattr(Remote, "__%s__" % _name, two_sided(_operation, False))
+    setattr(Remote, "__r%s__" % _name, two_sided(_operation, True))
+for _operation in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(Remote, "__%s__" % _operation, two_sided(_operation, False))

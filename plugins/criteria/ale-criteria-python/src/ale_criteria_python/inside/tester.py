@@ -1,0 +1,232 @@
+"""The process in which the tests run, and which reports. It never runs code of the answer.
+
+It keeps its memory and descriptors from others of the same user, forks the spawner, and only then
+reads the tests and the key of the report: neither the spawner nor the answer ever had them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import _signal
+import resource
+
+if __name__ != "ale_grading":
+    from ale_criteria_python.inside.channel import (
+        PR_SET_CHILD_SUBREAPER,
+        PR_SET_DUMPABLE,
+        Closed,
+        control,
+        decoded,
+        read_exactly,
+        silence,
+    )
+    from ale_criteria_python.inside.remote import Ended, NotSupportedError, Peer, Remote
+    from ale_criteria_python.inside.spawner import Spawner, end_children
+    from ale_criteria_python.inside.wire import pack, unpack
+
+SHOWN = 200
+"""Characters of a value in a message."""
+
+
+class LatePackages:
+    """Finds installed packages, which ``-S`` left out, when the first of them is imported."""
+
+    ready = False
+
+    def find_spec(self, name, path=None, target=None):
+        """As `importlib.abc.MetaPathFinder`."""
+        if self.ready or path is not None:
+            return None
+        self.ready = True
+        import site
+        from importlib.machinery import PathFinder
+
+        site.main()
+        return PathFinder.find_spec(name, path, target)
+
+
+class Tests:
+    """Runs the tests one by one, against one process of the answer while it lives."""
+
+    def __init__(self, plan, tests, spawner):
+        self.plan, self.spawner = plan, spawner
+        self.tests, self.names = tests["tests"], tests["names"]
+        self.deadline = time.monotonic() + plan["total_timeout_s"]
+        self.late = False
+        self.broken = None
+        """Why no test can pass: the answer can't be loaded."""
+        self.peer = None
+        self.base = {}
+        self.shared = {}
+
+    def prepare(self):
+        """Run the set-up here as well: what it defines is trusted."""
+        module = type(sys)("answer")
+        sys.modules["answer"] = module
+        exec(compile(self.plan["setup"], "<set-up>", "exec", dont_inherit=True), vars(module))  # noqa: S102
+        self.base = vars(module)
+        self.shared = {
+            name: value
+            for name, value in self.base.items()
+            if isinstance(value, type) and value.__module__ == "answer"
+        }
+        _signal.signal(_signal.SIGALRM, self.on_alarm)
+
+    def on_alarm(self, number, frame):
+        """Out of time."""
+        self.late = True
+        raise Ended("not done in time")
+
+    def run(self):
+        """A dict for each test: whether it passed, what went wrong, and how long it took."""
+        return [self.run_one(number, test) for number, test in enumerate(self.tests, 1)]
+
+    def run_one(self, number, test):
+        """One test. Raises `NotSupportedError`."""
+        started = time.monotonic()
+        allowed = min(self.plan["timeout_s"], self.deadline - started)
+        if self.broken is None and allowed <= 0:
+            self.broken = "the time for all tests was used up"
+        error = self.broken
+        if error is None:
+            self.late = False
+            _signal.setitimer(_signal.ITIMER_REAL, allowed)
+            try:
+                error = self.attempt("<test %d>" % number, test)
+            except Ended as ended:
+                error = str(ended)
+            finally:
+                _signal.setitimer(_signal.ITIMER_REAL, 0)
+        if self.late or (self.peer is not None and self.peer.ended):
+            self.peer = None
+            error = "not done in %g s" % allowed if self.late else error or "the answer ended"
+        return {"error": error, "seconds": time.monotonic() - started}
+
+    def attempt(self, name, test):
+        """Run a test; what went wrong, or None."""
+        if self.peer is None:
+            self.start()
+        if self.broken is not None:
+            return self.broken
+        scope = dict(self.base)
+        scope.update(self.peer.take(self.names))
+        try:
+            exec(compile(test, name, "exec", dont_inherit=True), scope)  # noqa: S102
+        except (Ended, NotSupportedError):
+            raise
+        except BaseException as error:
+            return self.describe(error, name, test)
+        return None
+
+    def start(self):
+        """A fresh process with the answer loaded; or `broken` is set."""
+        peer = Peer(self.spawner.start(), self.shared)
+        try:
+            problem, _ = decoded(peer.channel.receive(), peer.resolve, {})
+        except Closed:
+            problem = "it ended its own process"
+        except Exception as error:
+            problem = "it sent what can't be read: %r" % error
+        if problem is not None:
+            self.broken = "the answer can't be loaded: %s" % (problem,)
+        self.peer = peer
+
+    def describe(self, error, name, test):
+        """The exception, the line of the test that raised it, and the answer's last call."""
+        line, trace = 0, error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == name:
+                line = trace.tb_lineno
+            trace = trace.tb_next
+        text = type(error).__name__ + (": %s" % error if str(error) else "")
+        lines = test.split("\n")
+        if 0 < line <= len(lines):
+            text += " in `%s`" % shortened(lines[line - 1].strip())
+        return text + self.peer.last_call(shortened)
+
+
+def shortened(text):
+    """Not more of a text than a message shows."""
+    return text if len(text) <= SHOWN else text[:SHOWN] + "..."
+
+
+def limit_memory(megabytes):
+    """For this process and all that it starts."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = megabytes << 20
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, wanted))
+
+
+def remove(folder):
+    """Delete a folder, as far as that is possible."""
+    for root, folders, files in os.walk(folder, topdown=False):
+        for name in files + folders:
+            path = os.path.join(root, name)  # noqa: PTH118
+            try:
+                (os.rmdir if name in folders and not os.path.islink(path) else os.unlink)(path)  # noqa: PTH114
+            except OSError:
+                continue
+    os.rmdir(folder)  # noqa: PTH106
+
+
+def grade(folder):
+    """Read the answer, fork the spawner, read the tests, run them; where to report, and the report."""
+    control(PR_SET_DUMPABLE, 0)
+    control(PR_SET_CHILD_SUBREAPER, 1)
+    plan = unpack(part())
+    os.mkdir(folder, 0o700)  # noqa: PTH102
+    limit_memory(plan["memory_mb"])
+    sys.meta_path.append(LatePackages())
+    spawner = Spawner(plan, folder)
+    os.write(1, b"ale-started\n")
+    tests = unpack(part())
+    out = os.dup(1)
+    silence()
+    run = Tests(plan, tests, spawner)
+    report = {}
+    try:
+        run.prepare()
+        report["tests"] = run.run()
+    except NotSupportedError as error:
+        report["unsupported"] = str(error)
+    except Exception as error:
+        report["unsupported"] = "%s: %s" % (type(error).__name__, error)
+    end_children()
+    try:
+        remove(folder)
+    except OSError:
+        report["left"] = True
+    return out, signed(report, tests["key"])
+
+
+def part():
+    """A part of the input: its length in 8 bytes, then so much."""
+    size = int.from_bytes(read_exactly(lambda n: os.read(0, n), 8), "big")
+    return read_exactly(lambda n: os.read(0, n), size)
+
+
+def signed(report, key):
+    """A line that only who knows the key can write."""
+    try:
+        from _blake2 import blake2b
+    except ImportError:
+        from hashlib import blake2b
+    text = pack(report)
+    return b"ale-report %s %s\n" % (blake2b(text, key=key).hexdigest().encode(), text.hex().encode())
+
+
+def main():
+    """Grade, and write the report."""
+    out, data = grade(sys.argv[-1])
+    while data:
+        data = data[os.write(out, data) :]
+    os._exit(0)
+
+
+if __name__ == "ale_grading":
+    main()

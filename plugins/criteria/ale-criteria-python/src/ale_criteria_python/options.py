@@ -1,0 +1,84 @@
+"""The options of ``python_tests``, as a task writes them."""
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import Attribute, field, frozen
+from attrs.validators import min_len
+
+from ale.plugin import doc, ge, gt
+from ale_answers import place_of_answer
+
+
+def _program(_: object, attribute: "Attribute[Any]", value: str) -> None:
+    if not value or ("/" in value and not value.startswith("/")):
+        raise ValueError(
+            f"{attribute.name} must be a name to be found in the system's folders, or an absolute "
+            f"path, found {value!r}"
+        )
+
+
+def _python(_: object, attribute: "Attribute[Any]", value: str | tuple[str, ...]) -> None:
+    for text in (value,) if isinstance(value, str) else value:
+        try:
+            ast.parse(text)
+        except (SyntaxError, ValueError) as error:
+            raise ValueError(f"{attribute.name}: not valid Python: {error}: {text!r}") from error
+
+
+@frozen(kw_only=True)
+class PythonTestsOptions:
+    """Python asserts that the agent never saw hold for the code that it wrote."""
+
+    tests: tuple[str, ...] = field(
+        validator=[min_len(1), _python],
+        metadata=doc("Python, each run on its own: it passes where it raises nothing."),
+    )
+    setup: str = field(
+        default="",
+        validator=_python,
+        metadata=doc(
+            "Python that stands before the answer, and before the tests: imports, helpers, classes "
+            "that both use, or the beginning of a function that the answer goes on with."
+        ),
+    )
+    names: tuple[str, ...] = field(
+        default=(),
+        metadata=doc(
+            "What the tests use of the answer. None: the names that tests use and neither they, the "
+            "set-up nor Python itself define."
+        ),
+    )
+    answer: str = field(
+        default="message",
+        validator=place_of_answer,
+        metadata=doc(
+            "Where the code is: 'message', the last code block of the last message that has one, or "
+            "'file:NAME', a file of the workspace."
+        ),
+    )
+    timeout_s: float = field(
+        default=10.0, validator=gt(0), metadata=doc("Seconds for each test.")
+    )
+    total_timeout_s: float = field(
+        default=60.0, validator=gt(0), metadata=doc("Seconds for all tests together.")
+    )
+    memory_mb: int = field(
+        default=2048,
+        validator=ge(64),
+        metadata=doc("MiB of address space for each process, the tests' and the answer's."),
+    )
+    python: str = field(
+        default="python3",
+        validator=_program,
+        metadata=doc("Interpreter: a name in the system's folders or an absolute path."),
+    )
+    partial: bool = field(
+        default=False,
+        metadata=doc("The value is the fraction of tests that passed instead of 0 or 1."),
+    )
+    env: Mapping[str, str] = field(
+        factory=dict,
+        metadata=doc("Variables added to the clean environment; PATH here replaces the system's."),
+    )

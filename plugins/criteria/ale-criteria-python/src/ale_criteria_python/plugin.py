@@ -1,0 +1,31 @@
+"""Registers ``python_tests``. The grader is imported when it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ale.plugin import BuildContext, Component, hookimpl
+from ale.protocols import Criterion
+
+if TYPE_CHECKING:
+    from ale_criteria_python.options import PythonTestsOptions
+
+
+def _options() -> type:
+    from ale_criteria_python.options import PythonTestsOptions
+
+    return PythonTestsOptions
+
+
+def _build(options: PythonTestsOptions, context: BuildContext) -> Criterion:
+    from ale_criteria_python.python_tests import PythonTests
+
+    return PythonTests(options)
+
+
+@hookimpl
+def ale_criteria() -> Sequence[Component[Any, Criterion]]:
+    """Register ``python_tests``."""
+    summary = "Hidden Python asserts hold for the code in the agent's answer."
+    return [Component("python_tests", _options, _build, summary=summary)]

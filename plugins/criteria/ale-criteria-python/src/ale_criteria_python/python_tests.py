@@ -1,0 +1,191 @@
+"""The criterion ``python_tests``: tests and answer run in two processes, and only values pass.
+
+docs/why/python-tests.md says why, and what that prevents.
+"""
+
+import hmac
+import importlib.util
+import marshal
+import secrets
+from collections.abc import Mapping, Sequence
+from functools import cache
+from hashlib import blake2b
+from importlib import resources
+from typing import Any
+
+from attrs import field, frozen
+
+from ale.errors import GradingError
+from ale.protocols import Sandbox
+from ale.types import ExecResult, Score, Task, Trajectory
+from ale_answers import Extracted, answer_code, messages_of, read_answer_file
+from ale_criteria_python.inside import wire
+from ale_criteria_python.names import free_names
+from ale_criteria_python.options import PythonTestsOptions
+
+GRACE_S = 15.0
+"""The tests end by themselves after `total_timeout_s`; what does not is killed later."""
+SHOWN = 5
+"""Failed tests whose errors are in the detail."""
+PARTS = ("wire", "channel", "candidate", "remote", "spawner", "tester")
+
+# The last argument is the scratch folder. Only the place for temporary files is taken over, as the
+# backend clears it away.
+_CLEAN = """
+scratch=${TMPDIR:-/tmp}/$1 && shift
+exec /usr/bin/env -i "TMPDIR=${TMPDIR:-/tmp}" "HOME=$scratch" "$@" "$scratch"
+"""
+_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+_REMOVE = 'rm -rf -- "${TMPDIR:-/tmp}/$1" 2>/dev/null; echo alive'
+
+# Reads no byte more than the program: what follows is not for all processes. The compiled program
+# is for the Python that compiled it; compiling takes longer than a short test.
+_BOOT = """
+import os, sys
+sys.version_info >= (3, 8) or sys.exit("Python 3.8 or later is needed")
+import _frozen_importlib_external, marshal
+def part():
+    data = b""
+    size = int.from_bytes(os.read(0, 8), "big")
+    while len(data) < size:
+        more = os.read(0, size - len(data))
+        data += more or sys.exit("the program did not arrive")
+    return data
+magic, compiled, source = part(), part(), part()
+same = magic == _frozen_importlib_external.MAGIC_NUMBER
+code = marshal.loads(compiled) if same else compile(source, "<ale grading>", "exec")
+exec(code, {"__name__": "ale_grading"})
+"""
+
+
+@frozen
+class PythonTests:
+    """Passes when every one of the tests does."""
+
+    options: PythonTestsOptions
+    _names: tuple[str, ...] = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        names = self.options.names or free_names(self.options.tests, self.options.setup)
+        object.__setattr__(self, "_names", names)
+
+    async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
+        """One exec for all tests; a second one if the first failed. Raises as `Criterion`."""
+        found, why = await self._answer(trajectory, sandbox)
+        if found is None:
+            await _check_alive(sandbox, "")
+            return _score(0.0, why)
+        key, scratch = secrets.token_bytes(32), f"ale-grading-{secrets.token_hex(16)}"
+        options = self.options
+        result = await sandbox.exec(
+            self._command(task, scratch),
+            timeout_s=options.total_timeout_s + GRACE_S,
+            stdin=_program() + _part(self._plan(found.text, sandbox)) + _part(self._tests(key)),
+            max_output_bytes=16 << 20,
+        )
+        report = _verified(result.stdout, key)
+        if report is None or report.get("left"):
+            await _check_alive(sandbox, scratch)
+        if not result.stdout.startswith(b"ale-started\n"):
+            raise GradingError(self._not_begun(result))
+        if report is None:
+            ended = "ran out of time" if result.timed_out else "was ended"
+            return _score(0.0, f"the process of the tests {ended} by the answer, {found.source}")
+        if "unsupported" in report:
+            raise GradingError(f"the tests of {task.id} can't be run: {report['unsupported']}")
+        return self._judged(report["tests"], found)
+
+    async def _answer(
+        self, trajectory: Trajectory, sandbox: Sandbox
+    ) -> tuple[Extracted | None, str]:
+        if self.options.answer == "message":
+            found = answer_code(messages_of(trajectory))
+            return found, "no message of the agent has a block of Python code"
+        return await read_answer_file(self.options.answer, sandbox)
+
+    def _command(self, task: Task, scratch: str) -> Sequence[str]:
+        variables = {**_ENV, **task.environment.env, **self.options.env}
+        pairs = [f"{name}={value}" for name, value in variables.items()]
+        python = (self.options.python, "-I", "-S", "-B", "-c", _BOOT)
+        return ("/bin/sh", "-c", _CLEAN, "ale-grading", scratch, *pairs, *python)
+
+    def _plan(self, answer: str, sandbox: Sandbox) -> bytes:
+        """What the answer's process may know."""
+        options = self.options
+        return wire.pack(
+            {
+                "answer": answer,
+                "setup": options.setup,
+                "paths": [] if options.answer == "message" else [sandbox.workdir],
+                "timeout_s": options.timeout_s,
+                "total_timeout_s": options.total_timeout_s,
+                "memory_mb": options.memory_mb,
+            }
+        )
+
+    def _tests(self, key: bytes) -> bytes:
+        """What it must not know."""
+        return wire.pack({"tests": list(self.options.tests), "names": self._names, "key": key})
+
+    def _not_begun(self, result: ExecResult) -> str:
+        why = "ran out of time" if result.timed_out else f"exit code {result.exit_code}"
+        said = result.stderr.decode("utf-8", "replace").strip()[-600:]
+        return (
+            f"the tests could not be started with {self.options.python!r} in the sandbox ({why}): "
+            f"{said or '(nothing)'}"
+        )
+
+    def _judged(self, tests: Sequence[Mapping[str, Any]], found: Extracted) -> Score:
+        total = len(self.options.tests)
+        failed = [(i, test["error"]) for i, test in enumerate(tests, 1) if test["error"]]
+        passed = total - len(failed)
+        detail = f"{passed} of {total} tests passed; the answer is {found.source}"
+        detail += "".join(f"\ntest {i}: {error}" for i, error in failed[:SHOWN])
+        if len(failed) > SHOWN:
+            detail += f"\nand {len(failed) - SHOWN} more"
+        return _score(passed / total if self.options.partial or not failed else 0.0, detail)
+
+
+def _score(value: float, detail: str) -> Score:
+    return Score(criterion="python_tests", passed=value == 1.0, value=value, detail=detail)
+
+
+def _part(data: bytes) -> bytes:
+    return len(data).to_bytes(8, "big") + data
+
+
+@cache
+def _program() -> bytes:
+    """The modules of `inside` as one, compiled for this Python and as text for any other."""
+    folder = resources.files("ale_criteria_python.inside")
+    texts = [folder.joinpath(f"{name}.py").read_text("utf-8") for name in PARTS]
+    future = "from __future__ import annotations\n"
+    source = future + "\n".join(text.replace(future, "") for text in texts)
+    code = compile(source, "<ale grading>", "exec", dont_inherit=True, optimize=2)
+    compiled = marshal.dumps(code)
+    return b"".join(map(_part, (importlib.util.MAGIC_NUMBER, compiled, source.encode())))
+
+
+def _verified(stdout: bytes, key: bytes) -> dict[str, Any] | None:
+    """The report of the tests' process; lines that are not signed are ignored."""
+    for line in stdout.splitlines():
+        words = line.split(b" ")
+        if len(words) == 3 and words[0] == b"ale-report":
+            text = bytes.fromhex(words[2].decode("ascii", "replace"))
+            if hmac.compare_digest(blake2b(text, key=key).hexdigest().encode(), words[1]):
+                report: dict[str, Any] = wire.unpack(text)
+                return report
+    return None
+
+
+async def _check_alive(sandbox: Sandbox, scratch: str) -> None:
+    """Remove what is left, and check that the sandbox still answers.
+
+    Raises:
+        GradingError: it does not answer, so the result says nothing about the agent.
+        SandboxError: likewise.
+    """
+    arguments = ("/bin/sh", "-c", _REMOVE, "ale-grading", scratch or "ale-grading-none")
+    result = await sandbox.exec(arguments, env={"PATH": _ENV["PATH"]}, timeout_s=60)
+    if result.stdout.strip() != b"alive":
+        raise GradingError(f"the sandbox no longer answers (exit code {result.exit_code})")
