@@ -108,9 +108,23 @@ async def test_a_sandbox_without_python_breaks_the_episode(play: Any) -> None:
         await play(block(RIGHT), python="python9")
 
 
-async def test_setup_of_the_tests_is_run_after_the_code(play: Any, add_task: Any) -> None:
-    task = add_task(setup="three = add(1, 2)", visible_tests=["assert three == 3"])
-    assert (await play(block(RIGHT), task=task)).stop.reason == "finished"
+async def test_setup_is_run_before_the_code(play: Any, add_task: Any) -> None:
+    task = add_task(setup="import operator as op")
+    played = await play(block("def add(a, b):\n    return op.add(a, b)"), task=task)
+    assert played.stop.reason == "finished"
+
+
+async def test_code_may_go_on_where_the_setup_ends(play: Any, add_task: Any) -> None:
+    task = add_task(setup="def add(a, b):\n")
+    assert (await play(block("    return a + b"), task=task)).stop.reason == "finished"
+
+
+async def test_code_is_a_module_of_its_own(play: Any) -> None:
+    code = (
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        f"@dataclass\nclass Pair:\n    a: int\n{RIGHT}"
+    )
+    assert (await play(block(code))).stop.reason == "finished"
 
 
 async def test_each_attempt_starts_with_nothing_of_the_one_before(play: Any) -> None:

@@ -14,7 +14,7 @@ class Problem:
     """``metadata["python"]`` of a task. Hidden tests are in the options of its criteria alone."""
 
     setup: str = ""
-    """Code that the tests need."""
+    """Code that stands before the answer."""
     visible_tests: tuple[str, ...] = ()
     entry_point: str = ""
     """Name of the function that is asked for; empty where the goal alone says it."""

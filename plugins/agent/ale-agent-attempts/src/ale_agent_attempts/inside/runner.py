@@ -47,13 +47,29 @@ def _left_side(test: str) -> Any:
     return compile(ast.Expression(comparison.left), "test", "eval")
 
 
+def parts(setup: str, code: str) -> list[tuple[str, str]]:
+    """What is run before the tests: the set-up, then the code, which may go on where that ends."""
+    if not _parses(code) and _parses(setup + code):
+        return [("code.py", setup + code)]
+    return [("setup.py", setup), ("code.py", code)]
+
+
+def _parses(source: str) -> bool:
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
 def main() -> None:
-    """Run the code, then what the tests need, then each test, in one namespace."""
+    """Run set-up, code and each test in one namespace, that of a module ``answer``."""
     given = json.load(sys.stdin)
-    namespace: dict[str, Any] = {"__name__": "solution"}
+    module = sys.modules["answer"] = type(sys)("answer")
+    namespace = vars(module)
     n, failures = len(given["tests"]), []
-    for name in ("code", "setup"):
-        if wrong := run(f"{name}.py", given[name], namespace):
+    for name, source in parts(given["setup"], given["code"]):
+        if wrong := run(name, source, namespace):
             print(f"{wrong}0 of {n} tests passed", flush=True)
             sys.exit(1)
     for test in given["tests"]:
