@@ -91,7 +91,7 @@ def test_a_limit_of_0_loads_every_problem_of_the_split(
 ) -> None:
     made = config(desk, "--dataset-split", split, "--dataset-limit", limit)
     assert made["tasks"]["split"] == split
-    assert made["tasks"]["limit"] == (int(limit) or None)
+    assert made["tasks"]["limit"] == int(limit)
 
 
 def test_use_openai_sends_the_key_and_asks_for_no_token_ids(

@@ -50,10 +50,7 @@ class AttemptsOptions:
     )
     python: str = field(default="python3", metadata=doc("Interpreter in the sandbox."))
     system_prompt: str = field(default="", metadata=doc(_SYSTEM))
-    prompt: str = field(
-        default="{goal}\n\nAnswer with the whole code in a block that begins with ```python.",
-        metadata=doc(_PROMPT),
-    )
+    prompt: str = field(default="{goal}", metadata=doc(_PROMPT))
     failed_prompt: str = field(
         default="The code does not pass its tests:\n\n{output}\n\n"
         "Answer with the whole corrected code in a block that begins with ```python.",

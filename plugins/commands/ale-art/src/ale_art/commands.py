@@ -87,9 +87,14 @@ def art() -> None:
 @click.option(
     "--data",
     type=click.Path(exists=True, path_type=Path),
-    default=Path("mbpp.jsonl"),
+    help="File of MBPP, as published; without it the library `datasets` loads it.",
+)
+@click.option(
+    "--shown-tests",
+    type=click.IntRange(0),
+    default=1,
     show_default=True,
-    help="File of MBPP.",
+    help="Tests of a problem that the model sees; all of them decide its reward.",
 )
 @click.option(
     "--sandbox",

@@ -35,7 +35,9 @@ class Flags:
     rollouts: int
     sandbox: str
     image: str | None
-    data: Path
+    data: Path | None
+    """File of MBPP; None loads it by the library `datasets`."""
+    shown_tests: int
     out: Path
     seed: int
 
@@ -52,9 +54,10 @@ def config_of(flags: Flags, environ: Mapping[str, str]) -> dict[str, Any]:
     return {
         "tasks": {
             "type": "mbpp",
-            "path": str(flags.data.absolute()),
+            **_origin(flags),
             "split": flags.dataset_split,
-            "limit": flags.dataset_limit or None,
+            "limit": flags.dataset_limit,
+            "shown_tests": flags.shown_tests,
         },
         "sandbox": sandbox,
         "llm": _llm(flags),
@@ -76,6 +79,12 @@ def config_of(flags: Flags, environ: Mapping[str, str]) -> dict[str, Any]:
             "seed": flags.seed,
         },
     }
+
+
+def _origin(flags: Flags) -> dict[str, str]:
+    if flags.data is None:
+        return {"dataset": "google-research-datasets/mbpp", "subset": "full"}
+    return {"path": str(flags.data.absolute())}
 
 
 def _llm(flags: Flags) -> dict[str, Any]:

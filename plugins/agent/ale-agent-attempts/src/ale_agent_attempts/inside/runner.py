@@ -1,43 +1,61 @@
 """Runs in the sandbox: code and tests from stdin, what failed to stdout.
 
-Source is given to `linecache` under a name, so that tracebacks show its lines.
+Source is given to `linecache` under a name, so that tracebacks show its lines. What only failures
+need is imported when one is there: most of the time of a quick test is that of imports.
 """
 
-import ast
 import json
-import linecache
 import sys
-import traceback
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType
+    from typing import Any
 
 
-def run(name: str, source: str, namespace: dict[str, Any]) -> str | None:
+SOURCES: "dict[str, str]" = {}
+"""What was run, by name."""
+
+
+def run(name: str, source: str, namespace: "dict[str, Any]") -> "str | None":
     """Run source in a namespace; the traceback of what ended it, or None."""
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    SOURCES[name] = source
     try:
         exec(compile(source, name, "exec"), namespace)  # noqa: S102 - what this is for
     except BaseException as error:  # SystemExit too: code that exits has not passed
-        found = traceback.TracebackException.from_exception(error)
-        kept = [frame for frame in found.stack if frame.filename != "<string>"]
-        found.stack = traceback.StackSummary.from_list(kept)
-        return "".join(found.format())
+        return trace(error)
     return None
 
 
-def failure(test: str, trace: str, namespace: dict[str, Any]) -> str:
+def trace(error: BaseException) -> str:
+    """The traceback as Python prints it, without the frames of this file."""
+    import linecache
+    import traceback
+
+    for name, source in SOURCES.items():
+        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    found = traceback.TracebackException.from_exception(error)
+    kept = [frame for frame in found.stack if frame.filename != "<string>"]
+    found.stack = traceback.StackSummary.from_list(kept)
+    return "".join(found.format())
+
+
+def failure(test: str, error: str, namespace: "dict[str, Any]") -> str:
     """What the model is shown of a failed test: of ``assert a == b`` also the value of ``a``."""
     left = _left_side(test)
-    if left is None or not trace.rstrip().endswith("AssertionError"):
-        return trace
+    if left is None or not error.rstrip().endswith("AssertionError"):
+        return error
     try:
         value = eval(left, namespace)  # noqa: S307 - the test did the same
         shown = f"is {value!r}"
-    except BaseException as error:
-        shown = f"raises {error!r}"
+    except BaseException as raised:
+        shown = f"raises {raised!r}"
     return f"failed: {test}\n    the left side {shown}\n"
 
 
-def _left_side(test: str) -> Any:
+def _left_side(test: str) -> "CodeType | None":
+    import ast
+
     statements = ast.parse(test).body
     if len(statements) != 1 or not isinstance(statements[0], ast.Assert):
         return None
@@ -47,16 +65,16 @@ def _left_side(test: str) -> Any:
     return compile(ast.Expression(comparison.left), "test", "eval")
 
 
-def parts(setup: str, code: str) -> list[tuple[str, str]]:
+def parts(setup: str, code: str) -> "list[tuple[str, str]]":
     """What is run before the tests: the set-up, then the code, which may go on where that ends."""
-    if not _parses(code) and _parses(setup + code):
+    if setup and not _parses(code) and _parses(setup + code):
         return [("code.py", setup + code)]
     return [("setup.py", setup), ("code.py", code)]
 
 
 def _parses(source: str) -> bool:
     try:
-        ast.parse(source)
+        compile(source, "code.py", "exec")
     except (SyntaxError, ValueError):
         return False
     return True
@@ -73,8 +91,8 @@ def main() -> None:
             print(f"{wrong}0 of {n} tests passed", flush=True)
             sys.exit(1)
     for test in given["tests"]:
-        if trace := run("test", test, namespace):
-            failures.append(failure(test, trace, namespace))
+        if wrong := run("test", test, namespace):
+            failures.append(failure(test, wrong, namespace))
     print("".join(failures), end="")
     print(f"{n - len(failures)} of {n} tests passed", flush=True)
     sys.exit(1 if failures else 0)
