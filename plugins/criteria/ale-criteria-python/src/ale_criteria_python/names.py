@@ -2,27 +2,32 @@
 
 import ast
 import builtins
+import sys
 from collections.abc import Iterator, Sequence
 
 _BUILTIN = frozenset(dir(builtins))
 
 
-def free_names(tests: Sequence[str], setup: str) -> tuple[str, ...]:
+def free_names(tests: Sequence[str], setup: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names that tests use, and neither they, the set-up nor Python define; sorted.
 
     Args:
         tests: Python texts.
         setup: Python text.
+
+    Returns:
+        The names that the answer has to define, and modules of the standard library that tests use
+        (``math.isclose``) without importing them: the answer's would be judge in its own case.
     """
     trees = [ast.parse(text) for text in (*tests, setup)]
     bound = {name for tree in trees for name in _bound(tree)}
-    used = {
-        node.id
-        for tree in trees[:-1]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load | ast.Del)
-    }
-    return tuple(sorted(used - bound - _BUILTIN))
+    nodes = [node for tree in trees[:-1] for node in ast.walk(tree)]
+    loads = [node for node in nodes if isinstance(node, ast.Name)]
+    owners = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    alone = {node.id for node in loads if id(node) not in owners}
+    free = {node.id for node in loads} - bound - _BUILTIN
+    modules = (free - alone) & sys.stdlib_module_names
+    return tuple(sorted(free - modules)), tuple(sorted(modules))
 
 
 def _bound(tree: ast.AST) -> Iterator[str]:

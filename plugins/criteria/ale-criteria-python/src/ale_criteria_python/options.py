@@ -46,21 +46,19 @@ class PythonTestsOptions:
     names: tuple[str, ...] = field(
         default=(),
         metadata=doc(
-            "What the tests use of the answer. None: the names that tests use and neither they, the "
-            "set-up nor Python itself define."
+            "What the tests use of the answer. None: the names that tests use and neither they, "
+            "the set-up nor Python itself define."
         ),
     )
     answer: str = field(
         default="message",
         validator=place_of_answer,
         metadata=doc(
-            "Where the code is: 'message', the last code block of the last message that has one, or "
-            "'file:NAME', a file of the workspace."
+            "Where the code is: 'message', the last code block of the last message that has one, "
+            "or 'file:NAME', a file of the workspace."
         ),
     )
-    timeout_s: float = field(
-        default=10.0, validator=gt(0), metadata=doc("Seconds for each test.")
-    )
+    timeout_s: float = field(default=10.0, validator=gt(0), metadata=doc("Seconds for each test."))
     total_timeout_s: float = field(
         default=60.0, validator=gt(0), metadata=doc("Seconds for all tests together.")
     )

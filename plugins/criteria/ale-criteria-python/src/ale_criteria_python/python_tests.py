@@ -64,10 +64,12 @@ class PythonTests:
 
     options: PythonTestsOptions
     _names: tuple[str, ...] = field(init=False, repr=False)
+    _modules: tuple[str, ...] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        names = self.options.names or free_names(self.options.tests, self.options.setup)
-        object.__setattr__(self, "_names", names)
+        names, modules = free_names(self.options.tests, self.options.setup)
+        object.__setattr__(self, "_names", self.options.names or names)
+        object.__setattr__(self, "_modules", modules)
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """One exec for all tests; a second one if the first failed. Raises as `Criterion`."""
@@ -125,7 +127,14 @@ class PythonTests:
 
     def _tests(self, key: bytes) -> bytes:
         """What it must not know."""
-        return wire.pack({"tests": list(self.options.tests), "names": self._names, "key": key})
+        return wire.pack(
+            {
+                "tests": list(self.options.tests),
+                "names": self._names,
+                "modules": self._modules,
+                "key": key,
+            }
+        )
 
     def _not_begun(self, result: ExecResult) -> str:
         why = "ran out of time" if result.timed_out else f"exit code {result.exit_code}"

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import _operator
+import _signal  # type: ignore[import-not-found]
 import builtins
 import os
+import resource
 import sys
 
-import _operator
-import _signal
-import resource
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, NoReturn
+
+    from ale_criteria_python.inside.wire import Decoder, Plan, Shared
 
 if __name__ != "ale_grading":
     from ale_criteria_python.inside.channel import (
@@ -23,7 +29,7 @@ if __name__ != "ale_grading":
     )
     from ale_criteria_python.inside.wire import BASES, base_value
 
-OPERATIONS = {
+OPERATIONS: dict[str, Callable[..., Any]] = {
     "call": lambda f, *a, **k: f(*a, **k),
     "get": getattr,
     "set": setattr,
@@ -38,8 +44,10 @@ OPERATIONS = {
     "index": _operator.index,
     **{
         name: getattr(_operator, name)
-        for name in ("eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul", "truediv")
-        + ("floordiv", "mod", "pow", "and_", "or_", "xor", "matmul", "neg")
+        for name in (
+            *("eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul", "truediv"),
+            *("floordiv", "mod", "pow", "and_", "or_", "xor", "neg"),
+        )
     },
 }
 """What the tests can ask for, by name."""
@@ -48,13 +56,14 @@ OPERATIONS = {
 class Candidate:
     """Answers the requests of the tests."""
 
-    def __init__(self, channel):
+    def __init__(self, channel: Channel) -> None:
         self.channel = channel
-        self.shared = {}
-        self.objects, self.numbers = [], {}
-        self.scope = {}
+        self.shared: Shared = {}
+        self.objects: list[Any] = []
+        self.numbers: dict[int, int] = {}
+        self.scope: Plan = {}
 
-    def load(self, setup, answer):
+    def load(self, setup: str, answer: str) -> None:
         """Run the set-up and the answer as a module named ``answer``.
 
         An answer that goes on where the set-up ends, as the body of a function does, is not Python
@@ -80,7 +89,7 @@ class Candidate:
         }
         exec(code, self.scope)  # noqa: S102
 
-    def refer(self, value):
+    def refer(self, value: Any) -> bytes:
         """A reference, by which the tests can ask for what the object does."""
         number = self.numbers.get(id(value))
         if number is None:
@@ -91,19 +100,19 @@ class Candidate:
             return b"q%d %s %s\n" % (number, value.__name__.encode(), base.encode())
         return b"h%d %s\n" % (number, b"b" if isinstance(value, BASES) else b"-")
 
-    def resolve(self, tag, text, decoder):
+    def resolve(self, tag: bytes, text: bytes, decoder: Decoder) -> Any:
         """The object that a reference stands for."""
         if tag == b"k":
             return self.objects[int(text)]
         return OfTests(self, int(text), tag == b"g")
 
-    def exchange(self, request, *arguments, **options):
+    def exchange(self, request: Any, *arguments: Any, **options: Any) -> Any:
         """Ask the tests for something, and wait for the result."""
         message, _ = encoded((request, arguments, options), self.refer, self.shared)
         self.channel.send(message)
         return self.serve()
 
-    def serve(self):
+    def serve(self) -> Any:
         """Answer requests until the tests give the result of our own."""
         while True:
             message = self.channel.receive()
@@ -114,7 +123,7 @@ class Candidate:
                 raise getattr(builtins, rest[0], RuntimeError)(*rest[1])
             self.answer(rest, known)
 
-    def answer(self, request, known):
+    def answer(self, request: Any, known: Sequence[Any]) -> None:
         """Do what is asked for, and send the result and what has changed in the arguments."""
         operation, arguments, options = request
         before = [(value, content_of(value)) for value in known]
@@ -137,7 +146,7 @@ class Candidate:
             message, _ = encoded(self.error(error), self.refer, self.shared)
         self.channel.send(message)
 
-    def error(self, error):
+    def error(self, error: BaseException) -> Any:
         """What the tests are told about an exception."""
         arguments = tuple(a for a in error.args if type(a) in (str, int, float, bool, type(None)))
         own = type(error) if type(error).__module__ == "answer" else None
@@ -147,22 +156,23 @@ class Candidate:
 class OfTests:
     """A function or an iterator of the tests, called by the answer."""
 
-    def __init__(self, candidate, number, iterates):
+    def __init__(self, candidate: Candidate, number: int, iterates: bool) -> None:
         self._ask, self._number, self._iterates = candidate.exchange, number, iterates
 
-    def __call__(self, *arguments, **options):
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Call the function of the tests."""
         return self._ask("call", self._number, *arguments, **options)
 
-    def __iter__(self):
+    def __iter__(self) -> Any:
         if not self._iterates:
             raise TypeError("a function of the tests is not iterable")
         return self
 
-    def __next__(self):
+    def __next__(self) -> Any:
         return self._ask("next", self._number)
 
 
-def content_of(value):
+def content_of(value: Any) -> Any:
     """A copy of what is in a mutable object, one level deep."""
     if isinstance(value, bytearray):
         return bytes(value)
@@ -172,30 +182,30 @@ def content_of(value):
     return [part for pair in pairs.items() for part in pair]
 
 
-def same(one, other):
+def same(one: Any, other: Any) -> bool:
     """Whether two contents have the same objects; nothing of theirs is called."""
     if isinstance(one, bytes):
         return one == other
-    return len(one) == len(other) and all(map(_operator.is_, one, other))
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other))  # noqa: B905
 
 
-def builtin_names(kind):
+def builtin_names(kind: Any) -> list[str]:
     """The builtin exceptions that a class derives from, nearest first."""
     return [base.__name__ for base in kind.__mro__ if base.__module__ == "builtins"]
 
 
-def describe(error):
+def describe(error: BaseException) -> str:
     """Class, message and line of an exception, without the modules that would format it better."""
     line, trace = None, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename in ("<answer>", "<set-up and answer>"):
             line = trace.tb_lineno
         trace = trace.tb_next
-    place = "" if line is None else " (line %d of the answer)" % line
-    return "%s: %s%s" % (type(error).__name__, str(error)[:500], place)
+    place = "" if line is None else f" (line {line} of the answer)"
+    return f"{type(error).__name__}: {str(error)[:500]}{place}"
 
 
-def become_candidate(socket, plan, folder):
+def become_candidate(socket: Any, plan: Plan, folder: str) -> NoReturn:
     """Turn this process into the one of the answer; never returns."""
     try:
         os.setsid()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
-import _signal
-import _socket
-import resource
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from ale_criteria_python.inside.wire import Decoder, Refer, Resolve, Shared
 
 if __name__ != "ale_grading":
     from ale_criteria_python.inside.wire import Decoder, Encoder
@@ -22,18 +25,19 @@ class Closed(Exception):
     """The other side is gone, or sent a message that is too long."""
 
 
-def control(option, value):
+def control(option: int, value: Any) -> bool:
     """prctl; whether there is one."""
     try:
         import _ctypes
 
-        prctl = _ctypes.dlsym(_ctypes.dlopen(None, 2), "prctl")
-        return _ctypes.call_function(prctl, (option, value, 0, 0, 0)) == 0
+        this_program: Any = None
+        prctl = _ctypes.dlsym(_ctypes.dlopen(this_program, 2), "prctl")
+        return bool(_ctypes.call_function(prctl, (option, value, 0, 0, 0)) == 0)
     except (ImportError, OSError, AttributeError):
         return False  # a Python without ctypes
 
 
-def silence():
+def silence() -> None:
     """Connect the standard streams to nothing."""
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
@@ -41,7 +45,7 @@ def silence():
     os.close(null)
 
 
-def read_exactly(read, size):
+def read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
     """So many bytes.
 
     Raises:
@@ -60,30 +64,30 @@ def read_exactly(read, size):
 class Channel:
     """Sends and receives messages."""
 
-    def __init__(self, socket):
+    def __init__(self, socket: Any) -> None:
         self.socket = socket
 
-    def send(self, data):
+    def send(self, data: bytes) -> None:
         """One message. Raises `Closed`."""
         if len(data) > LONGEST:
-            raise Closed("a value of %d bytes is too long" % len(data))
+            raise Closed(f"a value of {len(data)} bytes is too long")
         try:
             self.socket.sendall(len(data).to_bytes(8, "big") + data)
         except OSError as error:
             raise Closed("the other side is gone") from error
 
-    def receive(self):
+    def receive(self) -> bytes:
         """One message. Raises `Closed`."""
         try:
             size = int.from_bytes(read_exactly(self.socket.recv, 8), "big")
             if size > LONGEST:
-                raise Closed("a value of %d bytes is too long" % size)
+                raise Closed(f"a value of {size} bytes is too long")
             return read_exactly(self.socket.recv, size)
         except OSError as error:
             raise Closed("the other side is gone") from error
 
 
-def deeply(function):
+def deeply(function: Callable[[], Any]) -> Any:
     """Run with room for nested values; the code of the answer and of the tests has Python's own."""
     kept = sys.getrecursionlimit()
     sys.setrecursionlimit(DEEP)
@@ -93,7 +97,9 @@ def deeply(function):
         sys.setrecursionlimit(kept)
 
 
-def encoded(value, refer, shared, known=(), extra=()):
+def encoded(
+    value: Any, refer: Refer, shared: Shared, known: Sequence[Any] = (), extra: Sequence[Any] = ()
+) -> tuple[bytes, list[Any]]:
     """A message of a value, and of the content of some of the `known` objects.
 
     Args:
@@ -104,7 +110,7 @@ def encoded(value, refer, shared, known=(), extra=()):
     """
     encoder = Encoder(refer, shared, known)
 
-    def write():
+    def write() -> bytes:
         encoder.write(value)
         for number, changed in extra:
             encoder.parts.append(b"u%d\n" % number)
@@ -114,11 +120,13 @@ def encoded(value, refer, shared, known=(), extra=()):
     return deeply(write), encoder.keep
 
 
-def decoded(data, resolve, shared, known=()):
+def decoded(
+    data: bytes, resolve: Resolve, shared: Shared, known: Sequence[Any] = ()
+) -> tuple[Any, list[Any]]:
     """What `encoded` wrote: the value, and every mutable object in it; fills those that changed."""
     decoder = Decoder(data, resolve, shared, known)
 
-    def read():
+    def read() -> Any:
         value = decoder.read()
         while decoder.at < len(data):
             number = decoder.line()

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import builtins
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from ale_criteria_python.inside.wire import Decoder, Shared
+
 if __name__ != "ale_grading":
-    from ale_criteria_python.inside.channel import Closed, decoded, encoded
+    from ale_criteria_python.inside.channel import Channel, Closed, decoded, encoded
 
 
 class Ended(BaseException):
@@ -13,7 +20,7 @@ class Ended(BaseException):
 
 
 class NotSupportedError(BaseException):
-    """The tests do what can't be done across the two processes: the task is wrong, not the answer."""
+    """The tests do what can't be done across two processes; the task is wrong, not the answer."""
 
 
 class AnswerError(Exception):
@@ -23,15 +30,17 @@ class AnswerError(Exception):
 class Peer:
     """The answer's process, as the tests see it."""
 
-    def __init__(self, channel, shared):
+    def __init__(self, channel: Channel, shared: Shared) -> None:
         self.channel, self.shared = channel, shared
-        self.remotes, self.errors, self.own = {}, {}, []
-        self.names = {}
-        self.last = None
+        self.remotes: dict[int, Remote] = {}
+        self.errors: dict[int, Any] = {}
+        self.own: list[Any] = []
+        self.names: dict[int, str] = {}
+        self.last: Any = None
         """The last call, and its result."""
         self.ended = False
 
-    def refer(self, value):
+    def refer(self, value: Any) -> bytes:
         """A reference for what the answer is given and can't be copied."""
         if isinstance(value, Remote):
             return b"k%d\n" % object.__getattribute__(value, "_number")
@@ -41,13 +50,13 @@ class Peer:
         iterates = hasattr(value, "__next__")
         if not callable(value) and not iterates:
             raise NotSupportedError(
-                "the tests give the answer a %s: only builtin values, functions, iterators and "
-                "instances of the set-up's classes can be given" % type(value).__name__
+                f"the tests give the answer a {type(value).__name__}: only builtin values, "
+                "functions, iterators and instances of the set-up's classes can be given"
             )
         self.own.append(value)
         return b"%s%d\n" % (b"g" if iterates else b"w", len(self.own) - 1)
 
-    def resolve(self, tag, text, decoder):
+    def resolve(self, tag: bytes, text: bytes, decoder: Decoder) -> Any:
         """The object for a reference of the answer."""
         words = text.decode().split(" ")
         number = int(words[0])
@@ -64,7 +73,7 @@ class Peer:
             return self.own[number]
         raise ValueError("unknown tag")
 
-    def ask(self, operation, *arguments, **options):
+    def ask(self, operation: str, *arguments: Any, **options: Any) -> Any:
         """Have the answer's process do something; its result, or its exception."""
         request = ("do", operation, arguments, options)
         message, known = encoded(request, self.refer, self.shared)
@@ -81,20 +90,21 @@ class Peer:
                 self.channel.send(self.called(kind, *rest))
         except (Closed, Ended) as error:
             self.ended = True
-            raise Ended("the answer ended: %s" % error) from None
+            raise Ended(f"the answer ended: {error}") from None
 
-    def read(self, known):
+    def read(self, known: Sequence[Any]) -> Any:
         """A message of the answer; whatever is wrong with it ends the answer."""
         data = self.channel.receive()
         try:
             value, _ = decoded(data, self.resolve, self.shared, known)
-            if type(value) is not tuple or value[0] not in ("result", "error", "call", "next"):
-                raise ValueError("unknown message")
+            known_kind = value[0] in ("result", "error", "call", "next")
         except Exception as error:
-            raise Closed("it sent what can't be read: %r" % error) from None
+            raise Closed(f"it sent what can't be read: {error!r}") from None
+        if type(value) is not tuple or not known_kind:
+            raise Closed("it sent a message of an unknown kind")
         return value
 
-    def take(self, names):
+    def take(self, names: Any) -> dict[str, Any]:
         """Objects of the answer by their names; those that it lacks are left out."""
         found = self.ask("names", *names)
         if type(found) is not dict:
@@ -103,37 +113,37 @@ class Peer:
         self.names.update((id(value), name) for name, value in taken.items())
         return taken
 
-    def last_call(self, shortened):
+    def last_call(self, shortened: Callable[[str], str]) -> str:
         """The last call of an object of the answer and what it gave, in words."""
         if self.last is None:
             return ""
         (function, *arguments), options, kind, rest = self.last
         words = [shortened(shown(value)) for value in arguments]
-        words += ["%s=%s" % (name, shortened(shown(value))) for name, value in options.items()]
-        call = "%s(%s)" % (self.names.get(id(function), "a function"), ", ".join(words))
+        words += [f"{name}={shortened(shown(value))}" for name, value in options.items()]
+        call = f"{self.names.get(id(function), 'a function')}({', '.join(words)})"
         if kind == "error":
-            return "; %s raised %s" % (call, shortened(str(rest[2])))
-        return "; %s gave %s" % (call, shortened(shown(rest[0])))
+            return f"; {call} raised {shortened(str(rest[2]))}"
+        return f"; {call} gave {shortened(shown(rest[0]))}"
 
-    def called(self, kind, arguments, options):
+    def called(self, kind: Any, arguments: Any, options: Any) -> bytes:
         """The answer calls a function of the tests."""
         try:
             number, *rest = arguments
             function = self.own[number] if kind == "call" else self.own[number].__next__
-            reply = ("result", function(*rest, **options))
+            reply: Any = ("result", function(*rest, **options))
         except Exception as error:
             names = [base.__name__ for base in type(error).__mro__ if base.__module__ == "builtins"]
             reply = ("error", names[0], tuple(a for a in error.args if type(a) is str))
         return encoded(reply, self.refer, self.shared)[0]
 
 
-def builtin_error(name):
+def builtin_error(name: str) -> Any:
     """A builtin exception by its name."""
     found = getattr(builtins, name, None) if type(name) is str else None
     return found if isinstance(found, type) and issubclass(found, Exception) else None
 
 
-def local_error(names, arguments, text, own=None):
+def local_error(names: Any, arguments: Any, text: Any, own: Any = None) -> Exception:
     """An exception of the answer, as one of the same class here where it has one."""
     kinds = [own] if isinstance(own, type) and issubclass(own, Exception) else []
     kinds += filter(None, map(builtin_error, names if type(names) is list else ()))
@@ -147,7 +157,7 @@ def local_error(names, arguments, text, own=None):
     return AnswerError(str(text))
 
 
-def shown(value, room=200):
+def shown(value: Any, room: int = 200) -> str:
     """A value for a message; the answer is not asked what its objects look like."""
     if isinstance(value, Remote):
         return "an object of its own"
@@ -161,7 +171,7 @@ def shown(value, room=200):
         part = ": ".join(map(shown, item)) if type(value) is dict else shown(item, room)
         parts.append(part)
         room -= len(part)
-    ends = {list: "[]", tuple: "()"}.get(type(value), "{}")
+    ends = "[]" if type(value) is list else "()" if type(value) is tuple else "{}"
     return ends[0] + ", ".join(parts) + ends[1]
 
 
@@ -170,64 +180,64 @@ class Remote:
 
     __slots__ = ("_has_base", "_number", "_peer")
 
-    def __init__(self, peer, number, has_base):
+    def __init__(self, peer: Peer, number: int, has_base: bool) -> None:
         for name, value in (("_peer", peer), ("_number", number), ("_has_base", has_base)):
             object.__setattr__(self, name, value)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return ask(self, "get", name)
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: Any) -> None:
         ask(self, "set", name, value)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(object.__getattribute__(self, "_number"))
 
-    def __contains__(self, value):
+    def __contains__(self, value: Any) -> bool:
         return any(item is value or item == value for item in self)
 
-    def __instancecheck__(self, value):
+    def __instancecheck__(self, value: Any) -> bool:
         return isinstance(value, Remote) and ask(value, "isinstance", self) is True
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> None:
         ask(self, "exit")
 
-    def __iter__(self):
+    def __iter__(self) -> Any:
         made = ask(self, "iter")
         return made if isinstance(made, Remote) else iter(made)
 
 
-def ask(remote, operation, *arguments, **options):
+def ask(remote: Any, operation: str, *arguments: Any, **options: Any) -> Any:
     """Have the answer's process do something with an object of its own."""
     peer = object.__getattribute__(remote, "_peer")
     return peer.ask(operation, remote, *arguments, **options)
 
 
-def one_sided(operation):
+def one_sided(operation: str) -> Any:
     """A method that asks the answer's process, with the arguments of the test."""
     return lambda self, *arguments, **options: ask(self, operation, *arguments, **options)
 
 
-def typed(operation, kind):
+def typed(operation: str, kind: Any) -> Any:
     """A method whose result has to be of a builtin type."""
 
-    def method(self):
+    def method(self: Any) -> Any:
         result = ask(self, operation)
         if type(result) is not kind:
-            raise TypeError("%s() of the answer's object gave no %s" % (operation, kind.__name__))
+            raise TypeError(f"{operation}() of an object of the answer: no {kind.__name__}")
         return result
 
     return method
 
 
-def two_sided(operation, reflected):
+def two_sided(operation: str, reflected: bool) -> Any:
     """An operator. Only another object of the answer is sent, never a value of the tests.
 
     Otherwise the object could say that it equals whatever it is compared with, and it would learn
     the expected value. With a value of the tests the object's plain value is used, if it has one.
     """
 
-    def method(self, other):
+    def method(self: Any, other: object) -> Any:
         if isinstance(other, Remote):
             return ask(self, operation, other)
         if not object.__getattribute__(self, "_has_base"):
@@ -252,15 +262,15 @@ for _method, _operation in {
     "neg": "neg",
     "enter": "enter",
 }.items():
-    setattr(Remote, "__%s__" % _method, one_sided(_operation))
+    setattr(Remote, f"__{_method}__", one_sided(_operation))
 for _kind in (bool, int, float, str, repr):
     _type = str if _kind is repr else _kind
-    setattr(Remote, "__%s__" % _kind.__name__, typed(_kind.__name__, _type))
+    setattr(Remote, f"__{_kind.__name__}__", typed(_kind.__name__, _type))
 for _operation in ("len", "index"):
-    setattr(Remote, "__%s__" % _operation, typed(_operation, int))
+    setattr(Remote, f"__{_operation}__", typed(_operation, int))
 for _operation in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor"):
     _name = _operation.strip("_")
-    setattr(Remote, "__%s__" % _name, two_sided(_operation, False))
-    setattr(Remote, "__r%s__" % _name, two_sided(_operation, True))
+    setattr(Remote, f"__{_name}__", two_sided(_operation, False))
+    setattr(Remote, f"__r{_name}__", two_sided(_operation, True))
 for _operation in ("eq", "ne", "lt", "le", "gt", "ge"):
-    setattr(Remote, "__%s__" % _operation, two_sided(_operation, False))
+    setattr(Remote, f"__{_operation}__", two_sided(_operation, False))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import _socket
 import os
 import sys
 
-import _socket
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ale_criteria_python.inside.wire import Plan
 
 if __name__ != "ale_grading":
     from ale_criteria_python.inside.candidate import become_candidate
@@ -21,7 +26,7 @@ if __name__ != "ale_grading":
 class Spawner:
     """A process, forked before the tests are read, that forks a process for the answer."""
 
-    def __init__(self, plan, folder):
+    def __init__(self, plan: Plan, folder: str) -> None:
         ours, theirs = _socket.socketpair()
         self.link = ours
         self.pid = os.fork()
@@ -34,11 +39,11 @@ class Spawner:
                 os._exit(1)
         theirs.close()
 
-    def start(self):
+    def start(self) -> Channel:
         """A fresh process for the answer; what the last one left is killed. Raises `Closed`."""
         try:
             self.link.sendall(b"s")
-            data, ancillary, _, _ = self.link.recvmsg(1, 64)
+            _, ancillary, _, _ = self.link.recvmsg(1, 64)
         except OSError as error:
             raise Closed("the process that starts the answer is gone") from error
         if not ancillary:
@@ -47,7 +52,7 @@ class Spawner:
         return Channel(_socket.socket(fileno=fd))
 
 
-def spawn(link, plan, folder):
+def spawn(link: Any, plan: Plan, folder: str) -> None:
     """Fork a process for the answer at each request."""
     control(PR_SET_CHILD_SUBREAPER, 1)
     while link.recv(1):
@@ -63,7 +68,7 @@ def spawn(link, plan, folder):
         ours.close()
 
 
-def end_children():
+def end_children() -> None:
     """Kill what was started; a loop, because orphans are reparented to us and may fork."""
     for _ in range(1000):
         found = children()
@@ -77,21 +82,21 @@ def end_children():
                 continue
 
 
-def children():
+def children() -> list[int]:
     """Process ids of our children."""
     try:
-        with open("/proc/self/task/%d/children" % os.getpid()) as file:  # noqa: PTH123
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:  # noqa: PTH123
             return [int(word) for word in file.read().split()]
     except OSError:
         return children_of_all()
 
 
-def children_of_all():
+def children_of_all() -> list[int]:
     """The same, where the kernel keeps no list."""
     ours = []
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
         try:
-            with open("/proc/%s/stat" % name, "rb") as file:  # noqa: PTH123
+            with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
                 if int(file.read().rpartition(b")")[2].split()[1]) == os.getpid():
                     ours.append(int(name))
         except (OSError, ValueError, IndexError):

@@ -6,12 +6,17 @@ reads the tests and the key of the report: neither the spawner nor the answer ev
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import os
+import resource
 import sys
 import time
 
-import _signal
-import resource
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ale_criteria_python.inside.wire import Plan, Shared
 
 if __name__ != "ale_grading":
     from ale_criteria_python.inside.channel import (
@@ -23,7 +28,7 @@ if __name__ != "ale_grading":
         read_exactly,
         silence,
     )
-    from ale_criteria_python.inside.remote import Ended, NotSupportedError, Peer, Remote
+    from ale_criteria_python.inside.remote import Ended, NotSupportedError, Peer
     from ale_criteria_python.inside.spawner import Spawner, end_children
     from ale_criteria_python.inside.wire import pack, unpack
 
@@ -36,7 +41,7 @@ class LatePackages:
 
     ready = False
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """As `importlib.abc.MetaPathFinder`."""
         if self.ready or path is not None:
             return None
@@ -51,23 +56,24 @@ class LatePackages:
 class Tests:
     """Runs the tests one by one, against one process of the answer while it lives."""
 
-    def __init__(self, plan, tests, spawner):
+    def __init__(self, plan: Plan, tests: Plan, spawner: Spawner) -> None:
         self.plan, self.spawner = plan, spawner
-        self.tests, self.names = tests["tests"], tests["names"]
+        self.tests, self.names, self.modules = tests["tests"], tests["names"], tests["modules"]
         self.deadline = time.monotonic() + plan["total_timeout_s"]
         self.late = False
-        self.broken = None
+        self.broken: str | None = None
         """Why no test can pass: the answer can't be loaded."""
-        self.peer = None
-        self.base = {}
-        self.shared = {}
+        self.peer: Peer | None = None
+        self.base: Plan = {}
+        self.shared: Shared = {}
 
-    def prepare(self):
+    def prepare(self) -> None:
         """Run the set-up here as well: what it defines is trusted."""
         module = type(sys)("answer")
         sys.modules["answer"] = module
         exec(compile(self.plan["setup"], "<set-up>", "exec", dont_inherit=True), vars(module))  # noqa: S102
-        self.base = vars(module)
+        self.base = {name: __import__(name) for name in self.modules}
+        self.base.update(vars(module))
         self.shared = {
             name: value
             for name, value in self.base.items()
@@ -75,16 +81,16 @@ class Tests:
         }
         _signal.signal(_signal.SIGALRM, self.on_alarm)
 
-    def on_alarm(self, number, frame):
+    def on_alarm(self, number: int, frame: object) -> None:
         """Out of time."""
         self.late = True
         raise Ended("not done in time")
 
-    def run(self):
+    def run(self) -> list[Plan]:
         """A dict for each test: whether it passed, what went wrong, and how long it took."""
         return [self.run_one(number, test) for number, test in enumerate(self.tests, 1)]
 
-    def run_one(self, number, test):
+    def run_one(self, number: int, test: str) -> Plan:
         """One test. Raises `NotSupportedError`."""
         started = time.monotonic()
         allowed = min(self.plan["timeout_s"], self.deadline - started)
@@ -95,21 +101,21 @@ class Tests:
             self.late = False
             _signal.setitimer(_signal.ITIMER_REAL, allowed)
             try:
-                error = self.attempt("<test %d>" % number, test)
+                error = self.attempt(f"<test {number}>", test)
             except Ended as ended:
                 error = str(ended)
             finally:
                 _signal.setitimer(_signal.ITIMER_REAL, 0)
         if self.late or (self.peer is not None and self.peer.ended):
             self.peer = None
-            error = "not done in %g s" % allowed if self.late else error or "the answer ended"
+            error = f"not done in {allowed:g} s" if self.late else error or "the answer ended"
         return {"error": error, "seconds": time.monotonic() - started}
 
-    def attempt(self, name, test):
+    def attempt(self, name: str, test: str) -> str | None:
         """Run a test; what went wrong, or None."""
         if self.peer is None:
             self.start()
-        if self.broken is not None:
+        if self.broken is not None or self.peer is None:
             return self.broken
         scope = dict(self.base)
         scope.update(self.peer.take(self.names))
@@ -118,10 +124,10 @@ class Tests:
         except (Ended, NotSupportedError):
             raise
         except BaseException as error:
-            return self.describe(error, name, test)
+            return described(error, name, test) + self.peer.last_call(shortened)
         return None
 
-    def start(self):
+    def start(self) -> None:
         """A fresh process with the answer loaded; or `broken` is set."""
         peer = Peer(self.spawner.start(), self.shared)
         try:
@@ -129,31 +135,32 @@ class Tests:
         except Closed:
             problem = "it ended its own process"
         except Exception as error:
-            problem = "it sent what can't be read: %r" % error
+            problem = f"it sent what can't be read: {error!r}"
         if problem is not None:
-            self.broken = "the answer can't be loaded: %s" % (problem,)
+            self.broken = f"the answer can't be loaded: {problem}"
         self.peer = peer
 
-    def describe(self, error, name, test):
-        """The exception, the line of the test that raised it, and the answer's last call."""
-        line, trace = 0, error.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_code.co_filename == name:
-                line = trace.tb_lineno
-            trace = trace.tb_next
-        text = type(error).__name__ + (": %s" % error if str(error) else "")
-        lines = test.split("\n")
-        if 0 < line <= len(lines):
-            text += " in `%s`" % shortened(lines[line - 1].strip())
-        return text + self.peer.last_call(shortened)
+
+def described(error: BaseException, name: str, test: str) -> str:
+    """An exception, and the line of the test that raised it."""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == name:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    text = type(error).__name__ + (f": {error}" if str(error) else "")
+    lines = test.split("\n")
+    if 0 < line <= len(lines):
+        text += f" in `{shortened(lines[line - 1].strip())}`"
+    return text
 
 
-def shortened(text):
+def shortened(text: str) -> str:
     """Not more of a text than a message shows."""
     return text if len(text) <= SHOWN else text[:SHOWN] + "..."
 
 
-def limit_memory(megabytes):
+def limit_memory(megabytes: int) -> None:
     """For this process and all that it starts."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     wanted = megabytes << 20
@@ -162,7 +169,7 @@ def limit_memory(megabytes):
     resource.setrlimit(resource.RLIMIT_AS, (wanted, wanted))
 
 
-def remove(folder):
+def remove(folder: str) -> None:
     """Delete a folder, as far as that is possible."""
     for root, folders, files in os.walk(folder, topdown=False):
         for name in files + folders:
@@ -174,8 +181,12 @@ def remove(folder):
     os.rmdir(folder)  # noqa: PTH106
 
 
-def grade(folder):
-    """Read the answer, fork the spawner, read the tests, run them; where to report, and the report."""
+def grade(folder: str) -> tuple[int, bytes]:
+    """Read the answer, fork the spawner, read the tests, run them.
+
+    Returns:
+        The descriptor to report to, and the report.
+    """
     control(PR_SET_DUMPABLE, 0)
     control(PR_SET_CHILD_SUBREAPER, 1)
     plan = unpack(part())
@@ -188,14 +199,14 @@ def grade(folder):
     out = os.dup(1)
     silence()
     run = Tests(plan, tests, spawner)
-    report = {}
+    report: Plan = {}
     try:
         run.prepare()
         report["tests"] = run.run()
     except NotSupportedError as error:
         report["unsupported"] = str(error)
     except Exception as error:
-        report["unsupported"] = "%s: %s" % (type(error).__name__, error)
+        report["unsupported"] = f"{type(error).__name__}: {error}"
     end_children()
     try:
         remove(folder)
@@ -204,23 +215,26 @@ def grade(folder):
     return out, signed(report, tests["key"])
 
 
-def part():
+def part() -> bytes:
     """A part of the input: its length in 8 bytes, then so much."""
     size = int.from_bytes(read_exactly(lambda n: os.read(0, n), 8), "big")
     return read_exactly(lambda n: os.read(0, n), size)
 
 
-def signed(report, key):
+def signed(report: Plan, key: bytes) -> bytes:
     """A line that only who knows the key can write."""
     try:
         from _blake2 import blake2b
     except ImportError:
         from hashlib import blake2b
     text = pack(report)
-    return b"ale-report %s %s\n" % (blake2b(text, key=key).hexdigest().encode(), text.hex().encode())
+    return b"ale-report %s %s\n" % (
+        blake2b(text, key=key).hexdigest().encode(),
+        text.hex().encode(),
+    )
 
 
-def main():
+def main() -> None:
     """Grade, and write the report."""
     out, data = grade(sys.argv[-1])
     while data:

@@ -9,7 +9,17 @@ No modules are imported, because each costs as much as a short test.
 
 from __future__ import annotations
 
-KNOWN = {
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    Plan = dict[str, Any]
+    Shared = dict[str, type]
+    Refer = Callable[[Any], bytes]
+    Resolve = Callable[[bytes, bytes, "Decoder"], Any]
+
+KNOWN: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     "collections.deque": lambda v: (list(v),),
     "collections.Counter": lambda v: (dict(v),),
     "collections.OrderedDict": lambda v: (list(v.items()),),
@@ -26,15 +36,27 @@ KNOWN = {
 }
 """Types of the standard library that are rebuilt from arguments."""
 
-BASES = (int, float, complex, str, bytes, bytearray, tuple, list, dict, frozenset, set)
-SEQUENCES = {list: b"l", tuple: b"t", set: b"e", frozenset: b"z"}
+BASES: tuple[Any, ...] = (
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    bytearray,
+    tuple,
+    list,
+    dict,
+    frozenset,
+    set,
+)
+SEQUENCES: dict[Any, bytes] = {list: b"l", tuple: b"t", set: b"e", frozenset: b"z"}
 MUTABLE = (list, dict, set, bytearray)
 
 
 class Encoder:
     """Writes one message."""
 
-    def __init__(self, refer, shared, known=()):
+    def __init__(self, refer: Refer, shared: Shared, known: Sequence[Any] = ()) -> None:
         """`refer(value)` gives the reference for an object that can't be copied.
 
         Args:
@@ -44,9 +66,9 @@ class Encoder:
         self.refer, self.shared = refer, shared
         self.index = {id(value): i for i, value in enumerate(known)}
         self.keep = list(known)
-        self.parts = []
+        self.parts: list[bytes] = []
 
-    def remember(self, value):
+    def remember(self, value: Any) -> bool:
         """Whether the value was written before; a reference to it is then enough."""
         number = self.index.get(id(value))
         if number is not None:
@@ -56,7 +78,7 @@ class Encoder:
         self.keep.append(value)
         return False
 
-    def write(self, value):
+    def write(self, value: Any) -> None:
         """Append a value."""
         kind = type(value)
         if value is None:
@@ -75,7 +97,7 @@ class Encoder:
         else:
             self.write_other(kind, value)
 
-    def write_base(self, kind, value):
+    def write_base(self, kind: Any, value: Any) -> None:
         """Append a value of a builtin type."""
         if kind in MUTABLE and self.remember(value):
             return
@@ -93,7 +115,7 @@ class Encoder:
             self.parts.append(b"B" if kind is bytearray else SEQUENCES.get(kind, b"d"))
             self.content(value)
 
-    def content(self, value):
+    def content(self, value: Any) -> None:
         """Append what is in a container."""
         if isinstance(value, bytearray):
             self.text(b"", bytes(value))
@@ -103,17 +125,17 @@ class Encoder:
             pairs = value if isinstance(value, dict) else vars(value)
             self.items([part for pair in pairs.items() for part in pair])
 
-    def items(self, values):
+    def items(self, values: Any) -> Any:
         """Append a number of values."""
         self.parts.append(b"%d\n" % len(values))
         for value in values:
             self.write(value)
 
-    def text(self, tag, data):
+    def text(self, tag: bytes, data: bytes) -> Any:
         """Append bytes."""
         self.parts.append(b"%s%d\n%s" % (tag, len(data), data))
 
-    def write_other(self, kind, value):
+    def write_other(self, kind: Any, value: Any) -> None:
         """Append a value of the library, one that stands for a plain one, or a reference."""
         name = str(kind.__module__) + "." + str(kind.__qualname__)
         if name in KNOWN and getattr(value, "tzinfo", None) is None:
@@ -126,12 +148,12 @@ class Encoder:
         else:
             self.parts.append(self.refer(value))
 
-    def done(self):
+    def done(self) -> bytes:
         """The message."""
         return b"".join(self.parts)
 
 
-def base_value(value):
+def base_value(value: Any) -> Any:
     """The plain value of an instance of a subclass of a builtin type.
 
     Raises:
@@ -154,19 +176,21 @@ def base_value(value):
 class Decoder:
     """Reads one message. Raises any `Exception` where it is not well formed."""
 
-    def __init__(self, data, resolve, shared, known=()):
+    def __init__(
+        self, data: bytes, resolve: Resolve, shared: Shared, known: Sequence[Any] = ()
+    ) -> None:
         """`resolve(tag, text, self)` gives the object for a reference."""
         self.data, self.at = data, 0
         self.resolve, self.shared, self.keep = resolve, shared, list(known)
 
-    def line(self):
+    def line(self) -> bytes:
         """Everything up to the next line break."""
         end = self.data.index(b"\n", self.at)
         text = self.data[self.at : end]
         self.at = end + 1
         return text
 
-    def text(self):
+    def text(self) -> Any:
         """Bytes with their length before them."""
         size = int(self.line())
         if not 0 <= size <= len(self.data) - self.at:
@@ -174,23 +198,23 @@ class Decoder:
         self.at += size
         return self.data[self.at - size : self.at]
 
-    def items(self):
+    def items(self) -> Any:
         """A number of values."""
         return [self.read() for _ in range(int(self.line()))]
 
-    def read(self):
+    def read(self) -> Any:
         """The next value."""
         tag = self.data[self.at : self.at + 1]
         self.at += 1
         return READERS[tag](self) if tag in READERS else self.resolve(tag, self.line(), self)
 
-    def container(self, made):
+    def container(self, made: Any) -> Any:
         """Read into an empty container, which its own content may refer to."""
         self.keep.append(made)
         self.fill(made)
         return made
 
-    def fill(self, made):
+    def fill(self, made: Any) -> None:
         """Replace what is in a container."""
         if isinstance(made, bytearray):
             made[:] = self.text()
@@ -204,9 +228,9 @@ class Decoder:
         else:
             pairs = made if isinstance(made, dict) else vars(made)
             pairs.clear()
-            pairs.update(zip(items[::2], items[1::2]))
+            pairs.update(zip(items[::2], items[1::2]))  # noqa: B905 - Python 3.8
 
-    def rebuild(self):
+    def rebuild(self) -> Any:
         """A value of the standard library."""
         name = self.line().decode()
         arguments = self.read()
@@ -216,11 +240,11 @@ class Decoder:
         return getattr(__import__(module), kind)(*arguments)
 
 
-def _float(decoder):
+def _float(decoder: Decoder) -> float:
     return float.fromhex(decoder.line().decode())
 
 
-READERS = {
+READERS: dict[bytes, Callable[[Decoder], Any]] = {
     b"N": lambda d: None,
     b"T": lambda d: True,
     b"F": lambda d: False,
@@ -243,18 +267,18 @@ READERS = {
 }
 
 
-def no_reference(value):
+def no_reference(value: Any) -> bytes:
     """For messages that hold plain values only."""
     raise TypeError("can't be written: " + repr(type(value)))
 
 
-def pack(value):
+def pack(value: Any) -> bytes:
     """A plain value as bytes."""
     encoder = Encoder(no_reference, {})
     encoder.write(value)
     return encoder.done()
 
 
-def unpack(data):
+def unpack(data: bytes) -> Any:
     """The plain value of `pack`. Raises any `Exception`."""
     return Decoder(data, lambda tag, text, decoder: no_reference(tag), {}).read()

@@ -1,0 +1,134 @@
+"""The criteria: find the answer, compare it, say what was compared."""
+
+from attrs import frozen
+
+from ale.protocols import Sandbox
+from ale.types import Score, Task, Trajectory
+from ale_answers import (
+    Extracted,
+    boxed,
+    choice,
+    final_number,
+    last_line,
+    marked,
+    messages_of,
+    read_answer_file,
+    same_number,
+)
+from ale_criteria_answers.formulas import equal_formulas
+from ale_criteria_answers.options import (
+    ChoiceOptions,
+    ExactMatchOptions,
+    MathEqualOptions,
+    NumericAnswerOptions,
+)
+
+
+@frozen
+class NumericAnswer:
+    """``numeric_answer``."""
+
+    options: NumericAnswerOptions
+
+    async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
+        """Compare numbers by value. Raises as `Criterion`."""
+        options = self.options
+        text, where = await _text(options.answer, trajectory, sandbox)
+        found = None if text is None else final_number(text)
+        if found is None:
+            return _none("numeric_answer", "number", where)
+        passed = same_number(found.text, options.expected, options.tolerance)
+        return _score("numeric_answer", passed, found, where, options.expected)
+
+
+@frozen
+class MathEqual:
+    """``math_equal``."""
+
+    options: MathEqualOptions
+
+    async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
+        """Compare formulas, in a process of its own. Raises as `Criterion`."""
+        options = self.options
+        text, where = await _text(options.answer, trajectory, sandbox)
+        found = None if text is None else marked(text) or last_line(text)
+        if found is None:
+            return _none("math_equal", "formula", where)
+        gold = boxed(options.expected)
+        expected = options.expected if gold is None else gold.text
+        passed, why = await equal_formulas(expected, found.text, options.digits, options.timeout_s)
+        return _score("math_equal", passed, found, where, expected, why)
+
+
+@frozen
+class ExactMatch:
+    """``exact_match``."""
+
+    options: ExactMatchOptions
+
+    async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
+        """Compare texts; runs of white space count as one space. Raises as `Criterion`."""
+        options = self.options
+        text, where = await _text(options.answer, trajectory, sandbox)
+        found = None if text is None else self._taken(text)
+        if found is None:
+            return _none("exact_match", "text", where)
+        passed = self._normal(found.text) == self._normal(options.expected)
+        return _score("exact_match", passed, found, where, options.expected)
+
+    def _taken(self, text: str) -> Extracted | None:
+        if self.options.take == "all":
+            return Extracted(text, "the whole text") if text.strip() else None
+        found = marked(text) if self.options.take == "marked" else None
+        return found or last_line(text)
+
+    def _normal(self, text: str) -> str:
+        text = " ".join(text.split())
+        return text.casefold() if self.options.ignore_case else text
+
+
+@frozen
+class Choice:
+    """``choice``."""
+
+    options: ChoiceOptions
+
+    async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
+        """Compare letters. Raises as `Criterion`."""
+        options = self.options
+        text, where = await _text(options.answer, trajectory, sandbox)
+        found = None if text is None else choice(text, options.letters)
+        if found is None:
+            return _none("choice", f"letter of {options.letters}", where)
+        expected = options.expected.upper()
+        return _score("choice", found.text == expected, found, where, expected)
+
+
+async def _text(place: str, trajectory: Trajectory, sandbox: Sandbox) -> tuple[str | None, str]:
+    """The text with the answer, and where it is; or None, and why there is none."""
+    if place != "message":
+        found, why = await read_answer_file(place, sandbox)
+        return (None, why) if found is None else (found.text, found.source)
+    messages = [message for message in messages_of(trajectory) if message.strip()]
+    if not messages:
+        return None, "the agent wrote no message"
+    return messages[-1], "the last message"
+
+
+def _none(criterion: str, kind: str, where: str) -> Score:
+    return Score(
+        criterion=criterion, passed=False, value=0.0, detail=f"no {kind} was found: {where}"
+    )
+
+
+def _score(
+    criterion: str, passed: bool, found: Extracted, where: str, expected: str, why: str = ""
+) -> Score:
+    shown = found.text if len(found.text) <= 200 else found.text[:200] + "..."
+    detail = f"found {shown!r} in {found.source} of {where}; expected {expected!r}"
+    return Score(
+        criterion=criterion,
+        passed=passed,
+        value=float(passed),
+        detail=f"{detail}; {why}" if why else detail,
+    )

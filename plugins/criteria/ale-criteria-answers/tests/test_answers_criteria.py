@@ -1,0 +1,132 @@
+"""What counts as the answer, and what the score says about it."""
+
+from typing import Any
+
+import pytest
+
+from ale.protocols import Criterion
+from ale.testing import builders
+from ale.testing.fakes import FolderSandbox
+from ale.types import Score
+from ale_criteria_answers import formulas
+from ale_criteria_answers.criteria import Choice, ExactMatch, MathEqual, NumericAnswer
+from ale_criteria_answers.options import (
+    ChoiceOptions,
+    ExactMatchOptions,
+    MathEqualOptions,
+    NumericAnswerOptions,
+)
+
+
+async def grade(criterion: Criterion, *messages: str) -> Score:
+    sandbox = FolderSandbox()
+    try:
+        said = builders.trajectory(*(builders.turn(message) for message in messages))
+        return await criterion.grade(builders.task(), said, sandbox)
+    finally:
+        await sandbox.close()
+
+
+def numeric(expected: str, **options: Any) -> NumericAnswer:
+    return NumericAnswer(NumericAnswerOptions(expected=expected, **options))
+
+
+def equal(expected: str, **options: Any) -> MathEqual:
+    return MathEqual(MathEqualOptions(expected=expected, **options))
+
+
+async def test_the_score_says_what_was_found_and_where() -> None:
+    score = await grade(numeric("18"), "Let me see.", "9 * 2 = 18\n#### 18")
+    assert score.passed
+    assert score.detail == (
+        "found '18' in the last line that begins with #### of the last message; expected '18'"
+    )
+
+
+async def test_without_an_answer_the_score_says_so() -> None:
+    assert (await grade(numeric("18"), "I don't know.")).detail == (
+        "no number was found: the last message"
+    )
+    assert (await grade(numeric("18"))).detail == "no number was found: the agent wrote no message"
+    missing = await grade(numeric("18", answer="file:a.txt"), "18")
+    assert missing.detail == "no number was found: a.txt does not exist"
+
+
+@pytest.mark.parametrize(
+    ("expected", "said", "passed"),
+    [
+        ("1000", "It is 1,000.", True),
+        ("18", "It is $18.00", True),
+        ("0.75", r"\boxed{\frac{3}{4}}", True),
+        ("18", "18 or 19", False),
+    ],
+)
+async def test_numbers_are_compared_by_value(expected: str, said: str, passed: bool) -> None:
+    assert (await grade(numeric(expected), said)).passed is passed
+
+
+async def test_an_expected_value_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected must be a number, found 'eighteen'"):
+        NumericAnswerOptions(expected="eighteen")
+
+
+@pytest.mark.parametrize(
+    ("expected", "said", "passed"),
+    [
+        (r"\frac{1}{2}", r"So $\boxed{0.5}$.", True),
+        (r"\boxed{x^2+2x+1}", r"\boxed{(x+1)^2}", True),
+        ("(1, 2)", "The answer is $(1,2)$.", True),
+        (r"\frac{\sqrt{3}}{2}", r"$\frac{\sqrt{3}}{2}$", True),
+        (r"\text{east}", r"\boxed{\text{east}}", True),
+        (r"\frac{1}{2}", r"\boxed{\frac{1}{3}}", False),
+        ("3", r"\boxed{}", False),
+        ("1", r"\boxed{" + "(" * 2000 + "}", False),
+    ],
+)
+async def test_formulas_are_compared_by_what_they_mean(
+    expected: str, said: str, passed: bool
+) -> None:
+    score = await grade(equal(expected), said)
+    assert score.passed is passed, score.detail
+
+
+async def test_a_formula_that_takes_for_ever_fails_and_the_next_one_is_compared() -> None:
+    score = await grade(equal("1", timeout_s=1), r"\boxed{9^{9^{9^{9}}} - 9^{9^{9^{9}}} + 1}")
+    assert not score.passed
+    assert (await grade(equal("1"), r"\boxed{1}")).passed
+
+
+async def test_a_process_that_was_killed_is_started_again() -> None:
+    await grade(equal("1"), r"\boxed{1}")
+    process = formulas._WORKER._process
+    assert process is not None
+    process.kill()
+    process.wait()
+    assert (await grade(equal("1"), r"\boxed{1}")).passed
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "passed"),
+    [
+        ({}, "The answer is  paris.", True),
+        ({}, "I think\nParis", True),
+        ({"ignore_case": False}, "paris", False),
+        ({"take": "all"}, "Paris", True),
+        ({"take": "all"}, "I think\nParis", False),
+        ({"take": "last_line"}, "The answer is Paris", False),
+        ({}, "London", False),
+    ],
+)
+async def test_texts_are_compared_after_white_space(
+    options: dict[str, Any], said: str, passed: bool
+) -> None:
+    criterion = ExactMatch(ExactMatchOptions(expected="Paris", **options))
+    assert (await grade(criterion, said)).passed is passed
+
+
+async def test_a_letter_is_not_guessed() -> None:
+    criterion = Choice(ChoiceOptions(expected="B", letters="ABCD"))
+    assert (await grade(criterion, "The answer is (b).")).passed
+    assert not (await grade(criterion, "A) no\nB) yes")).passed
+    with pytest.raises(ValueError, match="expected must be one of ABCD, found 'E'"):
+        ChoiceOptions(expected="E", letters="ABCD")

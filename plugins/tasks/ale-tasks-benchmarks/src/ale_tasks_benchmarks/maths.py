@@ -1,0 +1,103 @@
+"""GSM8K and MATH: problems whose answer is a number or a formula."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ale.types import Task
+from ale_answers import boxed, final_number
+from ale_tasks_benchmarks.options import Gsm8kOptions, MathOptions, Selection
+from ale_tasks_benchmarks.rows import Row, rows_of
+from ale_tasks_benchmarks.source import (
+    Benchmark,
+    check_exists,
+    criterion,
+    goal,
+    rows_below,
+    rows_from,
+    safe_id,
+    written,
+)
+
+GSM8K = (
+    "train.jsonl and test.jsonl, a JSON object per line with question and answer (which ends with "
+    "'#### 18'), from "
+    "https://github.com/openai/grade-school-math/tree/master/grade_school_math/data"
+)
+MATH = (
+    "the folder MATH with train/TYPE/N.json and test/TYPE/N.json, or a .jsonl file; objects with "
+    "problem, solution (with \\boxed{}), level, type, from https://github.com/hendrycks/math"
+)
+
+
+def gsm8k(options: Gsm8kOptions) -> Benchmark:
+    """The source ``gsm8k``. Raises `InputError`."""
+
+    def read(path: Path) -> Iterator[Row]:
+        file = path / f"{options.split}.jsonl" if path.is_dir() else path
+        check_exists(file, GSM8K)
+        return rows_of(file, GSM8K)
+
+    rows = rows_from(options, read, "gsm8k", options.split, GSM8K)
+    return Benchmark(options, rows, lambda row: _gsm8k_task(row, options))
+
+
+def _gsm8k_task(row: Row, options: Gsm8kOptions) -> Task:
+    solution = row.text("answer")
+    if "####" not in solution or (found := final_number(solution)) is None:
+        raise row.problem("the answer does not end with '####' and a number", "answer")
+    return Task(
+        id=safe_id(f"gsm8k-{row.name}"),
+        goal=goal(row.text("question"), _instruction("a number", "#### 18", options), options),
+        origin=row.file,
+        tags=("gsm8k",),
+        criteria=(criterion("numeric_answer", {"expected": found.text}, row, options),),
+        solution=written(solution, options.answer),
+        metadata={"index": row.index},
+    )
+
+
+def maths(options: MathOptions) -> Benchmark:
+    """The source ``math``. Raises `InputError`."""
+
+    def read(path: Path) -> Iterator[Row]:
+        inner = path / options.split
+        return rows_below(inner if inner.is_dir() else path, MATH)
+
+    rows = rows_from(options, read, "math", options.split, MATH)
+    return Benchmark(options, rows, lambda row: _math_task(row, options))
+
+
+def _math_task(row: Row, options: MathOptions) -> Task | None:
+    level, kind = row.text("level"), row.text("type")
+    solution = row.text("solution")
+    found = boxed(solution)
+    if found is None:
+        raise row.problem(r"the solution has no \boxed{}", "solution")
+    if options.levels and level.removeprefix("Level ") not in map(str, options.levels):
+        return None
+    if options.types and kind.lower() not in [each.lower() for each in options.types]:
+        return None
+    return Task(
+        id=safe_id(f"math-{_place(row)}"),
+        goal=goal(row.text("problem"), _instruction("a formula", r"\boxed{18}", options), options),
+        origin=row.file,
+        tags=("math", safe_id(kind.lower()), safe_id(level.lower())),
+        criteria=(criterion("math_equal", {"expected": found.text}, row, options),),
+        solution=written(solution, options.answer),
+        metadata={"level": level, "type": kind},
+    )
+
+
+def _place(row: Row) -> str:
+    """``algebra-12`` of ``test/algebra/12.json``: a file per problem; else name and position."""
+    path = Path(row.file)
+    if path.suffix == ".json" and path.stem.isdigit():
+        return f"{path.parent.name}-{path.stem}"
+    return row.name
+
+
+def _instruction(kind: str, example: str, options: Selection) -> str:
+    if options.answer == "message":
+        return f"Reason step by step, and end with the answer, {kind}, written as {example}"
+    name = options.answer.removeprefix("file:")
+    return f"Write the answer, {kind}, to the file {name}, written as {example}"

@@ -1,0 +1,156 @@
+"""Rows of JSON files and of data sets, with the place of each."""
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from json import JSONDecodeError
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from ale.errors import InputError, Problem, nearest
+
+
+class RowError(Exception):
+    """A row lacks something; carries the problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        super().__init__(str(problem))
+
+
+@frozen
+class Row:
+    """One problem as it is stored."""
+
+    data: Mapping[str, Any]
+    file: str
+    """File, or name of the data set."""
+    line: int
+    """1-based line at which it begins; of a data set, the number of the row."""
+    name: str
+    """Of the file without its endings, and its position: for ids."""
+    index: int
+    """0-based position in its file."""
+    expected: str = field(repr=False)
+    """What such a row holds, for errors."""
+
+    def problem(self, message: str, path: str | None = None) -> RowError:
+        """An error that names the row."""
+        return RowError(
+            Problem(
+                message=message,
+                file=self.file,
+                line=self.line,
+                path=path,
+                expected=self.expected,
+            )
+        )
+
+    def get(self, name: str, kind: type, default: Any = None) -> Any:
+        """A value of a type; the default where there is none.
+
+        Raises:
+            RowError: it is of another type, or there is neither a value nor a default.
+        """
+        value = self.data.get(name)
+        if value is None:
+            if default is not None:
+                return default
+            hint = nearest(name, map(str, self.data))
+            raise self.problem(f"'{name}' is missing" + (f"; {hint}" if hint else ""), name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            found = f"{type(value).__name__} {value!r}"[:80]
+            raise self.problem(f"expected {_WORDS.get(kind, kind.__name__)}, found {found}", name)
+        return value
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A text. Raises as `get`."""
+        text: str = self.get(name, str, default)
+        return text
+
+    def texts(self, name: str, default: list[str] | None = None) -> list[str]:
+        """A list of texts. Raises as `get`."""
+        values = self.get(name, list, default)
+        if not all(isinstance(value, str) for value in values):
+            raise self.problem("expected a list of texts", name)
+        return list(values)
+
+
+_WORDS = {str: "a text", list: "a list", int: "a whole number"}
+
+
+def rows_of(path: Path, expected: str) -> Iterator[Row]:
+    """The rows of a file: an object per line, or one array or object; ``.gz`` is unpacked.
+
+    Raises:
+        InputError: it can't be read, or something in it is no JSON object.
+    """
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise InputError(
+            [Problem(message=f"can't be read: {why}", file=str(path), expected=expected)]
+        ) from error
+    name = path.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
+    for index, (line, data) in enumerate(_objects(text, path, expected)):
+        if not isinstance(data, dict):
+            message = f"expected a JSON object, found {json.dumps(data)[:60]}"
+            raise InputError(
+                [Problem(message=message, file=str(path), line=line, expected=expected)]
+            )
+        yield Row(data, str(path), line, f"{name}-{index}", index, expected)
+
+
+def _objects(text: str, path: Path, expected: str) -> Iterator[tuple[int, Any]]:
+    """Each value with its line; commas and brackets of an array around them are passed over."""
+    decoder = json.JSONDecoder()
+    at, in_array = _skip(text, 0), text.lstrip()[:1] == "["
+    if in_array:
+        at = _skip(text, at + 1)
+    line, counted = 1, 0
+    while at < len(text) and not (in_array and text[at] == "]"):
+        line, counted = line + text.count("\n", counted, at), at
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (JSONDecodeError, RecursionError) as error:
+            wrong = error.lineno if isinstance(error, JSONDecodeError) else line
+            message = f"not JSON: {error}"
+            raise InputError(
+                [Problem(message=message, file=str(path), line=wrong, expected=expected)]
+            ) from error
+        yield line, value
+        at = _skip(text, at)
+        if in_array and text[at : at + 1] == ",":
+            at = _skip(text, at + 1)
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n\ufeff":
+        at += 1
+    return at
+
+
+def rows_of_dataset(name: str, subset: str | None, split: str, expected: str) -> Iterator[Row]:
+    """The rows of a split of a data set, read by the library ``datasets``.
+
+    Raises:
+        InputError: the library is not installed, or can't load it.
+    """
+    try:
+        datasets: Any = import_module("datasets")
+    except ImportError as error:
+        message = "'dataset' needs the library datasets, which is not installed"
+        hint = "pip install 'ale-tasks-benchmarks[datasets]'"
+        raise InputError([Problem(message=message, path="tasks.dataset", hint=hint)]) from error
+    try:
+        found = datasets.load_dataset(name, subset, split=split)
+    except (OSError, ValueError, RuntimeError) as error:
+        message = f"the data set {name} (subset {subset}, split {split}) can't be loaded: {error}"
+        raise InputError([Problem(message=message, path="tasks.dataset")]) from error
+    for index, data in enumerate(found):
+        yield Row(data, name, index + 1, f"{split}-{index}", index, expected)
