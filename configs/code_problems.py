@@ -1,18 +1,21 @@
-"""Writes small problems in the form of MBPP, made from a seed: for trying a training on a laptop.
+"""Makes small problems in the form of MBPP from a seed, to try a training on a laptop.
 
-    python configs/code_problems.py > problems.jsonl
+    python configs/code_problems.py --seed 1 > problems.jsonl
 
-Each asks for a function of two numbers. What it asks for is said by one of several phrases, in one of
-several frames; all phrases and frames occur in the split `train`, and the split `test` has pairs of
-them that `train` has not.
+Without options it prints what is in ``code_problems.jsonl``.
+
+Each asks for a function of two numbers, by one of several phrases in one of several frames. All
+phrases and frames occur in the split `train`; the split `test` has pairs of them that `train` lacks.
 """
 
 import argparse
 import json
 import random
-import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+TARGET = Path(__file__).with_suffix(".jsonl")
 
 OPERATIONS = {
     "a + b": ("add", "sum up", "find the sum of", "get the total of"),
@@ -71,15 +74,18 @@ def problems(seed: int, held_out: int) -> Iterator[dict[str, Any]]:
         yield problem(FIRST_ID[split] + index, expression, text, rng)
 
 
+def text(seed: int = 0, held_out: int = 36) -> str:
+    """The lines of a file."""
+    return "".join(json.dumps(made) + "\n" for made in problems(seed, held_out))
+
+
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description="Print problems in the form of MBPP.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--held-out", type=int, default=36, help="problems in the split test")
     given = parser.parse_args()
-    for made in problems(given.seed, given.held_out):
-        json.dump(made, sys.stdout)
-        print()
+    print(text(given.seed, given.held_out), end="")
 
 
 if __name__ == "__main__":
