@@ -5,7 +5,7 @@
 Without options it prints what is in ``code_problems.jsonl``.
 
 Each asks for a function of two numbers, by one of several phrases in one of several frames. All
-phrases and frames occur in the split `train`; the split `test` has pairs of them that `train` lacks.
+phrases and frames occur in the split `train`; pairs of them in the split `test` do not occur there.
 """
 
 import argparse
