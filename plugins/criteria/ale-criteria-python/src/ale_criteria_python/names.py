@@ -5,6 +5,8 @@ import builtins
 import sys
 from collections.abc import Iterator, Sequence
 
+from ale_answers import parsed_python
+
 _BUILTIN = frozenset(dir(builtins))
 
 
@@ -19,7 +21,7 @@ def free_names(tests: Sequence[str], setup: str) -> tuple[tuple[str, ...], tuple
         The names that the answer has to define, and modules of the standard library that tests use
         (``math.isclose``) without importing them: the answer's would be judge in its own case.
     """
-    trees = [ast.parse(text) for text in (*tests, setup)]
+    trees = [parsed_python(text) for text in (*tests, setup)]
     bound = {name for tree in trees for name in _bound(tree)}
     nodes = [node for tree in trees[:-1] for node in ast.walk(tree)]
     loads = [node for node in nodes if isinstance(node, ast.Name)]

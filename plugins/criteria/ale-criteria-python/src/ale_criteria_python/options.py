@@ -1,6 +1,5 @@
 """The options of ``python_tests``, as a task writes them."""
 
-import ast
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +7,7 @@ from attrs import Attribute, field, frozen
 from attrs.validators import min_len
 
 from ale.plugin import doc, ge, gt
-from ale_answers import place_of_answer
+from ale_answers import parsed_python, place_of_answer
 
 
 def _program(_: object, attribute: "Attribute[Any]", value: str) -> None:
@@ -22,7 +21,7 @@ def _program(_: object, attribute: "Attribute[Any]", value: str) -> None:
 def _python(_: object, attribute: "Attribute[Any]", value: str | tuple[str, ...]) -> None:
     for text in (value,) if isinstance(value, str) else value:
         try:
-            ast.parse(text)
+            parsed_python(text)
         except (SyntaxError, ValueError) as error:
             raise ValueError(f"{attribute.name}: not valid Python: {error}: {text!r}") from error
 
@@ -40,14 +39,14 @@ class PythonTestsOptions:
         validator=_python,
         metadata=doc(
             "Python that stands before the answer, and before the tests: imports, helpers, classes "
-            "that both use, or the beginning of a function that the answer goes on with."
+            "that both use, or the beginning of a function that the answer continues."
         ),
     )
     names: tuple[str, ...] = field(
         default=(),
         metadata=doc(
-            "What the tests use of the answer. None: the names that tests use and neither they, "
-            "the set-up nor Python itself define."
+            "What the tests take from the answer although the set-up or Python itself defines it. "
+            "Names that nobody else defines are taken from it anyway."
         ),
     )
     answer: str = field(

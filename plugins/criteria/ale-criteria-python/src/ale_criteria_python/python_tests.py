@@ -68,7 +68,7 @@ class PythonTests:
 
     def __attrs_post_init__(self) -> None:
         names, modules = free_names(self.options.tests, self.options.setup)
-        object.__setattr__(self, "_names", self.options.names or names)
+        object.__setattr__(self, "_names", (*self.options.names, *names))
         object.__setattr__(self, "_modules", modules)
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:

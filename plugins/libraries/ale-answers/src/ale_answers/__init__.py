@@ -5,7 +5,7 @@ stands before the last ``</think>`` is reasoning, and is left out.
 """
 
 from ale_answers.choices import choice
-from ale_answers.code import answer_code, code, code_blocks
+from ale_answers.code import answer_code, code, code_blocks, parsed_python
 from ale_answers.extracted import Extracted
 from ale_answers.marked import boxed, last_line, marked
 from ale_answers.numbers import final_number, number_value, same_number
@@ -23,6 +23,7 @@ __all__ = [
     "marked",
     "messages_of",
     "number_value",
+    "parsed_python",
     "place_of_answer",
     "read_answer_file",
     "same_number",

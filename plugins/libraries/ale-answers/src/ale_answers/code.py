@@ -129,14 +129,23 @@ def is_python(text: str) -> bool:
     if indented:
         text = "def _():\n" + textwrap.indent(textwrap.dedent(text), " ")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            statements = ast.parse(text).body
+        statements = parsed_python(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     if indented and isinstance(statements[0], ast.FunctionDef):
         statements = statements[0].body
     return any(_does_something(statement) for statement in statements)
+
+
+def parsed_python(text: str) -> ast.Module:
+    r"""A text parsed as Python, without warnings of such things as ``'\d'``.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: it can't be.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
 
 
 def _does_something(statement: ast.stmt) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ale.errors import InputError, Problem
 from ale.types import Task
+from ale_answers import parsed_python
 from ale_tasks_benchmarks.options import HumanEvalOptions, MbppOptions, Selection
 from ale_tasks_benchmarks.rows import Row, rows_of
 from ale_tasks_benchmarks.source import (
@@ -54,13 +55,12 @@ def _mbpp_task(row: Row, options: MbppOptions) -> Task | None:
     code = row.text("code")
     text = row.text("prompt") if "prompt" in row.data else row.text("text")
     tests = row.texts("test_list")
-    _check_python(row, "code", [code])
     _check_python(row, "test_list", tests)
     setup, before_each = _mbpp_setup(row)
     before_each += _imports_for(tests, code)
     shown = tests[: options.shown_tests]
     hidden = tests + (row.texts("challenge_test_list", []) if options.challenge_tests else [])
-    used = _names(ast.parse("\n".join([*before_each, *hidden])))
+    used = _names(parsed_python("\n".join([*before_each, *hidden])))
     graded = {
         "setup": setup,
         "tests": ["\n".join([*before_each, test]) for test in hidden],
@@ -94,7 +94,7 @@ def _mbpp_setup(row: Row) -> tuple[str, list[str]]:
     code = row.text("test_setup_code", "").replace("\r\n", "\n").strip()
     _check_python(row, "test_imports", imports)
     _check_python(row, "test_setup_code", [code])
-    alone = all(isinstance(node, ast.Import | ast.ImportFrom) for node in ast.parse(code).body)
+    alone = all(isinstance(node, ast.Import | ast.ImportFrom) for node in parsed_python(code).body)
     before = [code] if code and not alone else []
     lines = imports + ([code] if code and alone else [])
     return "".join(f"{line}\n" for line in lines), before
@@ -102,14 +102,22 @@ def _mbpp_setup(row: Row) -> tuple[str, list[str]]:
 
 def _imports_for(tests: Sequence[str], code: str) -> list[str]:
     """Imports of the reference solution that its tests rely on, such as ``Counter``."""
-    used = _names(ast.parse("\n".join(tests)))
+    used = _names(parsed_python("\n".join(tests)))
     found = []
-    for node in ast.parse(code).body:
+    for node in _statements(code):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = {alias.asname or alias.name.partition(".")[0] for alias in node.names}
             if names & used:
                 found.append(ast.unparse(node))
     return found
+
+
+def _statements(code: str) -> list[ast.stmt]:
+    """Of a reference solution; none where this Python can't parse it, as a later one may not."""
+    try:
+        return parsed_python(code).body
+    except (SyntaxError, ValueError):
+        return []
 
 
 def _names(tree: ast.AST) -> set[str]:
@@ -119,7 +127,7 @@ def _names(tree: ast.AST) -> set[str]:
 def _defined(code: str) -> list[str]:
     """Functions, classes and variables that a program defines at its top."""
     names: list[str] = []
-    for node in ast.parse(code).body:
+    for node in _statements(code):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.append(node.name)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
@@ -131,7 +139,7 @@ def _defined(code: str) -> list[str]:
 def _check_python(row: Row, name: str, texts: Sequence[str]) -> None:
     for text in texts:
         try:
-            ast.parse(text)
+            parsed_python(text)
         except (SyntaxError, ValueError) as error:
             raise row.problem(f"not valid Python: {error}", name) from error
 
@@ -188,7 +196,7 @@ def _humaneval_task(row: Row, options: HumanEvalOptions) -> Task:
 def examples(prompt: str, name: str) -> list[str]:
     """The examples of a docstring as asserts: those of one call whose result is a literal."""
     found = []
-    functions = [node for node in ast.parse(prompt).body if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in parsed_python(prompt).body if isinstance(node, ast.FunctionDef)]
     texts = [ast.get_docstring(node) for node in functions if node.name == name]
     try:
         given = doctest.DocTestParser().get_examples(texts[-1] or "" if texts else "")

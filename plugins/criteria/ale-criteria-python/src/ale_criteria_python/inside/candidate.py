@@ -66,8 +66,8 @@ class Candidate:
     def load(self, setup: str, answer: str) -> None:
         """Run the set-up and the answer as a module named ``answer``.
 
-        An answer that goes on where the set-up ends, as the body of a function does, is not Python
-        by itself, and is joined to it.
+        An answer that continues the set-up, as the body of a function does, is not Python by
+        itself, and is joined to it.
         """
         module = type(sys)("answer")
         sys.modules["answer"] = module

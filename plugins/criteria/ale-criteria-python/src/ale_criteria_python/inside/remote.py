@@ -85,7 +85,7 @@ class Peer:
                     if operation == "call":
                         self.last = (arguments, options, kind, rest)
                     if kind == "error":
-                        raise local_error(*rest)
+                        raise local_error(operation, *rest)
                     return rest[0]
                 self.channel.send(self.called(kind, *rest))
         except (Closed, Ended) as error:
@@ -143,12 +143,15 @@ def builtin_error(name: str) -> Any:
     return found if isinstance(found, type) and issubclass(found, Exception) else None
 
 
-def local_error(names: Any, arguments: Any, text: Any, own: Any = None) -> Exception:
+def local_error(
+    operation: str, names: Any, arguments: Any, text: Any, own: Any = None
+) -> Exception:
     """An exception of the answer, as one of the same class here where it has one."""
     kinds = [own] if isinstance(own, type) and issubclass(own, Exception) else []
     kinds += filter(None, map(builtin_error, names if type(names) is list else ()))
     for kind in kinds:
-        if kind is Exception:
+        # Only an iterator may end an iteration of the tests: all(map(...)) of them would be true.
+        if kind is Exception or (kind is StopIteration and operation != "next"):
             break
         try:
             return kind(*arguments)
@@ -157,18 +160,26 @@ def local_error(names: Any, arguments: Any, text: Any, own: Any = None) -> Excep
     return AnswerError(str(text))
 
 
-def shown(value: Any, room: int = 200) -> str:
+PLAIN = (type(None), bool, int, float, complex, str, bytes, range)
+DEEPEST = 5
+"""Levels of a nested value in a message; it may contain itself."""
+
+
+def shown(value: Any, room: int = 200, depth: int = 0) -> str:
     """A value for a message; the answer is not asked what its objects look like."""
     if isinstance(value, Remote):
         return "an object of its own"
     if type(value) not in (list, tuple, dict, set, frozenset):
-        return repr(value)
+        return repr(value)[: room + 3] if type(value) in PLAIN else "a " + type(value).__name__
+    if depth == DEEPEST:
+        return "..."
     parts = []
     for item in value.items() if type(value) is dict else value:
         if room < 0:
             parts.append("...")
             break
-        part = ": ".join(map(shown, item)) if type(value) is dict else shown(item, room)
+        items = item if type(value) is dict else (item,)
+        part = ": ".join(shown(each, room, depth + 1) for each in items)
         parts.append(part)
         room -= len(part)
     ends = "[]" if type(value) is list else "()" if type(value) is tuple else "{}"

@@ -96,16 +96,16 @@ class Tests:
         allowed = min(self.plan["timeout_s"], self.deadline - started)
         if self.broken is None and allowed <= 0:
             self.broken = "the time for all tests was used up"
-        error = self.broken
-        if error is None:
-            self.late = False
-            _signal.setitimer(_signal.ITIMER_REAL, allowed)
-            try:
-                error = self.attempt(f"<test {number}>", test)
-            except Ended as ended:
-                error = str(ended)
-            finally:
-                _signal.setitimer(_signal.ITIMER_REAL, 0)
+        if self.broken is not None:
+            return {"error": self.broken, "seconds": 0.0}
+        self.late = False
+        _signal.setitimer(_signal.ITIMER_REAL, allowed)
+        try:
+            error = self.attempt(f"<test {number}>", test)
+        except Ended as ended:
+            error = str(ended)
+        finally:
+            _signal.setitimer(_signal.ITIMER_REAL, 0)
         if self.late or (self.peer is not None and self.peer.ended):
             self.peer = None
             error = f"not done in {allowed:g} s" if self.late else error or "the answer ended"
@@ -129,16 +129,17 @@ class Tests:
 
     def start(self) -> None:
         """A fresh process with the answer loaded; or `broken` is set."""
-        peer = Peer(self.spawner.start(), self.shared)
         try:
+            peer = Peer(self.spawner.start(), self.shared)
             problem, _ = decoded(peer.channel.receive(), peer.resolve, {})
         except Closed:
-            problem = "it ended its own process"
+            problem = "it ended its own process, or the one that starts it"
         except Exception as error:
             problem = f"it sent what can't be read: {error!r}"
         if problem is not None:
             self.broken = f"the answer can't be loaded: {problem}"
-        self.peer = peer
+        else:
+            self.peer = peer
 
 
 def described(error: BaseException, name: str, test: str) -> str:
@@ -202,11 +203,13 @@ def grade(folder: str) -> tuple[int, bytes]:
     report: Plan = {}
     try:
         run.prepare()
-        report["tests"] = run.run()
-    except NotSupportedError as error:
-        report["unsupported"] = str(error)
     except Exception as error:
         report["unsupported"] = f"{type(error).__name__}: {error}"
+    else:
+        try:
+            report["tests"] = run.run()
+        except NotSupportedError as error:
+            report["unsupported"] = str(error)
     end_children()
     try:
         remove(folder)

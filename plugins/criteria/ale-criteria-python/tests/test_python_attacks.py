@@ -1,0 +1,92 @@
+"""No answer passes without the right results; tests/e2e runs the same attacks in every sandbox."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from ale.errors import SandboxError
+from ale.testing import builders
+from ale.testing.fakes import FolderSandbox
+from ale.types import Score
+from ale_criteria_python.options import PythonTestsOptions
+from ale_criteria_python.python_tests import PythonTests
+from ale_criteria_python.testing import ATTACKS, MEMORY, RIGHT, TESTS, reading
+
+Grade = Callable[..., Awaitable[Score]]
+
+
+async def test_the_right_answer_passes(grade: Grade) -> None:
+    score = await grade(RIGHT, *TESTS)
+    assert score.passed, score.detail
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+async def test_no_attack_passes_anything(grade: Grade, name: str) -> None:
+    score = await grade(ATTACKS[name], *TESTS, partial=True)
+    assert score.value == 0.0, score.detail
+    assert score.detail
+
+
+async def test_nothing_that_the_answer_starts_outlives_the_grading(
+    grade: Grade, tmp_path: Path
+) -> None:
+    pids = tmp_path / "pids"
+    daemon = (
+        "import os, time\n"
+        "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
+        f"        open({str(pids)!r}, 'w').write(str(os.getpid()))\n        time.sleep(60)\n"
+        "    os._exit(0)\n"
+        f"while not os.path.exists({str(pids)!r}):\n    time.sleep(0.01)\n"
+    )
+    assert (await grade(daemon + RIGHT, *TESTS)).passed
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pids.read_text()), signal.SIGKILL)
+
+
+async def test_two_objects_of_the_answer_are_compared_by_the_answer(grade: Grade) -> None:
+    """Not prevented: a test that compares the answer's objects with each other asks the answer."""
+    easy = "class P:\n    def __init__(self, x):\n        pass\n    __eq__ = lambda *a: True\n"
+    assert (await grade(easy, "assert P(1) == P(2)")).passed
+    assert not (await grade(easy, "assert P(1).x == 1")).passed
+
+
+async def test_an_expected_value_made_of_a_changed_argument_is_the_answers(grade: Grade) -> None:
+    """Not prevented: as in one process, the answer may change what it is given."""
+    easy = "def ordered(xs):\n    xs.clear()\n    return []\n"
+    assert (await grade(easy, "xs = [2, 1]\nassert ordered(xs) == sorted(xs)")).passed
+    assert not (await grade(easy, "xs = [2, 1]\nassert ordered(list(xs)) == sorted(xs)")).passed
+
+
+async def test_without_isolation_tests_on_the_host_can_be_read(
+    grade: Grade, tmp_path: Path
+) -> None:
+    """Not prevented without isolation of files: the data set, or the run's own tasks.jsonl."""
+    file = tmp_path / "tasks.jsonl"
+    file.write_text("".join(TESTS))
+    assert (await grade(reading(str(file)), *TESTS)).passed
+
+
+async def test_only_root_can_read_the_memory_of_the_tests(grade: Grade) -> None:
+    """Not prevented without isolation: root of the host reads any memory, ours included."""
+    score = await grade(MEMORY, *TESTS)
+    assert score.passed is (os.geteuid() == 0), score.detail
+
+
+async def test_a_sandbox_that_dies_under_the_tests_is_an_error_and_not_a_zero(
+    sandbox: FolderSandbox, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    code = f"import time\nopen({str(begun)!r}, 'w').close()\ntime.sleep(60)"
+    said = builders.trajectory(builders.turn(f"```python\n{code}\n```"))
+    criterion = PythonTests(PythonTestsOptions(tests=TESTS))
+    grading = asyncio.create_task(criterion.grade(builders.task(), said, sandbox))
+    async with asyncio.timeout(30):
+        while not begun.exists():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    await sandbox.close()
+    with pytest.raises(SandboxError):
+        await grading
