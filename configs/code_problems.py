@@ -1,8 +1,9 @@
-"""Makes small problems in the form of MBPP from a seed, to try a training on a laptop.
+"""Small problems in the form of MBPP, made from a seed, to try a training on a laptop.
+
+The task source `code-problems` gives them to ``code_rewards.yaml``. As lines of MBPP's file, for
+`ale art train`, they are in ``code_problems.jsonl``; another seed makes others::
 
     python configs/code_problems.py --seed 1 > problems.jsonl
-
-Without options it prints what is in ``code_problems.jsonl``.
 
 Each asks for a function of two numbers, by one of several phrases in one of several frames. All
 phrases and frames occur in the split `train`; pairs of them in the split `test` do not occur there.
@@ -11,9 +12,15 @@ phrases and frames occur in the split `train`; pairs of them in the split `test`
 import argparse
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from attrs import field, frozen
+
+from ale.plugin import BuildContext, Component, doc, hookimpl
+from ale.protocols import TaskSource
+from ale.types import CriterionSpec, Task
 
 TARGET = Path(__file__).with_suffix(".jsonl")
 
@@ -77,6 +84,47 @@ def problems(seed: int, held_out: int) -> Iterator[dict[str, Any]]:
 def text(seed: int = 0, held_out: int = 36) -> str:
     """The lines of a file."""
     return "".join(json.dumps(made) + "\n" for made in problems(seed, held_out))
+
+
+@frozen(kw_only=True)
+class ProblemsOptions:
+    """Problems whose goal is a sentence; the agent runs the first test, and shows it if it fails."""
+
+    split: Literal["train", "test"] = field(default="train", metadata=doc("See above."))
+    seed: int = field(default=0, metadata=doc("Of the problems."))
+    held_out: int = field(default=36, metadata=doc("Problems in the split test."))
+
+
+@frozen
+class Problems:
+    """Implements `TaskSource`."""
+
+    options: ProblemsOptions
+
+    def load(self) -> Iterator[Task]:
+        """The problems of the split."""
+        for made in problems(self.options.seed, self.options.held_out):
+            if (made["task_id"] >= FIRST_ID["train"]) == (self.options.split == "train"):
+                yield Task(
+                    id=f"mbpp-{made['task_id']}",
+                    goal=made["text"],
+                    criteria=(
+                        CriterionSpec(type="python_tests", options={"tests": made["test_list"]}),
+                    ),
+                    metadata={"python": {"visible_tests": made["test_list"][:1]}},
+                )
+
+
+def _build(options: ProblemsOptions, context: BuildContext) -> TaskSource:
+    return Problems(options)
+
+
+@hookimpl
+def ale_task_sources() -> Sequence[Component[ProblemsOptions, TaskSource]]:
+    """Register ``code-problems``."""
+    return [
+        Component("code-problems", ProblemsOptions, _build, summary="Functions of two numbers.")
+    ]
 
 
 def main() -> None:

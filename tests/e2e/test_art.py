@@ -1,4 +1,4 @@
-"""`ale art train --in-process` trains a model, and goes on with what it has trained."""
+"""`ale art train --in-process` trains a model, and trains further what it has trained."""
 
 import json
 from pathlib import Path

@@ -29,7 +29,12 @@ def test_every_task_is_solved_by_its_solution_and_not_by_doing_nothing(
 
 @pytest.mark.parametrize(
     "made",
-    ["configs/code_problems.py", "tests/e2e/examples_script.py", "tests/e2e/quickstart_corpus.py"],
+    [
+        "configs/code_problems.py",
+        "tests/e2e/code_rewards_corpus.py",
+        "tests/e2e/examples_script.py",
+        "tests/e2e/quickstart_corpus.py",
+    ],
 )
 def test_generated_files_of_configs_are_up_to_date(made: str) -> None:
     module = runpy.run_path(str(ROOT / made))

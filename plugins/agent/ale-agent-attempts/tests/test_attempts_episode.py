@@ -114,7 +114,7 @@ async def test_setup_is_run_before_the_code(play: Any, add_task: Any) -> None:
     assert played.stop.reason == "finished"
 
 
-async def test_code_may_go_on_where_the_setup_ends(play: Any, add_task: Any) -> None:
+async def test_code_may_continue_the_setup(play: Any, add_task: Any) -> None:
     task = add_task(setup="def add(a, b):\n")
     assert (await play(block("    return a + b"), task=task)).stop.reason == "finished"
 

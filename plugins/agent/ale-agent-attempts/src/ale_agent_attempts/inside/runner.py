@@ -66,7 +66,7 @@ def _left_side(test: str) -> "CodeType | None":
 
 
 def parts(setup: str, code: str) -> "list[tuple[str, str]]":
-    """What is run before the tests: the set-up, then the code, which may go on where that ends."""
+    """What is run before the tests: the set-up, then the code, which may continue it."""
     if setup and not _parses(code) and _parses(setup + code):
         return [("code.py", setup + code)]
     return [("setup.py", setup), ("code.py", code)]
