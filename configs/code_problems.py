@@ -88,7 +88,7 @@ def text(seed: int = 0, held_out: int = 36) -> str:
 
 @frozen(kw_only=True)
 class ProblemsOptions:
-    """Problems whose goal is a sentence; the agent runs the first test, and shows it if it fails."""
+    """Problems whose goal is a sentence; the first test is shown where it fails."""
 
     split: Literal["train", "test"] = field(default="train", metadata=doc("See above."))
     seed: int = field(default=0, metadata=doc("Of the problems."))

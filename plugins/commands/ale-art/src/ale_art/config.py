@@ -126,6 +126,8 @@ def _has_key(environ: Mapping[str, str]) -> bool:
 def training_note(config: Mapping[str, Any]) -> str:
     """One line about what happens to the model."""
     trainer, llm = config.get("trainer") or {}, type_of(config.get("llm") or {})
+    if not trainer:
+        return "none"
     if type_of(trainer) != "export":
         return f"by the trainer {type_of(trainer)}, learning rate {trainer.get('lr')}"
     kept = "rollouts are kept for export"

@@ -47,12 +47,8 @@ def _has_key() -> bool:
 @contextmanager
 def _open(options: WandbOptions, started: RunStarted) -> Iterator[Callable[[Point], None]]:
     run = _init_or_go_offline(options, started)
-    for axis, groups in (("episode", ("episode", "mean", "seconds")), ("step", ("train",))):
-        run.define_metric(axis, hidden=True)
-        for group in groups:
-            run.define_metric(f"{group}/*", step_metric=axis)
+    _define_axes(run)
     samples = Samples(options.samples)
-    run.define_metric("samples", step_metric="step")
 
     def send(point: Point) -> None:
         # Points of two axes arrive interleaved, so wandb's own step only counts rows.
@@ -70,6 +66,14 @@ def _open(options: WandbOptions, started: RunStarted) -> Iterator[Callable[[Poin
     yield send
     log_tables()
     run.finish()
+
+
+def _define_axes(run: wandb.Run) -> None:
+    for axis, groups in (("episode", ("episode", "mean", "seconds")), ("step", ("train",))):
+        run.define_metric(axis, hidden=True)
+        for group in groups:
+            run.define_metric(f"{group}/*", step_metric=axis)
+    run.define_metric("samples", step_metric="step")
 
 
 def _init_or_go_offline(options: WandbOptions, started: RunStarted) -> wandb.Run:
