@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -275,3 +276,17 @@ def test_names_of_the_answer_are_what_tests_use_and_nobody_defines() -> None:
     tests = ["import re\nfor x in f(1):\n    assert re.match(y, str(x))", "assert math.pi == g.a"]
     assert free_names(tests, "y = 1\ndef h(): ...\n") == (("f", "g"), ("math",))
     assert free_names(["assert math(1) == calendar.x"], "") == (("math",), ("calendar",))
+
+
+async def test_a_python_that_can_not_hide_its_memory_grades_nothing(
+    grade: Grade, tmp_path: Path
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(
+        "#!/bin/sh\n"
+        "exec python3 -I -S -B -c \"import sys; sys.modules['_ctypes'] = None; exec(sys.argv[1])\" "
+        '"$5" "$6"\n'
+    )
+    python.chmod(0o755)
+    with pytest.raises(GradingError, match="prctl can't be called"):
+        await grade("def f():\n    return 1", "assert f() == 1", python=str(python))

@@ -37,7 +37,7 @@ class TestMbpp(TaskSourceContract):
 class TestHumanEval(TaskSourceContract):
     @pytest.fixture
     def source(self) -> TaskSource:
-        return humaneval(HumanEvalOptions())
+        return humaneval(HumanEvalOptions(sample=True))
 
     @pytest.fixture
     def broken_source(self, tmp_path: Path) -> TaskSource:

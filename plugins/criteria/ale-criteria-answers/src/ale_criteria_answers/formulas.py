@@ -10,8 +10,8 @@ import json
 import select
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from ale.errors import GradingError
 
@@ -31,27 +31,27 @@ async def equal_formulas(
     """
     if len(found) > LONGEST:
         return False, f"it is longer than {LONGEST} characters"
-    return await asyncio.to_thread(_WORKER.compare, (expected, found, digits), timeout_s)
+    request = (expected, found, digits)
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_THREAD, _WORKER.compare, request, timeout_s)
 
 
 class _Worker:
     """One process that compares formulas."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
 
     def compare(self, request: tuple[str, str, int], timeout_s: float) -> tuple[bool, str]:
         """Ask the process; it is started where there is none."""
-        with self._lock:
-            if self._process is None or self._process.poll() is not None:
-                self._start()
-            answer = self._ask(request, timeout_s)
-            if answer is None:
-                self.close()
-                return False, f"the comparison did not end in {timeout_s:g} s"
-            equal, why = json.loads(answer)
-            return bool(equal), str(why)
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+        answer = self._ask(request, timeout_s)
+        if answer is None:
+            self.close()
+            return False, f"the comparison did not end in {timeout_s:g} s"
+        equal, why = json.loads(answer)
+        return bool(equal), str(why)
 
     def _start(self) -> None:
         self.close()
@@ -85,8 +85,10 @@ class _Worker:
         assert self._process.stdout is not None
         # One short line per request: what is readable is whole soon, and nothing is left buffered.
         deadline = time.monotonic() + timeout_s
+        readable = select.poll()
+        readable.register(self._process.stdout, select.POLLIN)
         while self._process.poll() is None and (left := deadline - time.monotonic()) > 0:
-            if select.select([self._process.stdout], [], [], min(left, 0.5))[0]:
+            if readable.poll(1000 * min(left, 0.5)):
                 return self._process.stdout.readline()
         return ""
 
@@ -100,3 +102,5 @@ class _Worker:
 
 
 _WORKER = _Worker()
+_THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="formulas")
+"""One request at a time, and no thread of the shared ones waits."""

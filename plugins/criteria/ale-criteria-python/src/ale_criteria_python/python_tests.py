@@ -7,7 +7,7 @@ import hmac
 import importlib.util
 import marshal
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from hashlib import blake2b
 from importlib import resources
@@ -144,9 +144,9 @@ class PythonTests:
             f"{said or '(nothing)'}"
         )
 
-    def _judged(self, tests: Sequence[Mapping[str, Any]], found: Extracted) -> Score:
+    def _judged(self, errors: Sequence[str | None], found: Extracted) -> Score:
         total = len(self.options.tests)
-        failed = [(i, test["error"]) for i, test in enumerate(tests, 1) if test["error"]]
+        failed = [(i, error) for i, error in enumerate(errors, 1) if error is not None]
         passed = total - len(failed)
         detail = f"{passed} of {total} tests passed; the answer is {found.source}"
         detail += "".join(f"\ntest {i}: {error}" for i, error in failed[:SHOWN])

@@ -9,6 +9,7 @@ TESTS = (
     f"'{SECRET}'\nassert square(3) == 9",
     "assert abs(square(4) - 16) < 1e-9",
     "def check(candidate):\n    assert [candidate(x) for x in (5, 6)] == [25, 36]\ncheck(square)",
+    "assert 24.9 < square(5) < 25.1",
     "assert set(square(x) for x in (7, 8)) == {49, 64}\nassert square(2) in [4]",
 )
 RIGHT = "def square(x):\n    return x * x\n"
@@ -155,6 +156,12 @@ ATTACKS = {
     "    message = b't2\\ns6\\nresultT' if request[0] != 'names' else None\n"
     "    self.channel.send(message) if message else kept[0](self, request, known)\n"
     "kind = type(peer())\nanswer.__defaults__[0].append(kind.answer)\nkind.answer = answer\n",
+    "a number that is another each time": _PEER + "from itertools import cycle\n"
+    "class Number(int):\n    def __init__(self, x):\n"
+    "        self.values = cycle([10 ** 9, -10 ** 9])\n"
+    "def square(x):\n"
+    "    operations = type(peer()).answer.__globals__['OPERATIONS']\n"
+    "    operations['plain'] = lambda value: next(value.values)\n    return Number(0)\n",
     "kill the parent": "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n" + WRONG,
     "kill the process of the tests": "import os, signal\n"
     "above = int(open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1])\n"

@@ -54,8 +54,9 @@ def _task(row: Row, options: JsonlOptions) -> Task:
             f"{letter}. {choice}" for letter, choice in _choices(row, options).items()
         )
     reference = graded.get("expected")
+    given = row.data.get(options.id)
     return Task(
-        id=safe_id(str(row.data.get(options.id) or row.name)),
+        id=safe_id(row.name if given is None else str(given)),
         goal=goal(problem, _instruction(options), options),
         origin=row.file,
         tags=("jsonl",),

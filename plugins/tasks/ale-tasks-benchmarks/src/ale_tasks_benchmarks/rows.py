@@ -79,7 +79,7 @@ class Row:
         return list(values)
 
 
-_WORDS = {str: "a text", list: "a list", int: "a whole number"}
+_WORDS = {str: "a text", list: "a list", int: "a whole number", object: "a text or a number"}
 
 
 def rows_of(path: Path, expected: str) -> Iterator[Row]:

@@ -185,7 +185,7 @@ def content_of(value: Any) -> Any:
 def same(one: Any, other: Any) -> bool:
     """Whether two contents have the same objects; nothing of theirs is called."""
     if isinstance(one, bytes):
-        return one == other
+        return bool(one == other)
     return len(one) == len(other) and all(a is b for a, b in zip(one, other))  # noqa: B905
 
 

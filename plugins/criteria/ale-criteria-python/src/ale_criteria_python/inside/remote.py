@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _operator
 import builtins
 
 TYPE_CHECKING = False
@@ -36,6 +37,8 @@ class Peer:
         self.errors: dict[int, Any] = {}
         self.own: list[Any] = []
         self.names: dict[int, str] = {}
+        self.plain: dict[int, Any] = {}
+        """Plain values of objects, as they were first given since anything may have changed."""
         self.last: Any = None
         """The last call, and its result."""
         self.ended = False
@@ -75,6 +78,8 @@ class Peer:
 
     def ask(self, operation: str, *arguments: Any, **options: Any) -> Any:
         """Have the answer's process do something; its result, or its exception."""
+        if operation not in READS:
+            self.plain.clear()
         request = ("do", operation, arguments, options)
         message, known = encoded(request, self.refer, self.shared)
         try:
@@ -160,6 +165,13 @@ def local_error(
     return AnswerError(str(text))
 
 
+NUMERIC: dict[str, Callable[..., Any]] = {
+    **{function.__name__: function for function in (abs, round, bool, int, float)},
+    "neg": _operator.neg,
+    "index": _operator.index,
+}
+READS = {"plain", "isinstance", "names", "eq", "ne", "lt", "le", "gt", "ge", *NUMERIC}
+"""Requests after which the objects of the answer are taken to be as they were."""
 PLAIN = (type(None), bool, int, float, complex, str, bytes, range)
 DEEPEST = 5
 """Levels of a nested value in a message; it may contain itself."""
@@ -202,6 +214,8 @@ class Remote:
         ask(self, "set", name, value)
 
     def __hash__(self) -> int:
+        if object.__getattribute__(self, "_has_base"):
+            return hash(plain(self))
         return hash(object.__getattribute__(self, "_number"))
 
     def __contains__(self, value: Any) -> bool:
@@ -224,15 +238,47 @@ def ask(remote: Any, operation: str, *arguments: Any, **options: Any) -> Any:
     return peer.ask(operation, remote, *arguments, **options)
 
 
+def plain(remote: Any) -> Any:
+    """The plain value of an object whose class derives from a builtin type.
+
+    Asked for once, until a call or an assignment of the tests may have changed it: otherwise an
+    object could be above one bound and below another.
+
+    Raises:
+        TypeError: its own side gives another object instead.
+    """
+    peer = object.__getattribute__(remote, "_peer")
+    number = object.__getattribute__(remote, "_number")
+    if number not in peer.plain:
+        value = ask(remote, "plain")
+        peer.plain[number] = value
+    if isinstance(peer.plain[number], Remote):
+        raise TypeError("the answer's object has no plain value")
+    return peer.plain[number]
+
+
 def one_sided(operation: str) -> Any:
     """A method that asks the answer's process, with the arguments of the test."""
     return lambda self, *arguments, **options: ask(self, operation, *arguments, **options)
+
+
+def numeric(operation: str) -> Any:
+    """A method of numbers: of the plain value where there is one, or else asked for."""
+
+    def method(self: Any, *arguments: Any) -> Any:
+        if object.__getattribute__(self, "_has_base"):
+            return NUMERIC[operation](plain(self), *arguments)
+        return ask(self, operation, *arguments)
+
+    return method
 
 
 def typed(operation: str, kind: Any) -> Any:
     """A method whose result has to be of a builtin type."""
 
     def method(self: Any) -> Any:
+        if operation in NUMERIC and object.__getattribute__(self, "_has_base"):
+            return NUMERIC[operation](plain(self))
         result = ask(self, operation)
         if type(result) is not kind:
             raise TypeError(f"{operation}() of an object of the answer: no {kind.__name__}")
@@ -253,11 +299,8 @@ def two_sided(operation: str, reflected: bool) -> Any:
             return ask(self, operation, other)
         if not object.__getattribute__(self, "_has_base"):
             return NotImplemented
-        plain = ask(self, "plain")
-        if isinstance(plain, Remote):
-            return NotImplemented
-        function = getattr(__import__("_operator"), operation)
-        return function(other, plain) if reflected else function(plain, other)
+        function = getattr(_operator, operation)
+        return function(other, plain(self)) if reflected else function(plain(self), other)
 
     return method
 
@@ -268,12 +311,11 @@ for _method, _operation in {
     "getitem": "item",
     "setitem": "set item",
     "delitem": "delete item",
-    "abs": "abs",
-    "round": "round",
-    "neg": "neg",
     "enter": "enter",
 }.items():
     setattr(Remote, f"__{_method}__", one_sided(_operation))
+for _operation in ("abs", "round", "neg"):
+    setattr(Remote, f"__{_operation}__", numeric(_operation))
 for _kind in (bool, int, float, str, repr):
     _type = str if _kind is repr else _kind
     setattr(Remote, f"__{_kind.__name__}__", typed(_kind.__name__, _type))
