@@ -27,9 +27,17 @@ def test_every_task_is_solved_by_its_solution_and_not_by_doing_nothing(
     assert workshop.left_behind() == []
 
 
-@pytest.mark.parametrize("made", ["examples_script", "quickstart_corpus"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        "configs/code_problems.py",
+        "tests/e2e/code_rewards_corpus.py",
+        "tests/e2e/examples_script.py",
+        "tests/e2e/quickstart_corpus.py",
+    ],
+)
 def test_generated_files_of_configs_are_up_to_date(made: str) -> None:
-    module = runpy.run_path(str(ROOT / "tests" / "e2e" / f"{made}.py"))
+    module = runpy.run_path(str(ROOT / made))
     assert module["TARGET"].read_text() == module["text"]()
 
 

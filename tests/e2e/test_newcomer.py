@@ -141,7 +141,7 @@ MISTAKES = {
     "a component that does not exist": (
         ("type: ipa", "type: gropo"),
         "configs/my.yaml:15: credit.type: no credit scheme 'gropo'; installed: dr-grpo, grpo, ipa, "
-        "ipa-lite, reinforce, rloo",
+        "ipa-lite, reinforce, repair, rloo",
         "    hint      did you mean 'grpo'?",
     ),
     "a component as plain text": (

@@ -116,6 +116,35 @@ def test_sigterm_cancels_at_once_and_cleans_up(workshop: Any, config: str, group
     finish(workshop)
 
 
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_sigterm_finishes_what_runs_where_the_config_says_so(
+    workshop: Any, config: str, second: signal.Signals
+) -> None:
+    running = workshop.start("run", config, "--set", "run.on_sigterm=drain")
+    working(workshop)
+    running.signal(signal.SIGTERM)
+    workshop.wait_for(lambda: running.has_printed("Finishing"))
+    assert running.process.poll() is None
+    running.signal(second)
+    ended = running.ended()
+    assert ended.code == 143, ended.text
+    assert "Cancelling" in ended.err
+    assert outcome(workshop.run) == "cancelled"
+    assert workshop.left_behind() == []
+
+
+def test_episodes_that_run_at_a_drained_sigterm_are_stored(workshop: Any, config: str) -> None:
+    running = workshop.start("run", config, "--set", "run.on_sigterm=drain")
+    working(workshop)
+    running.signal(signal.SIGTERM)
+    workshop.wait_for(lambda: running.has_printed("Finishing"))
+    release(workshop)
+    ended = running.ended()
+    assert ended.code == 143, ended.text
+    assert outcome(workshop.run) == "drained"
+    assert 4 <= len(workshop.episodes()) < N
+
+
 def test_a_terminal_that_is_closed_cancels_and_cleans_up(workshop: Any, config: str) -> None:
     # Where the tests themselves run under nohup, the signal would be ignored by all that follows.
     spawn = "import pty, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL)"

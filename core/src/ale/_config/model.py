@@ -161,6 +161,18 @@ class RunOptions:
         validator=gt(0),
         metadata=doc("Seconds after its time limit until an agent is cancelled."),
     )
+    on_sigterm: Literal["cancel", "drain"] = field(
+        default="cancel",
+        metadata=doc(
+            "At a SIGTERM, 'cancel' the running episodes, or 'drain' like the first Ctrl-C: finish "
+            "them; another signal then cancels."
+        ),
+    )
+
+
+def _temperatures(_: object, __: "Attribute[Any]", value: tuple[float, ...] | None) -> None:
+    if value is not None and not all(found >= 0 for found in value or (-1,)):
+        raise ValueError(f"expected numbers of at least 0, and at least one, found {list(value)}")
 
 
 @frozen(kw_only=True)
@@ -177,7 +189,7 @@ class EvaluationOptions:
     )
     temperatures: tuple[float, ...] | None = field(
         default=None,
-        validator=validators.optional([validators.min_len(1), validators.deep_iterable(ge(0))]),
+        validator=_temperatures,
         metadata=doc(
             "Temperatures to sample at, such as [0, 1]. Default: 0 and the model's own where a "
             "trainer trains it, since success at one of them alone says little; its own elsewhere."

@@ -74,3 +74,11 @@ class Interrupt:
         if self._target is not None:
             self._target.cancel()
         self._show(message)  # last: writing fails where the terminal is gone
+
+    def drain_on_terminate(self) -> None:
+        """From now on, inside `listening`, count a SIGTERM like a Ctrl-C."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._drain_terminated)
+
+    def _drain_terminated(self) -> None:
+        self.signal = self.signal or signal.SIGTERM
+        self.on_interrupt()

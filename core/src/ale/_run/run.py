@@ -54,6 +54,8 @@ class Run:
             StoreError: the run directory can't be written. What is in it stays readable.
         """
         with self.interrupt.listening():
+            if self.config.run.on_sigterm == "drain":
+                self.interrupt.drain_on_terminate()
             return await self._execute()
 
     async def _execute(self) -> RunFinished:

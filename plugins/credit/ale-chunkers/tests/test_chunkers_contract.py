@@ -3,11 +3,20 @@ import pytest
 from ale.plugin import BuildContext
 from ale.protocols import Chunker
 from ale.testing.chunker import ChunkerContract
-from ale_chunkers.options import InteractionOptions
+from ale_chunkers.options import AttemptOptions, InteractionOptions
 from ale_chunkers.plugin import ale_chunkers
-from ale_chunkers.turns import InteractionChunker
+from ale_chunkers.turns import AttemptChunker, InteractionChunker
 
-NAMES = ("interaction", "message", "tool-call", "micro-step", "ale-lite", "token", "trajectory")
+NAMES = (
+    "interaction",
+    "message",
+    "tool-call",
+    "micro-step",
+    "attempt",
+    "ale-lite",
+    "token",
+    "trajectory",
+)
 
 
 def test_the_package_registers_these_chunkers() -> None:
@@ -21,6 +30,12 @@ class TestEveryChunker(ChunkerContract):
         component = next(one for one in ale_chunkers() if one.name == name)
         options = None if component.options is None else component.options()
         return component.build(options, BuildContext())
+
+
+class TestAttemptsByATool(ChunkerContract):
+    @pytest.fixture
+    def chunker(self) -> Chunker:
+        return AttemptChunker(AttemptOptions(tool="bash"))
 
 
 class TestInteractionsWithTurnsOfTheirOwn(ChunkerContract):

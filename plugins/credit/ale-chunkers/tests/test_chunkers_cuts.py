@@ -6,10 +6,15 @@ from ale.errors import ChunkError
 from ale.protocols import Chunker
 from ale.testing.builders import trajectory, turn
 from ale.types import Chunk, Message, Trajectory, Turn, replace
-from ale_chunkers.options import InteractionOptions
+from ale_chunkers.options import AttemptOptions, InteractionOptions
 from ale_chunkers.parts import AleLiteChunker, MicroStepChunker, ToolCallChunker
 from ale_chunkers.tokens import TokenChunker
-from ale_chunkers.turns import InteractionChunker, MessageChunker, TrajectoryChunker
+from ale_chunkers.turns import (
+    AttemptChunker,
+    InteractionChunker,
+    MessageChunker,
+    TrajectoryChunker,
+)
 
 CALL = ("bash", "{}")
 STEP = "<micro-step>a</micro-step>"
@@ -61,6 +66,23 @@ def test_message_gives_one_chunk_per_message_with_its_calls() -> None:
         ("message", [(1, (0, 5), (0, 2))]),
         ("message", [(2, (0, 5), (0, 0))]),
     ]
+
+
+def judged(tool: str = "attempt") -> Turn:
+    return turn("Try this.", calls=[(tool, "")])
+
+
+def test_attempt_cuts_after_each_turn_that_was_judged() -> None:
+    made = trajectory(turn("Hm."), judged(), judged("bash"), judged(), turn("Done."))
+    chunks = AttemptChunker(AttemptOptions()).split(made)
+    assert turns_of(chunks) == [[0, 1], [2, 3], [4]]
+    assert [kind for kind, _ in shape(chunks)] == ["attempt", "attempt", "untested"]
+
+
+def test_attempt_takes_the_tool_of_its_option() -> None:
+    made = trajectory(judged(), judged("submit"))
+    chunks = AttemptChunker(AttemptOptions(tool="submit")).split(made)
+    assert [kind for kind, _ in shape(chunks)] == ["attempt"]
 
 
 def test_tool_call_gives_the_text_before_the_calls_to_the_first_of_them() -> None:

@@ -5,7 +5,7 @@ from ale.protocols import CreditScheme
 from ale.testing.credit import CreditContract
 from ale_credit.plugin import ale_credit_schemes
 
-NAMES = ("ipa", "ipa-lite", "reinforce", "grpo", "dr-grpo", "rloo")
+NAMES = ("ipa", "ipa-lite", "reinforce", "grpo", "dr-grpo", "rloo", "repair")
 VARIANTS = (
     ("ipa", {"gamma": 1e-300}),
     ("ipa", {"terminal_reward": "all-or-nothing", "failure_reward": -1.0}),
@@ -13,6 +13,8 @@ VARIANTS = (
     ("ipa-lite", {"weighting": "geometric", "decay": 0.5}),
     ("reinforce", {"gamma": 0.5, "baseline": "batch"}),
     ("grpo", {"std": "population", "eps": 1e-12}),
+    ("repair", {"baseline": "none", "repair_bonus": 0.0}),
+    ("repair", {"baseline": "batch", "gamma": 1e-300}),
     *((name, {}) for name in NAMES),
 )
 

@@ -23,6 +23,7 @@ from ale.testing.observer import (
     report,
     started,
 )
+from ale.types import EpisodeFinished, replace
 from ale_observe_wandb.options import WandbOptions
 from ale_observe_wandb.plugin import ale_observers
 
@@ -133,6 +134,39 @@ def test_offline_files_contain_what_was_logged(tmp_path: Path) -> None:
     assert (broken["episode"], broken["episode/broken"]) == (4, 1.0)
     assert "episode/reward" not in broken
     assert step == {"step": 3, "train/loss": 0.5, "train/rows": 8.0, "train/policy_version": 3.0}
+
+
+def tables(directory: Path) -> list[dict[str, Any]]:
+    """The logged tables, in order of their steps."""
+    files = directory.glob("wandb/offline-run-*/files/media/table/*.table.json")
+    found = [json.loads(file.read_text()) for file in files]
+    return sorted(found, key=lambda table: table["data"][0][0])
+
+
+def test_the_first_episodes_of_each_step_are_a_table(tmp_path: Path) -> None:
+    def in_step(number: int, step: int) -> EpisodeFinished:
+        event = ended(number, 1.0 if number else None)
+        return replace(event, episode=replace(event.episode, step=step))
+
+    first = [in_step(0, 0), in_step(1, 0), in_step(2, 0), report(0)]
+    events = [started(tmp_path), *first, in_step(3, 1), finished(tmp_path)]
+    notify(register(build(samples=2)), events)
+    written(tmp_path)
+    step_0, step_1 = tables(tmp_path)
+    assert step_0["columns"][:6] == ["step", "episode", "task", "reward", "turns", "stop"]
+    assert [row[:4] for row in step_0["data"]] == [
+        [0, "0-demo-0", "demo", None],
+        [0, "0-demo-1", "demo", 1.0],
+    ]
+    assert [row[5] for row in step_0["data"]] == ["broken: SetupError", "finished"]
+    assert [row[1] for row in step_1["data"]] == ["0-demo-3"]
+    assert step_1["data"][0][6].startswith("[assistant]\nlook\nbash({})\nbash({})\n\n[tool]\nok")
+
+
+def test_without_the_option_there_is_no_table(tmp_path: Path) -> None:
+    notify(register(build()), [started(tmp_path), ended(0, 1.0), report(0), finished(tmp_path)])
+    written(tmp_path)
+    assert tables(tmp_path) == []
 
 
 def test_the_run_has_its_name_group_tags_and_the_resolved_config(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from attrs import field, frozen
+from attrs import field, frozen, validators
 
 from ale.plugin import doc
 
@@ -17,4 +17,15 @@ class InteractionOptions:
             "A turn that calls no tool: 'join' it to the next turn that does, or make it a chunk "
             "of its 'own'."
         ),
+    )
+
+
+@frozen(kw_only=True)
+class AttemptOptions:
+    """One chunk per attempt at the task."""
+
+    tool: str = field(
+        default="attempt",
+        validator=validators.min_len(1),
+        metadata=doc("Tool whose observation judges an attempt; 'attempt' is code-attempts' own."),
     )

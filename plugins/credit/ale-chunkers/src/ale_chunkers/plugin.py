@@ -5,7 +5,7 @@ from typing import Any
 
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Chunker
-from ale_chunkers.options import InteractionOptions
+from ale_chunkers.options import AttemptOptions, InteractionOptions
 
 
 def _interaction(options: InteractionOptions, context: BuildContext) -> Chunker:
@@ -30,6 +30,12 @@ def _micro_step(options: None, context: BuildContext) -> Chunker:
     from ale_chunkers.parts import MicroStepChunker
 
     return MicroStepChunker()
+
+
+def _attempt(options: AttemptOptions, context: BuildContext) -> Chunker:
+    from ale_chunkers.turns import AttemptChunker
+
+    return AttemptChunker(options)
 
 
 def _ale_lite(options: None, context: BuildContext) -> Chunker:
@@ -67,6 +73,12 @@ def ale_chunkers() -> Sequence[Component[Any, Chunker]]:
             None,
             _micro_step,
             summary="Assistant messages, split at <micro-step> tags.",
+        ),
+        Component(
+            "attempt",
+            AttemptOptions,
+            _attempt,
+            summary="One chunk per attempt at the task, up to what its tests said.",
         ),
         Component(
             "ale-lite",

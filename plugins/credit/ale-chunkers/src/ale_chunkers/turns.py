@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ale.types import Chunk, Span, Trajectory, call_count, whole_turn
-from ale_chunkers.options import InteractionOptions
+from ale_chunkers.options import AttemptOptions, InteractionOptions
 
 
 class MessageChunker:
@@ -43,6 +43,30 @@ class InteractionChunker:
                 pending = []
         if pending:
             chunks.append(Chunk(index=len(chunks), kind="interaction", spans=tuple(pending)))
+        return tuple(chunks)
+
+
+class AttemptChunker:
+    """One chunk per attempt: all turns up to the one whose observation judges it.
+
+    What follows the last of them is one more chunk, of kind ``untested``; so is a trajectory in
+    which nothing was tested.
+    """
+
+    def __init__(self, options: AttemptOptions) -> None:
+        self._tool = options.tool
+
+    def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
+        """As many chunks as turns that were tested, and one for what follows."""
+        chunks: list[Chunk] = []
+        pending: list[Span] = []
+        for index, turn in enumerate(trajectory.turns):
+            pending.append(whole_turn(index, turn))
+            if any(observation.tool == self._tool for observation in turn.observations):
+                chunks.append(Chunk(index=len(chunks), kind="attempt", spans=tuple(pending)))
+                pending = []
+        if pending:
+            chunks.append(Chunk(index=len(chunks), kind="untested", spans=tuple(pending)))
         return tuple(chunks)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from attrs import Attribute, field, frozen
 
-from ale.plugin import doc, ge, gt, le
+from ale.plugin import doc, ge, gt, le, lt
 
 _LARGEST = 1e6
 """Bound of rewards and penalties, so that no sum of them can overflow."""
@@ -142,10 +142,45 @@ class GrpoOptions:
     )
 
 
+@frozen(kw_only=True)
+class RepairOptions:
+    """The return of each attempt, with a bonus for a success after failed ones."""
+
+    gamma: float = field(
+        default=0.4,
+        validator=[gt(0.0), lt(1.0)],
+        metadata=doc("Share of the next attempt's return that a failed one gets, in (0, 1)."),
+    )
+    repair_bonus: float = field(
+        default=0.5,
+        validator=ge(0.0),
+        metadata=doc(
+            "Added to the reward, as a share of it, where an earlier attempt failed. Below "
+            "1 / gamma - 1, so that failing first never pays."
+        ),
+    )
+    baseline: Literal["group", "batch", "none"] = field(
+        default="group",
+        metadata=doc(
+            "Subtracted from every return: the mean return of all attempts of the 'group', the "
+            "mean reward of the 'batch', or nothing."
+        ),
+    )
+
+    @repair_bonus.validator
+    def _check_repair_bonus(self, attribute: "Attribute[Any]", value: float) -> None:
+        if self.gamma * (1.0 + value) >= 1.0:
+            raise ValueError(
+                f"'repair_bonus' must be below 1 / gamma - 1 = {1.0 / self.gamma - 1.0:.4g}, or "
+                f"failing first would pay: {value}"
+            )
+
+
 OPTIONS: Mapping[str, type] = {
     "ipa": IpaOptions,
     "ipa-lite": IpaLiteOptions,
     "reinforce": ReinforceOptions,
     "grpo": GrpoOptions,
+    "repair": RepairOptions,
 }
 """By the name of the component."""

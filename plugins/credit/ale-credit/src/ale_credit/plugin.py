@@ -9,7 +9,13 @@ from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import CreditScheme
 
 if TYPE_CHECKING:
-    from ale_credit.options import GrpoOptions, IpaLiteOptions, IpaOptions, ReinforceOptions
+    from ale_credit.options import (
+        GrpoOptions,
+        IpaLiteOptions,
+        IpaOptions,
+        ReinforceOptions,
+        RepairOptions,
+    )
 
 
 def _options(name: str) -> Callable[[], type]:
@@ -57,6 +63,12 @@ def _rloo(options: None, context: BuildContext) -> CreditScheme:
     return Rloo()
 
 
+def _repair(options: RepairOptions, context: BuildContext) -> CreditScheme:
+    from ale_credit.repair import Repair
+
+    return Repair(options)
+
+
 @hookimpl
 def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:
     """Register the credit schemes."""
@@ -79,4 +91,10 @@ def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:
         Component("grpo", _options("grpo"), _grpo, summary="Reward normalised within its group."),
         Component("dr-grpo", None, _dr_grpo, summary="Reward less the group's mean."),
         Component("rloo", None, _rloo, summary="Reward less the mean of the other rollouts."),
+        Component(
+            "repair",
+            _options("repair"),
+            _repair,
+            summary="Return per attempt, with a bonus for a success after failed ones.",
+        ),
     ]

@@ -21,6 +21,8 @@ class Point:
     values: Mapping[str, float] = field(factory=dict)
     at: float = 0.0
     """Seconds since the epoch."""
+    episode: Episode | None = field(default=None, repr=False)
+    """For the axis ``episode``: the finished one."""
 
 
 def episode_metrics(episode: Episode) -> dict[str, float]:

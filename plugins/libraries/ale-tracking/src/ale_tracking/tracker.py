@@ -50,7 +50,15 @@ class Tracker:
             return  # sent as totals when the evaluation is finished
         metrics = episode_metrics(event.episode)
         values = {**metrics, **self._means.add(metrics)}
-        self._send(Point(axis="episode", index=self._n_done, values=values, at=event.at))
+        self._send(
+            Point(
+                axis="episode",
+                index=self._n_done,
+                values=values,
+                at=event.at,
+                episode=event.episode,
+            )
+        )
 
     @hookimpl
     def ale_step_finished(self, event: StepFinished) -> None:

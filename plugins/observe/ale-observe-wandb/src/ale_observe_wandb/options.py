@@ -28,6 +28,11 @@ class WandbOptions:
     window: int = field(
         default=100, validator=ge(1), metadata=doc("Episodes in a moving mean (mean/...).")
     )
+    samples: int = field(
+        default=0,
+        validator=ge(0),
+        metadata=doc("Episodes per training step in the table 'samples', with what was said."),
+    )
     start_timeout_s: float = field(
         default=30.0,
         validator=gt(0),

@@ -11,6 +11,7 @@ import wandb  # type: ignore[import-not-found,unused-ignore]
 from ale.errors import NotUsableError
 from ale.types import RunStarted
 from ale_observe_wandb.options import WandbOptions
+from ale_observe_wandb.samples import Samples
 from ale_tracking import Point, Tracker
 
 logger = logging.getLogger(__name__)
@@ -46,13 +47,33 @@ def _has_key() -> bool:
 @contextmanager
 def _open(options: WandbOptions, started: RunStarted) -> Iterator[Callable[[Point], None]]:
     run = _init_or_go_offline(options, started)
+    _define_axes(run)
+    samples = Samples(options.samples)
+
+    def send(point: Point) -> None:
+        # Points of two axes arrive interleaved, so wandb's own step only counts rows.
+        run.log({point.axis: point.index, **point.values})
+        if point.episode is not None:
+            samples.add(point.episode)
+        elif "train/policy_version" in point.values:  # not an evaluation between two steps
+            log_tables(upto=point.index)
+
+    def log_tables(upto: int | None = None) -> None:
+        if options.samples:
+            for row in samples.tables(upto):
+                run.log(row)
+
+    yield send
+    log_tables()
+    run.finish()
+
+
+def _define_axes(run: wandb.Run) -> None:
     for axis, groups in (("episode", ("episode", "mean", "seconds")), ("step", ("train",))):
         run.define_metric(axis, hidden=True)
         for group in groups:
             run.define_metric(f"{group}/*", step_metric=axis)
-    # Points of two axes arrive interleaved, so wandb's own step only counts rows.
-    yield lambda point: run.log({point.axis: point.index, **point.values})
-    run.finish()
+    run.define_metric("samples", step_metric="step")
 
 
 def _init_or_go_offline(options: WandbOptions, started: RunStarted) -> wandb.Run:

@@ -1,0 +1,1 @@
+"""Agents without tools: ``single-shot`` answers once, ``code-attempts`` until tests pass."""

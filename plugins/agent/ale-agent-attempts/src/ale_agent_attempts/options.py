@@ -1,0 +1,68 @@
+"""The options of ``code-attempts`` and ``single-shot``."""
+
+from typing import Any
+
+from attrs import field, frozen, validators
+
+from ale.plugin import doc, ge, gt
+
+# mypy takes a field's type from its default, and would have None refused.
+_above_0: Any = validators.optional(gt(0))
+_at_least_256: Any = validators.optional(ge(256))
+
+_SYSTEM = "Message of the system before all others; empty for none."
+_PROMPT = "First message: {goal} is the task's, {tests} and {entry_point} what it says of its code."
+
+
+@frozen(kw_only=True)
+class SingleShotOptions:
+    """One answer, without tools, sandbox commands or feedback."""
+
+    system_prompt: str = field(default="", metadata=doc(_SYSTEM))
+    prompt: str = field(default="{goal}", metadata=doc(_PROMPT))
+    time_limit_s: float | None = field(
+        default=600.0, validator=_above_0, metadata=doc("Wall-clock seconds for the answer.")
+    )
+
+
+@frozen(kw_only=True)
+class AttemptsOptions:
+    """Python code, run against the visible tests; their errors are shown, for another attempt."""
+
+    max_attempts: int = field(
+        default=3, validator=ge(1), metadata=doc("Answers in an episode, with and without code.")
+    )
+    tool_timeout_s: float | None = field(
+        default=10.0, validator=_above_0, metadata=doc("Seconds for one run of code and tests.")
+    )
+    time_limit_s: float | None = field(
+        default=600.0, validator=_above_0, metadata=doc("Wall-clock seconds for an episode.")
+    )
+    context_max_tokens: int | None = field(
+        default=None,
+        validator=_at_least_256,
+        metadata=doc("Tokens after which the conversation ends; default: the model's limit."),
+    )
+    max_output_bytes: int = field(
+        default=4096,
+        validator=ge(256),
+        metadata=doc("Of the output that the model is shown; more is cut in the middle."),
+    )
+    python: str = field(default="python3", metadata=doc("Interpreter in the sandbox."))
+    system_prompt: str = field(default="", metadata=doc(_SYSTEM))
+    prompt: str = field(default="{goal}", metadata=doc(_PROMPT))
+    failed_prompt: str = field(
+        default="The code does not pass its tests:\n\n{output}\n\n"
+        "Answer with the whole corrected code in a block that begins with ```python.",
+        metadata=doc("After code that fails: {output} is what it printed and why tests failed."),
+    )
+    timeout_prompt: str = field(
+        default="The code was stopped after {seconds} seconds. It printed:\n\n{output}\n\n"
+        "Answer with faster code, whole, in a block that begins with ```python.",
+        metadata=doc("After code that took too long: {seconds} it was given, {output} until then."),
+    )
+    no_code_prompt: str = field(
+        default="The answer has no code block. "
+        "Answer with the whole code in a block that begins with ```python.",
+        metadata=doc("After an answer without code."),
+    )

@@ -1,0 +1,41 @@
+"""Registers the agents ``code-attempts`` and ``single-shot``."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ale.plugin import BuildContext, Component, hookimpl
+from ale.protocols import Agent
+from ale_agent_attempts.options import AttemptsOptions, SingleShotOptions
+
+
+def _build_attempts(options: AttemptsOptions, context: BuildContext) -> Agent:
+    from ale_agent_attempts.attempts import AttemptsAgent
+
+    return AttemptsAgent(options, monotonic=context.monotonic)
+
+
+def _build_single_shot(options: SingleShotOptions, context: BuildContext) -> Agent:
+    from ale_agent_attempts.single_shot import SingleShotAgent
+
+    return SingleShotAgent(options, monotonic=context.monotonic)
+
+
+@hookimpl
+def ale_agents() -> Sequence[Component[Any, Agent]]:
+    """Register ``code-attempts`` and ``single-shot``."""
+    return [
+        Component(
+            "code-attempts",
+            AttemptsOptions,
+            _build_attempts,
+            summary="Asks for code, runs its visible tests, shows the errors, asks again.",
+            needs=("llm",),
+        ),
+        Component(
+            "single-shot",
+            SingleShotOptions,
+            _build_single_shot,
+            summary="Asks once, without tools or feedback: for benchmarks.",
+            needs=("llm",),
+        ),
+    ]

@@ -1,0 +1,1 @@
+"""``ale art train``: train on MBPP by code rewards, with a few flags."""

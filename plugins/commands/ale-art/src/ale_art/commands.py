@@ -1,0 +1,164 @@
+"""``ale art``: flags in, ``ale run`` out."""
+
+import os
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from ale.commands import ale
+from ale.errors import NotUsableError
+from ale_art.config import Flags, config_of
+
+
+@click.group("art")
+def art() -> None:
+    """Train a model to write code, on MBPP, by the tests that its code passes."""
+
+
+@art.command("train")
+@click.option(
+    "--model",
+    default="Qwen/Qwen2.5-3B-Instruct",
+    show_default=True,
+    help="As its server lists it; with --in-process its folder or name.",
+)
+@click.option(
+    "--project", default="aviato-rl-demo", show_default=True, help="Project of W&B for the metrics."
+)
+@click.option(
+    "--num-steps", type=click.IntRange(1), default=10, show_default=True, help="Training steps."
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1),
+    default=4,
+    show_default=True,
+    help="Problems per training step.",
+)
+@click.option(
+    "--learning-rate",
+    type=click.FloatRange(0, min_open=True),
+    default=2e-5,
+    show_default=True,
+    help="Of the trainer.",
+)
+@click.option(
+    "--max-attempts",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Answers per problem, each after the errors of the one before.",
+)
+@click.option(
+    "--dataset-split",
+    type=click.Choice(["train", "test", "validation"]),
+    default="train",
+    show_default=True,
+    help="Split of MBPP.",
+)
+@click.option(
+    "--dataset-limit",
+    type=click.IntRange(0),
+    default=100,
+    show_default=True,
+    help="Most problems to load; 0 for all.",
+)
+@click.option("--dry-run", is_flag=True, help="Rollouts without training and without W&B.")
+@click.option(
+    "--use-openai", is_flag=True, help="Ask OpenAI's API, with the key in OPENAI_API_KEY."
+)
+@click.option(
+    "--in-process",
+    is_flag=True,
+    help="Sample and train the model in this process, with the packages of ale-art[train].",
+)
+@click.option("--base-url", help="URL of the API, up to /v1.  [default: vLLM's on this machine]")
+@click.option(
+    "--rollouts",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Episodes per problem and step.",
+)
+@click.option(
+    "--data",
+    type=click.Path(exists=True, path_type=Path),
+    help="File of MBPP, as published; without it the library `datasets` loads it.",
+)
+@click.option(
+    "--shown-tests",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="Tests of a problem that the model sees; all of them decide its reward.",
+)
+@click.option(
+    "--sandbox",
+    default="auto",
+    show_default=True,
+    help="Type of the sandbox that runs the code; auto is the best that is usable here.",
+)
+@click.option("--image", help="Image of the container, for a sandbox that has one.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Folder in which the run's folder is created.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the run.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a value of the config, as for `ale run`; repeatable.",
+)
+@click.option("--print-config", is_flag=True, help="Print the config for `ale run` and exit.")
+def train(overrides: tuple[str, ...], print_config: bool, **given: Any) -> None:
+    """Sample solutions of MBPP problems, run them in sandboxes, and train on the rewards.
+
+    A signal (Ctrl-C, SIGTERM) finishes the running batch; a second one cancels it. Exit codes and
+    stored files are those of `ale run`.
+
+    \b
+    Examples:
+      ale art train --data mbpp.jsonl
+      ale art train --data mbpp.jsonl --dry-run --use-openai --model gpt-5-mini
+      ale art train --data mbpp.jsonl --in-process --model models/my-model --rollouts 8
+    """
+    flags = Flags(**given)
+    _check(flags)
+    text = yaml.safe_dump(config_of(flags, os.environ), sort_keys=False)
+    if print_config:
+        click.echo(text, nl=False)
+        return
+    _announce(flags)
+    with tempfile.TemporaryDirectory(prefix="ale-art-") as folder:
+        path = Path(folder) / "art.yaml"
+        path.write_text(text)
+        ale(["run", *(part for one in overrides for part in ("--set", one)), str(path)])
+
+
+def _check(flags: Flags) -> None:
+    if flags.in_process and (flags.use_openai or flags.base_url):
+        raise click.UsageError("--in-process asks no server: leave out --use-openai and --base-url")
+    if flags.in_process and find_spec("ale_trainer_policy") is None:
+        raise NotUsableError("--in-process needs more packages: pip install 'ale-art[train]'")
+
+
+def _announce(flags: Flags) -> None:
+    """Where the answers come from, before anything is checked."""
+    llm = config_of(flags, {})["llm"]
+    where = {"policy": "this process", "openai": "OpenAI"}.get(llm["type"], "vLLM")
+    url = f" at {llm['base_url']}" if "base_url" in llm else ""
+    lines = [f"Model served by {where}{url}"]
+    if llm["type"] == "vllm":
+        lines.append(f"  to start the server: vllm serve {flags.model}")
+    if not flags.dry_run and find_spec("wandb") is None:
+        lines.append("W&B is not installed, so nothing is logged there: pip install wandb")
+    click.echo("\n".join([*lines, ""]), err=True)

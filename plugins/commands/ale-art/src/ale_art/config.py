@@ -1,0 +1,143 @@
+"""The flags of ``ale art train``, and the config of `ale` that they make."""
+
+import netrc
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from attrs import frozen
+
+VLLM = "http://localhost:8000/v1"
+SAMPLES = 8
+"""Rows of a step in W&B's table."""
+
+Split = Literal["train", "test", "validation"]
+
+
+@frozen(kw_only=True)
+class Flags:
+    """What was given on the command line."""
+
+    model: str
+    project: str
+    num_steps: int
+    batch_size: int
+    learning_rate: float
+    max_attempts: int
+    dataset_split: Split
+    dataset_limit: int
+    """0 for all."""
+    dry_run: bool
+    use_openai: bool
+    in_process: bool
+    base_url: str | None
+    rollouts: int
+    sandbox: str
+    image: str | None
+    data: Path | None
+    """File of MBPP; None loads it by the library `datasets`."""
+    shown_tests: int
+    out: Path
+    seed: int
+
+
+def config_of(flags: Flags, environ: Mapping[str, str]) -> dict[str, Any]:
+    """The config that ``ale run`` takes.
+
+    Args:
+        environ: of the process, which decides whether W&B is online.
+    """
+    sandbox = {"type": flags.sandbox}
+    if flags.image is not None:
+        sandbox["image"] = flags.image
+    return {
+        "tasks": {
+            "type": "mbpp",
+            **_origin(flags),
+            "split": flags.dataset_split,
+            "limit": flags.dataset_limit,
+            "shown_tests": flags.shown_tests,
+        },
+        "sandbox": sandbox,
+        "llm": _llm(flags),
+        "agent": {"type": "code-attempts", "max_attempts": flags.max_attempts},
+        "chunker": {"type": "attempt"},
+        # The mean reward of the whole step: a problem may have only one rollout.
+        "credit": {"type": "repair", "baseline": "batch"},
+        "trainer": _trainer(flags),
+        "observers": [{"type": "art"}, *_wandb(flags, environ)],
+        "run": {
+            "name": "art",
+            "directory": str(flags.out.absolute()),
+            "steps": flags.num_steps,
+            "tasks_per_step": flags.batch_size,
+            "rollouts": flags.rollouts,
+            # The whole batch runs at once, and a signal lets it finish.
+            "concurrency": flags.batch_size * flags.rollouts,
+            "on_sigterm": "drain",
+            "seed": flags.seed,
+        },
+    }
+
+
+def _origin(flags: Flags) -> dict[str, str]:
+    if flags.data is None:
+        return {"dataset": "google-research-datasets/mbpp", "subset": "full"}
+    return {"path": str(flags.data.absolute())}
+
+
+def _llm(flags: Flags) -> dict[str, Any]:
+    # Tokens are trained on as they were sampled only at these values.
+    sampling = {"model": flags.model, "temperature": 1.0, "top_p": 1.0}
+    if flags.in_process:
+        return {"type": "policy", **sampling}
+    if flags.use_openai:
+        given = {} if flags.base_url is None else {"base_url": flags.base_url}
+        return {"type": "openai", **sampling, **given, "api_key_env": "OPENAI_API_KEY"}
+    url = flags.base_url or VLLM
+    return {"type": "vllm", **sampling, "base_url": url, "return_token_ids": True}
+
+
+def _trainer(flags: Flags) -> dict[str, Any]:
+    if flags.in_process and not flags.dry_run:
+        return {"type": "policy", "lr": flags.learning_rate}
+    return {"type": "export"}
+
+
+def _wandb(flags: Flags, environ: Mapping[str, str]) -> list[dict[str, Any]]:
+    if flags.dry_run or find_spec("wandb") is None:
+        return []
+    mode = environ.get("WANDB_MODE") or ("online" if _has_key(environ) else "offline")
+    return [{"type": "wandb", "project": flags.project, "mode": mode, "samples": SAMPLES}]
+
+
+def _has_key(environ: Mapping[str, str]) -> bool:
+    """Is there a key of W&B, in the environment or by `wandb login`?"""
+    if environ.get("WANDB_API_KEY"):
+        return True
+    file = Path(environ.get("NETRC") or Path(environ.get("HOME", "~")).expanduser() / ".netrc")
+    try:
+        return netrc.netrc(file).authenticators("api.wandb.ai") is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+def training_note(config: Mapping[str, Any]) -> str:
+    """One line about what happens to the model."""
+    trainer, llm = config.get("trainer") or {}, type_of(config.get("llm") or {})
+    if not trainer:
+        return "none"
+    if type_of(trainer) != "export":
+        return f"by the trainer {type_of(trainer)}, learning rate {trainer.get('lr')}"
+    kept = "rollouts are kept for export"
+    if llm == "policy":
+        return f"none (dry run); {kept}"
+    if llm == "openai":
+        return f"none: a model behind OpenAI's API can't be trained here; {kept}"
+    return f"none: a served model can't be trained yet; {kept}"
+
+
+def type_of(section: Mapping[str, Any]) -> str:
+    """The component that a section names, without its package."""
+    return str(section.get("type", "")).rpartition("/")[2]

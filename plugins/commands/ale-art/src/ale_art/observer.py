@@ -1,0 +1,102 @@
+"""What ``ale art train`` prints while it runs: a header, a line per step, and totals."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ale.plugin import hookimpl
+from ale.types import RunFinished, RunStarted, StepFinished
+from ale_art.config import training_note, type_of
+
+WIDTH = 60
+
+
+class ArtObserver:
+    """Prints to standard error."""
+
+    def __init__(self) -> None:
+        self._since = 0.0
+        self._steps = 0
+
+    @hookimpl
+    def ale_run_started(self, event: RunStarted) -> None:
+        """The header."""
+        self._since = event.at
+        run, config = event.config.get("run", {}), event.config
+        _print(
+            f"ART Training (job: {event.run_id})",
+            "=" * WIDTH,
+            f"Model: {(config.get('llm') or {}).get('model')}",
+            f"Problems: {_problems(Path(event.directory))}",
+            f"Steps: {run.get('steps')}",
+            f"Batch size: {run.get('tasks_per_step')}",
+            f"Training: {training_note(config)}",
+            "=" * WIDTH,
+            "",
+            f"W&B run: {_wandb(event)}",
+            "",
+            "-" * WIDTH,
+        )
+
+    @hookimpl
+    def ale_step_finished(self, event: StepFinished) -> None:
+        """One line about the step's graded episodes; broken ones have no reward."""
+        report = event.report
+        _print(
+            f"  Step {report.step}: {_results(report.metrics)}, time={event.at - self._since:.1f}s"
+        )
+        self._since, self._steps = event.at, report.step + 1
+
+    @hookimpl
+    def ale_run_finished(self, event: RunFinished) -> None:
+        """The totals."""
+        rate = f" ({event.n_succeeded / event.n_graded:.1%})" if event.n_graded else ""
+        broken = [f"  Broken, without a reward: {event.n_broken}"] if event.n_broken else []
+        _print(
+            "-" * WIDTH,
+            "",
+            f"Training {event.outcome}",
+            f"  Total trajectories: {event.n_graded}",
+            f"  Successful: {event.n_succeeded}{rate}",
+            *broken,
+            f"  Steps completed: {self._steps}",
+            "",
+        )
+
+
+def _print(*lines: str) -> None:
+    print(*lines, sep="\n", file=sys.stderr, flush=True)
+
+
+def _problems(directory: Path) -> str:
+    """How many tasks the run has stored."""
+    file = directory / "tasks.jsonl"
+    if not file.exists():
+        return "unknown"
+    with file.open("rb") as lines:
+        return str(sum(1 for _ in lines))
+
+
+def _results(metrics: Mapping[str, float]) -> str:
+    graded = round(metrics.get("episodes", 0))
+    broken = round(metrics.get("broken", 0))
+    suffix = f", broken={broken}" if broken else ""
+    if "mean_reward" not in metrics:
+        return f"reward=none, success=none (0/{graded}){suffix}"
+    share = metrics["success"]
+    return (
+        f"reward={metrics['mean_reward']:.3f}, "
+        f"success={share:.1%} ({round(share * graded)}/{graded}){suffix}"
+    )
+
+
+def _wandb(event: RunStarted) -> str:
+    found: list[Mapping[str, Any]] = [
+        one for one in event.config.get("observers", ()) if type_of(one) == "wandb"
+    ]
+    if not found:
+        return "none"
+    options = found[0]
+    where = f" in {event.directory}/wandb" if options.get("mode") == "offline" else ""
+    return f"{event.run_id} of project {options.get('project')}, {options.get('mode')}{where}"

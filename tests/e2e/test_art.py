@@ -1,0 +1,62 @@
+"""`ale art train --in-process` trains a model, and trains further what it has trained."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.needs("torch")
+
+PROBLEMS = Path(__file__).parents[2] / "configs" / "code_problems.jsonl"
+PATIENCE_S = 300.0
+TINY = {"corpus": str(PROBLEMS), "layers": 1, "vocabulary": 300}
+# A model made from a seed only fails, and with these options it learns from that.
+LEARNING = {"llm.max_tokens": 2, "credit.type": "ipa", "credit.failure_reward": -1}
+
+
+def train(workshop: Any, rate: str, model: str | None = None) -> Path:
+    """One step; without a model one that is made from the seed. The run's folder."""
+    made = {"llm.model": None, "llm.tiny": TINY} if model is None else {}
+    settings = {**LEARNING, **made, "sandbox.root": str(workshop.space)}
+    done = workshop.ale(
+        *("art", "train", "--in-process", "--model", model or "unused", "--learning-rate", rate),
+        *("--data", str(PROBLEMS), "--num-steps", "1", "--batch-size", "2", "--rollouts", "2"),
+        *("--sandbox", "local"),
+        *(f"--set={key}={json.dumps(value)}" for key, value in settings.items()),
+        timeout_s=PATIENCE_S,
+    )
+    assert done.code == 0, done.text
+    assert f"Training: by the trainer policy, learning rate {float(rate)}" in done.err
+    assert "  Step 0: reward=0.000, success=0.0% (0/4)" in done.err
+    run: Path = workshop.runs[-1]
+    return run
+
+
+def weights(run: Path) -> bytes:
+    return (run / "checkpoints" / "00000" / "trainer.safetensors").read_bytes()
+
+
+def test_the_learning_rate_changes_what_is_learned(workshop: Any) -> None:
+    slow, again, fast = (weights(train(workshop, rate)) for rate in ("1e-4", "1e-4", "1e-2"))
+    assert slow == again
+    assert slow != fast
+
+
+def test_a_model_that_was_trained_is_trained_further(workshop: Any) -> None:
+    run = train(workshop, "1e-3")
+    done = workshop.ale("model", str(run), "--out", "model", timeout_s=PATIENCE_S)
+    assert done.code == 0, done.text
+    further = train(workshop, "1e-3", model="model")
+    (report,) = (
+        event
+        for event in workshop.lines("events.jsonl", further)
+        if event["event"] == "step_finished"
+    )
+    assert report["metrics"]["steps_skipped"] == 0
+    tokens = [
+        turn["completion"]["tokens"]
+        for episode in workshop.episodes(further).values()
+        for turn in episode["trajectory"]["turns"]
+    ]
+    assert all(trace["output_ids"] and set(trace["policy_versions"]) == {0} for trace in tokens)
