@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -35,6 +36,11 @@ def train(workshop: Any, rate: str, model: str | None = None) -> Path:
 
 def weights(run: Path) -> bytes:
     return (run / "checkpoints" / "00000" / "trainer.safetensors").read_bytes()
+
+
+def test_the_default_of_the_learning_rate(workshop: Any) -> None:
+    done = workshop.ale("art", "train", "--in-process", "--print-config")
+    assert yaml.safe_load(done.out)["trainer"] == {"type": "policy", "lr": 2e-5}
 
 
 def test_the_learning_rate_changes_what_is_learned(workshop: Any) -> None:

@@ -47,11 +47,9 @@ def test_without_flags_the_model_is_asked_of_vllm_and_kept_as_it_is(printed: Any
     assert printed["trainer"] == {"type": "export"}
 
 
-def test_defaults_of_project_and_learning_rate(desk: Any, script: Any) -> None:
+def test_the_default_of_the_project(desk: Any) -> None:
     pytest.importorskip("wandb")
     assert config(desk)["observers"][1]["project"] == "aviato-rl-demo"
-    pytest.importorskip("ale_trainer_policy")
-    assert config(desk, "--in-process")["trainer"] == {"type": "policy", "lr": 2e-5}
 
 
 def test_the_printed_config_is_what_is_run(desk: Any, serve: Any, script: Any) -> None:
