@@ -31,6 +31,7 @@ from ale_sandbox_container.engine import (
     Stat,
     State,
 )
+from ale_sandbox_container.here import is_here
 from ale_sandbox_container.probing import facts_of
 
 _TIMEOUT_S = 120
@@ -80,7 +81,7 @@ class PodmanEngine:
     """See `ale_sandbox_container.engine.Engine`.
 
     Args:
-        address: ``unix:///run/podman/podman.sock``, ``tcp://...`` or ``ssh://...``.
+        address: ``unix:///run/podman/podman.sock`` or ``tcp://...``.
     """
 
     name = "podman"
@@ -90,7 +91,7 @@ class PodmanEngine:
     process of such a container at once, before its supervisor is there."""
 
     def __init__(self, address: str) -> None:
-        self._address = address
+        self.url = address
         with _translated():
             self._client = podman.PodmanClient(
                 base_url=address, version=_API, timeout=_TIMEOUT_S, max_pool_size=64
@@ -103,7 +104,7 @@ class PodmanEngine:
         """Its facts."""
         with _translated():
             _ok(self._api.get("/_ping"))
-            return _facts_at(self._address)
+            return _facts_at(self.url)
 
     def image(self, ref: str) -> Image:
         """An image that is there already."""
@@ -235,15 +236,26 @@ class PodmanEngine:
         except NotFoundError:
             return
         with _translated(), contextlib.ExitStack() as stack:
-            handle = None if found is None else _handle(found["State"]["Pid"])
+            handle = None if found is None else _handle(found["State"]["Pid"], found["Id"])
             if handle is not None:
                 stack.callback(os.close, handle)
             response = self._api.post(f"/containers/{container}/kill")
             # 404: it is gone; 409, and in words only in older versions: it does not run.
             if "state improper" not in response.text:
                 _ok(response, 404, 409)
-            if handle is not None and not select.select([handle], [], [], _TIMEOUT_S)[0]:
+            if handle is None and found is not None:
+                self._wait_for_end(container)
+            elif handle is not None and not select.select([handle], [], [], _TIMEOUT_S)[0]:
                 raise SandboxError(f"the processes of {container} did not end")
+
+    def _wait_for_end(self, container: str) -> None:
+        """Of its first process, which can't be seen from here."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        with contextlib.suppress(NotFoundError):
+            while self.state(container).running:
+                if time.monotonic() > deadline:
+                    raise SandboxError(f"the processes of {container} did not end")
+                time.sleep(_POLL_S)
 
     def remove(self, container: str) -> None:
         """Kill and remove it with its volumes."""
@@ -275,8 +287,10 @@ class PodmanEngine:
 
     def state(self, container: str) -> State:
         """Its state."""
-        found = self._inspect(container)["State"]
+        about = self._inspect(container)
+        found = about["State"]
         return State(
+            id=about["Id"],
             running=found["Running"],
             exit_code=found["ExitCode"],
             out_of_memory=found["OOMKilled"],
@@ -291,21 +305,35 @@ class PodmanEngine:
             for box in self._listed("/containers/json", params)
         ]
 
-    def inject(
-        self, container: str, argv: Sequence[str], *, env: Mapping[str, str], user: str | None
-    ) -> None:
-        """Start one more process in it."""
-        process = {
-            "Cmd": list(argv),
-            "Env": [f"{name}={value}" for name, value in env.items()],
-            "User": user or "",
-        }
+    def prepare(self, container: str, argv: Sequence[str], user: str | None) -> str:
+        """Describe one more process for it."""
+        attached = {"AttachStdin": True, "AttachStdout": True, "AttachStderr": True}
+        process = json.dumps({**attached, "Cmd": list(argv), "User": user or ""})
         with _translated():
-            made = _ok(
-                self._api.post(f"/containers/{container}/exec", data=json.dumps(process))
-            ).json()
-            start = json.dumps({"Detach": True})
-            _ok(self._api.post(f"/exec/{made['Id']}/start", data=start))
+            made = _ok(self._api.post(f"/containers/{container}/exec", data=process)).json()
+        return str(made["Id"])
+
+    def exit_code(self, prepared: str) -> int | None:
+        """Of such a process."""
+        with _translated():
+            found = _ok(self._api.get(f"/exec/{prepared}/json")).json()
+        return None if found["Running"] else int(found["ExitCode"])
+
+    def make_volume(self, name: str, labels: Mapping[str, str]) -> None:
+        """Make a volume."""
+        about = json.dumps({"Name": name, "Labels": dict(labels)})
+        with _translated():
+            _ok(self._api.post("/volumes/create", data=about))
+
+    def remove_volume(self, name: str) -> None:
+        """Remove a volume."""
+        with _translated():
+            _ok(self._api.delete(f"/volumes/{name}"), 404)
+
+    def volumes(self, label: str) -> Sequence[Found]:
+        """Volumes with this label."""
+        found = self._listed("/volumes/json", {"filters": json.dumps({"label": [label]})})
+        return [Found(id=volume["Name"], labels=volume["Labels"] or {}) for volume in found]
 
     def run(
         self, container: str, argv: Sequence[str], *, user: str | None, timeout_s: float
@@ -387,12 +415,13 @@ def _facts_at(address: str) -> Facts:
         return facts_of(_ok(client.api.get("/info", compatible=True)).json())
 
 
-def _handle(pid: int) -> int | None:
-    """Of a process on this machine; None when there is none (any more)."""
+def _handle(pid: int, container: str) -> int | None:
+    """Of a container's first process; None when there is none here (any more)."""
     try:
-        return os.pidfd_open(pid) if pid > 0 else None
+        handle = os.pidfd_open(pid) if is_here(pid, container) else None
     except ProcessLookupError:
         return None
+    return handle
 
 
 def _literal(path: str) -> str:
@@ -456,7 +485,15 @@ def _spec(plan: Plan) -> dict[str, Any]:
         "privileged": False,
         "read_only_filesystem": plan.read_only,
         "mounts": mounts,
-        "volumes": [{"Dest": path} for path in plan.volumes],
+        "volumes": [
+            *({"Dest": path} for path in plan.volumes),
+            {
+                "Name": plan.shell.name,
+                "Dest": plan.shell.target,
+                "Options": ["ro" if plan.shell.read_only else "rw"],
+            },
+        ],
+        "stdin": True,
         "resource_limits": _limits(plan),
         "oci_runtime": plan.runtime or "",
         "log_configuration": {"driver": "none"},
