@@ -15,7 +15,7 @@ from typing import Any
 from sandboxes import Row, bench_session_command, compare, many_at_once, report, spawn
 
 from ale.plugin import BuildContext
-from ale.protocols import Sandbox, SandboxBackend
+from ale.protocols import Sandbox
 from ale.types import SandboxSpec
 from ale_sandbox_container.testing_images import BUSYBOX, CannotMakeError, provide
 
@@ -44,7 +44,7 @@ async def bench_exec_by_sdk(engine: str, address: str, sandbox: Sandbox) -> Row:
     return "exec, against the SDK's", ours, theirs, "0.1x", ours <= 0.1 * theirs
 
 
-async def bench_open_close(engine: str, address: str, backend: SandboxBackend) -> Row:
+async def bench_open_close(engine: str, address: str, backend: Any) -> Row:
     """A sandbox opened, used once, closed and removed, against the engine's own client."""
     # Without --remote, Podman's client would not have the settings of the service.
     to = ["--remote", "--url", address] if engine == "podman" else ["--host", address]

@@ -10,6 +10,7 @@ from attrs import field, frozen
 from ale.errors import SandboxError
 from ale_sandbox_container import script, worker
 from ale_sandbox_container.pool import NoProcessError, WorkerPool
+from ale_sandbox_container.stream import STDOUT
 from ale_sandbox_container.worker import Job, Numbers, Supervisor, Worker
 from ale_sandbox_shell.session import KILLED
 
@@ -53,8 +54,8 @@ class Commands:
         restart: kills everything in the container, restarts it, and returns its new supervisor.
             Raises SandboxError where the container has ended by itself.
         lost: why the supervisor was lost, in words; asks the engine.
-        root: user whose workers kill processes that became root, where programs may gain
-            privileges; as for `start`. False where they may not.
+        root: user that may kill all processes, where programs may gain privileges; None where it
+            is the container's own. False where they may not gain any.
     """
 
     def __init__(
@@ -248,9 +249,10 @@ class Commands:
                 await self._start_again(running.starts, f"a command would not end ({error})")
 
     def _users(self, *pools: WorkerPool) -> list[WorkerPool]:
-        """Those whose processes the supervisor may not kill."""
-        others = [pool for pool in pools if pool is not self.pool(None)]
-        return others if self._root in (False, None) else [*others, self.pool(self._root or None)]
+        """Those whose processes the supervisor may not kill: all, where the root may."""
+        if self._root is False:
+            return [pool for pool in pools if pool is not self.pool(None)]
+        return [] if self._root is None else [self.pool(self._root)]
 
     async def _kill(self, how: bytes, others: list[WorkerPool]) -> int:
         """Kill by the supervisor, and by workers of other users; returns its first number."""
@@ -309,14 +311,15 @@ class Commands:
         self._supervisor.close()
 
 
-async def _asked_of(pool: WorkerPool, how: bytes) -> Numbers:
-    """Ask one worker of a pool what the supervisor is asked else."""
-    found = await pool.acquire()
-    job = found.expect(1000)
-    found.send(how + b"end %b 0\n" % job.mark)
-    await job.ended
-    pool.release(found)
-    words = job.output[1].value().split()
-    if len(words) != 3:
-        raise SandboxError("something inside kills whatever would kill it")
-    return int(words[1]), int(words[2])
+async def _asked_of(pool: WorkerPool, question: bytes) -> Numbers:
+    """Ask a worker of a pool what the supervisor is asked else."""
+    for _ in range(_TRIES):
+        found = await pool.acquire()
+        job = found.expect(1000)
+        found.send(question + b"end %b 0\n" % job.mark)
+        if await job.ended is not None:
+            pool.release(found)
+            _, first, second = job.output[STDOUT].value().split()
+            return int(first), int(second)
+        # Else it was killed, perhaps by what was asked before.
+    raise SandboxError("something inside kills whatever would kill it")

@@ -74,6 +74,9 @@ holds() {
     done
   done
 }
+kill_tagged() { sweep "$1"; echo "k $killed $left"; }
+kill_all() { set -- /proc/[0-9]*; kill -9 -1; sweep; echo "k $# $left"; }
+look() { holds "$1" "$2"; echo "k $found 0"; }
 limit_of self
 base=$hard
 """
@@ -175,18 +178,22 @@ def _escaped(data: bytes) -> bytes:
     return b"".join([_ESCAPES[code] for code in data])
 
 
+# One function each: a supervisor that has just been started knows none, and so answers nothing before
+# it has been sent its script.
+
+
 def kill(number: int) -> bytes:
     """Kill what the n-th command has started; prints how many were killed and how many are left."""
-    return b'sweep %b; echo "k $killed $left"\n' % _in_bytes(number)
+    return b"kill_tagged %b\n" % _in_bytes(number)
 
 
-KILL_ALL = b'set -- /proc/[0-9]*; kill -9 -1; sweep; echo "k $# $left"\nset --\n'
+KILL_ALL = b"kill_all\n"
 """Kill all commands and workers; prints how many processes there were and how many are left."""
 
 
 def has(number: int, holder: bytes = b"") -> bytes:
     """Does anything of the n-th command live, with the output of the process `holder` open?"""
-    return b'holds %b %b; echo "k $found 0"\n' % (_in_bytes(number), holder)
+    return b"look %b %b\n" % (_in_bytes(number), holder)
 
 
 def exports(env: Mapping[str, str]) -> bytes:

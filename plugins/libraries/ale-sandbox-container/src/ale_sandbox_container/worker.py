@@ -15,7 +15,7 @@ from ale_sandbox_shell.output import Capture
 
 _LATE_S = 0.01
 """Pause after each piece of output that no command waits for."""
-_LOOKS = 20
+_LOOKS = 100
 _SIGNALS = 128
 _LOOK_S = 0.05
 ANSWER_S = 20.0

@@ -93,7 +93,7 @@ class DistanceProbes:
                 assert (output.truncated, output.stdout[-7:]) == (True, b"100000\n")
             await backend.aclose()
 
-    async def test_a_broken_connection_is_named_and_others_go_on(
+    async def test_a_broken_connection_is_named_and_ends_nothing_else(
         self, make: Make, tmp_path: Path
     ) -> None:
         near = make()

@@ -237,7 +237,8 @@ async def kill_hosts(
 
 
 def _running(words: list[str]) -> list[str]:
-    lines = b"\n".join(command_lines().values())
+    # Podman remembers for five minutes, by a process on the host, how one in a container has ended.
+    lines = b"\n".join(line for line in command_lines().values() if b"--exit-delay" not in line)
     return [word for word in words if word.encode() in lines]
 
 
