@@ -178,8 +178,8 @@ def _escaped(data: bytes) -> bytes:
     return b"".join([_ESCAPES[code] for code in data])
 
 
-# One function each: a supervisor that has just been started knows none, and so answers nothing before
-# it has been sent its script.
+# One function each: a supervisor that has just been started knows none, and so answers nothing
+# before it has been sent its script.
 
 
 def kill(number: int) -> bytes:

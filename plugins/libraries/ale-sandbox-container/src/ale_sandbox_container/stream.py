@@ -15,6 +15,7 @@ from ale.errors import SandboxError
 
 STDOUT, STDERR = 1, 2
 _ANSWER_S = 60.0
+_REASON_S = 0.2
 _KINDS = (0, STDOUT, STDERR)
 _REQUEST = b"""\
 POST %s HTTP/1.1\r\nHost: engine\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\
@@ -46,7 +47,10 @@ class Stream(asyncio.Protocol):
         if not self.opened.done():
             head, end, data = data.partition(b"\r\n\r\n")
             if not end or head.split()[1] not in (b"101", b"200"):
-                self._rest = head + end + data  # the engine's reason; it closes the connection
+                self._rest = head + end + data
+                if end and self._transport is not None:
+                    # The engine keeps the connection; its reason comes with the head or just after.
+                    asyncio.get_running_loop().call_later(_REASON_S, self._transport.close)
                 return
             self.opened.set_result(None)
         start, size = 0, len(data)
