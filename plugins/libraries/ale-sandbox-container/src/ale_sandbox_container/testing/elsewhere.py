@@ -27,19 +27,15 @@ _HIDDEN = 'mount -t tmpfs none /tmp && exec "$@"'
 
 
 @contextlib.contextmanager
-def engine_elsewhere(
-    name: str, argv: Callable[[Path, str], Sequence[str]], *, user: Sequence[str] = ()
-) -> Iterator[str]:
+def engine_elsewhere(name: str, argv: Callable[[Path, str], Sequence[str]]) -> Iterator[str]:
     """Address of a second engine, in mount and network namespaces of its own.
 
     Args:
         argv: its command line, from a folder of its own and its address.
-        user: what runs a command as another user.
     """
     folder = Path(tempfile.mkdtemp(prefix=f"ale-{name}-", dir="/var/tmp"))
-    folder.chmod(0o777)
     address = f"unix://{folder}/socket"
-    apart = ["unshare", "--mount", "--net", "sh", "-c", _HIDDEN, "sh", *user]
+    apart = ["unshare", "--mount", "--net", "sh", "-c", _HIDDEN, "sh"]
     with (folder / "log").open("wb") as log:
         engine = subprocess.Popen(
             [*apart, *argv(folder, address)], stdout=log, stderr=log, start_new_session=True
