@@ -9,15 +9,13 @@ import importlib
 import os
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from sandboxes import Row, bench_session_command, compare, many_at_once, report, spawn
 
 from ale.plugin import BuildContext
-from ale.protocols import Sandbox, SandboxBackend
+from ale.protocols import Sandbox
 from ale.types import SandboxSpec
 from ale_sandbox_container.testing_images import BUSYBOX, CannotMakeError, provide
 
@@ -27,7 +25,7 @@ ENGINES = ("docker", "podman")
 async def bench_exec(sandbox: Sandbox) -> Row:
     """One command in a new shell, against a new shell on the host."""
     ours, bare = await compare(lambda: sandbox.exec("true"), spawn, 500)
-    return "exec", ours, bare, "bare + 5 ms", ours <= bare + 0.005
+    return "exec", ours, bare, "2.5x", ours <= 2.5 * bare
 
 
 async def bench_exec_by_sdk(engine: str, address: str, sandbox: Sandbox) -> Row:
@@ -46,7 +44,7 @@ async def bench_exec_by_sdk(engine: str, address: str, sandbox: Sandbox) -> Row:
     return "exec, against the SDK's", ours, theirs, "0.1x", ours <= 0.1 * theirs
 
 
-async def bench_open_close(engine: str, address: str, backend: SandboxBackend) -> Row:
+async def bench_open_close(engine: str, address: str, backend: Any) -> Row:
     """A sandbox opened, used once, closed and removed, against the engine's own client."""
     # Without --remote, Podman's client would not have the settings of the service.
     to = ["--remote", "--url", address] if engine == "podman" else ["--host", address]
@@ -54,41 +52,40 @@ async def bench_open_close(engine: str, address: str, backend: SandboxBackend) -
     async def ours() -> None:
         async with backend.open(SandboxSpec()) as sandbox:
             await sandbox.exec("true")
-        await backend.aclose()  # what is removed behind is part of it
+        await backend._threads.drain()  # what is removed behind is part of it
 
     def bare() -> None:
         command = [engine, *to, "run", "--rm", "--network=none", BUSYBOX, "true"]
         subprocess.run(command, check=True)
 
     measured, floor = await compare(ours, bare, 20)
-    return "open, exec, close, gone", measured, floor, "1.2x", measured <= 1.2 * floor
+    return "open, exec, close, gone", measured, floor, "1.1x", measured <= 1.1 * floor
 
 
 async def rows_of(engine: str, plugin: ModuleType) -> list[Row]:
     """Everything about one engine."""
-    with tempfile.TemporaryDirectory() as name:
-        options = plugin.ale_sandboxes()[0].options(image=BUSYBOX, root=Path(name) / "ways")
-        address = plugin.address(options, os.environ)
-        backend = plugin.build(options, BuildContext())
+    options = plugin.ale_sandboxes()[0].options(image=BUSYBOX)
+    address = plugin.address(options, os.environ)
+    backend = plugin.build(options, BuildContext())
 
-        async def episode() -> None:
-            async with backend.open(SandboxSpec()) as sandbox:
-                session = await sandbox.session()
-                for _ in range(10):
-                    await session.run("true")
-                await sandbox.exec("true")
+    async def episode() -> None:
+        async with backend.open(SandboxSpec()) as sandbox:
+            session = await sandbox.session()
+            for _ in range(10):
+                await session.run("true")
+            await sandbox.exec("true")
 
-        try:
-            async with backend.open(SandboxSpec()) as sandbox:
-                rows = [
-                    await bench_exec(sandbox),
-                    await bench_exec_by_sdk(engine, address, sandbox),
-                    await bench_session_command(sandbox),
-                ]
-            rows.append(await bench_open_close(engine, address, backend))
-            rows.append(await many_at_once(episode, 3))
-        finally:
-            await backend.aclose()
+    try:
+        async with backend.open(SandboxSpec()) as sandbox:
+            rows = [
+                await bench_exec(sandbox),
+                await bench_exec_by_sdk(engine, address, sandbox),
+                await bench_session_command(sandbox),
+            ]
+        rows.append(await bench_open_close(engine, address, backend))
+        rows.append(await many_at_once(episode, 3))
+    finally:
+        await backend.aclose()
     return rows
 
 

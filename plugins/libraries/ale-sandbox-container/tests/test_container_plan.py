@@ -2,13 +2,12 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ale.types import SandboxSpec
-from ale_sandbox_container.engine import Image
+from ale_sandbox_container.engine import Image, Volume
 from ale_sandbox_container.options import ContainerOptions
 from ale_sandbox_container.plan import ENTRYPOINT, HEALTH, plan_of
 from ale_sandbox_container.records import Record
@@ -24,7 +23,8 @@ def environment(image: Image, env: Mapping[str, str] | None = None) -> Mapping[s
         workdir="/w",
     )
     spec = SandboxSpec(env=env or {})
-    return plan_of(ContainerOptions(image="i"), spec, record, image, Path("/pipes"), "/sh").env
+    shell = Volume(name="v", target="/.ale", read_only=True)
+    return plan_of(ContainerOptions(image="i"), spec, record, image, shell).env
 
 
 def test_a_container_is_told_what_its_image_would_have_started() -> None:

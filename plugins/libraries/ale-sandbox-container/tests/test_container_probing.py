@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from ale_sandbox_container import probing
-from ale_sandbox_container.address import EngineAddress
 from ale_sandbox_container.archive import parse_stat
 
 REMEDIES = {"missing": "install it", "silent": "start it", "refused": "join the group"}
@@ -25,18 +24,14 @@ INFO = {
 }
 
 
-def at(name: str, url: str) -> EngineAddress:
-    return EngineAddress(name=name, url=url, create="/create", using=lambda _: {})
-
-
 def test_an_engine_that_is_not_there_is_named_with_what_would_help(tmp_path: Path) -> None:
-    found = probing.probe_engine(at("no-such-engine", f"unix://{tmp_path}/socket"), REMEDIES, {})
+    found = probing.probe_engine("no-such-engine", f"unix://{tmp_path}/socket", REMEDIES)
     assert (found.usable, found.remedy) == (False, "install it")
     assert f"{tmp_path}/socket" in found.reason
 
 
 def test_one_that_is_installed_and_silent_is_to_be_started(tmp_path: Path) -> None:
-    found = probing.probe_engine(at("sh", f"unix://{tmp_path}/socket"), REMEDIES, {})
+    found = probing.probe_engine("sh", f"unix://{tmp_path}/socket", REMEDIES)
     assert (found.usable, found.remedy) == (False, "start it")
 
 
@@ -47,14 +42,15 @@ def test_one_that_takes_calls_and_never_answers_is_given_up(
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{tmp_path}/socket")
         listener.listen()
-        found = probing.probe_engine(at("sh", f"unix://{tmp_path}/socket"), REMEDIES, {})
+        found = probing.probe_engine("sh", f"unix://{tmp_path}/socket", REMEDIES)
     assert not found.usable
     assert "timed out" in found.reason
 
 
 def test_an_address_of_another_kind_is_named() -> None:
-    found = probing.probe_engine(at("sh", "ssh://host"), REMEDIES, {})
+    found = probing.probe_engine("sh", "ssh://host", REMEDIES)
     assert "ssh://host" in found.reason
+    assert "forward its socket" in found.reason
 
 
 def test_facts_are_read_from_what_the_engine_says() -> None:

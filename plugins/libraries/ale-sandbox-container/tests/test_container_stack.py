@@ -6,7 +6,7 @@ import pytest
 from attrs import evolve
 
 from ale.errors import SandboxError
-from ale_sandbox_container.engine import Bind, Plan
+from ale_sandbox_container.engine import Bind, Plan, Volume
 from ale_sandbox_container.stack import read
 
 FILE = """
@@ -47,7 +47,8 @@ def plan(*, network: bool = True) -> Plan:
         entrypoint=("/sh", "-c", "echo $key"),
         workdir="/app",
         labels={"ale.id": "x"},
-        binds=(Bind(source=Path("/pipes"), target="/ale"),),
+        shell=Volume(name="shell", target="/.ale", read_only=True),
+        binds=(Bind(source=Path("/data"), target="/data"),),
         env={"TWO": "a$b"},
         network=network,
         cpus=1.5,
@@ -89,8 +90,10 @@ def test_the_agents_service_is_a_sandbox_and_the_others_are_as_they_were(file: P
     assert main["environment"] == {"ONE": "1", "TWO": "a$$b"}
     assert main["volumes"] == [
         "data:/data",
-        {"type": "bind", "source": "/pipes", "target": "/ale", "read_only": True},
+        {"type": "bind", "source": "/data", "target": "/data", "read_only": True},
+        {"type": "volume", "source": "shell", "target": "/.ale", "read_only": True},
     ]
+    assert made["volumes"] == {"shell": {"external": True}}
     assert (main["cap_drop"], main["cap_add"]) == (["ALL"], ["CHOWN"])
     assert main["security_opt"] == ["no-new-privileges"]
     assert (main["cpus"], main["mem_limit"], main["pids_limit"]) == (1.5, 1 << 30, 7)

@@ -1,6 +1,7 @@
 """Whether the process that a sandbox belongs to is still there."""
 
 import errno
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,14 @@ def test_an_owner_that_could_not_be_looked_up_does_not_count_as_gone(
     monkeypatch.setattr(Path, "read_bytes", fail)
     with pytest.raises(OSError, match="Too many"):
         assert me.alive
+
+
+def test_without_proc_a_process_id_is_all_that_is_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("ale_sandbox_shell.owner._PROC", tmp_path / "none")
+    me = Owner.me()
+    assert me.alive
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    assert not evolve(me, pid=process.pid).alive

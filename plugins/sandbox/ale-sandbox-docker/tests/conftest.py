@@ -8,6 +8,7 @@ import ale_sandbox_docker.plugin
 from ale_sandbox_container.testing import fixtures
 
 make, host, box = map(pytest.fixture, (fixtures.make, fixtures.host, fixtures.box))
+shells = pytest.fixture(scope="session")(fixtures.shells)
 backend, small_limits = map(pytest.fixture, (fixtures.backend, fixtures.small_limits))
 
 

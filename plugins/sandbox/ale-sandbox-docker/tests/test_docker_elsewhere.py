@@ -1,93 +1,84 @@
 """A Docker engine that does not see this machine's files, as in a virtual machine."""
 
-import contextlib
 import os
 import shutil
-import signal
 import subprocess
-import tempfile
-import time
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from ale.errors import NotUsableError
-from ale.plugin import BuildContext
-from ale_sandbox_container.probing import NOT_SHARED, ask
-from ale_sandbox_docker.options import DockerOptions
-from ale_sandbox_docker.plugin import build, probe
+from ale_sandbox_container.testing.elsewhere import ElsewhereProbes, engine_elsewhere
+from ale_sandbox_container.testing_images import BUSYBOX, DEBIAN, provide
 
 pytestmark = pytest.mark.engine
-
-_WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")
 def elsewhere() -> Iterator[str]:
-    """Address of a second engine in mount and network namespaces of its own, with an empty /tmp."""
+    """A second engine; in the network namespace of the machine it would remove docker0."""
     if shutil.which("dockerd") is None or os.geteuid() != 0:
         pytest.skip("a second engine needs dockerd and root")
-    folder = Path(tempfile.mkdtemp(prefix="ale-dockerd-", dir="/var/tmp"))
-    address = f"unix://{folder}/socket"
-    options = [
-        f"--host={address}",
-        f"--data-root={folder}/data",
-        f"--exec-root={folder}/exec",
-        f"--pidfile={folder}/pid",
-        *("--bridge=none", "--iptables=false", "--ip6tables=false"),
-    ]
-    script = 'mount -t tmpfs none /tmp && exec dockerd "$@"'
-    with (folder / "log").open("wb") as log:
-        engine = subprocess.Popen(
-            ["unshare", "--mount", "--net", "sh", "-c", script, "sh", *options],
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        _wait_for(engine, address, folder / "log")
+    with engine_elsewhere(
+        "dockerd",
+        lambda folder, address: [
+            "dockerd",
+            f"--host={address}",
+            f"--data-root={folder}/data",
+            f"--exec-root={folder}/exec",
+            f"--pidfile={folder}/pid",
+            *("--bridge=none", "--iptables=false", "--ip6tables=false"),
+        ],
+    ) as address:
+        provide(["docker", "--host", address], BUSYBOX)
         yield address
-    finally:
-        engine.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            engine.wait(_WAIT_S)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(engine.pid, signal.SIGKILL)
-        engine.wait()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _wait_for(engine: "subprocess.Popen[bytes]", address: str, log: Path) -> None:
-    deadline = time.monotonic() + _WAIT_S
-    while True:
-        try:
-            ask(address, "/_ping", 5.0)
-        except OSError:
-            assert engine.poll() is None, log.read_text()[-2000:]
-            assert time.monotonic() < deadline, log.read_text()[-2000:]
-            time.sleep(0.2)
-        else:
-            return
+class TestElsewhere(ElsewhereProbes):
+    def test_it_is_usable(
+        self, plugin: ModuleType, elsewhere: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("DOCKER_HOST", elsewhere)
+        assert plugin.probe().usable
 
 
-def test_the_probe_finds_it_unusable_and_says_why(
-    elsewhere: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCKER_HOST", elsewhere)
-    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    found = probe()
-    assert not found.usable
-    assert NOT_SHARED in found.reason
-    assert "engine of this machine" in (found.remedy or "")
+INSIDE = """
+import asyncio
+from ale.plugin import BuildContext
+from ale.types import SandboxSpec
+from ale_sandbox_docker.plugin import DockerOptions, build
+
+async def main():
+    backend = build(DockerOptions(image="ale-test-busybox:2"), BuildContext())
+    async with backend.open(SandboxSpec()) as box:
+        await box.write("file", b"from inside")
+        session = await box.session()
+        print((await box.exec("cat file")).stdout, (await session.run("exit 3")).exit_code)
+    await backend.aclose()
+
+asyncio.run(main())
+"""
 
 
-def test_a_backend_of_it_is_refused_before_any_sandbox_is_opened(elsewhere: str) -> None:
-    with pytest.raises(NotUsableError, match="does not share this machine's file system"):
-        build(DockerOptions(host=elsewhere), BuildContext(environ={}))
-
-
-def test_it_is_usable_where_the_sandboxes_folder_is_seen_by_both(elsewhere: str) -> None:
-    folder = Path(elsewhere.removeprefix("unix://")).parent / "state"
-    backend = build(DockerOptions(host=elsewhere, root=folder), BuildContext(environ={}))
-    assert backend.name == "docker"
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the image's Python is 3.11")
+def test_ale_works_in_a_container_that_has_the_engines_socket() -> None:
+    provide(["docker"], BUSYBOX)
+    provide(["docker"], DEBIAN)
+    version = f"python3.{sys.version_info.minor}"
+    # Not the standard library, which the image has; its Python is of the same version.
+    own = (f"lib/{version}", "lib-dynload")
+    mine = [path for path in sys.path if Path(path).is_dir() and not path.endswith(own)]
+    mounts = [f"--volume={path}:{path}:ro" for path in mine]
+    done = subprocess.run(
+        [
+            *("docker", "run", "--rm", "--network=none", *mounts),
+            "--volume=/var/run/docker.sock:/var/run/docker.sock",
+            *("--env", f"PYTHONPATH={':'.join(mine)}", DEBIAN, "python3", "-c", INSIDE),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "b'from inside' 3\n", done.stderr[-2000:]

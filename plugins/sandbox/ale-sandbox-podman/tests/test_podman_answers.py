@@ -15,7 +15,7 @@ ENDED = (500, {"cause": "no such process", "message": "read /proc/7/cgroup: no s
 IMPROPER = (409, {"cause": "", "message": "can only kill running containers"})
 EXITED = (
     200,
-    {"State": {"Running": False, "ExitCode": 3, "OOMKilled": False, "Pid": 0}},
+    {"Id": "box", "State": {"Running": False, "ExitCode": 3, "OOMKilled": False, "Pid": 0}},
 )
 
 

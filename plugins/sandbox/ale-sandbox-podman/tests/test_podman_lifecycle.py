@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ale_sandbox_container.testing.distance import DistanceProbes
 from ale_sandbox_container.testing.ends import EndProbes, kill_hosts
 from ale_sandbox_container.testing.network import NetworkProbes
 from ale_sandbox_container.testing.privileges import PrivilegeProbes
@@ -15,6 +16,10 @@ pytestmark = pytest.mark.engine
 
 
 class TestStarts(StartProbes):
+    container_image = BUSYBOX
+
+
+class TestDistance(DistanceProbes):
     container_image = BUSYBOX
 
 

@@ -2,42 +2,42 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from types import MappingProxyType
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from ale.errors import NotUsableError, SandboxError, UnsupportedError
 from ale.plugin import BuildContext
 from ale.types import SandboxInfo, SandboxSpec, replace
-from ale_sandbox_container import script
-from ale_sandbox_container.address import EngineAddress
+from ale_sandbox_container import stream, worker
 from ale_sandbox_container.capabilities import capabilities_of
 from ale_sandbox_container.commands import Commands
 from ale_sandbox_container.compose import Composed, Composer
-from ale_sandbox_container.engine import Engine, Image, NotFoundError, Plan
+from ale_sandbox_container.engine import ConflictError, Engine, Image, NotFoundError, Plan
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.images import Images
-from ale_sandbox_container.liveness import why_ended
 from ale_sandbox_container.network import Network
-from ale_sandbox_container.options import ContainerOptions, root_of
+from ale_sandbox_container.options import ContainerOptions
 from ale_sandbox_container.orphans import Orphans
-from ale_sandbox_container.pipes import PipeFolder, new_name
 from ale_sandbox_container.plan import limits_of, plan_of, workdir_of
-from ale_sandbox_container.pool import ANSWER_S, WorkerPool
-from ale_sandbox_container.probing import NOT_SHARED, shares_files
-from ale_sandbox_container.records import LABEL, Folders, Kind, Record, parse
+from ale_sandbox_container.pool import WorkerPool
+from ale_sandbox_container.records import LABEL, Kind, Record, parse
 from ale_sandbox_container.sandbox import ContainerSandbox, Setup
-from ale_sandbox_container.sealed import SealedShells
+from ale_sandbox_container.sealed import SEALED, SealedShells
 from ale_sandbox_container.service_containers import ServiceContainer, service_container
 from ale_sandbox_container.tarball import Ownership
 from ale_sandbox_container.threads import EngineThreads
-from ale_sandbox_container.worker import Handshake
+from ale_sandbox_container.worker import Handshake, Supervisor, Worker
 from ale_sandbox_shell.owner import Owner
 
 _TRIES = 100
-_LOOK_S = 1.0
+_LOOK_S = 0.05
+_LOOKS = 100
 _CLOCK_S = 0.02
 """A file system's clock may be so far behind."""
 
@@ -59,13 +59,15 @@ class Origin:
 
 @frozen(kw_only=True)
 class Box:
-    """One container, its plan, record and command pipes."""
+    """One container, its plan and record."""
+
+    starting: asyncio.Lock = field(factory=asyncio.Lock)
+    """See `WorkerPool`."""
 
     spec: SandboxSpec
     origin: Origin
     record: Record
     plan: Plan
-    pipes: PipeFolder
 
     @property
     def name(self) -> str:
@@ -85,17 +87,18 @@ class ContainerBackend:
         self._options = options
         self._context = context
         self._threads = EngineThreads(options.max_parallel)
-        self._folders = Folders(root_of(options, context.environ) / engine.name)
-        self._shells = SealedShells(self._folders.root / "shells")
-        logs = context.run_directory or self._folders.root
+        self._shells = SealedShells(
+            engine, self._threads, context.new_id, lambda id: self._record(id, "shell").labels
+        )
+        logs = context.run_directory or Path(tempfile.gettempdir()) / f"ale-{engine.name}"
         self._composer = Composer(engine, context.environ, logs / "builds")
         self._images = Images(engine, options, self._threads, logs / "builds", self._composer)
         self._owner = Owner.me()
-        self._orphans = Orphans(engine, self._folders, clock=context.clock)
+        self._orphans = Orphans(engine, clock=context.clock)
         self.name = engine.name
         self.facts = engine.facts()
         self.capabilities = capabilities_of(
-            self.facts, options, sealed=self._shells.usable, services=engine.address is not None
+            self.facts, options, services=engine.address is not None
         )
 
     @contextlib.asynccontextmanager
@@ -130,7 +133,7 @@ class ContainerBackend:
             raise SandboxError(f"there is no snapshot {ref!r} (any more)") from None
         kept = parse(image.labels[LABEL], f"image {image.id}")
         # The snapshot's own shell may not be what it was in the image that it began as.
-        shell = kept.shell if self._shells.has(kept.shell) else image.id
+        shell = await self._threads.call(lambda: self._known(kept.shell) or image.id)
         # What the spec says is relative to the image that the snapshot began as.
         workdir = None if spec.workdir is None else kept.workdir or None
         sandbox = await self._start(spec, Origin(image=image, shell=shell, workdir=workdir))
@@ -139,42 +142,52 @@ class ContainerBackend:
         finally:
             await sandbox.close()
 
-    def _claim(self, spec: SandboxSpec, origin: Origin) -> Record:
-        """A record under an id that nobody else has; it comes first, so that a crash at any
-        moment leaves nothing that `prune` does not know of."""
-        for _ in range(_TRIES):
-            record = Record(
-                id=self._context.new_id(),
-                kind="sandbox",
-                owner=self._owner,
-                created=self._context.clock(),
-                tags={**self._context.tags, **spec.tags},
-                shell=origin.shell,
-                workdir=origin.workdir or workdir_of(self._options, spec, origin.image),
-                root=str(self._folders.root),
-                stack=origin.composed is not None,
-            )
-            if self._folders.claim(record):
-                return record
-        raise SandboxError(f"{_TRIES} ids in a row are taken in {self._folders.root}")
+    def _known(self, image: str) -> str | None:
+        """An image's id, where it is still there."""
+        try:
+            return self._engine.image(image).id
+        except NotFoundError:
+            return None
+
+    def _record(
+        self, id: str, kind: Kind, tags: Mapping[str, str] = MappingProxyType({})
+    ) -> Record:
+        return Record(
+            id=id,
+            kind=kind,
+            owner=self._owner,
+            created=self._context.clock(),
+            tags={**self._context.tags, **tags},
+        )
+
+    def _new_record(self, spec: SandboxSpec, origin: Origin, kind: Kind) -> Record:
+        return evolve(
+            self._record(self._context.new_id(), kind, spec.tags),
+            shell=origin.shell,
+            workdir=origin.workdir or workdir_of(self._options, spec, origin.image),
+            stack=origin.composed is not None,
+        )
 
     async def _start(self, spec: SandboxSpec, origin: Origin) -> ContainerSandbox:
-        record = self._claim(spec, origin)
-        pipes = PipeFolder(self._folders.pipes(record.id))
-        try:
-            shell = self._shells.inside
-            plan = plan_of(self._options, spec, record, origin.image, pipes.folder, shell)
-            pipes.make()
-        except BaseException:
-            self._folders.drop(record.id)
-            raise
-        box = Box(spec=spec, origin=origin, record=record, plan=plan, pipes=pipes)
-        pool = self._first_pool(box)
+        for _ in range(_TRIES):
+            try:
+                return await self._start_once(spec, origin)
+            except ConflictError:
+                continue  # its id is taken
+        raise SandboxError(f"{_TRIES} ids in a row are taken in {self._engine.name}")
+
+    async def _start_once(self, spec: SandboxSpec, origin: Origin) -> ContainerSandbox:
+        record = self._new_record(spec, origin, "sandbox")
+        shell = await self._shells.of(origin.shell)
+        plan = plan_of(self._options, spec, record, origin.image, shell)
+        box = Box(spec=spec, origin=origin, record=record, plan=plan)
         launch = self._threads.heavy(lambda: self._launch(box))
+        supervisor: Supervisor | None = None
         try:
             made = await asyncio.shield(asyncio.wrap_future(launch))
-            handshake = await self._await_handshake(pool, box)
-            sandbox = ContainerSandbox(self._setup(box, pool, handshake, made_workdir=made))
+            supervisor = await self._supervisor(box)
+            handshake = supervisor.handshake.result()
+            sandbox = ContainerSandbox(self._setup(box, supervisor, made_workdir=made))
             if made:
                 await self._hand_over(box, handshake, sandbox)
             if LABEL in origin.image.labels:
@@ -182,11 +195,44 @@ class ContainerBackend:
                 await sandbox.agent_started(spec.agent_user)
             if spec.allowed_hosts:
                 await sandbox.set_network(False, spec.allowed_hosts)
+        except ConflictError:
+            raise  # the container is another's
         except BaseException:
-            pool.close(f"sandbox {record.id} was not opened")
+            if supervisor is not None:
+                supervisor.close()
             self._abandon(launch, box)
             raise
         return sandbox
+
+    async def _supervisor(self, box: Box) -> Supervisor:
+        """Connect to a container that has just been started, and wait for its first message."""
+        try:
+            supervisor = Supervisor(await stream.attach(self._engine.url, box.name))
+            async with asyncio.timeout(worker.ANSWER_S):
+                await asyncio.shield(supervisor.handshake)
+        except (SandboxError, TimeoutError) as error:
+            why = await self._lost(box)
+            raise SandboxError(f"{why}, before its supervisor was ready ({error})") from error
+        return supervisor
+
+    async def _lost(self, box: Box) -> str:
+        """Why a container's supervisor is heard of no more."""
+        what = f"the container of sandbox {box.record.id}"
+        for _ in range(_LOOKS):
+            try:
+                state = await self._threads.call(lambda: self._engine.state(box.name))
+            except NotFoundError:
+                return f"{what} is gone"
+            except SandboxError as error:
+                return f"{what} can't be reached: {error}"
+            if not state.running:
+                if state.out_of_memory:
+                    return f"{what} has ended: it was out of memory"
+                if state.exit_code == 0:
+                    return f"{what} has ended: the connection to {self._engine.name} was lost"
+                return f"{what} has ended: exit code {state.exit_code}"
+            await asyncio.sleep(_LOOK_S)
+        return f"the connection to {what} was lost"
 
     async def _hand_over(self, box: Box, handshake: Handshake, sandbox: ContainerSandbox) -> None:
         """Give a workspace that the engine created to the container's user."""
@@ -204,12 +250,14 @@ class ContainerBackend:
             self._engine.create(box.plan)
         else:
             self._composer.create(composed, box.plan)
-        made = self._makes_workdir(box)
-        self._shells.put(self._engine, box.name, box.origin.shell, box.pipes)
-        if composed is None:
-            self._engine.start(box.name)
-        else:
-            self._composer.start(composed, box.plan)
+        try:
+            made = self._makes_workdir(box)
+            if composed is None:
+                self._engine.start(box.name)
+            else:
+                self._composer.start(composed, box.plan)
+        except ConflictError as error:
+            raise SandboxError(str(error)) from error
         return made
 
     def _makes_workdir(self, box: Box) -> bool:
@@ -229,43 +277,17 @@ class ContainerBackend:
         launch.cancel()
         launch.add_done_callback(lambda _: self._threads.background(lambda: self._clear(box)))
 
-    def _first_pool(self, box: Box) -> WorkerPool:
-        """The worker shells that process 1 starts; `_await_handshake` waits for them."""
-        key = new_name()
-        box.pipes.file(f"{key}\n".encode(), script.KEY)
-        return self._pool(box, None, key)
+    def _pool(self, box: Box, user: str | None) -> WorkerPool:
+        async def start() -> Worker:
+            as_user = box.plan.user if user is None else user
+            id = await self._threads.call(lambda: self._engine.prepare(box.name, [SEALED], as_user))
 
-    def _pool(self, box: Box, user: str | None, key: str | None = None) -> WorkerPool:
-        async def inject(text: str, base: str) -> None:
-            argv = [self._shells.inside, "-c", text]
-            env = {script.KEY_VARIABLE: base}
-            await self._threads.call(
-                lambda: self._engine.inject(
-                    box.name, argv, env=env, user=box.plan.user if user is None else user
-                )
-            )
+            async def exit_code() -> int | None:
+                return await self._threads.call(lambda: self._engine.exit_code(id))
 
-        return WorkerPool(box.pipes, shell=self._shells.inside, inject=inject, key=key)
+            return Worker(await stream.start(self._engine.url, id), exit_code)
 
-    async def _await_handshake(self, pool: WorkerPool, box: Box) -> Handshake:
-        """Wait for the first message of the supervisor."""
-        waited = 0.0
-        while waited < ANSWER_S:
-            handshake = await pool.handshake(_LOOK_S)
-            if handshake is not None:
-                box.pipes.forget(script.KEY)
-                return handshake
-            waited += _LOOK_S
-            state = await self._threads.call(lambda: self._engine.state(box.name))
-            if not state.running:
-                raise SandboxError(
-                    f"the container has ended with {state.exit_code} before its supervisor was "
-                    f"ready: its shell could not open {box.pipes.folder}"
-                )
-        raise SandboxError(
-            f"the container's supervisor did not answer within {ANSWER_S:.0f} s. The engine may "
-            f"run on another machine, whose containers can't open the pipes in {box.pipes.folder}"
-        )
+        return WorkerPool(start, box.starting)
 
     def _files(self, box: Box, handshake: Handshake) -> Files:
         return Files(
@@ -297,18 +319,17 @@ class ContainerBackend:
         clock = self._context.clock
         return await service_container(self._engine, box.name, name, self._threads, clock)
 
-    def _setup(
-        self, box: Box, pool: WorkerPool, handshake: Handshake, *, made_workdir: bool
-    ) -> Setup:
+    def _setup(self, box: Box, supervisor: Supervisor, *, made_workdir: bool) -> Setup:
         network = self._network(box)
+        handshake = supervisor.handshake.result()
         return Setup(
             id=box.record.id,
-            pipes=box.pipes,
             commands=Commands(
                 box.record.id,
-                pool,
-                user_pool=lambda user: self._pool(box, user),
+                supervisor,
+                pools=lambda user: self._pool(box, user),
                 restart=lambda: self._restart(box, network),
+                lost=lambda: self._lost(box),
                 root=(None if handshake.uid == 0 else "0") if box.plan.new_privileges else False,
             ),
             bash=handshake.bash,
@@ -326,25 +347,17 @@ class ContainerBackend:
             service=lambda name: self._service(box, name),
         )
 
-    async def _restart(self, box: Box, network: Network) -> WorkerPool:
+    async def _restart(self, box: Box, network: Network) -> Supervisor:
         """End everything in the container, the supervisor too, and start it again."""
 
         def again() -> None:
-            why = why_ended(self._engine, box.name)
-            if why is not None:
-                raise SandboxError(f"the container of sandbox {box.record.id} {why}")
             self._engine.kill(box.name)
             self._engine.start(box.name)
 
-        pool = self._first_pool(box)
-        try:
-            await asyncio.shield(asyncio.wrap_future(self._threads.heavy(again)))
-            await self._await_handshake(pool, box)
-            await network.again()
-        except BaseException:
-            pool.close(f"sandbox {box.record.id} could not be started again")
-            raise
-        return pool
+        await asyncio.shield(asyncio.wrap_future(self._threads.heavy(again)))
+        supervisor = await self._supervisor(box)
+        await network.again()
+        return supervisor
 
     async def _commit(self, box: Box, kind: Kind) -> Record:
         if self._options.read_only:
@@ -353,20 +366,20 @@ class ContainerBackend:
             )
         if box.origin.composed is not None:
             raise UnsupportedError("a sandbox of several containers can't be copied")
-        record = self._claim(box.spec, box.origin)
-        kept = evolve(record, kind=kind)
-        try:
-            await asyncio.shield(
-                asyncio.wrap_future(
+        kept = self._new_record(box.spec, box.origin, kind)
+
+        async def commit() -> None:
+            async with box.starting:
+                await asyncio.wrap_future(
                     self._threads.heavy(
                         lambda: self._engine.commit(
                             box.name, tag=_tag(kind, kept.id), labels=kept.labels
                         )
                     )
                 )
-            )
-        finally:
-            self._folders.drop(record.id)
+
+        # Shielded: the lock is held until the engine has finished.
+        await asyncio.shield(asyncio.ensure_future(commit()))
         return kept
 
     async def _fork(self, box: Box) -> ContainerSandbox:
@@ -410,30 +423,25 @@ class ContainerBackend:
         """Wait for removals in the background; raise if one failed. May be called again."""
         await self._threads.drain()
         await self._threads.call(self._orphans.retry)
+        await self._threads.call(self._shells.remove)
         self._engine.close()
 
 
 def built(
-    address: EngineAddress,
-    engine: Callable[[str], Engine],
-    options: ContainerOptions,
-    context: BuildContext,
+    make: Callable[[], Engine], options: ContainerOptions, context: BuildContext
 ) -> ContainerBackend:
     """What an adapter's ``build`` returns.
 
     Args:
-        engine: connects to the engine at an address.
+        make: connects to the engine.
 
     Raises:
-        NotUsableError: the engine does not answer, or can't see this machine's files.
+        NotUsableError: the engine does not answer.
     """
-    name = address.name
-    if not shares_files(address, root_of(options, context.environ)):
-        raise NotUsableError(f"{name}: {NOT_SHARED}")
     try:
-        return ContainerBackend(engine(address.url), options, context)
+        return ContainerBackend(make(), options, context)
     except SandboxError as error:
-        raise NotUsableError(f"{name}: {error}") from error
+        raise NotUsableError(str(error)) from error
 
 
 def _tag(kind: str, id: str) -> str:

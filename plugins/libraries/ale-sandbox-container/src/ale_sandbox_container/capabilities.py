@@ -19,12 +19,12 @@ _SAME_USER = (
     "end_processes ends it"
 )
 _EVADE = (
-    "timeouts: a process that lowers its own RLIMIT_RSS outlives the timeout of its command; "
-    "it does not outlive end_processes or the sandbox"
+    "timeouts: a process that lowers its own RLIMIT_RSS outlives the timeout of its command, and "
+    "may write into the output of later ones; it does not outlive end_processes or the sandbox"
 )
 _OPEN = (
     "supervisor: other processes of its user can read its memory and forge exit codes, because "
-    "{why}"
+    "DAC_OVERRIDE lets root read every file"
 )
 _NETWORK = "network: where it is on, the host's own addresses and the metadata address are reached"
 _VOLUMES = "fork: volumes that the image declares are not copied"
@@ -32,12 +32,11 @@ _SECCOMP = "system calls: the engine filters none (no seccomp)"
 
 
 def capabilities_of(
-    facts: Facts, options: ContainerOptions, *, sealed: bool, services: bool = False
+    facts: Facts, options: ContainerOptions, *, services: bool = False
 ) -> Capabilities:
     """Capabilities, with their gaps in `notes`.
 
     Args:
-        sealed: the supervisor can run from a file that nobody inside may read.
         services: docker compose can be used with the engine.
     """
     memory = facts.holds_memory and options.memory_mb is not None
@@ -62,20 +61,18 @@ def capabilities_of(
             *("agent-user", "change-network", "list-sessions", "open-sibling", "switch-user"),
             *(("service-containers",) if services else ()),
         ),
-        notes=tuple(_notes(facts, options, sealed)),
+        notes=tuple(_notes(facts, options)),
     )
 
 
-def _notes(facts: Facts, options: ContainerOptions, sealed: bool) -> list[str]:
+def _notes(facts: Facts, options: ContainerOptions) -> list[str]:
     notes = [_KERNEL, _DISK, _SAME_USER, _EVADE]
     if facts.root_is_root and (options.user is None or options.new_privileges):
         notes.append(_ROOT)
     if options.new_privileges:
         notes.append(_NEW)
-    if not sealed:
-        notes.append(_OPEN.format(why="sandbox.root is mounted noexec"))
-    elif "DAC_OVERRIDE" in capabilities_added(options):
-        notes.append(_OPEN.format(why="DAC_OVERRIDE lets root read every file"))
+    if "DAC_OVERRIDE" in capabilities_added(options):
+        notes.append(_OPEN)
     if options.network is not False:
         notes.append(_NETWORK)
     if not options.read_only:

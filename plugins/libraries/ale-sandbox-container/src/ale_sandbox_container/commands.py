@@ -5,27 +5,35 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ale.errors import SandboxError
-from ale_sandbox_container import script
-from ale_sandbox_container.pool import ANSWER_S, NoProcessError, WorkerPool
-from ale_sandbox_container.worker import Job
+from ale_sandbox_container import script, worker
+from ale_sandbox_container.pool import NoProcessError, WorkerPool
+from ale_sandbox_container.stream import STDOUT
+from ale_sandbox_container.worker import Job, Numbers, Supervisor, Worker
 from ale_sandbox_shell.session import KILLED
 
 _LOG = logging.getLogger(__name__)
 _TRIES = 3
+_LOOK_S = 0.1
+_LONGEST_LOOK_S = 30.0
 
 
 @frozen
 class Running:
-    """A command that a worker shell runs."""
+    """A command that a worker runs."""
 
     number: int
     pool: WorkerPool
+    worker: Worker
     job: Job
     starts: int
     """How often the container had been started by then."""
+    lost: "asyncio.Future[str | None]" = field(
+        factory=lambda: asyncio.get_running_loop().create_future()
+    )
+    """Where its worker has ended: why the connection was lost, None where it was killed."""
 
 
 @frozen(kw_only=True)
@@ -39,134 +47,192 @@ class Outcome:
 
 
 class Commands:
-    """Runs commands in the worker shells of a container.
+    """Runs commands in the workers of a container.
 
     Args:
-        pool: worker shells of the container's own user.
-        user_pool: makes a pool of worker shells of another user.
-        restart: kills everything in the container, restarts it, and returns its new pool.
+        pools: makes a pool of workers of a user; None is the container's own.
+        restart: kills everything in the container, restarts it, and returns its new supervisor.
             Raises SandboxError where the container has ended by itself.
-        root: user whose worker shells kill processes that became root, where programs may gain
-            privileges; as for `start`. False where they may not.
+        lost: why the supervisor was lost, in words; asks the engine.
+        root: user that may kill all processes, where programs may gain privileges; None where it
+            is the container's own. False where they may not gain any.
     """
 
     def __init__(
         self,
         id: str,
-        pool: WorkerPool,
+        supervisor: Supervisor,
         *,
-        user_pool: Callable[[str], WorkerPool],
-        restart: Callable[[], Awaitable[WorkerPool]],
+        pools: Callable[[str | None], WorkerPool],
+        restart: Callable[[], Awaitable[Supervisor]],
+        lost: Callable[[], Awaitable[str]],
         root: str | Literal[False] | None = False,
     ) -> None:
         self._id = id
-        self._pools: dict[str | None, WorkerPool] = {None: pool}
-        self._user_pool = user_pool
+        self._supervisor = supervisor
+        self._make_pool = pools
         self._restart = restart
+        self._lost = lost
         self._root = root
+        self._pools: dict[str | None, WorkerPool] = {}
         self._restarting = asyncio.Lock()
         self._starts = 0
         self._count = 0
         self._running: dict[int, Running] = {}
-        self._cleaning: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._broken: str | None = None
         self.closed = False
+        self.pool(None).grow()
 
-    def _pool(self, user: str | None) -> WorkerPool:
+    def pool(self, user: str | None) -> WorkerPool:
+        """The workers of a user."""
         if user not in self._pools:
-            assert user is not None
-            self._pools[user] = self._user_pool(user)
+            self._pools[user] = self._make_pool(user)
         return self._pools[user]
 
-    async def start(self, user: str | None, frame: Callable[[int], bytes]) -> Running:
-        """Give a command to a worker shell, which returns to the pool when the command ends.
+    async def start(
+        self, user: str | None, text: Callable[[int, bytes], bytes], limit: int, *, keep: bool
+    ) -> Running:
+        """Give a command to a worker.
 
         Args:
-            frame: makes the script for the worker shell from the number of the command.
+            text: makes the script for the worker from the command's number and mark.
+            limit: bytes of stdout and of stderr that are kept.
+            keep: the worker returns to its pool when the command has ended.
 
         Raises:
-            SandboxError: the container has ended, or has no process left.
+            NoProcessError: the container has no process left.
+            SandboxError: the container has ended, or can't be reached.
         """
         for _ in range(_TRIES):
-            self.check_open()
+            await self.check_open()
             starts, running = self._starts, None
             try:
-                running = await self._ask(user, frame)
-                await asyncio.wait_for(asyncio.shield(running.job.begun), ANSWER_S)
+                running = await self._ask(user, text, limit, keep)
+                begun = await asyncio.wait_for(asyncio.shield(running.job.begun), worker.ANSWER_S)
+                if not begun and running.worker.gone.done():
+                    continue  # it had been killed before it could begin
             except NoProcessError:
+                await self.check_open()
                 raise
             except (TimeoutError, SandboxError) as error:
                 # What was to be started has not run yet: it can be started again.
-                await self._start_again(starts, f"its supervisor does not answer ({error})")
+                await self._start_again(starts, f"its workers do not answer ({error})")
             except asyncio.CancelledError:
                 if running is not None:
                     await asyncio.shield(asyncio.ensure_future(self.end(running)))
                 raise
             else:
                 return running
-        raise SandboxError(f"something in sandbox {self._id} stops its supervisor")
+        raise SandboxError(f"something in sandbox {self._id} stops its workers")
 
-    async def _ask(self, user: str | None, frame: Callable[[int], bytes]) -> Running:
-        pool = self._pool(user)
-        worker = await pool.acquire()
+    async def _ask(
+        self, user: str | None, text: Callable[[int, bytes], bytes], limit: int, keep: bool
+    ) -> Running:
+        pool = self.pool(user)
+        found = await pool.acquire()
         self._count += 1
-        running = Running(self._count, pool, worker.ask(frame(self._count)), self._starts)
-        self._running[running.number] = running
+        number, job = self._count, found.expect(limit)
+        running = self._running[number] = Running(number, pool, found, job, self._starts)
 
-        def ended(job: "asyncio.Future[tuple[int, ...] | None]") -> None:
-            del self._running[running.number]
-            pool.release(worker)
-            if job.result() is None and not pool.closed:
-                # Something inside has killed the worker shell, and with it the exit code.
-                self._clean(running)
+        def ended(_: object) -> None:
+            del self._running[number]
+            if found.gone.done() and not self.closed:
+                self._background(self._end_lost(running))
+            elif keep:
+                self._settle(running)
+            else:
+                found.close()
 
-        running.job.ended.add_done_callback(ended)
+        job.ended.add_done_callback(ended)
+        found.send(text(number, job.mark))
         return running
+
+    async def _end_lost(self, running: Running) -> None:
+        """End a command whose exit code is lost with its worker."""
+        why: str | None = f"the connection to a command was lost: {running.worker.gone.result()}"
+        try:
+            if await running.worker.was_killed():
+                why = None
+        finally:
+            running.lost.set_result(why)
+        await self.end(running)
+
+    def _settle(self, running: Running) -> None:
+        """Return a worker to its pool: at once where its command can have left nothing."""
+        if running.job.processes <= running.worker.seen:
+            running.pool.release(running.worker)
+        else:
+            self._background(self._release_later(running))
+
+    async def _release_later(self, running: Running) -> None:
+        """Wait for the end of all that has the worker's stdout and stderr."""
+        pause = _LOOK_S
+        while not running.worker.gone.done() and await self.holds(running):
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_LOOK_S)
+        running.worker.seen = running.job.processes
+        running.pool.release(running.worker)
+
+    async def holds(self, running: Running, holder: bytes = b"") -> bool:
+        """Does anything of a command live, with the output of a process `holder` open?"""
+        question = script.has(running.number, holder)
+        if holder and running.pool is not self.pool(None):
+            found, _ = await _asked_of(running.pool, question)
+        else:
+            found, _ = await self._supervisor.ask(question)
+        return bool(found)
 
     async def outcome(self, running: Running, timeout_s: float | None) -> Outcome:
         """Wait for a command's end; kill it on timeout or cancellation.
 
         Raises:
-            SandboxError: the sandbox was closed meanwhile.
+            SandboxError: the sandbox was closed, its container has ended, or the connection to
+                the engine was lost.
         """
         timed_out = False
         try:
             async with asyncio.timeout(timeout_s):
-                numbers = await asyncio.shield(running.job.ended)
+                code = await asyncio.shield(running.job.ended)
         except TimeoutError:
             timed_out = True
             await self.end(running)
-            numbers = running.job.ended.result()
+            code = running.job.ended.result()
         except asyncio.CancelledError:
             await asyncio.shield(asyncio.ensure_future(self.end(running)))
             raise
-        self.check_open()
-        if numbers is None:
+        await self.check_open()
+        if code is None and not timed_out:
+            lost = await running.lost
             await self.end(running)
-            self.check_open()
+            await self.check_open()
+            if lost is not None:
+                raise SandboxError(lost)
         return Outcome(
-            code=KILLED if numbers is None else numbers[0],
+            code=KILLED if code is None else code,
             timed_out=timed_out,
-            begun=numbers is None or running.job.begun.result(),
+            begun=code is None or running.job.begun.result(),
         )
 
-    def check_open(self) -> None:
+    async def check_open(self) -> None:
         """Raise where the sandbox was closed while a command ran, or its container is no more."""
         if self.closed:
             raise SandboxError(f"sandbox {self._id} was closed while the command ran")
+        if self._broken is None and self._supervisor.gone.done() and not self._restarting.locked():
+            self._broken = await self._lost()
         if self._broken is not None:
             raise SandboxError(self._broken)
 
-    def _clean(self, running: Running) -> None:
-        task = asyncio.ensure_future(self.end(running))
-        self._cleaning.add(task)
-        task.add_done_callback(self._cleaned)
+    def _background(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
 
-    def _cleaned(self, task: "asyncio.Task[None]") -> None:
-        self._cleaning.discard(task)
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             # The next call on the sandbox runs into the same error and raises it.
-            _LOG.warning("sandbox %s: %s", self._id, task.exception())
+            _LOG.debug("sandbox %s: %s", self._id, task.exception())
 
     async def end(self, running: Running) -> None:
         """Kill a command with its descendants, and wait for its end.
@@ -174,65 +240,61 @@ class Commands:
         Where something inside prevents that, the container is restarted.
         """
         try:
-            async with asyncio.timeout(ANSWER_S):
-                begun = await asyncio.shield(running.job.begun)
-                if begun or not running.job.ended.done() or running.job.ended.result() is None:
-                    pool = running.pool if self._root is False else self._pool(self._root)
-                    await self._kill(pool, running.number)
-                    await asyncio.shield(running.job.ended)
+            async with asyncio.timeout(worker.ANSWER_S):
+                await asyncio.shield(running.job.begun)
+                await self._kill(script.kill(running.number), self._users(running.pool))
+                await asyncio.shield(running.job.ended)
         except (TimeoutError, SandboxError) as error:
             if not self.closed:
                 await self._start_again(running.starts, f"a command would not end ({error})")
 
-    async def _kill(self, pool: WorkerPool, number: int | None) -> int:
-        """Kill the processes of one command (None: of all commands); returns how many."""
-        for _ in range(_TRIES):
-            if self.closed or pool.closed:
-                # Everything has ended, or will have when the container has been started again.
-                async with self._restarting:
-                    return 0
-            worker = await pool.acquire(spare=True)
-            job = worker.ask(script.kill(number))
-            job.ended.add_done_callback(lambda _, worker=worker: pool.release(worker))  # type: ignore[misc]
-            numbers = await asyncio.shield(job.ended)
-            if numbers is None:
-                continue  # that worker was killed meanwhile
-            killed, left = numbers
-            if left:
-                raise SandboxError(f"{left} processes in sandbox {self._id} would not end")
-            return killed
-        raise SandboxError(f"something in sandbox {self._id} kills whatever would kill it")
+    def _users(self, *pools: WorkerPool) -> list[WorkerPool]:
+        """Those whose processes the supervisor may not kill: all, where the root may."""
+        if self._root is False:
+            return [pool for pool in pools if pool is not self.pool(None)]
+        return [] if self._root is None else [self.pool(self._root)]
+
+    async def _kill(self, how: bytes, others: list[WorkerPool]) -> int:
+        """Kill by the supervisor, and by workers of other users; returns its first number."""
+        answers = [await self._supervisor.ask(how)]
+        for pool in others:
+            answers.append(await _asked_of(pool, how))
+        left = sum(left for _, left in answers)
+        if left:
+            raise SandboxError(f"{left} processes in sandbox {self._id} would not end")
+        return answers[0][0]
 
     async def end_all(self) -> int:
-        """Kill every process but the supervisor's; returns how many."""
+        """Kill every process but process 1 and the supervisor; returns how many."""
         starts, running = self._starts, list(self._running.values())
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(worker.ANSWER_S):
                 for command in running:
                     await asyncio.shield(command.job.begun)
-                count = 0
-                if self._root is not False:
-                    self._pool(self._root)
-                for pool in list(self._pools.values()):
-                    count += await self._kill(pool, None)
+                pools = list(self._pools.values())
+                ours = 2 + sum(pool.size for pool in pools)
+                count = await self._kill(script.KILL_ALL, self._users(*pools))
+                for pool in pools:
+                    pool.drop()  # they were killed too, which may be seen later
                 for command in running:
                     await asyncio.shield(command.job.ended)
         except (TimeoutError, SandboxError) as error:
-            self.check_open()
+            await self.check_open()
             await self._start_again(starts, f"its processes would not end ({error})")
             return len(running)
-        return count
+        return max(count - ours, 0)
 
     async def _start_again(self, starts: int, why: str) -> None:
         """Restart the container, once for all concurrent callers."""
+        await self.check_open()
         async with self._restarting:
             if starts != self._starts:
                 return
-            self.check_open()
             for pool in self._pools.values():
                 pool.close(f"sandbox {self._id} was started again")
+            self._pools = {}
             try:
-                self._pools = {None: await self._restart()}
+                self._supervisor = await self._restart()
             except SandboxError as error:
                 self._broken = str(error)
                 raise
@@ -240,9 +302,24 @@ class Commands:
             self._starts += 1
 
     def close(self) -> None:
-        """Close all pools: the container is about to end."""
+        """Close all streams: the container ends."""
         self.closed = True
+        for task in self._tasks:
+            task.cancel()
         for pool in self._pools.values():
             pool.close(f"sandbox {self._id} is closed")
-        for task in self._cleaning:
-            task.cancel()
+        self._supervisor.close()
+
+
+async def _asked_of(pool: WorkerPool, question: bytes) -> Numbers:
+    """Ask a worker of a pool what the supervisor is asked else."""
+    for _ in range(_TRIES):
+        found = await pool.acquire()
+        job = found.expect(1000)
+        found.send(question + b"end %b 0\n" % job.mark)
+        if await job.ended is not None:
+            pool.release(found)
+            _, first, second = job.output[STDOUT].value().split()
+            return int(first), int(second)
+        # Else it was killed, perhaps by what was asked before.
+    raise SandboxError("something inside kills whatever would kill it")

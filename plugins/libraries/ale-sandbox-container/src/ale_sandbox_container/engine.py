@@ -61,6 +61,15 @@ class Bind:
 
 
 @frozen(kw_only=True)
+class Volume:
+    """A volume by its name, and where the container sees it."""
+
+    name: str
+    target: str
+    read_only: bool
+
+
+@frozen(kw_only=True)
 class Plan:
     """A container to create. What has no field here is off: privileges, health checks."""
 
@@ -69,7 +78,6 @@ class Plan:
     entrypoint: Sequence[str]
     workdir: str
     labels: Mapping[str, str]
-    binds: Sequence[Bind] = ()
     env: Mapping[str, str] = field(factory=dict)
     user: str | None = None
     network: bool = False
@@ -81,6 +89,9 @@ class Plan:
     new_privileges: bool = False
     """Programs may gain some that who starts them lacks."""
     read_only: bool = False
+    shell: Volume
+    """The supervisor's shell. No program inside may read it."""
+    binds: Sequence[Bind] = ()
     volumes: Sequence[str] = ()
     """Paths that are writable in spite of `read_only`."""
     tmpfs: Mapping[str, int] = field(factory=dict)
@@ -90,7 +101,7 @@ class Plan:
 
 @frozen(kw_only=True)
 class Found:
-    """A container or image as the engine lists it."""
+    """A container, image or volume as the engine lists it."""
 
     id: str
     labels: Mapping[str, str]
@@ -101,11 +112,12 @@ class Found:
 class State:
     """State of a container."""
 
+    id: str
     running: bool
     exit_code: int | None = None
     out_of_memory: bool = False
     pid: int = 0
-    """Of its first process, on this machine; 0 where it does not run."""
+    """Of its first process, on the engine's machine; 0 where it does not run."""
     health: str | None = None
     """``starting``, ``healthy`` or ``unhealthy``; None where no health check is on."""
 
@@ -134,6 +146,11 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """``docker`` or ``podman``."""
+        ...
+
+    @property
+    def url(self) -> str:
+        """Where it listens: ``unix://`` or ``tcp://``."""
         ...
 
     @property
@@ -219,10 +236,28 @@ class Engine(Protocol):
         """Containers with this label, ended ones too."""
         ...
 
-    def inject(
-        self, container: str, argv: Sequence[str], *, env: Mapping[str, str], user: str | None
-    ) -> None:
-        """Start one more process in a running container, and do not wait for its end."""
+    def prepare(self, container: str, argv: Sequence[str], user: str | None) -> str:
+        """Describe one more process for a running container; the id to start it by."""
+        ...
+
+    def exit_code(self, prepared: str) -> int | None:
+        """Of such a process, once it was started; None while it runs."""
+        ...
+
+    def make_volume(self, name: str, labels: Mapping[str, str]) -> None:
+        """Make a volume. It is there until it is removed."""
+        ...
+
+    def remove_volume(self, name: str) -> None:
+        """Remove a volume. Fine when it is gone already.
+
+        Raises:
+            ConflictError: a container uses it.
+        """
+        ...
+
+    def volumes(self, label: str) -> Sequence[Found]:
+        """Volumes with this label; the id is the name."""
         ...
 
     def run(

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from ale.errors import UnsupportedError
 from ale_sandbox_container.egress import PROXIES, AllowedHosts, EgressProxy
 from ale_sandbox_container.engine import Engine
+from ale_sandbox_container.here import is_here
 from ale_sandbox_container.threads import EngineThreads
 
 
@@ -69,6 +70,12 @@ class Network:
 
     async def _serve(self, gate: EgressProxy) -> None:
         state = await self._threads.call(lambda: self._engine.state(self._container))
+        if not is_here(state.pid, state.id):
+            self._gate = None
+            raise UnsupportedError(
+                f"an allow-list of hosts needs the engine's own machine; {self._engine.name} runs "
+                "on another one, or ale in a container"
+            )
         try:
             await gate.serve(state.pid)
         except BaseException:

@@ -1,6 +1,5 @@
 """What can be set for containers, whatever engine runs them."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -136,21 +135,6 @@ class ContainerOptions:
         validator=ge(1),
         metadata=doc("Containers started or removed in parallel; any number may run."),
     )
-    root: Path | None = field(
-        default=None,
-        metadata=doc(
-            "Folder of records and command pipes. Default: XDG_RUNTIME_DIR/ale or /tmp/ale-<uid>."
-        ),
-    )
-
-
-def root_of(options: ContainerOptions, environ: Mapping[str, str]) -> Path:
-    """Where records and command pipes are kept."""
-    if options.root is not None:
-        return options.root
-    runtime = environ.get("XDG_RUNTIME_DIR")
-    # A fixed place, whatever TMPDIR says: `prune` must find what another shell has started.
-    return Path(runtime) / "ale" if runtime else Path(f"/tmp/ale-{os.geteuid()}")  # noqa: S108
 
 
 def capabilities_added(options: ContainerOptions) -> tuple[str, ...]:

@@ -1,8 +1,7 @@
-"""Containers, images and folders of sandboxes: list them, remove orphans, retry failed removals."""
+"""Containers, images and volumes of sandboxes: list them, remove orphans, retry failed removals."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 from attrs import frozen
 
@@ -10,28 +9,29 @@ from ale.errors import SandboxError
 from ale.types import SandboxInfo
 from ale_sandbox_container.engine import ConflictError, Engine
 from ale_sandbox_container.plan import container_name
-from ale_sandbox_container.records import LABEL, Folders, Record, parse
+from ale_sandbox_container.records import LABEL, Record, parse
 
 _LOG = logging.getLogger(__name__)
 
 
 @frozen
 class Leftover:
-    """A container, image or folder that belongs to a sandbox."""
+    """A container, image or volume that belongs to a sandbox."""
 
     record: Record
     what: str
-    """``container``, ``image`` or ``folder``."""
+    """``container``, ``image`` or ``volume``."""
     handle: str
-    """Name, id or path."""
+    """Name or id."""
+    ended: bool = False
+    """A container that does not run."""
 
 
 class Orphans:
     """Lists and removes what sandboxes left. Its methods block."""
 
-    def __init__(self, engine: Engine, folders: Folders, *, clock: Callable[[], float]) -> None:
+    def __init__(self, engine: Engine, *, clock: Callable[[], float]) -> None:
         self._engine = engine
-        self._folders = folders
         self._clock = clock
         self._leaving: set[str] = set()
         self._failed: dict[str, tuple[Record, str | None]] = {}
@@ -49,8 +49,7 @@ class Orphans:
                 self._engine.clear(container)
             if image is not None:
                 self._engine.remove_image(image)
-            self._folders.drop(id)
-        except (SandboxError, OSError) as error:
+        except SandboxError as error:
             _LOG.warning("%s: sandbox %s could not be removed: %s", self._engine.name, id, error)
             self._failed[id] = (record, image)
         else:
@@ -72,12 +71,13 @@ class Orphans:
     def _leftovers(self) -> Iterator[Leftover]:
         for found in self._engine.containers(LABEL):
             record = parse(found.labels[LABEL], f"container {found.id}")
-            yield Leftover(record, "container", container_name(record.id))
+            yield Leftover(record, "container", found.id, ended=not found.running)
         for found in self._engine.images(LABEL):
             record = parse(found.labels[LABEL], f"image {found.id}")
             yield Leftover(record, "image", found.id)
-        for record in self._folders.all():
-            yield Leftover(record, "folder", str(self._folders.pipes(record.id)))
+        for found in self._engine.volumes(LABEL):
+            record = parse(found.labels[LABEL], f"volume {found.id}")
+            yield Leftover(record, "volume", found.id)
 
     def list(self) -> Sequence[SandboxInfo]:
         """Sandboxes and snapshots, and whatever dead owners left."""
@@ -86,7 +86,7 @@ class Orphans:
         closed = self._leaving.copy()
         for leftover in self._leftovers():
             id = leftover.record.id
-            passing = leftover.what == "folder" or leftover.record.kind == "fork"
+            passing = leftover.record.kind in ("fork", "shell")
             leaving = id in self._leaving or (id in closed and id not in self._failed)
             if leaving or id in shown or (passing and leftover.record.owner.alive):
                 continue
@@ -101,13 +101,12 @@ class Orphans:
         """
         removed: dict[str, SandboxInfo] = {}
         failed = []
-        self._folders.sweep()
         for leftover in sorted(self._leftovers(), key=_order):
             if leftover.record.owner.alive:
                 continue
             try:
                 gone = self._remove(leftover)
-            except (SandboxError, OSError) as error:
+            except SandboxError as error:
                 failed.append(f"{leftover.what} {leftover.handle}: {error}")
                 continue
             if gone:
@@ -119,16 +118,16 @@ class Orphans:
     def _remove(self, leftover: Leftover) -> bool:
         if leftover.what == "container":
             self._engine.remove(leftover.handle)
-        elif leftover.what == "image":
-            try:
-                self._engine.remove_image(leftover.handle)
-            except ConflictError as error:
-                # A sandbox that lives was forked from it; it goes when that is pruned.
-                _LOG.info("%s: %s stays: %s", self._engine.name, leftover.handle, error)
-                return False
-        if leftover.record.stack:
-            self._engine.clear(container_name(leftover.record.id))
-        Folders(Path(leftover.record.root)).drop(leftover.record.id)
+            if leftover.record.stack:
+                self._engine.clear(container_name(leftover.record.id))
+            return True
+        what = self._engine.remove_image if leftover.what == "image" else self._engine.remove_volume
+        try:
+            what(leftover.handle)
+        except ConflictError as error:
+            # A sandbox that lives was forked from it; it goes when that is pruned.
+            _LOG.info("%s: %s stays: %s", self._engine.name, leftover.handle, error)
+            return False
         return True
 
     def _info(self, leftover: Leftover) -> SandboxInfo:
@@ -145,4 +144,4 @@ class Orphans:
 
 def _order(leftover: Leftover) -> tuple[int, float]:
     """Containers before the images that they use, and images before those they were made from."""
-    return ("container", "image", "folder").index(leftover.what), -leftover.record.created
+    return ("container", "image", "volume").index(leftover.what), -leftover.record.created

@@ -9,10 +9,10 @@ from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
 from ale_sandbox_container import health, script
 from ale_sandbox_container.egress import PROXIES
-from ale_sandbox_container.engine import Bind, Image, Plan
+from ale_sandbox_container.engine import Bind, Image, Plan, Volume
 from ale_sandbox_container.options import ContainerOptions, capabilities_added
-from ale_sandbox_container.pipes import INSIDE
 from ale_sandbox_container.records import LABEL, Record
+from ale_sandbox_container.sealed import SEALED
 
 MIB = 1 << 20
 ENTRYPOINT = "ALE_IMAGE_ENTRYPOINT"
@@ -45,8 +45,7 @@ def plan_of(
     spec: SandboxSpec,
     record: Record,
     image: Image,
-    pipes: Path,
-    shell: str,
+    shell: Volume,
 ) -> Plan:
     """The container of one sandbox.
 
@@ -57,10 +56,11 @@ def plan_of(
     return Plan(
         name=container_name(record.id),
         image=image.id,
-        entrypoint=(shell, "-c", script.first(shell)),
+        entrypoint=(SEALED, "-c", script.PROCESS_1, SEALED),
         workdir=record.workdir,
         labels=record.labels,
-        binds=(Bind(source=pipes, target=INSIDE), *_binds(options.allowlist_paths)),
+        shell=shell,
+        binds=_binds(options.allowlist_paths),
         env={
             **_environment(options, spec, record.workdir),
             **options.env,

@@ -2,20 +2,16 @@
 
 import http.client
 import json
-import os
 import shutil
 import socket
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from ale.plugin import Probe
-from ale_sandbox_container.address import EngineAddress
 from ale_sandbox_container.capabilities import capabilities_of
 from ale_sandbox_container.engine import Facts
-from ale_sandbox_container.options import ContainerOptions, root_of
+from ale_sandbox_container.options import ContainerOptions
 from ale_sandbox_process import doctor
 
 _PATIENCE_S = 3.0
@@ -24,31 +20,10 @@ _INFO_S = 20.0
 """Podman asks the package manager who made its tools, which takes seconds on a busy machine."""
 
 
-NOT_SHARED = (
-    "the engine does not share this machine's file system (it runs in a virtual machine, or on "
-    "another machine), and sandboxes are reached through files"
+ADDRESSES = (
+    "an engine is reached by unix:// or tcp://; for one behind SSH, forward its socket: "
+    "ssh -NL /tmp/engine.sock:/var/run/docker.sock HOST, and unix:///tmp/engine.sock"
 )
-
-
-def shares_files(address: EngineAddress, root: Path) -> bool:
-    """Does the engine see a folder that this process makes? Nothing is created on the engine.
-
-    Where the engine can't be asked, or answers with anything but that the folder is missing, it
-    counts as shared.
-
-    Args:
-        root: where the command pipes will be, perhaps not there yet.
-    """
-    place = next(path for path in (root, *root.parents) if path.is_dir())
-    with tempfile.TemporaryDirectory(prefix="ale-probe-", dir=place) as folder:
-        body = json.dumps(address.using(folder)).encode()
-        try:
-            kernel = json.loads(ask(address.url, "/version", _PATIENCE_S))["KernelVersion"]
-            said = ask(address.url, address.create, _PATIENCE_S, body)
-        except (OSError, ValueError, KeyError, http.client.HTTPException):
-            return True  # what else is wrong is found out by who uses it
-    # A pipe connects processes of one kernel alone, also where another one sees the folder.
-    return folder.encode() not in said and kernel == os.uname().release
 
 
 class _Unix(http.client.HTTPConnection):
@@ -64,8 +39,8 @@ class _Unix(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def ask(address: str, path: str, timeout_s: float, body: bytes | None = None) -> bytes:
-    """What the engine at ``unix://`` or ``tcp://`` answers to a GET, or to a POST of a body.
+def ask(address: str, path: str, timeout_s: float) -> bytes:
+    """What the engine at ``unix://`` or ``tcp://`` answers to a GET.
 
     Raises:
         OSError, ValueError, http.client.HTTPException: it does not.
@@ -79,10 +54,9 @@ def ask(address: str, path: str, timeout_s: float, body: bytes | None = None) ->
             place.hostname or "localhost", place.port or 2375, timeout=timeout_s
         )
     else:
-        raise ValueError(f"{address!r} can't be asked; only unix:// and tcp:// can")
+        raise ValueError(ADDRESSES)
     try:
-        headers = {"Content-Type": "application/json"}
-        connection.request("GET" if body is None else "POST", path, body, headers)
+        connection.request("GET", path)
         return connection.getresponse().read()
     finally:
         connection.close()
@@ -107,16 +81,13 @@ def facts_of(info: Mapping[str, Any]) -> Facts:
     )
 
 
-def probe_engine(
-    address: EngineAddress, remedies: Mapping[str, str], environ: Mapping[str, str]
-) -> Probe:
+def probe_engine(name: str, url: str, remedies: Mapping[str, str]) -> Probe:
     """What ``ale doctor`` shows for an engine.
 
     Args:
-        remedies: commands for ``missing`` (not installed), ``silent`` (not running),
-            ``refused`` (not allowed) and ``remote`` (another file system).
+        remedies: commands for ``missing`` (not installed), ``silent`` (not running) and
+            ``refused`` (not allowed).
     """
-    name, url = address.name, address.url
     try:
         ask(url, "/_ping", _PATIENCE_S)
         facts = facts_of(json.loads(ask(url, "/info", _INFO_S)))
@@ -127,8 +98,6 @@ def probe_engine(
         reason = f"no engine answers at {url}: {error}"
         remedy = "silent" if installed else "missing"
     else:
-        if not shares_files(address, root_of(ContainerOptions(), environ)):
-            return Probe(usable=False, reason=f"{url}: {NOT_SHARED}", remedy=remedies["remote"])
         reason = f"{name} {facts.version} answers; a container per sandbox"
         return Probe(usable=True, reason=reason, facts=_in_words(facts))
     return Probe(usable=False, reason=reason, remedy=remedies[remedy])
@@ -136,8 +105,7 @@ def probe_engine(
 
 def _in_words(facts: Facts) -> dict[str, str]:
     options = ContainerOptions()
-    # Whether the seal holds is found out when a backend is made.
-    capabilities = capabilities_of(facts, options, sealed=True)
+    capabilities = capabilities_of(facts, options)
     mapped = "the host's" if facts.root_is_root else "mapped to another user"
     return {
         "isolation": "network, files, processes",

@@ -4,7 +4,7 @@ import asyncio
 import posixpath
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from attrs import evolve, frozen
@@ -13,21 +13,19 @@ from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.types import Capabilities, ExecResult, SandboxSpec
 from ale_sandbox_container import script
-from ale_sandbox_container.commands import Commands
+from ale_sandbox_container.commands import Commands, Running
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.network import Network
-from ale_sandbox_container.pipes import PipeFolder
 from ale_sandbox_container.pool import NoProcessError
 from ale_sandbox_container.service_containers import ServiceContainer
-from ale_sandbox_container.shell import ContainerShell
+from ale_sandbox_container.session import HOLD, HOLD_AND_RUN, HOLDER_BYTES, ContainerSession
+from ale_sandbox_container.stream import STDERR, STDOUT
 from ale_sandbox_container.tarball import Ownership
-from ale_sandbox_shell.output import Drains, result_of
-from ale_sandbox_shell.session import Outlet, ShellSession
+from ale_sandbox_shell.output import result_of
 from ale_sandbox_shell.text import LONGEST_ARGUMENT, NUL_REFUSED, as_bytes
 
 SHELL = b"/bin/sh"
 _PATH = "/usr/bin:/bin"
-_DEV_NULL = b"/dev/null"
 _NO_PROCESS = 126
 _TOO_MANY = b"no process could be started: the sandbox has as many as it may\n"
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -42,7 +40,6 @@ class Setup:
     """What a sandbox gets from its backend."""
 
     id: str
-    pipes: PipeFolder
     commands: Commands
     bash: str | None
     """Its path in the container."""
@@ -68,12 +65,10 @@ class ContainerSandbox:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._pipes = setup.pipes
         self._commands = setup.commands
-        self._drains = Drains()
         self._files = setup.files
         self._user: str | None = None
-        self._sessions: list[ShellSession] = []
+        self._sessions: list[ContainerSession] = []
         self._closing: asyncio.Task[None] | None = None
 
     @property
@@ -100,29 +95,21 @@ class ContainerSandbox:
         if self.closed:
             raise SandboxError(f"sandbox {self.id} is closed")
 
-    def _argv(
-        self, command: str | Sequence[str], env: Mapping[str, str], files: ExitStack
-    ) -> list[bytes]:
+    def _argv(self, command: str | Sequence[str], env: Mapping[str, str]) -> list[bytes]:
         prefix = _prefix(env)
-        if not isinstance(command, str):
-            if not command:
-                raise ValueError("an empty argument vector")
-            # Through a shell, which says what is missing and ends with 127 as shells do.
-            run = [SHELL, b"-c", b'exec "$@"', b"sh"]
-            # After the shell, which would drop what it could not have set.
-            return [*run, *prefix, *map(as_bytes, command)]
-        text = as_bytes(command)
-        if len(text) > LONGEST_ARGUMENT:
-            file = self._pipes.file(text)
-            files.callback(file.release)
-            text = b". " + file.path
-        return [*prefix, SHELL, b"-c", text]
+        if isinstance(command, str):
+            return [*prefix, SHELL, b"-c", as_bytes(command)]
+        if not command:
+            raise ValueError("an empty argument vector")
+        # Through a shell, which says what is missing and ends with 127 as shells do; after it what
+        # sets variables, which the shell would drop.
+        return [SHELL, b"-c", b'exec "$@"', b"sh", *prefix, *map(as_bytes, command)]
 
     def _script(self, number: int, env: Mapping[str, str]) -> bytes:
         """What a command's process does to itself before it becomes the command."""
         plain = {name: value for name, value in env.items() if _exportable(name)}
-        marked = f"ulimit -m {script.mark(number)}&&{self._setup.limits}&&".encode()
-        return marked + script.exports(plain) + b":"
+        tagged = f"ulimit -m {script.tag(number)}&&{self._setup.limits}&&".encode()
+        return tagged + script.exports(plain) + b":"
 
     def _cwd(self, cwd: str | None) -> str:
         return self.workdir if cwd is None else posixpath.join(self.workdir, cwd)
@@ -145,35 +132,30 @@ class ContainerSandbox:
         if "\0" in "".join((*words, cwd or "", *env, *env.values())):
             return ExecResult(exit_code=126, stdout=b"", stderr=NUL_REFUSED)
         started = self._setup.monotonic()
-        with ExitStack() as files, ExitStack() as pipes:
-            source = None if stdin is None else self._pipes.file(stdin)
-            if source is not None:
-                files.callback(source.release)
-            argv = self._argv(command, env, files)
-            outlets: list[Outlet] = []
-
-            def frame(number: int) -> bytes:
-                # New pipes for each attempt: one that was cut short has used up the last.
-                pipes.close()
-                outlets[:] = [self._outlet(max_output_bytes, files, pipes) for _ in range(2)]
-                return script.start(
+        argv = self._argv(command, env)
+        text: bytes | None = None
+        if isinstance(command, str) and len(argv[-1]) > LONGEST_ARGUMENT:
+            argv[-1], text = b". /dev/fd/4", argv[-1] + b"\n"
+        try:
+            running = await self._commands.start(
+                self._user if user is None else user,
+                lambda number, mark: script.command(
+                    mark,
                     argv,
-                    stdin=_DEV_NULL if source is None else source.path,
-                    stdout=outlets[0].path,
-                    stderr=outlets[1].path,
-                    cwd=as_bytes(self._cwd(cwd)),
                     setup=self._script(number, env),
-                )
-
-            try:
-                running = await self._commands.start(self._user if user is None else user, frame)
-            except NoProcessError:
-                return ExecResult(exit_code=_NO_PROCESS, stdout=b"", stderr=_TOO_MANY)
-            outcome = await self._commands.outcome(running, timeout_s)
-            pipes.pop_all()
-        stdout, stderr = (self._drains.finish(outlet.pump) for outlet in outlets)
+                    cwd=as_bytes(self._cwd(cwd)),
+                    stdin=stdin,
+                    text=text,
+                ),
+                max_output_bytes,
+                keep=True,
+            )
+        except NoProcessError:
+            return ExecResult(exit_code=_NO_PROCESS, stdout=b"", stderr=_TOO_MANY)
+        outcome = await self._commands.outcome(running, timeout_s)
+        stdout, stderr = running.job.output[STDOUT], running.job.output[STDERR]
         if not outcome.begun:
-            said = _why_not_begun(stderr.value())
+            said = _why_not_begun(stdout.value() + stderr.value())
             return ExecResult(exit_code=_NO_PROCESS, stdout=b"", stderr=said)
         return result_of(
             outcome.code,
@@ -183,50 +165,40 @@ class ContainerSandbox:
             duration_s=self._setup.monotonic() - started,
         )
 
-    def _outlet(self, limit: int, files: ExitStack, pipes: ExitStack) -> Outlet:
-        made = self._pipes.outlet(limit)
-        files.callback(made.release)
-        pipes.callback(made.pump.close)
-        return made
-
     async def session(
         self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
-    ) -> ShellSession:
+    ) -> ContainerSession:
         """Open a shell: bash where the image has one, else ``/bin/sh``."""
         self._check_open()
         env = env or {}
         bash = self._setup.bash
-        shell = ContainerShell(self._pipes, self._drains.finish)
         argv = [SHELL] if bash is None else [bash.encode(), b"--norc", b"--noprofile"]
-        try:
-            running = await self._commands.start(
-                self._user,
-                lambda number: script.start(
-                    [*_prefix(env), *argv],
-                    stdin=shell.stdin,
-                    stdout=_DEV_NULL,
-                    stderr=_DEV_NULL,
-                    cwd=as_bytes(self._cwd(cwd)),
-                    setup=self._script(number, env),
+        user = self._user
+
+        async def shell(words: Sequence[bytes], env: Mapping[str, str], cwd: bytes) -> Running:
+            return await self._commands.start(
+                user,
+                lambda number, mark: script.shell(
+                    mark, words, setup=self._script(number, env), cwd=cwd
                 ),
+                HOLDER_BYTES,
+                keep=False,
             )
-        except BaseException:
-            shell.close()
-            raise
-        shell.attach(
-            running.job,
-            end=lambda: self._commands.end(running),
-            closed=lambda: self.closed,
+
+        holding = [SHELL, b"-c", HOLD_AND_RUN, b"sh", *_prefix(env), *argv]
+        session = ContainerSession(
+            self._commands,
+            await shell(holding, env, as_bytes(self._cwd(cwd))),
+            lambda: shell([SHELL, b"-c", HOLD], {}, b"/"),
+            resets_lines=bash is not None,
+            monotonic=self._setup.monotonic,
         )
-        session = ShellSession(
-            shell, resets_lines=bash is not None, monotonic=self._setup.monotonic
-        )
-        session.start()
+        await session.start()
         self._sessions = [*self.sessions, session]
         return session
 
     @property
-    def sessions(self) -> Sequence[ShellSession]:
+    def sessions(self) -> Sequence[ContainerSession]:
         """Those that are open, the oldest first."""
         return [session for session in self._sessions if not session.closed]
 
@@ -318,7 +290,6 @@ class ContainerSandbox:
 
     async def _close(self) -> None:
         self._commands.close()
-        self._drains.close()
         self._setup.network.close()
         await self._setup.release()
 

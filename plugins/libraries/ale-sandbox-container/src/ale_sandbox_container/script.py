@@ -1,87 +1,41 @@
-"""The supervisor, in POSIX shell: all that runs in a container besides its commands.
+"""What runs in a container besides its commands: shells, and the script that is sent to them.
 
-Process 1 starts a few *worker shells* and waits: it reaps orphaned processes, and starts new worker
-shells when the old ones were killed. As process 1 it can't be killed or stopped from inside. A
-worker shell reads script from one pipe and answers on another, its descriptor 9. It runs one
-command at a time, in the foreground: background jobs of a shell ignore SIGINT, and so would all
-their children. The worker shells form a pipeline only to start in parallel without being
-background jobs.
+Process 1 does nothing but start the *supervisor*, again where that was killed, and reap orphaned
+processes. The supervisor kills commands. Commands run in *workers*: shells that the engine starts,
+each with a stream of its own. A worker runs one command at a time, in the foreground: background
+jobs of a shell ignore SIGINT, and so would all their children.
 
-Process 1 and the worker shells run a copy of the image's own shell that nobody inside may read.
-The kernel does not let other processes of the same user trace such a process or read its memory
-and descriptors.
+All of these run a copy of the image's own shell that nobody inside may read. The kernel does not
+let other processes of the same user trace such a process or read its memory and descriptors.
 
-Each command carries a mark that all its descendants inherit, whatever they do to their group,
+Each command carries a tag that all its descendants inherit, whatever they do to their group,
 session, parent or environment: RLIMIT_RSS, which Linux has ignored since 2.4.30, and which nobody
-without a capability can raise again. ``sweep`` finds it in ``/proc``, with nothing but what is
+without a capability can raise again. The tags are found in ``/proc``, with nothing but what is
 built into the shell, so that it works where no process is left to be had.
 """
 
 from collections.abc import Mapping, Sequence
 
-from ale_sandbox_container.pipes import INSIDE
 from ale_sandbox_shell.text import as_bytes, quoted
 
-KEY = "key"
-KEY_VARIABLE = "ALE_KEY"
-FIRST_WORKERS = 3
-"""A reserve, one for a session, one for a command at the same time."""
-
-_MARKS_FROM = 1 << 40
-"""KiB; far above any real limit."""
-
-
-def workers(shell: str, base: str, count: int) -> str:
-    """Shell script that runs `count` worker shells until all have ended.
-
-    Args:
-        base: where their pipes are, as a word of script.
-    """
-    return " | ".join(
-        f'{shell} <"{base}.{number}c" 9>"{base}.{number}r" >/dev/null 2>&1'
-        for number in range(count)
-    )
-
-
-def first(shell: str) -> str:
-    """The script of process 1. The pipes' names come from a file that is removed before any command
-    runs."""
-    return f"""\
-read -r key <{INSIDE}/{KEY} || exit 1
-generation=0
-while [ -p "{INSIDE}/$key.$generation.0c" ]; do
-  base={INSIDE}/$key.$generation
-  {workers(shell, "$base", FIRST_WORKERS)}
+PROCESS_1 = """\
+while :; do
+  command eval '"$0"'
   [ $? -eq 0 ] && exit
-  generation=$((generation + 1))
+  echo again
 done
 """
+"""Its one argument is the path of the shell. At the end of its stdin, when the host closes the
+stream or dies, the supervisor ends with 0, and with process 1 the whole container ends."""
 
+_TAGS_FROM = 1 << 40
+"""KiB; far above any real limit."""
 
-def injected(shell: str, count: int) -> str:
-    """The script that the engine starts for worker shells of another user, or when none is left."""
-    return f"base={INSIDE}/${KEY_VARIABLE}; unset {KEY_VARIABLE}; {workers(shell, '$base', count)}"
-
-
-# When the host closes the pipe or dies, the worker shell ends and kills all commands, so that
-# process 1 can end the container. The trap comes last: a worker shell that ends before it is ready,
-# because no process was left for a substitution, must not kill what others run.
-# run STDIN STDOUT STDERR FOLDER SETUP ARGUMENT...
-# sweep HARD_LIMIT_IN_BYTES, or nothing for the processes of all commands
-PRELUDE = b"""\
-trap : HUP INT QUIT TERM USR1 USR2 ALRM PIPE
-setsid=$(command -v setsid)
-run() {
-  (
-    eval "$5" || exit 126
-    echo s >&9 || exit 126
-    exec 9>&-
-    cd -- "$4" || exit 126
-    unset OLDPWD
-    shift 5
-    exec $setsid "$@"
-  ) <"$1" >"$2" 2>"$3"
-}
+# limit_of PROCESS: sets `hard`, empty for a process that has ended
+# sweep TAG, or nothing for all commands: kills, until nothing is left; sets `killed` and `left`
+# holds TAG [PROCESS]: sets `found` where a process with the tag lives, and has open what the holder
+#   PROCESS has open for stdout or stderr
+_FUNCTIONS = b"""\
 limit_of() {
   hard=
   while read -r a b c soft hard rest; do
@@ -101,59 +55,145 @@ sweep() {
       read -r state <"/proc/$process/stat"
       state=${state##*) }
       case $state in '' | [ZX]*) continue ;; esac
-      # Another user's; those workers end it.
+      # Another user's; a worker of that user ends it.
       kill -9 "$process" || continue
       left=$((left + 1))
       case $seen in *" $process "*) ;; *) seen="$seen$process " killed=$((killed + 1)) ;; esac
     done
   done
-  echo "k $killed $left" >&9
 }
+holds() {
+  found=0
+  for process in /proc/[0-9]*; do
+    [ "$process" != "/proc/$2" ] || continue
+    limit_of "${process#/proc/}"
+    [ "$hard" = "$1" ] || continue
+    [ -n "$2" ] || found=1
+    for file in "$process"/fd/*; do
+      if [ "$file" -ef "/proc/$2/fd/1" ] || [ "$file" -ef "/proc/$2/fd/3" ]; then found=1; fi
+    done
+  done
+}
+kill_tagged() { sweep "$1"; echo "k $killed $left"; }
+kill_all() { set -- /proc/[0-9]*; kill -9 -1; sweep; echo "k $# $left"; }
+look() { holds "$1" "$2"; echo "k $found 0"; }
 limit_of self
 base=$hard
+"""
+
+SUPERVISOR = (
+    b"exec 2>/dev/null\n"
+    + _FUNCTIONS
+    + b"""\
 while read -r a b c; do
   case $a in Uid:) uid=$b ;; Gid:) gid=$b ;; esac
 done </proc/self/status
 if (: </proc/1/environ); then seal=open; else seal=sealed; fi
-echo "handshake $uid $gid $seal $base ${setsid:+setsid} $(command -v bash)" >&9
-trap sweep EXIT
+setsid=$(command -v setsid)
+echo "handshake $uid $gid $seal $base ${setsid:+setsid} $(command -v bash)"
 """
+)
+"""Its last line says what `worker.Handshake` reads."""
 
-LEAVE = b"trap - EXIT\n"
-"""Ends one worker shell without killing the commands."""
+# What is printed after a command are the marks, so its stdout and stderr are the stream's own; the
+# worker's own errors go nowhere.
+# run MARK SETUP FOLDER ARGUMENT...
+# end MARK CODE
+WORKER = (
+    b"exec 3>&2 2>/dev/null\ntrap : HUP INT QUIT TERM USR1 USR2 ALRM PIPE\n"
+    + _FUNCTIONS
+    + b"""\
+setsid=$(command -v setsid)
+run() {
+  (
+    eval "$2" || exit 126
+    echo "$1 s" || exit 126
+    cd -- "$3" || exit 126
+    unset OLDPWD
+    shift 3
+    exec $setsid "$@"
+  ) 2>&3 3>&-
+}
+end() {
+  echo "$1 e $2" /proc/[0-9]*
+  echo "$1 e" >&3
+}
+"""
+)
 
 
-def mark(number: int) -> int:
+def tag(number: int) -> int:
     """The limit of the n-th command, in KiB."""
-    return _MARKS_FROM + number
+    return _TAGS_FROM + number
 
 
-def start(
-    argv: Sequence[bytes], *, stdin: bytes, stdout: bytes, stderr: bytes, cwd: bytes, setup: bytes
+def _in_bytes(number: int) -> bytes:
+    return b"%d" % (tag(number) * 1024)
+
+
+def command(
+    mark: bytes,
+    argv: Sequence[bytes],
+    *,
+    setup: bytes,
+    cwd: bytes,
+    stdin: bytes | None = None,
+    text: bytes | None = None,
 ) -> bytes:
-    """A frame that starts a command and reports its start and end.
+    """Start a command in a worker; `mark` is printed at its start and its end.
 
-    ``command eval``: where no process can be started a shell would else end itself. The report
-    has a line of its own, because after some errors bash throws away the rest of the line.
+    ``command eval``: where no process can be started a shell would else end itself. The end has a
+    line of its own, because after some errors bash throws away the rest of the line.
+
+    Args:
+        setup: script that its process runs before it becomes the command.
+        stdin: None for none.
+        text: what its descriptor 4 is to read.
     """
-    words = (stdin, stdout, stderr, cwd, setup, *argv)
-    return (
-        b"set -- "
-        + b" ".join(map(quoted, words))
-        + b"""\ncommand eval 'run "$@"'\necho "e $?" >&9\nset --\n"""
-    )
+    words = b" ".join(map(quoted, (mark, setup, cwd, *argv)))
+    call = b'run "$@" </dev/null' if stdin is None else _printing(stdin) + b'run "$@"'
+    if text is not None:
+        call = _printing(text) + b"{ " + call.replace(b'"$@"', b'"$@" 4<&5 5<&-') + b"; } 5<&0"
+    return b"set -- %b\ncommand eval %b\nend %b $?\nset --\n" % (words, quoted(call), mark)
 
 
-def kill(number: int | None) -> bytes:
-    """A frame that kills what the n-th command has started; None means all commands."""
-    limit = b"" if number is None else b" %d" % (mark(number) * 1024)
-    return b"sweep%b\n" % limit
+def shell(mark: bytes, argv: Sequence[bytes], *, setup: bytes, cwd: bytes) -> bytes:
+    """Start a shell in a worker that is used for nothing else: it reads the worker's stdin."""
+    words = b" ".join(map(quoted, (mark, setup, cwd, *argv)))
+    return b"set -- %b; command eval 'run \"$@\"'; end %b $?; exit\n" % (words, mark)
 
 
-def more_workers(shell: str, base: str, count: int) -> bytes:
-    """A frame that makes a worker shell the parent of others, until they have ended."""
-    script = workers(shell, f"{INSIDE}/{base}", count)
-    return b'command eval %b; echo "e $?" >&9\n' % quoted(script.encode())
+def _printing(data: bytes) -> bytes:
+    """The first part of a pipeline, which writes `data`."""
+    pieces = [data[at : at + _PIECE] for at in range(0, len(data), _PIECE)]
+    return b"".join([b"{ :; ", *(b"printf '%b'; " % _escaped(piece) for piece in pieces), b"} | "])
+
+
+_PIECE = 1 << 16
+_PLAIN = frozenset(range(0x20, 0x7F)) - set(b"%\\'")
+_ESCAPES = [bytes([code]) if code in _PLAIN else b"\\%03o" % code for code in range(256)]
+
+
+def _escaped(data: bytes) -> bytes:
+    return b"".join([_ESCAPES[code] for code in data])
+
+
+# One function each: a supervisor that has just been started knows none, and so answers nothing
+# before it has been sent its script.
+
+
+def kill(number: int) -> bytes:
+    """Kill what the n-th command has started; prints how many were killed and how many are left."""
+    return b"kill_tagged %b\n" % _in_bytes(number)
+
+
+KILL_ALL = b"kill_all\n"
+"""Kill all commands and workers; prints how many processes there were and how many are left."""
+
+
+def has(number: int, holder: bytes = b"") -> bytes:
+    """Does anything of the n-th command live, with the output of the process `holder` open?"""
+    return b"look %b %b\n" % (_in_bytes(number), holder)
 
 
 def exports(env: Mapping[str, str]) -> bytes:

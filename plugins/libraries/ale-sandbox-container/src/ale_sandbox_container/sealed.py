@@ -1,75 +1,105 @@
-"""The supervisor's shell: the image's own, in a copy that nobody inside may read.
+"""The shell of supervisors and workers: the image's own, in a copy that nobody inside may read.
 
 The kernel keeps a process that was started from an unreadable file from being traced or looked
-into by others of its user. One copy per image is made, and linked into each sandbox's pipe folder.
+into by others of its user. A backend makes one volume per image; its containers see it read-only.
 """
 
-import contextlib
-import os
+import asyncio
+import io
+import posixpath
 import stat
 import tarfile
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 
 from ale.errors import SandboxError
-from ale_sandbox_container.engine import Engine, NotFoundError
-from ale_sandbox_container.pipes import SEALED_SHELL, PipeFolder
+from ale_sandbox_container.engine import Engine, NotFoundError, Plan, Volume
+from ale_sandbox_container.threads import EngineThreads
 from ale_sandbox_container.unpack import opened
 
 IMAGE_SHELL = "/bin/sh"
+FOLDER = "/.ale"
+SEALED = f"{FOLDER}/sh"
 _EXECUTE_ONLY = 0o111
 _LINKS = 10
 
 
 class SealedShells:
-    """One copy per image, by image id.
+    """One volume per image.
 
     Args:
-        folder: on a file system that lets programs be run; else the image's shell is used as it
-            is, and `usable` is False.
+        new_id: makes the volumes' names.
+        labels: of the volume with an id.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(
+        self,
+        engine: Engine,
+        threads: EngineThreads,
+        new_id: Callable[[], str],
+        labels: Callable[[str], Mapping[str, str]],
+    ) -> None:
+        self._engine = engine
+        self._threads = threads
+        self._new_id = new_id
+        self._labels = labels
+        self._made: dict[str, Future[Volume]] = {}
 
-    @property
-    def usable(self) -> bool:
-        """Programs may be started from there."""
-        place = next(path for path in (self._folder, *self._folder.parents) if path.exists())
-        return not os.statvfs(place).f_flag & os.ST_NOEXEC
+    async def of(self, image: str) -> Volume:
+        """The volume with the shell of an image, by its id. Slow once per image.
 
-    @property
-    def inside(self) -> str:
-        """What the container runs."""
-        return SEALED_SHELL if self.usable else IMAGE_SHELL
-
-    def has(self, image: str) -> bool:
-        """There is a copy of this image's shell."""
-        return self._copy(image).exists()
-
-    def _copy(self, image: str) -> Path:
-        return self._folder / image.replace(":", "-")
-
-    def put(self, engine: Engine, container: str, image: str, pipes: PipeFolder) -> None:
-        """Link the image's shell into the pipe folder. Slow once per image."""
-        if not self.usable:
-            return
-        copy = self._copy(image)
-        if not copy.exists():
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            self._make(engine, container, copy)
-        pipes.link(copy, Path(SEALED_SHELL).name)
-
-    def _make(self, engine: Engine, container: str, copy: Path) -> None:
-        draft = copy.with_name(f"{copy.name}.{os.urandom(6).hex()}")
+        Raises:
+            SandboxError: the image has none, or is gone.
+        """
+        making = self._made.get(image)
+        if making is None:
+            making = self._made[image] = self._threads.heavy(lambda: self._make(image))
         try:
-            with engine.get(container, _find(engine, container)) as pieces, opened(pieces) as tar:
-                _write(tar, draft)
-            draft.chmod(_EXECUTE_ONLY)
-            # Never in place of another's: a file that is replaced while somebody links it is gone.
-            with contextlib.suppress(FileExistsError):
-                copy.hardlink_to(draft)
+            # Shielded: one sandbox that is no longer wanted must not stop what others wait for.
+            return await asyncio.shield(asyncio.wrap_future(making))
+        except SandboxError:
+            self._made.pop(image, None)
+            raise
+
+    def _make(self, image: str) -> Volume:
+        id = self._new_id()
+        volume = Volume(name=volume_name(id), target=FOLDER, read_only=False)
+        labels = self._labels(id)
+        self._engine.make_volume(volume.name, labels)
+        container = self._engine.create(
+            Plan(
+                name=f"{volume.name}-maker",
+                image=image,
+                entrypoint=(IMAGE_SHELL,),
+                workdir="/",
+                labels=labels,
+                shell=volume,
+            )
+        )
+        try:
+            path = _find(self._engine, container)
+            with self._engine.get(container, path) as pieces, opened(pieces) as tar:
+                data = _packed(tar)
+            self._engine.put(container, FOLDER, iter([data]))
         finally:
-            draft.unlink(missing_ok=True)
+            self._engine.remove(container)
+        return Volume(name=volume.name, target=FOLDER, read_only=True)
+
+    def remove(self) -> None:
+        """Remove all volumes. Blocks.
+
+        Raises:
+            SandboxError: one is still in use.
+        """
+        while self._made:
+            _, made = self._made.popitem()
+            if made.exception() is None:
+                self._engine.remove_volume(made.result().name)
+
+
+def volume_name(id: str) -> str:
+    """Of the volume with an id."""
+    return f"ale-shell-{id}"
 
 
 def _find(engine: Engine, container: str) -> str:
@@ -83,13 +113,19 @@ def _find(engine: Engine, container: str) -> str:
             ) from None
         if not stat.S_ISLNK(found.mode):
             return path
-        path = str(Path(path).parent / found.link)
+        path = posixpath.join(posixpath.dirname(path), found.link)
     raise SandboxError("the image's /bin/sh is a circle of links")
 
 
-def _write(tar: tarfile.TarFile, draft: Path) -> None:
+def _packed(tar: tarfile.TarFile) -> bytes:
+    """The first file of an archive, as an archive of the shell."""
     entry = tar.next()
     content = None if entry is None else tar.extractfile(entry)
     if content is None:
         raise SandboxError("the image's /bin/sh is not a file")
-    draft.write_bytes(content.read())
+    data, packed = content.read(), io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as out:
+        file = tarfile.TarInfo("sh")
+        file.mode, file.size = _EXECUTE_ONLY, len(data)
+        out.addfile(file, io.BytesIO(data))
+    return packed.getvalue()

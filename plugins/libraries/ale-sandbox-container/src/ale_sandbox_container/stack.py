@@ -117,7 +117,8 @@ class Stack:
         services[self.service] = _own(services[self.service], plan)
         for about in services.values():
             _wait_for_no_health(about, self.service)
-        document = {**named, "services": services}
+        volumes = {**(named.get("volumes") or {}), plan.shell.name: {"external": True}}
+        document = {**named, "services": services, "volumes": volumes}
         if not plan.network:
             document["networks"] = _internal(named.get("networks"))
             for about in services.values():
@@ -171,12 +172,15 @@ def _own(about: Document, plan: Plan) -> Document:
         {"type": "bind", "source": str(bind.source), "target": bind.target, "read_only": True}
         for bind in plan.binds
     ]
+    shell = {"type": "volume", "source": plan.shell.name, "target": plan.shell.target}
+    binds.append({**shell, "read_only": True})
     made = {
         **kept,
         "image": plan.image,
         "container_name": plan.name,
         "entrypoint": _plain(list(plan.entrypoint)),
         "command": [],
+        "stdin_open": True,
         "working_dir": plan.workdir,
         "environment": {**_pairs(about.get("environment")), **_plain(dict(plan.env))},
         "labels": _plain(dict(plan.labels)),

@@ -1,18 +1,184 @@
-"""The host's side of a worker shell, which runs one command at a time in the container."""
+"""The host's side of the shells in a container: workers run commands, the supervisor kills them."""
 
 import asyncio
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from attrs import frozen
 
 from ale.errors import SandboxError
-from ale_sandbox_container.pipes import PipeFolder
-from ale_sandbox_container.script import LEAVE, PRELUDE
-from ale_sandbox_shell.channel import Lines, Writer
+from ale_sandbox_container import script
+from ale_sandbox_container.stream import STDERR, STDOUT, Stream
+from ale_sandbox_shell.output import Capture
+
+_LATE_S = 0.01
+"""Pause after each piece of output that no command waits for."""
+_LOOKS = 100
+_SIGNALS = 128
+_LOOK_S = 0.05
+ANSWER_S = 20.0
+"""Far above what a shell takes to answer, on a machine with far too much to do."""
+
+
+class Job:
+    """What a worker prints between two marks: the output of one command."""
+
+    def __init__(self, limit: int) -> None:
+        loop = asyncio.get_running_loop()
+        self.mark = secrets.token_hex(16).encode()
+        """Printed at the start and the end; new for each command, and known to none."""
+        self.output = {STDOUT: Capture(limit), STDERR: Capture(limit)}
+        self.begun: asyncio.Future[bool] = loop.create_future()
+        """True once the command runs and carries its tag; False where it never started."""
+        self.ended: asyncio.Future[int | None] = loop.create_future()
+        """Its exit code; None when the worker was killed, or the connection was lost."""
+        self.processes: frozenset[bytes] = frozenset()
+        """All of the container, as the worker saw them at the end."""
+        self._code: int | None = None
+        self._open = {STDOUT, STDERR}
+
+    def take(self, channel: int, words: Sequence[bytes]) -> bool:
+        """What follows a mark; True at the end of this channel."""
+        if words[:1] != [b"e"]:
+            self.begin()
+            return False
+        if channel == STDOUT:
+            self._code = int(words[1]) if b"".join(words[1:2]).isdigit() else None
+            self.processes = frozenset(words[2:])
+        self._open.discard(channel)
+        if not self._open:
+            self.end(self._code)
+        return True
+
+    def begin(self) -> None:
+        """The command runs."""
+        if not self.begun.done():
+            self.begun.set_result(True)
+
+    def end(self, code: int | None) -> None:
+        """The command has ended, or will be heard of no more."""
+        if not self.begun.done():
+            self.begun.set_result(False)
+        if not self.ended.done():
+            self.ended.set_result(code)
+
+
+class Channel:
+    """Stdout or stderr of a worker, cut into the output of its jobs."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._jobs: list[Job] = []
+        self._rest = b""
+
+    @property
+    def idle(self) -> bool:
+        """No job waits for anything."""
+        return not self._jobs
+
+    def expect(self, job: Job) -> None:
+        """From now on, output is this job's until its last mark. A job may be within another."""
+        self._jobs.append(job)
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece."""
+        data = self._rest + data
+        while self._jobs:
+            at, job = min((_found(data, job.mark), n) for n, job in enumerate(self._jobs))
+            capture = self._jobs[-1].output[self._number]
+            end = data.find(b"\n", at)
+            if end < 0:
+                keep = min(at, max(len(data) - len(self._jobs[0].mark) + 1, 0))
+                capture.add(data[:keep])
+                self._rest = data[keep:]
+                return
+            capture.add(data[:at])
+            found = self._jobs[job]
+            words, data = data[at + len(found.mark) : end].split(), data[end + 1 :]
+            if found.take(self._number, words):
+                del self._jobs[job:]
+        self._rest = b""
+
+
+def _found(data: bytes, mark: bytes) -> int:
+    at = data.find(mark)
+    return len(data) if at < 0 else at
+
+
+class Worker:
+    """A shell in the container that runs one command at a time.
+
+    Args:
+        exit_code: asks the engine for its exit code; None while it runs.
+    """
+
+    def __init__(self, stream: Stream, exit_code: Callable[[], Awaitable[int | None]]) -> None:
+        self._stream = stream
+        self._exit_code = exit_code
+        self._closed = False
+        self.seen: frozenset[bytes] = frozenset()
+        """Processes of the container that can't have its stdout or stderr."""
+        self._channels = {number: Channel(number) for number in (STDOUT, STDERR)}
+        self._jobs: set[Job] = set()
+        stream.on_data = self._on_data
+        stream.ended.add_done_callback(self._on_end)
+        stream.send(script.WORKER)
+
+    @property
+    def gone(self) -> "asyncio.Future[str]":
+        """Why its stream has ended, once it has."""
+        return self._stream.ended
+
+    def expect(self, limit: int) -> Job:
+        """A job, whose mark the caller then makes the worker print."""
+        job = Job(limit)
+        for channel in self._channels.values():
+            channel.expect(job)
+        if self.gone.done():
+            job.end(None)
+        else:
+            self._jobs.add(job)
+            job.ended.add_done_callback(lambda _: self._jobs.discard(job))
+        return job
+
+    def send(self, text: bytes) -> None:
+        """Send script, to it or to the shell that has taken its place."""
+        self._stream.send(text)
+
+    async def was_killed(self) -> bool:
+        """Has it been killed, from inside or here? Else its connection was lost."""
+        if self._closed:
+            return True
+        for _ in range(_LOOKS):
+            code = await self._exit_code()
+            if code is not None:
+                return code > _SIGNALS
+            await asyncio.sleep(_LOOK_S)
+        return False
+
+    def _on_data(self, channel: int, data: bytes) -> None:
+        if channel not in self._channels:
+            return
+        if self._channels[channel].idle:
+            # Of a process that a command has left behind: it must neither block nor be in the way.
+            self._stream.pause(_LATE_S)
+        self._channels[channel].feed(data)
+
+    def _on_end(self, _: "asyncio.Future[str]") -> None:
+        for job in list(self._jobs):
+            job.end(None)
+
+    def close(self) -> None:
+        """End it. May be called again."""
+        self._closed = True
+        self._stream.close()
 
 
 @frozen(kw_only=True)
 class Handshake:
-    """The first message of a worker shell: facts about its container."""
+    """The first message of a supervisor: facts about its container."""
 
     uid: int
     gid: int
@@ -25,7 +191,7 @@ class Handshake:
 
     @classmethod
     def parse(cls, line: bytes) -> "Handshake":
-        """Read the line that the prelude ends with."""
+        """Read the line that its script ends with."""
         _, uid, gid, seal, base, *rest = line.decode().split()
         if base != "unlimited":
             raise SandboxError(
@@ -41,105 +207,79 @@ class Handshake:
         )
 
 
-class Job:
-    """One request to a worker shell."""
-
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.begun: asyncio.Future[bool] = loop.create_future()
-        """True once the command runs and carries its mark; False where it never started."""
-        self.ended: asyncio.Future[tuple[int, ...] | None] = loop.create_future()
-        """The numbers in the worker shell's answer; None when it was killed."""
-
-    def begin(self) -> None:
-        """The command runs."""
-        if not self.begun.done():
-            self.begun.set_result(True)
-
-    def end(self, numbers: tuple[int, ...] | None) -> None:
-        """The worker shell has answered, or has ended."""
-        if not self.begun.done():
-            self.begun.set_result(False)
-        if not self.ended.done():
-            self.ended.set_result(numbers)
+Numbers = tuple[int, int]
 
 
-class Worker:
-    """One worker shell; made before the shell itself starts.
+class Supervisor:
+    """The shell that kills commands. Questions are answered one after the other."""
 
-    Args:
-        base: names of its pipes, without their last letter.
-    """
-
-    def __init__(self, pipes: PipeFolder, base: str) -> None:
-        loop = asyncio.get_running_loop()
-        self._pipes = pipes
-        self._names = (f"{base}c", f"{base}r")
-        self._control = Writer(pipes.writer(self._names[0]))
-        self._report = Lines(pipes.reader(self._names[1]), self._on_line, self._on_end)
-        self._job: Job | None = None
-        self.handshake: asyncio.Future[Handshake] = loop.create_future()
-        self.handshake.add_done_callback(
-            lambda handshake: handshake.exception()
-        )  # not everybody waits for it
-        self.gone: asyncio.Future[None] = loop.create_future()
-        """Done when the shell has ended."""
-        self._control.send(PRELUDE)
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._rest = b""
+        self._asked: deque[tuple[bytes, asyncio.Future[Numbers]]] = deque()
+        self.handshake: asyncio.Future[Handshake] = asyncio.get_running_loop().create_future()
+        self.handshake.add_done_callback(_seen)
+        stream.on_data = self._on_data
+        stream.ended.add_done_callback(self._on_end)
+        stream.send(script.SUPERVISOR)
 
     @property
-    def ready(self) -> bool:
-        """It has answered, and is still there."""
-        return self.handshake.done() and self.handshake.exception() is None and not self.gone.done()
+    def gone(self) -> "asyncio.Future[str]":
+        """Why its stream has ended, once it has: its container has ended, or can't be reached."""
+        return self._stream.ended
 
-    def ask(self, frame: bytes) -> Job:
-        """Send a request. The previous one must have ended."""
-        assert self._job is None or self._job.ended.done()
-        self._job = Job()
-        if self.gone.done():
-            self._job.end(None)
-        else:
-            self._control.send(frame)
-        return self._job
+    async def ask(self, question: bytes) -> Numbers:
+        """The two numbers of its answer.
 
-    def _on_line(self, line: bytes) -> None:
-        kind, *words = line.split()
-        if kind == b"handshake":
-            self._pipes.forget(*self._names)
-            self._take_handshake(line)
-        elif self._job is not None and kind == b"s":
-            self._job.begin()
-        elif self._job is not None:
-            self._job.end(tuple(map(int, words)))
-
-    def _take_handshake(self, line: bytes) -> None:
-        if self.handshake.done():
-            return
-        try:
-            self.handshake.set_result(Handshake.parse(line))
-        except SandboxError as error:
-            self.handshake.set_exception(error)
-
-    def _on_end(self) -> None:
-        self.close()
-
-    def dismiss(self) -> None:
-        """Close this worker shell alone: its end kills no command."""
-        if not self.gone.done():
-            self._control.send(LEAVE)
-        self.close()
-
-    def close(self) -> None:
-        """Close its pipes: the shell reads end of file, and kills all commands.
-
-        May be called again.
+        Raises:
+            SandboxError: the container has ended.
+            TimeoutError: something inside stops it.
         """
         if self.gone.done():
-            return
-        self._pipes.forget(*self._names)
-        self._control.close()
-        self._report.close()
-        self.gone.set_result(None)
-        if not self.handshake.done():
-            self.handshake.set_exception(SandboxError("a supervisor has ended before it was ready"))
-        if self._job is not None:
-            self._job.end(None)
+            raise SandboxError(self.gone.result())
+        answer: asyncio.Future[Numbers] = asyncio.get_running_loop().create_future()
+        self._asked.append((question, answer))
+        self._stream.send(question)
+        async with asyncio.timeout(ANSWER_S):
+            return await asyncio.shield(answer)
+
+    def _on_data(self, channel: int, data: bytes) -> None:
+        if channel == STDOUT:
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
+                self._on_line(line)
+
+    def _on_line(self, line: bytes) -> None:
+        if line == b"again":
+            # It was killed, with whatever it had read of what was asked.
+            self._stream.send(script.SUPERVISOR + b"".join(asked for asked, _ in self._asked))
+        elif line.startswith(b"handshake") and not self.handshake.done():
+            try:
+                self.handshake.set_result(Handshake.parse(line))
+            except SandboxError as error:
+                self.handshake.set_exception(error)
+        elif line.startswith(b"k ") and self._asked:
+            _, first, second = line.split()
+            _, answer = self._asked.popleft()
+            answer.set_result((int(first), int(second)))
+
+    def _on_end(self, ended: "asyncio.Future[str]") -> None:
+        error = SandboxError(ended.result())
+        waiting: list[asyncio.Future[Any]] = [
+            self.handshake,
+            *(answer for _, answer in self._asked),
+        ]
+        for future in waiting:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # not everybody waits for it
+
+    def close(self) -> None:
+        """Close its stream: the container ends. May be called again."""
+        self._stream.close()
+
+
+def _seen(future: "asyncio.Future[Handshake]") -> None:
+    """Mark its exception as retrieved: nobody may be waiting for it any more."""
+    if not future.cancelled():
+        future.exception()

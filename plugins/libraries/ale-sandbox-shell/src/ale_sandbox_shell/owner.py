@@ -42,21 +42,38 @@ class Owner:
         return self.namespace != _namespace() or _start_of(self.pid) == self.start
 
 
+_PROC = Path("/proc")
+"""Missing outside Linux, where a process id is all that is known of an owner."""
+
+
 def _start_of(pid: int) -> int | None:
+    if not _PROC.exists():
+        return 0 if _answers(pid) else None
     try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        fields = (_PROC / f"{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         # Other errors, such as too many open files, do not mean that it is gone.
         return None
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
+def _answers(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    path = _PROC / "sys/kernel/random/boot_id"
+    return path.read_text().strip() if _PROC.exists() else ""
 
 
 def _namespace() -> int:
-    return Path("/proc/self/ns/pid").stat().st_ino
+    return (_PROC / "self/ns/pid").stat().st_ino if _PROC.exists() else 0
 
 
 def machine_name() -> str:

@@ -66,7 +66,7 @@ class DockerEngine:
     """See `ale_sandbox_container.engine.Engine`.
 
     Args:
-        address: ``unix:///var/run/docker.sock``, ``tcp://...`` or ``ssh://...``.
+        address: ``unix:///var/run/docker.sock`` or ``tcp://...``.
     """
 
     name = "docker"
@@ -74,6 +74,7 @@ class DockerEngine:
     """The interface that is used here reaches the older builder alone."""
 
     def __init__(self, address: str) -> None:
+        self.url = address
         self.address: str | None = address
         with _translated():
             self._api = docker.APIClient(base_url=address, timeout=_TIMEOUT_S, max_pool_size=64)
@@ -229,9 +230,11 @@ class DockerEngine:
     def state(self, container: str) -> State:
         """Its state."""
         with _translated():
-            found = self._api.inspect_container(container)["State"]
+            about = self._api.inspect_container(container)
+        found = about["State"]
         health = (found.get("Health") or {}).get("Status")
         return State(
+            id=about["Id"],
             running=found["Running"],
             exit_code=found["ExitCode"],
             out_of_memory=found["OOMKilled"],
@@ -248,20 +251,33 @@ class DockerEngine:
             for box in found
         ]
 
-    def inject(
-        self, container: str, argv: Sequence[str], *, env: Mapping[str, str], user: str | None
-    ) -> None:
-        """Start one more process in it."""
+    def prepare(self, container: str, argv: Sequence[str], user: str | None) -> str:
+        """Describe one more process for it."""
         with _translated():
-            made = self._api.exec_create(
-                container,
-                list(argv),
-                stdout=False,
-                stderr=False,
-                environment=dict(env),
-                user=user or "",
-            )
-            self._api.exec_start(made["Id"], detach=True)
+            made = self._api.exec_create(container, list(argv), stdin=True, user=user or "")
+        return str(made["Id"])
+
+    def exit_code(self, prepared: str) -> int | None:
+        """Of such a process."""
+        with _translated():
+            found: int | None = self._api.exec_inspect(prepared)["ExitCode"]
+        return found
+
+    def make_volume(self, name: str, labels: Mapping[str, str]) -> None:
+        """Make a volume."""
+        with _translated():
+            self._api.create_volume(name, labels=dict(labels))
+
+    def remove_volume(self, name: str) -> None:
+        """Remove a volume."""
+        with _translated(), contextlib.suppress(docker.errors.NotFound):
+            self._api.remove_volume(name)
+
+    def volumes(self, label: str) -> Sequence[Found]:
+        """Volumes with this label."""
+        with _translated():
+            found = self._api.volumes(filters={"label": label})["Volumes"] or ()
+        return [Found(id=volume["Name"], labels=volume["Labels"] or {}) for volume in found]
 
     def run(
         self, container: str, argv: Sequence[str], *, user: str | None, timeout_s: float
@@ -337,6 +353,8 @@ def _config(plan: Plan) -> dict[str, Any]:
     return {
         "Image": plan.image,
         "Entrypoint": list(plan.entrypoint),
+        "OpenStdin": True,
+        "StdinOnce": True,
         "Cmd": None,
         "WorkingDir": plan.workdir,
         "Env": [f"{name}={value}" for name, value in plan.env.items()],
@@ -370,6 +388,14 @@ def _config(plan: Plan) -> dict[str, Any]:
                     "ReadOnly": True,
                 }
                 for bind in plan.binds
+            ]
+            + [
+                {
+                    "Type": "volume",
+                    "Source": plan.shell.name,
+                    "Target": plan.shell.target,
+                    "ReadOnly": plan.shell.read_only,
+                }
             ],
         },
     }

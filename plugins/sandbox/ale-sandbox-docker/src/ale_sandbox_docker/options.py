@@ -1,19 +1,16 @@
 """Options of the sandbox ``docker``, and where its engine listens."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from attrs import field, frozen
 
 from ale.plugin import doc
-from ale_sandbox_container.address import EngineAddress
 from ale_sandbox_container.options import ContainerOptions
 
 REMEDIES = {
     "missing": "sudo apt-get install docker.io",
     "silent": "sudo systemctl start docker",
     "refused": "sudo usermod -aG docker $USER, then log in again",
-    "remote": "use an engine of this machine: unset DOCKER_HOST, or sandbox.type podman",
 }
 
 
@@ -27,13 +24,6 @@ class DockerOptions(ContainerOptions):
     )
 
 
-def address(options: DockerOptions, environ: Mapping[str, str]) -> EngineAddress:
+def address(options: DockerOptions, environ: Mapping[str, str]) -> str:
     """Where the engine listens."""
-    url = options.host or environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
-    return EngineAddress(name="docker", url=url, create="/containers/create", using=_using)
-
-
-def _using(folder: str) -> Mapping[str, Any]:
-    # Mounts are looked at before the image, and there is none of this name.
-    mount = {"Type": "bind", "Source": folder, "Target": "/mnt"}
-    return {"Image": "ale-no-such-image", "HostConfig": {"Mounts": [mount]}}
+    return options.host or environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"

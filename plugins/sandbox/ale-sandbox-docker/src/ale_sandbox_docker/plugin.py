@@ -12,19 +12,20 @@ def build(options: DockerOptions, context: BuildContext) -> SandboxBackend:
     """The backend.
 
     Raises:
-        NotUsableError: the engine does not answer, or can't see this machine's files.
+        NotUsableError: the engine does not answer.
     """
     from ale_sandbox_container.backend import built
     from ale_sandbox_docker.engine import DockerEngine
 
-    return built(address(options, context.environ), DockerEngine, options, context)
+    url = address(options, context.environ)
+    return built(lambda: DockerEngine(url), options, context)
 
 
 def probe() -> Probe:
     """Does an engine answer?"""
     from ale_sandbox_container.probing import probe_engine
 
-    return probe_engine(address(DockerOptions(), os.environ), REMEDIES, os.environ)
+    return probe_engine("docker", address(DockerOptions(), os.environ), REMEDIES)
 
 
 @hookimpl

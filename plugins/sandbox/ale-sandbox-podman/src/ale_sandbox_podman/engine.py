@@ -31,7 +31,9 @@ from ale_sandbox_container.engine import (
     Stat,
     State,
 )
+from ale_sandbox_container.here import is_here
 from ale_sandbox_container.probing import facts_of
+from ale_sandbox_podman.spec import spec_of
 
 _TIMEOUT_S = 120
 """For one answer of the engine. Pulls and builds have their own."""
@@ -40,7 +42,6 @@ _API = "4.0.0"
 _FORMAT = "application/vnd.docker.distribution.manifest.v2+json"
 """Of the images that are built."""
 _PIECE = 1 << 16
-_CPU_PERIOD_US = 100_000
 _POLL_S = 0.01
 _PASSING_S = 10.0
 """What is only so because something ends or goes just now is over by then."""
@@ -80,7 +81,7 @@ class PodmanEngine:
     """See `ale_sandbox_container.engine.Engine`.
 
     Args:
-        address: ``unix:///run/podman/podman.sock``, ``tcp://...`` or ``ssh://...``.
+        address: ``unix:///run/podman/podman.sock`` or ``tcp://...``.
     """
 
     name = "podman"
@@ -90,7 +91,7 @@ class PodmanEngine:
     process of such a container at once, before its supervisor is there."""
 
     def __init__(self, address: str) -> None:
-        self._address = address
+        self.url = address
         with _translated():
             self._client = podman.PodmanClient(
                 base_url=address, version=_API, timeout=_TIMEOUT_S, max_pool_size=64
@@ -103,7 +104,7 @@ class PodmanEngine:
         """Its facts."""
         with _translated():
             _ok(self._api.get("/_ping"))
-            return _facts_at(self._address)
+            return _facts_at(self.url)
 
     def image(self, ref: str) -> Image:
         """An image that is there already."""
@@ -206,7 +207,7 @@ class PodmanEngine:
         with _translated():
             response = self._api.post(
                 "/containers/create",
-                data=json.dumps(_spec(plan)),
+                data=json.dumps(spec_of(plan)),
                 headers={"Content-Type": "application/json"},
             )
             return str(_ok(response).json()["Id"])
@@ -235,15 +236,26 @@ class PodmanEngine:
         except NotFoundError:
             return
         with _translated(), contextlib.ExitStack() as stack:
-            handle = None if found is None else _handle(found["State"]["Pid"])
+            handle = None if found is None else _handle(found["State"]["Pid"], found["Id"])
             if handle is not None:
                 stack.callback(os.close, handle)
             response = self._api.post(f"/containers/{container}/kill")
             # 404: it is gone; 409, and in words only in older versions: it does not run.
             if "state improper" not in response.text:
                 _ok(response, 404, 409)
-            if handle is not None and not select.select([handle], [], [], _TIMEOUT_S)[0]:
+            if handle is None and found is not None:
+                self._wait_for_end(container)
+            elif handle is not None and not select.select([handle], [], [], _TIMEOUT_S)[0]:
                 raise SandboxError(f"the processes of {container} did not end")
+
+    def _wait_for_end(self, container: str) -> None:
+        """Of its first process, which can't be seen from here."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        with contextlib.suppress(NotFoundError):
+            while self.state(container).running:
+                if time.monotonic() > deadline:
+                    raise SandboxError(f"the processes of {container} did not end")
+                time.sleep(_POLL_S)
 
     def remove(self, container: str) -> None:
         """Kill and remove it with its volumes."""
@@ -275,8 +287,10 @@ class PodmanEngine:
 
     def state(self, container: str) -> State:
         """Its state."""
-        found = self._inspect(container)["State"]
+        about = self._inspect(container)
+        found = about["State"]
         return State(
+            id=about["Id"],
             running=found["Running"],
             exit_code=found["ExitCode"],
             out_of_memory=found["OOMKilled"],
@@ -291,21 +305,35 @@ class PodmanEngine:
             for box in self._listed("/containers/json", params)
         ]
 
-    def inject(
-        self, container: str, argv: Sequence[str], *, env: Mapping[str, str], user: str | None
-    ) -> None:
-        """Start one more process in it."""
-        process = {
-            "Cmd": list(argv),
-            "Env": [f"{name}={value}" for name, value in env.items()],
-            "User": user or "",
-        }
+    def prepare(self, container: str, argv: Sequence[str], user: str | None) -> str:
+        """Describe one more process for it."""
+        attached = {"AttachStdin": True, "AttachStdout": True, "AttachStderr": True}
+        process = json.dumps({**attached, "Cmd": list(argv), "User": user or ""})
         with _translated():
-            made = _ok(
-                self._api.post(f"/containers/{container}/exec", data=json.dumps(process))
-            ).json()
-            start = json.dumps({"Detach": True})
-            _ok(self._api.post(f"/exec/{made['Id']}/start", data=start))
+            made = _ok(self._api.post(f"/containers/{container}/exec", data=process)).json()
+        return str(made["Id"])
+
+    def exit_code(self, prepared: str) -> int | None:
+        """Of such a process."""
+        with _translated():
+            found = _ok(self._api.get(f"/exec/{prepared}/json")).json()
+        return None if found["Running"] else int(found["ExitCode"])
+
+    def make_volume(self, name: str, labels: Mapping[str, str]) -> None:
+        """Make a volume."""
+        about = json.dumps({"Name": name, "Labels": dict(labels)})
+        with _translated():
+            _ok(self._api.post("/volumes/create", data=about))
+
+    def remove_volume(self, name: str) -> None:
+        """Remove a volume."""
+        with _translated():
+            _ok(self._api.delete(f"/volumes/{name}"), 404)
+
+    def volumes(self, label: str) -> Sequence[Found]:
+        """Volumes with this label."""
+        found = self._listed("/volumes/json", {"filters": json.dumps({"label": [label]})})
+        return [Found(id=volume["Name"], labels=volume["Labels"] or {}) for volume in found]
 
     def run(
         self, container: str, argv: Sequence[str], *, user: str | None, timeout_s: float
@@ -387,12 +415,13 @@ def _facts_at(address: str) -> Facts:
         return facts_of(_ok(client.api.get("/info", compatible=True)).json())
 
 
-def _handle(pid: int) -> int | None:
-    """Of a process on this machine; None when there is none (any more)."""
+def _handle(pid: int, container: str) -> int | None:
+    """Of a container's first process; None when there is none here (any more)."""
     try:
-        return os.pidfd_open(pid) if pid > 0 else None
+        handle = os.pidfd_open(pid) if is_here(pid, container) else None
     except ProcessLookupError:
         return None
+    return handle
 
 
 def _literal(path: str) -> str:
@@ -413,62 +442,3 @@ def _text_of(line: bytes | str) -> str:
     """The text of a line of a build's log."""
     found = json.loads(line)
     return str(found.get("stream") or found.get("error") or "")
-
-
-def _spec(plan: Plan) -> dict[str, Any]:
-    """The container as the engine's API takes it."""
-    mounts = [
-        {
-            "type": "bind",
-            "source": str(bind.source),
-            "destination": bind.target,
-            "options": ["ro", "rbind", "nosuid", "nodev"],
-        }
-        for bind in plan.binds
-    ]
-    mounts += [
-        {
-            "type": "tmpfs",
-            "source": "tmpfs",
-            "destination": path,
-            "options": ["nosuid", "nodev", "mode=1777", f"size={size}"],
-        }
-        for path, size in plan.tmpfs.items()
-    ]
-    return {
-        "name": plan.name,
-        "image": plan.image,
-        "entrypoint": list(plan.entrypoint),
-        "command": [],
-        "work_dir": plan.workdir,
-        "create_working_dir": True,
-        "env": dict(plan.env),
-        "httpproxy": False,
-        "user": plan.user or "",
-        "labels": dict(plan.labels),
-        "hostname": "sandbox",
-        "healthconfig": {"Test": ["NONE"]},
-        "systemd": "false",
-        "netns": {"nsmode": "bridge" if plan.network else "none"},
-        "cap_drop": ["all"],
-        "cap_add": [f"CAP_{name}" for name in plan.capabilities],
-        "no_new_privileges": not plan.new_privileges,
-        "privileged": False,
-        "read_only_filesystem": plan.read_only,
-        "mounts": mounts,
-        "volumes": [{"Dest": path} for path in plan.volumes],
-        "resource_limits": _limits(plan),
-        "oci_runtime": plan.runtime or "",
-        "log_configuration": {"driver": "none"},
-    }
-
-
-def _limits(plan: Plan) -> dict[str, Any]:
-    limits: dict[str, Any] = {}
-    if plan.memory_bytes is not None:
-        limits["memory"] = {"limit": plan.memory_bytes, "swap": plan.memory_bytes}
-    # Without a value the engine sets a limit of its own.
-    limits["pids"] = {"limit": -1 if plan.processes is None else plan.processes}
-    if plan.cpus is not None:
-        limits["cpu"] = {"quota": round(plan.cpus * _CPU_PERIOD_US), "period": _CPU_PERIOD_US}
-    return limits

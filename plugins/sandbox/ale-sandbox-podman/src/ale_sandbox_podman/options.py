@@ -3,19 +3,16 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from attrs import field, frozen
 
 from ale.plugin import doc
-from ale_sandbox_container.address import EngineAddress
 from ale_sandbox_container.options import ContainerOptions
 
 REMEDIES = {
     "missing": "sudo apt-get install podman",
     "silent": "systemctl --user start podman.socket (as root: systemctl start podman.socket)",
     "refused": "systemctl --user start podman.socket, and unset CONTAINER_HOST",
-    "remote": "use an engine of this machine: unset CONTAINER_HOST, or sandbox.type docker",
 }
 
 
@@ -31,19 +28,12 @@ class PodmanOptions(ContainerOptions):
     )
 
 
-def address(options: PodmanOptions, environ: Mapping[str, str]) -> EngineAddress:
+def address(options: PodmanOptions, environ: Mapping[str, str]) -> str:
     """Where the engine's service listens."""
-    url = options.host or environ.get("CONTAINER_HOST") or _usual(environ)
-    create = "/v4.0.0/libpod/containers/create"
-    return EngineAddress(name="podman", url=url, create=create, using=_using)
+    return options.host or environ.get("CONTAINER_HOST") or _usual(environ)
 
 
 def _usual(environ: Mapping[str, str]) -> str:
     runtime = environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")
     folder = Path("/run") if os.geteuid() == 0 else Path(runtime)
     return f"unix://{folder}/podman/podman.sock"
-
-
-def _using(folder: str) -> Mapping[str, Any]:
-    # A root folder is looked for before the name, which no container may have.
-    return {"name": "no/name", "rootfs": folder, "command": ["true"]}

@@ -12,19 +12,20 @@ def build(options: PodmanOptions, context: BuildContext) -> SandboxBackend:
     """The backend.
 
     Raises:
-        NotUsableError: the engine does not answer, or can't see this machine's files.
+        NotUsableError: the engine does not answer.
     """
     from ale_sandbox_container.backend import built
     from ale_sandbox_podman.engine import PodmanEngine
 
-    return built(address(options, context.environ), PodmanEngine, options, context)
+    url = address(options, context.environ)
+    return built(lambda: PodmanEngine(url), options, context)
 
 
 def probe() -> Probe:
     """Does the engine's service answer?"""
     from ale_sandbox_container.probing import probe_engine
 
-    return probe_engine(address(PodmanOptions(), os.environ), REMEDIES, os.environ)
+    return probe_engine("podman", address(PodmanOptions(), os.environ), REMEDIES)
 
 
 @hookimpl

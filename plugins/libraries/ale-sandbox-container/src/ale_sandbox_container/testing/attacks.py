@@ -9,11 +9,9 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
-from ale_sandbox_container import commands
 from ale_sandbox_container.sandbox import ContainerSandbox
 from ale_sandbox_container.testing.tools import (
     PATIENCE_S,
@@ -33,6 +31,13 @@ for process in /proc/[0-9]*; do
 done
 [ -n "$supervisors" ] || exit 9
 """
+_PEEK = (
+    _SUPERVISORS + "for process in $supervisors; do"
+    " for file in environ mem maps fd/0 fd/1 fd/3 root/etc cwd/.; do"
+    "  (: <$process/$file) 2>/dev/null && echo read $process/$file;"
+    "  (: >$process/$file) 2>/dev/null && echo wrote $process/$file;"
+    " done; done; echo tried $supervisors"
+)
 # Perl's way to everything that ptrace's rules guard: attach, read memory, take a descriptor.
 _TRACE = """\
 my %numbers = (x86_64 => [101, 310], aarch64 => [117, 270]);
@@ -47,7 +52,7 @@ for my $pid (@ARGV) {
     $opened++ if syscall($read, $pid + 0, $vector, 1, $vector, 1, 0) >= 0;
     my $handle = syscall(434, $pid + 0, 0);
     die "no handle" if $handle < 0;
-    $opened++ if syscall(438, $handle, 9, 0) >= 0;
+    $opened++ if syscall(438, $handle, 1, 0) >= 0;
 }
 print $opened;
 """
@@ -101,39 +106,36 @@ class AttackProbes:
             listener.listen()
             assert word not in await out(box, "cat /proc/net/unix")
 
-    async def test_the_pipe_folder_can_be_neither_listed_nor_changed(
+    async def test_the_supervisors_shell_can_be_neither_read_nor_changed(
         self, box: ContainerSandbox
     ) -> None:
         for attempt in (
-            "ls /.ale",
-            "cd /.ale && : *",
-            "chmod 777 /.ale",
             "echo x >/.ale/new",
             "rm /.ale/sh",
-            "mv /.ale /pipes",
+            "mv /.ale /other",
             "cat /.ale/sh",
+            "cp /bin/sh /.ale/sh",
             "chmod 777 /.ale/sh",
-            "cat /.ale/key",
+            "chmod 777 /.ale",
         ):
             result = await box.exec(attempt, timeout_s=PATIENCE_S)
-            glob = attempt.startswith("cd") and result.exit_code == 0
-            assert glob or result.exit_code != 0, attempt
-        # Names can't be discovered: the pattern is not expanded.
-        assert await out(box, "cd /.ale && echo *") == "*"
+            assert result.exit_code != 0, attempt
 
     async def test_the_supervisors_memory_and_files_cannot_be_read(
         self, box: ContainerSandbox
     ) -> None:
         """Neither memory nor environment nor descriptors, of process 1 or of any worker."""
-        attempt = _SUPERVISORS + (
-            "for process in $supervisors; do"
-            " for file in environ mem maps fd/0 fd/9 root/etc cwd/.; do"
-            "  (: <$process/$file) 2>/dev/null && echo read $process/$file;"
-            "  (echo 'e 0' >$process/$file) 2>/dev/null && echo wrote $process/$file;"
-            " done; done; echo tried $supervisors"
-        )
-        said = await out(box, attempt)
+        said = await out(box, _PEEK)
         assert said.startswith("tried /proc/1 /proc/"), said
+
+    async def test_with_dac_override_they_can_and_a_note_states_it(self, make: Make) -> None:
+        """Why the shell is sealed: who writes to a worker's stream can end another's command."""
+        backend = make(capabilities=("DAC_OVERRIDE",))
+        assert any(note.startswith("supervisor:") for note in backend.capabilities.notes)
+        async with opened(backend) as box:
+            said = await out(box, _PEEK)
+            assert "read /proc/1/mem" in said
+            assert "wrote /proc/1/fd/1" in said
 
     async def test_the_supervisor_cannot_be_traced(self, box: ContainerSandbox) -> None:
         if (await box.exec("command -v perl")).exit_code != 0:
@@ -144,49 +146,13 @@ class AttackProbes:
         reached = await out(box, "sleep 30 & perl leftover.pl $!; kill -9 $!")
         assert int(reached) >= 1
 
-    async def test_with_dac_override_an_exit_code_can_be_forged_and_a_note_states_it(
-        self, make: Make, monkeypatch: Any
-    ) -> None:
-        """Why the shell is sealed: otherwise any command can end another with any exit code."""
-        monkeypatch.setattr(commands, "ANSWER_S", 2.0)
-        backend = make(capabilities=("DAC_OVERRIDE",))
-        assert any(note.startswith("supervisor:") for note in backend.capabilities.notes)
-        forge = _SUPERVISORS + (
-            "for process in $supervisors; do (echo 'e 0' >$process/fd/9) 2>/dev/null; done"
-        )
-
-        async def forged() -> bool:
-            async with backend.open(SandboxSpec()) as sandbox:
-                victim = asyncio.ensure_future(sandbox.exec(">started; sleep 60; exit 1"))
-
-                async def started() -> bool:
-                    return (await sandbox.exec("[ -e started ]")).exit_code == 0
-
-                async def ended() -> bool:
-                    await sandbox.exec(forge, timeout_s=PATIENCE_S)
-                    return victim.done()
-
-                try:
-                    await until(started, "the start of the victim")
-                    await until(ended, "the forged end")
-                    result = await victim
-                except SandboxError:  # what is forged can end the container, too
-                    return False
-                finally:
-                    victim.cancel()
-                assert result.exit_code == 0
-                return True
-
-        await until(forged, "a forged end")
-        await backend.aclose()
-
     async def test_with_the_sealed_shell_no_exit_code_can_be_forged(
         self, box: ContainerSandbox
     ) -> None:
         victim = asyncio.ensure_future(box.exec("sleep 1.5; exit 7"))
         forge = _SUPERVISORS + (
             "for process in $supervisors; do for fd in 0 1 2 3 4 5 6 7 8 9; do"
-            " (printf 'e 0\\ns\\nk 0 0\\n' >$process/fd/$fd) 2>/dev/null; done; done;"
+            " (printf 'again\\nk 0 0\\n' >$process/fd/$fd) 2>/dev/null; done; done;"
             "printf 'e 0\\n' >&2; printf 'e 0\\n'"
         )
         for _ in range(5):
@@ -265,16 +231,17 @@ class AttackProbes:
             assert all(r.exit_code != 0 for r in results if r.stdout != b"ran\n")
             assert any(r.exit_code != 0 for r in results)
             assert await sandbox.end_processes() >= 10
-            assert (await sandbox.exec("echo alive", timeout_s=PATIENCE_S)).stdout == b"alive\n"
+            assert await out(sandbox, "echo alive") == "alive"
 
     async def test_a_command_without_a_process_ends_no_other(self, make: Make) -> None:
         async def nearly_full(filled: int) -> None:
             async with backend.open(SandboxSpec()) as sandbox:
                 fill = f"i=0; while [ $i -lt {filled} ]; do sleep 600 & i=$((i + 1)); done"
                 assert (await sandbox.exec(fill, timeout_s=PATIENCE_S)).exit_code == 0
-                # Each needs a worker of its own, and the workers need processes too.
-                many = [sandbox.exec("sleep 0.2", timeout_s=5) for _ in range(30)]
-                assert any(r.exit_code for r in await asyncio.gather(*many))
+                # Each needs a worker, and the workers need processes too.
+                many = [sandbox.exec("sleep 0.2; echo ran", timeout_s=20) for _ in range(30)]
+                results = await asyncio.gather(*many)
+                assert all(r.exit_code != 0 for r in results if r.stdout != b"ran\n")
                 assert await sandbox.end_processes() >= filled
 
         backend = make(processes=24)

@@ -4,7 +4,7 @@
 import asyncio
 from typing import Any
 
-from ale_sandbox_container import commands
+from ale_sandbox_container import worker
 from ale_sandbox_container.sandbox import ContainerSandbox
 from ale_sandbox_container.testing.tools import PATIENCE_S, Make, opened, out, until
 
@@ -84,7 +84,7 @@ class CommandProbes:
         self, box: ContainerSandbox, monkeypatch: Any
     ) -> None:
         """A program that stops the supervisor is ended with the whole container."""
-        monkeypatch.setattr(commands, "ANSWER_S", 2.0)
+        monkeypatch.setattr(worker, "ANSWER_S", 2.0)
         await box.exec("echo kept >file")
         stopper = asyncio.ensure_future(box.exec("kill -STOP -1; sleep 600"))
         await asyncio.sleep(0.5)

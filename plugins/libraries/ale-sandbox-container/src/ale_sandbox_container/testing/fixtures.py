@@ -4,7 +4,7 @@ They build on two of its own: ``plugin``, its module ``plugin``; and ``image``, 
 """
 
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,9 +12,10 @@ from typing import Any
 from ale.plugin import BuildContext
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
-from ale_sandbox_container.records import LABEL, parse
+from ale_sandbox_container.records import LABEL
 from ale_sandbox_container.sandbox import ContainerSandbox
-from ale_sandbox_container.testing.tools import Make
+from ale_sandbox_container.sealed import SealedShells
+from ale_sandbox_container.testing.tools import TEST, Make, tags_of
 from ale_sandbox_container.testing_images import CannotMakeError, provide
 
 
@@ -32,29 +33,46 @@ def why_not(plugin: ModuleType, image: str) -> str | None:
     return None
 
 
-def make(plugin: ModuleType, image: str, tmp_path: Path, tmp_path_factory: Any) -> Make:
+class KeptShells(SealedShells):
+    """Volumes that outlive a backend: making one takes as long as a test."""
+
+    def remove(self) -> None:
+        """Nothing; the session's end does it."""
+
+
+def shells(plugin: ModuleType) -> Iterator[SealedShells]:
+    """One set for the session."""
+    backend = plugin.build(plugin.ale_sandboxes()[0].options(), BuildContext())
+    assert isinstance(backend, ContainerBackend)
+    kept = KeptShells(
+        backend._engine,
+        backend._threads,
+        backend._context.new_id,
+        lambda id: backend._record(id, "shell").labels,
+    )
+    yield kept
+    SealedShells.remove(kept)
+
+
+def make(plugin: ModuleType, image: str, shells: SealedShells, tmp_path: Path) -> Make:
     """Builds a backend with these options, and with `context` for fields of the BuildContext."""
-    shells = tmp_path_factory.getbasetemp() / "shells"
-    shells.mkdir(mode=0o700, exist_ok=True)
-    root = tmp_path / "state"
-    root.mkdir(mode=0o700)
-    # Copying an image's shell takes as long as a test: once per session is enough.
-    (root / "shells").symlink_to(shells)
 
     def make_backend(*, context: dict[str, Any] | None = None, **options: Any) -> ContainerBackend:
-        options = {"image": image, "root": root, **options}
+        tags = {TEST: str(tmp_path)}
         made = plugin.build(
-            plugin.ale_sandboxes()[0].options(**options), BuildContext(**(context or {}))
+            plugin.ale_sandboxes()[0].options(**{"image": image, **options}),
+            BuildContext(**{"tags": tags, **(context or {})}),
         )
         assert isinstance(made, ContainerBackend)
+        made._shells = shells
         return made
 
     return make_backend
 
 
 def host(plugin: ModuleType, image: str, tmp_path: Path) -> tuple[str, dict[str, Any]]:
-    """What a host process needs to build the same backend."""
-    return plugin.__name__, {"image": image, "root": str(tmp_path / "state")}
+    """What a host process needs to build the same backend: options, and its tags."""
+    return plugin.__name__, {"options": {"image": image}, "tags": {TEST: str(tmp_path)}}
 
 
 async def backend(make: Make) -> AsyncIterator[ContainerBackend]:
@@ -75,7 +93,7 @@ async def _close(backend: ContainerBackend) -> None:
     """Its snapshots would stay for the next `prune`, since they may be wanted after a run."""
     await backend.aclose()
     for image in backend._engine.images(LABEL):
-        if parse(image.labels[LABEL], image.id).root == str(backend._folders.root):
+        if tags_of(image) == backend._context.tags:
             backend._engine.remove_image(image.id)
 
 

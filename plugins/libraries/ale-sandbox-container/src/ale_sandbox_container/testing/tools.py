@@ -3,15 +3,24 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
+from ale_sandbox_container.engine import Found
+from ale_sandbox_container.records import LABEL, parse
 from ale_sandbox_container.sandbox import ContainerSandbox
 
 Make = Callable[..., ContainerBackend]
 PATIENCE_S = 30.0
+TEST = "test"
+"""Tag that tells what one test has made from what others have."""
+
+
+def tags_of(found: Found) -> Mapping[str, str]:
+    """Of a container, image or volume."""
+    return parse(found.labels[LABEL], found.id).tags
 
 
 @contextlib.asynccontextmanager

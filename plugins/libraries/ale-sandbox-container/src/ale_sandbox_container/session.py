@@ -1,0 +1,196 @@
+"""A persistent shell in a container whose framing no command can break.
+
+Two shells: the *holder*, a worker's command, has the stream's stdout and stderr, starts the
+session's own shell and waits for it. That one reads its script from the stream. Each command is one
+quoted argument of ``eval``, so that a syntax error or an open quote stays within the command::
+
+    command eval ' COMMAND' </dev/null >/proc/HOLDER/fd/1 2>/proc/HOLDER/fd/3
+    command echo MARK e "$?" /proc/[0-9]* >/proc/HOLDER/fd/1
+    command echo MARK e >/proc/HOLDER/fd/3
+
+Its outputs are opened by path for the length of one command: none is open for a command to inherit
+or close by accident. A background job keeps what it has; where a command leaves one, the commands
+after it get another holder, on a stream of its own.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from ale.errors import SandboxError
+from ale.protocols import DEFAULT_OUTPUT_BYTES
+from ale.types import ExecResult
+from ale_sandbox_container import worker
+from ale_sandbox_container.commands import Commands, Running
+from ale_sandbox_container.stream import STDERR, STDOUT
+from ale_sandbox_container.worker import Job
+from ale_sandbox_shell.output import result_of
+from ale_sandbox_shell.session import KILLED
+from ale_sandbox_shell.text import NUL_REFUSED, as_bytes, quoted, refused
+
+# A shell says on its stderr how its child was killed: the stream's is its descriptor 3.
+HOLD_AND_RUN = b'exec 3>&2 2>/dev/null; (exec "$@" >/dev/null 3>&-); exit $?'
+HOLD = b'exec 3>&2; read -r mark; echo $$; echo "$mark e 0"; echo "$mark e" >&3; read -r mark'
+HOLDER_BYTES = 1000
+"""Of a holder's own output: why it could not start."""
+
+
+class ContainerSession:
+    """One shell. Commands run one after the other; a second caller waits for the first.
+
+    Args:
+        running: its holder, which has just begun.
+        hold: starts another holder.
+        resets_lines: the shell is bash, where ``LINENO=0`` makes line numbers the command's own.
+        monotonic: seconds, for durations.
+    """
+
+    def __init__(
+        self,
+        commands: Commands,
+        running: Running,
+        hold: Callable[[], Awaitable[Running]],
+        *,
+        resets_lines: bool,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._commands = commands
+        self._running = running
+        self._hold = hold
+        self._prefix = b"LINENO=0;" if resets_lines else b""
+        self._monotonic = monotonic
+        self._lock = asyncio.Lock()
+        self._last = 0
+        self._seen: frozenset[bytes] = frozenset()
+        self._holders = [running]
+        self._holder = b""
+        self._change: asyncio.Future[None] | None = None
+        running.job.ended.add_done_callback(lambda _: self._end_holders())
+
+    @property
+    def closed(self) -> bool:
+        """True once the shell has ended."""
+        return self._running.job.ended.done()
+
+    async def start(self) -> None:
+        """Wait until the shell reads its script, and learn which process is its holder.
+
+        Raises:
+            SandboxError: it has ended before.
+        """
+        job = self._running.worker.expect(HOLDER_BYTES)
+        self._running.worker.send(
+            b"command echo $PPID >/proc/$PPID/fd/1\n" + _marks(job.mark, b"$PPID")
+        )
+        await self._either(job, worker.ANSWER_S)
+        self._holder, self._seen = job.output[STDOUT].value().strip(), job.processes
+        if not job.ended.done():
+            code = self._running.job.ended.result()
+            raise SandboxError(f"the shell has ended with {code} before its first command")
+
+    async def _either(self, job: Job, timeout_s: float | None) -> None:
+        """Wait for the end of a command, or of the shell."""
+        async with asyncio.timeout(timeout_s):
+            await asyncio.wait(
+                {job.ended, self._running.job.ended}, return_when=asyncio.FIRST_COMPLETED
+            )
+
+    async def run(
+        self,
+        command: str,
+        *,
+        timeout_s: float | None = None,
+        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """Run one command in the shell. See `ale.protocols.Session.run`."""
+        async with self._lock:
+            if self._change is not None:
+                await asyncio.shield(self._change)
+            if self.closed:
+                raise SandboxError("the session is closed")
+            if "\0" in command:
+                return refused(NUL_REFUSED)
+            started = self._monotonic()
+            job = self._holders[-1].worker.expect(max_output_bytes)
+            self._send(command, job.mark)
+            timed_out = await self._wait(job, timeout_s)
+            self._last = await self._code(job)
+            if not self.closed and not job.processes <= self._seen:
+                self._change = asyncio.ensure_future(self._change_holder(job.processes))
+                self._change.add_done_callback(self._changed)
+            return result_of(
+                KILLED if timed_out else self._last,
+                job.output[STDOUT],
+                job.output[STDERR],
+                timed_out=timed_out,
+                duration_s=self._monotonic() - started,
+            )
+
+    def _send(self, command: str, mark: bytes) -> None:
+        # The blank keeps a command that starts with "-" from being read as an option of eval.
+        call = b"command eval " + quoted(b" " + as_bytes(command))
+        outputs = b" </dev/null >/proc/%b/fd/1 2>/proc/%b/fd/3\n" % (self._holder, self._holder)
+        text = self._prefix + self._status() + call + outputs + _marks(mark, self._holder)
+        self._running.worker.send(text)
+
+    def _status(self) -> bytes:
+        """Restore ``$?`` of the last command: the marks have overwritten it.
+
+        In front of ``||`` a failing command does not end a shell under ``set -e``.
+        """
+        if not self._last:
+            return b""
+        return b"__ale() { unset -f __ale; return %d; }; __ale || " % self._last
+
+    async def _wait(self, job: Job, timeout_s: float | None) -> bool:
+        """Wait for a command's end; True where it did not end in time."""
+        try:
+            await self._either(job, timeout_s)
+        except TimeoutError:
+            await self.close()
+            return True
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+        return False
+
+    async def _code(self, job: Job) -> int:
+        """The exit code of a command, or of the shell that it has ended."""
+        if job.ended.done() and (code := job.ended.result()) is not None:
+            return code
+        outcome = await self._commands.outcome(self._running, None)
+        # All that the shell has printed comes before what the holder's worker prints at its end.
+        await asyncio.wait([self._holders[-1].job.ended], timeout=worker.ANSWER_S)
+        return outcome.code
+
+    async def _change_holder(self, processes: frozenset[bytes]) -> None:
+        """Leave the stream to what the last command has left running, where that writes to it."""
+        if await self._commands.holds(self._running, self._holder):
+            other = await self._hold()
+            ready = other.worker.expect(HOLDER_BYTES)
+            other.worker.send(ready.mark + b"\n")
+            await ready.ended
+            self._holders.append(other)
+            self._holder = ready.output[STDOUT].value().strip()
+            if self.closed:
+                self._end_holders()
+        self._seen = processes
+
+    def _changed(self, change: "asyncio.Future[None]") -> None:
+        if change.exception() is None:
+            self._change = None  # else the next command raises it
+
+    def _end_holders(self) -> None:
+        for other in self._holders[1:]:
+            other.worker.send(b"\n")
+
+    async def close(self) -> None:
+        """End the shell and what it started. May be called again."""
+        await self._commands.end(self._running)
+
+
+def _marks(mark: bytes, holder: bytes) -> bytes:
+    """Script that says on both streams of a process that a command has ended."""
+    return (
+        b'command echo %b e "$?" /proc/[0-9]* >/proc/%b/fd/1||exit 126\n'
+        b"command echo %b e >/proc/%b/fd/3||exit 126\n"
+    ) % (mark, holder, mark, holder)

@@ -1,0 +1,142 @@
+# ruff: noqa: D102, PT017 - a name says what a test does; no test framework is imported here
+"""An engine at the end of a slow connection, which may break."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from ale.errors import SandboxError
+from ale.types import SandboxSpec
+from ale_sandbox_container.backend import ContainerBackend
+from ale_sandbox_container.testing.tools import PATIENCE_S, Make, until
+
+_PIECE = 1 << 16
+
+
+class Relay:
+    """Passes on to an engine's socket what is sent to another one, after `delay_s` each way."""
+
+    def __init__(self, engine: Path, delay_s: float) -> None:
+        self._engine = engine
+        self._delay_s = delay_s
+        self._open: set[asyncio.StreamWriter] = set()
+
+    @contextlib.asynccontextmanager
+    async def serve(self, place: Path) -> AsyncIterator[str]:
+        """Its address."""
+        server = await asyncio.start_unix_server(self._take, place)
+        try:
+            yield f"unix://{place}"
+        finally:
+            server.close()
+            self.cut()
+
+    def cut(self) -> None:
+        """Break every connection that is open now."""
+        for writer in list(self._open):
+            writer.transport.abort()
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        engine_reader, engine = await asyncio.open_unix_connection(self._engine)
+        ends = (writer, engine)
+        self._open.update(ends)
+        await asyncio.gather(
+            self._pass(reader, engine), self._pass(engine_reader, writer), return_exceptions=True
+        )
+        for end in ends:
+            self._open.discard(end)
+            end.close()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        while piece := await reader.read(_PIECE):
+            loop.call_later(self._delay_s, self._write, writer, piece)
+        await asyncio.sleep(2 * self._delay_s)
+        with contextlib.suppress(OSError):
+            writer.write_eof()
+
+    @staticmethod
+    def _write(writer: asyncio.StreamWriter, piece: bytes) -> None:
+        if not writer.is_closing():
+            writer.write(piece)
+
+
+@contextlib.asynccontextmanager
+async def distant(
+    make: Make, folder: Path, delay_s: float
+) -> AsyncIterator[tuple[ContainerBackend, Relay]]:
+    """A backend that reaches its engine through a relay."""
+    relay = Relay(Path(make()._engine.url.removeprefix("unix://")), delay_s)
+    async with relay.serve(folder / "relay.sock") as address:
+        # The backend's own requests would block the relay: it is made in a thread.
+        yield await asyncio.to_thread(make, host=address), relay
+
+
+class DistanceProbes:
+    """Needs one more fixture, ``tmp_path``."""
+
+    async def test_each_command_takes_one_round_trip(self, make: Make, tmp_path: Path) -> None:
+        delay_s = 0.05
+        async with distant(make, tmp_path, delay_s) as (backend, _):
+            async with backend.open(SandboxSpec()) as box:
+                session = await box.session()
+                await box.exec("true")
+                started = time.perf_counter()
+                for _ in range(5):
+                    assert (await session.run("(exit 3)")).exit_code == 3
+                    assert (await box.exec("exit 4")).exit_code == 4
+                assert time.perf_counter() - started < 10 * 2 * delay_s * 1.9
+                assert (await box.exec("sleep 60", timeout_s=0.2)).timed_out
+                output = await box.exec("seq 100000", max_output_bytes=100)
+                assert (output.truncated, output.stdout[-7:]) == (True, b"100000\n")
+            await backend.aclose()
+
+    async def test_a_broken_connection_is_named_and_ends_nothing_else(
+        self, make: Make, tmp_path: Path
+    ) -> None:
+        near = make()
+        async with near.open(SandboxSpec()) as other, distant(make, tmp_path, 0.0) as (far, relay):
+            async with far.open(SandboxSpec()) as box:
+                session = await box.session()
+                running = [
+                    asyncio.ensure_future(box.exec("sleep 60")),
+                    asyncio.ensure_future(session.run("sleep 60")),
+                ]
+                await asyncio.sleep(0.5)
+                relay.cut()
+                for error in await asyncio.gather(*running, return_exceptions=True):
+                    assert isinstance(error, SandboxError), error
+                    assert "connection" in str(error), error
+                async with far.open(SandboxSpec()) as fresh:
+                    assert (await fresh.exec("echo new")).stdout == b"new\n"
+                assert (await other.exec("echo on")).stdout == b"on\n"
+            await far.aclose()
+            name = f"ale-{box.id}"
+            engine = near._engine
+            await until(
+                lambda: (
+                    name not in {found.labels["ale.id"] for found in engine.containers("ale.id")}
+                ),
+                "the end of the container",
+            )
+        await near.aclose()
+
+    async def test_one_broken_stream_breaks_one_command(self, make: Make, tmp_path: Path) -> None:
+        async with distant(make, tmp_path, 0.0) as (backend, _):
+            async with backend.open(SandboxSpec()) as box:
+                running = asyncio.ensure_future(box.exec("sleep 60"))
+                await asyncio.sleep(0.5)
+                (command,) = box._commands._running.values()
+                transport = command.worker._stream._transport
+                assert transport is not None
+                transport.abort()
+                try:
+                    await asyncio.wait_for(running, PATIENCE_S)
+                except SandboxError as error:
+                    assert "connection" in str(error)
+                else:
+                    raise AssertionError("it has an exit code")
+                assert (await box.exec("echo on")).stdout == b"on\n"
+            await backend.aclose()

@@ -1,0 +1,107 @@
+"""Frames, marks and answers, from a socket that stands for an engine."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from ale.errors import SandboxError
+from ale_sandbox_container.stream import STDERR, STDOUT, Stream, attach
+from ale_sandbox_container.worker import Supervisor, Worker
+
+UPGRADED = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\n\r\n"
+HANDSHAKE = b"handshake 0 0 sealed unlimited setsid\n"
+
+
+def frame(channel: int, data: bytes) -> bytes:
+    return bytes([channel, 0, 0, 0]) + len(data).to_bytes(4, "big") + data
+
+
+class FakeEngine:
+    """What the process in the container would read and write."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.answer = UPGRADED
+        self.reader = asyncio.StreamReader()
+        self.writer: asyncio.StreamWriter | None = None
+
+    async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        self.reader, self.writer = reader, writer
+        writer.write(self.answer)
+
+    def say(self, channel: int, data: bytes) -> None:
+        assert self.writer is not None
+        self.writer.write(frame(channel, data))
+
+    async def attached(self) -> Stream:
+        return await attach(self.address, "box")
+
+
+@pytest_asyncio.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[FakeEngine]:
+    engine = FakeEngine(f"unix://{tmp_path}/socket")
+    server = await asyncio.start_unix_server(engine.take, tmp_path / "socket")
+    yield engine
+    server.close()
+    if engine.writer is not None:
+        engine.writer.close()
+
+
+async def no_code() -> int | None:
+    return None
+
+
+async def test_output_is_what_lies_between_the_marks_wherever_pieces_end(
+    engine: FakeEngine,
+) -> None:
+    worker = Worker(await engine.attached(), no_code)
+    job = worker.expect(100)
+    whole = b"%b s\nout%bput\n%b e 3 /proc/1 /proc/7\nlate" % (job.mark, job.mark[:-1], job.mark)
+    for at in range(0, len(whole), 5):
+        engine.say(STDOUT, whole[at : at + 5])
+        await asyncio.sleep(0)
+    assert not job.ended.done()
+    engine.say(STDERR, b"err\n%b e\n" % job.mark)
+    assert await job.ended == 3
+    assert job.output[STDOUT].value() == b"out" + job.mark[:-1] + b"put\n"
+    assert job.output[STDERR].value() == b"err\n"
+    assert job.processes == {b"/proc/1", b"/proc/7"}
+    worker.close()
+
+
+async def test_a_job_of_a_lost_stream_has_no_exit_code(engine: FakeEngine) -> None:
+    worker = Worker(await engine.attached(), no_code)
+    job = worker.expect(100)
+    assert engine.writer is not None
+    engine.writer.transport.abort()
+    assert await job.ended is None
+    assert await job.begun is False
+
+
+async def test_a_supervisor_that_was_killed_is_asked_again(engine: FakeEngine) -> None:
+    supervisor = Supervisor(await engine.attached())
+    engine.say(STDOUT, HANDSHAKE)
+    assert (await supervisor.handshake).sealed
+    asked = asyncio.ensure_future(supervisor.ask(b"kill_tagged 5\n"))
+    await engine.reader.readuntil(b"kill_tagged 5\n")
+    engine.say(STDOUT, b"again\n" + HANDSHAKE)
+    await engine.reader.readuntil(b"kill_tagged 5\n")
+    engine.say(STDOUT, b"k 2 0\n")
+    assert await asked == (2, 0)
+    supervisor.close()
+
+
+async def test_what_an_engine_says_in_place_of_a_stream_is_the_error(engine: FakeEngine) -> None:
+    body = b'{"message":"container box is not running"}'
+    engine.answer = b"HTTP/1.1 409 Conflict\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    with pytest.raises(SandboxError, match="is not running"):
+        await engine.attached()
+
+
+async def test_an_address_without_an_engine_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SandboxError, match=f"no engine answers at unix://{tmp_path}/none"):
+        await attach(f"unix://{tmp_path}/none", "box")
