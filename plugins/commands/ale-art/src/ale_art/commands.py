@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from ale.commands import ale
 from ale.errors import NotUsableError
@@ -133,6 +132,8 @@ def train(overrides: tuple[str, ...], print_config: bool, **given: Any) -> None:
     """
     flags = Flags(**given)
     _check(flags)
+    import yaml  # here: `ale --help` does not need it
+
     text = yaml.safe_dump(config_of(flags, os.environ), sort_keys=False)
     if print_config:
         click.echo(text, nl=False)

@@ -1,16 +1,14 @@
 """One container: commands through its workers, files through its engine."""
 
-import asyncio
 import posixpath
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
 from attrs import evolve, frozen
 
 from ale.errors import SandboxError
-from ale.protocols import DEFAULT_OUTPUT_BYTES
+from ale.sandboxes import BaseSandbox, Command
 from ale.types import Capabilities, ExecResult, SandboxSpec
 from ale_sandbox_container import script
 from ale_sandbox_container.commands import Commands, Running
@@ -22,7 +20,7 @@ from ale_sandbox_container.session import HOLD, HOLD_AND_RUN, HOLDER_BYTES, Cont
 from ale_sandbox_container.stream import STDERR, STDOUT
 from ale_sandbox_container.tarball import Ownership
 from ale_sandbox_shell.output import result_of
-from ale_sandbox_shell.text import LONGEST_ARGUMENT, NUL_REFUSED, as_bytes
+from ale_sandbox_shell.text import LONGEST_ARGUMENT, as_bytes
 
 SHELL = b"/bin/sh"
 _PATH = "/usr/bin:/bin"
@@ -60,47 +58,22 @@ class Setup:
     service: Callable[[str], Awaitable[ServiceContainer]]
 
 
-class ContainerSandbox:
+class ContainerSandbox(BaseSandbox):
     """Runs commands in a container. See `ale.protocols.Sandbox` for what each method promises."""
 
+    files: Files
+
     def __init__(self, setup: Setup) -> None:
+        super().__init__(setup.id, setup.workdir, setup.capabilities, setup.files)
         self._setup = setup
         self._commands = setup.commands
-        self._files = setup.files
         self._user: str | None = None
         self._sessions: list[ContainerSession] = []
-        self._closing: asyncio.Task[None] | None = None
-
-    @property
-    def id(self) -> str:
-        """Part of the container's name, and its label ``ale.id``."""
-        return self._setup.id
-
-    @property
-    def workdir(self) -> str:
-        """Absolute path of the workspace."""
-        return self._setup.workdir
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """The backend's."""
-        return self._setup.capabilities
-
-    @property
-    def closed(self) -> bool:
-        """True from the moment `close` is called."""
-        return self._closing is not None
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise SandboxError(f"sandbox {self.id} is closed")
 
     def _argv(self, command: str | Sequence[str], env: Mapping[str, str]) -> list[bytes]:
         prefix = _prefix(env)
         if isinstance(command, str):
             return [*prefix, SHELL, b"-c", as_bytes(command)]
-        if not command:
-            raise ValueError("an empty argument vector")
         # Through a shell, which says what is missing and ends with 127 as shells do; after it what
         # sets variables, which the shell would drop.
         return [SHELL, b"-c", b'exec "$@"', b"sh", *prefix, *map(as_bytes, command)]
@@ -114,45 +87,30 @@ class ContainerSandbox:
     def _cwd(self, cwd: str | None) -> str:
         return self.workdir if cwd is None else posixpath.join(self.workdir, cwd)
 
-    async def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        timeout_s: float | None = None,
-        stdin: bytes | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        user: str | None = None,
-        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
-    ) -> ExecResult:
+    async def execute(self, command: Command) -> ExecResult:
         """Run one command. See `ale.protocols.Sandbox.exec`."""
-        self._check_open()
-        env = env or {}
-        words = [command] if isinstance(command, str) else command
-        if "\0" in "".join((*words, cwd or "", *env, *env.values())):
-            return ExecResult(exit_code=126, stdout=b"", stderr=NUL_REFUSED)
         started = self._setup.monotonic()
-        argv = self._argv(command, env)
+        argv = self._argv(command.command, command.env)
         text: bytes | None = None
-        if isinstance(command, str) and len(argv[-1]) > LONGEST_ARGUMENT:
+        if isinstance(command.command, str) and len(argv[-1]) > LONGEST_ARGUMENT:
             argv[-1], text = b". /dev/fd/4", argv[-1] + b"\n"
         try:
             running = await self._commands.start(
-                self._user if user is None else user,
+                self._user if command.user is None else command.user,
                 lambda number, mark: script.command(
                     mark,
                     argv,
-                    setup=self._script(number, env),
-                    cwd=as_bytes(self._cwd(cwd)),
-                    stdin=stdin,
+                    setup=self._script(number, command.env),
+                    cwd=as_bytes(self._cwd(command.cwd)),
+                    stdin=command.stdin,
                     text=text,
                 ),
-                max_output_bytes,
+                command.max_output_bytes,
                 keep=True,
             )
         except NoProcessError:
             return ExecResult(exit_code=_NO_PROCESS, stdout=b"", stderr=_TOO_MANY)
-        outcome = await self._commands.outcome(running, timeout_s)
+        outcome = await self._commands.outcome(running, command.timeout_s)
         stdout, stderr = running.job.output[STDOUT], running.job.output[STDERR]
         if not outcome.begun:
             said = _why_not_begun(stdout.value() + stderr.value())
@@ -165,12 +123,8 @@ class ContainerSandbox:
             duration_s=self._setup.monotonic() - started,
         )
 
-    async def session(
-        self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
-    ) -> ContainerSession:
+    async def open_session(self, env: Mapping[str, str], cwd: str | None) -> ContainerSession:
         """Open a shell: bash where the image has one, else ``/bin/sh``."""
-        self._check_open()
-        env = env or {}
         bash = self._setup.bash
         argv = [SHELL] if bash is None else [bash.encode(), b"--norc", b"--noprofile"]
         user = self._user
@@ -204,8 +158,8 @@ class ContainerSandbox:
 
     async def switch_user(self, user: str | None) -> None:
         """Switch the user of commands and files. See `ale.protocols.SwitchesUser`."""
-        self._check_open()
-        self._files, self._user = self._setup.files, None
+        self.check_open()
+        self.files, self._user = self._setup.files, None
         if user is None:
             return
         name = user.partition(":")[0]
@@ -216,22 +170,22 @@ class ContainerSandbox:
             why = said.stderr.decode(errors="replace").strip()
             raise SandboxError(f"the sandbox has no user {user!r}: {why}")
         owner = Ownership(uid=int(numbers[0]), gid=int(numbers[1]))
-        self._files, self._user = evolve(self._setup.files, owner=owner), user
+        self.files, self._user = evolve(self._setup.files, owner=owner), user
 
     async def agent_started(self, user: str | None) -> None:
         """Switch to the agent's user. See `ale.protocols.HasAgentUser`."""
         await self.switch_user(user)
         if user is not None and self._setup.made_workdir:
-            await self._files.threads.call(self._files.own_workdir)
+            await self.files.threads.call(self.files.own_workdir)
 
     async def set_network(self, network: bool, hosts: Sequence[str] = ()) -> Mapping[str, str]:
         """Connect to the network or to hosts alone. See `ale.protocols.ChangesNetwork`."""
-        self._check_open()
+        self.check_open()
         return await self._setup.network.set(network, hosts)
 
     def open_sibling(self, spec: SandboxSpec) -> AbstractAsyncContextManager["ContainerSandbox"]:
         """Open another sandbox. See `ale.protocols.OpensSiblings`."""
-        self._check_open()
+        self.check_open()
         return self._setup.sibling(spec)
 
     async def service(self, name: str) -> ServiceContainer:
@@ -240,28 +194,8 @@ class ContainerSandbox:
         Raises:
             SandboxError: there is none.
         """
-        self._check_open()
+        self.check_open()
         return await self._setup.service(name)
-
-    async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
-        """A file's bytes."""
-        self._check_open()
-        return await self._files.read(path, max_bytes)
-
-    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        """Write a file whole, making its folders."""
-        self._check_open()
-        await self._files.write(path, data, mode)
-
-    async def upload(self, source: Path, target: str) -> None:
-        """Copy a host file or folder in."""
-        self._check_open()
-        await self._files.upload(source, target)
-
-    async def download(self, source: str, target: Path) -> None:
-        """Copy a file or folder out."""
-        self._check_open()
-        await self._files.download(source, target)
 
     async def end_processes(self) -> int:
         """Kill every process but the supervisor's, sessions included; the number killed.
@@ -269,26 +203,21 @@ class ContainerSandbox:
         Where a program inside holds the supervisor up, the container itself is ended and started
         again; what is in memory only (``/tmp`` where `tmp_mb` is set) is then lost.
         """
-        self._check_open()
+        self.check_open()
         return await self._commands.end_all()
 
     async def fork(self) -> "ContainerSandbox":
         """A container from a new layer that holds this one's files."""
-        self._check_open()
+        self.check_open()
         return await self._setup.fork()
 
     async def snapshot(self) -> str:
         """Keep the files as an image, for the backend's `restore`."""
-        self._check_open()
+        self.check_open()
         return await self._setup.snapshot()
 
-    async def close(self) -> None:
+    async def release(self) -> None:
         """End the container and remove all that belongs to it."""
-        if self._closing is None:
-            self._closing = asyncio.ensure_future(self._close())
-        await asyncio.shield(self._closing)
-
-    async def _close(self) -> None:
         self._commands.close()
         self._setup.network.close()
         await self._setup.release()

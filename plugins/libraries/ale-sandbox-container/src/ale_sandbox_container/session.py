@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 
 from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
+from ale.sandboxes import refused
 from ale.types import ExecResult
 from ale_sandbox_container import worker
 from ale_sandbox_container.commands import Commands, Running
@@ -25,7 +26,7 @@ from ale_sandbox_container.stream import STDERR, STDOUT
 from ale_sandbox_container.worker import Job
 from ale_sandbox_shell.output import result_of
 from ale_sandbox_shell.session import KILLED
-from ale_sandbox_shell.text import NUL_REFUSED, as_bytes, quoted, refused
+from ale_sandbox_shell.text import as_bytes, quoted
 
 # A shell says on its stderr how its child was killed: the stream's is its descriptor 3.
 HOLD_AND_RUN = b'exec 3>&2 2>/dev/null; (exec "$@" >/dev/null 3>&-); exit $?'
@@ -108,7 +109,7 @@ class ContainerSession:
             if self.closed:
                 raise SandboxError("the session is closed")
             if "\0" in command:
-                return refused(NUL_REFUSED)
+                return refused("a command can't contain a NUL byte")
             started = self._monotonic()
             job = self._holders[-1].worker.expect(max_output_bytes)
             self._send(command, job.mark)

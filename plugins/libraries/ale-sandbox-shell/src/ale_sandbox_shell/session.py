@@ -24,9 +24,10 @@ from attrs import frozen
 
 from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
+from ale.sandboxes import refused
 from ale.types import ExecResult
 from ale_sandbox_shell.output import Capture, Pump, result_of
-from ale_sandbox_shell.text import LONGEST_ARGUMENT, NUL_REFUSED, as_bytes, quoted
+from ale_sandbox_shell.text import LONGEST_ARGUMENT, as_bytes, quoted
 
 KILLED = 137
 _READY = b"ready"
@@ -205,7 +206,7 @@ class ShellSession:
         if self.closed:
             raise SandboxError("the session is closed")
         if "\0" in command:
-            return ExecResult(exit_code=126, stdout=b"", stderr=NUL_REFUSED)
+            return refused("a command can't contain a NUL byte")
         started, ended = self._monotonic(), False
         outlets: list[Outlet] = []
         file: File | None = None

@@ -2,7 +2,6 @@
 
 # Linux's MAX_ARG_STRLEN is 128 KiB for one argument; longer commands go through a file.
 LONGEST_ARGUMENT = 100_000
-NUL_REFUSED = b"a command can't contain a NUL byte\n"
 
 
 def as_bytes(text: str) -> bytes:
