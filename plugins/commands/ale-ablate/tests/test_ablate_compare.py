@@ -74,6 +74,17 @@ def test_held_out_success_is_compared_only_if_all_runs_have_it(compared: Make) -
     assert not compared({"a=1": [[0.1]]}, held_out=False).held_out
 
 
+def test_greedy_success_is_compared_where_it_was_measured(compared: Make) -> None:
+    first = next(csv.DictReader(comma_separated(compared({"a=1": [[0.5]]})).splitlines()))
+    assert first["measure"] == "final_success"
+    assert "greedy" not in comma_separated(compared({"a=1": [[0.5]]}))
+    comparison = compared({"a=1": [[0.5, 0.6]]}, greedy=0.9)
+    rows = list(csv.DictReader(comma_separated(comparison).splitlines()))
+    means = {row["measure"]: float(row["mean"]) for row in rows if row["mean"]}
+    assert (means["final_success"], means["greedy_success"]) == (0.6, 0.9)
+    assert "Greedy success on held-out tasks" in [chart.title for chart in charts(comparison)]
+
+
 def test_csv_has_plain_numbers_and_every_run_with_its_directory(compared: Make) -> None:
     comparison = compared({"a=1": [[0.5], [0.7]], "a=2": [[0.5], [0.7]]})
     first = next(csv.DictReader(comma_separated(comparison).splitlines()))

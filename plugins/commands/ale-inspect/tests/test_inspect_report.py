@@ -118,6 +118,25 @@ def test_success_of_experts_and_from_expert_starts_is_counted_apart(
     assert "demo solution-2/4 100% 2 0" in page.text
 
 
+def test_evaluations_at_several_temperatures_are_shown_apart(write: Write, tmp_path: Path) -> None:
+    rows = [
+        evolve(
+            episode(reward, turn("tried"), episode_id=f"{step} {temperature}"),
+            split="evaluation",
+            step=step,
+            temperature=temperature,
+        )
+        for step in (0, 5)
+        for temperature, reward in ((0.0, 1.0), (None, 0.0))
+    ]
+    page = page_of(write(tmp_path / "run", rows))
+    assert "success held out, greedy, step 5 100.0%" in page.text
+    assert "success held out, step 5 0.0%" in page.text
+    (plot,) = (a for _, a in page.tags if (a.get("aria-label") or "").startswith("Success over"))
+    names = [series["name"] for series in json.loads(plot["data-chart"] or "")["series"]]
+    assert names == ["held-out tasks", "held-out tasks, greedy"]
+
+
 def rollouts(start: str, *answers: str, won: int, of: int) -> list[Episode]:
     """Episodes that began after an expert's turns."""
     made = []

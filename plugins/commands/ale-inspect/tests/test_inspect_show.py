@@ -43,6 +43,15 @@ def test_a_run_is_shown_by_task_with_causes_of_broken_episodes(ale: Ale, run: st
     assert "2 x sandbox: SandboxError: no space on port :40001" in shown.output
 
 
+def test_a_run_shows_its_evaluations_by_temperature(ale: Ale, write: Write, tmp_path: Path) -> None:
+    one = evolve(episode(0.0, turn("tried")), split="evaluation")
+    rows = [one, evolve(one, id="other", reward=1.0, temperature=0.0)]
+    shown = ale("show", str(write(tmp_path / "run", rows)))
+    assert "held out     0 of 1" in shown.output
+    assert "held out, greedy 1 of 1" in shown.output
+    assert "(held out, greedy)" in shown.output
+
+
 def test_an_episode_is_shown_turn_by_turn_with_its_credit(ale: Ale, run: str) -> None:
     shown = ale("show", run, "a")
     assert "0-a-0: reward 1.000; agent ended: finished" in shown.output

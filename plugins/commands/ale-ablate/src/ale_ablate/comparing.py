@@ -84,6 +84,8 @@ def compare(grid: Grid, runs: Sequence[Measured], notes: Sequence[str] = ()) -> 
     counted = [run for run in runs if run.state == "completed"]
     held_out = bool(counted) and all(run.held_out for run in counted)
     measures = tuple(_measures(held_out))
+    if held_out and all(run.greedy for run in counted):
+        measures = (measures[0], _GREEDY, *measures[1:])
     rows: list[Row] = []
     for number, cell in enumerate(grid.cells, 1):
         own = tuple(run for run in runs if run.slot.cell == cell)
@@ -105,6 +107,15 @@ def compare(grid: Grid, runs: Sequence[Measured], notes: Sequence[str] = ()) -> 
     return Comparison(
         grid=grid, measures=measures, rows=tuple(rows), held_out=held_out, notes=tuple(notes)
     )
+
+
+_GREEDY = Measure(
+    key="greedy_success",
+    title="greedy success",
+    description="success on held-out tasks at temperature 0 in the last evaluation",
+    value=lambda run: run.greedy[-1][1],
+    share=True,
+)
 
 
 def _measures(held_out: bool) -> list[Measure]:

@@ -15,7 +15,8 @@ def charts(comparison: Comparison) -> list[Chart]:
     made = []
     if comparison.held_out:
         held_out = _chart(comparison, "Success on held-out tasks", lambda run: run.held_out)
-        made += [held_out, _by_rollouts(comparison)]
+        greedy = _chart(comparison, "Greedy success on held-out tasks", lambda run: run.greedy)
+        made += [held_out, greedy, _by_rollouts(comparison)]
     made.append(_chart(comparison, "Success on training tasks", lambda run: run.train))
     return [chart for chart in made if chart is not None]
 

@@ -1,6 +1,7 @@
 """The numbers of one stored run that a grid compares."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -8,7 +9,6 @@ from attrs import field, frozen
 
 from ale.errors import InputError
 from ale.runs import SUCCESS, Index, RunReader
-from ale.types import Split
 from ale_ablate.grid import Grid, Slot
 
 State = Literal["missing", "unfinished", "damaged", "completed"]
@@ -26,6 +26,9 @@ class Measured:
     damage: str = ""
     """Why it can't be read; empty if it can."""
     held_out: Curve = field(factory=tuple, repr=False)
+    """At the model's own temperature; where that was not measured, at the highest."""
+    greedy: Curve = field(factory=tuple, repr=False)
+    """On held-out tasks at temperature 0, where `held_out` is at another."""
     train: Curve = field(factory=tuple, repr=False)
     counts: Mapping[int, tuple[int, int]] = field(factory=dict, repr=False)
     """By step: training episodes from the task's beginning, graded and successful."""
@@ -79,12 +82,15 @@ def measure(slot: Slot) -> Measured:
     run = RunReader(path)
     index = run.index()
     finished = _outcome(run) == "completed"
-    counts = {step: _count(index, step, "train") for step in index.steps()}
+    counts = {step: _count(list(index.rewards(step))) for step in index.steps()}
+    evaluations = success_by_temperature(index)
+    held_out = max(evaluations, key=_highest, default=None)
     return Measured(
         slot=slot,
         state="completed" if finished else "unfinished",
         path=path,
-        held_out=tuple(_curve(index, "evaluation")),
+        held_out=evaluations.get(held_out, ()),
+        greedy=() if held_out == 0 else evaluations.get(0.0, ()),
         train=tuple((step, won / n) for step, (n, won) in counts.items() if n),
         counts=counts,
         rollouts_by_step={
@@ -96,16 +102,24 @@ def measure(slot: Slot) -> Measured:
     )
 
 
-def _count(index: Index, step: int, split: Split) -> tuple[int, int]:
-    rewards = list(index.rewards(step, split))
-    return len(rewards), sum(reward == SUCCESS for reward in rewards)
+def _count(rewards: Sequence[float | None]) -> tuple[int, int]:
+    graded = [reward for reward in rewards if reward is not None]
+    return len(graded), sum(reward == SUCCESS for reward in graded)
 
 
-def _curve(index: Index, split: Split) -> Iterator[tuple[int, float]]:
-    for step in index.steps(split):
-        n, won = _count(index, step, split)
-        if n:
-            yield step, won / n
+def success_by_temperature(index: Index) -> Mapping[float | None, Curve]:
+    """Success on held-out tasks by temperature."""
+    curves: dict[float | None, list[tuple[int, float]]] = {}
+    for step in index.steps("evaluation"):
+        for temperature, rewards in index.evaluation(step).items():
+            n, won = _count(rewards)
+            if n:
+                curves.setdefault(temperature, []).append((step, won / n))
+    return curves
+
+
+def _highest(temperature: float | None) -> float:
+    return math.inf if temperature is None else temperature
 
 
 def _seconds(run: RunReader) -> float | None:

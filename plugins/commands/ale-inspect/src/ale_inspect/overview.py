@@ -7,8 +7,8 @@ from pathlib import Path
 from ale.errors import InputError, Problem
 from ale.runs import SUCCESS, Causes, RunReader, learning
 from ale.strict import nearest
-from ale.text import rate_line, seconds, table
-from ale.types import Episode, Split
+from ale.text import rate_line, sampling_name, seconds, table
+from ale.types import Episode
 
 _CAUSES = 8
 _OTHERS = 8
@@ -61,13 +61,12 @@ def overview(reader: RunReader) -> str:
         if section in config
     )
     outcome = manifest.get("outcome") or {"outcome": "not ended", "seconds": 0.0}
-    trained, held_out = tasks.rewards_of("train"), tasks.rewards_of("evaluation")
     warning = learning(reader.events(), reader.index()).warning()
     lines = [
         f"{manifest['run_id']}: {outcome['outcome']} after {seconds(outcome['seconds'])}",
         picked,
-        f"success      {_rate(trained)}",
-        *([f"held out     {_rate(held_out)}"] if held_out else []),
+        f"success      {_rate(tasks.rewards_of(_TRAIN))}",
+        *(f"{name:<12} {_rate(tasks.rewards_of(name))}" for name in tasks.evaluations()),
         f"broken       {sum(tasks.broken.values())}",
         *([f"training     {warning}"] if warning else []),
         "",
@@ -86,7 +85,17 @@ def _rate(rewards: Sequence[float]) -> str:
     return rate_line(sum(reward == SUCCESS for reward in rewards), len(rewards))
 
 
-_Key = tuple[str, Split]
+_Key = tuple[str, str]
+"""Task, and `_TRAIN` or the name of an evaluation."""
+_TRAIN = ""
+
+
+def _evaluation(episode: Episode) -> str:
+    if episode.split == "train":
+        return _TRAIN
+    if episode.temperature is None:
+        return "held out"
+    return f"held out, {sampling_name(episode.temperature)}"
 
 
 class _Tasks:
@@ -100,7 +109,7 @@ class _Tasks:
         self.causes = Causes()
 
     def add(self, episode: Episode) -> None:
-        key = (episode.task_id, episode.split)
+        key = (episode.task_id, _evaluation(episode))
         self.seen[key] = None
         self.turns[key] += len(episode.trajectory.turns)
         if episode.reward is not None:
@@ -109,9 +118,13 @@ class _Tasks:
             self.broken[key] += 1
         self.causes.add(episode)
 
-    def rewards_of(self, split: Split) -> list[float]:
-        """Rewards of all graded episodes of one split."""
-        return [r for (_, of), row in self.rewards.items() if of == split for r in row]
+    def evaluations(self) -> list[str]:
+        """Their names."""
+        return sorted({name for _, name in self.rewards if name != _TRAIN})
+
+    def rewards_of(self, name: str) -> list[float]:
+        """Rewards of all graded episodes of training or of one evaluation."""
+        return [r for (_, of), row in self.rewards.items() if of == name for r in row]
 
     def row(self, key: _Key) -> list[str]:
         rewards = self.rewards.get(key, [])
@@ -119,5 +132,5 @@ class _Tasks:
         mean = f"{sum(rewards) / len(rewards):.2f}" if rewards else "-"
         succeeded = str(sum(reward == SUCCESS for reward in rewards))
         turns = f"{self.turns[key] / n:.1f}"
-        name = key[0] if key[1] == "train" else f"{key[0]} (held out)"
+        name = key[0] if key[1] == _TRAIN else f"{key[0]} ({key[1]})"
         return [name, str(len(rewards)), succeeded, mean, turns, str(self.broken[key])]

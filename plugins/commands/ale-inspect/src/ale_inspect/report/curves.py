@@ -8,6 +8,7 @@ from attrs import evolve, field, frozen
 from ale.text import counted, wilson
 from ale_charts import Chart, Series
 from ale_inspect.report.gathering import Facts, Kind, Sums
+from ale_inspect.report.tables import kind_name
 
 POINTS = 300
 """A curve of more steps is drawn through the means of this many ranges of steps."""
@@ -80,13 +81,15 @@ _NAMES: Mapping[Kind, str] = {
 
 def _by_kind(facts: Facts, value: Callable[[Sums], Value]) -> tuple[Series, ...]:
     made = []
-    for colour, (kind, name) in enumerate(_NAMES.items()):
+    more = [kind for kind in facts.evaluations() if kind not in _NAMES]
+    for colour, kind in enumerate([*_NAMES, *more]):
         rows = [(x, value(sums)) for x, sums in _stretches(facts, kind)]
         known = [(x, found) for x, found in rows if found is not None]
         if known:
             xs, values = zip(*known, strict=True)
             columns = list(zip(*values, strict=True))
             bounds = {"low": columns[1], "high": columns[2]} if len(columns) == 3 else {}
+            name = kind_name(kind, _NAMES)
             made.append(Series(name=name, xs=xs, ys=columns[0], colour=colour, **bounds))
     return tuple(made)
 
@@ -108,7 +111,7 @@ def _parts(steps: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def _stages(facts: Facts) -> Iterator[Series]:
-    rows = list(_stretches(facts, *_NAMES))
+    rows = list(_stretches(facts, *{kind for kind, _ in facts.by_step}))
     stages = Sums().merged(sums for _, sums in rows).seconds
     for colour, (stage, _) in enumerate(stages.most_common(8)):
         ys = tuple(sums.seconds[stage] / max(1, sums.tries) for _, sums in rows)

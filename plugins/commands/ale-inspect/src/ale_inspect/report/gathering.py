@@ -3,24 +3,27 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from attrs import define, field
 
 from ale.runs import SUCCESS, Causes, RunReader, learning
-from ale.text import Z95
+from ale.text import Z95, sampling_name
 from ale.types import Episode
 from ale_forks import Counts, Curves
 
-Kind = Literal["train", "evaluation", "started", "shown"]
-"""What an episode measures: the policy on a training task from its beginning; on a held-out task;
-from a state that an expert had reached; or a demonstration, of which nothing was sampled."""
+Kind = str
+"""What an episode measures: ``train``, the policy on a training task from its beginning;
+``evaluation``, on a held-out task, followed by ``greedy`` or the temperature where that is not the
+model's own; ``started``, from a state that an expert had reached; or ``shown``, a demonstration, of
+which nothing was sampled."""
 
 
 def kind_of(episode: Episode) -> Kind:
     """Success from an expert's state, or of an expert, must not count as the policy's own."""
     if episode.split == "evaluation":
-        return "evaluation"
+        how = "" if episode.temperature is None else f" {sampling_name(episode.temperature)}"
+        return "evaluation" + how
     turns = episode.trajectory.turns
     if turns and all(turn.completion.forced for turn in turns):
         return "shown"
@@ -145,6 +148,10 @@ class Facts:
         return Sums().merged(
             sums for (of, _), sums in self.by_step.items() if not kinds or of in kinds
         )
+
+    def evaluations(self) -> list[Kind]:
+        """The kinds of evaluation."""
+        return sorted({kind for kind, _ in self.by_step if kind.startswith("evaluation")})
 
     def steps(self, *kinds: Kind) -> list[int]:
         """Steps that have episodes of these kinds."""

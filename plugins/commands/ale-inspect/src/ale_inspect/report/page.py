@@ -12,7 +12,7 @@ from ale_inspect.report.curves import constants, episode_charts, metric_charts
 from ale_inspect.report.embedding import embedded
 from ale_inspect.report.forks import fork_rows
 from ale_inspect.report.gathering import Facts, Head, Sums
-from ale_inspect.report.tables import KINDS, start_rows, task_rows
+from ale_inspect.report.tables import kind_name, start_rows, task_rows
 
 _PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
 _STAGES = 8
@@ -95,10 +95,11 @@ def _header(facts: Facts) -> dict[str, Any]:
 def _tiles(facts: Facts) -> Iterator[Tile]:
     own, steps = facts.total("train"), facts.steps("train")
     trained = len(facts.steps()) > 1
-    if held_out := facts.steps("evaluation"):
-        first, last = (facts.by_step["evaluation", step] for step in (held_out[0], held_out[-1]))
-        was = f"{_percent(first)} at step {held_out[0]}; now " if len(held_out) > 1 else ""
-        yield _rate_tile(f"success held out, step {held_out[-1]}", last, was)
+    for kind in facts.evaluations():
+        steps_of = facts.steps(kind)
+        first, last = (facts.by_step[kind, step] for step in (steps_of[0], steps_of[-1]))
+        was = f"{_percent(first)} at step {steps_of[0]}; now " if len(steps_of) > 1 else ""
+        yield _rate_tile(f"success {kind_name(kind)}, step {steps_of[-1]}", last, was)
     if trained and steps:
         yield _rate_tile(f"success in step {steps[-1]}", facts.by_step["train", steps[-1]])
     yield _rate_tile("success over all steps" if trained else "success", own)
@@ -164,7 +165,7 @@ def _episode(head: Head, text: str) -> EmbeddedEpisode:
     return EmbeddedEpisode(
         head=head,
         text=text,
-        kind=KINDS[head.kind],
+        kind=kind_name(head.kind),
         outcome=outcome,
         tone={"success": "good", "failure": "bad", "broken": "warn"}[outcome],
         turns=counted(head.turns, "turn"),

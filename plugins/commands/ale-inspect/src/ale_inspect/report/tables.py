@@ -11,10 +11,16 @@ KINDS: Mapping[Kind, str] = {
     "started": "expert start",
     "shown": "demonstration",
 }
-"""Their names in the page."""
+"""Their names in the page; see `kind_name`."""
 _ROWS = 1000
 _POINTS = 8
 """Points of a task's small curve."""
+
+
+def kind_name(kind: Kind, names: Mapping[Kind, str] = KINDS) -> str:
+    """A kind's name; with the temperature of an evaluation."""
+    plain, _, temperature = kind.partition(" ")
+    return f"{names[plain]}, {temperature}" if temperature else names[plain]
 
 
 class TaskRow(NamedTuple):
@@ -31,7 +37,7 @@ class TaskRow(NamedTuple):
 
 def task_rows(facts: Facts) -> dict[str, Any]:
     """A row per task and kind of episode."""
-    keys = sorted(facts.by_task, key=lambda key: (list(KINDS).index(key[0]), key[1]))
+    keys = sorted(facts.by_task, key=_order)
     return {
         "tasks": [_task(facts, key) for key in keys[:_ROWS]],
         "n_tasks": len(keys),
@@ -39,12 +45,16 @@ def task_rows(facts: Facts) -> dict[str, Any]:
     }
 
 
+def _order(key: tuple[Kind, str]) -> tuple[int, Kind, str]:
+    return (list(KINDS).index(key[0].partition(" ")[0]), *key)
+
+
 def _task(facts: Facts, key: tuple[Kind, str]) -> TaskRow:
     kind, task_id = key
     return TaskRow(
         id=task_id,
         goal=facts.goals.get(task_id, ""),
-        badge="" if kind == "train" else KINDS[kind],
+        badge="" if kind == "train" else kind_name(kind),
         sums=facts.by_task[key],
         over_steps=_over_steps(facts, key),
     )
