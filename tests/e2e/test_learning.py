@@ -78,8 +78,11 @@ def test_a_policy_imitates_and_then_samples_by_itself(workshop: Any, config: str
         assert {v for turn in turns for v in turn["policy_versions"]} == {version}
         assert all(len(turn["output_ids"]) == len(turn["logprobs"]) for turn in turns)
     measured = steps(workshop, workshop.run, "evaluation_finished")
-    assert [(line["step"], line["n_graded"]) for line in measured] == [(0, 4), (3, 4), (5, 4)]
-    assert "on held-out tasks" in done.out
+    assert [(line["step"], line["temperature"], line["n_graded"]) for line in measured] == [
+        (step, temperature, 4) for step in (0, 3, 5) for temperature in (0.0, None)
+    ]
+    assert done.out.count("on held-out tasks, greedy") == 3
+    assert done.out.count("on held-out tasks, sampled") == 3
     assert workshop.left_behind() == []
 
 

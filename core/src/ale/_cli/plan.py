@@ -10,7 +10,7 @@ import attrs
 from ale._run.loop import planned_episodes
 from ale._run.plan import tasks_per_step
 from ale._run.start import Prepared
-from ale.text import counted
+from ale.text import counted, sampling_name
 
 _PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
 _MARGIN = 10
@@ -57,9 +57,10 @@ def _work(ready: Prepared) -> Iterator[str]:
     )
     if evaluation is not None:
         n, options = len(ready.tasks["evaluation"]), evaluation.options
+        names = " and ".join(map(sampling_name, ready.config.evaluation_temperatures))
         yield (
             f"evaluated every {counted(options.every, 'step')} on {counted(n, 'task')} "
-            f"x {counted(options.rollouts, 'rollout')}"
+            f"x {counted(options.rollouts, 'rollout')}, {names}"
         )
     yield f"run directory: {ready.path}"
 

@@ -20,6 +20,7 @@ from ale._cli.main import Starting
 if TYPE_CHECKING:
     from ale._run.interrupt import Interrupt
     from ale._run.run import Run
+    from ale._store.index import Index
     from ale.types import RunFinished
 
 
@@ -185,6 +186,23 @@ async def _go(run: "Run") -> "RunFinished":
         return finished
 
 
+def _evaluations(index: "Index") -> list[str]:
+    """A line for each evaluation and temperature."""
+    from ale._store.index import SUCCESS
+    from ale.text import rate_line, sampling_name
+
+    lines = []
+    for step in index.steps("evaluation"):
+        by_temperature = index.evaluation(step)
+        named = {*by_temperature} != {None}
+        for temperature, rewards in by_temperature.items():
+            graded = [reward for reward in rewards if reward is not None]
+            rate = rate_line(sum(reward == SUCCESS for reward in graded), len(graded))
+            how = f", {sampling_name(temperature)}" if named else ""
+            lines.append(f"  after step {step:<3} {rate} on held-out tasks{how}")
+    return lines
+
+
 def _broken(run: "Run", number: int) -> list[str]:
     """How many episodes broke, and the most common causes."""
     from ale._store.diagnosis import Causes
@@ -215,7 +233,6 @@ def _stopped(run: "Run") -> list[str]:
 def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> str:
     """The outcome, the run directory, and installed commands to try next."""
     from ale._store.diagnosis import learning
-    from ale._store.index import SUCCESS
     from ale.text import counted, rate_line, seconds
 
     stopped = finished.outcome == "stopped"
@@ -231,10 +248,7 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
         lines.append(f"  success      {rate_line(finished.n_succeeded, finished.n_graded)}")
     if finished.mean_reward is not None:
         lines.append(f"  mean reward  {finished.mean_reward:.3f}")
-    for step in index.steps("evaluation"):
-        rewards = list(index.rewards(step, "evaluation"))
-        rate = rate_line(sum(reward == SUCCESS for reward in rewards), len(rewards))
-        lines.append(f"  after step {step:<3} {rate} on held-out tasks")
+    lines += _evaluations(index)
     if warning := learning(run.store.reader.events(), index).warning():
         lines.append(f"  training     {warning}")
     if finished.n_broken and not stopped:

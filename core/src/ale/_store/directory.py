@@ -6,7 +6,6 @@ can be computed again from the episodes; ``checkpoints/`` belongs to the trainer
 """
 
 import errno
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +19,7 @@ from ale._store.checkpoints import Checkpoints
 from ale._store.codec import encode, unreadable
 from ale._store.index import Index, StoredEpisode
 from ale._store.lines import SCHEMA, Appender, Lines, write_whole, writing
+from ale._store.lock import lock
 from ale._store.redact import Redactor
 from ale.errors import InputError, Problem, StoreError
 from ale.strict import nearest
@@ -73,7 +73,7 @@ class RunDirectory:
         """Use `create` or `resume`."""
         self.path = path
         self._redactor = redactor
-        self._lock = _lock(path)
+        self._lock = lock(path)
         _discard_episodes(path)
         self._tasks: dict[Split, Appender] = {}
         self._episodes = Appender(path / "episodes.jsonl", redactor)
@@ -206,23 +206,6 @@ def _discard_episodes(path: Path) -> None:
 def _pretty(value: Mapping[str, Any], redactor: Redactor) -> bytes:
     plain = json.loads(redactor.scrub_json(encode(value)))
     return json.dumps(plain, indent=2, ensure_ascii=False).encode() + b"\n"
-
-
-def _lock(path: Path) -> int:
-    try:
-        descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise StoreError(f"{path} can't be written: {error.strerror}") from error
-    try:
-        # The kernel releases it when the process ends, even by a signal.
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        owner = os.read(descriptor, 32).decode().strip()
-        os.close(descriptor)
-        raise StoreError(f"{path} is in use by process {owner}, which is running") from None
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, f"{os.getpid()}\n".encode())
-    return descriptor
 
 
 class _Part(TypedDict):

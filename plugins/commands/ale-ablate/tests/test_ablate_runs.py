@@ -238,7 +238,7 @@ def test_a_grid_is_run_by_one_process_at_a_time(workshop: Any) -> None:
     running.wait_for(lambda: holders(grid))
     second = workshop.ablate("--resume", grid)
     assert second.code == 1
-    assert "is being run by another live process" in second.err
+    assert "is in use by process" in second.err
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,11 @@ later edits of its sources have no effect; ``cells/<cell>/seed-<n>/`` holds the 
 its output, ``output.log``.
 """
 
-import fcntl
 import itertools
 import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -294,29 +292,3 @@ def write_whole(path: Path, text: str) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of this grid.
-
-    Raises:
-        StoreError: another process holds it, or the folder can't be written.
-    """
-    try:
-        descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise StoreError(f"{path} can't be written: {error.strerror}") from error
-    try:
-        _lock(descriptor, path)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, path: Path) -> None:
-    try:
-        # The kernel releases it when the process ends, in any way.
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise StoreError(f"{path} is being run by another live process") from None

@@ -15,12 +15,12 @@ from attrs import frozen
 
 import ale
 from ale.errors import InputError, PluginError, Problem
-from ale.runs import Registry
+from ale.runs import Registry, lock
 from ale.text import counted, table
 from ale_ablate.checking import CheckedCell, check_cells
 from ale_ablate.comparing import Comparison
 from ale_ablate.concluding import conclude
-from ale_ablate.grid import Grid, Takes, cells_of, create, locked, read
+from ale_ablate.grid import Grid, Takes, cells_of, create, read
 from ale_ablate.notes import notes, stored_notes
 from ale_ablate.running import Runner
 from ale_ablate.tables import terminal
@@ -165,9 +165,12 @@ def run_grid(grid: Grid, registry: Registry, *, jobs: int, concurrency: int | No
     for note in stored_notes(grid):
         report(f"note: {note}")
     runner = Runner(grid=grid, jobs=jobs, concurrency=concurrency, report=report)
-    with locked(grid.path):
+    locked = lock(grid.path)
+    try:
         asyncio.run(runner.go())
         comparison = conclude(grid)
+    finally:
+        os.close(locked)
     click.echo(ending(comparison, runner))
     return _status(comparison, runner)
 

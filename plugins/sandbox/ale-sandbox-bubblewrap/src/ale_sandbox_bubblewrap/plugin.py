@@ -1,7 +1,9 @@
 """Registers the sandbox ``bubblewrap``. Heavy imports wait for `build`."""
 
+import sys
 from collections.abc import Sequence
 
+from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 from ale.protocols import SandboxBackend
 from ale_sandbox_bubblewrap.options import BubblewrapOptions
@@ -13,6 +15,8 @@ def build(options: BubblewrapOptions, context: BuildContext) -> SandboxBackend:
     Raises:
         NotUsableError: the machine lacks a requirement; the message names a fix.
     """
+    if not sys.platform.startswith("linux"):
+        raise NotUsableError(f"needs Linux, found {sys.platform}")
     from ale_sandbox_bubblewrap.backend import BubblewrapBackend
 
     return BubblewrapBackend(options, context)
@@ -20,6 +24,8 @@ def build(options: BubblewrapOptions, context: BuildContext) -> SandboxBackend:
 
 def probe() -> Probe:
     """Check that a sandbox can be made here, and report its limits."""
+    if not sys.platform.startswith("linux"):
+        return Probe(usable=False, reason=f"needs Linux, found {sys.platform}")
     from ale_sandbox_bubblewrap import capabilities, facts
 
     found = facts.find()

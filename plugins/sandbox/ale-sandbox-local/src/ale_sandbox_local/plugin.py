@@ -5,13 +5,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 from ale.protocols import SandboxBackend
 from ale_sandbox_local.options import LocalOptions
 
 
 def build(options: LocalOptions, context: BuildContext) -> SandboxBackend:
-    """The backend. Touches nothing on disk until the first sandbox is opened."""
+    """The backend. Touches nothing on disk until the first sandbox is opened.
+
+    Raises:
+        NotUsableError: this is not Linux.
+    """
+    if not sys.platform.startswith("linux"):
+        raise NotUsableError(f"needs Linux, found {sys.platform}")
     from ale_sandbox_local.backend import LocalBackend
 
     return LocalBackend(options, context)

@@ -168,7 +168,10 @@ class PodmanEngine:
             raise SandboxError(failure)
 
     def commit(self, container: str, *, tag: str, labels: Mapping[str, str]) -> None:
-        """Store a container's files as an image; it is paused meanwhile."""
+        """Store a container's files as an image; it is paused meanwhile.
+
+        Retries: podman fails if an image with the same layer is removed at that moment.
+        """
         repository, _, version = tag.partition(":")
         params = {
             "container": container,
@@ -178,8 +181,14 @@ class PodmanEngine:
             "format": "docker",
             "changes": [f"LABEL {json.dumps(k)}={json.dumps(v)}" for k, v in labels.items()],
         }
-        with _translated():
-            _ok(self._api.post("/commit", params=params, timeout=_TIMEOUT_S))
+        deadline = time.monotonic() + _PASSING_S
+        while True:
+            with _translated():
+                response = self._api.post("/commit", params=params, timeout=_TIMEOUT_S)
+                if not _GONE.search(response.text) or time.monotonic() > deadline:
+                    _ok(response)
+                    return
+            time.sleep(_POLL_S)
 
     def images(self, label: str) -> Sequence[Found]:
         """Images with this label."""

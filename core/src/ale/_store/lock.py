@@ -1,0 +1,33 @@
+"""The lock of a directory that one process at a time may write."""
+
+import os
+from pathlib import Path
+
+from ale.errors import StoreError
+
+
+def lock(path: Path) -> int:
+    """Lock a directory; closing the descriptor that is returned releases it.
+
+    Raises:
+        StoreError: another process holds it, the directory can't be written, or this system has no
+            such locks.
+    """
+    try:
+        import fcntl  # here: what only reads works without it
+    except ModuleNotFoundError:
+        raise StoreError(f"{path} can't be locked: runs need Linux, macOS or WSL") from None
+    try:
+        descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise StoreError(f"{path} can't be written: {error.strerror}") from error
+    try:
+        # The kernel releases it when the process ends, even by a signal.
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.read(descriptor, 32).decode().strip()
+        os.close(descriptor)
+        raise StoreError(f"{path} is in use by process {owner}, which is running") from None
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode())
+    return descriptor
