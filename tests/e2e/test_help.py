@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 COMMANDS = (
-    *("run", "check", "ablate", "collect", "score", "dataset", "show", "credit", "report"),
+    *("run", "check", "ablate", "art", "collect", "score", "dataset", "show", "credit", "report"),
     *("new", "results", "harbor-job", "sandbox", "schema", "serve", "forks", "model"),
     *("train", "plugins", "doctor"),
 )

@@ -28,8 +28,8 @@ SECTIONS = (
 )
 RUN_OPTIONS = (
     "concurrency, deterministic, directory, grace_s, grading_timeout_s, keep_checkpoints, name, "
-    "open_timeout_s, preflight, refills, retries, rollouts, seed, setup_timeout_s, staleness, "
-    "steps, stop_after_broken, tasks_per_step"
+    "on_sigterm, open_timeout_s, preflight, refills, retries, rollouts, seed, setup_timeout_s, "
+    "staleness, steps, stop_after_broken, tasks_per_step"
 )
 
 
@@ -152,11 +152,12 @@ MISTAKES = {
     "a missing section": (
         ("tasks: {", "# tasks: {"),
         "configs/my.yaml:11: section 'tasks' is missing",
-        "    expected  tasks: {type: ...}, one of harbor, shell, tbp",
+        "    expected  tasks: {type: ...}, one of gsm8k, harbor, humaneval, jsonl, math, mbpp, "
+        "shell, tbp",
     ),
     "a missing file": (
         ("script: examples.script.yaml", "script: example.script.yaml"),
-        "FOLDER/configs/example.script.yaml: no such file",
+        "configs/my.yaml:12: llm.script: no such file: FOLDER/configs/example.script.yaml",
         "    hint      did you mean 'examples.script.yaml'?",
     ),
     "a bracket that is not closed": (

@@ -15,7 +15,12 @@ from ale_art.config import Flags, config_of
 
 @click.group("art")
 def art() -> None:
-    """Train a model to write code, on MBPP, by the tests that its code passes."""
+    """Train a model to write code, on MBPP, by the tests that its code passes.
+
+    \b
+    Example:
+      ale art train --data mbpp.jsonl --in-process --model models/my-model
+    """
 
 
 @art.command("train")
