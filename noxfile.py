@@ -235,7 +235,9 @@ def build(session: nox.Session) -> None:
         session.run("uv", "build", "--quiet", "--out-dir", str(built), str(folder))
     uploads = sorted(str(path) for path in built.glob("ale_*"))
     session.run("twine", "check", "--strict", *uploads)
-    heavy = nox.project.load_toml(ROOT / "pyproject.toml")["tool"]["ale"]["workspace"]["optional"]
+    tool = nox.project.load_toml(ROOT / "pyproject.toml")["tool"]
+    heavy = set(tool["ale"]["workspace"]["optional"])
+    heavy |= {name for name in PLUGINS if heavy & {*libraries(name)}}
     wheels = [path for path in uploads if path.endswith(".whl")]
     light = [path for path in wheels if _names(Path(path).name.partition("-")[0]) not in heavy]
     clean = Path(session.create_tmp()).resolve() / "clean"

@@ -75,12 +75,13 @@ def config(workshop: Any, engine: str, **sections: Any) -> None:
 def containers(workshop: Any, engine: str) -> list[dict[str, Any]]:
     """The containers of the workshop's runs: id, and their own record."""
     mine = []
+    runs = [path.name for path in workshop.runs]
     listed = _engine(engine, "ps", "-aq", "--filter", "label=ale.id").split()
     for name in listed:
         shown = subprocess.run([engine, "inspect", name], capture_output=True, check=False)
         for found in json.loads(shown.stdout or "[]"):
             text = json.dumps(found["Config"]["Labels"])
-            if str(workshop.folder) in text:
+            if any(run in text for run in runs):
                 mine.append({"id": found["Id"], "labels": text})
     return mine
 

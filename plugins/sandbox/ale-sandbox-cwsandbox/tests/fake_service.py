@@ -303,6 +303,8 @@ async def refuse(context: Any, code: grpc.StatusCode, reason: str) -> None:
 
 
 async def main(folder: Path) -> None:
+    # Where it was started in the background, SIGINT is ignored, and no shell could change that.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     service = Service(folder)
     options = [("grpc.max_receive_message_length", 100 << 20)]
     server = grpc.aio.server(options=[*options, ("grpc.max_send_message_length", 100 << 20)])
