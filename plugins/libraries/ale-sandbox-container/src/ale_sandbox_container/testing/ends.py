@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterable
 from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
+from ale_sandbox_container.engine import Found
 from ale_sandbox_container.records import LABEL, parse
 from ale_sandbox_container.testing.tools import (
     PATIENCE_S,
@@ -35,6 +37,8 @@ _PLACES = {
     "docker": re.compile("docker/netns|docker.*[0-9a-f]{64}"),
     "podman": re.compile("(libpod|containers).*[0-9a-f]{64}"),
 }
+_KEYS = re.compile("[0-9a-f]{64}|netns/[0-9a-f]+")
+"""What such a place is known by in the engine's description of a container."""
 HOST = """
 import asyncio, importlib, json, os, sys
 from ale.plugin import BuildContext
@@ -216,7 +220,7 @@ async def kill_hosts(
         time.sleep(random.uniform(0, 3))  # noqa: ASYNC251, S311
         _kill(process)
         words += batch
-        containers |= {found.id for found in backend._engine.containers(LABEL)}
+        containers |= {found.id for found in _own(backend, backend._engine.containers(LABEL))}
         traces |= _leftovers(backend.name) - before
     kinds = Counter(line.split()[0] for line in _left(backend))
     started_at = time.monotonic()
@@ -228,7 +232,8 @@ async def kill_hosts(
     assert _left(backend) == []
     await until(lambda: not _running([*words, *containers]), "the end of all processes")
     await until(
-        lambda: not _leftovers(backend.name) & traces, "the end of all mounts and control groups"
+        lambda: not (_leftovers(backend.name) & traces) - _in_use(backend.name, traces),
+        "the end of all mounts and control groups",
     )
     await backend.aclose()
     left = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items()))
@@ -247,6 +252,15 @@ def _leftovers(engine: str) -> set[str]:
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     paths = {line.split()[4] for line in lines} | {path for path, _, _ in os.walk("/sys/fs/cgroup")}
     return {path for path in paths if _PLACES[engine].search(path)}
+
+
+def _in_use(engine: str, paths: set[str]) -> set[str]:
+    """Those of containers that the engine has: other tests may use it at the same time."""
+    ids = subprocess.run([engine, "ps", "-aq", "--no-trunc"], stdout=subprocess.PIPE, check=True)
+    # One that has gone meanwhile makes the command fail, after it has described the others.
+    command = [engine, "inspect", *ids.stdout.decode().split()]
+    known = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return {path for path in paths if any(key in known for key in _KEYS.findall(path))}
 
 
 def _start(
@@ -284,6 +298,11 @@ def _left(backend: ContainerBackend) -> list[str]:
     """Containers, images and volumes of this test's own."""
     engine = backend._engine
     found = (*engine.containers(LABEL), *engine.images(LABEL), *engine.volumes(LABEL))
-    mine = [parse(thing.labels[LABEL], thing.id) for thing in found]
+    mine = (parse(thing.labels[LABEL], thing.id) for thing in _own(backend, found))
+    return [f"{record.kind} {record.id}" for record in mine]
+
+
+def _own(backend: ContainerBackend, found: Iterable[Found]) -> list[Found]:
+    """Those of this test: others may use the same engine."""
     test = backend._context.tags[TEST]
-    return [f"{record.kind} {record.id}" for record in mine if record.tags.get(TEST) == test]
+    return [each for each in found if parse(each.labels[LABEL], each.id).tags.get(TEST) == test]
