@@ -8,6 +8,7 @@ import pytest
 
 from ale._store import Redactor, RunDirectory, RunReader
 from ale.errors import InputError, StoreError
+from ale.runs import lock
 from ale.testing.builders import episode, turn
 from ale.types import replace
 
@@ -186,3 +187,11 @@ def test_an_invalid_outcome_is_reported(tmp_path: Path) -> None:
     manifest.write_text(manifest.read_text().replace('"schema": 1', '"outcome": "x", "schema": 1'))
     with pytest.raises(InputError, match="outcome: Expected `object \\| null`, got `str`"):
         RunReader(tmp_path / "run")
+
+
+def test_a_directory_is_locked_by_one_process_until_it_is_released(tmp_path: Path) -> None:
+    first = lock(tmp_path)
+    with pytest.raises(StoreError, match=f"is in use by process {os.getpid()}"):
+        lock(tmp_path)
+    os.close(first)
+    os.close(lock(tmp_path))

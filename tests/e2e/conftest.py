@@ -224,6 +224,10 @@ def _begun(run: Path) -> int:
     return (tasks if tasks.exists() else run).stat().st_mtime_ns
 
 
+# A run in the background ignores Ctrl-C, and so would every command that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture(scope="session")
 def preloaded() -> Iterator[Preloaded]:
     """One for all tests that need torch."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ale.errors import InputError, StoreError
-from ale_ablate.grid import Cell, Grid, cells_of, create, locked, read, split
+from ale_ablate.grid import Cell, Grid, cells_of, create, read, split
 
 
 def names(vary: list[str], cells: list[str] | None = None) -> list[str]:
@@ -114,14 +114,3 @@ def test_a_folder_that_is_not_a_grid_is_an_error(tmp_path: Path) -> None:
         (path / "grid.json").write_text(text)
         with pytest.raises(InputError, match=r"can't be read|schema 2"):
             read(path)
-
-
-def test_a_grid_is_locked_by_one_process(tmp_path: Path) -> None:
-    with (
-        locked(tmp_path),
-        pytest.raises(StoreError, match="another live process"),
-        locked(tmp_path),
-    ):
-        pass
-    with locked(tmp_path):
-        pass

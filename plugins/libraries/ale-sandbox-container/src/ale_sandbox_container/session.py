@@ -30,7 +30,9 @@ from ale_sandbox_shell.text import as_bytes, quoted
 
 # A shell says on its stderr how its child was killed: the stream's is its descriptor 3.
 HOLD_AND_RUN = b'exec 3>&2 2>/dev/null; (exec "$@" >/dev/null 3>&-); exit $?'
-HOLD = b'exec 3>&2; read -r mark; echo $$; echo "$mark e 0"; echo "$mark e" >&3; read -r mark'
+# The last mark is written without a redirection: that would replace descriptor 1 for a moment, and
+# the next command, which opens it once both marks are there, could get the wrong stream.
+HOLD = b'exec 3>&2; read -r mark; echo "$mark e" >&3; echo $$; echo "$mark e 0"; read -r mark'
 HOLDER_BYTES = 1000
 """Of a holder's own output: why it could not start."""
 
