@@ -265,7 +265,10 @@ class Commands:
         return answers[0][0]
 
     async def end_all(self) -> int:
-        """Kill every process but process 1 and the supervisor; returns how many."""
+        """Kill every process but process 1 and the supervisor; returns how many.
+
+        For each worker that ends by itself at the same moment, the number is too small by one.
+        """
         starts, running = self._starts, list(self._running.values())
         try:
             async with asyncio.timeout(worker.ANSWER_S):

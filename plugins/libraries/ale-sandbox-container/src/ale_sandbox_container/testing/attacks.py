@@ -16,6 +16,7 @@ from ale_sandbox_container.sandbox import ContainerSandbox
 from ale_sandbox_container.testing.tools import (
     PATIENCE_S,
     Make,
+    command_lines,
     host_processes,
     opened,
     out,
@@ -235,14 +236,21 @@ class AttackProbes:
 
     async def test_a_command_without_a_process_ends_no_other(self, make: Make) -> None:
         async def nearly_full(filled: int) -> None:
+            word = f"86400.{secrets.randbelow(10**9)}"
             async with backend.open(SandboxSpec()) as sandbox:
-                fill = f"i=0; while [ $i -lt {filled} ]; do sleep 600 & i=$((i + 1)); done"
+                fill = f"i=0; while [ $i -lt {filled} ]; do sleep {word} & i=$((i + 1)); done"
                 assert (await sandbox.exec(fill, timeout_s=PATIENCE_S)).exit_code == 0
+                await until(lambda: running(word) == filled, "the start of all that fills it")
                 # Each needs a worker, and the workers need processes too.
                 many = [sandbox.exec("sleep 0.2; echo ran", timeout_s=20) for _ in range(30)]
                 results = await asyncio.gather(*many)
                 assert all(r.exit_code != 0 for r in results if r.stdout != b"ran\n")
-                assert await sandbox.end_processes() >= filled
+                assert running(word) == filled
+                await sandbox.end_processes()
+                await until(lambda: not running(word), "the end of all that filled it")
+
+        def running(word: str) -> int:
+            return sum(f"sleep\0{word}\0".encode() == line for line in command_lines().values())
 
         backend = make(processes=24)
         await asyncio.gather(*map(nearly_full, (15, 16, 17, 18, 19)))
