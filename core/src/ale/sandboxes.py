@@ -26,7 +26,18 @@ from ale.errors import SandboxError, UnsupportedError
 from ale.protocols import DEFAULT_OUTPUT_BYTES, Sandbox, Session
 from ale.types import Capabilities, ExecResult
 
-__all__ = ["BaseSandbox", "Command", "Files", "ForwardingSandbox", "ForwardingSession", "refused"]
+__all__ = [
+    "NUL_IN_COMMAND",
+    "BaseSandbox",
+    "Command",
+    "Files",
+    "ForwardingSandbox",
+    "ForwardingSession",
+    "refused",
+]
+
+NUL_IN_COMMAND = "a command can't contain a NUL byte"
+"""Why such a command is `refused`."""
 
 
 @frozen
@@ -134,7 +145,7 @@ class BaseSandbox(ABC):
         if not words:
             raise ValueError("an empty argument vector")
         if "\0" in "".join((*words, cwd or "", *env, *env.values())):
-            return refused("a command can't contain a NUL byte")
+            return refused(NUL_IN_COMMAND)
         return await self.execute(
             Command(command, timeout_s, stdin, env, cwd, user, max_output_bytes)
         )

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 
 from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
-from ale.sandboxes import refused
+from ale.sandboxes import NUL_IN_COMMAND, refused
 from ale.types import ExecResult
 from ale_sandbox_container import worker
 from ale_sandbox_container.commands import Commands, Running
@@ -111,7 +111,7 @@ class ContainerSession:
             if self.closed:
                 raise SandboxError("the session is closed")
             if "\0" in command:
-                return refused("a command can't contain a NUL byte")
+                return refused(NUL_IN_COMMAND)
             started = self._monotonic()
             job = self._holders[-1].worker.expect(max_output_bytes)
             self._send(command, job.mark)

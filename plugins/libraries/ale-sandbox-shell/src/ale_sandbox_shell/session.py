@@ -24,7 +24,7 @@ from attrs import frozen
 
 from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
-from ale.sandboxes import refused
+from ale.sandboxes import NUL_IN_COMMAND, refused
 from ale.types import ExecResult
 from ale_sandbox_shell.output import Capture, Pump, result_of
 from ale_sandbox_shell.text import LONGEST_ARGUMENT, as_bytes, quoted
@@ -206,7 +206,7 @@ class ShellSession:
         if self.closed:
             raise SandboxError("the session is closed")
         if "\0" in command:
-            return refused("a command can't contain a NUL byte")
+            return refused(NUL_IN_COMMAND)
         started, ended = self._monotonic(), False
         outlets: list[Outlet] = []
         file: File | None = None

@@ -186,7 +186,7 @@ _FULL = {"CWSANDBOX_RUNNER_CAPACITY_EXHAUSTED", "CWSANDBOX_RUNNER_OVERLOADED"}
 
 
 def _is_full(error: cwsandbox.CWSandboxError) -> bool:
-    """Is there no room for another sandbox, by a quota or because the machines are busy?"""
+    """Is there no capacity for another sandbox, by a quota or because the machines are busy?"""
     exhausted = isinstance(error, cwsandbox.SandboxResourceExhaustedError)
     return exhausted or getattr(error, "reason", None) in _FULL
 

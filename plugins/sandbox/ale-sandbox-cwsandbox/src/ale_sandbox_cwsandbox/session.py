@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
-from ale.sandboxes import refused
+from ale.sandboxes import NUL_IN_COMMAND, refused
 from ale.types import ExecResult
 from ale_sandbox_cwsandbox.jobs import Jobs, Outcome
 from ale_sandbox_shell.session import File, frame
@@ -44,7 +44,7 @@ class RemoteSession:
             if self.closed:
                 raise SandboxError("the session is closed")
             if "\0" in command:
-                return refused("a command can't contain a NUL byte")
+                return refused(NUL_IN_COMMAND)
             started = self._monotonic()
             running = asyncio.ensure_future(self._run(as_bytes(command), max_output_bytes))
             try:

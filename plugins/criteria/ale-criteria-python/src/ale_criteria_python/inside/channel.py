@@ -88,7 +88,7 @@ class Channel:
 
 
 def deeply(function: Callable[[], Any]) -> Any:
-    """Run with room for nested values; the code of the answer and of the tests has Python's own."""
+    """Run with a deeper recursion limit than the code of the answer and of the tests has."""
     kept = sys.getrecursionlimit()
     sys.setrecursionlimit(DEEP)
     try:

@@ -177,23 +177,23 @@ DEEPEST = 5
 """Levels of a nested value in a message; it may contain itself."""
 
 
-def shown(value: Any, room: int = 200, depth: int = 0) -> str:
+def shown(value: Any, limit: int = 200, depth: int = 0) -> str:
     """A value for a message; the answer is not asked what its objects look like."""
     if isinstance(value, Remote):
         return "an object of its own"
     if type(value) not in (list, tuple, dict, set, frozenset):
-        return repr(value)[: room + 3] if type(value) in PLAIN else "a " + type(value).__name__
+        return repr(value)[: limit + 3] if type(value) in PLAIN else "a " + type(value).__name__
     if depth == DEEPEST:
         return "..."
     parts = []
     for item in value.items() if type(value) is dict else value:
-        if room < 0:
+        if limit < 0:
             parts.append("...")
             break
         items = item if type(value) is dict else (item,)
-        part = ": ".join(shown(each, room, depth + 1) for each in items)
+        part = ": ".join(shown(each, limit, depth + 1) for each in items)
         parts.append(part)
-        room -= len(part)
+        limit -= len(part)
     ends = "[]" if type(value) is list else "()" if type(value) is tuple else "{}"
     return ends[0] + ", ".join(parts) + ends[1]
 
