@@ -11,18 +11,26 @@ from typing import Any
 
 import numpy as np
 from attrs import evolve, field, frozen
-from numpy.typing import NDArray
 
 from ale.errors import AleError
 from ale.types import Credit, CreditedGroup, Episode, Rollout, TokenTrace, Trajectory
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from ale_trainer_policy.gae import Bools, Floats, Ints, Units, units_of
 
 EXPERT_NEXT = "expert_next"
 """Key of `Episode.metadata`: the expert's next action where the policy began. See
 `ale.protocols.Start.next_action`."""
+
+
+@frozen(kw_only=True, eq=False)
+class ValueTargets:
+    """What the critic learns, an entry per token, (T,); only the first of each unit counts."""
+
+    weight: Floats
+    """1 at the first token of each unit, over the number of units of the update; else 0."""
+    target: Floats
+    """G: the lambda-return."""
+    old: Floats
+    """V of the critic before the step."""
 
 
 @frozen(kw_only=True, eq=False)
@@ -66,6 +74,10 @@ class Sample:
     """log pi_ref of the KL term, nats; None if there is none."""
     regularised: float = 0.0
     """Factor on the KL and entropy terms of each sampled token; 0 without such terms."""
+    units: Units | None = None
+    """Steps for a critic; None where the credit is complete, or without a sampled token."""
+    value: ValueTargets | None = None
+    """None until the critic has valued the units."""
 
     @property
     def has_signal(self) -> bool:
@@ -75,6 +87,11 @@ class Sample:
     @property
     def trainable(self) -> bool:
         """Does any token count in the loss?"""
+        return self.moves_policy or self.units is not None
+
+    @property
+    def moves_policy(self) -> bool:
+        """Does any token count in the policy's loss, the critic's aside?"""
         return self.has_signal or bool(self.regularised and self.sampled.any())
 
     @property
@@ -145,6 +162,13 @@ def _sample(rollout: Rollout, credit: Credit, counts: "Counter[str]") -> Sample:
         imitation=np.zeros(len(earned)),
         positive=math.fsum(credit.rewards) > 0,
         skipped=credit.skipped is not None,
+        units=units_of(
+            rollout,
+            credit,
+            turn=columns["turn"],
+            chunk=columns["chunk"],
+            sampled=columns["sampled"],
+        ),
         **columns,
     )
 
