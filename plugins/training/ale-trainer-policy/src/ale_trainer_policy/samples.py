@@ -14,7 +14,12 @@ from attrs import evolve, field, frozen
 
 from ale.errors import AleError
 from ale.types import Credit, CreditedGroup, Episode, Rollout, TokenTrace, Trajectory
-from ale_trainer_policy.gae import Bools, Floats, Ints, Units, units_of
+from ale_trainer_policy import gae
+from ale_trainer_policy.gae import Units, units_of
+
+Ints = gae.Ints
+Floats = gae.Floats
+Bools = gae.Bools
 
 EXPERT_NEXT = "expert_next"
 """Key of `Episode.metadata`: the expert's next action where the policy began. See
