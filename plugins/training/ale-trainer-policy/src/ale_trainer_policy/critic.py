@@ -55,8 +55,9 @@ class Critic(torch.nn.Module):
             hidden = hidden.detach()
         # No autocast: a value in half precision could not tell rewards 0.004 apart.
         with torch.autocast(hidden.device.type, enabled=False):
-            values: Tensor = self.head(hidden.to(self.head.weight.dtype)).squeeze(-1)
-        return values
+            found = self.head(hidden.to(self.head.weight.dtype))
+        # Not a view of it, from which FSDP could lose its hooks.
+        return found.sum(-1)
 
 
 @frozen(kw_only=True, eq=False)

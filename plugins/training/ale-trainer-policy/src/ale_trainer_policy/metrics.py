@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from attrs import define, field
 
+from ale.runs import SUCCESS
+from ale.types import Batch
 from ale_trainer_policy.critic import ValueTerms
 from ale_trainer_policy.learner import Measured
+from ale_trainer_policy.objective import Terms
 from ale_trainer_policy.samples import Bools, Floats
 from ale_trainer_policy.tree import Datum, by_sample
 from ale_trainer_policy.valuing import Valued
@@ -16,6 +19,8 @@ from ale_trainer_policy.valuing import Valued
 COUNTS = (
     "chunks_empty",
     "episodes_skipped",
+    "groups_all_failed",
+    "groups_all_succeeded",
     "groups_empty",
     "groups_equal_rewards",
     "prefix_breaks",
@@ -60,12 +65,8 @@ class MetricsAccumulator:
         self._log_weights.append(log_ratio[sampled])
         self._values["kl_rollout"].append(_k3(log_ratio)[datum.sampled])
         self._record_log_ratios(datum, np.where(datum.sampled, log_ratio, np.nan))
-        unmasked: Bools = terms.unmasked.cpu().numpy()
-        dropped = terms.coefficient.cpu().numpy() == 0
-        self._values["masked_fraction"].append((~unmasked[sampled]).astype(np.float64))
-        self._values["clipped_fraction"].append(dropped[sampled].astype(np.float64))
-        corrected: Bools = terms.corrected.cpu().numpy()
-        self._values["corrected_fraction"].append(corrected[sampled].astype(np.float64))
+        for name, where in _causes(terms).items():
+            self._values[name].append(where[sampled].astype(np.float64))
         self._losses["loss"] += float(terms.loss.detach())  # type: ignore[assignment]
         if measured.value is not None and datum.value_weight.any():
             self._add_value(datum, measured.value)
@@ -96,6 +97,15 @@ class MetricsAccumulator:
         if returns.var() > 0:
             explained = 1.0 - (returns - values).var() / returns.var()
             self._values["explained_variance"].append(np.array([explained]))
+
+    def add_lengths(self, batch: Batch) -> None:
+        """Add the sampled tokens of each episode, by its outcome."""
+        for rollout in (each for group in batch.groups for each in group.group.rollouts):
+            name = "tokens_of_successes" if rollout.episode.reward == SUCCESS else None
+            completions = [turn.completion for turn in rollout.episode.trajectory.turns]
+            traces = [each.tokens for each in completions if not each.forced]
+            if n := sum(len(trace.output_ids) for trace in traces if trace is not None):
+                self._values[name or "tokens_of_others"].append(np.array([float(n)]))
 
     def _record_log_ratios(self, datum: Datum, log_ratio: Floats) -> None:
         for sample, part in zip(datum.samples, by_sample(datum.samples, log_ratio), strict=True):
@@ -135,6 +145,35 @@ class MetricsAccumulator:
         if any(map(len, self._log_weights)):
             found["effective_sample_size"] = _effective_share(np.concatenate(self._log_weights))
         return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def _causes(terms: Terms) -> Mapping[str, Bools]:
+    """Why a token's gradient is not its weight's, by the metric of its share; each (T,)."""
+    unmasked, mismatch, ratio, coefficient, correction, corrected, limited = (
+        each.cpu().numpy()
+        for each in (
+            terms.unmasked,
+            terms.mismatch,
+            terms.ratio,
+            terms.coefficient,
+            terms.correction,
+            terms.corrected,
+            terms.limited,
+        )
+    )
+    dropped = coefficient == 0
+    return {
+        "masked_fraction": ~unmasked,
+        "masked_above_fraction": ~unmasked & (mismatch > 1),
+        "masked_below_fraction": ~unmasked & (mismatch < 1),
+        "clipped_fraction": dropped,
+        "clipped_above_fraction": dropped & (ratio > 1),
+        "clipped_below_fraction": dropped & (ratio < 1),
+        "clamped_fraction": limited & ~dropped,
+        "corrected_fraction": corrected,
+        "corrected_capped_fraction": corrected & (correction != 0),
+        "corrected_dropped_fraction": corrected & (correction == 0),
+    }
 
 
 def _effective_share(log_weights: Floats) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from ale.errors import AleError
+from ale.runs import SUCCESS
 from ale.types import Credit, CreditedGroup, Episode, Rollout, TokenTrace, Trajectory
 from ale_trainer_policy import gae
 from ale_trainer_policy.gae import Units, units_of
@@ -134,6 +135,8 @@ def read_group(group: CreditedGroup, counts: "Counter[str]") -> Iterator[tuple[R
     rewards = {rollout.episode.reward for rollout in rollouts}
     counts["groups_empty"] += not rollouts
     counts["groups_equal_rewards"] += len(rollouts) > 1 and len(rewards) == 1
+    counts["groups_all_succeeded"] += len(rollouts) > 1 and rewards == {SUCCESS}
+    counts["groups_all_failed"] += len(rollouts) > 1 and rewards == {0.0}
     for rollout, credit in zip(rollouts, group.credits, strict=True):
         yield rollout, _sample(rollout, credit, counts)
 

@@ -142,6 +142,7 @@ class PolicyTrainer:
             accumulator = MetricsAccumulator()
             read = self._target.read(batch)
             accumulator.counts.update(read.counts)
+            accumulator.add_lengths(batch)
             samples = self._with_values(learner, batch.step, read.samples, accumulator)
             bad = self._learn(learner, samples, accumulator)
             if self._ratios is not None:
