@@ -57,7 +57,7 @@ def test_a_steady_rise_goes_to_the_end_and_the_last_update_is_named() -> None:
     values = {step: float(step) for step in range(20)}
     found = progress(values, {step: float(step < 15) for step in range(20)})
     assert found is not None
-    assert found.value == "the end, step 19"
+    assert found.value == "until the end, step 19"
     assert found.reason == "steps 12 to 19 are the last with a rise; no update after step 14"
 
 
@@ -72,5 +72,5 @@ def test_it_is_read_from_the_steps_of_a_run() -> None:
     found = progress_of([{"event": "run_started"}, *map(finished, range(40))])
     assert found is not None
     assert found.rising_from is not None
-    assert found.value == f"step {found.rising_from}, at least"
+    assert found.value == f"until step {found.rising_from}, at least"
     assert 5 <= found.rising_from <= 10

@@ -223,6 +223,16 @@ async def test_a_critic_that_says_zero_leaves_the_credits_own_weights(
         assert sample.weight == pytest.approx(np.where(sample.sampled, returns[sample.chunk], 0.0))
 
 
+async def test_failures_alone_teach_nothing_as_long_as_the_critic_expects_nothing(
+    lab: Any, make_llm: Callable[..., Any]
+) -> None:
+    turn = lab.TokenTurn(prompt=[1, 2], output=[3, 4])
+    bad = lab.TokenEpisode(turns=[turn], reward=0.0, weights=[0.0])
+    report = await trainer(make_llm()).step(lab.batch_of(for_critic(lab.credited(bad, bad))))
+    assert (report.policy_version, report.metrics["updates"]) == (0, 0.0)
+    assert "grad_norm" not in report.metrics
+
+
 async def test_failures_teach_once_the_critic_expects_more(
     lab: Any, make_llm: Callable[..., Any]
 ) -> None:

@@ -71,7 +71,7 @@ def overview(reader: RunReader) -> str:
         *(f"{name:<12} {_rate(tasks.rewards_of(name))}" for name in tasks.evaluations()),
         f"broken       {sum(tasks.broken.values())}",
         *([f"training     {warning}"] if warning else []),
-        *([f"reward rose  until {learned.value} ({learned.reason})"] if learned else []),
+        *([f"reward rose  {learned.value}: {learned.reason}"] if learned else []),
         "",
         table(
             ["task", "graded", "success", "reward", "turns", "broken"],

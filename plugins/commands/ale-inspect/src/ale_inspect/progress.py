@@ -29,10 +29,10 @@ class Progress:
     def value(self) -> str:
         """A few words, for a table."""
         if self.rising_from is None:
-            return "no step"
+            return "not visibly"
         if self.steps.index(self.rising_from) == len(self.steps) - FEWEST:
-            return f"the end, step {self.steps[-1]}"
-        return f"step {self.rising_from}, at least"
+            return f"until the end, step {self.steps[-1]}"
+        return f"until step {self.rising_from}, at least"
 
     @property
     def reason(self) -> str:

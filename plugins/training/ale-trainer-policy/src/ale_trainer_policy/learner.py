@@ -148,19 +148,24 @@ class Learner(Scorer):
         Args:
             lr: as of `rate`, of the policy.
             policy: change the policy; False where nothing in the update is about it.
-            critic: the same for the critic, if there is one.
+            critic: the same for the critic, if there is one. A gradient of 0 changes nothing.
 
         Returns:
-            The norms before clipping, of policy and critic; None if one is not finite, and nothing
-            was applied.
+            The norms before clipping, of policy and critic; empty if there was nothing to change;
+            None if one is not finite, and nothing was applied.
         """
         norms = [each.grad_norm() for each in self.trained.values()]
         if not all(map(math.isfinite, norms)):
             self.zero_grad()
             return None
-        if policy:
+        learns = critic and self.critic is not None and norms[-1] > 0
+        shared = self.critic is not None and self.critic.options.trunk == "shared"
+        if not (policy or learns):
+            self.zero_grad()
+            return []
+        if policy or (learns and shared):
             self.policy_trained.step(norms[0], self.options.max_grad_norm, self.rate(lr))
-        if critic and self.critic is not None and self.critic_trained is not None:
+        if learns and self.critic is not None and self.critic_trained is not None:
             rate = self.rate(self.critic.options.rate(self.options.lr))
             self.critic_trained.step(norms[1], self.options.max_grad_norm, rate)
         self.zero_grad()

@@ -216,17 +216,14 @@ class PolicyTrainer:
         rate = learner.rate(lr)
         norms = learner.optim_step(
             lr,
-            any(each.moves_policy for each in trainable) or self._shares_trunk,
+            any(each.moves_policy for each in trainable),
             any(each.value is not None for each in trainable),
         )
         if norms is None:
             return False
-        accumulator.add_update(norms, rate)
+        if norms:
+            accumulator.add_update(norms, rate)
         return True
-
-    @property
-    def _shares_trunk(self) -> bool:
-        return self._critic is not None and self._critic.trunk == "shared"
 
     def _split(self, samples: Sequence[Sample]) -> list[list[Sample]]:
         bound = self._options.max_tokens_per_microbatch

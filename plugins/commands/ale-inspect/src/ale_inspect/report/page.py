@@ -107,7 +107,7 @@ def _tiles(facts: Facts) -> Iterator[Tile]:
     if mean is not None:
         yield Tile("mean reward", f"{mean[0]:.3f}", f"{mean[1]:.3f} to {mean[2]:.3f}")
     if facts.progress is not None:
-        yield Tile("reward rose until", facts.progress.value, facts.progress.reason)
+        yield Tile("reward rose", facts.progress.value, facts.progress.reason)
     every = facts.total()
     broken = f"{every.broken:,} broken" if every.broken else "none broken"
     over = f"over {counted(len(facts.steps()), 'step')}; " if trained else ""
