@@ -252,9 +252,9 @@ async def test_failures_teach_once_the_critic_expects_more(
     "fields",
     [
         {"epochs": 2, "minibatches": 2},
-        {"critic": evolve(HEAD, trunk="shared", advantages="whitened")},
+        {"critic": evolve(HEAD, gradient="policy", advantages="whitened")},
         {"critic": CriticOptions(type="model")},
-        {"critic": evolve(HEAD, trunk="shared"), "lora": LoraOptions(r=2, dropout=0.1)},
+        {"critic": evolve(HEAD, gradient="policy"), "lora": LoraOptions(r=2, dropout=0.1)},
         {"critic": CriticOptions(type="model"), "lora": LoraOptions(r=2), "sync": "copy"},
         {"old_policy": "rollout_version", "epochs": 2},
         {"correction": "truncate", "packing": "padded"},
@@ -287,7 +287,7 @@ async def test_a_resumed_critic_continues_equal_to_the_bit(
     assert stored == [(tmp_path / "second" / "values" / "00003.jsonl").read_text()]
 
 
-async def test_a_detached_head_leaves_the_policy_alone_and_a_shared_one_does_not(
+async def test_a_value_loss_changes_the_policy_only_where_its_gradient_is_to_reach_it(
     lab: Any, make_llm: Callable[..., Any]
 ) -> None:
     """Advantages of 0 for all tokens: rewards that the critic has learned already."""
@@ -302,9 +302,9 @@ async def test_a_detached_head_leaves_the_policy_alone_and_a_shared_one_does_not
         )
     )
     changed = {}
-    for trunk in ("detached", "shared"):
+    for gradient in ("head", "policy"):
         llm = make_llm()
-        made = trainer(llm, critic=CriticOptions(type="head", trunk=trunk, value_clip=None))
+        made = trainer(llm, critic=CriticOptions(type="head", gradient=gradient, value_clip=None))
         with torch.no_grad():
             made._learner.critic.head.bias.fill_(0.5)
             made._learner.critic.head.weight.fill_(0.1)
@@ -315,8 +315,8 @@ async def test_a_detached_head_leaves_the_policy_alone_and_a_shared_one_does_not
         still = [evolve(each, weight=0.0 * each.weight) for each in completed]
         assert made._update(made._learner, still, None, lab.accumulator())
         after = list(llm.policy.model.parameters())
-        changed[trunk] = any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
-    assert changed == {"detached": False, "shared": True}
+        changed[gradient] = any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    assert changed == {"head": False, "policy": True}
 
 
 async def test_each_steps_values_are_in_the_run_directory(
@@ -355,8 +355,8 @@ async def test_the_metrics_of_a_critic_are_in_the_readme(
     ("text", "said"),
     [
         ("critic: {type: heat}", "trainer.critic.type"),
-        ("critic: {trunk: shared}", "'type' is missing"),
-        ("critic: {type: model, trunk: shared}", "'trunk: shared' is of a head"),
+        ("critic: {gradient: policy}", "'type' is missing"),
+        ("critic: {type: model, gradient: policy}", "'gradient: policy' is of a head"),
         ("critic: {type: head, model: some/folder}", "'model' is of type: model"),
         ("{critic: {type: model, model: some/folder}, lora: {r: 4}}", "leave critic.model out"),
     ],

@@ -170,7 +170,7 @@ def disturbed(module: torch.nn.Module, scale: float) -> None:
 
 def linear(critic: Any) -> Any:
     def value(states: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
-        hidden = states if critic.options.trunk == "shared" else states.detach()
+        hidden = states if critic.options.gradient == "policy" else states.detach()
         return cast(Tensor, hidden @ critic.head.weight[0] + critic.head.bias[0])
 
     return value
@@ -178,7 +178,7 @@ def linear(critic: Any) -> Any:
 
 def own_model(critic: Any) -> Any:
     def value(states: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
-        hidden = critic.trunk(input_ids=ids, attention_mask=mask).last_hidden_state
+        hidden = critic.model(input_ids=ids, attention_mask=mask).last_hidden_state
         return cast(Tensor, hidden @ critic.head.weight[0] + critic.head.bias[0])
 
     return value
@@ -192,7 +192,7 @@ def test_loss_and_gradient_are_those_of_the_formulas(
 ) -> None:
     chosen = CriticOptions(
         type="model" if kind == "model" else "head",
-        trunk="shared" if kind == "shared" else "detached",
+        gradient="policy" if kind == "shared" else "head",
         value_clip=VALUE_CLIP,
         coefficient=COEFFICIENT,
     )

@@ -53,7 +53,7 @@ def trainer(lab: Any, processes: int, critic: CriticOptions | None) -> Any:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "critic",
-    [None, CriticOptions(type="head", trunk="shared"), CriticOptions(type="model")],
+    [None, CriticOptions(type="head", gradient="policy"), CriticOptions(type="model")],
     ids=["without a critic", "head", "model"],
 )
 async def test_two_processes_give_the_gradients_of_one(

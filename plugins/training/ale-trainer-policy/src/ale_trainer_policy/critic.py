@@ -20,18 +20,18 @@ from ale_training.policy import InProcess
 
 
 class Critic(torch.nn.Module):
-    """V(s), with a trunk of its own or on hidden states that it is given.
+    """V(s), with a model of its own or on hidden states that it is given.
 
     Args:
         options: of the critic.
-        trunk: a transformers model without output layer; None takes the policy's hidden states.
+        model: of transformers, without output layer; None takes the policy's hidden states.
         like: a weight of the output layer that reads these hidden states.
     """
 
-    def __init__(self, options: CriticOptions, trunk: Any, like: Tensor) -> None:
+    def __init__(self, options: CriticOptions, model: Any, like: Tensor) -> None:
         super().__init__()
         self.options = options
-        self.trunk = trunk
+        self.model = model
         dtype = torch.promote_types(like.dtype, torch.float32)
         self.head = torch.nn.Linear(like.shape[-1], 1, dtype=dtype, device=like.device)
         torch.nn.init.zeros_(self.head.weight)
@@ -43,15 +43,15 @@ class Critic(torch.nn.Module):
         """Values, (n,), float32 or wider.
 
         Args:
-            hidden: the policy's states, (n, width), for a critic without a trunk.
-            inputs: of the trunk.
+            hidden: the policy's states, (n, width), for a critic without a model.
+            inputs: of its model.
             at: the n positions of its states, over all leading dimensions.
         """
-        if self.trunk is not None:
+        if self.model is not None:
             assert inputs is not None
-            hidden = self.trunk(**inputs).last_hidden_state.flatten(0, -2)[at]
+            hidden = self.model(**inputs).last_hidden_state.flatten(0, -2)[at]
         assert hidden is not None
-        if self.options.type == "head" and self.options.trunk == "detached":
+        if self.options.type == "head" and self.options.gradient == "head":
             hidden = hidden.detach()
         # No autocast: a value in half precision could not tell rewards 0.004 apart.
         with torch.autocast(hidden.device.type, enabled=False):
@@ -112,13 +112,13 @@ def make_critic(
     if chosen.type == "head":
         return Critic(chosen, None, output.weight)
     if chosen.model is None:
-        trunk = copy.deepcopy(policy.model).base_model
+        model = copy.deepcopy(policy.model).base_model
     else:
-        trunk = loaded_model(policy, chosen.model, options, "trainer.critic.model").base_model
-    trunk.requires_grad_(True)
+        model = loaded_model(policy, chosen.model, options, "trainer.critic.model").base_model
+    model.requires_grad_(True)
     if options.activations == "recompute":
-        recompute_activations(trunk)
+        recompute_activations(model)
     if options.lora is not None:
-        add_adapters(trunk, options.lora)
-    like = next(iter(trunk.get_input_embeddings().parameters()))
-    return Critic(chosen, trunk, like.new_empty(1, trunk.config.get_text_config().hidden_size))
+        add_adapters(model, options.lora)
+    like = next(iter(model.get_input_embeddings().parameters()))
+    return Critic(chosen, model, like.new_empty(1, model.config.get_text_config().hidden_size))

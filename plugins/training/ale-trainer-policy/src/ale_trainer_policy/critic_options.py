@@ -18,11 +18,11 @@ class CriticOptions:
             "model of its own."
         )
     )
-    trunk: Literal["detached", "shared"] = field(
-        default="detached",
+    gradient: Literal["head", "policy"] = field(
+        default="head",
         metadata=doc(
-            "Of a head: 'shared' lets the value loss train the policy's layers too; 'detached' "
-            "trains the linear layer alone."
+            "Of a head: how far the value loss reaches: the linear 'head' alone, or the 'policy', "
+            "whose layers it trains too."
         ),
     )
     model: Path | None = field(
@@ -50,10 +50,10 @@ class CriticOptions:
         metadata=doc("'whitened': less the mean over the step's tokens, divided by their std."),
     )
 
-    @trunk.validator
-    def _check_trunk(self, attribute: "Attribute[Any]", value: str) -> None:
-        if value == "shared" and self.type == "model":
-            raise ValueError("'trunk: shared' is of a head; a model has its own layers")
+    @gradient.validator
+    def _check_gradient(self, attribute: "Attribute[Any]", value: str) -> None:
+        if value == "policy" and self.type == "model":
+            raise ValueError("'gradient: policy' is of a head; a model has its own layers")
 
     @model.validator
     def _check_model(self, attribute: "Attribute[Any]", value: Path | None) -> None:

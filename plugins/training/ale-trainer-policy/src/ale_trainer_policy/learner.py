@@ -159,7 +159,7 @@ class Learner(Scorer):
             self.zero_grad()
             return None
         learns = critic and self.critic is not None and norms[-1] > 0
-        shared = self.critic is not None and self.critic.options.trunk == "shared"
+        shared = self.critic is not None and self.critic.options.gradient == "policy"
         if not (policy or learns):
             self.zero_grad()
             return []
@@ -254,22 +254,22 @@ class Learner(Scorer):
         if self.options.packing == "padded":
             yield
             return
-        trunk = None if self.critic is None else self.critic.trunk
+        own = None if self.critic is None else self.critic.model
         with (
             tree_attention_enabled(self.model),
-            nullcontext() if trunk is None else tree_attention_enabled(trunk),
+            nullcontext() if own is None else tree_attention_enabled(own),
         ):
             yield
 
     @property
     def _values_states(self) -> bool:
         """Does the critic value the policy's own hidden states?"""
-        return self.critic is not None and self.critic.trunk is None
+        return self.critic is not None and self.critic.model is None
 
     def _values(self, datum: Datum, states: Tensor | None) -> Tensor:
         """V of the T + E states of a datum."""
         assert self.critic is not None
-        if self.critic.trunk is None:
+        if self.critic.model is None:
             found: Tensor = self.critic(states)
             return found
         return value_states(self.critic, datum, packing=self.options.packing)

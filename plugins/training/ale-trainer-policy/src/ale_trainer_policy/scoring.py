@@ -120,12 +120,12 @@ def value_states(critic: Any, datum: Datum, *, packing: Packing = "tree") -> Ten
     """V of the states before each target, and of the states of `Datum.ends`: (T + E,).
 
     Args:
-        critic: with a trunk of its own.
+        critic: with a model of its own.
         packing: as of `score`.
     """
     inputs, row, column = _inputs(datum, next(critic.parameters()).device, packing, "right")
     at = torch.as_tensor(row * inputs["input_ids"].shape[1] + column)
-    with _attention(critic.trunk, packing):
+    with _attention(critic.model, packing):
         values: Tensor = critic(None, inputs, at.to(inputs["input_ids"].device))
     return values
 

@@ -40,7 +40,7 @@ class ShardedLearner(Learner):
         self._rank, self._n = mesh.get_rank(), mesh.size()
         _shard(model, model, mesh)
         if critic is not None:
-            _shard(critic, critic.trunk, mesh)
+            _shard(critic, critic.model, mesh)
         super().__init__(model, options, critic, fused=False)
         # FSDP averages over the ranks, and a loss here is a plain sum.
         self.scale = float(self._n)
