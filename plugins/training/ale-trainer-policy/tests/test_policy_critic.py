@@ -156,10 +156,11 @@ def value_of(made: Any, lab: Any, prompt: list[int]) -> float:
     return float(made._learner.value([sample])[0])
 
 
-@pytest.mark.parametrize("lam", [1.0, 0.0], ids=["returns", "bootstrapped"])
-@pytest.mark.parametrize("unit", ["turn", "token"])
+@pytest.mark.parametrize(
+    ("unit", "lam"), [("turn", 1.0), ("token", 0.0)], ids=["returns", "bootstrapped"]
+)
 async def test_values_converge_to_the_expected_return(
-    lab: Any, make_llm: Callable[..., Any], lam: float, unit: str
+    lab: Any, make_llm: Callable[..., Any], unit: str, lam: float
 ) -> None:
     critic = CriticOptions(type="model", lr=0.01, value_clip=None)
     made = trainer(make_llm(), critic=critic, lr=STILL)
