@@ -11,10 +11,13 @@ from attrs import evolve
 
 from ale._config import Selected
 from ale._registry import Registry
+from ale._run.parts import build_parts
 from ale._run.run import Run
 from ale._run.start import resume
-from ale.plugin import Component, hookimpl
+from ale.errors import InputError
+from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import LLM
+from ale.testing.fakes import FakeCreditScheme
 from ale.types import Batch, PolicySnapshot, StepReport
 
 Finish = Callable[[Run], Any]
@@ -112,6 +115,59 @@ async def test_credits_that_were_deleted_are_made_again_without_training_again(
     await finish(again)
     assert trainers[1].seen == []
     assert list(again.store.reader.credits()) == rows
+
+
+class WithCritic(Counter):
+    """A trainer that completes credit with a critic."""
+
+    has_critic = True
+
+
+class ForCritic(FakeCreditScheme):
+    """A credit scheme that a critic completes."""
+
+    needs_critic = True
+
+
+def build_both(workplace: Any, registry: Registry, credit: Any, trainer: Any) -> None:
+    class Offered:
+        @hookimpl
+        def ale_credit_schemes(self) -> Sequence[Component[Any, Any]]:
+            return [Component("chosen", None, lambda o, c: credit(), summary="A scheme.")]
+
+        @hookimpl
+        def ale_trainers(self) -> Sequence[Component[Any, Any]]:
+            return [Component("chosen", None, lambda o, c: trainer(), summary="A trainer.")]
+
+    registry.add(Offered(), "ale-chosen")
+    picked = {
+        kind: Selected(registration=registry.find(kind, "chosen"), options=None)
+        for kind in ("credit", "trainer")
+    }
+    build_parts(evolve(workplace.config(), **picked), BuildContext())
+
+
+def test_credit_for_a_critic_needs_a_trainer_with_one(
+    workplace: Any, registry: Registry, trainers: list[Counter]
+) -> None:
+    with pytest.raises(InputError, match="needs the values of a critic") as caught:
+        build_both(workplace, registry, ForCritic, Counter)
+    assert caught.value.problems[0].path == "credit.type"
+    assert "critic: {type: head}" in str(caught.value)
+
+
+def test_a_critic_whose_values_nothing_uses_is_refused(
+    workplace: Any, registry: Registry, trainers: list[Counter]
+) -> None:
+    with pytest.raises(InputError, match="does not use its values") as caught:
+        build_both(workplace, registry, FakeCreditScheme, WithCritic)
+    assert caught.value.problems[0].path == "trainer.critic"
+
+
+def test_a_critic_and_credit_for_it_are_accepted(
+    workplace: Any, registry: Registry, trainers: list[Counter]
+) -> None:
+    build_both(workplace, registry, ForCritic, WithCritic)
 
 
 def checkpoints(run: Run) -> list[str]:

@@ -91,15 +91,17 @@ def ours(batch: SimpleNamespace, parts: Any) -> Any:
     counted = [Counted(tokens=n, skipped=False) for n in LENGTHS]
     z = NORMALISERS[parts.normaliser](counted, parts.normaliser_constant)
     real = batch.mask.bool()
+    given = batch.advantages if batch.advantages.dim() == 2 else batch.advantages[:, None]
+    advantages = given.expand(4, 5)
     share = (1 / torch.tensor(z, dtype=torch.float64))[:, None].expand(4, 5)
     trajectory = torch.arange(4)[:, None].expand(4, 5)[real]
     logp = batch.logp.clone().requires_grad_()
     tokens = Tokens(
-        weight=(batch.advantages[:, None] * share)[real],
+        weight=(advantages * share)[real],
         imitation=torch.zeros(len(trajectory), dtype=torch.float64),
         behaviour_logp=batch.sampler[real],
         sampled=torch.ones(len(trajectory), dtype=torch.bool),
-        positive=(batch.advantages[:, None].expand(4, 5) > 0)[real],
+        positive=(advantages > 0)[real],
         chunk_id=trajectory,
         trajectory_id=trajectory,
         regularised=share[real],
@@ -139,6 +141,20 @@ def test_a_preset_has_the_gradient_of_trls_loss(
     wanted = theirs(batch, fields, None)
     assert float(wanted.abs().max()) > 0.01
     torch.testing.assert_close(ours(batch, chosen), wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_ppo_has_the_gradient_of_trls_loss_of_advantages_per_token(batch: SimpleNamespace) -> None:
+    """TRL 1.16 has no PPO trainer; its loss type `bnpo` is PPO's mean over all tokens."""
+    import torch
+
+    from ale_trainer_policy.options import resolve_objective
+
+    generator = torch.Generator().manual_seed(1)
+    batch.advantages = torch.randn(4, 5, generator=generator, dtype=torch.float64)
+    wanted = theirs(batch, {"loss_type": "bnpo"}, None)
+    assert float(wanted.abs().max()) > 0.01
+    found = ours(batch, resolve_objective("ppo"))
+    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", ["truncate", "mask"])

@@ -18,6 +18,8 @@ from ale.protocols import (
     Chunker,
     CreditScheme,
     Criterion,
+    CriticCredit,
+    CriticTrainer,
     Policy,
     SandboxBackend,
     StartScheme,
@@ -96,8 +98,23 @@ def build_parts(config: RunConfig, context: BuildContext) -> Parts:
         expected = "a section 'llm' whose model is trained in this run, such as {type: policy}"
         raise InputError([Problem(message=message, path="starts", expected=expected)])
     if parts.trainer is not None:
+        _check_critic(parts.credit, parts.trainer)
         parts.trainer.attach(parts.llm)
     return parts
+
+
+def _check_critic(credit: CreditScheme, trainer: Trainer) -> None:
+    """A critic without credit for it would be trained for nothing, and credit without one wrong."""
+    needed = isinstance(credit, CriticCredit)
+    given = isinstance(trainer, CriticTrainer) and trainer.has_critic
+    if needed and not given:
+        message = "this credit scheme needs the values of a critic, and the trainer has none"
+        hint = "trainer: {type: policy, critic: {type: head}, ...}"
+        raise InputError([Problem(message=message, path="credit.type", hint=hint)])
+    if given and not needed:
+        message = "the trainer has a critic, and the credit scheme does not use its values"
+        hint = "credit: {type: gae}; or no critic"
+        raise InputError([Problem(message=message, path="trainer.critic", hint=hint)])
 
 
 def read_tasks(parts: Parts, registry: Registry, context: BuildContext) -> Tasks:

@@ -24,7 +24,13 @@ from ale.protocols.sandbox import (
 )
 from ale.protocols.start import Expert, Restoring, RestoringScheme, Start, StartScheme
 from ale.protocols.task import Criterion, TaskSource
-from ale.protocols.training import Chunker, CreditScheme, Trainer
+from ale.protocols.training import (
+    Chunker,
+    CreditScheme,
+    CriticCredit,
+    CriticTrainer,
+    Trainer,
+)
 
 __all__ = [
     "DEFAULT_OUTPUT_BYTES",
@@ -38,6 +44,8 @@ __all__ = [
     "Chunker",
     "CreditScheme",
     "Criterion",
+    "CriticCredit",
+    "CriticTrainer",
     "Expert",
     "HasAgentUser",
     "HasServiceContainers",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +32,22 @@ class CreditScheme(Protocol):
     def assign(self, group: Group) -> Sequence[Credit]:
         """One credit per rollout, in the order of the group. Finite numbers only."""
         ...
+
+
+@runtime_checkable
+class CriticCredit(Protocol):
+    """What a credit scheme may also be: one whose credits have `Credit.gae`, for a critic."""
+
+    needs_critic: Literal[True]
+
+
+@runtime_checkable
+class CriticTrainer(Protocol):
+    """What a trainer may also be: one with a critic, which completes credits that have
+    `Credit.gae`. A run has both or neither."""
+
+    has_critic: bool
+    """May depend on its options."""
 
 
 @runtime_checkable

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ale.protocols import CreditScheme
+from ale.protocols import CreditScheme, CriticCredit
 from ale.testing import builders
 from ale.testing.chunker import random_trajectory
 from ale.types import BatchStatistics, Chunk, Credit, Episode, Group, Rollout, Span, Trajectory
@@ -95,6 +95,11 @@ class CreditContract:
     ) -> None:
         group = random_group(random.Random(seed))
         assert_credits(group, scheme.assign(group))
+
+    def test_credit_for_a_critic_says_how_to_complete_it(self, scheme: CreditScheme) -> None:
+        credits = scheme.assign(random_group(random.Random(0)))
+        for_critic = isinstance(scheme, CriticCredit)
+        assert all((credit.gae is not None) == for_critic for credit in credits)
 
     def test_a_group_without_rollouts_has_no_credits(self, scheme: CreditScheme) -> None:
         assert len(scheme.assign(group_of([]))) == 0

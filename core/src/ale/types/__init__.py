@@ -2,7 +2,7 @@
 
 from ale.types._record import record, replace
 from ale.types.chunk import Chunk, Range, Span, call_count, whole_turn
-from ale.types.credit import BatchStatistics, Credit, CreditedEpisode, Group, Rollout
+from ale.types.credit import BatchStatistics, Credit, CreditedEpisode, Gae, Group, Rollout
 from ale.types.episode import Episode, Failure, Limits, Score, Split, Stage
 from ale.types.event import (
     EpisodeFinished,
@@ -63,6 +63,7 @@ __all__ = [
     "Failure",
     "FinishReason",
     "ForkCost",
+    "Gae",
     "Group",
     "IsolationLevel",
     "LLMCapabilities",

@@ -1,5 +1,7 @@
 """Groups of rollouts and the credit of every chunk in them."""
 
+from typing import Literal
+
 from ale.types._record import record
 from ale.types.chunk import Chunk
 from ale.types.episode import Episode
@@ -32,6 +34,20 @@ class Group:
 
 
 @record
+class Gae:
+    """How a trainer's critic makes advantages of an episode's rewards (arXiv:1506.02438)."""
+
+    gamma: float
+    """Discount per step, in (0, 1]."""
+    lam: float
+    """lambda, in [0, 1]."""
+    unit: Literal["token", "turn", "chunk"]
+    """What one step is."""
+    truncated: bool = False
+    """The episode was cut off: the value of the state after its last step follows, not 0."""
+
+
+@record
 class Credit:
     """The credit of every chunk of one episode. All tuples have one entry per chunk, in order."""
 
@@ -46,6 +62,9 @@ class Credit:
     """Factor of grad log pi of each of the chunk's tokens: advantage or return."""
     skipped: str | None = None
     """Why this episode has no training signal under this scheme (all rewards of a group equal)."""
+    gae: Gae | None = None
+    """Where a critic is to complete this: `weights` are as if it valued every state at 0, and the
+    trainer replaces them (`CriticTrainer`)."""
 
 
 @record

@@ -5,7 +5,7 @@ from ale.protocols import CreditScheme
 from ale.testing.credit import CreditContract
 from ale_credit.plugin import ale_credit_schemes
 
-NAMES = ("ipa", "ipa-lite", "reinforce", "grpo", "dr-grpo", "rloo", "repair")
+NAMES = ("ipa", "ipa-lite", "reinforce", "grpo", "dr-grpo", "rloo", "repair", "gae")
 VARIANTS = (
     ("ipa", {"gamma": 1e-300}),
     ("ipa", {"terminal_reward": "all-or-nothing", "failure_reward": -1.0}),
@@ -15,6 +15,8 @@ VARIANTS = (
     ("grpo", {"std": "population", "eps": 1e-12}),
     ("repair", {"baseline": "none", "repair_bonus": 0.0}),
     ("repair", {"baseline": "batch", "gamma": 1e-300}),
+    ("gae", {"unit": "token", "gamma": 0.9}),
+    ("gae", {"unit": "turn", "lam": 0.0}),
     *((name, {}) for name in NAMES),
 )
 

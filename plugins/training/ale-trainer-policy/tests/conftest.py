@@ -11,6 +11,7 @@ from attrs import evolve
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from ale.types import CreditedGroup
+from ale_trainer_policy.metrics import MetricsAccumulator
 from ale_training.testing import InProcessLLM, TokenEpisode, TokenTurn, batch_of, credited
 
 VOCAB = 64
@@ -90,6 +91,7 @@ def lab() -> Any:
         random_group=random_group,
         tiny_model=tiny_model,
         InProcessLLM=InProcessLLM,
+        accumulator=MetricsAccumulator,
         VOCAB=VOCAB,
     )
 

@@ -229,7 +229,7 @@ async def test_adapters_train_alone_and_are_merged_into_what_is_handed_over(
         merged = llm.policy.model(ids).logits
     assert (adapted - plain).abs().max() > 1e-3
     torch.testing.assert_close(merged, adapted, rtol=1e-4, atol=1e-4)
-    assert all("lora_" in name for name in trainer._learner.names)
+    assert all("lora_" in name for name in trainer._learner.policy_trained.names)
 
 
 def test_a_layer_that_is_not_there_is_said(make_llm: Callable[..., Any]) -> None:
@@ -347,7 +347,7 @@ async def test_the_norm_is_logged_before_it_is_clipped(
     norms = [(await t.step(batch)).metrics["grad_norm"] for t in (loose, tight)]
     assert norms[0] == pytest.approx(norms[1])
     assert norms[0] > 0.1
-    moments = tight._learner.optimizer.state.values()
+    moments = tight._learner.policy_trained.optimizer.state.values()
     clipped = math.sqrt(sum(float((m["exp_avg"] / 0.1).square().sum()) for m in moments))
     assert clipped == pytest.approx(0.01, rel=1e-4)
 
@@ -441,7 +441,7 @@ async def test_imitation_has_its_own_epochs_and_learning_rate(
     sampled = lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1, 2], output=[7, 8, 9])])
     report = await trainer.step(lab.batch_of(lab.credited(sampled), step=1))
     assert (report.metrics["updates"], report.metrics["lr"]) == (2.0, 0.01)
-    for group in trainer._attached()[0].optimizer.param_groups:
+    for group in trainer._attached()[0].policy_trained.optimizer.param_groups:
         assert group["lr"] == 0.01
 
 

@@ -9,6 +9,7 @@ from ale.runs import SUCCESS, Causes, RunReader, learning
 from ale.strict import nearest
 from ale.text import rate_line, sampling_name, seconds, table
 from ale.types import Episode
+from ale_inspect.progress import progress_of
 
 _CAUSES = 8
 _OTHERS = 8
@@ -62,6 +63,7 @@ def overview(reader: RunReader) -> str:
     )
     outcome = manifest.get("outcome") or {"outcome": "not ended", "seconds": 0.0}
     warning = learning(reader.events(), reader.index()).warning()
+    learned = progress_of(reader.events())
     lines = [
         f"{manifest['run_id']}: {outcome['outcome']} after {seconds(outcome['seconds'])}",
         picked,
@@ -69,6 +71,7 @@ def overview(reader: RunReader) -> str:
         *(f"{name:<12} {_rate(tasks.rewards_of(name))}" for name in tasks.evaluations()),
         f"broken       {sum(tasks.broken.values())}",
         *([f"training     {warning}"] if warning else []),
+        *([f"reward rose  {learned.value}: {learned.reason}"] if learned else []),
         "",
         table(
             ["task", "graded", "success", "reward", "turns", "broken"],

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from attrs import Attribute, field, frozen
 
 from ale.plugin import doc, ge, gt, le, lt
+from ale.types import StopReason
 
 _LARGEST = 1e6
 """Bound of rewards and penalties, so that no sum of them can overflow."""
@@ -176,11 +177,40 @@ class RepairOptions:
             )
 
 
+@frozen(kw_only=True)
+class GaeOptions:
+    """Generalised advantage estimation, completed by the critic of the trainer."""
+
+    gamma: float = field(
+        default=1.0, validator=[gt(0.0), le(1.0)], metadata=doc("Discount per unit, in (0, 1].")
+    )
+    lam: float = field(
+        default=0.95,
+        validator=[ge(0.0), le(1.0)],
+        metadata=doc(
+            "lambda, in [0, 1]: at 1 the return less the critic's value, at 0 one unit's reward "
+            "and the change of value."
+        ),
+    )
+    unit: Literal["token", "turn", "chunk"] = field(
+        default="chunk",
+        metadata=doc("One step of the decision process, whose tokens share an advantage."),
+    )
+    bootstrap: tuple[StopReason, ...] = field(
+        default=("time_limit",),
+        metadata=doc(
+            "Episodes that stopped for these reasons were cut off, not ended: what they would have "
+            "earned is the critic's value of their last state, in place of their reward."
+        ),
+    )
+
+
 OPTIONS: Mapping[str, type] = {
     "ipa": IpaOptions,
     "ipa-lite": IpaLiteOptions,
     "reinforce": ReinforceOptions,
     "grpo": GrpoOptions,
     "repair": RepairOptions,
+    "gae": GaeOptions,
 }
 """By the name of the component."""

@@ -10,6 +10,7 @@ from ale.protocols import CreditScheme
 
 if TYPE_CHECKING:
     from ale_credit.options import (
+        GaeOptions,
         GrpoOptions,
         IpaLiteOptions,
         IpaOptions,
@@ -69,6 +70,12 @@ def _repair(options: RepairOptions, context: BuildContext) -> CreditScheme:
     return Repair(options)
 
 
+def _gae(options: GaeOptions, context: BuildContext) -> CreditScheme:
+    from ale_credit.gae import GaeScheme
+
+    return GaeScheme(options)
+
+
 @hookimpl
 def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:
     """Register the credit schemes."""
@@ -96,5 +103,11 @@ def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:
             _options("repair"),
             _repair,
             summary="Return per attempt, with a bonus for a success after failed ones.",
+        ),
+        Component(
+            "gae",
+            _options("gae"),
+            _gae,
+            summary="Generalised advantage estimation with the trainer's critic (PPO's).",
         ),
     ]

@@ -23,6 +23,7 @@ from ale_trainer_policy.options import (
 from ale_trainer_policy.ratios import RatioFiles
 from ale_trainer_policy.targets import Imitation, Reinforcement
 from ale_trainer_policy.trainer import PolicyTrainer
+from ale_trainer_policy.valuing import ValueFiles
 
 _LOG = logging.getLogger(__name__)
 
@@ -54,6 +55,8 @@ def policy_trainer(options: PolicyOptions, context: BuildContext) -> PolicyTrain
         old_policy=OldPolicy(options.old_policy or "recompute", options.keep_versions),
         bad_batches=BadBatches(_folder(options, context)),
         ratios=_ratios(options, context),
+        critic=options.critic,
+        values=_values(options, context),
         seed=context.seed,
     )
 
@@ -139,6 +142,12 @@ def _ratios(options: PolicyOptions, context: BuildContext) -> RatioFiles | None:
     if not options.keep_ratios or context.run_directory is None:
         return None
     return RatioFiles(context.run_directory / "ratios")
+
+
+def _values(options: PolicyOptions, context: BuildContext) -> ValueFiles | None:
+    if options.critic is None or context.run_directory is None:
+        return None
+    return ValueFiles(context.run_directory / "values")
 
 
 def _folder(options: LearnOptions, context: BuildContext) -> Callable[[], Path]:

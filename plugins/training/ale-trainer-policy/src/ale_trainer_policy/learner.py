@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -10,14 +10,19 @@ import torch
 from attrs import evolve, frozen
 from torch import Tensor
 
+from ale_trainer_policy.adamw import Trained
 from ale_trainer_policy.attention import tree_attention_enabled
+from ale_trainer_policy.critic import Critic, ValueTerms, value_loss
 from ale_trainer_policy.objective import Terms, Tokens, evaluate
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.samples import Floats, Sample
 from ale_trainer_policy.scorer import Scorer
-from ale_trainer_policy.scoring import score
+from ale_trainer_policy.scoring import Scored, score, value_states
 from ale_trainer_policy.tree import Datum
-from ale_training.lora import full_weights, whole
+from ale_training.lora import full_weights
+
+CRITIC = "critic/"
+"""Prefix of the critic's tensors in a checkpoint."""
 
 
 @frozen(kw_only=True, eq=False)
@@ -25,6 +30,8 @@ class Measured:
     """Measurements of a forward and backward pass over one datum."""
 
     terms: Terms
+    """Their loss includes the critic's."""
+    value: ValueTerms | None
     logp: Tensor
     entropy: Tensor
     computed: int
@@ -43,6 +50,7 @@ class Learner(Scorer):
         model: a transformers causal model; its parameters that require a gradient are trained,
             and changed in place.
         options: of any trainer of this package.
+        critic: of the samples' units; trained beside the model.
     """
 
     scale = 1.0
@@ -50,24 +58,33 @@ class Learner(Scorer):
     collective = False
     """Other processes take part in the backward pass, so it must not be skipped."""
 
-    def __init__(self, model: Any, options: LearnOptions, *, fused: bool = True) -> None:
+    def __init__(
+        self,
+        model: Any,
+        options: LearnOptions,
+        critic: Critic | None = None,
+        *,
+        fused: bool = True,
+    ) -> None:
         super().__init__(model, options)
         self.updates = 0
         """Updates that have been applied."""
-        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        self.names = [name for name, _ in named]
-        self.parameters: list[Tensor] = [parameter for _, parameter in named]
-        # Small updates are lost in half precision, so the optimiser works on an fp32 copy then.
-        self.masters = [_master(parameter) for parameter in self.parameters]
-        self.optimizer = torch.optim.AdamW(
-            self.masters,
-            lr=options.lr,
-            betas=options.betas,
-            eps=options.eps,
-            weight_decay=options.weight_decay,
-            fused=fused,
+        self.critic = critic
+        self.policy_trained = Trained(model.named_parameters(), options, fused=fused)
+        self.critic_trained = (
+            None if critic is None else Trained(critic.named_parameters(), options, fused=fused)
         )
-        self.zero_grad()
+
+    @property
+    def trained(self) -> dict[str, Trained]:
+        """What is trained, by the prefix of its tensors in a checkpoint."""
+        policy = {"": self.policy_trained}
+        return policy if self.critic_trained is None else {**policy, CRITIC: self.critic_trained}
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """Those of the policy that are trained."""
+        return self.policy_trained.parameters
 
     @property
     def device(self) -> torch.device:
@@ -91,7 +108,9 @@ class Learner(Scorer):
                     temperature=self.temperature,
                     logits_mb=self.options.logits_mb,
                     entropy_gradient=parts.entropy != 0,
+                    states=self._values_states,
                 )
+                value = self._value_loss(datum, scored)
             terms = evaluate(
                 parts,
                 scored.logp,
@@ -99,15 +118,18 @@ class Learner(Scorer):
                 self._tokens(datum, scored.logp),
                 scored.entropy,
             )
+            loss = terms.loss if value is None else terms.loss + value.loss
             measured = Measured(
-                terms=evolve(terms, loss=terms.loss.detach()),
+                terms=evolve(terms, loss=loss.detach()),
+                value=None if value is None else evolve(value, loss=value.loss.detach()),
                 logp=scored.logp.detach(),
                 entropy=scored.entropy.detach(),
                 computed=scored.computed,
             )
             if measured.finite or self.collective:
-                (self.scale * terms.loss).backward()  # type: ignore[no-untyped-call]
-                self._collect()
+                (self.scale * loss).backward()  # type: ignore[no-untyped-call]
+                for each in self.trained.values():
+                    each.collect()
         return measured
 
     def forward_backward_each(
@@ -118,35 +140,37 @@ class Learner(Scorer):
             datum = self.packed(piece)
             yield datum, self.forward_backward(datum, parts)
 
-    def optim_step(self, lr: float | None = None) -> float | None:
-        """Clip and apply the accumulated gradient, then reset it.
+    def optim_step(
+        self, lr: float | None = None, policy: bool = True, critic: bool = True
+    ) -> Sequence[float] | None:
+        """Clip and apply the accumulated gradients, then reset them.
 
         Args:
-            lr: as of `rate`.
+            lr: as of `rate`, of the policy.
+            policy: change the policy; False where nothing in the update is about it.
+            critic: the same for the critic, if there is one. A gradient of 0 changes nothing.
 
         Returns:
-            The norm before clipping; None if it is not finite, and nothing was applied.
+            The norms before clipping, of policy and critic; empty if there was nothing to change;
+            None if one is not finite, and nothing was applied.
         """
-        grads = []
-        for master in self.masters:
-            if master.grad is None:
-                master.grad = torch.zeros_like(master)
-            grads.append(master.grad)
-        bound = self.options.max_grad_norm
-        norm = float(whole(torch.nn.utils.get_total_norm(grads)))
-        if not math.isfinite(norm):
+        norms = [each.grad_norm() for each in self.trained.values()]
+        if not all(map(math.isfinite, norms)):
             self.zero_grad()
             return None
-        if bound is not None and norm > bound:
-            for grad in grads:
-                grad.mul_(bound / norm)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.rate(lr)
-        self.optimizer.step()
-        self._publish()
+        learns = critic and self.critic is not None and norms[-1] > 0
+        shared = self.critic is not None and self.critic.options.gradient == "policy"
+        if not (policy or learns):
+            self.zero_grad()
+            return []
+        if policy or (learns and shared):
+            self.policy_trained.step(norms[0], self.options.max_grad_norm, self.rate(lr))
+        if learns and self.critic is not None and self.critic_trained is not None:
+            rate = self.rate(self.critic.options.rate(self.options.lr))
+            self.critic_trained.step(norms[1], self.options.max_grad_norm, rate)
         self.zero_grad()
         self.updates += 1
-        return norm
+        return norms
 
     def rate(self, lr: float | None = None) -> float:
         """The learning rate of the next update: warm-up, a plateau, and a linear decay.
@@ -168,23 +192,22 @@ class Learner(Scorer):
 
     def zero_grad(self) -> None:
         """Reset the accumulated gradients."""
-        self.optimizer.zero_grad(set_to_none=True)
-        for parameter in self.parameters:
-            parameter.grad = None
+        for each in self.trained.values():
+            each.zero_grad()
 
     def weights(self) -> dict[str, Tensor]:
-        """A copy of the trained parameters, by name."""
-        named = zip(self.names, self.parameters, strict=True)
+        """A copy of the policy's trained parameters, by name."""
+        trained = self.policy_trained
+        named = zip(trained.names, trained.parameters, strict=True)
         return {name: parameter.detach().clone() for name, parameter in named}
 
     def state(self) -> dict[str, Tensor]:
         """Tensors of a checkpoint by name: trained parameters and optimiser moments."""
-        found: dict[str, Tensor] = {}
-        for name, master in zip(self.names, self.masters, strict=True):
-            found[f"weight/{name}"] = master.detach().contiguous()
-            for key, value in self.optimizer.state.get(master, {}).items():
-                found[f"optimizer/{key}/{name}"] = value.contiguous()
-        return found
+        return {
+            f"{prefix}{name}": tensor
+            for prefix, each in self.trained.items()
+            for name, tensor in each.state().items()
+        }
 
     def load_state(self, tensors: Mapping[str, Tensor], updates: int) -> None:
         """Restore what `state` returned.
@@ -193,25 +216,14 @@ class Learner(Scorer):
             KeyError, ValueError: a tensor is missing, or has another shape. Nothing is changed.
         """
         self.check(tensors)
-        weights = [tensors[f"weight/{name}"] for name in self.names]
-        fused = bool(self.optimizer.defaults["fused"])
-        self.zero_grad()
-        self.optimizer.state.clear()
-        with torch.no_grad():
-            for name, master, weight in zip(self.names, self.masters, weights, strict=True):
-                master.copy_(weight)
-                moments = _moments(tensors, name, master, fused=fused)
-                if moments:
-                    self.optimizer.state[master] = moments
-        self._publish()
+        for prefix, each in self.trained.items():
+            each.load_state(_below(prefix, tensors))
         self.updates = updates
 
     def check(self, tensors: Mapping[str, Tensor]) -> None:
         """Raise as `load_state` unless the tensors fit."""
-        for name, master in zip(self.names, self.masters, strict=True):
-            weight = tensors[f"weight/{name}"]
-            if master.shape != weight.shape:
-                raise ValueError(f"{name} is {tuple(weight.shape)}, not {tuple(master.shape)}")
+        for prefix, each in self.trained.items():
+            each.check(_below(prefix, tensors))
 
     def full_weights(self) -> dict[str, Tensor]:
         """All weights under the names of the plain model, adapters merged into them."""
@@ -237,42 +249,72 @@ class Learner(Scorer):
     def _tensor(self, array: "np.ndarray[Any, Any]") -> Tensor:
         return torch.as_tensor(array, device=self.device)
 
-    def _attention(self) -> AbstractContextManager[Any]:
-        return (
-            nullcontext()
-            if self.options.packing == "padded"
-            else tree_attention_enabled(self.model)
+    @contextmanager
+    def _attention(self) -> Iterator[None]:
+        if self.options.packing == "padded":
+            yield
+            return
+        own = None if self.critic is None else self.critic.model
+        with (
+            tree_attention_enabled(self.model),
+            nullcontext() if own is None else tree_attention_enabled(own),
+        ):
+            yield
+
+    @property
+    def _values_states(self) -> bool:
+        """Does the critic value the policy's own hidden states?"""
+        return self.critic is not None and self.critic.model is None
+
+    def _values(self, datum: Datum, states: Tensor | None) -> Tensor:
+        """V of the T + E states of a datum."""
+        assert self.critic is not None
+        if self.critic.model is None:
+            found: Tensor = self.critic(states)
+            return found
+        return value_states(self.critic, datum, packing=self.options.packing)
+
+    def _value_loss(self, datum: Datum, scored: Scored) -> ValueTerms | None:
+        if self.critic is None:
+            return None
+        options = self.critic.options
+        values = self._values(datum, scored.states)[: datum.n_targets]
+        terms = value_loss(
+            values,
+            old=self._tensor(datum.old_value).to(values.dtype),
+            target=self._tensor(datum.value_target).to(values.dtype),
+            weight=self._tensor(datum.value_weight).to(values.dtype),
+            clip=options.value_clip,
         )
+        return evolve(terms, loss=options.coefficient * terms.loss)
 
-    def _collect(self) -> None:
-        """Move gradients to the optimiser's fp32 copies, if it has any."""
-        for parameter, master in zip(self.parameters, self.masters, strict=True):
-            if master is not parameter and parameter.grad is not None:
-                grad = parameter.grad.to(master.dtype)
-                master.grad = grad if master.grad is None else master.grad + grad
-                parameter.grad = None
+    def values(self, pieces: Sequence[Sequence[Sample]]) -> list[Floats]:
+        """V of the states of each micro-batch, without a gradient; see `value`."""
+        return [self.value(piece) for piece in pieces]
 
-    def _publish(self) -> None:
-        with torch.no_grad():
-            for parameter, master in zip(self.parameters, self.masters, strict=True):
-                if master is not parameter:
-                    parameter.copy_(master)
+    def value(self, samples: Sequence[Sample]) -> Floats:
+        """V of the states before each token of these samples, and then of those after the last
+        tokens of episodes that were cut off: (T + E,).
+        """
+        datum = self.packed(samples)
+        with self._mode(training=False), torch.no_grad(), self._precision():
+            states = None
+            if self._values_states:
+                states = score(
+                    self.model,
+                    datum,
+                    packing=self.options.packing,
+                    logits_mb=self.options.logits_mb,
+                    states=True,
+                ).states
+            found: Floats = self._values(datum, states).double().cpu().numpy()
+        return found
 
 
-def _master(parameter: Tensor) -> Tensor:
-    if parameter.dtype in (torch.bfloat16, torch.float16):
-        return parameter.detach().float().clone().requires_grad_()
-    return parameter
-
-
-def _moments(
-    tensors: Mapping[str, Tensor], name: str, master: Tensor, *, fused: bool
-) -> dict[str, Tensor]:
-    # A fused AdamW counts its updates on the parameter's device, any other one on the host.
-    keys = [key for key in tensors if key.startswith("optimizer/") and key.endswith(f"/{name}")]
+def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin so, without it."""
     return {
-        key.split("/", 2)[1]: tensors[key].clone().to(master.device)
-        if fused or tensors[key].dim()
-        else tensors[key].clone()
-        for key in keys
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
     }

@@ -2,18 +2,25 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from attrs import define, field
 
+from ale.runs import SUCCESS
+from ale.types import Batch
+from ale_trainer_policy.critic import ValueTerms
 from ale_trainer_policy.learner import Measured
+from ale_trainer_policy.objective import Terms
 from ale_trainer_policy.samples import Bools, Floats
 from ale_trainer_policy.tree import Datum, by_sample
+from ale_trainer_policy.valuing import Valued
 
 COUNTS = (
     "chunks_empty",
     "episodes_skipped",
+    "groups_all_failed",
+    "groups_all_succeeded",
     "groups_empty",
     "groups_equal_rewards",
     "prefix_breaks",
@@ -28,6 +35,7 @@ COUNTS = (
     "updates",
 )
 """Reported by every step, also when 0."""
+NORMS = ("grad_norm", "critic_grad_norm")
 QUANTILES = {"min": 0.0, "p05": 0.05, "p50": 0.5, "p95": 0.95, "max": 1.0}
 
 
@@ -40,7 +48,7 @@ class MetricsAccumulator:
     _log_weights: list[Floats] = field(factory=list)
     """log pi_theta - log mu_old of the tokens with a weight."""
     _losses: "Counter[str]" = field(factory=Counter)
-    _norms: list[float] = field(factory=list)
+    _norms: list[Sequence[float]] = field(factory=list)
     log_ratios: dict[str, Floats] = field(factory=dict)
     """log pi_theta - log mu_old of each token of an episode, (T,), by the episode's id, in the last
     pass over it; NaN for forced tokens."""
@@ -57,13 +65,11 @@ class MetricsAccumulator:
         self._log_weights.append(log_ratio[sampled])
         self._values["kl_rollout"].append(_k3(log_ratio)[datum.sampled])
         self._record_log_ratios(datum, np.where(datum.sampled, log_ratio, np.nan))
-        unmasked: Bools = terms.unmasked.cpu().numpy()
-        dropped = terms.coefficient.cpu().numpy() == 0
-        self._values["masked_fraction"].append((~unmasked[sampled]).astype(np.float64))
-        self._values["clipped_fraction"].append(dropped[sampled].astype(np.float64))
-        corrected: Bools = terms.corrected.cpu().numpy()
-        self._values["corrected_fraction"].append(corrected[sampled].astype(np.float64))
+        for name, where in _causes(terms).items():
+            self._values[name].append(where[sampled].astype(np.float64))
         self._losses["loss"] += float(terms.loss.detach())  # type: ignore[assignment]
+        if measured.value is not None and datum.value_weight.any():
+            self._add_value(datum, measured.value)
         self._losses["loss_rl"] += float(terms.reinforcement)  # type: ignore[assignment]
         self._losses["loss_imitation"] += float(terms.imitation)  # type: ignore[assignment]
         if datum.regularised.any():
@@ -73,13 +79,41 @@ class MetricsAccumulator:
         self.counts["tokens_computed"] += measured.computed
         self.counts["tokens_in_rows"] += sum(sample.n_tokens for sample in datum.samples)
 
+    def _add_value(self, datum: Datum, terms: ValueTerms) -> None:
+        self._losses["loss_value"] += float(terms.loss)  # type: ignore[assignment]
+        clipped: Bools = terms.clipped.cpu().numpy()
+        counted = clipped[datum.value_weight != 0].astype(np.float64)
+        self._values["value_clipped_fraction"].append(counted)
+
+    def add_values(self, valued: Sequence[Valued]) -> None:
+        """Add the units of a step, as the critic values them before it."""
+        if not valued:
+            return
+        values = np.concatenate([each.values for each in valued])
+        returns = np.concatenate([each.returns for each in valued])
+        self._values["value_mean"].append(values)
+        self._values["return_mean"].append(returns)
+        self._values["advantage_mean"].append(np.concatenate([e.advantages for e in valued]))
+        if returns.var() > 0:
+            explained = 1.0 - (returns - values).var() / returns.var()
+            self._values["explained_variance"].append(np.array([explained]))
+
+    def add_lengths(self, batch: Batch) -> None:
+        """Add the sampled tokens of each episode, by its outcome."""
+        for rollout in (each for group in batch.groups for each in group.group.rollouts):
+            name = "tokens_of_successes" if rollout.episode.reward == SUCCESS else None
+            completions = [turn.completion for turn in rollout.episode.trajectory.turns]
+            traces = [each.tokens for each in completions if not each.forced]
+            if n := sum(len(trace.output_ids) for trace in traces if trace is not None):
+                self._values[name or "tokens_of_others"].append(np.array([float(n)]))
+
     def _record_log_ratios(self, datum: Datum, log_ratio: Floats) -> None:
         for sample, part in zip(datum.samples, by_sample(datum.samples, log_ratio), strict=True):
             self.log_ratios[sample.episode] = part
 
-    def add_update(self, norm: float, rate: float) -> None:
-        """Add an update: gradient norm before clipping, and learning rate."""
-        self._norms.append(norm)
+    def add_update(self, norms: Sequence[float], rate: float) -> None:
+        """Add an update: gradient norms before clipping, and the policy's learning rate."""
+        self._norms.append(norms)
         self.counts["updates"] += 1
         self._losses["lr"] = rate  # type: ignore[assignment]
 
@@ -97,7 +131,8 @@ class MetricsAccumulator:
         names = {*COUNTS, *self.counts}
         found: dict[str, float] = {name: float(self.counts[name]) for name in sorted(names)}
         if self._norms:
-            found["grad_norm"] = sum(self._norms) / len(self._norms)
+            means = np.mean(self._norms, axis=0)
+            found |= {n: float(x) for n, x in zip(NORMS, means, strict=False)}
             found |= {name: float(value) for name, value in self._losses.items()}
         for name, parts in self._values.items():
             values = np.concatenate(parts)
@@ -110,6 +145,35 @@ class MetricsAccumulator:
         if any(map(len, self._log_weights)):
             found["effective_sample_size"] = _effective_share(np.concatenate(self._log_weights))
         return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def _causes(terms: Terms) -> Mapping[str, Bools]:
+    """Why a token's gradient is not its weight's, by the metric of its share; each (T,)."""
+    unmasked, mismatch, ratio, coefficient, correction, corrected, limited = (
+        each.cpu().numpy()
+        for each in (
+            terms.unmasked,
+            terms.mismatch,
+            terms.ratio,
+            terms.coefficient,
+            terms.correction,
+            terms.corrected,
+            terms.limited,
+        )
+    )
+    dropped = coefficient == 0
+    return {
+        "masked_fraction": ~unmasked,
+        "masked_above_fraction": ~unmasked & (mismatch > 1),
+        "masked_below_fraction": ~unmasked & (mismatch < 1),
+        "clipped_fraction": dropped,
+        "clipped_above_fraction": dropped & (ratio > 1),
+        "clipped_below_fraction": dropped & (ratio < 1),
+        "clamped_fraction": limited & ~dropped,
+        "corrected_fraction": corrected,
+        "corrected_capped_fraction": corrected & (correction != 0),
+        "corrected_dropped_fraction": corrected & (correction == 0),
+    }
 
 
 def _effective_share(log_weights: Floats) -> float:

@@ -30,14 +30,19 @@ def prepare(policy: InProcess, options: LearnOptions) -> Any:
     if options.logits_mb is not None:
         check_head(model)
     if options.activations == "recompute":
-        # The first name is the newer one.
-        enable = getattr(model, "activation_checkpointing_enable", None)
-        (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})
+        recompute_activations(model)
     if options.lora is None:
         model.requires_grad_(True)
     else:
-        _add_adapters(model, options.lora)
+        add_adapters(model, options.lora)
     return model
+
+
+def recompute_activations(model: Any) -> None:
+    """Recompute each layer in the backward pass."""
+    # The first name is the newer one.
+    enable = getattr(model, "activation_checkpointing_enable", None)
+    (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})
 
 
 def _check_attention(model: Any, options: LearnOptions) -> None:
@@ -56,28 +61,46 @@ def reference_model(policy: InProcess, folder: Path | None, options: LearnOption
     """
     if folder is None:
         return copy.deepcopy(policy.model).requires_grad_(False).eval()
+    model = loaded_model(policy, folder, options, "trainer.objective.kl.model")
+    return model.requires_grad_(False).eval()
+
+
+def loaded_model(policy: InProcess, folder: Path, options: LearnOptions, path: str) -> Any:
+    """A folder's model, beside the policy and in its precision.
+
+    Args:
+        path: of the option that names the folder.
+
+    Raises:
+        InputError: the folder holds no model, or one of another vocabulary or attention.
+    """
     from transformers import AutoModelForCausalLM
 
     own = next(policy.model.parameters())
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=own.dtype)
     except (OSError, ValueError, KeyError) as error:
-        raise _unusable(f"{folder} holds no model that transformers loads: {error}") from error
+        message = f"{folder} holds no model that transformers loads: {error}"
+        raise _unusable(message, path) from error
     size, wanted = model.config.vocab_size, policy.model.config.vocab_size
     if size != wanted:
-        raise _unusable(f"{folder} has a vocabulary of {size} tokens, and the policy of {wanted}")
+        message = f"{folder} has a vocabulary of {size} tokens, and the policy of {wanted}"
+        raise _unusable(message, path)
     _check_attention(model, options)
-    return model.to(own.device).requires_grad_(False).eval()
+    return model.to(own.device)
 
 
-def _unusable(message: str) -> InputError:
+def _unusable(message: str, path: str) -> InputError:
     expected = "the folder of a model with the policy's vocabulary"
-    return InputError(
-        [Problem(path="trainer.objective.kl.model", message=message, expected=expected)]
-    )
+    return InputError([Problem(path=path, message=message, expected=expected)])
 
 
-def _add_adapters(model: Any, options: LoraOptions) -> None:
+def add_adapters(model: Any, options: LoraOptions) -> None:
+    """Add adapters to a model in place; they alone are trained.
+
+    Raises:
+        InputError: a layer that they are for does not exist.
+    """
     from peft import inject_adapter_in_model  # late: most runs need none
 
     model.requires_grad_(False)

@@ -17,6 +17,7 @@ from ale_trainer_policy.options import CorrectionOptions, KlOptions, Level, Obje
 from ale_trainer_policy.parts import (
     CORRECTIONS,
     KL_ESTIMATORS,
+    LIMITS,
     RATIOS,
     UPDATES,
     geometric_mean_ratio,
@@ -56,6 +57,8 @@ class Terms:
     """m, booleans."""
     coefficient: Tensor
     """c: before weight, mask and correction."""
+    limited: Tensor
+    """Where a clip, clamp or bound made c another value than the ratio; booleans."""
     correction: Tensor
     """f."""
     corrected: Tensor
@@ -97,6 +100,11 @@ def evaluate(
         UPDATES[parts.positive](ratio, True, low, high),
         UPDATES[parts.negative](ratio, False, low, high),
     )
+    limited = torch.where(
+        positive,
+        torch.full_like(positive, parts.positive in LIMITS),
+        torch.full_like(positive, parts.negative in LIMITS),
+    ) & (coefficient != ratio)
     # A masked or weightless token must not turn an infinite ratio into 0 * inf.
     used = unmasked & (tokens.weight != 0)
     factor, corrected = _corrected(parts.correction, old - tokens.behaviour_logp, tokens)
@@ -115,6 +123,7 @@ def evaluate(
         mismatch=mismatch,
         unmasked=unmasked,
         coefficient=coefficient,
+        limited=limited,
         correction=factor,
         corrected=corrected,
     )

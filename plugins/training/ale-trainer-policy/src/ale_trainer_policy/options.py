@@ -7,6 +7,7 @@ from typing import Any, Literal
 from attrs import Attribute, asdict, evolve, field, frozen, validators
 
 from ale.plugin import doc, ge, gt, le
+from ale_trainer_policy.critic_options import CriticOptions
 from ale_training.lora import LoraOptions
 
 Preset = Literal[
@@ -19,6 +20,7 @@ Preset = Literal[
     "gspo",
     "cispo",
     "dapo",
+    "ppo",
     "reinforce",
 ]
 Level = Literal["token", "chunk", "trajectory"]
@@ -129,6 +131,8 @@ PRESETS: Mapping[str, ObjectiveParts] = {
     "grpo": evolve(_PPO, normaliser="trajectory-tokens", kl=KlOptions(coefficient=0.04)),
     "dr-grpo": evolve(_PPO, normaliser="constant", normaliser_constant=1024.0),
     "dapo": evolve(_PPO, clip_high=0.28, normaliser="kept-tokens"),
+    # For a critic and credit gae; the paper's mean over time steps.
+    "ppo": evolve(_PPO, normaliser="tokens"),
     "gspo": evolve(
         _PPO,
         ratio="trajectory",
@@ -397,6 +401,18 @@ class PolicyOptions(LearnOptions):
         factory=ImitationOptions,
         metadata=doc("What forced completions teach: {when, weight, gamma}."),
     )
+    critic: CriticOptions | None = field(
+        default=None,
+        metadata=doc("Values of states, for credit gae: {type: head} or {type: model}, and more."),
+    )
+
+    @critic.validator
+    def _check_critic(self, attribute: "Attribute[Any]", value: CriticOptions | None) -> None:
+        if value is not None and value.model is not None and self.lora is not None:
+            raise ValueError(
+                "'critic.model' and 'lora': a checkpoint of adapters names one model under them, "
+                "the policy's; leave critic.model out, and the critic has adapters over a copy"
+            )
 
 
 @frozen(kw_only=True)

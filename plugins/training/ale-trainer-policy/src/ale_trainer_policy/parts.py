@@ -161,3 +161,5 @@ UPDATES: Mapping[str, Update] = {
     "clip": clipped,
     "bound": bounded,
 }
+LIMITS = ("clamp", "clip", "bound")
+"""Of these, the ones whose coefficient is the ratio inside limits."""

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import torch
 import torch.distributed as dist
 
+from ale_trainer_policy.critic import Critic
 from ale_trainer_policy.options import LearnOptions
 from ale_trainer_policy.sharded import ShardedLearner, sharded_learner
 
@@ -27,7 +28,7 @@ TIMEOUT = timedelta(minutes=30)
 FAILED = 1
 """Exit status of ``ale`` after a failure during a run."""
 LEARN = "learn"
-"""The first call of rank 0, with model and options."""
+"""The first call of rank 0, with model, options and critic."""
 
 
 def join_process_group(method: str, rank: int, n: int, *, local_rank: int, gpu: bool) -> None:
@@ -72,10 +73,12 @@ def serve_calls(local_rank: int) -> None:
     dist.destroy_process_group()
 
 
-def _learner(model: Any, options: LearnOptions, *, local_rank: int) -> ShardedLearner:
+def _learner(
+    model: Any, options: LearnOptions, critic: Critic | None, *, local_rank: int
+) -> ShardedLearner:
     if next(model.parameters()).device.type == "cpu":
         torch.set_num_threads(1)
-    return sharded_learner(model, options, local_rank)
+    return sharded_learner(model, options, critic, local_rank)
 
 
 def worker_main(rank: int, n: int, rendezvous: str, *, gpu: bool) -> None:

@@ -7,6 +7,7 @@ pass over the episode; no extra forward pass is run.
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -53,12 +54,21 @@ class RatioFiles:
                     found = _by_turn(turns, by_episode[name], log_ratios[name])
                     lines.append({"episode_id": name, "log_ratios": found})
         path = self._folder / f"{batch.step:05d}.jsonl"
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            _replace(path, msgspec.json.Encoder().encode_lines(lines))
-        except OSError as error:
-            hint = "trainer.keep_ratios: false writes no ratios"
-            raise StoreError(f"{path} can't be written: {error.strerror}; {hint}") from error
+        write_lines(path, lines, hint="trainer.keep_ratios: false writes no ratios")
+
+
+def write_lines(path: Path, lines: Sequence[Mapping[str, Any]], hint: str = "") -> None:
+    """Write a file of JSON lines atomically; its folder is created.
+
+    Raises:
+        StoreError: the file can't be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, msgspec.json.Encoder().encode_lines(lines))
+    except OSError as error:
+        message = f"{path} can't be written: {error.strerror}"
+        raise StoreError("; ".join(filter(None, [message, hint]))) from error
 
 
 def _by_turn(turns: Sequence[Turn], sample: Sample, log_ratio: Floats) -> list[list[float] | None]:

@@ -11,18 +11,32 @@ from typing import Any
 
 import numpy as np
 from attrs import evolve, field, frozen
-from numpy.typing import NDArray
 
 from ale.errors import AleError
+from ale.runs import SUCCESS
 from ale.types import Credit, CreditedGroup, Episode, Rollout, TokenTrace, Trajectory
+from ale_trainer_policy import gae
+from ale_trainer_policy.gae import Units, units_of
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+Ints = gae.Ints
+Floats = gae.Floats
+Bools = gae.Bools
 
 EXPERT_NEXT = "expert_next"
 """Key of `Episode.metadata`: the expert's next action where the policy began. See
 `ale.protocols.Start.next_action`."""
+
+
+@frozen(kw_only=True, eq=False)
+class ValueTargets:
+    """What the critic learns, an entry per token, (T,); only the first of each unit counts."""
+
+    weight: Floats
+    """1 at the first token of each unit, over the number of units of the update; else 0."""
+    target: Floats
+    """G: the lambda-return."""
+    old: Floats
+    """V of the critic before the step."""
 
 
 @frozen(kw_only=True, eq=False)
@@ -66,6 +80,10 @@ class Sample:
     """log pi_ref of the KL term, nats; None if there is none."""
     regularised: float = 0.0
     """Factor on the KL and entropy terms of each sampled token; 0 without such terms."""
+    units: Units | None = None
+    """Steps for a critic; None where the credit is complete, or without a sampled token."""
+    value: ValueTargets | None = None
+    """None until the critic has valued the units."""
 
     @property
     def has_signal(self) -> bool:
@@ -75,6 +93,11 @@ class Sample:
     @property
     def trainable(self) -> bool:
         """Does any token count in the loss?"""
+        return self.moves_policy or self.units is not None
+
+    @property
+    def moves_policy(self) -> bool:
+        """Does any token count in the policy's loss, the critic's aside?"""
         return self.has_signal or bool(self.regularised and self.sampled.any())
 
     @property
@@ -112,6 +135,8 @@ def read_group(group: CreditedGroup, counts: "Counter[str]") -> Iterator[tuple[R
     rewards = {rollout.episode.reward for rollout in rollouts}
     counts["groups_empty"] += not rollouts
     counts["groups_equal_rewards"] += len(rollouts) > 1 and len(rewards) == 1
+    counts["groups_all_succeeded"] += len(rollouts) > 1 and rewards == {SUCCESS}
+    counts["groups_all_failed"] += len(rollouts) > 1 and rewards == {0.0}
     for rollout, credit in zip(rollouts, group.credits, strict=True):
         yield rollout, _sample(rollout, credit, counts)
 
@@ -145,6 +170,13 @@ def _sample(rollout: Rollout, credit: Credit, counts: "Counter[str]") -> Sample:
         imitation=np.zeros(len(earned)),
         positive=math.fsum(credit.rewards) > 0,
         skipped=credit.skipped is not None,
+        units=units_of(
+            rollout,
+            credit,
+            turn=columns["turn"],
+            chunk=columns["chunk"],
+            sampled=columns["sampled"],
+        ),
         **columns,
     )
 

@@ -1,8 +1,8 @@
 """Log-probabilities of a datum's tokens under a model, as a forest or row by row."""
 
 import sys
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +32,8 @@ class Scored:
     """Of the token's distribution, nats, (T,); with a gradient if asked for."""
     computed: int
     """Tokens that went through the model, padding included."""
+    states: Tensor | None = None
+    """The last hidden states before each target, and those of `Datum.ends`: (T + E, width)."""
 
 
 def score(
@@ -44,6 +46,7 @@ def score(
     weights: Mapping[str, Tensor] | None = None,
     logits_mb: float | None = None,
     entropy_gradient: bool = False,
+    states: bool = False,
 ) -> Scored:
     """Run the model once over a datum.
 
@@ -58,6 +61,7 @@ def score(
         logits_mb: hold logits of so many MiB at once, in fp32; None holds all. A model that changes
             its logits after the output layer holds all of them.
         entropy_gradient: entropies carry a gradient too.
+        states: return hidden states too, with their gradient.
 
     Raises:
         AleError: a token is not in the model's vocabulary.
@@ -68,19 +72,62 @@ def score(
             f"token id {highest} is outside the model's vocabulary of {size}: these episodes were "
             "sampled from another model"
         )
-    device = next(model.parameters()).device
-    tree = packing != "padded"
-    inputs, at = _tree_inputs(datum, device) if tree else _row_inputs(datum, device, padding)
+    inputs, row, column = _inputs(datum, next(model.parameters()).device, packing, padding)
+    # Logits are only computed for columns that predict a target token in some row.
+    needed, which = np.unique(column, return_inverse=True)
+    at = row * len(needed) + which
+    inputs["logits_to_keep"] = torch.as_tensor(needed, device=inputs["input_ids"].device)
     rows = sys.maxsize if logits_mb is None else max(1, int(logits_mb * 2**20 / (4 * size)))
     ids = datum.tree.ids[datum.token]
     reader = LogprobReader(
-        at=at, ids=ids, rows=rows, temperature=temperature, entropy_gradient=entropy_gradient
+        at=at[: datum.n_targets],
+        ids=ids,
+        rows=rows,
+        temperature=temperature,
+        entropy_gradient=entropy_gradient,
     )
-    with tree_attention_enabled(model) if tree else nullcontext():
+    with _attention(model, packing), _hidden_states(model, wanted=states) as hidden:
         whole = logits_mb is None or not logits_are_head_output(model)
-        _read(model, reader, weights, {**inputs, "use_cache": False}, whole=whole)
-    computed = inputs["input_ids"].numel()
-    return Scored(logp=reader.logp, entropy=reader.entropy, computed=computed)
+        _read(model, reader, weights, inputs, whole=whole)
+    return Scored(
+        logp=reader.logp,
+        entropy=reader.entropy,
+        computed=inputs["input_ids"].numel(),
+        states=hidden[0].flatten(0, -2)[torch.as_tensor(at)] if states else None,
+    )
+
+
+def _attention(model: Any, packing: Packing) -> AbstractContextManager[Any]:
+    return nullcontext() if packing == "padded" else tree_attention_enabled(model)
+
+
+@contextmanager
+def _hidden_states(model: Any, *, wanted: bool) -> Iterator[list[Tensor]]:
+    """Collects what the output layer is given inside this block."""
+    found: list[Tensor] = []
+    if not wanted:
+        yield found
+        return
+    layer = model.get_output_embeddings()
+    hook = layer.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0]))
+    try:
+        yield found
+    finally:
+        hook.remove()
+
+
+def value_states(critic: Any, datum: Datum, *, packing: Packing = "tree") -> Tensor:
+    """V of the states before each target, and of the states of `Datum.ends`: (T + E,).
+
+    Args:
+        critic: with a model of its own.
+        packing: as of `score`.
+    """
+    inputs, row, column = _inputs(datum, next(critic.parameters()).device, packing, "right")
+    at = torch.as_tensor(row * inputs["input_ids"].shape[1] + column)
+    with _attention(critic.model, packing):
+        values: Tensor = critic(None, inputs, at.to(inputs["input_ids"].device))
+    return values
 
 
 def _read(
@@ -102,20 +149,29 @@ def _read(
     assert whole or logits is reader.logp, "models are checked when they are attached"
 
 
-def _tree_inputs(datum: Datum, device: torch.device) -> tuple[dict[str, Any], Ints]:
+def _inputs(
+    datum: Datum, device: torch.device, packing: Packing, padding: str
+) -> tuple[dict[str, Any], Ints, Ints]:
+    """A model's inputs, and row and column of the T + E states: those before each target, which
+    predict it, and those of `Datum.ends`.
+    """
+    if packing == "padded":
+        return _row_inputs(datum, device, padding)
     tree = datum.tree
-    # A token's logits are at its parent; at a fork several tokens share one parent.
-    needed, at = np.unique(tree.parent[datum.token], return_inverse=True)
     inputs = {
         "input_ids": torch.as_tensor(tree.ids, device=device)[None],
         "position_ids": torch.as_tensor(tree.position, device=device)[None],
-        "logits_to_keep": torch.as_tensor(needed, device=device),
         "tree": make_plan(tree, device),
+        "use_cache": False,
     }
-    return inputs, at
+    # At a fork several tokens share one parent.
+    column = np.concatenate([tree.parent[datum.token], datum.token[datum.ends]])
+    return inputs, np.zeros_like(column), column
 
 
-def _row_inputs(datum: Datum, device: torch.device, padding: str) -> tuple[dict[str, Any], Ints]:
+def _row_inputs(
+    datum: Datum, device: torch.device, padding: str
+) -> tuple[dict[str, Any], Ints, Ints]:
     rows = [row for sample in datum.samples for row in sample.rows]
     longest = max(len(row) for row in rows)
     ids = np.zeros((len(rows), longest), np.int64)
@@ -127,15 +183,15 @@ def _row_inputs(datum: Datum, device: torch.device, padding: str) -> tuple[dict[
         real[number, shift[number] : shift[number] + len(row)] = 1
     which, where = _row_targets(datum)
     positions = np.maximum(0, real.cumsum(1) - 1)
-    # Logits are only computed for columns with a target token in some row.
-    needed, column = np.unique(where + shift[which] - 1, return_inverse=True)
     inputs = {
         "input_ids": torch.as_tensor(ids, device=device),
         "attention_mask": torch.as_tensor(real, device=device),
         "position_ids": torch.as_tensor(positions, device=device),
-        "logits_to_keep": torch.as_tensor(needed, device=device),
+        "use_cache": False,
     }
-    return inputs, which * len(needed) + column
+    row_of = np.concatenate([which, which[datum.ends]])
+    column = np.concatenate([where - 1, where[datum.ends]]) + shift[row_of]
+    return inputs, row_of, column
 
 
 def _row_targets(datum: Datum) -> tuple[Ints, Ints]:

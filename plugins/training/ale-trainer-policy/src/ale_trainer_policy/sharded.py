@@ -15,6 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from ale_trainer_policy.critic import Critic
 from ale_trainer_policy.learner import Learner, Measured
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.samples import Floats, Sample
@@ -29,17 +30,18 @@ class ShardedLearner(Learner):
     Args:
         model: whole; it is sharded in place, layer by layer.
         options: as for `Learner`.
+        critic: sharded too.
         mesh: of one dimension, over all ranks.
     """
 
-    def __init__(self, model: Any, options: LearnOptions, mesh: DeviceMesh) -> None:
+    def __init__(
+        self, model: Any, options: LearnOptions, critic: Critic | None, mesh: DeviceMesh
+    ) -> None:
         self._rank, self._n = mesh.get_rank(), mesh.size()
-        blocks = set(getattr(model, "_no_split_modules", None) or ())
-        for module in model.modules():
-            if type(module).__name__ in blocks:
-                fully_shard(module, mesh=mesh)
-        fully_shard(model, mesh=mesh)
-        super().__init__(model, options, fused=False)
+        _shard(model, model, mesh)
+        if critic is not None:
+            _shard(critic, critic.model, mesh)
+        super().__init__(model, options, critic, fused=False)
         # FSDP averages over the ranks, and a loss here is a plain sum.
         self.scale = float(self._n)
         self.collective = True
@@ -55,11 +57,22 @@ class ShardedLearner(Learner):
         found: list[Floats] = self._gathered(self.logp(self._mine(pieces)), len(pieces))
         return found
 
+    def round_values(self, pieces: Pieces) -> list[Floats]:
+        """As `round`, of the critic's values."""
+        found: list[Floats] = self._gathered(self.value(self._mine(pieces)), len(pieces))
+        return found
+
     def _mine(self, pieces: Pieces) -> Sequence[Sample]:
         if self._rank < len(pieces):
             return pieces[self._rank]
         return [
-            evolve(each, weight=0.0 * each.weight, imitation=0.0 * each.imitation, regularised=0.0)
+            evolve(
+                each,
+                weight=0.0 * each.weight,
+                imitation=0.0 * each.imitation,
+                regularised=0.0,
+                value=None,
+            )
             for each in pieces[0]
         ]
 
@@ -74,12 +87,32 @@ class ShardedLearner(Learner):
 
     def load_state(self, tensors: Mapping[str, Tensor], updates: int) -> None:
         """As of `Learner`, from whole tensors."""
-        like = {
-            name: master
-            for name, master in zip(self.names, self.masters, strict=True)
-            if isinstance(master, DTensor)
-        }
-        super().load_state({k: _sharded(k, t, like) for k, t in tensors.items()}, updates)
+        placed = dict(tensors)
+        for prefix, trained in self.trained.items():
+            like = {
+                name: master
+                for name, master in zip(trained.names, trained.masters, strict=True)
+                if isinstance(master, DTensor)
+            }
+            placed |= {
+                key: _sharded(key.removeprefix(prefix), tensor, like)
+                for key, tensor in tensors.items()
+                if key.startswith(prefix)
+            }
+        super().load_state(placed, updates)
+
+
+def _shard(module: Any, layers: Any, mesh: DeviceMesh) -> None:
+    """Shard a module in place, layer by layer.
+
+    Args:
+        layers: the transformers model that has them; None: no layers.
+    """
+    blocks = set(getattr(layers, "_no_split_modules", None) or ())
+    for inner in module.modules():
+        if type(inner).__name__ in blocks:
+            fully_shard(inner, mesh=mesh)
+    fully_shard(module, mesh=mesh)
 
 
 def _sharded(key: str, tensor: Tensor, like: Mapping[str, DTensor]) -> Tensor:
@@ -91,14 +124,18 @@ def _sharded(key: str, tensor: Tensor, like: Mapping[str, DTensor]) -> Tensor:
     return distribute_tensor(tensor, master.device_mesh, master.placements)
 
 
-def sharded_learner(model: Any, options: LearnOptions, local_rank: int) -> ShardedLearner:
+def sharded_learner(
+    model: Any, options: LearnOptions, critic: Critic | None, local_rank: int
+) -> ShardedLearner:
     """This rank's learner; its process must have joined the group.
 
     Args:
-        model: whole, on any device; it is sharded in place.
+        model: whole, on any device; it is sharded in place, as is the critic.
         local_rank: among the ranks of this machine; the number of its GPU.
     """
     device = next(model.parameters()).device.type
     if device == "cuda":
         model = model.to(f"cuda:{local_rank}")
-    return ShardedLearner(model, options, init_device_mesh(device, (dist.get_world_size(),)))
+        critic = critic if critic is None else critic.to(f"cuda:{local_rank}")
+    mesh = init_device_mesh(device, (dist.get_world_size(),))
+    return ShardedLearner(model, options, critic, mesh)

@@ -16,7 +16,14 @@ from ale.runs import SUCCESS
 from ale.types import Batch, CreditedGroup, Rollout
 from ale_trainer_policy.normalise import NORMALISERS, Counted
 from ale_trainer_policy.options import ImitationOptions, ObjectiveParts, SftOptions
-from ale_trainer_policy.samples import Floats, Sample, SampleBatch, read_group, with_expert_next
+from ale_trainer_policy.samples import (
+    Floats,
+    Sample,
+    SampleBatch,
+    ValueTargets,
+    read_group,
+    with_expert_next,
+)
 
 EXPERT_TURNS = "expert_turns"
 """Key of `Episode.metadata`: K*, the number of turns of the expert's whole episode. If missing, the
@@ -98,7 +105,8 @@ class Reinforcement:
         return Schedule(epochs=self.imitation.epochs, lr=self.imitation.lr)
 
     def normalised(self, samples: Sequence[Sample]) -> Sequence[Sample]:
-        """Divide by the objective's Z, and imitation by the number of imitated episodes.
+        """Divide by the objective's Z, imitation by the number of imitated episodes, and the
+        critic's loss by the number of units.
 
         Episodes without sampled tokens do not count in Z; episodes with credit 0 do.
         """
@@ -107,15 +115,22 @@ class Reinforcement:
         divisors = NORMALISERS[self.parts.normaliser](counted, self.parts.normaliser_constant)
         by_episode = dict(zip((id(s) for s in own), divisors, strict=True))
         n_imitated = max(1, sum(bool(sample.imitation.any()) for sample in samples))
+        n_units = sum(len(each.units.first) for each in own if each.units is not None)
         return [
             evolve(
                 sample,
                 weight=sample.weight / by_episode.get(id(sample), 1.0),
                 imitation=sample.imitation / n_imitated,
                 regularised=sample.regularised / by_episode.get(id(sample), 1.0),
+                value=_share(sample.value, n_units),
             )
             for sample in samples
         ]
+
+
+def _share(value: ValueTargets | None, n_units: int) -> ValueTargets | None:
+    """Value targets whose loss is a mean over the units of the update."""
+    return None if value is None else evolve(value, weight=value.weight / n_units)
 
 
 def _sampled_success(rollout: Rollout) -> bool:

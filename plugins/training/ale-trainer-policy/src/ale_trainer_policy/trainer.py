@@ -17,6 +17,8 @@ from ale.protocols import LLM
 from ale.types import Batch, PolicySnapshot, StepReport
 from ale_trainer_policy.bad_batches import BadBatches
 from ale_trainer_policy.checkpoint import State, plain
+from ale_trainer_policy.critic import make_critic
+from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.metrics import MetricsAccumulator
 from ale_trainer_policy.models import fingerprint_of, prepare, reference_model
@@ -28,6 +30,7 @@ from ale_trainer_policy.samples import Sample
 from ale_trainer_policy.scorer import Scorer
 from ale_trainer_policy.targets import TrainingTarget
 from ale_trainer_policy.tree import by_sample, split
+from ale_trainer_policy.valuing import ValueFiles, with_values
 from ale_trainer_policy.worker_group import WorkerGroup, make_learner
 from ale_training import checkpoint
 from ale_training.policy import policy_of, sampled_temperature
@@ -44,6 +47,8 @@ class PolicyTrainer:
         old_policy: computes log pi_old.
         bad_batches: stores batches with a non-finite loss.
         ratios: writes each step's importance ratios; None writes none.
+        critic: of the episodes' units; None leaves the credit as it is.
+        values: writes what the critic makes of each step; None writes nothing.
         seed: of the order of minibatches.
     """
 
@@ -57,6 +62,8 @@ class PolicyTrainer:
         old_policy: OldPolicy,
         bad_batches: BadBatches,
         ratios: RatioFiles | None = None,
+        critic: CriticOptions | None = None,
+        values: ValueFiles | None = None,
         seed: int,
     ) -> None:
         self._name = name
@@ -66,6 +73,8 @@ class PolicyTrainer:
         self._old_policy = old_policy
         self._bad_batches = bad_batches
         self._ratios = ratios
+        self._critic = critic
+        self._values = values
         self._seed = seed
         self._generator = np.random.Generator(np.random.PCG64(seed))
         self._lock = threading.Lock()
@@ -77,6 +86,11 @@ class PolicyTrainer:
         self._fingerprint = ""
         self._version = 0
         self._snapshot: PolicySnapshot | None = None
+
+    @property
+    def has_critic(self) -> bool:
+        """Does it complete credit with the values of a critic?"""
+        return self._critic is not None
 
     def attach(self, llm: LLM | None) -> None:
         """Take the model that samples.
@@ -103,8 +117,9 @@ class PolicyTrainer:
             )
         self._random_state = RandomState(self._seed, next(policy.model.parameters()).device)
         with self._random_state.active():
+            critic = make_critic(policy, self._options, self._critic)
             model = prepare(policy, self._options)
-            self._learner = make_learner(model, self._options)
+            self._learner = make_learner(model, self._options, critic)
         self._old_policy.store_version(self._version, self._learner)
 
     async def step(self, batch: Batch) -> StepReport:
@@ -127,7 +142,9 @@ class PolicyTrainer:
             accumulator = MetricsAccumulator()
             read = self._target.read(batch)
             accumulator.counts.update(read.counts)
-            bad = self._learn(learner, read.samples, accumulator)
+            accumulator.add_lengths(batch)
+            samples = self._with_values(learner, batch.step, read.samples, accumulator)
+            bad = self._learn(learner, samples, accumulator)
             if self._ratios is not None:
                 self._ratios.write(batch, read.samples, accumulator.log_ratios)
             if accumulator.counts["updates"]:
@@ -197,15 +214,38 @@ class PolicyTrainer:
                 return False
             accumulator.add(datum, measured)
         rate = learner.rate(lr)
-        norm = learner.optim_step(lr)
-        if norm is None:
+        norms = learner.optim_step(
+            lr,
+            any(each.moves_policy for each in trainable),
+            any(each.value is not None for each in trainable),
+        )
+        if norms is None:
             return False
-        accumulator.add_update(norm, rate)
+        if norms:
+            accumulator.add_update(norms, rate)
         return True
 
     def _split(self, samples: Sequence[Sample]) -> list[list[Sample]]:
         bound = self._options.max_tokens_per_microbatch
         return split(samples, bound, packing=self._options.packing)
+
+    def _with_values(
+        self,
+        learner: Learner | WorkerGroup,
+        step: int,
+        samples: Sequence[Sample],
+        accumulator: MetricsAccumulator,
+    ) -> Sequence[Sample]:
+        """The samples with credit completed by the critic as it is before the step."""
+        if self._critic is None:
+            return samples
+        # Split in one order, whatever order the episodes ended in.
+        ordered = sorted(samples, key=lambda each: each.episode)
+        completed, found = with_values(learner, ordered, self._split, self._critic)
+        accumulator.add_values(list(found.values()))
+        if self._values is not None:
+            self._values.write(step, found)
+        return completed
 
     def _with_reference(self, samples: Sequence[Sample]) -> list[Sample]:
         """The samples with their log pi_ref, if the objective has a KL term, in the same order."""

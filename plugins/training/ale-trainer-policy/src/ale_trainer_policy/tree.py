@@ -84,6 +84,11 @@ class Datum:
     chunk_id: Ints
     """Chunks of all trajectories numbered consecutively, in any order."""
     trajectory_id: Ints
+    value_weight: Floats
+    value_target: Floats
+    old_value: Floats
+    ends: Ints
+    """Indices of the E targets whose own states are valued: last ones of episodes cut off."""
     samples: tuple[Sample, ...]
     """The samples it was packed from, in the order of the arrays."""
 
@@ -158,6 +163,12 @@ def pack(samples: Sequence[Sample], *, shared: bool = True) -> Datum:
         first_row += len(sample.rows)
         first_chunk += int(sample.chunk.max()) + 1 if len(sample.chunk) else 0
     lengths = [len(sample.at) for sample in samples]
+    starts = np.cumsum([0, *lengths])
+    ends = [
+        start + sample.units.end
+        for start, sample in zip(starts, samples, strict=False)
+        if sample.units is not None
+    ]
     sampled = _column(samples, "sampled", np.bool_)
     return Datum(
         tree=tree,
@@ -172,12 +183,25 @@ def pack(samples: Sequence[Sample], *, shared: bool = True) -> Datum:
         positive=np.repeat([s.positive for s in samples], lengths),
         chunk_id=_flat(chunks),
         trajectory_id=_flat(trajectories),
+        value_weight=_values(samples, "weight"),
+        value_target=_values(samples, "target"),
+        old_value=_values(samples, "old"),
+        ends=_flat(ends),
         samples=tuple(samples),
     )
 
 
 def _column(samples: Sequence[Sample], name: str, dtype: type) -> Any:
     return np.concatenate([np.zeros(0, dtype), *(getattr(sample, name) for sample in samples)])
+
+
+def _values(samples: Sequence[Sample], name: str) -> Floats:
+    """A column of the value targets; 0 where a sample has none."""
+    found = [
+        np.zeros(len(each.at)) if each.value is None else getattr(each.value, name)
+        for each in samples
+    ]
+    return np.concatenate([np.zeros(0), *found])
 
 
 def _optional(samples: Sequence[Sample], name: str) -> Floats | None:

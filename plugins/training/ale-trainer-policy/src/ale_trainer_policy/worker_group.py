@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ale.errors import AleError
 from ale_trainer_policy import ranks
+from ale_trainer_policy.critic import Critic
 from ale_trainer_policy.learner import Learner, Measured
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.samples import Floats
@@ -28,12 +29,13 @@ class WorkerGroup:
     Args:
         model: whole, in this process; the others receive a copy.
         options: with `processes`.
+        critic: trained beside the model.
 
     Raises:
         AleError: torchrun has started a different number of ranks.
     """
 
-    def __init__(self, model: Any, options: LearnOptions) -> None:
+    def __init__(self, model: Any, options: LearnOptions, critic: Critic | None = None) -> None:
         self._workers: Sequence[SpawnProcess] = ()
         self._n = options.processes
         if not ranks.launched_by_torchrun():
@@ -41,8 +43,9 @@ class WorkerGroup:
         elif dist.get_world_size() != self._n:
             found = dist.get_world_size()
             raise AleError(f"trainer.processes is {self._n}, but torchrun started {found} ranks")
-        ranks.broadcast_call(ranks.LEARN, model, options)
-        self._local = sharded_learner(model, options, int(os.environ.get("LOCAL_RANK", "0")))
+        ranks.broadcast_call(ranks.LEARN, model, options, critic)
+        rank = int(os.environ.get("LOCAL_RANK", "0"))
+        self._local = sharded_learner(model, options, critic, rank)
 
     def _start(self, *, gpu: bool) -> None:
         context = torch.multiprocessing.get_context("spawn")
@@ -87,14 +90,22 @@ class WorkerGroup:
         """log pi of each micro-batch."""
         return [logp for some in self._rounds(pieces) for logp in self._all("round_logp", some)]
 
+    def values(self, pieces: Pieces) -> list[Floats]:
+        """As of `Learner`."""
+        return [
+            values for some in self._rounds(pieces) for values in self._all("round_values", some)
+        ]
+
     def _rounds(self, pieces: Pieces) -> Iterator[Pieces]:
         for start in range(0, len(pieces), self._n):
             yield pieces[start : start + self._n]
 
-    def optim_step(self, lr: float | None = None) -> float | None:
+    def optim_step(
+        self, lr: float | None = None, policy: bool = True, critic: bool = True
+    ) -> Sequence[float] | None:
         """As of `Learner`."""
-        norm: float | None = self._all("optim_step", lr)
-        return norm
+        norms: Sequence[float] | None = self._all("optim_step", lr, policy, critic)
+        return norms
 
     def zero_grad(self) -> None:
         """As of `Learner`."""
@@ -142,7 +153,9 @@ class WorkerGroup:
         self._workers = ()
 
 
-def make_learner(model: Any, options: LearnOptions) -> Learner | WorkerGroup:
+def make_learner(
+    model: Any, options: LearnOptions, critic: Critic | None = None
+) -> Learner | WorkerGroup:
     """A learner in this process, or in `options.processes`. Raises as `WorkerGroup`."""
     several = options.processes > 1 or ranks.launched_by_torchrun()
-    return (WorkerGroup if several else Learner)(model, options)
+    return (WorkerGroup if several else Learner)(model, options, critic)

@@ -11,6 +11,7 @@ from ale.runs import SUCCESS, Causes, RunReader, learning
 from ale.text import Z95, sampling_name
 from ale.types import Episode
 from ale_forks import Counts, Curves
+from ale_inspect.progress import Progress, progress_of
 
 Kind = str
 """What an episode measures: ``train``, the policy on a training task from its beginning;
@@ -139,6 +140,7 @@ class Facts:
     """The last events that a reader may need: errors of observers, resumes, pruned episodes."""
     warning: str | None = None
     """Training steps that learned nothing."""
+    progress: Progress | None = None
     goals: dict[str, str] = field(factory=dict)
     forks: Curves = field(factory=lambda: Counts().curves())
     """Success before and after each turn of an expert."""
@@ -180,6 +182,7 @@ def gather(run: RunReader) -> Facts:
         elif event.get("event") in _NOTICES:
             facts.notices = [*facts.notices[1 - _MOST_NOTICES :], event]
     facts.warning = learning(run.events(), run.index()).warning()
+    facts.progress = progress_of(run.events())
     for task in _all_tasks(run):
         facts.goals[task.id] = task.goal[:_GOAL]
     return facts

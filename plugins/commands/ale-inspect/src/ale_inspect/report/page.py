@@ -106,6 +106,8 @@ def _tiles(facts: Facts) -> Iterator[Tile]:
     mean = own.mean_reward()
     if mean is not None:
         yield Tile("mean reward", f"{mean[0]:.3f}", f"{mean[1]:.3f} to {mean[2]:.3f}")
+    if facts.progress is not None:
+        yield Tile("reward rose", facts.progress.value, facts.progress.reason)
     every = facts.total()
     broken = f"{every.broken:,} broken" if every.broken else "none broken"
     over = f"over {counted(len(facts.steps()), 'step')}; " if trained else ""

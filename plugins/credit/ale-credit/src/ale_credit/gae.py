@@ -1,0 +1,75 @@
+"""Rewards for a critic: generalised advantage estimation over tokens, turns or chunks."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from ale.types import Chunk, Credit, Gae, Group, Rollout, Span
+from ale_credit.chunk_schemes import NO_CHUNKS
+from ale_credit.options import GaeOptions
+from ale_credit.returns import reward_of, terminal_rewards
+
+
+class GaeScheme:
+    """What a critic needs to compute A_k = sum_l (gamma lam)^l delta_(k+l), where
+
+        delta_k = r_k + gamma V(s_(k+1)) - V(s_k)
+
+    over the units of an episode. V is the trainer's, so that it computes the advantages, from
+    `rewards` and `gae` of each credit. The weights given here are those of V = 0 everywhere:
+    sum_l (gamma lam)^l r_(k+l). With lam = 1 and ``unit: chunk`` that is IPA's return.
+
+    Source: Schulman et al., arXiv:1506.02438, Eq. 16, with PPO's critic (arXiv:1707.06347).
+    """
+
+    needs_critic: Literal[True] = True
+
+    def __init__(self, options: GaeOptions) -> None:
+        self._options = options
+
+    def assign(self, group: Group) -> Sequence[Credit]:
+        """One credit per rollout, each from its own reward alone."""
+        return [self._credit(rollout) for rollout in group.rollouts]
+
+    def _credit(self, rollout: Rollout) -> Credit:
+        episode, options, chunks = rollout.episode, self._options, rollout.chunks
+        truncated = episode.trajectory.stop.reason in options.bootstrap
+        reward = 0.0 if truncated else reward_of(episode)
+        spans = _units(chunks, options.unit)
+        return Credit(
+            episode_id=episode.id,
+            scheme="gae",
+            rewards=terminal_rewards(reward, len(chunks)),
+            returns=_discounted(reward, spans, options.gamma),
+            weights=_discounted(reward, spans, options.gamma * options.lam),
+            skipped=None if chunks else NO_CHUNKS,
+            gae=Gae(gamma=options.gamma, lam=options.lam, unit=options.unit, truncated=truncated),
+        )
+
+
+def _discounted(
+    reward: float, units: Sequence[tuple[int, int]], factor: float
+) -> tuple[float, ...]:
+    """The terminal reward, discounted from the last unit back to each chunk's first unit."""
+    return tuple(reward * factor ** (units[-1][1] - first) for first, _ in units)
+
+
+def _units(chunks: Sequence[Chunk], unit: str) -> Sequence[tuple[int, int]]:
+    """Numbers of the first and last unit of each chunk."""
+    found: list[tuple[int, int]] = []
+    before = 0
+    for number, chunk in enumerate(chunks):
+        if unit == "chunk":
+            found.append((number, number))
+        elif unit == "turn":
+            turns = [span.turn for span in chunk.spans] or [0]
+            found.append((turns[0], turns[-1]))
+        else:
+            n = sum(map(_tokens, chunk.spans))
+            found.append((before, before + max(0, n - 1)))
+            before += n
+    return found
+
+
+def _tokens(span: Span) -> int:
+    """Tokens of a span; 1 where none were recorded, which no trainer with a critic accepts."""
+    return 1 if span.tokens is None else span.tokens[1] - span.tokens[0]

@@ -1,0 +1,136 @@
+"""Parameters and their AdamW; those in half precision are updated through fp32 copies."""
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+from ale_trainer_policy.options import LearnOptions
+from ale_training.lora import whole
+
+
+class Trained:
+    """Parameters that one optimiser updates, clipped by a norm of their own.
+
+    Args:
+        named: names and parameters; those without `requires_grad` are left out.
+        options: of any trainer of this package.
+        fused: one kernel for all of them.
+    """
+
+    def __init__(
+        self, named: Iterable[tuple[str, Tensor]], options: LearnOptions, *, fused: bool
+    ) -> None:
+        wanted = [(name, parameter) for name, parameter in named if parameter.requires_grad]
+        self.names = [name for name, _ in wanted]
+        self.parameters: list[Tensor] = [parameter for _, parameter in wanted]
+        # Small updates are lost in half precision, so the optimiser works on an fp32 copy then.
+        self.masters = [_master(parameter) for parameter in self.parameters]
+        self.optimizer = torch.optim.AdamW(
+            self.masters,
+            lr=options.lr,
+            betas=options.betas,
+            eps=options.eps,
+            weight_decay=options.weight_decay,
+            fused=fused,
+        )
+        self.zero_grad()
+
+    def zero_grad(self) -> None:
+        """Reset the accumulated gradients."""
+        self.optimizer.zero_grad(set_to_none=True)
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def collect(self) -> None:
+        """Move gradients to the fp32 copies, if there are any."""
+        for parameter, master in zip(self.parameters, self.masters, strict=True):
+            if master is not parameter and parameter.grad is not None:
+                grad = parameter.grad.to(master.dtype)
+                master.grad = grad if master.grad is None else master.grad + grad
+                parameter.grad = None
+
+    def grad_norm(self) -> float:
+        """Norm of the accumulated gradient."""
+        return float(whole(torch.nn.utils.get_total_norm(self._grads())))
+
+    def _grads(self) -> list[Tensor]:
+        grads = []
+        for master in self.masters:
+            if master.grad is None:
+                master.grad = torch.zeros_like(master)
+            grads.append(master.grad)
+        return grads
+
+    def step(self, norm: float, bound: float | None, rate: float) -> None:
+        """Apply the accumulated gradient, scaled down to `bound`, and reset it.
+
+        Args:
+            norm: what `grad_norm` returned.
+        """
+        if bound is not None and norm > bound:
+            for grad in self._grads():
+                grad.mul_(bound / norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self._publish()
+        self.zero_grad()
+
+    def _publish(self) -> None:
+        with torch.no_grad():
+            for parameter, master in zip(self.parameters, self.masters, strict=True):
+                if master is not parameter:
+                    parameter.copy_(master)
+
+    def state(self) -> dict[str, Tensor]:
+        """Tensors of a checkpoint by name: parameters and moments."""
+        found: dict[str, Tensor] = {}
+        for name, master in zip(self.names, self.masters, strict=True):
+            found[f"weight/{name}"] = master.detach().contiguous()
+            for key, value in self.optimizer.state.get(master, {}).items():
+                found[f"optimizer/{key}/{name}"] = value.contiguous()
+        return found
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Restore what `state` returned, after `check`."""
+        fused = bool(self.optimizer.defaults["fused"])
+        self.zero_grad()
+        self.optimizer.state.clear()
+        with torch.no_grad():
+            for name, master in zip(self.names, self.masters, strict=True):
+                master.copy_(tensors[f"weight/{name}"])
+                moments = _moments(tensors, name, master, fused=fused)
+                if moments:
+                    self.optimizer.state[master] = moments
+        self._publish()
+
+    def check(self, tensors: Mapping[str, Tensor]) -> None:
+        """Do these fit?
+
+        Raises:
+            KeyError, ValueError: a tensor is missing, or has another shape.
+        """
+        for name, master in zip(self.names, self.masters, strict=True):
+            weight = tensors[f"weight/{name}"]
+            if master.shape != weight.shape:
+                raise ValueError(f"{name} is {tuple(weight.shape)}, not {tuple(master.shape)}")
+
+
+def _master(parameter: Tensor) -> Tensor:
+    if parameter.dtype in (torch.bfloat16, torch.float16):
+        return parameter.detach().float().clone().requires_grad_()
+    return parameter
+
+
+def _moments(
+    tensors: Mapping[str, Tensor], name: str, master: Tensor, *, fused: bool
+) -> dict[str, Tensor]:
+    # A fused AdamW counts its updates on the parameter's device, any other one on the host.
+    keys = [key for key in tensors if key.startswith("optimizer/") and key.endswith(f"/{name}")]
+    return {
+        key.split("/", 2)[1]: tensors[key].clone().to(master.device)
+        if fused or tensors[key].dim()
+        else tensors[key].clone()
+        for key in keys
+    }

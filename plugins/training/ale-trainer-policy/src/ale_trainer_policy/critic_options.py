@@ -1,0 +1,71 @@
+"""Options of the critic."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from attrs import Attribute, field, frozen, validators
+
+from ale.plugin import doc, gt
+
+
+@frozen(kw_only=True)
+class CriticOptions:
+    """V(s), the expected return from a state on; for ``credit: {type: gae}``."""
+
+    type: Literal["head", "model"] = field(
+        metadata=doc(
+            "'head': a linear layer on the policy's last hidden states; 'model': on those of a "
+            "model of its own."
+        )
+    )
+    gradient: Literal["head", "policy"] = field(
+        default="head",
+        metadata=doc(
+            "Of a head: how far the value loss reaches: the linear 'head' alone, or the 'policy', "
+            "whose layers it trains too."
+        ),
+    )
+    model: Path | None = field(
+        default=None,
+        metadata=doc("Folder of the critic's model; a copy of the policy as it starts if null."),
+    )
+    coefficient: float = field(
+        default=0.5, validator=gt(0.0), metadata=doc("Factor on the value loss.")
+    )
+    value_clip: float | None = field(
+        default=0.2,
+        validator=validators.optional(gt(0.0)),  # type: ignore[arg-type]  # attrs infers float
+        metadata=doc("A value further than this from that before the step has no gradient; null."),
+    )
+    lr: float | None = field(
+        default=None,
+        validator=validators.optional(gt(0.0)),
+        metadata=doc(
+            "Learning rate of the critic's own parameters; if null 1e-3 for a head and the "
+            "trainer's for a model."
+        ),
+    )
+    advantages: Literal["plain", "whitened"] = field(
+        default="plain",
+        metadata=doc("'whitened': less the mean over the step's tokens, divided by their std."),
+    )
+
+    @gradient.validator
+    def _check_gradient(self, attribute: "Attribute[Any]", value: str) -> None:
+        if value == "policy" and self.type == "model":
+            raise ValueError("'gradient: policy' is of a head; a model has its own layers")
+
+    @model.validator
+    def _check_model(self, attribute: "Attribute[Any]", value: Path | None) -> None:
+        if value is not None and self.type == "head":
+            raise ValueError("'model' is of type: model; a head is on the policy's layers")
+
+    def rate(self, lr: float) -> float:
+        """Learning rate, its default resolved.
+
+        Args:
+            lr: the trainer's.
+        """
+        if self.lr is not None:
+            return self.lr
+        return 1e-3 if self.type == "head" else lr
