@@ -14,10 +14,11 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 
 def main(listening: str) -> None:
+    """Answer requests for ever."""
     server = socket.socket(socket.AF_UNIX)
     server.bind(listening)
     server.listen(64)
@@ -27,12 +28,15 @@ def main(listening: str) -> None:
 
 
 def answer(connection: socket.socket) -> None:
+    """Answer one request."""
     with contextlib.suppress(OSError), connection, connection.makefile("rwb") as stream:
         request = json.loads(stream.readline())
         {"exec": execute, "read": read, "write": write}[request["do"]](request, stream)
 
 
-def execute(request: dict, stream: BinaryIO) -> None:
+def execute(request: dict[str, Any], stream: BinaryIO) -> None:
+    """Run a command, and send what it prints."""
+
     def limit() -> None:
         if request["memory"]:
             resource.setrlimit(resource.RLIMIT_AS, (request["memory"], request["memory"]))
@@ -72,11 +76,13 @@ def execute(request: dict, stream: BinaryIO) -> None:
 
 
 def send(stream: BinaryIO, kind: int, data: bytes) -> None:
+    """Send one message."""
     stream.write(struct.pack(">BI", kind, len(data)) + data)
     stream.flush()
 
 
-def read(request: dict, stream: BinaryIO) -> None:
+def read(request: dict[str, Any], stream: BinaryIO) -> None:
+    """Send the bytes of a file."""
     path = Path(request["path"])
     try:
         send(stream, 1, path.read_bytes())
@@ -84,7 +90,8 @@ def read(request: dict, stream: BinaryIO) -> None:
         send(stream, 3, type(error).__name__.encode())
 
 
-def write(request: dict, stream: BinaryIO) -> None:
+def write(request: dict[str, Any], stream: BinaryIO) -> None:
+    """Write a file."""
     data = stream.read(request["size"])
     try:
         Path(request["path"]).write_bytes(data)
