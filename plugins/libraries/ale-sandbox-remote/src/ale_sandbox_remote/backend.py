@@ -20,6 +20,7 @@ from ale_sandbox_shell.owner import Owner
 
 _LOG = logging.getLogger(__name__)
 _WORKDIR = "/workspace"
+_ANSWER_S = 2.0
 
 
 class RemoteBackend:
@@ -107,14 +108,17 @@ class RemoteBackend:
         self, creating: "Sequence[asyncio.Future[None]]", remote: Remote, id: str
     ) -> None:
         """Remove a sandbox that could not be opened, and may or may not have been created."""
+        # Its answer names the sandbox. A service that answers only when it runs may take long.
+        _, unanswered = await asyncio.wait(creating, timeout=_ANSWER_S)
+        for asked in unanswered:
+            asked.cancel()
         await asyncio.wait(creating)
         admitted = creating[0]
         if not admitted.cancelled() and admitted.exception() is None:
             self._quota.leave()
         if remote.id is not None:
             await self._client.stop(remote)
-        elif any(isinstance(asked.exception(), SandboxError) for asked in creating[1:]):
-            # Asked for, and not answered.
+        elif any(_unanswered(asked) for asked in creating[1:]):
             for found in await self._client.list(id):
                 await self._client.delete(found.id)
 
@@ -160,3 +164,7 @@ class RemoteBackend:
         """Wait for removals in the background. May be called again."""
         while self._cleaning:
             await asyncio.wait(self._cleaning)
+
+
+def _unanswered(asked: "asyncio.Future[None]") -> bool:
+    return asked.cancelled() or isinstance(asked.exception(), SandboxError)

@@ -39,7 +39,8 @@ class Client:
 
     def __init__(self, service: Service, retry_s: float, monotonic: Callable[[], float]) -> None:
         self._service = service
-        self._errors = (*service.errors, BrokenAnswerError)
+        self._errors: tuple[type[Exception], ...] = (*service.errors, BrokenAnswerError)
+        self._not_started: tuple[type[Exception], ...] = (TimeoutError, *service.errors)
         self._retry_s = retry_s
         self._monotonic = monotonic
 
@@ -103,7 +104,7 @@ class Client:
         try:
             async with asyncio.timeout(limit_s):
                 await remote.started()
-        except (TimeoutError, *self._service.errors) as error:
+        except self._not_started as error:
             expired = isinstance(error, TimeoutError)
             why = f"it does not run after {limit_s:g} s" if expired else error
             raise SandboxError(f"{self._service.name}: sandbox {remote.id}: {why}") from error

@@ -20,10 +20,19 @@ KEEP = "ALE_KEEP"
 INLINE = 1 << 16
 """Bytes that an answer itself carries; more is read as a file."""
 _SCRIPT = files("ale_sandbox_remote").joinpath("inside/jobs.sh").read_text()
-# Answers with the folder and user that the image has, and bash, where there is one.
+# Answers with the folder and user that the image has, and bash, where there is one. Processes that
+# run already are the machine's own (by number and start), and in a virtual machine so are those of
+# the kernel, of which the second process is the parent.
 _INSTALL = """\
 umask 077
 mkdir -p "$1" && printf '%s' "$2" >"$1/new" && mv "$1/new" "$1/jobs.sh" || exit
+[ -f "$1/before" ] || {
+  read -r name </proc/2/comm && [ "$name" = kthreadd ] && printf ' kernel.2 '
+  for process in /proc/[0-9]*; do
+    read -r state <"$process/stat" || continue
+    (set -- ${state##*) } && printf ' %s.%s ' "${process#/proc/}" "${20}")
+  done
+} >"$1/before" 2>/dev/null
 workdir=${3:-$(pwd)}
 case $workdir in /) workdir=$4 ;; /*) ;; *) workdir=$(pwd)/$workdir ;; esac
 umask 022

@@ -26,6 +26,9 @@ async def none_left(backend: SandboxBackend) -> None:
 class FaultProbes:
     """Tests over the fixtures `service`, `make` (options of a backend) and `backend`."""
 
+    image: str | None = "python:0"
+    """What the service refuses; None where tasks can't name an image."""
+
     async def test_every_command_runs_just_once_while_four_calls_of_ten_fail(
         self, service: FakeService, backend: SandboxBackend
     ) -> None:
@@ -140,7 +143,7 @@ class FaultProbes:
     ) -> None:
         service.go_wrong(refuse="image python:0 is unknown")
         with pytest.raises(SandboxError, match=r"create a sandbox: .*image python:0 is unknown"):
-            async with backend.open(SandboxSpec(image="python:0")):
+            async with backend.open(SandboxSpec(image=self.image)):
                 pass
         service.go_wrong()
         await none_left(backend)

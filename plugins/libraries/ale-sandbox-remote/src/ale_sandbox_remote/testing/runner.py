@@ -20,8 +20,9 @@ from typing import Any, BinaryIO
 def main(listening: str) -> None:
     """Answer requests for ever."""
     server = socket.socket(socket.AF_UNIX)
-    server.bind(listening)
+    server.bind(f"{listening}.new")
     server.listen(64)
+    Path(f"{listening}.new").rename(listening)  # whoever sees it can connect
     while True:
         connection, _ = server.accept()
         threading.Thread(target=answer, args=(connection,), daemon=True).start()
@@ -29,6 +30,7 @@ def main(listening: str) -> None:
 
 def answer(connection: socket.socket) -> None:
     """Answer one request."""
+    stream: Any
     with contextlib.suppress(OSError), connection, connection.makefile("rwb") as stream:
         request = json.loads(stream.readline())
         {"exec": execute, "read": read, "write": write}[request["do"]](request, stream)
@@ -54,6 +56,8 @@ def execute(request: dict[str, Any], stream: BinaryIO) -> None:
     except OSError as error:
         send(stream, 3, f"can't start {request['argv'][0]}: {error}".encode())
         return
+    assert process.stdout is not None
+    assert process.stderr is not None
     lock = threading.Lock()
 
     def copy(number: int, pipe: BinaryIO) -> None:
