@@ -14,7 +14,7 @@ from ale_sandbox_container.testing.compose import COMPOSE, why_no_compose
 
 def is_remote(registration: Registration) -> bool:
     """Is it a service? The tests of its package have a server in its place."""
-    return registration.component.name == "cwsandbox"
+    return registration.component.name in ("cwsandbox", "e2b")
 
 
 @pytest.mark.skipif(os.environ.get("CI") != "true", reason="only CI must have every engine")

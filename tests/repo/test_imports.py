@@ -26,6 +26,7 @@ LAYERS = [
 SDKS = [
     "cwsandbox",
     "docker",
+    "e2b",
     "litellm",
     "numpy",
     "openai",

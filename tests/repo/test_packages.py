@@ -139,7 +139,8 @@ def needs(folder: Path) -> list[str]:
 @each_plugin
 def test_a_package_declares_what_it_imports(folder: Path) -> None:
     """The shared environment would hide an undeclared import until a user meets it."""
-    declared = {_normal(line) for line in project(folder).get("dependencies", [])}
+    for_tests = project(folder).get("optional-dependencies", {}).get("testing", [])
+    declared = {_normal(line) for line in (*needs(folder), *for_tests)}
     declared |= {"ale-core", folder.name}
     owners = owners_of_modules()
     local = {path.name: path.parents[1].name for path in map(source, PLUGINS)}

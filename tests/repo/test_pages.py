@@ -50,7 +50,7 @@ def test_a_link_leads_somewhere(page: Path) -> None:
 
 def test_the_readme_names_every_package_and_no_other() -> None:
     text = (ROOT / "README.md").read_text()
-    linked = set(re.findall(r"\]\(plugins/[a-z]+/([a-z-]+)/README\.md\)", text))
+    linked = set(re.findall(r"\]\(plugins/[a-z]+/([a-z0-9-]+)/README\.md\)", text))
     assert linked == {path.parent.name for path in ROOT.glob("plugins/*/*/pyproject.toml")}
 
 

@@ -5,15 +5,7 @@ writes what it was asked to FOLDER/calls. FOLDER/faults, where it is there, says
 """
 
 import asyncio
-import contextlib
-import json
-import os
-import random
-import signal
-import struct
 import sys
-import time
-import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -23,77 +15,32 @@ from cwsandbox._proto import sandbox_pb2 as pb
 from cwsandbox._proto import sandbox_pb2_grpc
 from google.rpc import error_details_pb2, status_pb2
 
+from ale_sandbox_remote.testing.boxes import FAILED, Box, BoxGoneError, exit_code
+from ale_sandbox_remote.testing.services import Faults, until_terminated
+
 KEYS = {"authorization": "Bearer the-fake-key", "x-wandb-api-key": "0123456789" * 4}
-RUNNER = Path(__file__).with_name("fake_runner.py")
-RUNNING = {pb.STATE_CREATING, pb.STATE_RUNNING}
 
 
-class Box:
-    """One sandbox: a folder, and a process in namespaces of its own."""
+class CwBox(Box):
+    """One sandbox, with what was asked for."""
 
     def __init__(self, folder: Path, wanted: pb.Sandbox, starts_in_s: float) -> None:
-        self.id = f"sb-{uuid.uuid4().hex[:12]}"
-        self.folder = folder / self.id
         self.spec = wanted.spec
-        self.created = time.time()
-        self.running_from = time.monotonic() + starts_in_s
-        self.process: asyncio.subprocess.Process | None = None
-        self.gone = False
-
-    @property
-    def memory(self) -> int:
-        wanted = self.spec.containers[0].resource_requirements.limits.memory
-        return int(wanted.removesuffix("Mi")) << 20 if wanted else 0
-
-    async def start(self) -> None:
-        (self.folder / "runner").mkdir(parents=True)
-        root = self.folder / "root"
-        for name in ("tmp", "root", "run"):
-            (root / name).mkdir(parents=True)
         container = self.spec.containers[0]
-        info, told = os.pipe()
-        connected = any(rule.any for rule in self.spec.network.egress)
-        self.process = await asyncio.create_subprocess_exec(
-            "bwrap",
-            *("--die-with-parent", "--unshare-all", "--uid", "0", "--gid", "0"),
-            *("--info-fd", str(told), *(("--share-net",) if connected else ())),
-            *("--bind", str(root), "/", "--ro-bind", "/usr", "/usr", "--ro-bind", "/etc", "/etc"),
-            *(word for name in ("bin", "sbin", "lib", "lib64") for word in top(name)),
-            *("--ro-bind", sys.base_prefix, sys.base_prefix, "--ro-bind", str(RUNNER), "/runner"),
-            *("--proc", "/proc", "--dev", "/dev", "--bind", str(self.folder / "runner"), "/run"),
-            *(sys.base_prefix + "/bin/python3", "-I", "-S", "/runner", "/run/socket"),
-            env={
-                "PATH": "/usr/local/bin:/usr/bin:/bin",
-                "HOME": "/root",
-                **container.environment_variables,
-            },
-            pass_fds=[told],
+        memory = container.resource_requirements.limits.memory
+        super().__init__(
+            folder,
+            container.environment_variables,
+            connected=any(rule.any for rule in self.spec.network.egress),
+            memory=int(memory.removesuffix("Mi")) << 20 if memory else 0,
+            starts_in_s=starts_in_s,
         )
-        os.close(told)
-        with os.fdopen(info) as said:
-            self.first = int(json.load(said)["child-pid"])
-        while not (self.folder / "runner" / "socket").exists():
-            if self.process.returncode is not None:
-                raise RuntimeError("bwrap has ended")
-            await asyncio.sleep(0.01)
-
-    async def end(self) -> None:
-        self.gone = True
-        if self.process is None:
-            return
-        if self.process.returncode is None:
-            # The first of its namespace: it is gone when all others are.
-            os.kill(self.first, signal.SIGKILL)
-        await self.process.wait()
-        while Path(f"/proc/{self.first}").exists():  # noqa: ASYNC110  nothing tells
-            await asyncio.sleep(0.01)
 
     @property
     def state(self) -> int:
         if self.gone:
             return pb.STATE_TERMINATED
-        early = self.process is None or time.monotonic() < self.running_from
-        return pb.STATE_CREATING if early else pb.STATE_RUNNING
+        return pb.STATE_RUNNING if self.running else pb.STATE_CREATING
 
     def message(self) -> pb.Sandbox:
         shown = pb.Sandbox(sandbox_id=self.id, spec=self.spec)
@@ -101,47 +48,24 @@ class Box:
         shown.status.create_time.FromSeconds(int(self.created))
         return shown
 
-    async def ask(self, data: bytes = b"", **request: Any) -> Any:
-        path = str(self.folder / "runner" / "socket")
-        reader, writer = await asyncio.open_unix_connection(path, limit=1 << 20)
-        writer.write(json.dumps(request).encode() + b"\n" + data)
-        await writer.drain()
-        return reader, writer
-
-
-def top(name: str) -> tuple[str, ...]:
-    path = Path("/") / name
-    if path.is_symlink():
-        return ("--symlink", str(path.readlink()), f"/{name}")
-    return ("--ro-bind", f"/{name}", f"/{name}") if path.exists() else ()
-
 
 class Service(sandbox_pb2_grpc.SandboxServiceServicer):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.boxes: dict[str, Box] = {}
-        self.requests: dict[str, Box] = {}
-        self.random = random.Random(7)
-        self.calls = (folder / "calls").open("a")
+        self.boxes: dict[str, CwBox] = {}
+        self.requests: dict[str, CwBox] = {}
+        self.faults = Faults(folder)
+        self.random = self.faults.random
 
     # ---- what goes wrong
-
-    def faults(self) -> dict[str, Any]:
-        try:
-            return dict(json.loads((self.folder / "faults").read_text()))
-        except FileNotFoundError:
-            return {}
 
     async def begin(self, name: str, context: Any, **about: Any) -> bool:
         """Record a call; True where its answer is to be lost."""
         given = dict(context.invocation_metadata())
         if not any(given.get(name) == key for name, key in KEYS.items()):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "unknown key")
-        about["entity"] = given.get("x-entity-id")
-        self.calls.write(json.dumps({"call": name, **about}) + "\n")
-        self.calls.flush()
-        faults = self.faults()
-        if name in faults.get("never", ()) or self.random.random() >= faults.get("share", 0):
+        self.faults.record(name, **about, entity=given.get("x-entity-id"))
+        if not self.faults.loses(name):
             return False
         if self.random.random() < 0.5:
             await self.lose(context)
@@ -162,20 +86,19 @@ class Service(sandbox_pb2_grpc.SandboxServiceServicer):
         )
         box = self.requests.get(request.request_id)
         if box is None:
-            faults = self.faults()
+            faults = self.faults.now()
             if faults.get("refuse"):
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, faults["refuse"])
             quota = faults.get("quota")
             if quota is not None and sum(not box.gone for box in self.boxes.values()) >= quota:
-                self.calls.write(json.dumps({"call": "over quota"}) + "\n")
+                self.faults.record("over quota")
                 if faults.get("busy"):
                     await refuse(context, grpc.StatusCode.UNAVAILABLE, "RUNNER_CAPACITY_EXHAUSTED")
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "quota of sandboxes")
-            box = Box(self.folder, request.sandbox, faults.get("starts_in_s", 0))
+            box = CwBox(self.folder, request.sandbox, faults.get("starts_in_s", 0))
             self.requests[request.request_id] = self.boxes[box.id] = box
             await box.start()
-            self.calls.write(json.dumps({"call": "made"}) + "\n")
-            self.calls.flush()
+            self.faults.record("made")
             if box.spec.max_lifetime_seconds:
                 loop = asyncio.get_running_loop()
                 loop.call_later(
@@ -185,7 +108,7 @@ class Service(sandbox_pb2_grpc.SandboxServiceServicer):
             await self.lose(context)
         return box.message()
 
-    async def find(self, id: str, context: Any) -> Box:
+    async def find(self, id: str, context: Any) -> CwBox:
         box = self.boxes.get(id)
         if box is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no sandbox {id}")
@@ -221,7 +144,7 @@ class Service(sandbox_pb2_grpc.SandboxServiceServicer):
 
     # ---- data
 
-    async def running(self, request: Any, context: Any) -> Box:
+    async def running(self, request: Any, context: Any) -> CwBox:
         box = await self.find(request.sandbox_id, context)
         if box.state != pb.STATE_RUNNING:
             code = grpc.StatusCode.FAILED_PRECONDITION if box.gone else grpc.StatusCode.UNAVAILABLE
@@ -232,42 +155,31 @@ class Service(sandbox_pb2_grpc.SandboxServiceServicer):
         init = (await anext(aiter(requests))).init
         lost = await self.begin("exec", context, action=init.command[4:5])
         box = await self.running(init, context)
-        reader, writer = await box.ask(do="exec", argv=list(init.command), memory=box.memory)
         cut = self.random.randrange(3) if lost else 3
         try:
             yield pb.ExecStreamResponse(ready=pb.ExecStreamReady())
-            while True:
-                if cut == 0:
-                    await self.lose(context)
-                kind, size = struct.unpack(">BI", await reader.readexactly(5))
-                data = await reader.readexactly(size)
-                if cut == 1:
+            async for kind, data in box.execute(list(init.command)):
+                if cut in (0, 1):
                     await self.lose(context)
                 if kind == 0:
                     if cut == 2:
                         return  # ends without an exit code
-                    code = struct.unpack(">i", data)[0]
+                    code = exit_code(data)
                     yield pb.ExecStreamResponse(exit=pb.ExecStreamExit(exit_code=code))
-                    return
-                if kind == 3:
+                elif kind == FAILED:
                     error = pb.ExecStreamError(message=data.decode(), code="START_FAILED")
                     yield pb.ExecStreamResponse(error=error)
-                    return
-                yield pb.ExecStreamResponse(output=pb.ExecStreamOutput(stream=kind, data=data))
-        except asyncio.IncompleteReadError:
+                else:
+                    yield pb.ExecStreamResponse(output=pb.ExecStreamOutput(stream=kind, data=data))
+        except BoxGoneError:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the sandbox has ended")
-        finally:
-            writer.close()
 
-    async def file(self, box: Box, context: Any, data: bytes = b"", **request: Any) -> bytes:
-        reader, writer = await box.ask(data, **request)
-        with contextlib.closing(writer):
-            try:
-                kind, size = struct.unpack(">BI", await reader.readexactly(5))
-                answer = bytes(await reader.readexactly(size))
-            except asyncio.IncompleteReadError:
-                await context.abort(grpc.StatusCode.UNAVAILABLE, "the sandbox has ended")
-        if kind == 3:
+    async def file(self, box: CwBox, context: Any, data: bytes = b"", **request: Any) -> bytes:
+        try:
+            kind, answer = await box.file(data, **request)
+        except BoxGoneError:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the sandbox has ended")
+        if kind == FAILED:
             reason = REASONS.get(answer.decode(), "FILE_IO_FAILED")
             await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, reason)
         return answer
@@ -303,8 +215,6 @@ async def refuse(context: Any, code: grpc.StatusCode, reason: str) -> None:
 
 
 async def main(folder: Path) -> None:
-    # Where it was started in the background, SIGINT is ignored, and no shell could change that.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     service = Service(folder)
     options = [("grpc.max_receive_message_length", 100 << 20)]
     server = grpc.aio.server(options=[*options, ("grpc.max_send_message_length", 100 << 20)])
@@ -312,9 +222,7 @@ async def main(folder: Path) -> None:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     print(port, flush=True)
-    ended = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    await ended.wait()
+    await until_terminated()
     for box in service.boxes.values():
         await box.end()
     await server.stop(None)

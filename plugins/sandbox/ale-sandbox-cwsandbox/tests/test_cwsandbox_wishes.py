@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import evolve
 
 from ale.errors import NotUsableError, SandboxError, UnsupportedError
 from ale.plugin import BuildContext
@@ -17,9 +16,9 @@ from ale.protocols import SandboxBackend
 from ale.types import SandboxSpec
 from ale_sandbox_cwsandbox import credentials, plugin
 from ale_sandbox_cwsandbox.options import CwSandboxOptions
-from ale_sandbox_cwsandbox.tags import owner_alive, spec_tags, tags_of
+from ale_sandbox_cwsandbox.tags import owner_of, spec_tags, tags_of
 from ale_sandbox_cwsandbox.wishes import wanted
-from ale_sandbox_shell.owner import Owner
+from ale_sandbox_remote.service import Request
 
 Make = Callable[..., SandboxBackend]
 pytestmark = pytest.mark.filterwarnings("ignore:Sandbox .* was not stopped:ResourceWarning")
@@ -85,22 +84,11 @@ async def test_the_workspace_is_the_options_or_the_tasks(make: Make) -> None:
 
 def test_tags_are_read_back_and_name_job_and_problem() -> None:
     given = {"run": "a.b_c", "episode": "evaluation-3-fix it/2@crucial-4-0", "ü": "1.5"}
-    made = tags_of(["mine"], given, Owner.me(), "id1")
+    request = Request(id="id1", spec=SandboxSpec(), env={}, tags=given, owner="m.b.1.2.3")
+    made = tags_of(["mine"], request)
     assert spec_tags(made) == given
+    assert owner_of(made) == "m.b.1.2.3"
     assert {"mine", "job-a.b_c", "problem-fix it/2"} <= set(made)
-
-
-def test_an_owner_is_dead_only_where_that_is_known() -> None:
-    me = Owner.me()
-
-    def alive(**changes: Any) -> bool:
-        return owner_alive(tags_of([], {}, evolve(me, **changes), "id1"), me)
-
-    assert alive()
-    assert not alive(start=me.start + 1)
-    assert not alive(boot="another")
-    assert alive(machine="another", boot="another")
-    assert alive(namespace=1, start=0)
 
 
 # ---- keys

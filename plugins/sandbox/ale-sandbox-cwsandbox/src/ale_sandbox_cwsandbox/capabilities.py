@@ -4,23 +4,9 @@ from collections.abc import Sequence
 
 from ale.types import Capabilities
 from ale_sandbox_cwsandbox.options import CwSandboxOptions
+from ale_sandbox_remote.capabilities import NOTES
 
-_TRIED = (
-    "trust: what isolates sandboxes is the service's; it was tried against a fake of the service "
-    "only"
-)
-_TIMEOUTS = (
-    "timeouts: a process that leaves its process group and clears its environment outlives the "
-    "timeout of its command; it does not outlive end_processes or the sandbox"
-)
-_SAME_USER = (
-    "same user: a command may kill what runs later commands of the sandbox, or forge its results"
-)
 _HOSTS = "allowed hosts: by name, for HTTPS alone"
-_MACHINES = (
-    "prune: sandboxes that another machine has left are not removed; the service ends them after "
-    "lifetime_s"
-)
 
 
 def capabilities_of(options: CwSandboxOptions, notes: Sequence[str]) -> Capabilities:
@@ -45,5 +31,5 @@ def capabilities_of(options: CwSandboxOptions, notes: Sequence[str]) -> Capabili
             "disk": "none",
         },
         features=("list-sessions", "open-sibling"),
-        notes=(_TRIED, _TIMEOUTS, _SAME_USER, _HOSTS, _MACHINES, *notes),
+        notes=(*NOTES, _HOSTS, *notes),
     )

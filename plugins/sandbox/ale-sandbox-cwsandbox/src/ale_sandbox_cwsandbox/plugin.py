@@ -1,14 +1,17 @@
 """Registers the sandbox ``cwsandbox``. The SDK is imported in `build`."""
 
+import logging
 import os
 from collections.abc import Sequence
 
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 from ale.protocols import SandboxBackend
-from ale_sandbox_cwsandbox.credentials import find
+from ale_sandbox_cwsandbox.capabilities import capabilities_of
+from ale_sandbox_cwsandbox.credentials import auth_of, find
 from ale_sandbox_cwsandbox.options import CwSandboxOptions
 
+_LOG = logging.getLogger(__name__)
 _INSTALL = "pip install cwsandbox"
 
 
@@ -20,10 +23,15 @@ def build(options: CwSandboxOptions, context: BuildContext) -> SandboxBackend:
     """
     found = find(options, context.environ)
     try:
-        from ale_sandbox_cwsandbox.backend import CwSandboxBackend
+        from ale_sandbox_cwsandbox.service import CwService
     except ModuleNotFoundError as error:
         raise NotUsableError(f"cwsandbox: {error}; {_INSTALL}") from error
-    return CwSandboxBackend(options, found, context)
+    from ale_sandbox_remote.backend import RemoteBackend
+
+    for note in found.notes:
+        _LOG.warning("cwsandbox: %s", note)
+    service = CwService(options, auth_of(found, options, context.environ))
+    return RemoteBackend(service, options, capabilities_of(options, found.notes), context)
 
 
 def probe() -> Probe:

@@ -14,25 +14,31 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 
 def main(listening: str) -> None:
+    """Answer requests for ever."""
     server = socket.socket(socket.AF_UNIX)
-    server.bind(listening)
+    server.bind(f"{listening}.new")
     server.listen(64)
+    Path(f"{listening}.new").rename(listening)  # whoever sees it can connect
     while True:
         connection, _ = server.accept()
         threading.Thread(target=answer, args=(connection,), daemon=True).start()
 
 
 def answer(connection: socket.socket) -> None:
+    """Answer one request."""
+    stream: Any
     with contextlib.suppress(OSError), connection, connection.makefile("rwb") as stream:
         request = json.loads(stream.readline())
         {"exec": execute, "read": read, "write": write}[request["do"]](request, stream)
 
 
-def execute(request: dict, stream: BinaryIO) -> None:
+def execute(request: dict[str, Any], stream: BinaryIO) -> None:
+    """Run a command, and send what it prints."""
+
     def limit() -> None:
         if request["memory"]:
             resource.setrlimit(resource.RLIMIT_AS, (request["memory"], request["memory"]))
@@ -50,6 +56,8 @@ def execute(request: dict, stream: BinaryIO) -> None:
     except OSError as error:
         send(stream, 3, f"can't start {request['argv'][0]}: {error}".encode())
         return
+    assert process.stdout is not None
+    assert process.stderr is not None
     lock = threading.Lock()
 
     def copy(number: int, pipe: BinaryIO) -> None:
@@ -72,11 +80,13 @@ def execute(request: dict, stream: BinaryIO) -> None:
 
 
 def send(stream: BinaryIO, kind: int, data: bytes) -> None:
+    """Send one message."""
     stream.write(struct.pack(">BI", kind, len(data)) + data)
     stream.flush()
 
 
-def read(request: dict, stream: BinaryIO) -> None:
+def read(request: dict[str, Any], stream: BinaryIO) -> None:
+    """Send the bytes of a file."""
     path = Path(request["path"])
     try:
         send(stream, 1, path.read_bytes())
@@ -84,7 +94,8 @@ def read(request: dict, stream: BinaryIO) -> None:
         send(stream, 3, type(error).__name__.encode())
 
 
-def write(request: dict, stream: BinaryIO) -> None:
+def write(request: dict[str, Any], stream: BinaryIO) -> None:
+    """Write a file."""
     data = stream.read(request["size"])
     try:
         Path(request["path"]).write_bytes(data)

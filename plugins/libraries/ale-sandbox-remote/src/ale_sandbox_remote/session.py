@@ -8,7 +8,7 @@ from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.sandboxes import NUL_IN_COMMAND, refused
 from ale.types import ExecResult
-from ale_sandbox_cwsandbox.jobs import Jobs, Outcome
+from ale_sandbox_remote.jobs import Jobs, Outcome
 from ale_sandbox_shell.session import File, frame
 from ale_sandbox_shell.text import as_bytes
 

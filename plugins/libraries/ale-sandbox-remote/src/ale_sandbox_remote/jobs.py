@@ -5,12 +5,12 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from importlib.resources import files
 
-import cwsandbox
 from attrs import frozen
 
 from ale.errors import SandboxError
 from ale.types import ExecResult
-from ale_sandbox_cwsandbox.client import PART, BrokenAnswerError, Client
+from ale_sandbox_remote.client import PART, BrokenAnswerError, Client
+from ale_sandbox_remote.service import Remote
 from ale_sandbox_shell.output import Capture, result_of
 from ale_sandbox_shell.session import KILLED
 from ale_sandbox_shell.text import LONGEST_ARGUMENT
@@ -19,11 +19,20 @@ KEEP = "ALE_KEEP"
 """Variable of everything in a container that is not a command's."""
 INLINE = 1 << 16
 """Bytes that an answer itself carries; more is read as a file."""
-_SCRIPT = files("ale_sandbox_cwsandbox").joinpath("inside/jobs.sh").read_text()
-# Answers with the folder and user that the image has, and bash, where there is one.
+_SCRIPT = files("ale_sandbox_remote").joinpath("inside/jobs.sh").read_text()
+# Answers with the folder and user that the image has, and bash, where there is one. Processes that
+# run already are the machine's own (by number and start), and in a virtual machine so are those of
+# the kernel, of which the second process is the parent.
 _INSTALL = """\
 umask 077
 mkdir -p "$1" && printf '%s' "$2" >"$1/new" && mv "$1/new" "$1/jobs.sh" || exit
+[ -f "$1/before" ] || {
+  read -r name </proc/2/comm && [ "$name" = kthreadd ] && printf ' kernel.2 '
+  for process in /proc/[0-9]*; do
+    read -r state <"$process/stat" || continue
+    (set -- ${state##*) } && printf ' %s.%s ' "${process#/proc/}" "${20}")
+  done
+} >"$1/before" 2>/dev/null
 workdir=${3:-$(pwd)}
 case $workdir in /) workdir=$4 ;; /*) ;; *) workdir=$(pwd)/$workdir ;; esac
 umask 022
@@ -67,11 +76,9 @@ class Jobs:
         check_open: raises SandboxError once the sandbox is closed.
     """
 
-    def __init__(
-        self, client: Client, sandbox: cwsandbox.Sandbox, check_open: Callable[[], None]
-    ) -> None:
+    def __init__(self, client: Client, remote: Remote, check_open: Callable[[], None]) -> None:
         self._client = client
-        self._sandbox = sandbox
+        self._remote = remote
         self._check_open = check_open
         self._root = f"/tmp/.ale-{secrets.token_hex(8)}"  # noqa: S108  in the sandbox
         self._finished: list[str] = []
@@ -93,7 +100,7 @@ class Jobs:
         argv = ["/bin/sh", "-c", _INSTALL, "sh", self._root, _SCRIPT, workdir or "", default]
 
         async def call() -> list[str]:
-            answer = await self._client.exec(self._sandbox, argv)
+            answer = await self._remote.exec(argv)
             lines = answer.decode(errors="replace").splitlines()
             if lines[-1:] != ["installed"]:
                 raise BrokenAnswerError(f"no folder {workdir or default} could be made: {lines}")
@@ -113,7 +120,7 @@ class Jobs:
 
         async def call() -> tuple[list[str], bytes]:
             self._check_open()
-            answer = await self._client.exec(self._sandbox, argv)
+            answer = await self._remote.exec(argv)
             line, newline, rest = answer.partition(b"\n")
             if not newline:
                 raise BrokenAnswerError("no answer")
@@ -121,7 +128,7 @@ class Jobs:
             _check_length(said, rest)
             return said, rest
 
-        answer = await self._client.again(call, f"{action} in sandbox {self._sandbox.sandbox_id}")
+        answer = await self._client.again(call, f"{action} in sandbox {self._remote.id}")
         self._finished = [token for token in self._finished if token not in forgotten]
         return answer
 
@@ -140,7 +147,7 @@ class Jobs:
 
     async def store(self, name: str, data: bytes) -> str:
         """Put bytes into a file; its path."""
-        await self._client.write(self._sandbox, self.path(name), data)
+        await self._client.write(self._remote, self.path(name), data)
         return self.path(name)
 
     async def argument(self, text: bytes) -> str | None:
@@ -156,12 +163,12 @@ class Jobs:
             SandboxError: it became shorter meanwhile.
         """
         if size <= PART:
-            yield (await self._client.read(self._sandbox, path))[:size]
+            yield (await self._client.read(self._remote, path))[:size]
             return
         token = new_token()
         for at in range(0, size, PART):
             await self.ask("part", path, self.path(token), str(PART), str(at // PART))
-            part = await self._client.read(self._sandbox, self.path(token))
+            part = await self._client.read(self._remote, self.path(token))
             if len(part) < min(PART, size - at):
                 raise SandboxError(f"{path} became shorter while it was read")
             yield part[: size - at]

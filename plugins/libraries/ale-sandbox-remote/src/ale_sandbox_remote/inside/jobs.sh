@@ -9,8 +9,8 @@
 # files, so that no amount of it fills the disk. A mark, written into the pipe after the command's
 # end, shows what was written before it; a background job may hold the pipe open for ever.
 #
-# Everything here has the variable ALE_KEEP, which the container was created with; the commands have
-# not, and ALE_JOB instead.
+# Everything here has the variable ALE_KEEP, which the sandbox was created with; the commands have
+# not, and ALE_JOB instead. What ran before this script came is in the file `before`.
 
 root=${0%/*}
 inline=65536
@@ -222,7 +222,13 @@ chosen() { # PROCESS
   state=
   read -r state <"/proc/$1/stat"
   case ${state##*) } in '' | [ZX]*) return 1 ;; esac
-  if [ -n "$token" ]; then marked "$1" "ALE_JOB=$token"; else ! marked "$1" "ALE_KEEP=$ALE_KEEP"; fi
+  if [ -n "$token" ]; then marked "$1" "ALE_JOB=$token"; return; fi
+  ! marked "$1" "ALE_KEEP=$ALE_KEEP" && ! older "$1" ${state##*) }
+}
+
+older() { # PROCESS STATE PARENT ...: did it run before? A kernel thread did, whenever it started.
+  case $before in *" $1.${21} "* | *" kernel.$3 "*) return 0 ;; esac
+  return 1
 }
 
 sweep() { # kills the processes of $token, or of all jobs
@@ -293,7 +299,7 @@ case $action in
   shell) job=$root/$1; start await_shell supervise_shell "" "$@" ;;
   step) job=$root/$1; start await_end supervise_step "" "$@" ;;
   end) token=$1 job=$root/$1; end_job; echo ended ;;
-  end_all) token=; sweep; echo "killed $killed" ;;
+  end_all) token= before=$(cat "$root/before"); sweep; echo "killed $killed" ;;
   part) dd if="$1" of="$2" bs="$3" skip="$4" count=1 2>/dev/null && echo part ;;
   look | place | pack | unpack) "$action" "$@" ;;
 esac

@@ -17,8 +17,8 @@ from typing import IO
 from attrs import frozen
 
 from ale_sandbox_container.unpack import unpack
-from ale_sandbox_cwsandbox.client import PART
-from ale_sandbox_cwsandbox.jobs import INLINE, Jobs, Place, new_token
+from ale_sandbox_remote.client import PART
+from ale_sandbox_remote.jobs import INLINE, Jobs, Place, new_token
 
 
 @frozen(kw_only=True)

@@ -6,43 +6,42 @@ import logging
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any
 
-import cwsandbox
-
 from ale.errors import SandboxError, UnsupportedError
 from ale.plugin import BuildContext
 from ale.types import Capabilities, SandboxInfo, SandboxSpec
-from ale_sandbox_cwsandbox import tags
-from ale_sandbox_cwsandbox.capabilities import capabilities_of
-from ale_sandbox_cwsandbox.client import Client
-from ale_sandbox_cwsandbox.credentials import Found, auth_of
-from ale_sandbox_cwsandbox.jobs import KEEP, Jobs
-from ale_sandbox_cwsandbox.options import CwSandboxOptions
-from ale_sandbox_cwsandbox.quota import Quota
-from ale_sandbox_cwsandbox.sandbox import Opened, RemoteSandbox, Setup
-from ale_sandbox_cwsandbox.wishes import wanted
+from ale_sandbox_remote.client import Client
+from ale_sandbox_remote.jobs import KEEP, Jobs
+from ale_sandbox_remote.options import RemoteOptions
+from ale_sandbox_remote.owners import owner_alive, owner_text
+from ale_sandbox_remote.quota import Quota
+from ale_sandbox_remote.sandbox import Opened, RemoteSandbox, Setup
+from ale_sandbox_remote.service import Listed, Remote, Request, Service
 from ale_sandbox_shell.owner import Owner
 
 _LOG = logging.getLogger(__name__)
 _WORKDIR = "/workspace"
+_ANSWER_S = 2.0
 
 
-class CwSandboxBackend:
-    """Opens sandboxes of CoreWeave. See `ale.protocols.SandboxBackend`."""
+class RemoteBackend:
+    """Opens sandboxes of one service. See `ale.protocols.SandboxBackend`."""
 
-    name = "cwsandbox"
-
-    def __init__(self, options: CwSandboxOptions, found: Found, context: BuildContext) -> None:
-        with contextlib.suppress(RuntimeError):  # another user of the SDK has installed them
-            cwsandbox.disable_signal_handlers()
-        for note in found.notes:
-            _LOG.warning("cwsandbox: %s", note)
+    def __init__(
+        self,
+        service: Service,
+        options: RemoteOptions,
+        capabilities: Capabilities,
+        context: BuildContext,
+    ) -> None:
+        self.name = service.name
+        self.capabilities = capabilities
+        self._service = service
         self._options = options
         self._context = context
-        self._client = Client(options, auth_of(found, options, context.environ), context.monotonic)
+        self._client = Client(service, options.retry_s, context.monotonic)
         self._quota = Quota()
         self._owner = Owner.me()
         self._cleaning: set[asyncio.Task[None]] = set()
-        self.capabilities: Capabilities = capabilities_of(options, found.notes)
 
     @contextlib.asynccontextmanager
     async def open(self, spec: SandboxSpec) -> AsyncIterator[RemoteSandbox]:
@@ -55,47 +54,47 @@ class CwSandboxBackend:
 
     async def _opened(self, spec: SandboxSpec) -> RemoteSandbox:
         id = self._context.new_id()
-        arguments = wanted(self._options, spec)
-        # Commands never see it: it tells them from what runs them.
-        env = {**self._options.env, **spec.env, KEEP: id}
-        all_tags = {**self._context.tags, **spec.tags}
-        handle = self._client.make(
-            **arguments,
-            environment_variables=env,
-            tags=tags.tags_of(self._options.tags, all_tags, self._owner, id),
+        request = Request(
+            id=id,
+            spec=spec,
+            # Commands never see the last one: it tells them from what runs them.
+            env={**self._options.env, **spec.env, KEEP: id},
+            tags={**self._context.tags, **spec.tags},
+            owner=owner_text(self._owner),
         )
+        remote = self._service.prepare(request)
         asked: list[asyncio.Future[None]] = []
 
         async def create() -> None:
             # Once asked for, the answer is waited for: it says what has to be removed.
-            asked[:] = [asyncio.ensure_future(self._client.create(handle))]
+            asked[:] = [asyncio.ensure_future(self._client.create(remote))]
             await asyncio.shield(asked[0])
 
         creating = asyncio.ensure_future(self._quota.admit(create))
         try:
             await asyncio.shield(creating)
-            await self._client.started(handle)
-            return await self._set_up(handle, spec)
+            await self._client.started(remote, self._options.start_timeout_s)
+            return await self._set_up(remote, spec)
         except BaseException:
             creating.cancel()
-            self._clean(self._remove([creating, *asked], handle, id))
+            self._clean(self._remove([creating, *asked], remote, id))
             raise
 
-    async def _set_up(self, handle: cwsandbox.Sandbox, spec: SandboxSpec) -> RemoteSandbox:
-        assert handle.sandbox_id is not None
-        opened = Opened(handle.sandbox_id)
-        jobs = Jobs(self._client, handle, opened.check)
+    async def _set_up(self, remote: Remote, spec: SandboxSpec) -> RemoteSandbox:
+        assert remote.id is not None
+        opened = Opened(remote.id)
+        jobs = Jobs(self._client, remote, opened.check)
         workdir = self._options.workdir if spec.workdir is None else spec.workdir
         place = await jobs.install(workdir, _WORKDIR)
 
         async def release() -> None:
             try:
-                await self._client.stop(handle)
+                await self._client.stop(remote)
             finally:
                 self._quota.leave()
 
         setup = Setup(
-            id=handle.sandbox_id,
+            id=remote.id,
             jobs=jobs,
             place=place,
             capabilities=self.capabilities,
@@ -106,19 +105,22 @@ class CwSandboxBackend:
         return RemoteSandbox(setup, opened)
 
     async def _remove(
-        self, creating: "Sequence[asyncio.Future[None]]", handle: cwsandbox.Sandbox, id: str
+        self, creating: "Sequence[asyncio.Future[None]]", remote: Remote, id: str
     ) -> None:
         """Remove a sandbox that could not be opened, and may or may not have been created."""
+        # Its answer names the sandbox. A service that answers only when it runs may take long.
+        _, unanswered = await asyncio.wait(creating, timeout=_ANSWER_S)
+        for asked in unanswered:
+            asked.cancel()
         await asyncio.wait(creating)
         admitted = creating[0]
         if not admitted.cancelled() and admitted.exception() is None:
             self._quota.leave()
-        if handle.sandbox_id is not None:
-            await self._client.stop(handle)
-        elif any(isinstance(asked.exception(), SandboxError) for asked in creating[1:]):
-            # Asked for, and not answered.
-            for found in await self._client.list(tags.id_tag(id)):
-                await self._client.delete(str(found.sandbox_id))
+        if remote.id is not None:
+            await self._client.stop(remote)
+        elif any(_unanswered(asked) for asked in creating[1:]):
+            for found in await self._client.list(id):
+                await self._client.delete(found.id)
 
     def _clean(self, removal: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(removal)
@@ -133,24 +135,22 @@ class CwSandboxBackend:
     @contextlib.asynccontextmanager
     async def restore(self, ref: str, spec: SandboxSpec) -> AsyncIterator[RemoteSandbox]:
         """Not possible."""
-        raise UnsupportedError(f"cwsandbox: there are no snapshots, and so none is called {ref}")
+        raise UnsupportedError(f"{self.name}: there are no snapshots, and so none is called {ref}")
         yield  # makes it a generator
 
     async def list(self) -> Sequence[SandboxInfo]:
         """Every sandbox that `ale` has at the service, with this key."""
-        found = await self._client.list(tags.MARK)
-        return [self._info(sandbox) for sandbox in found]
+        return [self._info(listed) for listed in await self._client.list()]
 
-    def _info(self, sandbox: cwsandbox.Sandbox) -> SandboxInfo:
-        created = sandbox.created_at
-        age = 0.0 if created is None else self._context.clock() - created.timestamp()
+    def _info(self, listed: Listed) -> SandboxInfo:
+        age = 0.0 if listed.created is None else self._context.clock() - listed.created
         return SandboxInfo(
-            id=str(sandbox.sandbox_id),
+            id=listed.id,
             backend=self.name,
-            tags=tags.spec_tags(sandbox.tags),
-            owner_alive=tags.owner_alive(sandbox.tags, self._owner),
+            tags=listed.tags,
+            owner_alive=owner_alive(listed.owner, self._owner),
             age_s=max(0.0, age),
-            detail=f"{sandbox.status}, {' '.join(row.image or '' for row in sandbox.containers)}",
+            detail=listed.detail,
         )
 
     async def prune(self) -> Sequence[SandboxInfo]:
@@ -164,3 +164,7 @@ class CwSandboxBackend:
         """Wait for removals in the background. May be called again."""
         while self._cleaning:
             await asyncio.wait(self._cleaning)
+
+
+def _unanswered(asked: "asyncio.Future[None]") -> bool:
+    return asked.cancelled() or isinstance(asked.exception(), SandboxError)

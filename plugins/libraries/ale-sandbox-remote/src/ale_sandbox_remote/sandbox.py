@@ -10,9 +10,9 @@ from attrs import frozen
 from ale.errors import SandboxError
 from ale.sandboxes import BaseSandbox, Command
 from ale.types import Capabilities, ExecResult, SandboxSpec
-from ale_sandbox_cwsandbox.files import Files
-from ale_sandbox_cwsandbox.jobs import Jobs, Place, new_token
-from ale_sandbox_cwsandbox.session import RemoteSession
+from ale_sandbox_remote.files import Files
+from ale_sandbox_remote.jobs import Jobs, Place, new_token
+from ale_sandbox_remote.session import RemoteSession
 from ale_sandbox_shell.text import as_bytes, quoted
 
 _SHELL = b"/bin/sh"

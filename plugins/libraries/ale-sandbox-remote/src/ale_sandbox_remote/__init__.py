@@ -1,0 +1,1 @@
+"""Shared by sandboxes that a service runs somewhere else."""

@@ -1,0 +1,1 @@
+"""Remote sandboxes: E2B."""
