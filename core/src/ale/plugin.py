@@ -118,7 +118,8 @@ class Benchmark:
         criterion: name of the criterion that grades its tasks.
         problems: number of problems in each split, as published; the default split comes first. A
             benchmark without splits has one. Empty where it is not known.
-        needs: what the user has to provide, in a few words: a file, a folder, an extra.
+        needs: what the user has to provide, in a few words: ``--data mbpp.jsonl``, an extra.
+        home: where it is published: a URL.
         tasks: options of the task source that select it, such as ``{"subset": "lite"}``.
         agent: the agent that it is run with by default.
         groups: keys of a task's metadata by which results are shown too, such as ``level``.
@@ -129,6 +130,7 @@ class Benchmark:
     criterion: str = field(kw_only=True)
     problems: Mapping[str, int] = field(factory=dict, kw_only=True)
     needs: str = field(default="", kw_only=True)
+    home: str = field(default="", kw_only=True)
     tasks: Mapping[str, Any] = field(factory=dict, kw_only=True)
     agent: str = field(default="single-shot", kw_only=True)
     groups: tuple[str, ...] = field(default=(), kw_only=True)

@@ -30,7 +30,7 @@ class _Bench(Group):
             names = {each.benchmark.name for each in offered(ctx.obj)}
             hint = nearest(args[0], self.commands)
             if args[0] in names or (hint is None and nearest(args[0], names)):
-                hint = f"to run a benchmark: ale bench run {args[0]}"
+                hint = "to run a benchmark: ale bench run NAME"
             ctx.fail(f"no such command '{args[0]}'" + (f"; {hint}" if hint else ""))
         return super().resolve_command(ctx, args)
 

@@ -1,5 +1,6 @@
 """The options of ``ale bench run``, and the config of `ale` that they make."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,10 @@ from attrs import frozen
 
 from ale.errors import InputError, PluginError, Problem
 from ale.runs import Registry, parse_choice
-from ale.strict import Node, from_plain, read_yaml
+from ale.strict import Node, from_plain, nearest_file, read_yaml
 from ale_bench.offered import Offered, has_option
 
+_ORIGINS = ("path", "dataset", "sample")
 TEMPERATURE = 0.8
 """Of several samples per problem, as in arXiv:2107.03374 for many; one sample is taken at 0."""
 
@@ -72,9 +74,9 @@ def _tasks(flags: Flags, chosen: Offered) -> Node:
         "split": ("--split", flags.split),
         "limit": ("--limit", flags.limit),
     }
-    name = chosen.benchmark.name
+    name, origin = chosen.benchmark.name, f"benchmark {chosen.benchmark.name}"
     made = {"type": chosen.source_name, **chosen.benchmark.tasks}
-    section = {key: _plain(value, f"benchmark {name}") for key, value in made.items()}
+    section = {key: _plain(value, origin) for key, value in made.items()}
     problems = []
     for key, (option, value) in given.items():
         if value is None:
@@ -83,9 +85,26 @@ def _tasks(flags: Flags, chosen: Offered) -> Node:
             message = f"the benchmark '{name}' has no such option"
             problems.append(Problem(message=message, file=option))
         section[key] = _plain(value, option)
+    problems = problems or _without_problems(flags, chosen, section)
     if problems:
         raise InputError(problems)
-    return Node({**section}, f"benchmark {name}")
+    return Node({**section}, origin)
+
+
+def _without_problems(flags: Flags, chosen: Offered, section: Mapping[str, Node]) -> list[Problem]:
+    """Is it known that the problems are not there?"""
+    wanted = "; ".join(filter(None, [chosen.benchmark.needs, chosen.benchmark.home])) or None
+    if flags.data is not None and not flags.data.exists():
+        message = f"there is no file or folder {flags.data}"
+        hint = nearest_file(flags.data)
+        return [Problem(message=message, file="--data", expected=wanted, hint=hint)]
+    if chosen.ready or not chosen.benchmark.needs or {*_ORIGINS} & {*section}:
+        return []
+    options = {"--data PATH": "path", "--dataset NAME": "dataset", "--sample": "sample"}
+    others = [option for option, key in options.items() if chosen.has_option(key)]
+    message = f"the benchmark '{chosen.benchmark.name}' needs its problems"
+    hint = f"give one of {', '.join(others)}" if others else None
+    return [Problem(message=message, expected=wanted, hint=hint)]
 
 
 def _llm(flags: Flags, registry: Registry) -> Node:
@@ -108,7 +127,7 @@ def _llm(flags: Flags, registry: Registry) -> Node:
 
 def _model_section(flags: Flags) -> Node:
     if flags.config is None:
-        return parse_choice(flags.llm or "openai", option="--llm")
+        return parse_choice(flags.llm or "openai", option="--llm" if flags.llm else "--model")
     root = read_yaml(flags.config)
     section = root.get("llm")
     if section is None or section.mapping is None:

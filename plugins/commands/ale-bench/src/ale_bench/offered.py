@@ -36,14 +36,17 @@ class Offered:
     @property
     def missing(self) -> str:
         """What has to be installed or given to run it; empty for nothing."""
-        benchmark = self.benchmark
-        ready = benchmark.ready is not None and benchmark.ready()
-        criterion = f"a package with the criterion {benchmark.criterion}"
+        criterion = f"a package with the criterion {self.benchmark.criterion}"
         missing = [
-            *([] if ready else [benchmark.needs]),
+            *([] if self.ready else [self.benchmark.needs]),
             *([] if self.criterion_installed else [criterion]),
         ]
         return "; ".join(filter(None, missing))
+
+    @property
+    def ready(self) -> bool:
+        """Whether its problems are known to be here."""
+        return self.benchmark.ready is not None and self.benchmark.ready()
 
     def has_option(self, name: str) -> bool:
         """Whether the task source has this option."""

@@ -73,9 +73,11 @@ def run_in(folder: Path, text: str, arguments: list[str], *, quiet: bool) -> int
         run = stored_run(folder)
         if run is None:
             (folder / CONFIG).write_text(text)
-            return _ale_run([*arguments, str(folder / CONFIG)], quiet=quiet)
+            # The file is removed again where nothing is started; --print-config has its lines.
+            names = {str(folder / CONFIG): "--print-config"}
+            return _ale_run([*arguments, str(folder / CONFIG)], names, quiet=quiet)
         print(f"continuing {os.path.relpath(run)}", file=sys.stderr)
-        return _ale_run([*arguments, "--resume", str(run)], quiet=quiet)
+        return _ale_run([*arguments, "--resume", str(run)], {}, quiet=quiet)
 
 
 @contextmanager
@@ -112,10 +114,10 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _ale_run(arguments: list[str], *, quiet: bool) -> int:
+def _ale_run(arguments: list[str], names: Mapping[str, str], *, quiet: bool) -> int:
     try:
         with redirect_stdout(sys.stderr if quiet else sys.stdout):
-            ale(["run", *arguments])
+            ale(["run", *arguments], names)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 1
     return 0

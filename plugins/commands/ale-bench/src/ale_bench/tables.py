@@ -46,6 +46,7 @@ def benchmarks_json(found: Sequence[Offered]) -> str:
                 "agent": each.benchmark.agent,
                 "groups": list(each.benchmark.groups),
                 "needs": each.missing or None,
+                "home": each.benchmark.home or None,
             }
             for each in found
         ]
