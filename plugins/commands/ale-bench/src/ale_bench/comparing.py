@@ -77,16 +77,16 @@ def _check_same(a: Results, b: Results) -> None:
         example = min(only_a or only_b)
         owner = place(a if only_a else b)
         message = (
-            f"the runs have different problems: {len(only_a)} are in the first alone, "
-            f"{len(only_b)} in the second alone; '{example}' is in {owner} alone"
+            f"the runs have different problems: {len(only_a)} only in A, {len(only_b)} only in B; "
+            f"'{example}' is only in {owner}"
         )
         problems.append(Problem(message=message, expected="two runs of the same problems"))
     else:
         changed = [each for each in a.tasks if _graded(a.tasks[each]) != _graded(b.tasks[each])]
         if changed:
             message = (
-                f"{counted(len(changed), 'problem')} of the same id are graded differently in the "
-                f"two runs, '{changed[0]}' for one"
+                f"the runs grade {len(changed)} of {counted(len(a.tasks), 'problem')} differently, "
+                f"such as '{changed[0]}'"
             )
             problems.append(Problem(message=message, expected="two runs of the same problems"))
     if problems:

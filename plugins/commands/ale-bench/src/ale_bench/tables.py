@@ -120,7 +120,7 @@ def _notes(results: Results) -> Iterator[str]:
     if results.broken:
         attempts = counted(results.broken, "attempt")
         yield f"broken: {attempts} without a result, not counted as failures"
-        yield from (shorten(f"  {cause}", WIDTH - 1) for cause in results.causes)
+        yield from (f"  {shorten(cause, WIDTH - 2)}" for cause in results.causes)
 
 
 def results_json(results: Results) -> str:
