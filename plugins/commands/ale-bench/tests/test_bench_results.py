@@ -26,7 +26,7 @@ pass@3  1.000  0.342 to 1.000         2
 maj@3   1.000  0.342 to 1.000         2
 
 level    problems  pass@1  95% interval    pass@3  maj@3
-Level 1         2   0.833  0.276 to 0.985   1.000  1.000
+Level 1         2   0.833  0.241 to 0.987   1.000  1.000
 Level 5         1   0.000  -                    -      -
 
 unfinished: 1 problem of 3
