@@ -42,6 +42,7 @@ def sandbox_of(kind: str, workshop: Any) -> str:
         assert probe is not None
         if not probe().usable:
             pytest.skip(probe().reason)
+    workshop.space.mkdir(exist_ok=True)
     return f"{kind}:root={workshop.space}"
 
 

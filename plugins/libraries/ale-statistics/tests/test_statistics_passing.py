@@ -55,8 +55,9 @@ def attempt(rollout: int, reward: float | None, answer: str | None = None) -> Ep
     )
 
 
-def test_a_broken_episode_is_no_attempt_and_answers_stand_beside_rewards() -> None:
-    found = attempts_from([attempt(0, 1.0, "18"), attempt(1, None), attempt(2, 0.0)])["a"]
+def test_attempts_are_in_order_without_broken_ones_and_answers_stand_beside_rewards() -> None:
+    ended = [attempt(2, 0.0), attempt(1, None), attempt(0, 1.0, "18")]
+    found = attempts_from(ended)["a"]
     assert (found.n, found.passed, found.broken) == (2, 1, 1)
     assert found.answers == ["18", None]
     assert found.pass_at(1) == 0.5

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Iterable, Mapping
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from ale.errors import InputError, Problem
 from ale.runs import SUCCESS, RunReader
-from ale.types import Episode, Split
+from ale.types import Episode, Split, Trajectory
 from ale_statistics.passing import pass_at_k
 
 
@@ -76,8 +76,18 @@ def count_attempts(reader: RunReader, split: Split, step: int | None) -> Mapping
 
 def attempts_from(episodes: Iterable[Episode], split: Split = "train") -> dict[str, Attempts]:
     """Attempts that start at their task's beginning, by task name; empty where there are none."""
-    found: dict[str, Attempts] = {}
+    found: dict[str, list[Episode]] = {}
     for episode in episodes:
         if episode.split == split and episode.start == "":
-            found.setdefault(episode.task_id, Attempts()).add(episode)
-    return dict(sorted(found.items()))
+            # A trajectory may be large, and is not needed.
+            kept = evolve(episode, trajectory=Trajectory())
+            found.setdefault(episode.task_id, []).append(kept)
+    return {task: _counted(found[task]) for task in sorted(found)}
+
+
+def _counted(episodes: Iterable[Episode]) -> Attempts:
+    """The attempts at one task, in the order of steps and rollouts, not of their ends."""
+    made = Attempts()
+    for episode in sorted(episodes, key=lambda each: (each.step, each.rollout)):
+        made.add(episode)
+    return made
