@@ -44,8 +44,9 @@ def test_more_problems_give_a_narrower_interval(stored: Stored, bench: Bench) ->
 
 
 def test_equal_differences_have_no_interval(stored: Stored, bench: Bench) -> None:
-    runs = [str(stored({"a": [RIGHT], "b": [RIGHT]}, name=name, k=1)) for name in "AB"]
-    assert "- (all equal)" in bench("compare", *runs).output
+    a = stored({each: [RIGHT, WRONG, WRONG] for each in "pqr"}, name="A", k=3)
+    b = stored({each: [RIGHT, RIGHT, WRONG] for each in "pqr"}, name="B", k=3)
+    assert "+0.333  - (all equal)" in bench("compare", str(a), str(b)).output
 
 
 def test_pass_at_k_is_compared_up_to_the_smaller_k(stored: Stored, bench: Bench) -> None:

@@ -1,6 +1,7 @@
 """Two runs of a benchmark side by side, paired by problem."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -149,7 +150,7 @@ def _run(letter: str, results: Results) -> str:
 def _bounds(found: Estimate | None) -> str:
     if found is None or found.low is None or found.high is None:
         return "-"
-    if found.low == found.high:
+    if math.isclose(found.low, found.high, abs_tol=1e-9):
         return "- (all equal)"
     return f"{found.low:+.3f} to {found.high:+.3f}"
 

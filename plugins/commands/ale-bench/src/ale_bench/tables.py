@@ -14,18 +14,17 @@ WIDTH = 80
 
 
 def benchmarks_text(found: Sequence[Offered]) -> str:
-    """A line per benchmark."""
+    """A line per benchmark; JSON has its package too."""
     rows = [
         [
             each.benchmark.name,
             _problems(each.benchmark.problems),
             each.benchmark.criterion,
-            each.distribution,
             each.missing or "nothing",
         ]
         for each in found
     ]
-    return table(["benchmark", "problems", "graded by", "package", "needs"], rows)
+    return table(["benchmark", "problems", "graded by", "needs"], rows)
 
 
 def _problems(problems: Mapping[str, int]) -> str:
