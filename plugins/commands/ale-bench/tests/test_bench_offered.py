@@ -128,7 +128,7 @@ def test_missing_problems_are_said_with_where_to_get_them(bench: Bench, tmp_path
     done = bench("run", "gsm8k", "--model", "m")
     assert "the benchmark 'gsm8k' needs its problems" in done.output
     assert "https://github.com/openai/grade-school-math" in done.output
-    assert "give one of --data PATH, --dataset NAME, --sample" in done.output
+    assert "they are given by one of --data PATH, --dataset NAME, --sample" in done.output
     (tmp_path / "test.jsonl").write_text("")
     done = bench("run", "gsm8k", "--model", "m", "--data", str(tmp_path / "tset.jsonl"))
     assert "--data: there is no file or folder" in done.output

@@ -103,7 +103,7 @@ def _without_problems(flags: Flags, chosen: Offered, section: Mapping[str, Node]
     options = {"--data PATH": "path", "--dataset NAME": "dataset", "--sample": "sample"}
     others = [option for option, key in options.items() if chosen.has_option(key)]
     message = f"the benchmark '{chosen.benchmark.name}' needs its problems"
-    hint = f"give one of {', '.join(others)}" if others else None
+    hint = f"they are given by one of {', '.join(others)}" if others else None
     return [Problem(message=message, expected=wanted, hint=hint)]
 
 
