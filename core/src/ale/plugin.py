@@ -101,8 +101,7 @@ class BuildContext:
         return None if value is None else Secret(value)
 
 
-def _name() -> Any:
-    return field(validator=[validators.instance_of(str), validators.matches_re(r"[^\s/]+")])
+_NAME: Any = [validators.instance_of(str), validators.matches_re(r"[^\s/]+")]
 
 
 @frozen
@@ -121,18 +120,21 @@ class Benchmark:
         needs: what the user has to provide, in a few words: ``--data mbpp.jsonl``, an extra.
         home: where it is published: a URL.
         tasks: options of the task source that select it, such as ``{"subset": "lite"}``.
-        agent: the agent that it is run with by default.
+        agent: the agent that it is run with by default, as on the command line: ``iflow``,
+            ``iflow:max_steps=40``.
+        sandbox: likewise.
         groups: keys of a task's metadata by which results are shown too, such as ``level``.
         ready: whether nothing is missing here; None where only a run can tell. Must be fast.
     """
 
-    name: str = _name()
+    name: str = field(validator=_NAME)
     criterion: str = field(kw_only=True)
     problems: Mapping[str, int] = field(factory=dict, kw_only=True)
     needs: str = field(default="", kw_only=True)
     home: str = field(default="", kw_only=True)
     tasks: Mapping[str, Any] = field(factory=dict, kw_only=True)
     agent: str = field(default="single-shot", kw_only=True)
+    sandbox: str = field(default="auto", kw_only=True)
     groups: tuple[str, ...] = field(default=(), kw_only=True)
     ready: Callable[[], bool] | None = field(default=None, kw_only=True)
 
@@ -160,7 +162,7 @@ class Component(Generic[OptionsT, ProductT_co]):
         benchmarks: for task sources: what ``ale bench list`` shows and ``ale bench run`` runs.
     """
 
-    name: str = _name()
+    name: str = field(validator=_NAME)
     _options: type[OptionsT] | Callable[[], type[OptionsT]] | None = field(validator=_attrs_class)
     build: Callable[[Any, BuildContext], ProductT_co] = field(validator=validators.is_callable())
     summary: str = field(kw_only=True, validator=validators.instance_of(str))

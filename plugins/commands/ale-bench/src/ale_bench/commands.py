@@ -90,7 +90,7 @@ def list_(registry: "Registry", as_json: bool) -> None:
 @click.option("--split", help="Split of the benchmark.  [default: the test split]")
 @click.option("--limit", type=click.IntRange(0), help="Only the first so many problems; 0 for all.")
 @click.option("--agent", metavar=COMPONENT, help="[default: that of the benchmark, single-shot]")
-@click.option("--sandbox", metavar=COMPONENT, help="[default: the best that is usable here]")
+@click.option("--sandbox", metavar=COMPONENT, help="[default: that of the benchmark, auto]")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the run.")
 @click.option("-n", "--concurrency", type=click.IntRange(1), help="Most episodes at a time.")
 @click.option("--no-checks", is_flag=True, help="As for `ale run`.")
@@ -107,6 +107,7 @@ def list_(registry: "Registry", as_json: bool) -> None:
 @click.pass_context
 def run(
     ctx: click.Context,
+    /,
     benchmark: str,
     concurrency: int | None,
     no_checks: bool,

@@ -47,7 +47,7 @@ def config_tree(flags: Flags, chosen: Offered, registry: Registry) -> Node:
     Raises:
         InputError: the benchmark has no such option, or the model can't be read.
     """
-    agent, sandbox = chosen.benchmark.agent, "auto"
+    agent, sandbox = chosen.benchmark.agent, chosen.benchmark.sandbox
     sections = {
         "tasks": _tasks(flags, chosen),
         "sandbox": parse_choice(flags.sandbox or sandbox, option="--sandbox"),

@@ -76,7 +76,8 @@ def run_in(folder: Path, text: str, arguments: list[str], *, quiet: bool) -> int
             # The file is removed again where nothing is started; --print-config has its lines.
             names = {str(folder / CONFIG): "--print-config"}
             return _ale_run([*arguments, str(folder / CONFIG)], names, quiet=quiet)
-        print(f"continuing {os.path.relpath(run)}", file=sys.stderr)
+        note = "another --out or --seed starts a new run"
+        print(f"continuing {os.path.relpath(run)} ({note})", file=sys.stderr)
         return _ale_run([*arguments, "--resume", str(run)], {}, quiet=quiet)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -43,6 +44,7 @@ def benchmarks_json(found: Sequence[Offered]) -> str:
                 "problems": dict(each.benchmark.problems),
                 "criterion": each.benchmark.criterion,
                 "agent": each.benchmark.agent,
+                "sandbox": each.benchmark.sandbox,
                 "groups": list(each.benchmark.groups),
                 "needs": each.missing or None,
                 "home": each.benchmark.home or None,
@@ -116,6 +118,7 @@ def bounds(interval: tuple[float, float] | None) -> str:
 def _notes(results: Results) -> Iterator[str]:
     if results.unfinished:
         yield f"unfinished: {counted(results.unfinished, 'problem')} of {len(results.tasks)}"
+        yield f"  ale run --resume {shlex.quote(place(results))}"
     if results.broken:
         attempts = counted(results.broken, "attempt")
         yield f"broken: {attempts} without a result, not counted as failures"

@@ -1,13 +1,14 @@
 """Count a run's attempts by task."""
 
+import bisect
 import math
 from collections.abc import Iterable, Mapping
 
-from attrs import define, evolve, field
+from attrs import define, field
 
 from ale.errors import InputError, Problem
 from ale.runs import SUCCESS, RunReader
-from ale.types import Episode, Split, Trajectory
+from ale.types import Episode, Split
 from ale_statistics.passing import pass_at_k
 
 
@@ -16,6 +17,7 @@ class Attempts:
     """The attempts at one task."""
 
     rewards: list[float] = field(factory=list)
+    """In the order of steps and rollouts, not of their ends."""
     answers: list[str | None] = field(factory=list)
     """What each of these answered, where a criterion says it; None for no answer."""
     broken: int = 0
@@ -23,6 +25,8 @@ class Attempts:
     """Total wall-clock time, including broken episodes."""
     cause: str = ""
     """Cause of the last broken episode."""
+    _numbers: list[tuple[int, int]] = field(factory=list, init=False)
+    """Step and rollout of each reward."""
 
     @property
     def n(self) -> int:
@@ -47,9 +51,12 @@ class Attempts:
         """Count an episode."""
         self.seconds += math.fsum(episode.seconds.values())
         if episode.reward is not None:
-            self.rewards.append(episode.reward)
+            number = (episode.step, episode.rollout)
+            at = bisect.bisect(self._numbers, number)
+            self._numbers.insert(at, number)
+            self.rewards.insert(at, episode.reward)
             answers = (score.answer for score in episode.scores if score.answer is not None)
-            self.answers.append(next(answers, None))
+            self.answers.insert(at, next(answers, None))
             return
         self.broken += 1
         if episode.failure is not None:
@@ -76,18 +83,8 @@ def count_attempts(reader: RunReader, split: Split, step: int | None) -> Mapping
 
 def attempts_from(episodes: Iterable[Episode], split: Split = "train") -> dict[str, Attempts]:
     """Attempts that start at their task's beginning, by task name; empty where there are none."""
-    found: dict[str, list[Episode]] = {}
+    found: dict[str, Attempts] = {}
     for episode in episodes:
         if episode.split == split and episode.start == "":
-            # A trajectory may be large, and is not needed.
-            kept = evolve(episode, trajectory=Trajectory())
-            found.setdefault(episode.task_id, []).append(kept)
-    return {task: _counted(found[task]) for task in sorted(found)}
-
-
-def _counted(episodes: Iterable[Episode]) -> Attempts:
-    """The attempts at one task, in the order of steps and rollouts, not of their ends."""
-    made = Attempts()
-    for episode in sorted(episodes, key=lambda each: (each.step, each.rollout)):
-        made.add(episode)
-    return made
+            found.setdefault(episode.task_id, Attempts()).add(episode)
+    return dict(sorted(found.items()))
