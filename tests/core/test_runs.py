@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 from ale.errors import InputError
+from ale.plugin import Benchmark, Component
 from ale.runs import (
     Registry,
     RunReader,
     build_choice,
     check_config,
     parse_choice,
+    written_config,
 )
+from ale.strict import from_plain
 
 
 @pytest.fixture
@@ -75,3 +78,28 @@ def test_a_config_is_checked_with_its_tasks_and_given_back_whole(
     assert check_config(again, registry) == checked
     with pytest.raises(InputError, match=r"run\.steps"):
         check_config(path, registry, ["run.steps=0"])
+
+
+def test_a_config_is_written_without_defaults_and_with_absolute_paths(
+    tmp_path: Path, workplace: Any, registry: Registry
+) -> None:
+    resolved = workplace.config(1).resolved
+    wanted = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "observers")
+    plain = {key: resolved[key] for key in wanted if key in resolved}
+    tree = from_plain({**plain, "run": {"directory": "out"}}, file=str(tmp_path / "a.yaml"))
+    written = written_config(tree, registry, ["run.rollouts=3"])
+    assert written["run"] == {"directory": str(tmp_path / "out"), "rollouts": 3}
+    assert written["credit"] == plain["credit"]
+    assert "trainer" not in written
+    with pytest.raises(InputError, match=r"--set: run\.rollouts"):
+        written_config(tree, registry, ["run.rollouts=0"])
+
+
+def test_a_component_declares_benchmarks_and_nothing_else_as_such() -> None:
+    declared = Benchmark("logic", criterion="choice")
+    made = Component("logic", None, lambda o, c: None, summary="Logic.", benchmarks=(declared,))
+    assert made.benchmarks[0].agent == "single-shot"
+    with pytest.raises(TypeError, match="benchmarks"):
+        Component("logic", None, lambda o, c: None, summary="Logic.", benchmarks=("logic",))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="name"):
+        Benchmark("a/b", criterion="choice")

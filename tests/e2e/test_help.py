@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 COMMANDS = (
-    *("run", "check", "ablate", "art", "collect", "score", "dataset", "show", "credit", "report"),
-    *("new", "results", "harbor-job", "sandbox", "schema", "serve", "forks", "model"),
+    *("run", "check", "ablate", "art", "bench", "collect", "score", "dataset", "show", "credit"),
+    *("report", "new", "results", "harbor-job", "sandbox", "schema", "serve", "forks", "model"),
     *("train", "plugins", "doctor"),
 )
 

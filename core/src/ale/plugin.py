@@ -101,6 +101,44 @@ class BuildContext:
         return None if value is None else Secret(value)
 
 
+_NAME: Any = [validators.instance_of(str), validators.matches_re(r"[^\s/]+")]
+
+
+@frozen
+class Benchmark:
+    """A benchmark that a task source reads, for ``ale bench``.
+
+    Where the task source has options of these names, ``ale bench run`` sets them: ``path``
+    (``--data``), ``dataset`` and ``subset`` (``--dataset``), ``sample``, ``split`` and ``limit``,
+    of which 0 is all.
+
+    Attributes:
+        name: what is typed, ``ale bench run NAME``; no spaces, no ``/``.
+        criterion: name of the criterion that grades its tasks.
+        problems: number of problems in each split, as published; the default split comes first. A
+            benchmark without splits has one. Empty where it is not known.
+        needs: what the user has to provide, in a few words: ``--data mbpp.jsonl``, an extra.
+        home: where it is published: a URL.
+        tasks: options of the task source that select it, such as ``{"subset": "lite"}``.
+        agent: the agent that it is run with by default, as on the command line: ``iflow``,
+            ``iflow:max_steps=40``.
+        sandbox: likewise.
+        groups: keys of a task's metadata by which results are shown too, such as ``level``.
+        ready: whether nothing is missing here; None where only a run can tell. Must be fast.
+    """
+
+    name: str = field(validator=_NAME)
+    criterion: str = field(kw_only=True)
+    problems: Mapping[str, int] = field(factory=dict, kw_only=True)
+    needs: str = field(default="", kw_only=True)
+    home: str = field(default="", kw_only=True)
+    tasks: Mapping[str, Any] = field(factory=dict, kw_only=True)
+    agent: str = field(default="single-shot", kw_only=True)
+    sandbox: str = field(default="auto", kw_only=True)
+    groups: tuple[str, ...] = field(default=(), kw_only=True)
+    ready: Callable[[], bool] | None = field(default=None, kw_only=True)
+
+
 def _attrs_class(_: object, __: object, value: Any) -> None:
     if has(value) if isinstance(value, type) else value is None or callable(value):
         return
@@ -121,9 +159,10 @@ class Component(Generic[OptionsT, ProductT_co]):
         priority: for sandboxes: ``type: auto`` chooses the usable one with the highest; 0 never.
         auto_needs: options without which ``type: auto`` skips it, such as ``image``.
         needs: sections that the config must have too, such as ``llm`` for an agent.
+        benchmarks: for task sources: what ``ale bench list`` shows and ``ale bench run`` runs.
     """
 
-    name: str = field(validator=[validators.instance_of(str), validators.matches_re(r"[^\s/]+")])
+    name: str = field(validator=_NAME)
     _options: type[OptionsT] | Callable[[], type[OptionsT]] | None = field(validator=_attrs_class)
     build: Callable[[Any, BuildContext], ProductT_co] = field(validator=validators.is_callable())
     summary: str = field(kw_only=True, validator=validators.instance_of(str))
@@ -133,6 +172,13 @@ class Component(Generic[OptionsT, ProductT_co]):
     priority: int = field(default=0, kw_only=True)
     auto_needs: tuple[str, ...] = field(default=(), kw_only=True)
     needs: tuple[str, ...] = field(default=(), kw_only=True)
+    benchmarks: tuple[Benchmark, ...] = field(
+        default=(),
+        kw_only=True,
+        validator=validators.deep_iterable(
+            validators.instance_of(Benchmark), validators.instance_of(tuple)
+        ),
+    )
 
     @property
     def options(self) -> type[OptionsT] | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import frozen
 
-from ale._config import load_config
+from ale._config import load_config, structure_config
 from ale._config.load import select
 from ale._config.model import EvaluationOptions, RunOptions, SandboxRequirements
 from ale._config.source import merge, parse_overrides
@@ -53,6 +53,7 @@ __all__ = [
     "learning",
     "lock",
     "parse_choice",
+    "written_config",
 ]
 
 
@@ -83,6 +84,38 @@ def check_config(
     planned = planned_episodes(loaded, ready.tasks)
     episodes = None if planned is None else sum(planned.values())
     return Checked(config=json.loads(encode(loaded.resolved)), episodes=episodes)
+
+
+def written_config(tree: Node, registry: Registry, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Check the sections of a config, and give them as plain values to write to a file.
+
+    Only what the tree and the overrides give, without defaults, and with absolute paths; nothing is
+    built.
+
+    Args:
+        tree: a config; each node's file is where a problem is reported to be.
+        overrides: as for `--set`: ``credit.type=grpo``.
+
+    Raises:
+        InputError: with every problem.
+    """
+    merged = apply_overrides(tree, overrides)
+    config = structure_config(merged, registry)
+    plain: dict[str, Any] = _as_written(merged, json.loads(encode(config.resolved)))
+    return plain
+
+
+def _as_written(node: Node, resolved: Any) -> Any:
+    """The resolved values of what stands in a tree; a component keeps its short name."""
+    if node.mapping is not None and isinstance(resolved, dict):
+        return {
+            key: child.value if key == "type" else _as_written(child, resolved[key])
+            for key, child in node.mapping.items()
+            if key in resolved
+        }
+    if node.items is not None and isinstance(resolved, list):
+        return [_as_written(*pair) for pair in zip(node.items, resolved, strict=True)]
+    return resolved
 
 
 def apply_overrides(node: Node, overrides: Sequence[str]) -> Node:

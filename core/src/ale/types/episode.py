@@ -24,6 +24,9 @@ class Score:
     """0 for a task step that does not count towards the reward."""
     detail: str = ""
     """The reason, for a human reader, with an excerpt of the evidence."""
+    answer: str | None = None
+    """What the agent answered, as short text in which equal answers are equal, where the criterion
+    reads an answer: for majority votes over attempts."""
     ends_task: bool = False
     """The following steps of the task are skipped."""
     kept: str | None = None

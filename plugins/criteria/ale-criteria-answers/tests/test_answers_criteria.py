@@ -136,3 +136,21 @@ async def test_a_letter_is_not_guessed() -> None:
     assert not (await grade(criterion, "A) no\nB) yes")).passed
     with pytest.raises(ValueError, match="expected must be one of ABCD, found 'E'"):
         ChoiceOptions(expected="E", letters="ABCD")
+
+
+@pytest.mark.parametrize(
+    ("criterion", "said", "answer"),
+    [
+        (numeric("18"), "It is $1,800.50", "3601/2"),
+        (numeric("18"), "I don't know.", None),
+        (equal("1"), r"\boxed{0.5}", "1/2"),
+        (equal("1"), r"\boxed{\dfrac{1}{2}}", "1/2"),
+        (equal("1"), r"\boxed{\left( \dfrac{x}{2}, 3 \right)}", r"(\frac{x}{2},3)"),
+        (ExactMatch(ExactMatchOptions(expected="Paris")), "The answer is  PARIS.", "paris"),
+        (Choice(ChoiceOptions(expected="B", letters="ABCD")), "The answer is (c).", "C"),
+    ],
+)
+async def test_the_score_has_the_answer_for_votes(
+    criterion: Criterion, said: str, answer: str | None
+) -> None:
+    assert (await grade(criterion, said)).answer == answer

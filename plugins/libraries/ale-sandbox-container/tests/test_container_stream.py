@@ -1,6 +1,7 @@
 """Frames, marks and answers, from a socket that stands for an engine."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from ale.errors import SandboxError
+from ale_sandbox_container.pool import WorkerPool
 from ale_sandbox_container.stream import STDERR, STDOUT, Stream, attach
 from ale_sandbox_container.worker import Supervisor, Worker
 
@@ -105,3 +107,36 @@ async def test_what_an_engine_says_in_place_of_a_stream_is_the_error(engine: Fak
 async def test_an_address_without_an_engine_is_named(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match=f"no engine answers at unix://{tmp_path}/none"):
         await attach(f"unix://{tmp_path}/none", "box")
+
+
+async def test_a_worker_that_is_ended_while_it_starts_is_started_again(
+    engine: FakeEngine,
+) -> None:
+    """As where an agent is done before the first worker answers, and all processes are ended."""
+    started: asyncio.Queue[Stream] = asyncio.Queue()
+
+    async def start() -> Worker:
+        stream = await engine.attached()
+        started.put_nowait(stream)
+        return Worker(stream, no_code)
+
+    async def mark() -> bytes:
+        await started.get()
+        read = b""
+        while not (found := re.search(rb"end ([0-9a-f]{32}) 0\n", read)):
+            read += await engine.reader.readuntil(b"\n")
+        return found[1]
+
+    pool = WorkerPool(start, asyncio.Lock())
+    pool.grow()
+    await mark()
+    first = engine.writer
+    pool.drop()
+    waiting = asyncio.ensure_future(pool.acquire())
+    asked = await asyncio.wait_for(mark(), 10)
+    engine.say(STDOUT, b"%b e 0\n" % asked)
+    engine.say(STDERR, b"%b e\n" % asked)
+    pool.release(await waiting)
+    pool.close("done")
+    assert first is not None
+    first.close()

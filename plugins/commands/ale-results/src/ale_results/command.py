@@ -28,8 +28,8 @@ def results(run: Path, ks: tuple[int, ...], split: str, step: int | None, as_jso
     """
     from ale.runs import RunReader
     from ale.types import Split
-    from ale_results.attempts import count_attempts
     from ale_results.view import as_text, to_json
+    from ale_statistics import count_attempts
 
     counted = count_attempts(RunReader(run), cast(Split, split), step)
     click.echo(to_json(counted, ks) if as_json else as_text(counted, ks))

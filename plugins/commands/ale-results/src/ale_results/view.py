@@ -1,13 +1,11 @@
 """Counts of attempts as a table and as JSON."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ale.text import shorten, table
-from ale_results.attempts import Attempts
-from ale_results.estimate import interval, pass_at_k
+from ale_statistics import Attempts, mean_over_tasks
 
 _CAUSE = 60
 
@@ -35,7 +33,7 @@ def _row(task: str, attempts: Attempts, ks: Sequence[int]) -> list[str]:
         str(attempts.passed),
         str(attempts.broken),
         _number(attempts.mean),
-        *(_number(pass_at_k(attempts.n, attempts.passed, k)) for k in ks),
+        *(_number(attempts.pass_at(k)) for k in ks),
         f"{attempts.seconds / done:.1f}",
         shorten(attempts.cause, _CAUSE),
     ]
@@ -48,11 +46,9 @@ def _number(value: float | None) -> str:
 def _means(counted: Mapping[str, Attempts], ks: Sequence[int]) -> list[dict[str, Any]]:
     made = []
     for k in ks:
-        each = [pass_at_k(attempts.n, attempts.passed, k) for attempts in counted.values()]
-        known = [value for value in each if value is not None]
-        mean = math.fsum(known) / len(known) if known else None
-        bounds = None if mean is None else interval(mean, len(known))
-        made.append({"k": k, "tasks": len(known), "mean": mean, "interval_95": bounds})
+        found = mean_over_tasks(attempts.pass_at(k) for attempts in counted.values())
+        bounds = {"mean": found.mean, "interval_95": found.interval}
+        made.append({"k": k, "tasks": found.tasks, **bounds})
     return made
 
 
@@ -77,7 +73,7 @@ def to_json(counted: Mapping[str, Attempts], ks: Sequence[int]) -> str:
             "broken": attempts.broken,
             "rewards": attempts.rewards,
             "mean_reward": attempts.mean,
-            "pass_at": {str(k): pass_at_k(attempts.n, attempts.passed, k) for k in ks},
+            "pass_at": {str(k): attempts.pass_at(k) for k in ks},
             "seconds": attempts.seconds,
             "last_cause": attempts.cause or None,
         }

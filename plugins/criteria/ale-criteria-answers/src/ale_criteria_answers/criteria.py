@@ -1,5 +1,7 @@
 """The criteria: find the answer, compare it, say what was compared."""
 
+import re
+
 from attrs import frozen
 
 from ale.protocols import Sandbox
@@ -12,6 +14,7 @@ from ale_answers import (
     last_line,
     marked,
     messages_of,
+    number_value,
     read_answer_file,
     same_number,
 )
@@ -22,6 +25,11 @@ from ale_criteria_answers.options import (
     MathEqualOptions,
     NumericAnswerOptions,
 )
+
+_LONGEST = 1000
+"""Characters of an answer that are stored for votes."""
+_SIZED = re.compile(r"\\[dt]frac(?![a-z])")
+_NO_MEANING = re.compile(r"\s|\\left(?![a-z])|\\right(?![a-z])|\\[,;!]|\$")
 
 
 @frozen
@@ -38,7 +46,8 @@ class NumericAnswer:
         if found is None:
             return _none("numeric_answer", "number", where)
         passed = same_number(found.text, options.expected, options.tolerance)
-        return _score("numeric_answer", passed, found, where, options.expected)
+        normal = _normal_formula(found.text)
+        return _score("numeric_answer", passed, found, where, options.expected, normal)
 
 
 @frozen
@@ -57,7 +66,8 @@ class MathEqual:
         gold = boxed(options.expected)
         expected = options.expected if gold is None else gold.text
         passed, why = await equal_formulas(expected, found.text, options.digits, options.timeout_s)
-        return _score("math_equal", passed, found, where, expected, why)
+        normal = _normal_formula(found.text)
+        return _score("math_equal", passed, found, where, expected, normal, why)
 
 
 @frozen
@@ -73,8 +83,9 @@ class ExactMatch:
         found = None if text is None else self._taken(text)
         if found is None:
             return _none("exact_match", "text", where)
-        passed = self._normal(found.text) == self._normal(options.expected)
-        return _score("exact_match", passed, found, where, options.expected)
+        normal = self._normal(found.text)
+        passed = normal == self._normal(options.expected)
+        return _score("exact_match", passed, found, where, options.expected, normal)
 
     def _taken(self, text: str) -> Extracted | None:
         if self.options.take == "all":
@@ -101,7 +112,7 @@ class Choice:
         if found is None:
             return _none("choice", f"letter of {options.letters}", where)
         expected = options.expected.upper()
-        return _score("choice", found.text == expected, found, where, expected)
+        return _score("choice", found.text == expected, found, where, expected, found.text)
 
 
 async def _text(place: str, trajectory: Trajectory, sandbox: Sandbox) -> tuple[str | None, str]:
@@ -121,8 +132,20 @@ def _none(criterion: str, kind: str, where: str) -> Score:
     )
 
 
+def _normal_formula(text: str) -> str:
+    """The value of a number, or else the formula without what does not change its meaning."""
+    value = number_value(text)
+    return _NO_MEANING.sub("", _SIZED.sub(r"\\frac", text)) if value is None else str(value)
+
+
 def _score(
-    criterion: str, passed: bool, found: Extracted, where: str, expected: str, why: str = ""
+    criterion: str,
+    passed: bool,
+    found: Extracted,
+    where: str,
+    expected: str,
+    normal: str,
+    why: str = "",
 ) -> Score:
     shown = found.text if len(found.text) <= 200 else found.text[:200] + "..."
     detail = f"found {shown!r} in {found.source} of {where}; expected {expected!r}"
@@ -131,4 +154,5 @@ def _score(
         passed=passed,
         value=float(passed),
         detail=f"{detail}; {why}" if why else detail,
+        answer=normal[:_LONGEST],
     )

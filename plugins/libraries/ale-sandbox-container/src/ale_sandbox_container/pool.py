@@ -32,6 +32,7 @@ class WorkerPool:
         self._waiting: deque[asyncio.Future[Worker]] = deque()
         self._growing: set[asyncio.Task[None]] = set()
         self._closed: str | None = None
+        self._drops = 0
 
     async def acquire(self) -> Worker:
         """A worker; return it with `release`.
@@ -88,13 +89,23 @@ class WorkerPool:
             async with self._starting:
                 if not wanted and all(waiting.done() for waiting in self._waiting):
                     return  # a worker has become free meanwhile
-                worker = await self._new()
+                worker = await self._not_dropped()
         except (SandboxError, TimeoutError) as error:
             waiting = self._next()
             if waiting is not None:
                 waiting.set_exception(error)
         else:
             self.release(worker)
+
+    async def _not_dropped(self) -> Worker:
+        """A new worker; another one where `drop` has ended it before it answered."""
+        while True:
+            drops = self._drops
+            try:
+                return await self._new()
+            except NoProcessError:
+                if drops == self._drops or self._closed is not None:
+                    raise
 
     async def _new(self) -> Worker:
         async with asyncio.timeout(ANSWER_S):
@@ -125,6 +136,7 @@ class WorkerPool:
 
     def drop(self) -> None:
         """End every worker; new ones are started when they are asked for."""
+        self._drops += 1
         for worker in list(self._made):
             worker.close()
 

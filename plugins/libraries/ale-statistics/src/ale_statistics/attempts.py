@@ -1,13 +1,15 @@
 """Count a run's attempts by task."""
 
+import bisect
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from attrs import define, field
 
 from ale.errors import InputError, Problem
 from ale.runs import SUCCESS, RunReader
 from ale.types import Episode, Split
+from ale_statistics.passing import pass_at_k
 
 
 @define(kw_only=True)
@@ -15,11 +17,16 @@ class Attempts:
     """The attempts at one task."""
 
     rewards: list[float] = field(factory=list)
+    """In the order of steps and rollouts, not of their ends."""
+    answers: list[str | None] = field(factory=list)
+    """What each of these answered, where a criterion says it; None for no answer."""
     broken: int = 0
     seconds: float = 0.0
     """Total wall-clock time, including broken episodes."""
     cause: str = ""
     """Cause of the last broken episode."""
+    _numbers: list[tuple[int, int]] = field(factory=list, init=False)
+    """Step and rollout of each reward."""
 
     @property
     def n(self) -> int:
@@ -31,6 +38,10 @@ class Attempts:
         """Attempts with a reward of 1."""
         return sum(reward == SUCCESS for reward in self.rewards)
 
+    def pass_at(self, k: int) -> float | None:
+        """pass@k of this task; None where it has fewer than k graded attempts."""
+        return pass_at_k(self.n, self.passed, k)
+
     @property
     def mean(self) -> float | None:
         """Mean reward of the graded attempts."""
@@ -40,7 +51,12 @@ class Attempts:
         """Count an episode."""
         self.seconds += math.fsum(episode.seconds.values())
         if episode.reward is not None:
-            self.rewards.append(episode.reward)
+            number = (episode.step, episode.rollout)
+            at = bisect.bisect(self._numbers, number)
+            self._numbers.insert(at, number)
+            self.rewards.insert(at, episode.reward)
+            answers = (score.answer for score in episode.scores if score.answer is not None)
+            self.answers.insert(at, next(answers, None))
             return
         self.broken += 1
         if episode.failure is not None:
@@ -56,12 +72,19 @@ def count_attempts(reader: RunReader, split: Split, step: int | None) -> Mapping
     Raises:
         InputError: there are none.
     """
-    found: dict[str, Attempts] = {}
-    for episode in reader.episodes:
-        if episode.split == split and episode.start == "" and step in (None, episode.step):
-            found.setdefault(episode.task_id, Attempts()).add(episode)
+    chosen = (each for each in reader.episodes if step in (None, each.step))
+    found = attempts_from(chosen, split)
     if not found:
         which = "" if step is None else f" in step {step}"
         message = f"no episode of the split '{split}'{which}"
         raise InputError([Problem(message=message, file=str(reader.episodes.path))])
+    return found
+
+
+def attempts_from(episodes: Iterable[Episode], split: Split = "train") -> dict[str, Attempts]:
+    """Attempts that start at their task's beginning, by task name; empty where there are none."""
+    found: dict[str, Attempts] = {}
+    for episode in episodes:
+        if episode.split == split and episode.start == "":
+            found.setdefault(episode.task_id, Attempts()).add(episode)
     return dict(sorted(found.items()))

@@ -1,0 +1,206 @@
+"""The command line of `ale bench`; the implementation is imported when it runs.
+
+`ale --help` imports this module, so it imports only click and `ale.commands`.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ale.commands import COMPONENT, PATH, Group, Starting, overrides_option
+
+if TYPE_CHECKING:
+    from ale.runs import Registry
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+class _Bench(Group):
+    """Says how to run a benchmark whose name is typed in place of a command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does."""
+        from ale.errors import nearest
+        from ale_bench.offered import offered
+
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            names = {each.benchmark.name for each in offered(ctx.obj)}
+            hint = nearest(args[0], self.commands)
+            if args[0] in names or (hint is None and nearest(args[0], names)):
+                hint = "to run a benchmark: ale bench run NAME"
+            ctx.fail(f"no such command '{args[0]}'" + (f"; {hint}" if hint else ""))
+        return super().resolve_command(ctx, args)
+
+
+@click.group("bench", cls=_Bench)
+def bench() -> None:
+    """Run a benchmark against a model, show its results, and compare two runs.
+
+    \b
+    Examples:
+      ale bench list
+      ale bench run humaneval --model gpt-5-mini --api-key-env OPENAI_API_KEY
+      ale bench compare runs/A runs/B
+    """
+
+
+@bench.command("list")
+@_json_option
+@click.pass_obj
+def list_(registry: "Registry", as_json: bool) -> None:
+    """List the installed benchmarks, and what each needs.
+
+    Any installed package with a task source can add some.
+    """
+    from ale_bench.offered import offered
+    from ale_bench.tables import benchmarks_json, benchmarks_text
+
+    found = offered(registry)
+    click.echo(benchmarks_json(found) if as_json else benchmarks_text(found))
+
+
+@bench.command("run", cls=Starting)
+@click.argument("benchmark")
+@click.option("--model", help="Name of the model, as its server lists it.")
+@click.option("--base-url", help="URL of its API, up to /v1.  [default: that of the type]")
+@click.option("--api-key-env", metavar="VARIABLE", help="Environment variable with the API key.")
+@click.option(
+    "--llm",
+    metavar=COMPONENT,
+    help="Type of the model, with more options: vllm, or policy:device=cpu.  [default: openai]",
+)
+@click.option(
+    "--config", type=PATH, metavar="FILE", help="Take the model from section llm of this config."
+)
+@click.option(
+    "-k", type=click.IntRange(1), default=1, show_default=True, help="Samples per problem."
+)
+@click.option(
+    "--temperature", type=click.FloatRange(0), help="[default: 0 for one sample, 0.8 for more]"
+)
+@click.option("--max-tokens", type=click.IntRange(1), help="Most tokens of an answer.")
+@click.option("--data", type=PATH, help="File or folder of the problems, as published.")
+@click.option(
+    "--dataset", metavar="NAME[:SUBSET]", help="Data set for the library `datasets`, instead."
+)
+@click.option("--sample", is_flag=True, help="A few problems that the package ships, instead.")
+@click.option("--split", help="Split of the benchmark.  [default: the test split]")
+@click.option("--limit", type=click.IntRange(0), help="Only the first so many problems; 0 for all.")
+@click.option("--agent", metavar=COMPONENT, help="[default: that of the benchmark, single-shot]")
+@click.option("--sandbox", metavar=COMPONENT, help="[default: that of the benchmark, auto]")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the run.")
+@click.option("-n", "--concurrency", type=click.IntRange(1), help="Most episodes at a time.")
+@click.option("--no-checks", is_flag=True, help="As for `ale run`.")
+@click.option(
+    "--out",
+    type=PATH,
+    metavar="DIR",
+    help="Folder for the run; if it has an unfinished one, that is continued.  [default: one below "
+    "./runs named by benchmark, model and options]",
+)
+@overrides_option
+@click.option("--print-config", is_flag=True, help="Print the config for `ale run` and exit.")
+@_json_option
+@click.pass_context
+def run(
+    ctx: click.Context,
+    /,
+    benchmark: str,
+    concurrency: int | None,
+    no_checks: bool,
+    out: Path | None,
+    overrides: tuple[str, ...],
+    print_config: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Run BENCHMARK against a model, and show pass@k with intervals.
+
+    The run is one of `ale run`, and is stored like any other. After a Ctrl-C or a kill, the same
+    command continues it. Exit codes are those of `ale run`.
+
+    \b
+    Examples:
+      ale bench run humaneval --llm vllm --model Qwen/Qwen2.5-Coder-7B-Instruct
+      ale bench run gsm8k --data grade-school-math/data --config my.yaml -k 8 --limit 200
+      ale bench run mbpp --sample --llm scripted:script=answers.yaml
+    """
+    from ale.runs import written_config
+    from ale_bench import running
+    from ale_bench.config import Flags, config_tree
+    from ale_bench.offered import find
+
+    flags = Flags(**given)
+    if flags.config is not None and flags.llm is not None:
+        raise click.UsageError("give either --llm or --config FILE")
+    registry: Registry = ctx.obj
+    chosen = find(registry, benchmark)
+    config = written_config(config_tree(flags, chosen, registry), registry, overrides)
+    folder = out or running.default_folder(config, Path("runs"))
+    text = running.as_yaml(config, folder)
+    if print_config:
+        click.echo(text, nl=False)
+        return
+    _warn(config)
+    arguments = [] if concurrency is None else ["-n", str(concurrency)]
+    code = running.run_in(folder, text, arguments + ["--no-checks"] * no_checks, quiet=as_json)
+    if code not in running.NOT_STARTED and running.stored_run(folder) is not None:
+        click.echo("" if as_json else "\n", nl=False)
+        _show(folder, registry, as_json=as_json)
+    ctx.exit(code)
+
+
+def _warn(config: dict[str, Any]) -> None:
+    k = config["run"]["rollouts"]
+    if k > 1 and config["llm"].get("temperature") == 0:
+        click.echo(
+            f"warning: at temperature 0 the {k} samples of a problem are nearly the same, so "
+            f"pass@{k} says no more than pass@1",
+            err=True,
+        )
+
+
+def _show(folder: Path, registry: "Registry", *, as_json: bool) -> None:
+    from ale_bench.results import read_results
+    from ale_bench.tables import results_json, results_text
+
+    results = read_results(folder, registry)
+    click.echo(results_json(results) if as_json else results_text(results))
+
+
+@bench.command("show")
+@click.argument("run", type=PATH)
+@_json_option
+@click.pass_obj
+def show(registry: "Registry", run: Path, as_json: bool) -> None:
+    """Show the results of RUN, finished or not, of `ale bench run` or `ale run`.
+
+    RUN is a run directory, or the folder that `ale bench run` has made for one.
+    """
+    _show(run, registry, as_json=as_json)
+
+
+@bench.command("compare")
+@click.argument("a", type=PATH)
+@click.argument("b", type=PATH)
+@_json_option
+@click.pass_obj
+def compare(registry: "Registry", a: Path, b: Path, as_json: bool) -> None:
+    """Compare the runs A and B on the same problems, problem by problem.
+
+    The interval is that of the mean difference over problems (Student's t). A problem is solved
+    if one of its samples passes.
+
+    \b
+    Example:
+      ale bench compare runs/humaneval-small-1a2b3c4d runs/humaneval-large-5e6f7a8b
+    """
+    from ale_bench import comparing
+    from ale_bench.results import read_results
+
+    found = comparing.compare(read_results(a, registry), read_results(b, registry))
+    text = comparing.comparison_json if as_json else comparing.comparison_text
+    click.echo(text(found))

@@ -1,0 +1,144 @@
+"""The options of ``ale bench run``, and the config of `ale` that they make."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from ale.errors import InputError, PluginError, Problem
+from ale.runs import Registry, parse_choice
+from ale.strict import Node, from_plain, nearest_file, read_yaml
+from ale_bench.offered import Offered, has_option
+
+_ORIGINS = ("path", "dataset", "sample")
+TEMPERATURE = 0.8
+"""Of several samples per problem, as in arXiv:2107.03374 for many; one sample is taken at 0."""
+
+
+@frozen(kw_only=True)
+class Flags:
+    """What was given on the command line; None where nothing was."""
+
+    k: int
+    model: str | None
+    base_url: str | None
+    api_key_env: str | None
+    llm: str | None
+    """``TYPE[:OPTION=VALUE,...]``."""
+    config: Path | None
+    """A config of `ale` with a section ``llm``."""
+    temperature: float | None
+    max_tokens: int | None
+    agent: str | None
+    sandbox: str | None
+    data: Path | None
+    dataset: str | None
+    """``NAME[:SUBSET]``."""
+    sample: bool
+    split: str | None
+    limit: int | None
+    seed: int
+
+
+def config_tree(flags: Flags, chosen: Offered, registry: Registry) -> Node:
+    """The config that runs a benchmark; each value's file is the option that it is from.
+
+    Raises:
+        InputError: the benchmark has no such option, or the model can't be read.
+    """
+    agent, sandbox = chosen.benchmark.agent, chosen.benchmark.sandbox
+    sections = {
+        "tasks": _tasks(flags, chosen),
+        "sandbox": parse_choice(flags.sandbox or sandbox, option="--sandbox"),
+        "llm": _llm(flags, registry),
+        "agent": parse_choice(flags.agent or agent, option="--agent"),
+        "run": _plain(
+            {"name": chosen.benchmark.name, "rollouts": flags.k, "seed": flags.seed}, "-k"
+        ),
+    }
+    return Node({**sections}, "ale bench run")
+
+
+def _plain(value: Any, origin: str) -> Node:
+    return from_plain(value, file=origin)
+
+
+def _tasks(flags: Flags, chosen: Offered) -> Node:
+    dataset, _, subset = (flags.dataset or "").partition(":")
+    given = {
+        "path": ("--data", None if flags.data is None else str(flags.data)),
+        "dataset": ("--dataset", dataset or None),
+        "subset": ("--dataset", subset or None),
+        "sample": ("--sample", flags.sample or None),
+        "split": ("--split", flags.split),
+        "limit": ("--limit", flags.limit),
+    }
+    name, origin = chosen.benchmark.name, f"benchmark {chosen.benchmark.name}"
+    made = {"type": chosen.source_name, **chosen.benchmark.tasks}
+    section = {key: _plain(value, origin) for key, value in made.items()}
+    problems = []
+    for key, (option, value) in given.items():
+        if value is None:
+            continue
+        if not chosen.has_option(key):
+            message = f"the benchmark '{name}' has no such option"
+            problems.append(Problem(message=message, file=option))
+        section[key] = _plain(value, option)
+    problems = problems or _without_problems(flags, chosen, section)
+    if problems:
+        raise InputError(problems)
+    return Node({**section}, origin)
+
+
+def _without_problems(flags: Flags, chosen: Offered, section: Mapping[str, Node]) -> list[Problem]:
+    """Is it known that the problems are not there?"""
+    wanted = "; ".join(filter(None, [chosen.benchmark.needs, chosen.benchmark.home])) or None
+    if flags.data is not None and not flags.data.exists():
+        message = f"there is no file or folder {flags.data}"
+        hint = nearest_file(flags.data)
+        return [Problem(message=message, file="--data", expected=wanted, hint=hint)]
+    if chosen.ready or not chosen.benchmark.needs or {*_ORIGINS} & {*section}:
+        return []
+    options = {"--data PATH": "path", "--dataset NAME": "dataset", "--sample": "sample"}
+    others = [option for option, key in options.items() if chosen.has_option(key)]
+    message = f"the benchmark '{chosen.benchmark.name}' needs its problems"
+    hint = f"they are given by one of {', '.join(others)}" if others else None
+    return [Problem(message=message, expected=wanted, hint=hint)]
+
+
+def _llm(flags: Flags, registry: Registry) -> Node:
+    section = _model_section(flags)
+    given = {
+        "model": ("--model", flags.model),
+        "base_url": ("--base-url", flags.base_url),
+        "api_key_env": ("--api-key-env", flags.api_key_env),
+        "temperature": ("--temperature", flags.temperature),
+        "max_tokens": ("--max-tokens", flags.max_tokens),
+    }
+    options = {**(section.mapping or {})}
+    for key, (option, value) in given.items():
+        if value is not None:
+            options[key] = _plain(value, option)
+    if "temperature" not in options and _has_temperature(section, registry):
+        options["temperature"] = _plain(0.0 if flags.k == 1 else TEMPERATURE, "--temperature")
+    return Node(options, section.file, section.line)
+
+
+def _model_section(flags: Flags) -> Node:
+    if flags.config is None:
+        return parse_choice(flags.llm or "openai", option="--llm" if flags.llm else "--model")
+    root = read_yaml(flags.config)
+    section = root.get("llm")
+    if section is None or section.mapping is None:
+        raise root.error("section 'llm' is missing", expected="llm: {type: ...}")
+    return section
+
+
+def _has_temperature(section: Node, registry: Registry) -> bool:
+    kind = section.get("type")
+    try:
+        found = registry.find("llm", str(None if kind is None else kind.value))
+    except PluginError:
+        return False  # reported with the whole config
+    return has_option(found.component, "temperature")

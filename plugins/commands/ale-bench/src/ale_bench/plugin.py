@@ -1,0 +1,17 @@
+"""Registers the command ``bench``."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ale.plugin import hookimpl
+
+if TYPE_CHECKING:
+    import click
+
+
+@hookimpl
+def ale_commands() -> "Sequence[click.Command]":
+    """Add ``ale bench``."""
+    from ale_bench.commands import bench
+
+    return [bench]

@@ -1,0 +1,124 @@
+"""Run the config of a benchmark with ``ale run``, or continue its run."""
+
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ale.commands import ale
+from ale.errors import InputError, Problem
+from ale.runs import lock
+
+CONFIG = "config.yaml"
+NOT_STARTED = (1, 2)
+"""Exit codes of ``ale run`` for an error, and for invalid input."""
+_SHOWN = 5
+
+
+def default_folder(config: Mapping[str, Any], parent: Path) -> Path:
+    """A folder for this config and no other: the same command finds its run again."""
+    llm = config["llm"]
+    model = str(llm.get("model") or llm["type"]).rstrip("/").rpartition("/")[2]
+    safe = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in model)
+    digest = hashlib.blake2b(_text(config).encode(), digest_size=4).hexdigest()
+    return parent / f"{config['run']['name']}-{safe[:60]}-{digest}"
+
+
+def as_yaml(config: Mapping[str, Any], folder: Path) -> str:
+    """The config as the file that is run, with the folder of its run."""
+    run = {**config["run"], "directory": str(folder.absolute())}
+    return _text({**config, "run": run})
+
+
+def _text(config: Mapping[str, Any]) -> str:
+    text: str = yaml.safe_dump({**config}, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def stored_run(folder: Path) -> Path | None:
+    """The run in a folder of ``ale bench``, or the folder if it is itself a run.
+
+    Raises:
+        InputError: there are several.
+    """
+    if (folder / "manifest.json").exists():
+        return folder
+    found = sorted(path.parent for path in folder.glob("*/manifest.json"))
+    if len(found) > 1:
+        message = f"has {len(found)} runs: name one of them"
+        raise InputError([Problem(message=message, file=str(folder), expected=str(found[0]))])
+    return found[0] if found else None
+
+
+def run_in(folder: Path, text: str, arguments: list[str], *, quiet: bool) -> int:
+    """Run a config in a folder, or continue the run that is there; the exit code of ``ale run``.
+
+    Args:
+        text: the config, as `as_yaml` gives it.
+        arguments: of ``ale run``, for a new run and for one that continues.
+        quiet: print nothing on standard output.
+
+    Raises:
+        InputError: the folder has a run of another config.
+        StoreError: another process is running it, or it can't be written.
+    """
+    with _claimed(folder):
+        _check_config(folder / CONFIG, text)
+        run = stored_run(folder)
+        if run is None:
+            (folder / CONFIG).write_text(text)
+            # The file is removed again where nothing is started; --print-config has its lines.
+            names = {str(folder / CONFIG): "--print-config"}
+            return _ale_run([*arguments, str(folder / CONFIG)], names, quiet=quiet)
+        note = "another --out or --seed starts a new run"
+        print(f"continuing {os.path.relpath(run)} ({note})", file=sys.stderr)
+        return _ale_run([*arguments, "--resume", str(run)], {}, quiet=quiet)
+
+
+@contextmanager
+def _claimed(folder: Path) -> Iterator[None]:
+    """The folder, locked; removed again where it is new and no run was started."""
+    new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = lock(folder)
+    try:
+        yield
+    finally:
+        if new and stored_run(folder) is None:
+            shutil.rmtree(folder)
+        os.close(descriptor)
+
+
+def _check_config(path: Path, text: str) -> None:
+    if not path.exists():
+        return
+    before, now = dict(_flat(yaml.safe_load(path.read_text()))), dict(_flat(yaml.safe_load(text)))
+    changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+    if changed:
+        shown = (f"{key} {before.get(key)} -> {now.get(key)}" for key in changed[:_SHOWN])
+        message = f"this folder has a run of another config: {', '.join(shown)}"
+        hint = "choose another --out, or give the same options to continue it"
+        raise InputError([Problem(message=message, file=str(path), hint=hint)])
+
+
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from _flat(child, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, value
+
+
+def _ale_run(arguments: list[str], names: Mapping[str, str], *, quiet: bool) -> int:
+    try:
+        with redirect_stdout(sys.stderr if quiet else sys.stdout):
+            ale(["run", *arguments], names)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 1
+    return 0
