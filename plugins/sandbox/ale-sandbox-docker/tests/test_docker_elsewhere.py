@@ -1,5 +1,6 @@
 """A Docker engine that does not see this machine's files, as in a virtual machine."""
 
+import gc
 import os
 import shutil
 import subprocess
@@ -10,18 +11,19 @@ from types import ModuleType
 
 import pytest
 
-from ale_sandbox_container.testing.elsewhere import ElsewhereProbes, engine_elsewhere
+from ale_sandbox_container.testing.elsewhere import ElsewhereProbes, OwnEngine, own_engine
+from ale_sandbox_container.testing.restarts import RestartProbes
 from ale_sandbox_container.testing_images import BUSYBOX, DEBIAN, provide
 
 pytestmark = pytest.mark.engine
 
 
 @pytest.fixture(scope="module")
-def elsewhere() -> Iterator[str]:
+def own() -> Iterator[OwnEngine]:
     """A second engine; in the network namespace of the machine it would remove docker0."""
     if shutil.which("dockerd") is None or os.geteuid() != 0:
         pytest.skip("a second engine needs dockerd and root")
-    with engine_elsewhere(
+    with own_engine(
         "dockerd",
         lambda folder, address: [
             "dockerd",
@@ -31,9 +33,14 @@ def elsewhere() -> Iterator[str]:
             f"--pidfile={folder}/pid",
             *("--bridge=none", "--iptables=false", "--ip6tables=false"),
         ],
-    ) as address:
-        provide(["docker", "--host", address], BUSYBOX)
-        yield address
+    ) as engine:
+        provide(["docker", "--host", engine.address], BUSYBOX)
+        yield engine
+
+
+@pytest.fixture
+def elsewhere(own: OwnEngine) -> str:
+    return own.address
 
 
 class TestElsewhere(ElsewhereProbes):
@@ -42,6 +49,15 @@ class TestElsewhere(ElsewhereProbes):
     ) -> None:
         monkeypatch.setenv("DOCKER_HOST", elsewhere)
         assert plugin.probe().usable
+
+
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+class TestRestarts(RestartProbes):
+    @pytest.fixture(autouse=True)
+    def no_sockets(self) -> Iterator[None]:
+        """The SDK forgets to close those that it could not connect."""
+        yield
+        gc.collect()
 
 
 INSIDE = """
