@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,26 @@ from ale_sandbox_container.probing import ask
 from ale_sandbox_container.testing.tools import out
 from ale_sandbox_container.testing_images import BUSYBOX
 
+INSIDE = """
+import asyncio, importlib, json, sys
+from ale.plugin import BuildContext
+from ale.types import SandboxSpec
+
+async def main():
+    plugin, options = importlib.import_module(sys.argv[1]), json.loads(sys.argv[2])
+    backend = plugin.build(plugin.ale_sandboxes()[0].options(**options), BuildContext())
+    async with backend.open(SandboxSpec()) as box:
+        await box.write("file", b"from inside")
+        session = await box.session()
+        print((await box.exec("cat file")).stdout, (await session.run("exit 3")).exit_code)
+    await backend.aclose()
+
+asyncio.run(main())
+"""
+"""For a Python elsewhere that has `imported`: a plugin's module, and its options as JSON. Prints
+``b'from inside' 3``."""
+PYTHON = f"bin/python{sys.version_info.major}.{sys.version_info.minor}"
+"""This interpreter, below `sys.base_prefix`."""
 _WAIT_S = 60.0
 _APART = [
     *("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"),
@@ -99,6 +120,15 @@ class OwnEngine:
             if process is not None:
                 process.kill()
                 process.wait()
+
+
+def imported() -> list[str]:
+    """Folders that this process imports from, but for the interpreter's own."""
+    return [
+        path
+        for path in sys.path
+        if Path(path).is_dir() and (not path.startswith(sys.base_prefix) or "-packages" in path)
+    ]
 
 
 def _children(pid: int) -> list[int]:
