@@ -32,6 +32,7 @@ from ale_sandbox_container.engine import (
     State,
 )
 from ale_sandbox_container.here import is_here
+from ale_sandbox_container.probing import check_address
 from ale_sandbox_podman.facts import API, facts_of
 from ale_sandbox_podman.spec import spec_of
 
@@ -84,11 +85,13 @@ class PodmanEngine:
 
     name = "podman"
     knows_buildkit = True
+    tls = None
     address: str | None = None
     """Version 1 of docker compose attaches to what it only makes, and Podman then makes the first
     process of such a container at once, before its supervisor is there."""
 
     def __init__(self, address: str) -> None:
+        check_address(address)
         self.url = address
         with _translated():
             self._client = podman.PodmanClient(
