@@ -99,7 +99,10 @@ class DockerEngine:
         self.tls = None if certificates is None else certificates.context()
         with _translated():
             self._api = docker.APIClient(
-                base_url=address, tls=_tls(certificates), timeout=_TIMEOUT_S, max_pool_size=64
+                base_url=address,
+                tls=_tls(certificates) or False,
+                timeout=_TIMEOUT_S,
+                max_pool_size=64,
             )
         # A new connection to a local socket costs next to nothing, an open one a descriptor.
         self._api.headers["Connection"] = "close"

@@ -86,7 +86,7 @@ class OwnEngine:
         with self._log.open("ab") as log:
             self._engine = subprocess.Popen(
                 [*enter, "sh", "-c", _FORKED, "sh", *self._argv],
-                stdin=self._stdin or subprocess.DEVNULL,
+                stdin=self._stdin.fileno() if self._stdin else subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=self._log.parent,
