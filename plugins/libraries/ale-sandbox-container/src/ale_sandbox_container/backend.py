@@ -207,7 +207,8 @@ class ContainerBackend:
     async def _supervisor(self, box: Box) -> Supervisor:
         """Connect to a container that has just been started, and wait for its first message."""
         try:
-            supervisor = Supervisor(await stream.attach(self._engine.url, box.name))
+            attached = await stream.attach(self._engine.url, box.name, self._engine.tls)
+            supervisor = Supervisor(attached)
             async with asyncio.timeout(worker.ANSWER_S):
                 await asyncio.shield(supervisor.handshake)
         except (SandboxError, TimeoutError) as error:
@@ -285,7 +286,7 @@ class ContainerBackend:
             async def exit_code() -> int | None:
                 return await self._threads.call(lambda: self._engine.exit_code(id))
 
-            return Worker(await stream.start(self._engine.url, id), exit_code)
+            return Worker(await stream.start(self._engine.url, id, self._engine.tls), exit_code)
 
         return WorkerPool(start, box.starting)
 
@@ -364,6 +365,8 @@ class ContainerBackend:
             raise UnsupportedError(
                 "with read_only the workspace is a volume, and volumes are in no layer"
             )
+        if not self.facts.pauses:
+            raise UnsupportedError("this engine can't pause a container, which a copy of it needs")
         if box.origin.composed is not None:
             raise UnsupportedError("a sandbox of several containers can't be copied")
         kept = self._new_record(box.spec, box.origin, kind)

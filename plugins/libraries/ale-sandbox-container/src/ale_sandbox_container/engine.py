@@ -3,6 +3,7 @@
 Every method blocks and is called from threads, several at a time.
 """
 
+import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -36,6 +37,8 @@ class Facts:
     root_is_root: bool
     """Root in a container is root on the host: the engine maps no users."""
     seccomp: bool
+    pauses: bool = True
+    """A container can be stopped for a moment, which a copy of it needs."""
 
 
 @frozen(kw_only=True)
@@ -151,6 +154,11 @@ class Engine(Protocol):
     @property
     def url(self) -> str:
         """Where it listens: ``unix://`` or ``tcp://``."""
+        ...
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """What a connection to ``tcp://`` is encrypted and checked by."""
         ...
 
     @property

@@ -11,6 +11,7 @@ import docker
 import requests
 from docker.auth import get_config_header, resolve_repository_name
 from docker.errors import APIError, DockerException, create_api_error_from_http_exception
+from docker.tls import TLSConfig
 from docker.utils import parse_repository_tag
 
 from ale.errors import SandboxError
@@ -25,7 +26,8 @@ from ale_sandbox_container.engine import (
     Stat,
     State,
 )
-from ale_sandbox_container.probing import facts_of
+from ale_sandbox_container.probing import check_address, facts_of
+from ale_sandbox_docker.certificates import Certificates
 
 _TIMEOUT_S = 120
 """For one answer of the engine. Pulls and builds have their own."""
@@ -51,6 +53,22 @@ def _translated() -> Iterator[None]:
         raise SandboxError(f"docker does not answer: {error}") from error
 
 
+class _Tls(TLSConfig):
+    """The SDK's, but not in the hands of REQUESTS_CA_BUNDLE, which would replace the authority."""
+
+    def configure_client(self, client: docker.APIClient) -> None:
+        """Called by the SDK."""
+        super().configure_client(client)
+        client.trust_env = False
+
+
+def _tls(found: Certificates | None) -> TLSConfig | None:
+    if found is None:
+        return None
+    own = (str(found.own), str(found.key))
+    return _Tls(client_cert=own, ca_cert=str(found.authority), verify=True)
+
+
 def _check(response: requests.Response) -> None:
     try:
         response.raise_for_status()
@@ -67,17 +85,25 @@ class DockerEngine:
 
     Args:
         address: ``unix:///var/run/docker.sock`` or ``tcp://...``.
+        certificates: for TLS.
     """
 
     name = "docker"
     knows_buildkit = False
     """The interface that is used here reaches the older builder alone."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, certificates: Certificates | None = None) -> None:
+        check_address(address)
         self.url = address
         self.address: str | None = address
+        self.tls = None if certificates is None else certificates.context()
         with _translated():
-            self._api = docker.APIClient(base_url=address, timeout=_TIMEOUT_S, max_pool_size=64)
+            self._api = docker.APIClient(
+                base_url=address,
+                tls=_tls(certificates) or False,
+                timeout=_TIMEOUT_S,
+                max_pool_size=64,
+            )
         # A new connection to a local socket costs next to nothing, an open one a descriptor.
         self._api.headers["Connection"] = "close"
 
@@ -361,6 +387,8 @@ def _config(plan: Plan) -> dict[str, Any]:
         "User": plan.user or "",
         "Labels": dict(plan.labels),
         "Hostname": "sandbox",
+        # Else an engine that stops, or starts again, waits 10 s for each.
+        "StopSignal": "SIGKILL",
         "Healthcheck": {"Test": ["NONE"]},
         "Volumes": {path: {} for path in plan.volumes},
         "HostConfig": {

@@ -32,13 +32,12 @@ from ale_sandbox_container.engine import (
     State,
 )
 from ale_sandbox_container.here import is_here
-from ale_sandbox_container.probing import facts_of
+from ale_sandbox_container.probing import check_address
+from ale_sandbox_podman.facts import API, facts_of
 from ale_sandbox_podman.spec import spec_of
 
 _TIMEOUT_S = 120
 """For one answer of the engine. Pulls and builds have their own."""
-_API = "4.0.0"
-"""The oldest version of the interface that knows all that is used here."""
 _FORMAT = "application/vnd.docker.distribution.manifest.v2+json"
 """Of the images that are built."""
 _PIECE = 1 << 16
@@ -86,15 +85,17 @@ class PodmanEngine:
 
     name = "podman"
     knows_buildkit = True
+    tls = None
     address: str | None = None
     """Version 1 of docker compose attaches to what it only makes, and Podman then makes the first
     process of such a container at once, before its supervisor is there."""
 
     def __init__(self, address: str) -> None:
+        check_address(address)
         self.url = address
         with _translated():
             self._client = podman.PodmanClient(
-                base_url=address, version=_API, timeout=_TIMEOUT_S, max_pool_size=64
+                base_url=address, version=API, timeout=_TIMEOUT_S, max_pool_size=64
             )
         self._api = self._client.api
         # A new connection to a local socket costs next to nothing, an open one a descriptor.
@@ -420,8 +421,8 @@ class PodmanEngine:
 @functools.cache
 def _facts_at(address: str) -> Facts:
     """Once per process: the engine asks the package manager about its tools each time."""
-    with podman.PodmanClient(base_url=address, version=_API, timeout=_TIMEOUT_S) as client:
-        return facts_of(_ok(client.api.get("/info", compatible=True)).json())
+    with podman.PodmanClient(base_url=address, version=API, timeout=_TIMEOUT_S) as client:
+        return facts_of(_ok(client.api.get("/info")).json())
 
 
 def _handle(pid: int, container: str) -> int | None:
