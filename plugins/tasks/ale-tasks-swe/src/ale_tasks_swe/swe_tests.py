@@ -78,7 +78,8 @@ class SweTests:
             "workspace": {
                 "files": sent,
                 "absent": expected.absent,
-                "names": RESTORED,
+                # What the agent compiled would be taken for the code of the sources beside it.
+                "names": (*RESTORED, "__pycache__"),
                 "known": expected.known,
             },
         }

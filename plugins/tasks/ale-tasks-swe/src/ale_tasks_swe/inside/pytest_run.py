@@ -18,8 +18,6 @@ if TYPE_CHECKING:  # in the sandbox they are there: their text comes before this
 
 def run(plan: Plan, unit: Plan, modules: object, reports: Reports) -> None:
     """Run the listed tests of one file; each is reported once all of its cases have been run."""
-    # Compiled code that the agent left would be taken for that of the sources beside it.
-    sys.pycache_prefix = os.path.join(plan["folder"], "home", "pycache")
     import_pytest(reports.no_pytest)
     importable(plan)
     guard = Guard(LANGUAGE)
