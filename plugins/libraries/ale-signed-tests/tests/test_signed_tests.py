@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,10 +42,13 @@ async def run(sandbox: FolderSandbox, *units: list[str], **more: Any) -> Report:
 
 @pytest.mark.asyncio
 async def test_passed_and_failed_tests_are_told_by_position(sandbox: FolderSandbox) -> None:
-    report = await run(sandbox, ["assert 1", "assert 0", "assert 0", "assert 2"], ["assert 3"])
-    assert [unit["passed"] for unit in report.units] == [[0, 3], [0]]
-    assert [unit["failed"] for unit in report.units] == [[1, 2], []]
-    assert report.units[0]["output"] == "test 1 failed\ntest 2 failed\n"
+    many = ["assert 1", "assert 0", "assert 0", "assert 2"] * 20
+    report = await run(sandbox, many, ["assert 3"])
+    first, second = report.units
+    assert first["passed"] == [number for number in range(80) if number % 4 in (0, 3)]
+    assert first["failed"] == [number for number in range(80) if number % 4 in (1, 2)]
+    assert (second["passed"], second["failed"], second["output"]) == ([0], [], "")
+    assert first["output"].startswith("test 1 failed\ntest 2 failed\ntest 5 failed\n")
     assert (report.ended, report.forged) == (True, False)
 
 
@@ -69,7 +73,7 @@ async def test_a_pass_that_is_reported_for_a_test_that_did_not_pass_is_forged(
 
 
 @pytest.mark.asyncio
-async def test_files_of_the_workspace_are_restored_before_every_unit(
+async def test_files_of_the_tests_are_in_place_for_every_unit_and_the_agents_again_at_the_end(
     sandbox: FolderSandbox,
 ) -> None:
     await sandbox.write("pkg", b"a file where a folder belongs")
@@ -96,6 +100,10 @@ async def test_files_of_the_workspace_are_restored_before_every_unit(
     }
     report = await run(sandbox, [spoil], [spoil], workspace=workspace)
     assert [unit["passed"] for unit in report.units] == [[0], [0]]
+    kept = {"pkg": b"a file where a folder belongs", "sub/conftest.py": b"planted"}
+    kept |= {"known/conftest.py": b"kept", "gone.py": b"to be removed"}
+    assert {path: await sandbox.read(path) for path in kept} == kept
+    assert not (Path(sandbox.workdir) / "link").is_symlink()
 
 
 @pytest.mark.asyncio

@@ -87,7 +87,12 @@ def signer() -> None:
     key = bytes.fromhex(plan.pop("key"))
     send_signed(key, "started", {})
     ours.settimeout(plan["timeout_s"] + 5)
-    lines = []
+    lines: list[Plan] = []
+    try:
+        saved = save_workspace(plan)
+    except OSError as error:
+        saved, plan["units"] = [], []
+        lines.append({"error": f"{type(error).__name__}: {error}"})
     try:
         with ours.makefile("rwb") as stream:
             stream.write(json.dumps(plan).encode() + b"\n")
@@ -98,6 +103,8 @@ def signer() -> None:
         pass  # the runner was stopped or killed: the missing lines show it
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
+    put_back(saved)
+    shutil.rmtree(saved_folder(plan), ignore_errors=True)
     shutil.rmtree(plan["folder"], ignore_errors=True)
     send_signed(key, "report", {"lines": lines, "left": os.path.lexists(plan["folder"])})
 
@@ -188,14 +195,69 @@ def restore_workspace(plan: Plan) -> None:
     for path, (mode, data) in work["files"].items():
         replace_file(plan["workdir"], path, mode, base64.b64decode(data))
     for path in work["absent"]:
-        remove(os.path.join(plan["workdir"], path))
-    known = set(work["known"])
+        remove(first_touched(plan["workdir"], path))
+    for path in unknown(plan):
+        remove(path)
+
+
+def unknown(plan: Plan) -> list[str]:
+    """Files and folders of the workspace with a name that only known ones may have."""
+    work, found = plan["workspace"], []
     for folder, folders, names in os.walk(plan["workdir"]):
-        folders[:] = [name for name in folders if name != ".git"]
         for name in set(names + folders).intersection(work["names"]):
             path = os.path.join(folder, name)
-            if os.path.relpath(path, plan["workdir"]) not in known:
-                remove(path)
+            if os.path.relpath(path, plan["workdir"]) not in work["known"]:
+                found.append(path)
+        folders[:] = [name for name in folders if name not in (".git", *work["names"])]
+    return found
+
+
+def first_touched(root: str, path: str) -> str:
+    """What a write to a path replaces or makes: itself, or the first on the way that is no folder.
+
+    A link to a folder is none: what it leads to is not touched.
+    """
+    reached = root
+    for part in path.split("/"):
+        reached = os.path.join(reached, part)
+        if os.path.islink(reached) or not os.path.isdir(reached):
+            break
+    return reached
+
+
+def saved_folder(plan: Plan) -> str:
+    """Where the files of the workspace are that had to make room."""
+    return str(plan["folder"]) + "-saved"
+
+
+def save_workspace(plan: Plan) -> list[tuple[str, str]]:
+    """Copy what `restore_workspace` will replace: the path of each, and that of its copy."""
+    work = plan.get("workspace")
+    if not work:
+        return []
+    paths = [first_touched(plan["workdir"], path) for path in (*work["files"], *work["absent"])]
+    folder = saved_folder(plan)
+    os.mkdir(folder, 0o700)
+    saved = []
+    for number, path in enumerate(dict.fromkeys([*paths, *unknown(plan)])):
+        copy = os.path.join(folder, str(number))
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.copytree(path, copy, symlinks=True)
+        elif os.path.lexists(path):
+            shutil.copy2(path, copy, follow_symlinks=False)
+        saved.append((path, copy))
+    return saved
+
+
+def put_back(saved: list[tuple[str, str]]) -> None:
+    """Leave the workspace as the agent left it, as far as the tests have left that possible."""
+    for path, copy in saved:
+        try:
+            remove(path)
+            if os.path.lexists(copy):
+                shutil.move(copy, path)
+        except OSError:
+            continue  # a folder on the way is gone: nothing of the agent's is lost by it
 
 
 def replace_file(root: str, path: str, mode: int, data: bytes) -> None:
@@ -354,9 +416,11 @@ class ChildRun:
             self.challenge = os.urandom(CHALLENGE_BYTES)
             link.send(self.challenge)
         elif self.challenge is not None and len(self.received) >= CHALLENGE_BYTES:
-            self.forged = self.received != self.challenge
+            # What comes after the answer is the next claim.
+            answer, self.received = self.received[:CHALLENGE_BYTES], self.received[CHALLENGE_BYTES:]
+            self.forged = answer != self.challenge
             self.passed.add(self.index)
-            self.challenge, self.received = None, b""
+            self.challenge = None
         if self.forged:
             self.passed.clear()
             link.shutdown(socket.SHUT_RDWR)
