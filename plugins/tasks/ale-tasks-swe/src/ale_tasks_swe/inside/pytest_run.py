@@ -8,9 +8,13 @@ Standard library only, Python 3.8.
 
 from __future__ import annotations
 
+import ast
+import base64
+import importlib.machinery
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Mapping, Tuple  # noqa: UP035
 
 if TYPE_CHECKING:  # in the sandbox they are there: their text comes before this one
     from ale_signed_tests.inside.child import LANGUAGE, PYTEST, Guard, Plan, Reports, import_pytest
@@ -34,7 +38,8 @@ def run(plan: Plan, unit: Plan, modules: object, reports: Reports) -> None:
     for plugin in plan["pytest_plugins"]:
         arguments += ["-p", plugin]
     arguments += [*plan["pytest_args"], os.path.join(root, unit["file"])]
-    pytest.main(arguments, plugins=[Outcomes(unit["tests"], guard, reports)])
+    sources = Sources(root, plan["workspace"]["files"])
+    pytest.main(arguments, plugins=[Outcomes(unit["tests"], guard, reports, sources)])
 
 
 def importable(plan: Plan) -> None:
@@ -46,11 +51,56 @@ def importable(plan: Plan) -> None:
     sys.path[:] = standard + both
 
 
+class Sources:
+    """Finds the tests and what configures them in memory.
+
+    A ``conftest.py`` may import the code under test, which could then write the test files anew
+    before pytest reads them.
+    """
+
+    def __init__(self, root: str, files: Mapping[str, Tuple[int, str]]) -> None:  # noqa: UP006
+        from _pytest.assertion.rewrite import rewrite_asserts
+
+        self.rewrite = rewrite_asserts
+        self.texts = {
+            os.path.join(root, path): base64.b64decode(data)
+            for path, (_, data) in files.items()
+            if path.endswith(".py")
+        }
+        self.config: Any = None
+
+    def install(self, config: Any) -> None:
+        """Be asked before pytest's own loader."""
+        self.config = config
+        sys.meta_path.insert(0, self)  # type: ignore[arg-type]  # importlib.abc is not worth it
+
+    def find_spec(
+        self, name: str, path: Any = None, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The usual spec, with another loader."""
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is not None and spec.origin in self.texts:
+            spec.loader = self  # type: ignore[assignment]
+            return spec
+        return None
+
+    def create_module(self, spec: object) -> None:
+        """The default one."""
+        return
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the text, with the assertions rewritten as pytest does it."""
+        file = str(module.__file__)
+        tree = ast.parse(self.texts[file], file)
+        self.rewrite(tree, self.texts[file], file, self.config)
+        exec(compile(tree, file, "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+
+
 class Outcomes:
     """A pytest plugin that selects the listed tests and follows each through all of its cases."""
 
-    def __init__(self, listed: list[str], guard: Guard, reports: Reports) -> None:
-        self.listed, self.guards, self.reports = listed, [guard], reports
+    def __init__(self, listed: list[str], guard: Guard, reports: Reports, sources: Sources) -> None:
+        self.guards, self.reports, self.sources = [guard], reports, sources
         self.exact = {name: index for index, name in enumerate(listed)}
         # Published lists have ids that end at the first blank of a parameter.
         self.cut = [name for name in listed if "[" in name and not name.endswith("]")]
@@ -59,7 +109,7 @@ class Outcomes:
         self.expected_to_fail: set[str] = set()
         self.bad: set[int] = set()
         self.passed: set[str] = set()
-        self.pytest_sessionstart = self._started
+        self.pytest_load_initial_conftests = self._begin
         self.pytest_collection_modifyitems = self._select
         self.pytest_collection_finish = self._collected
         self.pytest_runtest_logreport = self._report
@@ -70,9 +120,13 @@ class Outcomes:
         names.update(name for name in self.cut if nodeid.startswith(name))
         return sorted(self.exact[name] for name in names if name in self.exact)
 
-    def _started(self, session: object) -> None:
-        # Not earlier: pytest extends its own classes while it starts.
+    def _begin(self, early_config: object) -> None:
+        """Before a conftest.py is imported, and with it perhaps the code under test.
+
+        Not earlier: pytest extends its own classes while it starts.
+        """
         self.guards.append(Guard(PYTEST))
+        self.sources.install(early_config)
 
     def _check(self) -> None:
         for guard in self.guards:
