@@ -56,7 +56,8 @@ async def run_signed(
     """Run the units of a plan: one exec for all of them, and a second one if the first failed.
 
     Args:
-        plan: `units`, each with its `tests`; `files` and `modules` of hidden tests; `standard`,
+        plan: `units`, each with its `tests` and, where no pass of it needs to be looked at for
+            forgery, `decoy` as False; `files` and `modules` of hidden tests; `standard`,
             modules to import before the code under test; `workspace`, see `restore_workspace`
             of the runner; and what the child asks for.
         child: texts of programs that follow `inside/child.py` and define ``run``.
@@ -132,7 +133,7 @@ def _verified(stdout: bytes, key: bytes) -> dict[str, Any]:
 def _error(text: str, python: str) -> str:
     if text == "pytest":
         return (
-            f"pytest is not installed for {python!r} in the sandbox: install it in the image, name "
-            "another 'python', or use 'runner: builtin'"
+            f"pytest is not installed for {python!r} in the sandbox: install it in the image, or "
+            "name another 'python'"
         )
     return f"the tests could not be set up in the sandbox: {text}"

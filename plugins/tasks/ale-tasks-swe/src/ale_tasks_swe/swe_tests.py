@@ -19,7 +19,6 @@ from ale_signed_tests import Report, clean, excerpt, new_scratch, run_signed
 from ale_tasks_swe.expected import Expected, expected_files
 from ale_tasks_swe.git import GitError
 from ale_tasks_swe.options import RESTORED, SweTestsOptions
-from ale_tasks_swe.own_command import run_command
 from ale_tasks_swe.verdict import Verdict
 
 CHECK_S = 120.0
@@ -45,18 +44,20 @@ class SweTests:
         listed = [*dict.fromkeys((*options.fail_to_pass, *options.pass_to_pass))]
         if not listed:
             raise _wrong("fail_to_pass and pass_to_pass are both empty")
-        files: dict[str, list[str]] = {}
-        if options.test_command is None:
-            files = _by_file(listed)
+        files = _by_file(listed) if options.test_command is None else {}
         try:
             expected = expected_files(options, [*files])
         except GitError as error:
             raise _wrong(str(error)) from error
         object.__setattr__(self, "_expected", expected)
-        units = [
+        units: list[dict[str, Any]] = [
             {"file": file, "tests": tests, "config": expected.configs[file]}
             for file, tests in files.items()
         ]
+        if options.test_command is not None:
+            # Believed as it is, so no second run is needed to find forged claims.
+            unit = {"command": options.test_command, "tests": listed, "decoy": False}
+            units = [{"file": options.test_command, **unit}]
         object.__setattr__(self, "_units", tuple(units))
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
@@ -87,13 +88,11 @@ class SweTests:
             sandbox,
             task,
             body,
-            [_source("pytest_run.py")],
+            [_source("pytest_run.py" if options.test_command is None else "command_run.py")],
             python=options.python,
             env=options.env,
             timeout_s=options.timeout_s,
         )
-        if options.test_command is not None:
-            return (await run_command(options, task, sandbox)).score(changed)
         return self._verdict(report).score(changed)
 
     async def _changed(self, task: Task, sandbox: Sandbox) -> Sequence[str]:
