@@ -10,7 +10,14 @@ from attrs import Attribute, field, frozen
 from ale.plugin import doc, ge, gt
 from ale_task_rows import Origin
 
-RESTORED = ("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini")
+RESTORED: tuple[str, ...] = (
+    "conftest.py",
+    "pytest.ini",
+    ".pytest.ini",
+    "pytest.toml",
+    ".pytest.toml",
+    "tox.ini",
+)
 RESTORED += ("setup.cfg", "pyproject.toml")
 """Names of the files that configure pytest."""
 TEST_FOLDERS = ("tests/*", "test/*", "testing/*", "*/tests/*", "*/test/*")

@@ -23,7 +23,7 @@ def run(plan: Plan, unit: Plan, modules: object, reports: Reports) -> None:
     environment = dict(os.environ, REPORT=report)
     subprocess.run(["/bin/sh", "-c", unit["command"]], env=environment, check=False)
     try:
-        found = dict(cases(ElementTree.parse(report)))  # noqa: S314
+        found = dict(cases(ElementTree.parse(report).getroot()))  # noqa: S314
     except (OSError, ElementTree.ParseError) as error:
         print("the test command wrote no JUnit report to $REPORT:", error)
         return
@@ -32,7 +32,7 @@ def run(plan: Plan, unit: Plan, modules: object, reports: Reports) -> None:
             (reports.passed if found[name] else reports.failed)(index)
 
 
-def cases(report: ElementTree.ElementTree) -> Iterator[Tuple[str, bool]]:  # noqa: UP006
+def cases(report: ElementTree.Element) -> Iterator[Tuple[str, bool]]:  # noqa: UP006
     """Every name that a test case may have in a list, and whether it passed."""
     for case in report.iter("testcase"):
         passed = not any(case.find(kind) is not None for kind in ("failure", "error", "skipped"))

@@ -72,7 +72,7 @@ class Sources:
     def install(self, config: Any) -> None:
         """Be asked before pytest's own loader."""
         self.config = config
-        sys.meta_path.insert(0, self)  # type: ignore[arg-type]  # importlib.abc is not worth it
+        sys.meta_path.insert(0, self)
 
     def find_spec(
         self, name: str, path: Any = None, target: object = None
