@@ -180,6 +180,9 @@ def check(episode: Mapping[str, Any]) -> None:
     tools = [o["tool"] for turn in episode["trajectory"]["turns"] for o in turn["observations"]]
     if episode["rollout"] == RESOLVED:
         assert detail.startswith("resolved\n")
+        log = episode["trajectory"]["turns"][0]["observations"][0]["content"]
+        assert "Ask before you send a change" in log, log
+        assert "Fix it" not in log
         assert tools == ["shell", "plan", "patch", "patch", "test", "repair", "test"]
         assert episode["trajectory"]["stop"]["reason"] == "finished"
     elif episode["rollout"] == UNTOUCHED:

@@ -13,6 +13,7 @@ from ale.types import Task
 from ale_tasks_swe.checkout import cut_checkout
 from ale_tasks_swe.git import GitError, git
 from ale_tasks_swe.mirrors import Mirrors
+from ale_tasks_swe.source import CUT_IN_IMAGE
 
 from .conftest import set_up
 
@@ -112,6 +113,24 @@ def test_the_leak_test_would_see_a_plain_clone(mirror: Path, tmp_path: Path) -> 
     git("reset", "--quiet", "--hard", "HEAD~2", cwd=folder)
     assert b"runs backwards" in contents(folder)
     assert git("reflog", "--all", cwd=folder) != b""
+
+
+async def test_the_history_of_an_image_is_replaced_by_one_commit(
+    mirror: Path, sandbox: FolderSandbox
+) -> None:
+    folder = Path(sandbox.workdir)
+    git("clone", "--quiet", str(mirror), str(folder))
+    git("reset", "--quiet", "--hard", "HEAD~2", cwd=folder)
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "ignored").touch()
+    files = git("ls-files", cwd=folder)
+    result = await sandbox.exec(CUT_IN_IMAGE)
+    assert result.exit_code == 0, result.stderr
+    assert b"runs backwards" not in contents(folder)
+    assert len(commits(folder)) == 1
+    assert git("ls-files", cwd=folder) == files
+    for command in (("remote",), ("tag",), ("reflog", "--all"), ("status", "--porcelain")):
+        assert git(*command, cwd=folder) == b"", command
 
 
 def test_earlier_commits_are_there_if_asked_for(mirror: Path, tmp_path: Path) -> None:

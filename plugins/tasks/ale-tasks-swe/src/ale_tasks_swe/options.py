@@ -119,7 +119,9 @@ class SweTestsOptions:
         default=(), metadata=doc("Paths that are not restored: those of the reference solution.")
     )
     timeout_s: float = field(
-        default=900.0, validator=gt(0), metadata=doc("Seconds for all tests together.")
+        default=240.0,
+        validator=gt(0),
+        metadata=doc("Seconds for all tests; run.grading_timeout_s must be more than twice that."),
     )
     python: str = field(
         default="python3",

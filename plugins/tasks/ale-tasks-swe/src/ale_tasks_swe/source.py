@@ -30,7 +30,7 @@ CUT_IN_IMAGE = (
 )
 """Replaces the history that an image has by one commit of its files."""
 _FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_PATCHED = re.compile(r"^(?:---|\+\+\+) [ab]/(.+?)\t?$|^rename (?:from|to) (.+)$", re.MULTILINE)
+_PATCHED = re.compile(r"^(?:---|\+\+\+) [ab]/([^\t\n]+)|^rename (?:from|to) (.+)$", re.MULTILINE)
 _SECRET = frozenset({"patch", "test_patch", "FAIL_TO_PASS", "PASS_TO_PASS"})
 
 
