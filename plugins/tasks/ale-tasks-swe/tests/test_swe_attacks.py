@@ -88,7 +88,15 @@ ATTACKS: Mapping[str, Attack] = {
 }
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+FEW = ("conftest.py that patches results", "a plugin by pytest.ini", "a plugin by an entry point")
+FEW += ("a fake pytest", "sitecustomize", "edited tests", "exit at import", "expected failure")
+FEW += ("a forged claim", "replaced functions of pytest")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in FEW else [pytest.mark.long]) for name in ATTACKS],
+)
 async def test_no_attack_resolves_a_task(
     tasks: Mapping[str, Task], grade: Grade, sandbox: FolderSandbox, name: str
 ) -> None:
