@@ -13,6 +13,7 @@ NAMES = (
     "tool-call",
     "micro-step",
     "attempt",
+    "phase",
     "ale-lite",
     "token",
     "trajectory",

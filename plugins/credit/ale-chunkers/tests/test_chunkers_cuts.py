@@ -13,6 +13,7 @@ from ale_chunkers.turns import (
     AttemptChunker,
     InteractionChunker,
     MessageChunker,
+    PhaseChunker,
     TrajectoryChunker,
 )
 
@@ -77,6 +78,15 @@ def test_attempt_cuts_after_each_turn_that_was_judged() -> None:
     chunks = AttemptChunker(AttemptOptions()).split(made)
     assert turns_of(chunks) == [[0, 1], [2, 3], [4]]
     assert [kind for kind, _ in shape(chunks)] == ["attempt", "attempt", "untested"]
+
+
+def test_phase_cuts_after_each_turn_that_ends_one() -> None:
+    tools = ("shell", "plan", "patch", "shell", "repair", "x")
+    made = trajectory(*map(judged, tools))
+    ends = {name: name for name in ("plan", "patch", "repair")}
+    chunks = PhaseChunker(ends, rest="rest").split(made)
+    kinds = [(chunk.kind, [span.turn for span in chunk.spans]) for chunk in chunks]
+    assert kinds == [("plan", [0, 1]), ("patch", [2]), ("repair", [3, 4]), ("rest", [5])]
 
 
 def test_attempt_takes_the_tool_of_its_option() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from ale.errors import InputError
 from ale.types import Task
+from ale_task_rows import RowTasks
 from ale_tasks_benchmarks.code import examples, humaneval, mbpp
 from ale_tasks_benchmarks.jsonl import jsonl
 from ale_tasks_benchmarks.maths import gsm8k, maths
@@ -19,25 +20,25 @@ from ale_tasks_benchmarks.options import (
     MathOptions,
     MbppOptions,
 )
-from ale_tasks_benchmarks.source import Benchmark, sample
+from ale_tasks_benchmarks.source import sample
 
 
-def ids(source: Benchmark) -> list[str]:
+def ids(source: RowTasks) -> list[str]:
     return [task.id for task in source.load()]
 
 
-def only(source: Benchmark) -> Task:
+def only(source: RowTasks) -> Task:
     (task,) = source.load()
     return task
 
 
-def message(source: Benchmark) -> str:
+def message(source: RowTasks) -> str:
     with pytest.raises(InputError) as caught:
         list(source.load())
     return str(caught.value)
 
 
-def sample_of_mbpp(**options: Any) -> Benchmark:
+def sample_of_mbpp(**options: Any) -> RowTasks:
     return mbpp(MbppOptions(sample=True, **options))
 
 

@@ -29,3 +29,14 @@ class AttemptOptions:
         validator=validators.min_len(1),
         metadata=doc("Tool whose observation judges an attempt; 'attempt' is code-attempts' own."),
     )
+
+
+@frozen(kw_only=True)
+class PhaseOptions:
+    """One chunk per phase of the work."""
+
+    tools: tuple[str, ...] = field(
+        default=("plan", "patch", "test", "repair"),
+        validator=validators.min_len(1),
+        metadata=doc("Tools whose observation ends a phase; these are plan-patch-test's own."),
+    )

@@ -5,7 +5,7 @@ from typing import Any
 
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Chunker
-from ale_chunkers.options import AttemptOptions, InteractionOptions
+from ale_chunkers.options import AttemptOptions, InteractionOptions, PhaseOptions
 
 
 def _interaction(options: InteractionOptions, context: BuildContext) -> Chunker:
@@ -36,6 +36,12 @@ def _attempt(options: AttemptOptions, context: BuildContext) -> Chunker:
     from ale_chunkers.turns import AttemptChunker
 
     return AttemptChunker(options)
+
+
+def _phase(options: PhaseOptions, context: BuildContext) -> Chunker:
+    from ale_chunkers.turns import PhaseChunker
+
+    return PhaseChunker({tool: tool for tool in options.tools}, rest="unfinished")
 
 
 def _ale_lite(options: None, context: BuildContext) -> Chunker:
@@ -79,6 +85,12 @@ def ale_chunkers() -> Sequence[Component[Any, Chunker]]:
             AttemptOptions,
             _attempt,
             summary="One chunk per attempt at the task, up to what its tests said.",
+        ),
+        Component(
+            "phase",
+            PhaseOptions,
+            _phase,
+            summary="One chunk per phase: a plan, a patch, a test, a repair.",
         ),
         Component(
             "ale-lite",

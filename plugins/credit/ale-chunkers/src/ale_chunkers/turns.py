@@ -1,6 +1,6 @@
 """Chunkers whose boundaries lie between turns."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ale.types import Chunk, Span, Trajectory, call_count, whole_turn
 from ale_chunkers.options import AttemptOptions, InteractionOptions
@@ -46,7 +46,36 @@ class InteractionChunker:
         return tuple(chunks)
 
 
-class AttemptChunker:
+class PhaseChunker:
+    """One chunk per phase: all turns up to one with an observation of a tool that ends a phase.
+
+    Where a turn has several, the first says the kind. What follows the last phase is a chunk, too.
+
+    Args:
+        tools: whose observations end a phase, with the kind of its chunk.
+        rest: kind of what follows the last phase, and of a trajectory without any.
+    """
+
+    def __init__(self, tools: Mapping[str, str], *, rest: str) -> None:
+        self._tools = tools
+        self._rest = rest
+
+    def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
+        """As many chunks as turns that end a phase, and one for what follows."""
+        chunks: list[Chunk] = []
+        pending: list[Span] = []
+        for index, turn in enumerate(trajectory.turns):
+            pending.append(whole_turn(index, turn))
+            ends = [self._tools[o.tool] for o in turn.observations if o.tool in self._tools]
+            if ends:
+                chunks.append(Chunk(index=len(chunks), kind=ends[0], spans=tuple(pending)))
+                pending = []
+        if pending:
+            chunks.append(Chunk(index=len(chunks), kind=self._rest, spans=tuple(pending)))
+        return tuple(chunks)
+
+
+class AttemptChunker(PhaseChunker):
     """One chunk per attempt: all turns up to the one whose observation judges it.
 
     What follows the last of them is one more chunk, of kind ``untested``; so is a trajectory in
@@ -54,20 +83,7 @@ class AttemptChunker:
     """
 
     def __init__(self, options: AttemptOptions) -> None:
-        self._tool = options.tool
-
-    def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
-        """As many chunks as turns that were tested, and one for what follows."""
-        chunks: list[Chunk] = []
-        pending: list[Span] = []
-        for index, turn in enumerate(trajectory.turns):
-            pending.append(whole_turn(index, turn))
-            if any(observation.tool == self._tool for observation in turn.observations):
-                chunks.append(Chunk(index=len(chunks), kind="attempt", spans=tuple(pending)))
-                pending = []
-        if pending:
-            chunks.append(Chunk(index=len(chunks), kind="untested", spans=tuple(pending)))
-        return tuple(chunks)
+        super().__init__({options.tool: "attempt"}, rest="untested")
 
 
 class TrajectoryChunker:

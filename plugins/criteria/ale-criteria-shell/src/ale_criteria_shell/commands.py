@@ -7,7 +7,8 @@ from ale.types import Score, Task, Trajectory
 from ale_criteria_shell import shell
 from ale_criteria_shell.matching import matches
 from ale_criteria_shell.options import CommandExitCodeOptions, RegexInStdoutOptions
-from ale_criteria_shell.shell import CLEAN, Outcome, excerpt
+from ale_criteria_shell.shell import Outcome
+from ale_signed_tests import CLEAN, excerpt
 
 
 def _score(criterion: str, passed: bool, detail: str) -> Score:

@@ -1,9 +1,7 @@
-"""Commands for grading: by absolute path, in an environment that the agent can't change."""
+"""Runs a line of shell for grading."""
 
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from attrs import frozen
 
@@ -11,21 +9,8 @@ from ale.errors import GradingError
 from ale.protocols import Sandbox
 from ale.types import ExecResult, Task
 from ale_criteria_shell.options import CommandOptions
+from ale_signed_tests import CLEAN, excerpt, new_scratch, remove, variables
 
-CLEAN: Mapping[str, str] = MappingProxyType(
-    {
-        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "LANG": "C.UTF-8",
-    }
-)
-EXCERPT = 600
-
-# $1 name of the scratch folder, then variables and the command, which is given the folder's path
-# last. Only the place for temporary files is taken over, as the backend clears it away.
-_CLEAN = """
-name=$1 && shift && scratch=${TMPDIR:-/tmp}/$name
-exec /usr/bin/env -i "TMPDIR=${TMPDIR:-/tmp}" "HOME=$scratch/home" "$@" "$scratch"
-"""
 # $1 name of the scratch folder, $2 files to move away or "", $3 folder to run in, $4 mark, $5 the
 # command, then variables. What is marked on stderr is written before the command starts, so that
 # the command can't make a failure of the command look like one of the grading, nor the other way
@@ -50,7 +35,6 @@ code=$?
 cd / && rm -rf -- "$scratch" 2>/dev/null
 exit $code
 """
-_REMOVE = 'rm -rf -- "${TMPDIR:-/tmp}/$1" 2>/dev/null; echo alive'
 
 
 @frozen(kw_only=True)
@@ -63,38 +47,6 @@ class Outcome:
     timed_out: bool = False
     truncated: bool = False
     not_started: str | None = None
-
-
-def clean(
-    arguments: Sequence[str], task: Task, env: Mapping[str, str], scratch: str
-) -> tuple[str, ...]:
-    """`arguments` under an environment of the system's folders, the task's and the criterion's.
-
-    The command is given the path of the scratch folder as one more argument; ``HOME`` lies in it.
-    """
-    return ("/bin/sh", "-c", _CLEAN, "ale-grading", scratch, *_pairs(task, env), *arguments)
-
-
-def _pairs(task: Task, env: Mapping[str, str]) -> list[str]:
-    return [f"{name}={value}" for name, value in {**CLEAN, **task.environment.env, **env}.items()]
-
-
-def new_scratch() -> str:
-    """Unguessable name of a folder: 128 random bits."""
-    return f"ale-grading-{secrets.token_hex(16)}"
-
-
-async def remove(sandbox: Sandbox, scratch: str) -> None:
-    """Remove what a command left behind, and check that the sandbox still answers.
-
-    Raises:
-        GradingError: it does not answer, so the result says nothing about the agent.
-        SandboxError: likewise.
-    """
-    arguments = ("/bin/sh", "-c", _REMOVE, "ale-grading", scratch)
-    result = await sandbox.exec(arguments, env={"PATH": CLEAN["PATH"]}, timeout_s=60)
-    if result.stdout.strip() != b"alive":
-        raise GradingError(f"the sandbox no longer answers (exit code {result.exit_code})")
 
 
 async def run(
@@ -118,7 +70,7 @@ async def run(
         await sandbox.upload(options.files, staged)
     arguments = (scratch, staged, options.cwd or ".", mark, options.command)
     result = await sandbox.exec(
-        f"set -- {shlex.join((*arguments, *_pairs(task, options.env)))}\n{_WRAPPER}",
+        f"set -- {shlex.join((*arguments, *variables(task, options.env)))}\n{_WRAPPER}",
         env={"PATH": CLEAN["PATH"]},
         timeout_s=options.timeout_s,
         stdin=None if options.stdin is None else options.stdin.encode(),
@@ -147,15 +99,3 @@ def _outcome(result: ExecResult, mark: str, cwd: str | None) -> Outcome:
         f"the sandbox could not start a command for grading (exit code {result.exit_code}): "
         f"{excerpt(result.stderr)}"
     )
-
-
-def excerpt(data: bytes | str, limit: int = EXCERPT) -> str:
-    """The end of some output as text, or ``(nothing)``; errors are at the end."""
-    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
-    text = "".join(
-        c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text
-    )
-    text = text.strip()
-    if not text:
-        return "(nothing)"
-    return text if len(text) <= limit else f"... {text[-limit:]}"

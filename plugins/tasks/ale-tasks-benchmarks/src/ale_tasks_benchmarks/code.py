@@ -9,17 +9,9 @@ from pathlib import Path
 from ale.errors import InputError, Problem
 from ale.types import Task
 from ale_answers import parsed_python
+from ale_task_rows import Row, RowTasks, rows_below, rows_of, safe_id
 from ale_tasks_benchmarks.options import HumanEvalOptions, MbppOptions, Selection
-from ale_tasks_benchmarks.rows import Row, rows_of
-from ale_tasks_benchmarks.source import (
-    Benchmark,
-    criterion,
-    goal,
-    rows_below,
-    rows_from,
-    safe_id,
-    written,
-)
+from ale_tasks_benchmarks.source import benchmark_rows, criterion, goal, written
 
 MBPP = (
     "mbpp.jsonl, a JSON object per line with task_id, text, code, test_list (and test_setup_code, "
@@ -41,11 +33,11 @@ MBPP_SPLITS = {
 """By task id, as in the paper (arXiv:2108.07732) and in the data set's own README."""
 
 
-def mbpp(options: MbppOptions) -> Benchmark:
+def mbpp(options: MbppOptions) -> RowTasks:
     """The source ``mbpp``. Raises `InputError`."""
     split = "train+test+validation+prompt" if options.split == "all" else options.split
-    rows = rows_from(options, lambda path: rows_below(path, MBPP), "mbpp.jsonl", split, MBPP)
-    return Benchmark(options, rows, lambda row: _mbpp_task(row, options))
+    rows = benchmark_rows(options, lambda path: rows_below(path, MBPP), "mbpp.jsonl", split, MBPP)
+    return RowTasks(options, rows, lambda row: _mbpp_task(row, options))
 
 
 def _mbpp_task(row: Row, options: MbppOptions) -> Task | None:
@@ -144,16 +136,21 @@ def _check_python(row: Row, name: str, texts: Sequence[str]) -> None:
             raise row.problem(f"not valid Python: {error}", name) from error
 
 
-def humaneval(options: HumanEvalOptions) -> Benchmark:
+def humaneval(options: HumanEvalOptions) -> RowTasks:
     """The source ``humaneval``. Raises `InputError`."""
     rows: Callable[[], Iterator[Row]]
     if options.path is None and options.dataset is None and not options.sample:
         shipped = _shipped()
         rows = lambda: rows_of(shipped, HUMANEVAL)  # noqa: E731
     else:
-        sample = "HumanEval.jsonl"
-        rows = rows_from(options, lambda p: rows_below(p, HUMANEVAL), sample, "test", HUMANEVAL)
-    return Benchmark(options, rows, lambda row: _humaneval_task(row, options))
+        rows = benchmark_rows(
+            options,
+            lambda path: rows_below(path, HUMANEVAL),
+            "HumanEval.jsonl",
+            "test",
+            HUMANEVAL,
+        )
+    return RowTasks(options, rows, lambda row: _humaneval_task(row, options))
 
 
 def _shipped() -> Path:

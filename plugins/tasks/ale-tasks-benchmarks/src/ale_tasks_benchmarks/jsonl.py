@@ -5,17 +5,9 @@ from typing import Any
 
 from ale.types import Task
 from ale_answers import marked
+from ale_task_rows import Row, RowTasks, check_exists, rows_below, safe_id
 from ale_tasks_benchmarks.options import JsonlOptions
-from ale_tasks_benchmarks.rows import Row
-from ale_tasks_benchmarks.source import (
-    Benchmark,
-    check_exists,
-    criterion,
-    goal,
-    rows_below,
-    safe_id,
-    written,
-)
+from ale_tasks_benchmarks.source import criterion, goal, written
 
 _INSTRUCTIONS = {
     "python_tests": "Answer with the whole code in one block that begins with ```python.",
@@ -26,7 +18,7 @@ _INSTRUCTIONS = {
 }
 
 
-def jsonl(options: JsonlOptions) -> Benchmark:
+def jsonl(options: JsonlOptions) -> RowTasks:
     """The source ``jsonl``. Raises `InputError`."""
     graded = "tests" if options.criterion == "python_tests" else "expected"
     expected = (
@@ -35,7 +27,7 @@ def jsonl(options: JsonlOptions) -> Benchmark:
     )
     path = options.path.absolute()
     check_exists(path, expected)
-    return Benchmark(options, lambda: rows_below(path, expected), lambda row: _task(row, options))
+    return RowTasks(options, lambda: rows_below(path, expected), lambda row: _task(row, options))
 
 
 def _task(row: Row, options: JsonlOptions) -> Task:

@@ -5,18 +5,9 @@ from pathlib import Path
 
 from ale.types import Task
 from ale_answers import boxed, final_number
+from ale_task_rows import Row, RowTasks, check_exists, rows_below, rows_of, safe_id
 from ale_tasks_benchmarks.options import Gsm8kOptions, MathOptions, Selection
-from ale_tasks_benchmarks.rows import Row, rows_of
-from ale_tasks_benchmarks.source import (
-    Benchmark,
-    check_exists,
-    criterion,
-    goal,
-    rows_below,
-    rows_from,
-    safe_id,
-    written,
-)
+from ale_tasks_benchmarks.source import benchmark_rows, criterion, goal, written
 
 GSM8K = (
     "train.jsonl and test.jsonl, a JSON object per line with question and answer (which ends with "
@@ -29,7 +20,7 @@ MATH = (
 )
 
 
-def gsm8k(options: Gsm8kOptions) -> Benchmark:
+def gsm8k(options: Gsm8kOptions) -> RowTasks:
     """The source ``gsm8k``. Raises `InputError`."""
 
     def read(path: Path) -> Iterator[Row]:
@@ -37,8 +28,8 @@ def gsm8k(options: Gsm8kOptions) -> Benchmark:
         check_exists(file, GSM8K)
         return rows_of(file, GSM8K)
 
-    rows = rows_from(options, read, "gsm8k", options.split, GSM8K)
-    return Benchmark(options, rows, lambda row: _gsm8k_task(row, options))
+    rows = benchmark_rows(options, read, "gsm8k", options.split, GSM8K)
+    return RowTasks(options, rows, lambda row: _gsm8k_task(row, options))
 
 
 def _gsm8k_task(row: Row, options: Gsm8kOptions) -> Task:
@@ -56,15 +47,15 @@ def _gsm8k_task(row: Row, options: Gsm8kOptions) -> Task:
     )
 
 
-def maths(options: MathOptions) -> Benchmark:
+def maths(options: MathOptions) -> RowTasks:
     """The source ``math``. Raises `InputError`."""
 
     def read(path: Path) -> Iterator[Row]:
         inner = path / options.split
         return rows_below(inner if inner.is_dir() else path, MATH)
 
-    rows = rows_from(options, read, "math", options.split, MATH)
-    return Benchmark(options, rows, lambda row: _math_task(row, options))
+    rows = benchmark_rows(options, read, "math", options.split, MATH)
+    return RowTasks(options, rows, lambda row: _math_task(row, options))
 
 
 def _math_task(row: Row, options: MathOptions) -> Task | None:

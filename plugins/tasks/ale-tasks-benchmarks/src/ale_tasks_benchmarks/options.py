@@ -9,6 +9,7 @@ from attrs.validators import optional
 
 from ale.plugin import doc, ge
 from ale_answers import place_of_answer
+from ale_task_rows import Choice, Origin
 
 MbppSplit = Literal["prompt", "test", "validation", "train"]
 Split = Literal["train", "test"]
@@ -16,18 +17,9 @@ JsonlCriterion = Literal["python_tests", "numeric_answer", "math_equal", "exact_
 
 
 @frozen(kw_only=True)
-class Selection:
+class Selection(Choice):
     """Which tasks of a source are used, and how the agent answers."""
 
-    ids: tuple[str, ...] = field(default=(), metadata=doc("Only tasks with these ids, or globs."))
-    held_out: tuple[str, ...] = field(
-        default=(), metadata=doc("Leave out tasks with these ids, or globs.")
-    )
-    shuffle: bool = field(default=False, metadata=doc("Shuffle the tasks, by the seed."))
-    seed: int = field(default=0, validator=ge(0), metadata=doc("Of the shuffle."))
-    limit: int = field(
-        default=0, validator=ge(0), metadata=doc("Maximum number of tasks, applied last; 0 is all.")
-    )
     answer: str = field(
         default="message",
         validator=place_of_answer,
@@ -47,24 +39,12 @@ class Selection:
 
 
 @frozen(kw_only=True)
-class Origin(Selection):
-    """Where the rows of a benchmark come from: exactly one of these."""
-
-    path: Path | None = field(
-        default=None, metadata=doc("File or folder in the format in which it is published.")
-    )
-    dataset: str | None = field(
-        default=None,
-        metadata=doc("Name of a data set for the library 'datasets' (extra 'datasets')."),
-    )
-    subset: str | None = field(default=None, metadata=doc("Configuration of the data set."))
-    sample: bool = field(
-        default=False, metadata=doc("A few problems of our own, to try it without a download.")
-    )
+class BenchmarkOrigin(Selection, Origin):
+    """Where the rows of a benchmark come from, and how the agent answers."""
 
 
 @frozen(kw_only=True)
-class MbppOptions(Origin):
+class MbppOptions(BenchmarkOrigin):
     """MBPP: short Python functions, three asserts each."""
 
     split: MbppSplit | Literal["all"] = field(
@@ -87,7 +67,7 @@ class MbppOptions(Origin):
 
 
 @frozen(kw_only=True)
-class HumanEvalOptions(Origin):
+class HumanEvalOptions(BenchmarkOrigin):
     """HumanEval: 164 Python functions to complete."""
 
     path: Path | None = field(
@@ -100,7 +80,7 @@ class HumanEvalOptions(Origin):
 
 
 @frozen(kw_only=True)
-class Gsm8kOptions(Origin):
+class Gsm8kOptions(BenchmarkOrigin):
     """GSM8K: word problems with a number as the answer."""
 
     split: Split = field(
@@ -110,7 +90,7 @@ class Gsm8kOptions(Origin):
 
 
 @frozen(kw_only=True)
-class MathOptions(Origin):
+class MathOptions(BenchmarkOrigin):
     """MATH: competition problems with a formula as the answer."""
 
     split: Split = field(

@@ -5,15 +5,15 @@ Three kinds of process, because the code under test is hostile:
 - the signer (this program) holds the key with which the verdict is signed. It runs no test.
 - the runner, forked before the key was read, lays out the tests, forks a child per test, reads
   the child's messages and kills what it leaves behind. It imports nothing but the standard library.
-- a child imports the code under test and runs one test (`child.py`). It is believed only when it
-  answers the runner's challenge, which it does after the test has returned.
+- a child imports the code under test and runs a unit of tests (`child.py`). It is believed only
+  when it answers the runner's challenge, which it does after the test has returned.
 
 Sent as text to ``python3 -I -S -B``; stdin carries the plan, the last argument is the folder to
 make and to work in. Standard library only, Python 3.8.
 """
 
 # pathlib would add to every start.
-# ruff: noqa: PTH101, PTH102, PTH103, PTH118, PTH120, PTH123, PTH208
+# ruff: noqa: PTH101, PTH102, PTH103, PTH108, PTH112, PTH114, PTH118, PTH120, PTH123, PTH208, PTH211
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ import traceback  # noqa: F401
 from typing import Any, Dict, NoReturn  # noqa: UP035
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
-NO_PYTEST = 0xFFFFFFFF
+NO_PYTEST, FAILED = 0xFFFFFFFF, 0x80000000
 TAIL_BYTES = 3000
 CHALLENGE_BYTES = 16
 POLL_S = 0.05
+LINK = 0o120000
 DECOY_S = 5.0
 Plan = Dict[str, Any]  # noqa: UP006
 
@@ -86,7 +87,12 @@ def signer() -> None:
     key = bytes.fromhex(plan.pop("key"))
     send_signed(key, "started", {})
     ours.settimeout(plan["timeout_s"] + 5)
-    lines = []
+    lines: list[Plan] = []
+    try:
+        saved = save_workspace(plan)
+    except OSError as error:
+        saved, plan["units"] = [], []
+        lines.append({"error": f"{type(error).__name__}: {error}"})
     try:
         with ours.makefile("rwb") as stream:
             stream.write(json.dumps(plan).encode() + b"\n")
@@ -97,6 +103,8 @@ def signer() -> None:
         pass  # the runner was stopped or killed: the missing lines show it
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
+    put_back(saved)
+    shutil.rmtree(saved_folder(plan), ignore_errors=True)
     shutil.rmtree(plan["folder"], ignore_errors=True)
     send_signed(key, "report", {"lines": lines, "left": os.path.lexists(plan["folder"])})
 
@@ -119,13 +127,15 @@ def runner(link: socket.socket) -> NoReturn:
         try:
             os.mkdir(plan["folder"], 0o700)
             modules = compiled(plan)
+            restore_workspace(plan)
         except (OSError, SyntaxError, ValueError) as error:
             send(error=f"{type(error).__name__}: {error}")
             os._exit(1)
         passed = []
         for number, unit in enumerate(plan["units"]):
             outcome = ChildRun(plan, unit, modules).run(deadline)
-            passed += [(number, test, outcome["seconds"]) for test in outcome["passed"]]
+            if unit.get("decoy", True):
+                passed += [(number, test, outcome["seconds"]) for test in outcome["passed"]]
             send(unit=number, **outcome)
         if passed:
             chosen = int.from_bytes(os.urandom(4), "big") % len(passed)
@@ -152,7 +162,7 @@ def compiled(plan: Plan) -> Plan:
             importlib.import_module(name)
         except ImportError:
             continue  # the test that needs it fails and says so
-    modules: Plan = {"": compile(plan["child"], "<ale grading>", "exec")}
+    modules: Plan = {"": [compile(text, "<ale grading>", "exec") for text in plan["child"]]}
     for name, (path, is_package) in plan["modules"].items():
         file = os.path.join(plan["folder"], "tests", path)
         source = base64.b64decode(plan["files"][path][1])
@@ -174,12 +184,116 @@ def write_test_files(plan: Plan) -> None:
         os.chmod(file, mode)
 
 
+def restore_workspace(plan: Plan) -> None:
+    """Write the files of the workspace that belong to the tests, and remove what stands for them.
+
+    ``plan["workspace"]`` has `files`, by path in the workspace; `absent`, paths at which nothing
+    may be; and `names`: files of these names are removed unless their path is in `known`.
+    """
+    work = plan.get("workspace")
+    if not work:
+        return
+    for path, (mode, data) in work["files"].items():
+        replace_file(plan["workdir"], path, mode, base64.b64decode(data))
+    for path in work["absent"]:
+        remove(first_touched(plan["workdir"], path))
+    for path in unknown(plan):
+        remove(path)
+
+
+def unknown(plan: Plan) -> list[str]:
+    """Files and folders of the workspace with a name that only known ones may have."""
+    work, found = plan["workspace"], []
+    for folder, folders, names in os.walk(plan["workdir"]):
+        for name in set(names + folders).intersection(work["names"]):
+            path = os.path.join(folder, name)
+            if os.path.relpath(path, plan["workdir"]) not in work["known"]:
+                found.append(path)
+        folders[:] = [name for name in folders if name not in (".git", *work["names"])]
+    return found
+
+
+def first_touched(root: str, path: str) -> str:
+    """What a write to a path replaces or makes: itself, or the first on the way that is no folder.
+
+    A link to a folder is none: what it leads to is not touched.
+    """
+    reached = root
+    for part in path.split("/"):
+        reached = os.path.join(reached, part)
+        if os.path.islink(reached) or not os.path.isdir(reached):
+            break
+    return reached
+
+
+def saved_folder(plan: Plan) -> str:
+    """Where the files of the workspace are that had to make room."""
+    return str(plan["folder"]) + "-saved"
+
+
+def save_workspace(plan: Plan) -> list[tuple[str, str]]:
+    """Copy what `restore_workspace` will replace: the path of each, and that of its copy."""
+    work = plan.get("workspace")
+    if not work:
+        return []
+    paths = [first_touched(plan["workdir"], path) for path in (*work["files"], *work["absent"])]
+    folder = saved_folder(plan)
+    os.mkdir(folder, 0o700)
+    saved = []
+    for number, path in enumerate(dict.fromkeys([*paths, *unknown(plan)])):
+        copy = os.path.join(folder, str(number))
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.copytree(path, copy, symlinks=True)
+        elif os.path.lexists(path):
+            shutil.copy2(path, copy, follow_symlinks=False)
+        saved.append((path, copy))
+    return saved
+
+
+def put_back(saved: list[tuple[str, str]]) -> None:
+    """Leave the workspace as the agent left it, as far as the tests have left that possible."""
+    for path, copy in saved:
+        try:
+            remove(path)
+            if os.path.lexists(copy):
+                shutil.move(copy, path)
+        except OSError:
+            continue  # a folder on the way is gone: nothing of the agent's is lost by it
+
+
+def replace_file(root: str, path: str, mode: int, data: bytes) -> None:
+    """A regular file, or a link, below a root; links and files in the place of folders give way."""
+    parent = root
+    for part in path.split("/")[:-1]:
+        parent = os.path.join(parent, part)
+        if os.path.islink(parent) or not os.path.isdir(parent):
+            remove(parent)
+            os.mkdir(parent)
+    target = os.path.join(root, path)
+    remove(target)
+    if mode == LINK:
+        os.symlink(data, os.fsencode(target))
+        return
+    with open(target, "xb") as out:
+        out.write(data)
+    os.chmod(target, 0o755 if mode & 0o100 else 0o644)
+
+
+def remove(path: str) -> None:
+    """Remove a file, a link or a folder; it may be absent."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)
+
+
 class ChildRun:
     """One child, from its fork to the end of all that it started."""
 
     def __init__(self, plan: Plan, unit: Plan, modules: Plan, decoy: bool = False) -> None:
         self.plan, self.unit, self.modules, self.decoy = plan, unit, modules, decoy
         self.passed: set[int] = set()
+        self.failed: set[int] = set()
         self.error: str | None = None
         self.forged = False
         self.tail = b""
@@ -190,6 +304,7 @@ class ChildRun:
     def run(self, deadline: float) -> Plan:
         """What the child passed, by position in the unit, and the end of what it printed."""
         write_test_files(self.plan)
+        restore_workspace(self.plan)
         started = time.monotonic()
         link, theirs = socket.socketpair()
         out, end = os.pipe()
@@ -204,6 +319,7 @@ class ChildRun:
         reap()
         return {
             "passed": sorted(self.passed),
+            "failed": sorted(self.failed - self.passed),
             "status": status,
             "seconds": time.monotonic() - started,
             "error": self.error,
@@ -223,7 +339,8 @@ class ChildRun:
         control(PR_SET_PDEATHSIG, signal.SIGKILL)
         # A copy of the builtins: changes by the code under test do not reach ours.
         scope: Plan = {"__builtins__": dict(vars(builtins)), "__name__": "ale_grading"}
-        exec(self.modules[""], scope)  # noqa: S102
+        for code in self.modules[""]:
+            exec(code, scope)  # noqa: S102
         scope["main"](self.plan, self.unit, self.modules, save_output, self.decoy)
         os._exit(1)
 
@@ -260,21 +377,31 @@ class ChildRun:
             data = os.read(out, 1 << 16)
         except BlockingIOError:
             return False
-        self.tail = (self.tail + data)[-TAIL_BYTES:]
+        self.tail = (self.tail + data)[-self.plan.get("tail_bytes", TAIL_BYTES) :]
         return bool(data)
 
     def on_readable(self, link: socket.socket) -> bool:
         """Read from the child. False to stop reading.
 
         A claim is the index of a test in 4 bytes; all ones says that pytest is missing. A claim is
-        answered with a challenge, and the child answers that with the same bytes.
+        answered with a challenge, and the child answers that with the same bytes. With the highest
+        bit set it says that the test failed, and is believed as it is.
         """
         try:
             data = link.recv(64)
             self.received += data
-            return bool(data) and self.parse_claim(link)
+            return bool(data) and self.parse_claims(link)
         except (BlockingIOError, ConnectionError):
             return False
+
+    def parse_claims(self, link: socket.socket) -> bool:
+        """Interpret all that was received, as `on_readable`."""
+        while True:
+            before = len(self.received)
+            if not self.parse_claim(link):
+                return False
+            if len(self.received) in (0, before):
+                return True
 
     def parse_claim(self, link: socket.socket) -> bool:
         """Interpret what was received, as `on_readable`. An invalid message is a forgery."""
@@ -283,13 +410,18 @@ class ChildRun:
             if self.index == NO_PYTEST:
                 self.error = "pytest"
                 return False
+            if self.index & FAILED:
+                self.failed.add(self.index ^ FAILED)
+                return True
             self.forged = self.index >= len(self.unit["tests"]) or self.index in self.passed
             self.challenge = os.urandom(CHALLENGE_BYTES)
             link.send(self.challenge)
         elif self.challenge is not None and len(self.received) >= CHALLENGE_BYTES:
-            self.forged = self.received != self.challenge
+            # What comes after the answer is the next claim.
+            answer, self.received = self.received[:CHALLENGE_BYTES], self.received[CHALLENGE_BYTES:]
+            self.forged = answer != self.challenge
             self.passed.add(self.index)
-            self.challenge, self.received = None, b""
+            self.challenge = None
         if self.forged:
             self.passed.clear()
             link.shutdown(socket.SHUT_RDWR)

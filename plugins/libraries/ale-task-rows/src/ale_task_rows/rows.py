@@ -12,6 +12,9 @@ from attrs import field, frozen
 
 from ale.errors import InputError, Problem, nearest
 
+ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".parquet")
+"""Of files with rows."""
+
 
 class RowError(Exception):
     """A row lacks something; carries the problem."""
@@ -85,9 +88,14 @@ _WORDS = {str: "a text", list: "a list", int: "a whole number", object: "a text 
 def rows_of(path: Path, expected: str) -> Iterator[Row]:
     """The rows of a file: an object per line, or one array or object; ``.gz`` is unpacked.
 
+    A ``.parquet`` file is read by pyarrow, which comes with the library ``datasets``.
+
     Raises:
         InputError: it can't be read, or something in it is no JSON object.
     """
+    if path.suffix == ".parquet":
+        yield from _rows_of_parquet(path, expected)
+        return
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
@@ -104,6 +112,22 @@ def rows_of(path: Path, expected: str) -> Iterator[Row]:
                 [Problem(message=message, file=str(path), line=line, expected=expected)]
             )
         yield Row(data, str(path), line, f"{name}-{index}", index, expected)
+
+
+def _rows_of_parquet(path: Path, expected: str) -> Iterator[Row]:
+    try:
+        parquet: Any = import_module("pyarrow.parquet")
+        found = parquet.read_table(path).to_pylist()
+    except ImportError as error:
+        message = "a .parquet file needs pyarrow, which is not installed"
+        hint = "pip install datasets"
+        raise InputError([Problem(message=message, file=str(path), hint=hint)]) from error
+    except (OSError, ValueError) as error:
+        message = f"can't be read: {error}"
+        raise InputError([Problem(message=message, file=str(path), expected=expected)]) from error
+    name = path.name.removesuffix(".parquet")
+    for index, data in enumerate(found):
+        yield Row(data, str(path), index + 1, f"{name}-{index}", index, expected)
 
 
 def _objects(text: str, path: Path, expected: str) -> Iterator[tuple[int, Any]]:
@@ -135,8 +159,13 @@ def _skip(text: str, at: int) -> int:
     return at
 
 
-def rows_of_dataset(name: str, subset: str | None, split: str, expected: str) -> Iterator[Row]:
+def rows_of_dataset(
+    name: str, subset: str | None, split: str, expected: str, *, package: str
+) -> Iterator[Row]:
     """The rows of a split of a data set, read by the library ``datasets``.
+
+    Args:
+        package: whose extra ``datasets`` is to be installed, for errors.
 
     Raises:
         InputError: the library is not installed, or can't load it.
@@ -145,7 +174,7 @@ def rows_of_dataset(name: str, subset: str | None, split: str, expected: str) ->
         datasets: Any = import_module("datasets")
     except ImportError as error:
         message = "'dataset' needs the library datasets, which is not installed"
-        hint = "pip install 'ale-tasks-benchmarks[datasets]'"
+        hint = f"pip install '{package}[datasets]'"
         raise InputError([Problem(message=message, path="tasks.dataset", hint=hint)]) from error
     try:
         found = datasets.load_dataset(name, subset, split=split)

@@ -1,0 +1,1 @@
+"""The agent ``plan-patch-test`` for repositories."""

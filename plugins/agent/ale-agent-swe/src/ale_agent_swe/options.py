@@ -1,0 +1,79 @@
+"""The options of ``plan-patch-test``."""
+
+from typing import Any, Literal
+
+from attrs import field, frozen, validators
+
+from ale.plugin import doc, ge, gt
+
+# mypy takes a field's type from its default, and would have None refused.
+_at_least_1: Any = validators.optional(ge(1))
+_above_0: Any = validators.optional(gt(0))
+_at_least_256: Any = validators.optional(ge(256))
+
+
+@frozen(kw_only=True)
+class PlanPatchTestOptions:
+    """A plan, a patch, its tests, and repairs; each is a phase that the chunker 'phase' finds."""
+
+    max_repairs: int = field(
+        default=3, validator=ge(0), metadata=doc("Repairs after tests that failed.")
+    )
+    test_command: str = field(
+        default="",
+        metadata=doc("Run after each patch. Empty: the model says what to run, in a phase 'test'."),
+    )
+    tool_format: Literal["auto", "native", "text"] = field(
+        default="auto",
+        metadata=doc("Native tool calls or fenced text; auto is native where the model has it."),
+    )
+    max_steps: int | None = field(
+        default=None, validator=_at_least_1, metadata=doc("Commands, plans and patches in all.")
+    )
+    max_turns: int | None = field(
+        default=40, validator=_at_least_1, metadata=doc("Completions in an episode.")
+    )
+    tool_timeout_s: float | None = field(
+        default=120.0, validator=_above_0, metadata=doc("Seconds for one command or test run.")
+    )
+    time_limit_s: float | None = field(
+        default=1800.0, validator=_above_0, metadata=doc("Wall-clock seconds for an episode.")
+    )
+    context_max_tokens: int | None = field(
+        default=None,
+        validator=_at_least_256,
+        metadata=doc("Tokens after which the conversation ends; default: the model's limit."),
+    )
+    max_output_bytes: int = field(
+        default=8192,
+        validator=ge(256),
+        metadata=doc("Of what the model is shown of output; more is cut in the middle."),
+    )
+    listed_files: int = field(
+        default=200, validator=ge(0), metadata=doc("Files of the repository that {files} lists.")
+    )
+    system_prompt: str = field(
+        default="", metadata=doc("Message of the system before all others; empty for none.")
+    )
+    plan_prompt: str = field(
+        default="{goal}\n\nFiles:\n{files}\n\nFirst find out what is wrong, and write a short "
+        "plan. {how}",
+        metadata=doc("First message: {goal} is the task's; {how} says how to act in this phase."),
+    )
+    patch_prompt: str = field(default="Now change the code. {how}", metadata=doc("After the plan."))
+    test_prompt: str = field(
+        default="The patch is applied. Now test it. {how}",
+        metadata=doc("After a patch, where test_command is empty."),
+    )
+    repair_prompt: str = field(
+        default="The tests fail:\n\n{output}\n\nRepair the code. {how}",
+        metadata=doc("After tests that failed: {output} is what they printed."),
+    )
+    rejected_prompt: str = field(
+        default="The patch could not be applied, and nothing was changed:\n\n{error}\n\n{how}",
+        metadata=doc("After a patch that does not apply: {error} says why."),
+    )
+    no_action_prompt: str = field(
+        default="The answer has nothing to act on. {how}",
+        metadata=doc("After an answer without an action, in any phase but the plan."),
+    )

@@ -1,0 +1,245 @@
+"""Plan, patch, test, repair: what is done in each phase, and what the model is told."""
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ale.errors import SandboxError
+from ale.testing.agent import answer, call
+from ale.testing.fakes import FolderSandbox
+from ale.types import ExecResult
+
+Play = Callable[..., Awaitable[Any]]
+
+RIGHT = "def add(a, b):\n    return a + b\n"
+DIFF = """--- a/pkg/adding.py
++++ b/pkg/adding.py
+@@ -1,2 +1,2 @@
+ def add(a, b):
+-    return a - b
++    return a + b
+"""
+WORSE = DIFF.replace("+    return a + b", "+    return a * b")
+BETTER = DIFF.replace("a - b", "a * b")
+
+
+def block(tag: str, body: str) -> str:
+    return f"I do this:\n```{tag}\n{body}\n```\n"
+
+
+PLAN = "The sign in add is wrong."
+TEST = block("sh", "sh check.sh")
+
+
+@pytest.mark.asyncio
+async def test_a_plan_a_diff_and_a_test_end_the_episode(play: Play) -> None:
+    played = await play(PLAN, block("diff", DIFF), TEST)
+    assert (played.stop.reason, played.stop.detail) == ("finished", "the tests passed")
+    assert played.phases == [("plan", None), ("patch", None), ("test", None)]
+    assert (played.folder / "pkg" / "adding.py").read_text() == RIGHT
+    assert {observation.role for observation in played.observations} == {"user"}
+
+
+@pytest.mark.asyncio
+async def test_the_first_message_has_the_goal_the_files_and_what_to_do(play: Play) -> None:
+    played = await play(PLAN, block("finish", ""), listed_files=1)
+    said = played.said_to_model(0)
+    assert said.startswith("Mend add.\n\nFiles:\ncheck.sh\n... and 1 more\n\nFirst find out")
+    assert said.endswith("To look at files first, answer with one block that begins with ```sh.")
+    assert played.said_to_model(1).startswith("Now change the code. Answer with a unified diff")
+
+
+@pytest.mark.asyncio
+async def test_files_are_looked_at_in_any_phase_but_the_test(play: Play) -> None:
+    look = block("sh", "cat pkg/adding.py")
+    played = await play(look, PLAN, look, block("diff", DIFF), TEST)
+    tools = [observation.tool for observation in played.observations]
+    assert tools == ["shell", "plan", "shell", "patch", "test"]
+    assert "return a - b" in played.said_to_model(1)
+
+
+@pytest.mark.asyncio
+async def test_whole_files_are_written(play: Play) -> None:
+    played = await play(
+        PLAN,
+        "```file:pkg/adding.py\n" + RIGHT + "```\nand\n```file:new/notes.md\nDone.\n```",
+        TEST,
+    )
+    assert played.stop.reason == "finished"
+    assert (played.folder / "pkg" / "adding.py").read_text() == RIGHT
+    assert (played.folder / "new" / "notes.md").read_text() == "Done.\n"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        DIFF.replace("-1,2 +1,2", "-7,9 +7,8"),
+        DIFF.replace("a/pkg", "pkg").replace("b/pkg", "pkg"),
+        DIFF.removesuffix("\n"),
+        DIFF + "\n\n",
+        "\n".join(line for line in DIFF.splitlines() if not line.startswith(" ")),
+    ],
+    ids=["wrong lines", "without a/ and b/", "no end of line", "blank lines", "no context"],
+)
+@pytest.mark.asyncio
+async def test_a_diff_may_be_a_little_wrong(play: Play, written: str) -> None:
+    played = await play(PLAN, block("diff", written), TEST)
+    assert played.stop.reason == "finished"
+
+
+@pytest.mark.asyncio
+async def test_a_diff_that_does_not_apply_is_told_why_and_changes_nothing(play: Play) -> None:
+    both = DIFF + BETTER.replace("adding.py", "absent.py")
+    played = await play(PLAN, block("diff", both), block("diff", DIFF), TEST)
+    assert played.phases[1] == ("patch", "the patch does not apply")
+    assert "pkg/absent.py: No such file or directory" in played.said_to_model(2)
+    assert played.stop.reason == "finished"
+
+
+@pytest.mark.parametrize("path", ["/etc/ale-swe", "../out.txt", "pkg/../../out", ".git/config"])
+@pytest.mark.asyncio
+async def test_files_outside_the_repository_are_refused(play: Play, path: str) -> None:
+    played = await play(PLAN, block(f"file:{path}", "x"), block("finish", ""))
+    assert "is not a path in the repository" in played.said_to_model(2)
+    assert not (played.folder.parent / "out.txt").exists()
+
+
+@pytest.mark.asyncio
+async def test_failing_tests_are_shown_and_repaired(play: Play) -> None:
+    played = await play(PLAN, block("diff", WORSE), TEST, block("diff", BETTER), TEST)
+    assert played.phases == [
+        ("plan", None),
+        ("patch", None),
+        ("test", "exit code 1"),
+        ("repair", None),
+        ("test", None),
+    ]
+    assert "AssertionError: 2" in played.said_to_model(3)
+    assert played.stop.reason == "finished"
+
+
+@pytest.mark.asyncio
+async def test_repairs_end_at_their_limit(play: Play) -> None:
+    played = await play(PLAN, block("diff", WORSE), TEST, max_repairs=0)
+    assert played.stop.reason == "gave_up"
+    assert played.stop.detail == "the tests still fail after 0 repairs"
+
+
+@pytest.mark.asyncio
+async def test_a_given_test_command_is_run_with_each_patch(play: Play) -> None:
+    played = await play(
+        PLAN, block("diff", WORSE), block("diff", BETTER), test_command="sh check.sh"
+    )
+    assert played.phases == [("plan", None), ("patch", "exit code 1"), ("repair", None)]
+    assert played.observations[1].exit_code == 1
+    assert played.stop.reason == "finished"
+
+
+@pytest.mark.asyncio
+async def test_tests_that_take_too_long_are_ended(play: Play) -> None:
+    played = await play(
+        PLAN, block("diff", DIFF), test_command="sleep 60", tool_timeout_s=0.5, max_repairs=0
+    )
+    assert played.observations[1].timed_out
+    assert played.stop.reason == "gave_up"
+
+
+@pytest.mark.asyncio
+async def test_an_answer_without_an_action_is_told_so(play: Play) -> None:
+    played = await play(PLAN, "Hm.", block("diff", DIFF), "Hm.", TEST)
+    assert played.phases[1][0] == "patch"
+    assert played.said_to_model(2).startswith("[The answer has nothing to act on. Answer with a")
+    assert "```sh" in played.said_to_model(4)
+    assert played.stop.reason == "finished"
+
+
+@pytest.mark.asyncio
+async def test_reasoning_is_not_acted_on(play: Play) -> None:
+    thought = f"<think>{block('sh', 'touch planted')}</think>{PLAN}"
+    played = await play(thought, block("finish", ""))
+    assert played.phases[0] == ("plan", None)
+    assert not (played.folder / "planted").exists()
+
+
+@pytest.mark.asyncio
+async def test_a_model_with_tools_calls_them(play: Play) -> None:
+    played = await play(
+        call("shell", command="cat pkg/adding.py"),
+        call("plan", plan=PLAN),
+        call("patch", diff=WORSE),
+        call("test", command="sh check.sh"),
+        call("shell", command="sed -i 's/a [*] b/a + b/' pkg/adding.py"),
+        call("repair"),
+        call("test", command="sh check.sh"),
+        tools=True,
+    )
+    tools = [tool for tool, _ in played.phases]
+    assert tools == ["shell", "plan", "patch", "test", "shell", "repair", "test"]
+    assert {observation.role for observation in played.observations} == {"tool"}
+    assert played.stop.reason == "finished"
+    assert "Call patch with a diff" in played.said_to_model(2)
+
+
+@pytest.mark.asyncio
+async def test_a_tool_of_another_phase_is_refused(play: Play) -> None:
+    played = await play(call("test", command="true"), call("finish", summary="no"), tools=True)
+    assert played.phases[0][0] == "test"
+    assert played.said_to_model(1).startswith("[this is the phase plan. Use the tool shell")
+
+
+@pytest.mark.asyncio
+async def test_a_patch_without_a_change_is_refused(play: Play) -> None:
+    played = await play(
+        call("plan", plan=PLAN), call("patch"), call("finish", summary=""), tools=True
+    )
+    assert "no diff was given, and no file has changed" in played.said_to_model(2)
+
+
+@pytest.mark.parametrize("arguments", ['{"command": 3}', "{}", "not json"])
+@pytest.mark.asyncio
+async def test_bad_arguments_are_answered(play: Play, arguments: str) -> None:
+    played = await play(answer("", ("shell", arguments)), call("finish", summary=""), tools=True)
+    assert played.observations[0].error is not None
+    assert played.stop.reason == "finished"
+
+
+@pytest.mark.asyncio
+async def test_a_model_without_tools_that_invents_a_call_is_told_so(play: Play) -> None:
+    played = await play(
+        answer("", ("shell", json.dumps({"command": "touch planted"}))), block("finish", "")
+    )
+    assert played.said_to_model(1).startswith("[there are no tools. Answer with the plan.")
+    assert not (played.folder / "planted").exists()
+
+
+@pytest.mark.asyncio
+async def test_a_sandbox_without_git_breaks_the_episode(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = FolderSandbox.exec
+
+    async def without_git(self: FolderSandbox, command: Any, **arguments: Any) -> ExecResult:
+        if command[0] == "git":
+            return ExecResult(exit_code=127, stdout=b"", stderr=b"")
+        return await run(self, command, **arguments)
+
+    monkeypatch.setattr(FolderSandbox, "exec", without_git)
+    with pytest.raises(SandboxError, match="by git, which the sandbox does not have"):
+        await play(PLAN, block("diff", DIFF))
+
+
+@pytest.mark.asyncio
+async def test_prompts_are_options(play: Play) -> None:
+    played = await play(
+        PLAN, block("finish", ""), system_prompt="Be brief.", plan_prompt="{goal} {x} {how}"
+    )
+    system, user = played.llm.requests[0].messages
+    assert (system.role, system.content) == ("system", "Be brief.")
+    assert user.content.startswith("Mend add. {x} Answer with the plan.")
+
+
+def test_the_repository_fixture_has_the_bug(repository: Path) -> None:
+    assert "a - b" in (repository / "pkg" / "adding.py").read_text()

@@ -1,0 +1,15 @@
+"""Runs tests in a sandbox so that the code under test can't forge their verdicts."""
+
+from ale_signed_tests.clean import CLEAN, clean, excerpt, new_scratch, remove, variables
+from ale_signed_tests.signed import Report, run_signed
+
+__all__ = [
+    "CLEAN",
+    "Report",
+    "clean",
+    "excerpt",
+    "new_scratch",
+    "remove",
+    "run_signed",
+    "variables",
+]

@@ -1,0 +1,1 @@
+"""Repositories as tasks, in the format of SWE-bench, and the criterion that grades them."""

@@ -1,0 +1,155 @@
+"""The options of the task source and of the criterion."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from attrs import Attribute, field, frozen
+
+from ale.plugin import doc, ge, gt
+from ale_task_rows import Origin
+
+RESTORED: tuple[str, ...] = (
+    "conftest.py",
+    "pytest.ini",
+    ".pytest.ini",
+    "pytest.toml",
+    ".pytest.toml",
+    "tox.ini",
+)
+RESTORED += ("setup.cfg", "pyproject.toml")
+"""Names of the files that configure pytest."""
+TEST_FOLDERS = ("tests/*", "test/*", "testing/*", "*/tests/*", "*/test/*")
+
+
+@frozen(kw_only=True)
+class SweOptions(Origin):
+    """Repositories with an issue to resolve, in the format of SWE-bench."""
+
+    split: str = field(
+        default="test",
+        metadata=doc("Of a data set, or of a folder: its files SPLIT.jsonl, .json or .parquet."),
+    )
+    mirrors: Path | None = field(
+        default=None,
+        metadata=doc("Folder of git mirrors, OWNER/NAME.git or OWNER__NAME.git; none is cloned."),
+    )
+    address: str = field(
+        default="https://github.com/{repo}.git",
+        metadata=doc("Where repositories are cloned from, once; {repo} is replaced."),
+    )
+    cache: Path | None = field(
+        default=None,
+        metadata=doc("Folder for clones and work trees; default: ale/swe in XDG_CACHE_HOME."),
+    )
+    history: int = field(
+        default=1,
+        validator=ge(0),
+        metadata=doc("Commits that the agent can see, base_commit included; 0 is all before it."),
+    )
+    repository: Literal["copied", "image"] = field(
+        default="copied",
+        metadata=doc(
+            "The work tree is copied into the workspace, or stands in the image's own working "
+            "directory already; its history is then removed."
+        ),
+    )
+    image: str | None = field(
+        default=None,
+        metadata=doc(
+            "Image of each task. {instance_id}, {repo}, {version} and every other field that is a "
+            "text is replaced; {image_key} is the id as SWE-bench names its images."
+        ),
+    )
+    setup: tuple[str, ...] = field(
+        default=(),
+        metadata=doc("Commands in the workspace before the agent; fields are replaced likewise."),
+    )
+    prompt: str = field(
+        default="{problem_statement}\n\nThe repository is in the current directory. Change its "
+        "code so that the issue is resolved. Hidden tests will be run.",
+        metadata=doc("What the agent is told; fields are replaced likewise, also {hints_text}."),
+    )
+    grading: Mapping[str, Any] = field(
+        factory=dict,
+        metadata=doc("More options of swe_tests, for every task: {timeout_s: 600}."),
+    )
+
+
+def _program(_: object, attribute: "Attribute[Any]", value: str) -> None:
+    if not value or ("/" in value and not value.startswith("/")):
+        raise ValueError(
+            f"{attribute.name} must be a name to be found in the system's folders, or an absolute "
+            f"path, found {value!r}"
+        )
+
+
+def _commit(_: object, attribute: "Attribute[Any]", value: str) -> None:
+    if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", value):
+        raise ValueError(f"{attribute.name} must be the whole id of a commit, found {value!r}")
+
+
+@frozen(kw_only=True)
+class SweTestsOptions:
+    """Tests of a repository that the agent never saw: those that must start to pass, and stay."""
+
+    repository: Path = field(metadata=doc("Git repository on the host that has base_commit."))
+    base_commit: str = field(
+        validator=_commit, metadata=doc("Commit that the agent's work started from.")
+    )
+    test_patch: str = field(
+        default="",
+        metadata=doc("Diff that adds the tests; its files are base_commit's with it applied."),
+    )
+    fail_to_pass: tuple[str, ...] = field(
+        default=(), metadata=doc("Tests that the issue makes fail: pytest's ids, FILE::TEST.")
+    )
+    pass_to_pass: tuple[str, ...] = field(
+        default=(), metadata=doc("Tests that pass already and still have to.")
+    )
+    restore: tuple[str, ...] = field(
+        default=TEST_FOLDERS,
+        metadata=doc(
+            "Globs of files of base_commit that are restored if the agent has changed them, beside "
+            "those of the tests and of pytest's configuration."
+        ),
+    )
+    keep: tuple[str, ...] = field(
+        default=(), metadata=doc("Paths that are not restored: those of the reference solution.")
+    )
+    timeout_s: float = field(
+        default=240.0,
+        validator=gt(0),
+        metadata=doc("Seconds for all tests; run.grading_timeout_s must be more than twice that."),
+    )
+    python: str = field(
+        default="python3",
+        validator=_program,
+        metadata=doc("Interpreter with pytest: a name in the system's folders or absolute path."),
+    )
+    import_paths: tuple[str, ...] = field(
+        default=(".", "src"),
+        metadata=doc("Folders of the workspace to import from, after what is installed."),
+    )
+    prefer: Literal["installed", "workspace"] = field(
+        default="installed",
+        metadata=doc("What is imported where both have it; 'workspace' for an installed project."),
+    )
+    pytest_plugins: tuple[str, ...] = field(
+        default=(), metadata=doc("Modules of pytest plugins to load; no other is.")
+    )
+    pytest_args: tuple[str, ...] = field(
+        default=(), metadata=doc("More arguments of pytest: ['-o', 'addopts='].")
+    )
+    test_command: str | None = field(
+        default=None,
+        metadata=doc(
+            'Runs the tests instead of pytest and writes a JUnit report to "$REPORT". Its report '
+            "is believed: the code under test can forge it."
+        ),
+    )
+    env: Mapping[str, str] = field(
+        factory=dict,
+        metadata=doc("Variables added to the clean environment; PATH here replaces the system's."),
+    )

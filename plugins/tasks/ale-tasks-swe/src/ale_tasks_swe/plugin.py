@@ -1,0 +1,50 @@
+"""Registers the task source ``swe`` and the criterion ``swe_tests``; both are imported late."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ale.plugin import BuildContext, Component, hookimpl
+from ale.protocols import Criterion, TaskSource
+
+if TYPE_CHECKING:
+    from ale_tasks_swe.options import SweOptions, SweTestsOptions
+
+
+def _source_options() -> type:
+    from ale_tasks_swe.options import SweOptions
+
+    return SweOptions
+
+
+def _criterion_options() -> type:
+    from ale_tasks_swe.options import SweTestsOptions
+
+    return SweTestsOptions
+
+
+def _source(options: SweOptions, context: BuildContext) -> TaskSource:
+    from ale_tasks_swe.source import swe
+
+    return swe(options)
+
+
+def _criterion(options: SweTestsOptions, context: BuildContext) -> Criterion:
+    from ale_tasks_swe.swe_tests import SweTests
+
+    return SweTests(options)
+
+
+@hookimpl
+def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:
+    """Register ``swe``."""
+    summary = "Repositories with an issue to resolve, in the format of SWE-bench."
+    return [Component("swe", _source_options, _source, summary=summary)]
+
+
+@hookimpl
+def ale_criteria() -> Sequence[Component[Any, Criterion]]:
+    """Register ``swe_tests``."""
+    summary = "Hidden tests of a repository: which start to pass, and which still do."
+    return [Component("swe_tests", _criterion_options, _criterion, summary=summary)]
