@@ -80,6 +80,21 @@ class CommandProbes:
         assert "ALE" not in seen
         assert "fd 9" not in await out(box, "[ -e /proc/self/fd/9 ] && echo fd 9; true")
 
+    async def test_the_processes_ended_are_those_of_commands(self, box: ContainerSandbox) -> None:
+        await box.exec("sleep 600 & sleep 600 &")
+        running = asyncio.ensure_future(box.exec("exec sleep 600"))
+        await until(lambda: len(box._commands._running) == 1, "the start of the command")
+        (command,) = box._commands._running.values()
+        assert await command.job.begun
+        await asyncio.gather(*(box.exec("true") for _ in range(3)))
+        # A worker whose end has not been noticed yet.
+        ended = box._commands.pool(None)._idle[0]
+        ended._stream.pause(PATIENCE_S)
+        ended.send(b"exit\n")
+        await asyncio.sleep(0.5)
+        assert await box.end_processes() == 3
+        assert (await running).exit_code == 137
+
     async def test_a_restart_loses_only_running_processes(
         self, box: ContainerSandbox, monkeypatch: Any
     ) -> None:

@@ -1,6 +1,7 @@
 # ruff: noqa: D102, PT017 - a name says what a test does; no test framework is imported here
 """Forks, snapshots, a killed host process: nothing may be left behind."""
 
+import asyncio
 import json
 import os
 import random
@@ -15,13 +16,15 @@ from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.engine import Found
+from ale_sandbox_container.pool import NoProcessError
 from ale_sandbox_container.records import LABEL, parse
+from ale_sandbox_container.sandbox import ContainerSandbox
 from ale_sandbox_container.testing.tools import (
     PATIENCE_S,
     TEST,
@@ -154,14 +157,28 @@ class EndProbes:
             late = iter([before] * 3)
             engine.state = lambda name: next(late, None) or state(name)
             os.kill(before.pid, signal.SIGKILL)
-            try:
-                await sandbox.exec("sleep 60", timeout_s=PATIENCE_S)
-            except SandboxError as error:
-                assert "has ended: exit code 137" in str(error)
-            else:
-                raise AssertionError("a command ran on in a container that was killed")
-            finally:
-                del engine.state
+            assert await _why_not_run(sandbox) == "has ended: exit code 137"
+
+    async def test_a_container_killed_from_outside_is_an_error_if_its_supervisor_is_heard_of_last(
+        self, make: Make
+    ) -> None:
+        for refused in (False, True):
+            backend = make()
+            async with opened(backend) as sandbox:
+                pool = sandbox._commands.pool(None)
+                stream = sandbox._commands._supervisor._stream._transport
+                assert stream is not None
+                stream.pause_reading()
+                os.kill(backend._engine.state(f"ale-{sandbox.id}").pid, signal.SIGKILL)
+                await until(lambda: not pool._made, "the end of the workers")  # noqa: B023
+                if refused:
+
+                    async def no_process() -> NoReturn:
+                        raise NoProcessError("as an engine says that has not noticed")
+
+                    pool._start = no_process
+                asyncio.get_running_loop().call_later(0.5, stream.resume_reading)
+                assert await _why_not_run(sandbox) == "has ended: exit code 137"
 
     async def test_when_the_host_process_dies_the_container_ends_by_itself(
         self, make: Make, host: tuple[str, dict[str, Any]]
@@ -201,6 +218,15 @@ class EndProbes:
         self, make: Make, host: tuple[str, dict[str, Any]]
     ) -> None:
         await kill_hosts(make, host, sandboxes=10, max_parallel=5)
+
+
+async def _why_not_run(sandbox: ContainerSandbox) -> str:
+    """Why no command runs in a container that has ended."""
+    try:
+        result = await sandbox.exec("sleep 60", timeout_s=PATIENCE_S)
+    except SandboxError as error:
+        return str(error).removeprefix(f"the container of sandbox {sandbox.id} ")
+    raise AssertionError(f"a command ran on in a container that was killed: {result}")
 
 
 async def kill_hosts(
