@@ -94,6 +94,7 @@ class ContainerBackend:
         self._composer = Composer(engine, context.environ, logs / "builds")
         self._images = Images(engine, options, self._threads, logs / "builds", self._composer)
         self._owner = Owner.me()
+        self._lacking: dict[tuple[str, str], bool] = {}
         self._orphans = Orphans(engine, clock=context.clock)
         self.name = engine.name
         self.facts = engine.facts()
@@ -265,11 +266,20 @@ class ContainerBackend:
         the folder with the container, Podman when it starts."""
         if box.plan.volumes:
             return True
+        # Of an image by itself it is known once it has been looked at.
+        place = (box.plan.image, box.record.workdir)
+        lone = not box.plan.binds and box.origin.composed is None
+        if lone and place in self._lacking:
+            return self._lacking[place]
         try:
             found = self._engine.stat(box.name, box.record.workdir)
         except NotFoundError:
-            return True
-        return found.mtime > box.record.created - _CLOCK_S
+            made = True
+        else:
+            made = found.mtime > box.record.created - _CLOCK_S
+        if lone:
+            self._lacking[place] = made
+        return made
 
     def _abandon(self, launch: "Future[bool]", box: Box) -> None:
         """Remove a half-opened sandbox once the thread that opens it has finished."""
