@@ -15,10 +15,11 @@ from ale.errors import NotUsableError, SandboxError, UnsupportedError
 from ale.plugin import BuildContext
 from ale.types import SandboxInfo, SandboxSpec, replace
 from ale_sandbox_container import stream, worker
+from ale_sandbox_container.api import Engine
 from ale_sandbox_container.capabilities import capabilities_of
 from ale_sandbox_container.commands import Commands
 from ale_sandbox_container.compose import Composed, Composer
-from ale_sandbox_container.engine import ConflictError, Engine, Image, NotFoundError, Plan
+from ale_sandbox_container.engine import ConflictError, Image, NotFoundError, Plan
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.images import Images
 from ale_sandbox_container.network import Network

@@ -294,13 +294,13 @@ class Commands:
             return len(running)
         return count
 
-    async def _start_again(self, starts: int, why: str, error: Exception) -> None:
+    async def _start_again(self, starts: int, why: str, cause: Exception) -> None:
         """Restart the container, once for all concurrent callers.
 
         Raises:
             SandboxError: it has ended by itself.
         """
-        if isinstance(error, SandboxError):  # else the supervisor has been given enough time
+        if isinstance(cause, SandboxError):  # else the supervisor has been given enough time
             await self._check_alive()
         else:
             await self.check_open()
@@ -315,7 +315,7 @@ class Commands:
             except SandboxError as error:
                 self._broken = str(error)
                 raise
-            _LOG.warning("sandbox %s was started again: %s (%s)", self._id, why, error)
+            _LOG.warning("sandbox %s was started again: %s (%s)", self._id, why, cause)
             self._starts += 1
 
     def close(self) -> None:

@@ -12,7 +12,8 @@ from types import MappingProxyType
 from attrs import evolve, frozen
 
 from ale.errors import SandboxError, UnsupportedError
-from ale_sandbox_container.engine import Engine, NotFoundError, Plan
+from ale_sandbox_container.api import Engine
+from ale_sandbox_container.engine import NotFoundError, Plan
 from ale_sandbox_container.service_containers import PROJECT, SERVICE
 from ale_sandbox_container.stack import (
     SERVICES,

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
+from ale_sandbox_container.api import Engine
 from ale_sandbox_container.compose import Composed, Composer
 from ale_sandbox_container.context import digest_of
-from ale_sandbox_container.engine import Engine, Image, NotFoundError
+from ale_sandbox_container.engine import Image, NotFoundError
 from ale_sandbox_container.options import ContainerOptions
 from ale_sandbox_container.stack import Stack, read
 from ale_sandbox_container.threads import EngineThreads

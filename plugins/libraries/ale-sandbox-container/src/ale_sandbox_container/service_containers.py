@@ -6,7 +6,7 @@ from pathlib import Path
 from attrs import frozen
 
 from ale.errors import SandboxError
-from ale_sandbox_container.engine import Engine
+from ale_sandbox_container.api import Engine
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.tarball import Ownership
 from ale_sandbox_container.threads import EngineThreads
