@@ -5,7 +5,6 @@ One request for each thing done. Every method blocks and is called from threads,
 
 import contextlib
 import json
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,7 +30,6 @@ TIMEOUT_S = 120
 """For one answer of the engine. Pulls and builds have their own."""
 CONNECTIONS = 64
 _PIECE = 1 << 16
-_POLL_S = 0.02
 _HEALTH = ("starting", "healthy", "unhealthy")
 
 
@@ -49,10 +47,6 @@ class Engine(ABC):
 
     name: str
     """``docker`` or ``podman``."""
-    address: str | None = None
-    """Where docker compose reaches it; None where it can't."""
-    knows_buildkit: bool
-    """It builds by itself what of Docker's builders only BuildKit can."""
     _removes: Sequence[int] = (404,)
     """Answers to a removal that are no error."""
     _removes_images_by_force = False
@@ -211,9 +205,9 @@ class Engine(ABC):
         params = {"force": True, "v": True, "volumes": True, "timeout": 0}
         self._ask("DELETE", f"/containers/{container}", *self._removes, params=params)
 
-    @abstractmethod
-    def clear(self, project: str) -> None:
-        """Remove what docker compose has made under this name: containers, networks, volumes."""
+    def clear(self, project: str) -> None:  # noqa: B027 - most have none
+        """Remove what there is of other containers under a container's name, networks and volumes
+        too."""
 
     def _inspect(self, container: str) -> Any:
         return self._ask("GET", f"/containers/{container}/json").json()
@@ -252,17 +246,6 @@ class Engine(ABC):
         """Of such a process, once it was started; None while it runs."""
         found = self._ask("GET", f"/exec/{prepared}/json").json()
         code: int | None = None if found["Running"] else found["ExitCode"]
-        return code
-
-    def run(
-        self, container: str, argv: Sequence[str], *, user: str | None, timeout_s: float
-    ) -> int | None:
-        """Run one more process in a container; its exit code, None where it still runs then."""
-        deadline = time.monotonic() + timeout_s
-        process = self._prepare(container, argv, user)
-        self._ask("POST", f"/exec/{process}/start", json={"Detach": True})
-        while (code := self.exit_code(process)) is None and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
         return code
 
     def make_volume(self, name: str, labels: Mapping[str, str]) -> None:

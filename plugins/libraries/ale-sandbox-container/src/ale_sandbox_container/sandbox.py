@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from attrs import evolve, frozen
 
 from ale.errors import SandboxError
+from ale.protocols import ServiceContainer
 from ale.sandboxes import BaseSandbox, Command
 from ale.types import Capabilities, ExecResult, SandboxSpec
 from ale_sandbox_container import script
@@ -15,7 +16,6 @@ from ale_sandbox_container.commands import Commands, Running
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.network import Network
 from ale_sandbox_container.pool import NoProcessError
-from ale_sandbox_container.service_containers import ServiceContainer
 from ale_sandbox_container.session import HOLD, HOLD_AND_RUN, HOLDER_BYTES, ContainerSession
 from ale_sandbox_container.stream import STDERR, STDOUT
 from ale_sandbox_container.tarball import Ownership

@@ -1,6 +1,8 @@
 """The Docker engine: what it does in another way than Podman."""
 
 import contextlib
+import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,23 @@ from docker.auth import get_config_header, resolve_repository_name
 from docker.errors import DockerException
 from docker.utils import parse_repository_tag
 
-from ale.errors import SandboxError
+from ale.errors import SandboxError, UnsupportedError
 from ale_sandbox_container.api import CONNECTIONS, TIMEOUT_S, Engine, text_of
 from ale_sandbox_container.engine import Facts, Plan
 from ale_sandbox_container.probing import facts_of
+from ale_sandbox_docker.client import ComposeClient
+
+_POLL_S = 0.05
+_BUILDKIT = re.compile(
+    r"^\s*(?:RUN\s+--(?:mount|network|security)=|(?:COPY|ADD)\s+(?:--\S+\s+)*--(?:chmod=|link|parents"
+    r"|exclude=)|(?:RUN|COPY|ADD)\s(?:[^\n#]*\s)?<<-?[\"']?[A-Za-z_])",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def wants_buildkit(dockerfile: str) -> bool:
+    """Does it use features of BuildKit: mounts, here-documents, modes of copied files?"""
+    return _BUILDKIT.search(dockerfile) is not None
 
 
 @contextlib.contextmanager
@@ -30,22 +45,21 @@ class DockerEngine(Engine):
 
     Args:
         address: ``unix:///var/run/docker.sock`` or ``tcp://...``.
+        environ: of docker compose.
     """
 
     name = "docker"
-    knows_buildkit = False
-    """The interface that is used here reaches the older builder alone."""
     _removes = (404, 409)
     """409: somebody else is removing it already."""
     _removes_images_by_force = True
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, environ: Mapping[str, str]) -> None:
         with _reached():
             self._api = docker.APIClient(
                 base_url=address, timeout=TIMEOUT_S, max_pool_size=CONNECTIONS
             )
         super().__init__(address, self._api, f"{self._api.base_url}/v{self._api.api_version}")
-        self.address = address
+        self.compose = ComposeClient(address, environ)
 
     def facts(self) -> Facts:
         """Its facts."""
@@ -69,7 +83,28 @@ class DockerEngine(Engine):
         labels: Mapping[str, str],
         log: Callable[[str], object],
     ) -> None:
-        """Build an image from a folder."""
+        """Build an image from a folder: with docker compose where that needs BuildKit, since the
+        interface that is used here reaches the older builder alone."""
+        if not wants_buildkit((folder / dockerfile).read_text(encoding="utf-8", errors="replace")):
+            self._build(folder, dockerfile=dockerfile, tag=tag, labels=labels, log=log)
+            return
+        try:
+            said = self.compose.build(folder, dockerfile, tag, labels)
+        except UnsupportedError:
+            message = "the Dockerfile needs BuildKit, and there is no docker compose to build with"
+            raise SandboxError(message) from None
+        for line in said.splitlines():
+            log(line)
+
+    def _build(
+        self,
+        folder: Path,
+        *,
+        dockerfile: str,
+        tag: str,
+        labels: Mapping[str, str],
+        log: Callable[[str], object],
+    ) -> None:
         errors = []
         with self._reached(), _reached():
             lines = self._api.build(
@@ -110,6 +145,18 @@ class DockerEngine(Engine):
     def _volumes(self, label: str) -> Sequence[Any]:
         found: Sequence[Any] = self._labelled("/volumes", label)["Volumes"] or ()
         return found
+
+    def run(
+        self, container: str, argv: Sequence[str], *, user: str | None, timeout_s: float
+    ) -> int | None:
+        """Run one more process in a container; its exit code, None where it still runs then."""
+        deadline = time.monotonic() + timeout_s
+        about = {"Cmd": list(argv), "User": user or ""}
+        process = self._ask("POST", f"/containers/{container}/exec", json=about).json()["Id"]
+        self._ask("POST", f"/exec/{process}/start", json={"Detach": True})
+        while (code := self.exit_code(process)) is None and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        return code
 
     def connect(self, container: str, on: bool) -> None:
         """Put it into the network ``bridge``, or out of it."""

@@ -15,10 +15,11 @@ def build(options: DockerOptions, context: BuildContext) -> SandboxBackend:
         NotUsableError: the engine does not answer.
     """
     from ale_sandbox_container.backend import built
+    from ale_sandbox_docker.compose import Composer
     from ale_sandbox_docker.engine import DockerEngine
 
     url = address(options, context.environ)
-    return built(lambda: DockerEngine(url), options, context)
+    return built(lambda: DockerEngine(url, context.environ), options, context, Composer)
 
 
 def probe() -> Probe:

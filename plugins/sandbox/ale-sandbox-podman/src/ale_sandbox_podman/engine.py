@@ -58,10 +58,6 @@ class PodmanEngine(Engine):
     """
 
     name = "podman"
-    knows_buildkit = True
-    address: str | None = None
-    """Version 1 of docker compose attaches to what it only makes, and Podman then makes the first
-    process of such a container at once, before its supervisor is there."""
 
     def __init__(self, address: str) -> None:
         with _reached():
@@ -164,9 +160,6 @@ class PodmanEngine(Engine):
             if time.monotonic() > deadline:
                 raise SandboxError(f"podman still reports {container} as running")
             time.sleep(_POLL_S)
-
-    def clear(self, project: str) -> None:
-        """Nothing: docker compose makes nothing here."""
 
     def _look(self, container: str) -> Any:
         """What the engine knows of it; None when its first process has ended, and it has not
