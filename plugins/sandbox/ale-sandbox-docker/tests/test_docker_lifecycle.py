@@ -9,7 +9,7 @@ from ale_sandbox_container.testing.ends import EndProbes, kill_hosts
 from ale_sandbox_container.testing.network import NetworkProbes
 from ale_sandbox_container.testing.privileges import PrivilegeProbes
 from ale_sandbox_container.testing.starts import StartProbes
-from ale_sandbox_container.testing.tools import Make
+from ale_sandbox_container.testing.tools import Make, opened
 from ale_sandbox_container.testing_images import BUSYBOX, DEBIAN
 
 pytestmark = pytest.mark.engine
@@ -17,6 +17,13 @@ pytestmark = pytest.mark.engine
 
 class TestStarts(StartProbes):
     container_image = BUSYBOX
+
+    async def test_an_engine_that_stops_waits_for_no_sandbox(self, make: Make) -> None:
+        backend = make()
+        async with opened(backend) as box:
+            engine: Any = backend._engine
+            found = engine._api.inspect_container(f"ale-{box.id}")
+        assert found["Config"]["StopSignal"] == "SIGKILL"
 
 
 class TestDistance(DistanceProbes):

@@ -1,5 +1,6 @@
 """Podman services that do not see this machine's files, as in a virtual machine."""
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -8,7 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from ale_sandbox_container.testing.elsewhere import ElsewhereProbes, engine_elsewhere
+from ale_sandbox_container.testing.elsewhere import ElsewhereProbes, OwnEngine, own_engine
+from ale_sandbox_container.testing.restarts import RestartProbes
 from ale_sandbox_container.testing_images import BUSYBOX, provide
 
 pytestmark = pytest.mark.engine
@@ -22,20 +24,25 @@ def _conf(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def elsewhere() -> Iterator[str]:
+def own() -> Iterator[OwnEngine]:
     """A second service."""
     if shutil.which("podman") is None or os.geteuid() != 0:
         pytest.skip("a second service needs podman and root")
-    with engine_elsewhere(
+    with own_engine(
         "podman",
         lambda folder, address: [
             *("env", f"CONTAINERS_CONF={_conf(folder)}", "podman"),
             *(f"--root={folder}/root", f"--runroot={folder}/run"),
             *("--storage-driver=vfs", "system", "service", "--time=0", address),
         ],
-    ) as address:
-        provide(["podman", "--remote", "--url", address], BUSYBOX)
-        yield address
+    ) as engine:
+        provide(["podman", "--remote", "--url", engine.address], BUSYBOX)
+        yield engine
+
+
+@pytest.fixture
+def elsewhere(own: OwnEngine) -> str:
+    return own.address
 
 
 class TestElsewhere(ElsewhereProbes):
@@ -44,3 +51,12 @@ class TestElsewhere(ElsewhereProbes):
     ) -> None:
         monkeypatch.setenv("CONTAINER_HOST", elsewhere)
         assert plugin.probe().usable
+
+
+@pytest.mark.filterwarnings("ignore:unclosed <.*ocket:ResourceWarning")
+class TestRestarts(RestartProbes):
+    @pytest.fixture(autouse=True)
+    def no_sockets(self) -> Iterator[None]:
+        """The SDK forgets to close those that it could not connect."""
+        yield
+        gc.collect()

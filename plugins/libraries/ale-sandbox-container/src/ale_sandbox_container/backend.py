@@ -391,6 +391,8 @@ class ContainerBackend:
             raise UnsupportedError(
                 "with read_only the workspace is a volume, and volumes are in no layer"
             )
+        if not self.facts.pauses:
+            raise UnsupportedError("this engine can't pause a container, which a copy of it needs")
         if box.origin.composed is not None:
             raise UnsupportedError("a sandbox of several containers can't be copied")
         kept = self._new_record(box.spec, box.origin, kind)

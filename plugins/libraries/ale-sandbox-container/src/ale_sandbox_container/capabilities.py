@@ -28,6 +28,10 @@ _OPEN = (
 )
 _NETWORK = "network: where it is on, the host's own addresses and the metadata address are reached"
 _VOLUMES = "fork: volumes that the image declares are not copied"
+_NO_COPIES = (
+    "fork: the engine can't pause a container, as a normal user's engine with version 1 of control "
+    "groups; commands are run again instead"
+)
 _SECCOMP = "system calls: the engine filters none (no seccomp)"
 
 
@@ -42,13 +46,14 @@ def capabilities_of(
     memory = facts.holds_memory and options.memory_mb is not None
     processes = facts.holds_processes and options.processes is not None
     cpu = options.cpu_s is not None or (facts.holds_cpu and options.cpus is not None)
+    copies = facts.pauses and not options.read_only
     return Capabilities(
         isolation="container",
         network_isolation=options.network is not True,
         filesystem_isolation=True,
         process_isolation=True,
-        fork="replay" if options.read_only else "layer",
-        snapshot=not options.read_only,
+        fork="layer" if copies else "replay",
+        snapshot=copies,
         images=True,
         limits={
             "cpu": "enforced" if cpu else "none",
@@ -75,7 +80,9 @@ def _notes(facts: Facts, options: ContainerOptions) -> list[str]:
         notes.append(_OPEN)
     if options.network is not False:
         notes.append(_NETWORK)
-    if not options.read_only:
+    if not facts.pauses:
+        notes.append(_NO_COPIES)
+    elif not options.read_only:
         notes.append(_VOLUMES)
     if not facts.seccomp:
         notes.append(_SECCOMP)

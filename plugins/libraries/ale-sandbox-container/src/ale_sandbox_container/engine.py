@@ -32,6 +32,8 @@ class Facts:
     root_is_root: bool
     """Root in a container is root on the host: the engine maps no users."""
     seccomp: bool
+    pauses: bool = True
+    """A container can be stopped for a moment, which a copy of it needs."""
 
 
 @frozen(kw_only=True)

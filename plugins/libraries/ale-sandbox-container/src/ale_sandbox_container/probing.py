@@ -4,7 +4,7 @@ import http.client
 import json
 import shutil
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,7 +16,7 @@ from ale_sandbox_process import doctor
 
 _PATIENCE_S = 3.0
 """For an answer that needs no work."""
-_INFO_S = 20.0
+INFO_S = 20.0
 """Podman asks the package manager who made its tools, which takes seconds on a busy machine."""
 
 
@@ -63,7 +63,7 @@ def ask(address: str, path: str, timeout_s: float) -> bytes:
 
 
 def facts_of(info: Mapping[str, Any]) -> Facts:
-    """From what Docker's ``/info`` says, which Podman's repeats."""
+    """From what Docker's ``/info`` says."""
     options = {
         part.partition("=")[2]
         for line in info.get("SecurityOptions") or ()
@@ -81,16 +81,27 @@ def facts_of(info: Mapping[str, Any]) -> Facts:
     )
 
 
-def probe_engine(name: str, url: str, remedies: Mapping[str, str]) -> Probe:
+def facts_at(address: str) -> Facts:
+    """Facts of the Docker engine at an address; raises as `ask` does, and KeyError."""
+    return facts_of(json.loads(ask(address, "/info", INFO_S)))
+
+
+def probe_engine(
+    name: str,
+    url: str,
+    remedies: Mapping[str, str],
+    facts_at: Callable[[str], Facts] = facts_at,
+) -> Probe:
     """What ``ale doctor`` shows for an engine.
 
     Args:
         remedies: commands for ``missing`` (not installed), ``silent`` (not running) and
             ``refused`` (not allowed).
+        facts_at: asks the engine at an address for its facts.
     """
     try:
         ask(url, "/_ping", _PATIENCE_S)
-        facts = facts_of(json.loads(ask(url, "/info", _INFO_S)))
+        facts = facts_at(url)
     except PermissionError:
         reason, remedy = f"this user may not use {url}", "refused"
     except (OSError, ValueError, KeyError, http.client.HTTPException) as error:

@@ -183,6 +183,8 @@ def _config(plan: Plan) -> dict[str, Any]:
         "User": plan.user or "",
         "Labels": dict(plan.labels),
         "Hostname": "sandbox",
+        # Else an engine that stops, or starts again, waits 10 s for each.
+        "StopSignal": "SIGKILL",
         "Healthcheck": {"Test": ["NONE"]},
         "Volumes": {path: {} for path in plan.volumes},
         "HostConfig": {

@@ -1,7 +1,6 @@
 """The Podman engine: what it does in another way than Docker."""
 
 import contextlib
-import functools
 import json
 import os
 import posixpath
@@ -22,11 +21,9 @@ from ale.errors import SandboxError, UnsupportedError
 from ale_sandbox_container.api import CONNECTIONS, TIMEOUT_S, Engine, text_of
 from ale_sandbox_container.engine import Facts, NotFoundError, Plan, Stat
 from ale_sandbox_container.here import is_here
-from ale_sandbox_container.probing import facts_of
+from ale_sandbox_podman.facts import API, facts_of
 from ale_sandbox_podman.spec import spec_of
 
-_API = "4.0.0"
-"""The oldest version of the interface that knows all that is used here."""
 _FORMAT = "application/vnd.docker.distribution.manifest.v2+json"
 """Of the images that are built."""
 _POLL_S = 0.01
@@ -36,6 +33,9 @@ _ENDED = re.compile(r"/proc/\d+/\S*: no such (process|file)")
 """In an error of the engine: it looked for a process that is no more."""
 _GONE = re.compile(r"^\{\"cause\":.*(image not known|layer not known|no such container)")
 """An error of the engine: something was removed under its hands."""
+
+_FACTS: dict[str, Facts] = {}
+"""By address."""
 
 
 @contextlib.contextmanager
@@ -62,17 +62,19 @@ class PodmanEngine(Engine):
     def __init__(self, address: str) -> None:
         with _reached():
             self._client = podman.PodmanClient(
-                base_url=address, version=_API, timeout=TIMEOUT_S, max_pool_size=CONNECTIONS
+                base_url=address, version=API, timeout=TIMEOUT_S, max_pool_size=CONNECTIONS
             )
         api = self._client.api
         root = urlunsplit(("http", api.base_url.netloc, api.path_prefix.rstrip("/"), "", ""))
         super().__init__(address, api, root)
 
     def facts(self) -> Facts:
-        """Its facts."""
+        """Its facts, asked for once per process: it asks the package manager about its tools each
+        time."""
         self._ask("GET", "/_ping")
-        with _reached():
-            return _facts_at(self.url)
+        if self.url not in _FACTS:
+            _FACTS[self.url] = facts_of(self._ask("GET", "/info").json())
+        return _FACTS[self.url]
 
     def _ask_steadily(self, method: str, path: str, **about: Any) -> requests.Response:
         """Retries: podman fails if one of the things listed, or an image with the same layer, is
@@ -210,15 +212,6 @@ class PodmanEngine(Engine):
     def close(self) -> None:
         """Close connections."""
         self._client.close()  # type: ignore[no-untyped-call]
-
-
-@functools.cache
-def _facts_at(address: str) -> Facts:
-    """Once per process: the engine asks the package manager about its tools each time."""
-    with podman.PodmanClient(base_url=address, version=_API, timeout=TIMEOUT_S) as client:
-        response = client.api.get("/info", compatible=True)
-        response.raise_for_status()
-        return facts_of(response.json())
 
 
 def _handle(pid: int, container: str) -> int | None:

@@ -26,8 +26,9 @@ def build(options: PodmanOptions, context: BuildContext) -> SandboxBackend:
 def probe() -> Probe:
     """Does the engine's service answer?"""
     from ale_sandbox_container.probing import probe_engine
+    from ale_sandbox_podman.facts import facts_at
 
-    return probe_engine("podman", address(PodmanOptions(), os.environ), REMEDIES)
+    return probe_engine("podman", address(PodmanOptions(), os.environ), REMEDIES, facts_at)
 
 
 @hookimpl

@@ -6,11 +6,13 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import IO, cast
 
 from attrs import evolve
 
@@ -21,49 +23,138 @@ from ale_sandbox_container.probing import ask
 from ale_sandbox_container.testing.tools import out
 from ale_sandbox_container.testing_images import BUSYBOX
 
+INSIDE = """
+import asyncio, importlib, json, sys
+from ale.plugin import BuildContext
+from ale.types import SandboxSpec
+
+async def main():
+    plugin, options = importlib.import_module(sys.argv[1]), json.loads(sys.argv[2])
+    backend = plugin.build(plugin.ale_sandboxes()[0].options(**options), BuildContext())
+    async with backend.open(SandboxSpec()) as box:
+        await box.write("file", b"from inside")
+        session = await box.session()
+        print((await box.exec("cat file")).stdout, (await session.run("exit 3")).exit_code)
+    await backend.aclose()
+
+asyncio.run(main())
+"""
+"""For a Python elsewhere that has `imported`: a plugin's module, and its options as JSON. Prints
+``b'from inside' 3``."""
+PYTHON = f"bin/python{sys.version_info.major}.{sys.version_info.minor}"
+"""This interpreter, below `sys.base_prefix`."""
 _WAIT_S = 60.0
-_HIDDEN = 'mount -t tmpfs none /tmp && exec "$@"'
-"""Its /tmp is empty."""
+_APART = [
+    *("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"),
+    # Its /tmp is empty; the shell waits for whatever process has lost its parent.
+    *("sh", "-c", "mount -t tmpfs none /tmp && echo ready && while :; do sleep 3600; done"),
+]
+
+
+class OwnEngine:
+    """An engine in namespaces of its own, which can be killed and started again there.
+
+    Args:
+        argv: its command line.
+        address: where it listens, ``unix://``.
+        log: takes what it prints.
+    """
+
+    def __init__(self, argv: Sequence[str], address: str, log: Path) -> None:
+        self._argv = argv
+        self.address = address
+        self._log = log
+        # The first process there: all others end with it, those of containers too.
+        self._first = subprocess.Popen(_APART, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        with cast(IO[bytes], self._first.stdout) as ready:
+            assert ready.readline() == b"ready\n"
+        (self._inside,) = _children(self._first.pid)
+        self._engine: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        enter = ["nsenter", f"--target={self._inside}", *("--mount", "--net", "--pid", "--no-fork")]
+        with self._log.open("ab") as log:
+            self._engine = subprocess.Popen(
+                # A process is in its new pid namespace only after a fork.
+                [*enter, "sh", "-c", '"$@" & wait', "sh", *self._argv],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._log.parent,
+            )
+        deadline = time.monotonic() + _WAIT_S
+        while not self._answers():
+            assert self._engine.poll() is None, self.said
+            assert time.monotonic() < deadline, self.said
+            time.sleep(0.1)
+
+    def _answers(self) -> bool:
+        try:
+            ask(self.address, "/_ping", 5.0)
+        except OSError:
+            return False
+        return True
+
+    @property
+    def said(self) -> str:
+        """The end of its log."""
+        return self._log.read_text()[-2000:]
+
+    def kill(self) -> None:
+        """Kill it and what it has started, but for containers."""
+        assert self._engine is not None
+        (engine,) = _children(self._engine.pid)
+        found = [engine, *_children(engine)]
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
+        self._engine.wait()
+        deadline = time.monotonic() + _WAIT_S
+        while any(Path(f"/proc/{pid}").exists() for pid in found):
+            assert time.monotonic() < deadline, found
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        """End all of it. May be called again."""
+        for process in (self._first, self._engine):
+            if process is not None:
+                process.kill()
+                process.wait()
+
+
+def imported() -> list[str]:
+    """Folders that this process imports from, but for the interpreter's own."""
+    return [
+        path
+        for path in sys.path
+        if Path(path).is_dir() and (not path.startswith(sys.base_prefix) or "-packages" in path)
+    ]
+
+
+def _children(pid: int) -> list[int]:
+    return [
+        int(child)
+        for path in Path(f"/proc/{pid}/task").glob("*/children")
+        for child in path.read_text().split()
+    ]
 
 
 @contextlib.contextmanager
-def engine_elsewhere(name: str, argv: Callable[[Path, str], Sequence[str]]) -> Iterator[str]:
-    """Address of a second engine, in mount and network namespaces of its own.
+def own_engine(name: str, argv: Callable[[Path, str], Sequence[str]]) -> Iterator[OwnEngine]:
+    """A second engine, in mount, network and process namespaces of its own.
 
     Args:
         argv: its command line, from a folder of its own and its address.
     """
     folder = Path(tempfile.mkdtemp(prefix=f"ale-{name}-", dir="/var/tmp"))
     address = f"unix://{folder}/socket"
-    apart = ["unshare", "--mount", "--net", "sh", "-c", _HIDDEN, "sh"]
-    with (folder / "log").open("wb") as log:
-        engine = subprocess.Popen(
-            [*apart, *argv(folder, address)], stdout=log, stderr=log, start_new_session=True
-        )
+    engine = OwnEngine(argv(folder, address), address, folder / "log")
     try:
-        _wait_for(engine, address, folder / "log")
-        yield address
+        engine.start()
+        yield engine
     finally:
-        engine.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            engine.wait(_WAIT_S)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(engine.pid, signal.SIGKILL)
-        engine.wait()
+        engine.close()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _wait_for(engine: "subprocess.Popen[bytes]", address: str, log: Path) -> None:
-    deadline = time.monotonic() + _WAIT_S
-    while True:
-        try:
-            ask(address, "/_ping", 5.0)
-        except OSError:
-            assert engine.poll() is None, log.read_text()[-2000:]
-            assert time.monotonic() < deadline, log.read_text()[-2000:]
-            time.sleep(0.2)
-        else:
-            return
 
 
 class ElsewhereProbes:

@@ -184,7 +184,7 @@ class EndProbes:
         self, make: Make, host: tuple[str, dict[str, Any]]
     ) -> None:
         word = f"86400.{secrets.randbelow(10**9)}"
-        process, (ids,) = _start(host, [word])
+        process, (ids,) = start_host(host, [word])
         assert host_processes(word)
         _kill(process)
         # Nobody asks for it: its streams are closed, so the supervisor exits.
@@ -201,7 +201,7 @@ class EndProbes:
         word = f"86400.{secrets.randbelow(10**9)}"
         backend = make()
         async with opened(backend) as mine:
-            process, (ids,) = _start(host, [word])
+            process, (ids,) = start_host(host, [word])
             listed = {info.id: info for info in await backend.list()}
             assert set(ids) <= listed.keys()
             assert all(listed[id].owner_alive for id in ids)
@@ -242,7 +242,7 @@ async def kill_hosts(
     words, containers = [], set()
     for _ in range(sandboxes // max_parallel):
         batch = [f"86400.{secrets.randbelow(10**9)}" for _ in range(max_parallel)]
-        process, _ = _start(host, batch, wait=False)
+        process, _ = start_host(host, batch, wait=False)
         time.sleep(random.uniform(0, 3))  # noqa: ASYNC251, S311
         _kill(process)
         words += batch
@@ -289,9 +289,11 @@ def _in_use(engine: str, paths: set[str]) -> set[str]:
     return {path for path in paths if any(key in known for key in _KEYS.findall(path))}
 
 
-def _start(
+def start_host(
     host: tuple[str, dict[str, Any]], words: list[str], *, wait: bool = True
 ) -> "tuple[subprocess.Popen[bytes], list[list[str]]]":
+    """A process with one sandbox per word, which is in a command line there; `wait` for their ids:
+    of a sandbox, its fork and a snapshot of that."""
     module, options = host
     process = subprocess.Popen(
         [sys.executable, "-c", HOST, module, json.dumps(options)],

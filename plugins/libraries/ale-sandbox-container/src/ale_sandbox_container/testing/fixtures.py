@@ -40,9 +40,9 @@ class KeptShells(SealedShells):
         """Nothing; the session's end does it."""
 
 
-def shells(plugin: ModuleType) -> Iterator[SealedShells]:
-    """One set for the session."""
-    backend = plugin.build(plugin.ale_sandboxes()[0].options(), BuildContext())
+def shells(plugin: ModuleType, host: str | None = None) -> Iterator[SealedShells]:
+    """One set for the session, at the usual engine or another."""
+    backend = plugin.build(plugin.ale_sandboxes()[0].options(host=host), BuildContext())
     assert isinstance(backend, ContainerBackend)
     kept = KeptShells(
         backend._engine,
@@ -54,13 +54,19 @@ def shells(plugin: ModuleType) -> Iterator[SealedShells]:
     SealedShells.remove(kept)
 
 
-def make(plugin: ModuleType, image: str, shells: SealedShells, tmp_path: Path) -> Make:
+def make(
+    plugin: ModuleType,
+    image: str,
+    shells: SealedShells,
+    tmp_path: Path,
+    host: str | None = None,
+) -> Make:
     """Builds a backend with these options, and with `context` for fields of the BuildContext."""
 
     def make_backend(*, context: dict[str, Any] | None = None, **options: Any) -> ContainerBackend:
         tags = {TEST: str(tmp_path)}
         made = plugin.build(
-            plugin.ale_sandboxes()[0].options(**{"image": image, **options}),
+            plugin.ale_sandboxes()[0].options(**{"image": image, "host": host, **options}),
             BuildContext(**{"tags": tags, **(context or {})}),
         )
         assert isinstance(made, ContainerBackend)

@@ -1,0 +1,89 @@
+# ruff: noqa: D102 - a name says what a test does; no test framework is imported here
+"""An engine that is killed in the middle of commands, and started again."""
+
+import asyncio
+import secrets
+from types import ModuleType
+from typing import Any
+
+from ale.errors import SandboxError
+from ale.plugin import BuildContext
+from ale.types import SandboxSpec
+from ale_sandbox_container.backend import ContainerBackend
+from ale_sandbox_container.records import LABEL
+from ale_sandbox_container.testing.elsewhere import OwnEngine
+from ale_sandbox_container.testing.ends import start_host
+from ale_sandbox_container.testing.tools import PATIENCE_S, host_processes, until
+from ale_sandbox_container.testing_images import BUSYBOX
+
+
+class RestartProbes:
+    """Needs two fixtures: ``plugin``, and ``own``: an engine that has the image `BUSYBOX`, and no
+    other tests at the same time."""
+
+    async def test_commands_of_a_killed_engine_break_and_new_sandboxes_open(
+        self, plugin: ModuleType, own: OwnEngine
+    ) -> None:
+        backend = backend_at(own, plugin)
+        word = f"86400.{secrets.randbelow(10**9)}"
+        lost = backend.open(SandboxSpec())
+        first = await lost.__aenter__()
+        async with backend.open(SandboxSpec()) as second:
+            session = await second.session()
+            running = [
+                asyncio.ensure_future(first.exec(f"sleep {word}")),
+                asyncio.ensure_future(session.run(f"sleep {word}")),
+            ]
+            await until(lambda: len(host_processes(word)) >= 2, "the commands' start")
+            await asyncio.to_thread(own.kill)
+            for work in running:
+                assert "can't be reached" in await _refusal(work)
+            assert "does not answer" in await _refusal(lost.__aexit__(None, None, None))
+            await asyncio.to_thread(own.start)
+            async with backend.open(SandboxSpec()) as fresh:
+                assert (await fresh.exec("echo new")).stdout == b"new\n"
+                # What has been lost stays lost, for the reason that it was lost for.
+                assert "can't be reached" in await _refusal(second.exec("true"))
+        await backend.aclose()
+        assert _left(backend) == []
+        await until(lambda: not host_processes(word), "the processes' end")
+
+    async def test_what_a_run_leaves_that_a_killed_engine_has_broken_is_pruned(
+        self, plugin: ModuleType, own: OwnEngine
+    ) -> None:
+        word = f"86400.{secrets.randbelow(10**9)}"
+        options = {"image": BUSYBOX, "host": own.address}
+        host: tuple[str, dict[str, Any]] = (plugin.__name__, {"options": options, "tags": {}})
+        run, (ids,) = await asyncio.to_thread(start_host, host, [word])
+        await asyncio.to_thread(own.kill)
+        assert await asyncio.to_thread(run.wait, PATIENCE_S) != 0
+        assert run.stdout is not None
+        run.stdout.close()
+        await asyncio.to_thread(own.start)
+        backend = backend_at(own, plugin)
+        assert {info.id for info in await backend.prune()} >= set(ids)
+        assert _left(backend) == []
+        await until(lambda: not host_processes(word), "the processes' end")
+        await backend.aclose()
+
+
+def backend_at(own: OwnEngine, plugin: ModuleType) -> ContainerBackend:
+    """One of its sandboxes' backends."""
+    options = plugin.ale_sandboxes()[0].options(host=own.address, image=BUSYBOX)
+    backend = plugin.build(options, BuildContext())
+    assert isinstance(backend, ContainerBackend)
+    return backend
+
+
+async def _refusal(work: Any) -> str:
+    try:
+        await asyncio.wait_for(work, PATIENCE_S)
+    except SandboxError as error:
+        return str(error)
+    raise AssertionError("it has worked")
+
+
+def _left(backend: ContainerBackend) -> list[str]:
+    engine = backend._engine
+    found = (*engine.containers(LABEL), *engine.images(LABEL), *engine.volumes(LABEL))
+    return [each.id for each in found]
