@@ -106,11 +106,13 @@ class Engine(ABC):
         """An image that is there already."""
         found = self._ask("GET", f"/images/{quote(ref, safe='')}/json").json()
         config = found.get("Config") or {}
+        # Podman has its own place for it, in two spellings.
+        checks = (config.get("Healthcheck"), found.get("HealthCheck"), found.get("Healthcheck"))
         return Image(
             id=found["Id"],
             workdir=config.get("WorkingDir") or "",
             entrypoint=config.get("Entrypoint") or (),
-            health=config.get("Healthcheck") or found.get("HealthCheck"),
+            health=next(filter(None, checks), None),
             labels=config.get("Labels") or {},
         )
 

@@ -96,9 +96,7 @@ SUPERVISOR = (
 while read -r a b c; do
   case $a in Uid:) uid=$b ;; Gid:) gid=$b ;; esac
 done </proc/self/status
-if (: </proc/1/environ); then seal=open; else seal=sealed; fi
-setsid=$(command -v setsid)
-echo "handshake $uid $gid $seal $base ${setsid:+setsid} $(command -v bash)"
+echo "handshake $uid $gid $base $(command -v bash)"
 """
 )
 """Its last line says what `worker.Handshake` reads."""

@@ -11,7 +11,7 @@ from ale.errors import SandboxError, UnsupportedError
 from ale_sandbox_docker.stack import SERVICES, SIZES, VARIABLES, Document, Stack
 
 LONGEST_S = 3600.0
-_CLIENTS = (("docker", "compose"), ("docker-compose",))
+CLIENTS = (("docker", "compose"), ("docker-compose",))
 _TOLD = 1500
 
 
@@ -110,7 +110,7 @@ class ComposeClient:
             UnsupportedError: there is none.
         """
         if self._client is None:
-            self._client = next(filter(self._answers, _CLIENTS), None)
+            self._client = next(filter(self._answers, CLIENTS), None)
         if self._client is None:
             raise UnsupportedError(
                 "the task needs several containers, and there is no docker compose: "

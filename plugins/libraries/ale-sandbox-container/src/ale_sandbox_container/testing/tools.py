@@ -6,6 +6,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 
+import pytest
+
+from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.engine import Found
@@ -31,6 +34,22 @@ async def opened(backend: ContainerBackend, **spec: object) -> AsyncIterator[Con
             yield sandbox
     finally:
         await backend.aclose()
+
+
+async def refusal(backend: ContainerBackend, **spec: object) -> str:
+    """Why it opens no such sandbox; it is closed after that."""
+    with pytest.raises(SandboxError) as raised:
+        async with opened(backend, **spec):
+            pass
+    return str(raised.value)
+
+
+def folder_of(parent: Path, dockerfile: str) -> str:
+    """A new folder with a Dockerfile."""
+    folder = parent / "task"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text(dockerfile)
+    return str(folder)
 
 
 async def until(condition: Callable[[], Awaitable[bool] | bool], what: str) -> None:
