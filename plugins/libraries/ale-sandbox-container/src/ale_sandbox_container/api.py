@@ -7,7 +7,6 @@ import contextlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -16,6 +15,7 @@ import requests
 from ale.errors import SandboxError
 from ale_sandbox_container.archive import STAT_HEADER, parse_stat
 from ale_sandbox_container.engine import (
+    Build,
     ConflictError,
     Facts,
     Found,
@@ -141,16 +141,8 @@ class Engine(ABC):
         """The path and the rest of a request to fetch an image."""
 
     @abstractmethod
-    def build(
-        self,
-        folder: Path,
-        *,
-        dockerfile: str,
-        tag: str,
-        labels: Mapping[str, str],
-        log: Callable[[str], object],
-    ) -> None:
-        """Build an image from a folder. `log` gets every line of the build."""
+    def build(self, build: Build, log: Callable[[str], object]) -> None:
+        """Build an image. `log` gets every line of the build."""
 
     def commit(self, container: str, *, tag: str, labels: Mapping[str, str]) -> None:
         """Keep a container's files as an image, in one consistent state: it is paused meanwhile."""

@@ -51,6 +51,17 @@ class Image:
 
 
 @frozen(kw_only=True)
+class Build:
+    """An image to build from a folder."""
+
+    folder: Path
+    dockerfile: str
+    """Its name in the folder."""
+    tag: str
+    labels: Mapping[str, str]
+
+
+@frozen(kw_only=True)
 class Bind:
     """A host path, read-only in the container."""
 

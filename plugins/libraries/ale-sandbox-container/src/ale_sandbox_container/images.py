@@ -11,7 +11,7 @@ from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_container.api import Engine
 from ale_sandbox_container.context import digest_of
-from ale_sandbox_container.engine import Image, NotFoundError
+from ale_sandbox_container.engine import Build, Image, NotFoundError
 from ale_sandbox_container.options import ContainerOptions
 from ale_sandbox_container.threads import EngineThreads
 
@@ -94,7 +94,8 @@ class Images:
         dockerfile = next((name for name in DOCKERFILES if (folder / name).is_file()), None)
         if dockerfile is None:
             raise SandboxError(f"there is no Dockerfile in {folder}")
-        tag = f"ale-build:{digest}"
+        tag, labels = f"ale-build:{digest}", {"ale.kind": "build"}
+        build = Build(folder=folder, dockerfile=dockerfile, tag=tag, labels=labels)
         try:
             return self._engine.image(tag)
         except NotFoundError:
@@ -110,13 +111,7 @@ class Images:
 
             _LOG.info("%s: building %s; log: %s", self._engine.name, folder, path)
             try:
-                self._engine.build(
-                    folder,
-                    dockerfile=dockerfile,
-                    tag=tag,
-                    labels={"ale.kind": "build"},
-                    log=log,
-                )
+                self._engine.build(build, log)
             except SandboxError as error:
                 tail = "\n".join(f"    {line}" for line in last)
                 why = self.why_not_built(folder / dockerfile)

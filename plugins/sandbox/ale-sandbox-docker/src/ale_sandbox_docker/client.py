@@ -4,10 +4,10 @@ import json
 import os
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 
 from ale.errors import SandboxError, UnsupportedError
+from ale_sandbox_container.engine import Build
 from ale_sandbox_docker.stack import SERVICES, SIZES, VARIABLES, Document, Stack
 
 LONGEST_S = 3600.0
@@ -28,7 +28,7 @@ class ComposeClient:
         self._environ = environ
         self._client: Sequence[str] | None = None
 
-    def build(self, folder: Path, dockerfile: str, tag: str, labels: Mapping[str, str]) -> str:
+    def build(self, build: Build) -> str:
         """Build one image with BuildKit, which the engine's interface does not offer.
 
         Returns:
@@ -38,11 +38,12 @@ class ComposeClient:
             SandboxError: it can't be built.
             UnsupportedError: there is no docker compose.
         """
-        build = {"context": ".", "dockerfile": dockerfile, "labels": dict(labels)}
-        document: Document = {"services": {SERVICES[0]: {"image": tag, "build": build}}}
-        stack = Stack(file=folder / dockerfile, service=SERVICES[0], document=document)
+        how = {"context": ".", "dockerfile": build.dockerfile, "labels": dict(build.labels)}
+        document: Document = {"services": {SERVICES[0]: {"image": build.tag, "build": how}}}
+        file = build.folder / build.dockerfile
+        stack = Stack(file=file, service=SERVICES[0], document=document)
         wanted = {"DOCKER_BUILDKIT": "1"}
-        return self.run(stack, document, tag.replace(":", "-"), ["build"], tag, wanted)
+        return self.run(stack, document, build.tag.replace(":", "-"), ["build"], build.tag, wanted)
 
     def run(
         self,

@@ -4,7 +4,6 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import docker
@@ -14,7 +13,7 @@ from docker.utils import parse_repository_tag
 
 from ale.errors import SandboxError, UnsupportedError
 from ale_sandbox_container.api import CONNECTIONS, TIMEOUT_S, Engine, text_of
-from ale_sandbox_container.engine import Facts, Plan
+from ale_sandbox_container.engine import Build, Facts, Plan
 from ale_sandbox_container.probing import facts_of
 from ale_sandbox_docker.client import ComposeClient
 
@@ -74,44 +73,29 @@ class DockerEngine(Engine):
             "headers": {"X-Registry-Auth": header} if header else {},
         }
 
-    def build(
-        self,
-        folder: Path,
-        *,
-        dockerfile: str,
-        tag: str,
-        labels: Mapping[str, str],
-        log: Callable[[str], object],
-    ) -> None:
-        """Build an image from a folder: with docker compose where that needs BuildKit, since the
-        interface that is used here reaches the older builder alone."""
-        if not wants_buildkit((folder / dockerfile).read_text(encoding="utf-8", errors="replace")):
-            self._build(folder, dockerfile=dockerfile, tag=tag, labels=labels, log=log)
+    def build(self, build: Build, log: Callable[[str], object]) -> None:
+        """Build an image: with docker compose where that needs BuildKit, since the interface that
+        is used here reaches the older builder alone."""
+        dockerfile = build.folder / build.dockerfile
+        if not wants_buildkit(dockerfile.read_text(encoding="utf-8", errors="replace")):
+            self._build(build, log)
             return
         try:
-            said = self.compose.build(folder, dockerfile, tag, labels)
+            said = self.compose.build(build)
         except UnsupportedError:
             message = "the Dockerfile needs BuildKit, and there is no docker compose to build with"
             raise SandboxError(message) from None
         for line in said.splitlines():
             log(line)
 
-    def _build(
-        self,
-        folder: Path,
-        *,
-        dockerfile: str,
-        tag: str,
-        labels: Mapping[str, str],
-        log: Callable[[str], object],
-    ) -> None:
+    def _build(self, build: Build, log: Callable[[str], object]) -> None:
         errors = []
         with self._reached(), _reached():
             lines = self._api.build(
-                path=str(folder),
-                dockerfile=dockerfile,
-                tag=tag,
-                labels=dict(labels),
+                path=str(build.folder),
+                dockerfile=build.dockerfile,
+                tag=build.tag,
+                labels=dict(build.labels),
                 rm=True,
                 forcerm=True,
                 decode=True,

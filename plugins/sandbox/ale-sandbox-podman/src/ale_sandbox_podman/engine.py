@@ -8,7 +8,6 @@ import re
 import select
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlunsplit
 
@@ -19,7 +18,7 @@ from podman.errors import APIError, BuildError, PodmanError
 
 from ale.errors import SandboxError, UnsupportedError
 from ale_sandbox_container.api import CONNECTIONS, TIMEOUT_S, Engine, text_of
-from ale_sandbox_container.engine import Facts, NotFoundError, Plan, Stat
+from ale_sandbox_container.engine import Build, Facts, NotFoundError, Plan, Stat
 from ale_sandbox_container.here import is_here
 from ale_sandbox_podman.facts import API, facts_of
 from ale_sandbox_podman.spec import spec_of
@@ -89,25 +88,17 @@ class PodmanEngine(Engine):
     def _pull(self, ref: str) -> tuple[str, Mapping[str, Any]]:
         return "/images/pull", {"params": {"reference": ref}}
 
-    def build(
-        self,
-        folder: Path,
-        *,
-        dockerfile: str,
-        tag: str,
-        labels: Mapping[str, str],
-        log: Callable[[str], object],
-    ) -> None:
-        """Build an image from a folder."""
+    def build(self, build: Build, log: Callable[[str], object]) -> None:
+        """Build an image."""
         failure: str | None = None
         lines: Iterable[Any]
         with self._reached(), _reached():
             try:
                 _, lines = self._client.images.build(
-                    path=str(folder),
-                    dockerfile=dockerfile,
-                    tag=tag,
-                    labels=dict(labels),
+                    path=str(build.folder),
+                    dockerfile=build.dockerfile,
+                    tag=build.tag,
+                    labels=dict(build.labels),
                     rm=True,
                     forcerm=True,
                     # The other format keeps neither HEALTHCHECK nor SHELL.

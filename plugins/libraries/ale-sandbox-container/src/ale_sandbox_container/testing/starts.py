@@ -5,8 +5,8 @@ import asyncio
 import secrets
 import shutil
 import socket
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,6 +14,7 @@ from ale.errors import UnsupportedError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.context import digest_of
+from ale_sandbox_container.engine import Build
 from ale_sandbox_container.testing.tools import PATIENCE_S, Make, folder_of, opened, out, refusal
 
 _DOCKERFILE = """\
@@ -79,11 +80,11 @@ class StartProbes:
         second = Path(shutil.copytree(first, tmp_path / "second"))
         backend = make()
         engine, folders = backend._engine, list[Path]()
-        build = engine.build
+        really = engine.build
 
-        def counted(folder: Path, **about: Any) -> None:
-            folders.append(folder)
-            build(folder, **about)
+        def counted(build: Build, log: Callable[[str], object]) -> None:
+            folders.append(build.folder)
+            really(build, log)
 
         engine.build = counted  # type: ignore[method-assign]
         try:
