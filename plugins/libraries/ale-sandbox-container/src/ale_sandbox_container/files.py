@@ -14,7 +14,7 @@ from ale_sandbox_container.api import Engine
 from ale_sandbox_container.engine import NotFoundError, Stat
 from ale_sandbox_container.tarball import Ownership, Pack
 from ale_sandbox_container.threads import EngineThreads
-from ale_sandbox_container.unpack import opened, unpack
+from ale_sandbox_shell.unpack import opened, unpack
 
 _LINKS = 40
 """As many as Linux follows."""
