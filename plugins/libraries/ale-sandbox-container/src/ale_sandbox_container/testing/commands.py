@@ -86,7 +86,9 @@ class CommandProbes:
         assert await command.job.begun
         await asyncio.gather(*(box.exec("true") for _ in range(3)))
         # A worker whose end has not been noticed yet.
-        ended = box._commands.pool(None)._idle[0]
+        idle = box._commands.pool(None)._idle
+        await until(lambda: bool(idle), "the return of a worker")
+        ended = idle[0]
         ended._stream.pause(PATIENCE_S)
         ended.send(b"exit\n")
         await asyncio.sleep(0.5)
