@@ -7,6 +7,8 @@ Classes of tests over two fixtures, for an adapter's own test files::
 - ``make(**options)``: builds a backend on a real engine, with an image that has busybox or more,
   and with a tag of the test's own (so that two runs do not see each other's sandboxes).
 - ``box``: an open sandbox of ``make()``.
+
+They need no test framework but one that runs async methods.
 """
 
 import pkgutil

@@ -7,12 +7,10 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
-
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
-from ale_sandbox_container.testing.tools import PATIENCE_S, Make, until
+from ale_sandbox_container.testing.tools import PATIENCE_S, Make, raises, until
 
 _PIECE = 1 << 16
 
@@ -149,7 +147,7 @@ class DistanceProbes:
                 transport = command.worker._stream._transport
                 assert transport is not None
                 transport.abort()
-                with pytest.raises(SandboxError, match="connection"):
+                with raises(SandboxError, "connection"):
                     await asyncio.wait_for(running, PATIENCE_S)
                 assert (await box.exec("echo on")).stdout == b"on\n"
             await backend.aclose()

@@ -18,8 +18,6 @@ from concurrent.futures import wait
 from pathlib import Path
 from typing import Any, NoReturn
 
-import pytest
-
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
@@ -35,6 +33,7 @@ from ale_sandbox_container.testing.tools import (
     host_processes,
     opened,
     out,
+    raises,
     until,
 )
 
@@ -207,9 +206,9 @@ class EndProbes:
 
 async def _why_not_run(sandbox: ContainerSandbox) -> str:
     """Why no command runs in a container that has ended."""
-    with pytest.raises(SandboxError) as raised:
+    with raises(SandboxError) as said:
         await sandbox.exec("sleep 60", timeout_s=PATIENCE_S)
-    return str(raised.value).removeprefix(f"the container of sandbox {sandbox.id} ")
+    return said[0].removeprefix(f"the container of sandbox {sandbox.id} ")
 
 
 async def kill_hosts(

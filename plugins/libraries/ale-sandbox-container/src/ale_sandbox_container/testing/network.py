@@ -5,13 +5,11 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType
 
-import pytest
-
 from ale.errors import UnsupportedError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.sandbox import ContainerSandbox
-from ale_sandbox_container.testing.tools import Make, opened, out
+from ale_sandbox_container.testing.tools import Make, opened, out, raises
 
 _GET = """
 import os, sys, urllib.request
@@ -108,7 +106,7 @@ class NetworkProbes:
         spec = SandboxSpec(network=False)
         async with served(backend, "there") as host, backend.open(spec) as sandbox:
             if backend.name == "podman":
-                with pytest.raises(UnsupportedError, match="was created without a network"):
+                with raises(UnsupportedError, "was created without a network"):
                     await sandbox.set_network(True)
             else:
                 await sandbox.set_network(True)

@@ -6,8 +6,6 @@ import secrets
 from types import ModuleType
 from typing import Any
 
-import pytest
-
 from ale.errors import SandboxError
 from ale.plugin import BuildContext
 from ale.types import SandboxSpec
@@ -15,7 +13,7 @@ from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.records import LABEL
 from ale_sandbox_container.testing.elsewhere import OwnEngine
 from ale_sandbox_container.testing.ends import start_host
-from ale_sandbox_container.testing.tools import PATIENCE_S, host_processes, until
+from ale_sandbox_container.testing.tools import PATIENCE_S, host_processes, raises, until
 from ale_sandbox_container.testing_images import BUSYBOX
 
 
@@ -78,9 +76,9 @@ def backend_at(own: OwnEngine, plugin: ModuleType) -> ContainerBackend:
 
 
 async def _refusal(work: Any) -> str:
-    with pytest.raises(SandboxError) as raised:
+    with raises(SandboxError) as said:
         await asyncio.wait_for(work, PATIENCE_S)
-    return str(raised.value)
+    return said[0]
 
 
 def _left(backend: ContainerBackend) -> list[str]:

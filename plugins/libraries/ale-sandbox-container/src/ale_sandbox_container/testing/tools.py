@@ -3,10 +3,8 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-
-import pytest
 
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
@@ -36,12 +34,27 @@ async def opened(backend: ContainerBackend, **spec: object) -> AsyncIterator[Con
         await backend.aclose()
 
 
+@contextlib.contextmanager
+def raises(kind: type[Exception], words: str = "") -> Iterator[list[str]]:
+    """What is done in it must raise such an error with these words: its message.
+
+    As pytest's, which this package does without.
+    """
+    said: list[str] = []
+    try:
+        yield said
+    except kind as error:
+        said.append(str(error))
+    assert said, f"no {kind.__name__} was raised"
+    assert words in said[0], said[0]
+
+
 async def refusal(backend: ContainerBackend, **spec: object) -> str:
     """Why it opens no such sandbox; it is closed after that."""
-    with pytest.raises(SandboxError) as raised:
+    with raises(SandboxError) as said:
         async with opened(backend, **spec):
             pass
-    return str(raised.value)
+    return said[0]
 
 
 def folder_of(parent: Path, dockerfile: str) -> str:
