@@ -162,6 +162,7 @@ class EndProbes:
         for refused in (False, True):
             backend = make()
             async with opened(backend) as sandbox:
+                await sandbox.exec("true")  # there is a worker, whose end is that of the container
                 pool = sandbox._commands.pool(None)
                 stream = sandbox._commands._supervisor._stream._transport
                 assert stream is not None
