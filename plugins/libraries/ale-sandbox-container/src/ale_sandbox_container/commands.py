@@ -108,7 +108,9 @@ class Commands:
             starts, running = self._starts, None
             try:
                 running = await self._ask(user, text, limit, keep)
-                await asyncio.wait_for(asyncio.shield(running.job.begun), worker.ANSWER_S)
+                # Not by `wait_for`, which in Python 3.11 may lose a cancellation.
+                async with asyncio.timeout(worker.ANSWER_S):
+                    await asyncio.shield(running.job.begun)
             except NoProcessError:
                 await self._check_alive()
                 raise

@@ -78,6 +78,19 @@ class CommandProbes:
     async def test_a_command_sees_nothing_of_what_runs_it(self, box: ContainerSandbox) -> None:
         assert "ALE" not in await out(box, "env; set; ls -l /proc/self/fd; cat /proc/$$/cmdline")
 
+    async def test_a_command_that_is_cancelled_as_it_begins_is_killed(
+        self, box: ContainerSandbox
+    ) -> None:
+        await box.exec("true")
+        running = asyncio.ensure_future(box.exec("sleep 600"))
+        while not box._commands._running:  # noqa: ASYNC110 - it begins a millisecond later
+            await asyncio.sleep(0)
+        (command,) = box._commands._running.values()
+        command.job.begun.add_done_callback(lambda _: running.cancel())
+        await asyncio.wait([running], timeout=PATIENCE_S)
+        assert running.cancelled()
+        assert not box._commands._running
+
     async def test_the_processes_ended_are_those_of_commands(self, box: ContainerSandbox) -> None:
         await box.exec("sleep 600 & sleep 600 &")
         running = asyncio.ensure_future(box.exec("exec sleep 600"))
