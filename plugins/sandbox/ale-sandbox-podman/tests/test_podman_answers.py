@@ -5,11 +5,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
-from ale.errors import SandboxError
+from ale.errors import NotUsableError, SandboxError
+from ale.plugin import BuildContext
 from ale_sandbox_podman.engine import PodmanEngine
+from ale_sandbox_podman.facts import facts_of
+from ale_sandbox_podman.options import PodmanOptions
+from ale_sandbox_podman.plugin import build
 
 ENDED = (500, {"cause": "no such process", "message": "read /proc/7/cgroup: no such process"})
 IMPROPER = (409, {"cause": "", "message": "can only kill running containers"})
@@ -89,3 +94,33 @@ def test_any_other_error_of_a_list_is_reported() -> None:
     full = (500, {"cause": "", "message": "no space left on device"})
     with answering(full) as engine, pytest.raises(SandboxError, match="no space left"):
         engine.containers("ale.record")
+
+
+def test_an_address_with_ssh_is_refused_with_what_works() -> None:
+    options = PodmanOptions(host="ssh://host/run/podman/podman.sock")
+    with pytest.raises(NotUsableError, match=r"ssh://host/.* forward its socket: ssh -NL"):
+        build(options, BuildContext())
+
+
+def test_the_limits_are_those_of_the_control_groups_that_it_may_use() -> None:
+    facts = facts_of(info("v1", [], rootless=True))
+    assert not any((facts.holds_memory, facts.holds_processes, facts.holds_cpu, facts.pauses))
+    assert not facts.root_is_root
+    facts = facts_of(info("v2", ["memory", "pids"], rootless=True))
+    assert (facts.holds_memory, facts.holds_processes, facts.holds_cpu) == (True, True, False)
+    assert facts.pauses
+    facts = facts_of(info("v1", ["cpu", "memory", "pids"], rootless=False))
+    assert (facts.holds_cpu, facts.pauses, facts.root_is_root) == (True, True, True)
+
+
+def info(version: str, groups: list[str], *, rootless: bool) -> dict[str, Any]:
+    """What Podman says of itself."""
+    return {
+        "version": {"Version": "4.3.1"},
+        "host": {
+            "ociRuntime": {"name": "runc"},
+            "cgroupVersion": version,
+            "cgroupControllers": groups,
+            "security": {"rootless": rootless, "seccompEnabled": True},
+        },
+    }

@@ -66,6 +66,8 @@ class Rootless:
         paths, place = imported(), f"{self.home}/shown"
         env = {
             "PYTHONPATH": os.pathsep.join(place + path for path in paths),
+            # An interpreter may look for its own library where this user may not.
+            "LD_LIBRARY_PATH": f"{place}{sys.base_prefix}/lib",
             "CONTAINER_HOST": self.address,
         }
         return subprocess.run(
@@ -137,6 +139,7 @@ class TestFilesAndLimits(OfItsKit, FileProbes, IsolationProbes):
     """The user's processes write the files, and no group of control holds the containers."""
 
 
+@pytest.mark.long
 class TestDistance(DistanceProbes):
     """Commands are the streams' work, as with every other engine."""
 

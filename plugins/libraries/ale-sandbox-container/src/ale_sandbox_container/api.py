@@ -5,6 +5,7 @@ One request for each thing done. Every method blocks and is called from threads,
 
 import contextlib
 import json
+import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -43,6 +44,7 @@ class Engine(ABC):
         url: where it listens: ``unix://`` or ``tcp://``.
         session: of its SDK, which knows how to get there.
         root: what the addresses of all requests begin with.
+        tls: what a connection to ``tcp://`` is encrypted and checked by.
     """
 
     name: str
@@ -51,8 +53,15 @@ class Engine(ABC):
     """Answers to a removal that are no error."""
     _removes_images_by_force = False
 
-    def __init__(self, url: str, session: requests.Session, root: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        session: requests.Session,
+        root: str,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.url = url
+        self.tls = tls
         self._session = session
         self._root = root
         # A new connection to a local socket costs next to nothing, an open one a descriptor.

@@ -227,7 +227,8 @@ class ContainerBackend:
     async def _supervisor(self, box: Box) -> Supervisor:
         """Connect to a container that has just been started, and wait for its first message."""
         try:
-            supervisor = Supervisor(await stream.attach(self._engine.url, box.name))
+            attached = await stream.attach(self._engine.url, box.name, self._engine.tls)
+            supervisor = Supervisor(attached)
             async with asyncio.timeout(worker.ANSWER_S):
                 await asyncio.shield(supervisor.handshake)
         except (SandboxError, TimeoutError) as error:
@@ -311,7 +312,7 @@ class ContainerBackend:
             async def exit_code() -> int | None:
                 return await self._threads.call(lambda: self._engine.exit_code(id))
 
-            return Worker(await stream.start(self._engine.url, id), exit_code)
+            return Worker(await stream.start(self._engine.url, id, self._engine.tls), exit_code)
 
         return WorkerPool(start, box.starting)
 

@@ -4,22 +4,25 @@ import http.client
 import json
 import shutil
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from ale.errors import SandboxError
 from ale.plugin import Probe
 from ale_sandbox_container.capabilities import capabilities_of
 from ale_sandbox_container.engine import Facts
 from ale_sandbox_container.options import ContainerOptions
+from ale_sandbox_container.stream import TLS_PORT, host_and_port
 from ale_sandbox_process import doctor
 
 _PATIENCE_S = 3.0
 """For an answer that needs no work."""
-INFO_S = 20.0
+_INFO_S = 20.0
 """Podman asks the package manager who made its tools, which takes seconds on a busy machine."""
 
-
+_SCHEMES = ("unix", "tcp", "http")
 ADDRESSES = (
     "an engine is reached by unix:// or tcp://; for one behind SSH, forward its socket: "
     "ssh -NL /tmp/engine.sock:/var/run/docker.sock HOST, and unix:///tmp/engine.sock"
@@ -39,8 +42,21 @@ class _Unix(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def ask(address: str, path: str, timeout_s: float) -> bytes:
+def check_address(address: str) -> None:
+    """Refuse what no stream can be opened over.
+
+    Raises:
+        SandboxError: the address is of another kind.
+    """
+    if urlsplit(address).scheme not in _SCHEMES:
+        raise SandboxError(f"{address}: {ADDRESSES}")
+
+
+def ask(address: str, path: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> bytes:
     """What the engine at ``unix://`` or ``tcp://`` answers to a GET.
+
+    Args:
+        tls: for ``tcp://``; None is without.
 
     Raises:
         OSError, ValueError, http.client.HTTPException: it does not.
@@ -49,12 +65,14 @@ def ask(address: str, path: str, timeout_s: float) -> bytes:
     connection: http.client.HTTPConnection
     if place.scheme == "unix":
         connection = _Unix(place.path, timeout_s)
-    elif place.scheme in ("tcp", "http"):
-        connection = http.client.HTTPConnection(
-            place.hostname or "localhost", place.port or 2375, timeout=timeout_s
-        )
-    else:
+    elif place.scheme not in _SCHEMES:
         raise ValueError(ADDRESSES)
+    elif tls is None:
+        connection = http.client.HTTPConnection(*host_and_port(place), timeout=timeout_s)
+    else:
+        connection = http.client.HTTPSConnection(
+            *host_and_port(place, TLS_PORT), timeout=timeout_s, context=tls
+        )
     try:
         connection.request("GET", path)
         return connection.getresponse().read()
@@ -81,27 +99,27 @@ def facts_of(info: Mapping[str, Any]) -> Facts:
     )
 
 
-def facts_at(address: str) -> Facts:
-    """Facts of the Docker engine at an address; raises as `ask` does, and KeyError."""
-    return facts_of(json.loads(ask(address, "/info", INFO_S)))
-
-
 def probe_engine(
     name: str,
     url: str,
     remedies: Mapping[str, str],
-    facts_at: Callable[[str], Facts] = facts_at,
+    *,
+    about: str = "/info",
+    read: Callable[[Mapping[str, Any]], Facts] = facts_of,
+    tls: ssl.SSLContext | None = None,
 ) -> Probe:
     """What ``ale doctor`` shows for an engine.
 
     Args:
         remedies: commands for ``missing`` (not installed), ``silent`` (not running) and
             ``refused`` (not allowed).
-        facts_at: asks the engine at an address for its facts.
+        about: path of its description of itself.
+        read: the facts in that.
+        tls: as in `ask`.
     """
     try:
-        ask(url, "/_ping", _PATIENCE_S)
-        facts = facts_at(url)
+        ask(url, "/_ping", _PATIENCE_S, tls)
+        facts = read(json.loads(ask(url, about, _INFO_S, tls)))
     except PermissionError:
         reason, remedy = f"this user may not use {url}", "refused"
     except (OSError, ValueError, KeyError, http.client.HTTPException) as error:

@@ -7,13 +7,16 @@ stderr, three zeros, the length) and data. Docker and Podman speak the same.
 
 import asyncio
 import json
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ale.errors import SandboxError
 
 STDOUT, STDERR = 1, 2
+PORT, TLS_PORT = 2375, 2376
+"""Docker's own."""
 _ANSWER_S = 60.0
 _REASON_S = 0.2
 _KINDS = (0, STDOUT, STDERR)
@@ -93,8 +96,21 @@ class Stream(asyncio.Protocol):
             self._transport.abort()
 
 
-async def open_stream(address: str, path: str, body: Mapping[str, Any] | None = None) -> Stream:
+def host_and_port(place: SplitResult, port: int = PORT) -> tuple[str, int]:
+    """Of an address with ``tcp://``."""
+    return place.hostname or "localhost", place.port or port
+
+
+async def open_stream(
+    address: str,
+    path: str,
+    body: Mapping[str, Any] | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> Stream:
     """POST to the engine at ``unix://`` or ``tcp://``, whose answer is a stream.
+
+    Args:
+        tls: for ``tcp://``; None is without.
 
     Raises:
         SandboxError: no engine is there, or it refuses.
@@ -107,8 +123,9 @@ async def open_stream(address: str, path: str, body: Mapping[str, Any] | None = 
             if place.scheme == "unix":
                 _, stream = await loop.create_unix_connection(lambda: Stream(request), place.path)
             else:
+                port = PORT if tls is None else TLS_PORT
                 _, stream = await loop.create_connection(
-                    lambda: Stream(request), place.hostname or "localhost", place.port or 2375
+                    lambda: Stream(request), *host_and_port(place, port), ssl=tls
                 )
     except OSError as error:
         raise SandboxError(f"no engine answers at {address}: {error}") from error
@@ -121,12 +138,13 @@ async def open_stream(address: str, path: str, body: Mapping[str, Any] | None = 
     return stream
 
 
-async def attach(address: str, container: str) -> Stream:
+async def attach(address: str, container: str, tls: ssl.SSLContext | None = None) -> Stream:
     """A stream of a running container's process 1."""
     query = "stream=1&stdin=1&stdout=1&stderr=1"
-    return await open_stream(address, f"/containers/{container}/attach?{query}")
+    return await open_stream(address, f"/containers/{container}/attach?{query}", tls=tls)
 
 
-async def start(address: str, exec_id: str) -> Stream:
+async def start(address: str, exec_id: str, tls: ssl.SSLContext | None = None) -> Stream:
     """Start a process that `Engine.prepare` has described."""
-    return await open_stream(address, f"/exec/{exec_id}/start", {"Detach": False, "Tty": False})
+    body = {"Detach": False, "Tty": False}
+    return await open_stream(address, f"/exec/{exec_id}/start", body, tls)

@@ -9,12 +9,14 @@ from typing import Any
 import docker
 from docker.auth import get_config_header, resolve_repository_name
 from docker.errors import DockerException
+from docker.tls import TLSConfig
 from docker.utils import parse_repository_tag
 
 from ale.errors import SandboxError, UnsupportedError
 from ale_sandbox_container.api import CONNECTIONS, TIMEOUT_S, Engine, text_of
 from ale_sandbox_container.engine import Build, Facts, Plan
-from ale_sandbox_container.probing import facts_of
+from ale_sandbox_container.probing import check_address, facts_of
+from ale_sandbox_docker.certificates import Certificates
 from ale_sandbox_docker.client import ComposeClient
 
 _POLL_S = 0.05
@@ -39,12 +41,29 @@ def _reached() -> Iterator[None]:
         raise SandboxError(f"docker does not answer: {error}") from error
 
 
+class _Tls(TLSConfig):
+    """The SDK's, but not in the hands of REQUESTS_CA_BUNDLE, which would replace the authority."""
+
+    def configure_client(self, client: docker.APIClient) -> None:
+        """Called by the SDK."""
+        super().configure_client(client)
+        client.trust_env = False
+
+
+def _tls(found: Certificates | None) -> TLSConfig | None:
+    if found is None:
+        return None
+    own = (str(found.own), str(found.key))
+    return _Tls(client_cert=own, ca_cert=str(found.authority), verify=True)
+
+
 class DockerEngine(Engine):
     """See `ale_sandbox_container.api.Engine`.
 
     Args:
         address: ``unix:///var/run/docker.sock`` or ``tcp://...``.
         environ: of docker compose.
+        certificates: for TLS.
     """
 
     name = "docker"
@@ -52,12 +71,23 @@ class DockerEngine(Engine):
     """409: somebody else is removing it already."""
     _removes_images_by_force = True
 
-    def __init__(self, address: str, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        address: str,
+        environ: Mapping[str, str],
+        certificates: Certificates | None = None,
+    ) -> None:
+        check_address(address)
+        tls = None if certificates is None else certificates.context()
         with _reached():
             self._api = docker.APIClient(
-                base_url=address, timeout=TIMEOUT_S, max_pool_size=CONNECTIONS
+                base_url=address,
+                tls=_tls(certificates) or False,
+                timeout=TIMEOUT_S,
+                max_pool_size=CONNECTIONS,
             )
-        super().__init__(address, self._api, f"{self._api.base_url}/v{self._api.api_version}")
+        root = f"{self._api.base_url}/v{self._api.api_version}"
+        super().__init__(address, self._api, root, tls)
         self.compose = ComposeClient(address, environ)
 
     def facts(self) -> Facts:

@@ -10,6 +10,7 @@ from ale_sandbox_container.options import ContainerOptions
 REMEDIES = {
     "missing": "sudo apt-get install docker.io",
     "silent": "sudo systemctl start docker",
+    "certificates": "set DOCKER_CERT_PATH to the folder with ca.pem, cert.pem and key.pem",
     "refused": "sudo usermod -aG docker $USER, then log in again",
 }
 

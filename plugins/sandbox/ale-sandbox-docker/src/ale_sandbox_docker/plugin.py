@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 
+from ale.errors import SandboxError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 from ale.protocols import SandboxBackend
 from ale_sandbox_docker.options import REMEDIES, DockerOptions, address
@@ -15,18 +16,27 @@ def build(options: DockerOptions, context: BuildContext) -> SandboxBackend:
         NotUsableError: the engine does not answer.
     """
     from ale_sandbox_container.backend import built
+    from ale_sandbox_docker.certificates import certificates
     from ale_sandbox_docker.compose import Composer
     from ale_sandbox_docker.engine import DockerEngine
 
     url = address(options, context.environ)
-    return built(lambda: DockerEngine(url, context.environ), options, context, Composer)
+    found = certificates(url, context.environ)
+    return built(lambda: DockerEngine(url, context.environ, found), options, context, Composer)
 
 
 def probe() -> Probe:
     """Does an engine answer?"""
     from ale_sandbox_container.probing import probe_engine
+    from ale_sandbox_docker.certificates import certificates
 
-    return probe_engine("docker", address(DockerOptions(), os.environ), REMEDIES)
+    url = address(DockerOptions(), os.environ)
+    found = certificates(url, os.environ)
+    try:
+        tls = None if found is None else found.context()
+    except SandboxError as error:
+        return Probe(usable=False, reason=str(error), remedy=REMEDIES["certificates"])
+    return probe_engine("docker", url, REMEDIES, tls=tls)
 
 
 @hookimpl

@@ -20,6 +20,7 @@ from ale.errors import SandboxError, UnsupportedError
 from ale_sandbox_container.api import CONNECTIONS, TIMEOUT_S, Engine, text_of
 from ale_sandbox_container.engine import Build, Facts, NotFoundError, Plan, Stat
 from ale_sandbox_container.here import is_here
+from ale_sandbox_container.probing import check_address
 from ale_sandbox_podman.facts import API, facts_of
 from ale_sandbox_podman.spec import spec_of
 
@@ -59,6 +60,7 @@ class PodmanEngine(Engine):
     name = "podman"
 
     def __init__(self, address: str) -> None:
+        check_address(address)
         with _reached():
             self._client = podman.PodmanClient(
                 base_url=address, version=API, timeout=TIMEOUT_S, max_pool_size=CONNECTIONS

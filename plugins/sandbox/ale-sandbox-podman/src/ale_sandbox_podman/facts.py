@@ -4,24 +4,14 @@ From its own description of itself: the one that it has from Docker claims every
 normal user's engine has no control groups to enforce it with.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from ale_sandbox_container.engine import Facts
-from ale_sandbox_container.probing import INFO_S, ask
 
 API = "4.0.0"
 """The oldest version of the interface that knows all that is used here."""
-
-
-def facts_at(address: str) -> Facts:
-    """Facts of the engine at an address.
-
-    Raises:
-        OSError, ValueError, KeyError, http.client.HTTPException: it does not answer, or not so.
-    """
-    return facts_of(json.loads(ask(address, f"/v{API}/libpod/info", INFO_S)))
+ABOUT = f"/v{API}/libpod/info"
 
 
 def facts_of(info: Mapping[str, Any]) -> Facts:

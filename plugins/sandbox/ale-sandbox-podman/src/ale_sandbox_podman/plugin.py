@@ -26,9 +26,10 @@ def build(options: PodmanOptions, context: BuildContext) -> SandboxBackend:
 def probe() -> Probe:
     """Does the engine's service answer?"""
     from ale_sandbox_container.probing import probe_engine
-    from ale_sandbox_podman.facts import facts_at
+    from ale_sandbox_podman.facts import ABOUT, facts_of
 
-    return probe_engine("podman", address(PodmanOptions(), os.environ), REMEDIES, facts_at)
+    url = address(PodmanOptions(), os.environ)
+    return probe_engine("podman", url, REMEDIES, about=ABOUT, read=facts_of)
 
 
 @hookimpl

@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+import secrets
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
-from ale_sandbox_container.testing.tools import PATIENCE_S, Make, raises, until
+from ale_sandbox_container.testing.tools import PATIENCE_S, Make, out, raises, until
 
 _PIECE = 1 << 16
 
@@ -106,6 +107,33 @@ class DistanceProbes:
                 assert (await box.exec("sleep 60", timeout_s=0.2)).timed_out
                 output = await box.exec("seq 100000", max_output_bytes=100)
                 assert (output.truncated, output.stdout[-7:]) == (True, b"100000\n")
+            await backend.aclose()
+
+    async def test_limits_timeouts_and_kills_hold_at_a_distance(
+        self, make: Make, tmp_path: Path
+    ) -> None:
+        word = f"86400.{secrets.randbelow(10**9)}"
+        async with distant(make, tmp_path, 0.025) as (backend, _):
+            async with backend.open(SandboxSpec()) as box:
+                assert (await box.exec("cat; exit 5", stdin=b"in")).exit_code == 5
+                assert (await box.exec("kill -9 $$")).exit_code == 137
+                session = await box.session()
+                flood = await session.run("seq 100000; false", max_output_bytes=100)
+                assert (flood.exit_code, flood.truncated) == (1, True)
+                assert flood.stdout.endswith(b"100000\n")
+                late = await session.run(f"sleep {word} & sleep {word}", timeout_s=0.2)
+                assert (late.timed_out, late.exit_code, session.closed) == (True, 137, True)
+                running = asyncio.ensure_future(box.exec(f"sleep {word} & sleep {word}"))
+                await asyncio.sleep(0.3)
+                running.cancel()
+                await asyncio.wait([running], timeout=PATIENCE_S)
+                assert running.cancelled()
+                assert (
+                    await out(box, f"cat /proc/[0-9]*/cmdline | grep -c {word[1:]} || true") < "2"
+                )
+                await box.exec(f"sleep {word} >/dev/null 2>&1 &")
+                assert await box.end_processes() >= 1
+                assert (await box.exec("echo on")).stdout == b"on\n"
             await backend.aclose()
 
     async def test_a_broken_connection_is_named_and_ends_nothing_else(

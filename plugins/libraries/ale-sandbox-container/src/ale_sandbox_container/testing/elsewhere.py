@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from attrs import evolve
 
 from ale.plugin import BuildContext
 from ale.types import SandboxSpec
+from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.probing import ask
 from ale_sandbox_container.testing.tools import out, refusal
 from ale_sandbox_container.testing_images import BUSYBOX
@@ -49,6 +51,9 @@ _APART = [
     *("sh", "-c", "mount -t tmpfs none /tmp && echo ready && while :; do sleep 3600; done"),
 ]
 
+# A process is in its new pid namespace only after a fork; one in the background keeps no stdin.
+_FORKED = 'exec 3<&0; "$@" <&3 3<&- & wait'
+
 
 class OwnEngine:
     """An engine in namespaces of its own, which can be killed and started again there.
@@ -57,10 +62,14 @@ class OwnEngine:
         argv: its command line.
         address: where it listens, ``unix://``.
         log: takes what it prints.
+        stdin: a socket that it is to listen on.
     """
 
-    def __init__(self, argv: Sequence[str], address: str, log: Path) -> None:
+    def __init__(
+        self, argv: Sequence[str], address: str, log: Path, stdin: socket.socket | None = None
+    ) -> None:
         self._argv = argv
+        self._stdin = stdin
         self.address = address
         self._log = log
         # The first process there: all others end with it, those of containers too.
@@ -75,9 +84,8 @@ class OwnEngine:
         enter = ["nsenter", f"--target={self._inside}", *("--mount", "--net", "--pid", "--no-fork")]
         with self._log.open("ab") as log:
             self._engine = subprocess.Popen(
-                # A process is in its new pid namespace only after a fork.
-                [*enter, "sh", "-c", '"$@" & wait', "sh", *self._argv],
-                stdin=subprocess.DEVNULL,
+                [*enter, "sh", "-c", _FORKED, "sh", *self._argv],
+                stdin=self._stdin.fileno() if self._stdin else subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=self._log.parent,
@@ -139,15 +147,20 @@ def _children(pid: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def own_engine(name: str, argv: Callable[[Path, str], Sequence[str]]) -> Iterator[OwnEngine]:
+def own_engine(
+    name: str,
+    argv: Callable[[Path, str], Sequence[str]],
+    stdin: socket.socket | None = None,
+) -> Iterator[OwnEngine]:
     """A second engine, in mount, network and process namespaces of its own.
 
     Args:
         argv: its command line, from a folder of its own and its address.
+        stdin: a socket of this machine that it is to listen on.
     """
     folder = Path(tempfile.mkdtemp(prefix=f"ale-{name}-", dir="/var/tmp"))
     address = f"unix://{folder}/socket"
-    engine = OwnEngine(argv(folder, address), address, folder / "log")
+    engine = OwnEngine(argv(folder, address), address, folder / "log", stdin)
     try:
         engine.start()
         yield engine
@@ -164,29 +177,7 @@ class ElsewhereProbes:
         self, plugin: ModuleType, elsewhere: str, tmp_path: Path
     ) -> None:
         options = plugin.ale_sandboxes()[0].options(host=elsewhere, image=BUSYBOX)
-        backend = plugin.build(options, BuildContext())
-        (tmp_path / "folder").mkdir()
-        (tmp_path / "folder" / "file").write_bytes(b"\0\xff")
-        async with backend.open(SandboxSpec(network=False)) as box:
-            result = await box.exec("cat; echo err >&2; exit 7", stdin=b"in")
-            assert (result.exit_code, result.stdout, result.stderr) == (7, b"in", b"err\n")
-            session = await box.session()
-            assert (await session.run("cd /tmp; sleep 60 & echo $PWD")).stdout == b"/tmp\n"
-            assert (await box.exec("sleep 60", timeout_s=0.3)).timed_out
-            await box.upload(tmp_path / "folder", "up")
-            assert await box.read("up/file") == b"\0\xff"
-            await box.download("up", tmp_path / "down")
-            assert (tmp_path / "down" / "file").read_bytes() == b"\0\xff"
-            assert await box.end_processes() >= 2
-            twin = await box.fork()
-            assert await out(twin, "cat up/file | wc -c") == "2"
-            await twin.close()
-            ref = await box.snapshot()
-            async with backend.restore(ref, SandboxSpec()) as restored:
-                assert await out(restored, "cat up/file | wc -c") == "2"
-        await backend.aclose()
-        backend._engine.remove_image(f"ale-snapshot:{ref}")
-        assert [*await backend.list()] == []
+        await use(plugin.build(options, BuildContext()), tmp_path)
 
     async def test_an_allow_list_of_hosts_is_refused(
         self, plugin: ModuleType, elsewhere: str
@@ -198,3 +189,32 @@ class ElsewhereProbes:
         backend._engine.state = lambda container: evolve(state(container), pid=os.getpid())
         said = await refusal(backend, network=False, allowed_hosts=("example.com",))
         assert "engine's own machine" in said
+
+
+async def use(backend: ContainerBackend, tmp_path: Path) -> None:
+    """Use it for all that an episode needs, and close it."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_bytes(b"\0\xff")
+    async with backend.open(SandboxSpec(network=False)) as box:
+        result = await box.exec("cat; echo err >&2; exit 7", stdin=b"in")
+        assert (result.exit_code, result.stdout, result.stderr) == (7, b"in", b"err\n")
+        much = b"x" * (1 << 20)
+        assert (await box.exec("cat", stdin=much, max_output_bytes=len(much))).stdout == much
+        session = await box.session()
+        assert (await session.run("cd /tmp; sleep 60 & echo $PWD")).stdout == b"/tmp\n"
+        assert (await box.exec("sleep 60", timeout_s=0.3)).timed_out
+        await box.upload(tmp_path / "folder", "up")
+        assert await box.read("up/file") == b"\0\xff"
+        await box.download("up", tmp_path / "down")
+        assert (tmp_path / "down" / "file").read_bytes() == b"\0\xff"
+        assert await box.end_processes() >= 2
+        twin = await box.fork()
+        assert await out(twin, "cat up/file | wc -c") == "2"
+        await twin.close()
+        ref = await box.snapshot()
+        async with backend.restore(ref, SandboxSpec()) as restored:
+            assert await out(restored, "cat up/file | wc -c") == "2"
+    await backend.aclose()
+    backend._engine.remove_image(f"ale-snapshot:{ref}")
+    left = {info.id for info in await backend.list()}
+    assert not left & {box.id, twin.id, ref}
