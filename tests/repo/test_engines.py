@@ -9,7 +9,7 @@ import os
 import pytest
 
 from ale._registry import Registration, Registry
-from ale_sandbox_container.testing.compose import COMPOSE, why_no_compose
+from ale_sandbox_docker.testing import COMPOSE, why_no_compose
 
 
 def is_remote(registration: Registration) -> bool:

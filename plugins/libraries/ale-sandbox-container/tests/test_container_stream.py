@@ -14,7 +14,7 @@ from ale_sandbox_container.stream import STDERR, STDOUT, Stream, attach
 from ale_sandbox_container.worker import Supervisor, Worker
 
 UPGRADED = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\n\r\n"
-HANDSHAKE = b"handshake 0 0 sealed unlimited setsid\n"
+HANDSHAKE = b"handshake 0 5 unlimited\n"
 
 
 def frame(channel: int, data: bytes) -> bytes:
@@ -87,7 +87,7 @@ async def test_a_job_of_a_lost_stream_has_no_exit_code(engine: FakeEngine) -> No
 async def test_a_supervisor_that_was_killed_is_asked_again(engine: FakeEngine) -> None:
     supervisor = Supervisor(await engine.attached())
     engine.say(STDOUT, HANDSHAKE)
-    assert (await supervisor.handshake).sealed
+    assert (await supervisor.handshake).gid == 5
     asked = asyncio.ensure_future(supervisor.ask(b"kill_tagged 5\n"))
     await engine.reader.readuntil(b"kill_tagged 5\n")
     engine.say(STDOUT, b"again\n" + HANDSHAKE)

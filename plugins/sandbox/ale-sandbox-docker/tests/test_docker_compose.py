@@ -7,9 +7,9 @@ import pytest
 
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
-from ale_sandbox_container.testing.compose import COMPOSE, why_no_compose
 from ale_sandbox_container.testing.tools import Make
 from ale_sandbox_container.testing_images import BUSYBOX
+from ale_sandbox_docker.testing import COMPOSE, why_no_compose
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio]
 

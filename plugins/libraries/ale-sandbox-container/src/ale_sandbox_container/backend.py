@@ -8,17 +8,19 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 
 from attrs import evolve, field, frozen
 
 from ale.errors import NotUsableError, SandboxError, UnsupportedError
 from ale.plugin import BuildContext
+from ale.protocols import ServiceContainer
 from ale.types import SandboxInfo, SandboxSpec, replace
 from ale_sandbox_container import stream, worker
+from ale_sandbox_container.api import Engine
 from ale_sandbox_container.capabilities import capabilities_of
 from ale_sandbox_container.commands import Commands
-from ale_sandbox_container.compose import Composed, Composer
-from ale_sandbox_container.engine import ConflictError, Engine, Image, NotFoundError, Plan
+from ale_sandbox_container.engine import ConflictError, Image, NotFoundError, Plan
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.images import Images
 from ale_sandbox_container.network import Network
@@ -29,11 +31,13 @@ from ale_sandbox_container.pool import WorkerPool
 from ale_sandbox_container.records import LABEL, Kind, Record, parse
 from ale_sandbox_container.sandbox import ContainerSandbox, Setup
 from ale_sandbox_container.sealed import SEALED, SealedShells
-from ale_sandbox_container.service_containers import ServiceContainer, service_container
+from ale_sandbox_container.stacks import Composed, Composer
 from ale_sandbox_container.tarball import Ownership
 from ale_sandbox_container.threads import EngineThreads
 from ale_sandbox_container.worker import Handshake, Supervisor, Worker
 from ale_sandbox_shell.owner import Owner
+
+E = TypeVar("E", bound=Engine)
 
 _TRIES = 100
 _LOOK_S = 0.05
@@ -82,7 +86,13 @@ class ContainerBackend:
         SandboxError: the engine does not answer.
     """
 
-    def __init__(self, engine: Engine, options: ContainerOptions, context: BuildContext) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        options: ContainerOptions,
+        context: BuildContext,
+        composer: Composer | None = None,
+    ) -> None:
         self._engine = engine
         self._options = options
         self._context = context
@@ -91,20 +101,19 @@ class ContainerBackend:
             engine, self._threads, context.new_id, lambda id: self._record(id, "shell").labels
         )
         logs = context.run_directory or Path(tempfile.gettempdir()) / f"ale-{engine.name}"
-        self._composer = Composer(engine, context.environ, logs / "builds")
-        self._images = Images(engine, options, self._threads, logs / "builds", self._composer)
+        self._images = Images(engine, options, self._threads, logs / "builds")
+        self._composer = composer
         self._owner = Owner.me()
+        self._lacking: dict[tuple[str, str], bool] = {}
         self._orphans = Orphans(engine, clock=context.clock)
         self.name = engine.name
         self.facts = engine.facts()
-        self.capabilities = capabilities_of(
-            self.facts, options, services=engine.address is not None
-        )
+        self.capabilities = capabilities_of(self.facts, options, services=composer is not None)
 
     @contextlib.asynccontextmanager
     async def open(self, spec: SandboxSpec) -> AsyncIterator[ContainerSandbox]:
         """A fresh container, removed on exit."""
-        composed = await self._images.composed(spec)
+        composed = await self._composed(spec)
         if composed is not None:
             spec = replace(spec, image=composed.main, build=None)
         image = await self._images.of(spec)
@@ -114,6 +123,17 @@ class ContainerBackend:
             yield sandbox
         finally:
             await sandbox.close()
+
+    async def _composed(self, spec: SandboxSpec) -> Composed | None:
+        """The containers of a task that needs several; None where it needs one."""
+        if spec.build is None or not spec.build.endswith((".yaml", ".yml")):
+            return None
+        if self._composer is None:
+            raise UnsupportedError(
+                f"the task needs several containers, which {self.name} can't have here: "
+                "use the sandbox 'docker'"
+            )
+        return await self._composer.of(spec, self._images)
 
     async def check(self, spec: SandboxSpec) -> None:
         """Pull the image of a spec where it is missing; what must be built is not built yet.
@@ -247,16 +267,13 @@ class ContainerBackend:
     def _launch(self, box: Box) -> bool:
         """Create and start the container; True where the image has no such workspace."""
         composed = box.origin.composed
-        if composed is None:
-            self._engine.create(box.plan)
-        else:
-            self._composer.create(composed, box.plan)
+        (self._engine if composed is None else composed).create(box.plan)
         try:
             made = self._makes_workdir(box)
             if composed is None:
                 self._engine.start(box.name)
             else:
-                self._composer.start(composed, box.plan)
+                composed.start(box.plan)
         except ConflictError as error:
             raise SandboxError(str(error)) from error
         return made
@@ -266,11 +283,20 @@ class ContainerBackend:
         the folder with the container, Podman when it starts."""
         if box.plan.volumes:
             return True
+        # Of an image by itself it is known once it has been looked at.
+        place = (box.plan.image, box.record.workdir)
+        lone = not box.plan.binds and box.origin.composed is None
+        if lone and place in self._lacking:
+            return self._lacking[place]
         try:
             found = self._engine.stat(box.name, box.record.workdir)
         except NotFoundError:
-            return True
-        return found.mtime > box.record.created - _CLOCK_S
+            made = True
+        else:
+            made = found.mtime > box.record.created - _CLOCK_S
+        if lone:
+            self._lacking[place] = made
+        return made
 
     def _abandon(self, launch: "Future[bool]", box: Box) -> None:
         """Remove a half-opened sandbox once the thread that opens it has finished."""
@@ -317,8 +343,9 @@ class ContainerBackend:
         return self.open(replace(spec, tags={**box.spec.tags, **spec.tags}))
 
     async def _service(self, box: Box, name: str) -> ServiceContainer:
-        clock = self._context.clock
-        return await service_container(self._engine, box.name, name, self._threads, clock)
+        if self._composer is None:
+            raise SandboxError(f"the task has no service {name!r}: {self.name} can have none here")
+        return await self._composer.service(box.name, name, self._threads, self._context.clock)
 
     def _setup(self, box: Box, supervisor: Supervisor, *, made_workdir: bool) -> Setup:
         network = self._network(box)
@@ -431,18 +458,23 @@ class ContainerBackend:
 
 
 def built(
-    make: Callable[[], Engine], options: ContainerOptions, context: BuildContext
+    make: Callable[[], E],
+    options: ContainerOptions,
+    context: BuildContext,
+    composer: Callable[[E], Composer | None] = lambda engine: None,
 ) -> ContainerBackend:
     """What an adapter's ``build`` returns.
 
     Args:
         make: connects to the engine.
+        composer: of an engine that can have sandboxes of several containers.
 
     Raises:
         NotUsableError: the engine does not answer.
     """
     try:
-        return ContainerBackend(make(), options, context)
+        engine = make()
+        return ContainerBackend(engine, options, context, composer(engine))
     except SandboxError as error:
         raise NotUsableError(str(error)) from error
 

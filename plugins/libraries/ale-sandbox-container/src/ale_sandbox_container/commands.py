@@ -1,6 +1,7 @@
 """The commands of one container: start, wait for the end, kill with all descendants."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Literal
@@ -41,9 +42,7 @@ class Outcome:
     """How a command has ended."""
 
     code: int
-    timed_out: bool = False
-    begun: bool = True
-    """False: its process could not be had, or could not put the limits on itself."""
+    timed_out: bool
 
 
 class Commands:
@@ -52,7 +51,6 @@ class Commands:
     Args:
         pools: makes a pool of workers of a user; None is the container's own.
         restart: kills everything in the container, restarts it, and returns its new supervisor.
-            Raises SandboxError where the container has ended by itself.
         lost: why the supervisor was lost, in words; asks the engine.
         root: user that may kill all processes, where programs may gain privileges; None where it
             is the container's own. False where they may not gain any.
@@ -102,29 +100,42 @@ class Commands:
 
         Raises:
             NoProcessError: the container has no process left.
-            SandboxError: the container has ended, or can't be reached.
+            SandboxError: the container has ended, or can't be reached, or the command's process
+                can't have its limits.
         """
         for _ in range(_TRIES):
             await self.check_open()
             starts, running = self._starts, None
             try:
                 running = await self._ask(user, text, limit, keep)
-                begun = await asyncio.wait_for(asyncio.shield(running.job.begun), worker.ANSWER_S)
-                if not begun and running.worker.gone.done():
-                    continue  # it had been killed before it could begin
+                # Not by `wait_for`, which in Python 3.11 may lose a cancellation.
+                async with asyncio.timeout(worker.ANSWER_S):
+                    await asyncio.shield(running.job.begun)
             except NoProcessError:
-                await self.check_open()
+                await self._check_alive()
                 raise
             except (TimeoutError, SandboxError) as error:
                 # What was to be started has not run yet: it can be started again.
-                await self._start_again(starts, f"its workers do not answer ({error})")
+                await self._start_again(starts, "its workers do not answer", error)
             except asyncio.CancelledError:
                 if running is not None:
                     await asyncio.shield(asyncio.ensure_future(self.end(running)))
                 raise
             else:
-                return running
+                if await self._has_begun(running):
+                    return running
         raise SandboxError(f"something in sandbox {self._id} stops its workers")
+
+    async def _has_begun(self, running: Running) -> bool:
+        """False where its worker was killed before it could begin. Raises as `start`."""
+        if running.job.begun.result() or running.worker.gone.done():
+            return running.job.begun.result()
+        await self._check_alive()
+        said = b"".join(capture.value() for capture in running.job.output.values())
+        if not said:
+            raise NoProcessError("the container has as many processes as it may")
+        # A process was there, but could not put the limits on itself.
+        raise SandboxError(f"a command could not be started: {said.decode(errors='replace')}")
 
     async def _ask(
         self, user: str | None, text: Callable[[int, bytes], bytes], limit: int, keep: bool
@@ -208,11 +219,7 @@ class Commands:
             await self.check_open()
             if lost is not None:
                 raise SandboxError(lost)
-        return Outcome(
-            code=KILLED if code is None else code,
-            timed_out=timed_out,
-            begun=code is None or running.job.begun.result(),
-        )
+        return Outcome(code=KILLED if code is None else code, timed_out=timed_out)
 
     async def check_open(self) -> None:
         """Raise where the sandbox was closed while a command ran, or its container is no more."""
@@ -222,6 +229,13 @@ class Commands:
             self._broken = await self._lost()
         if self._broken is not None:
             raise SandboxError(self._broken)
+
+    async def _check_alive(self) -> None:
+        """Raise where the container has ended, though its supervisor's stream may be the last to
+        tell."""
+        with contextlib.suppress(SandboxError, TimeoutError):
+            await self._supervisor.ask(script.ANSWER)
+        await self.check_open()
 
     def _background(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
@@ -246,7 +260,7 @@ class Commands:
                 await asyncio.shield(running.job.ended)
         except (TimeoutError, SandboxError) as error:
             if not self.closed:
-                await self._start_again(running.starts, f"a command would not end ({error})")
+                await self._start_again(running.starts, "a command would not end", error)
 
     def _users(self, *pools: WorkerPool) -> list[WorkerPool]:
         """Those whose processes the supervisor may not kill: all, where the root may."""
@@ -265,31 +279,33 @@ class Commands:
         return answers[0][0]
 
     async def end_all(self) -> int:
-        """Kill every process but process 1 and the supervisor; returns how many.
-
-        For each worker that ends by itself at the same moment, the number is too small by one.
-        """
+        """Kill every process but process 1 and the supervisor; returns how many commands had."""
         starts, running = self._starts, list(self._running.values())
         try:
             async with asyncio.timeout(worker.ANSWER_S):
                 for command in running:
                     await asyncio.shield(command.job.begun)
                 pools = list(self._pools.values())
-                ours = 2 + sum(pool.size for pool in pools)
                 count = await self._kill(script.KILL_ALL, self._users(*pools))
                 for pool in pools:
                     pool.drop()  # they were killed too, which may be seen later
                 for command in running:
                     await asyncio.shield(command.job.ended)
         except (TimeoutError, SandboxError) as error:
-            await self.check_open()
-            await self._start_again(starts, f"its processes would not end ({error})")
+            await self._start_again(starts, "its processes would not end", error)
             return len(running)
-        return max(count - ours, 0)
+        return count
 
-    async def _start_again(self, starts: int, why: str) -> None:
-        """Restart the container, once for all concurrent callers."""
-        await self.check_open()
+    async def _start_again(self, starts: int, why: str, cause: Exception) -> None:
+        """Restart the container, once for all concurrent callers.
+
+        Raises:
+            SandboxError: it has ended by itself.
+        """
+        if isinstance(cause, SandboxError):  # else the supervisor has been given enough time
+            await self._check_alive()
+        else:
+            await self.check_open()
         async with self._restarting:
             if starts != self._starts:
                 return
@@ -301,7 +317,7 @@ class Commands:
             except SandboxError as error:
                 self._broken = str(error)
                 raise
-            _LOG.warning("sandbox %s was started again: %s", self._id, why)
+            _LOG.warning("sandbox %s was started again: %s (%s)", self._id, why, cause)
             self._starts += 1
 
     def close(self) -> None:

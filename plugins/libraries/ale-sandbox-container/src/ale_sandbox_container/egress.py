@@ -250,7 +250,8 @@ async def _dial(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.Str
     failure: OSError | TimeoutError = OSError("no address")
     for address in dict.fromkeys(map(str, addresses)):
         try:
-            return await asyncio.wait_for(asyncio.open_connection(address, port), _DIAL_S)
+            async with asyncio.timeout(_DIAL_S):
+                return await asyncio.open_connection(address, port)
         except (OSError, TimeoutError) as error:
             failure = error
     raise failure

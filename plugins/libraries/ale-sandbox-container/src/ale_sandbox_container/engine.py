@@ -1,13 +1,8 @@
-"""The interface to a container engine; an adapter over its SDK implements it.
+"""What is said to a container engine, and what it answers, in terms of no engine."""
 
-Every method blocks and is called from threads, several at a time.
-"""
-
-import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from attrs import field, frozen
 
@@ -53,6 +48,17 @@ class Image:
     health: Mapping[str, Any] | None = None
     """Its health check, in the words of Docker's interface. No engine runs it."""
     labels: Mapping[str, str] = field(factory=dict)
+
+
+@frozen(kw_only=True)
+class Build:
+    """An image to build from a folder."""
+
+    folder: Path
+    dockerfile: str
+    """Its name in the folder."""
+    tag: str
+    labels: Mapping[str, str]
 
 
 @frozen(kw_only=True)
@@ -137,167 +143,3 @@ class Stat:
     """Seconds since 1970."""
     link: str
     """Where a link leads, resolved inside the container; empty for what is no link."""
-
-
-class Engine(Protocol):
-    """A container engine.
-
-    Every method raises SandboxError when the engine does not answer or refuses, in words that a
-    person can act on; those that name an image or container raise NotFoundError.
-    """
-
-    @property
-    def name(self) -> str:
-        """``docker`` or ``podman``."""
-        ...
-
-    @property
-    def url(self) -> str:
-        """Where it listens: ``unix://`` or ``tcp://``."""
-        ...
-
-    @property
-    def tls(self) -> ssl.SSLContext | None:
-        """What a connection to ``tcp://`` is encrypted and checked by."""
-        ...
-
-    @property
-    def address(self) -> str | None:
-        """Where docker compose reaches it; None where it can't."""
-        ...
-
-    @property
-    def knows_buildkit(self) -> bool:
-        """It builds by itself what of Docker's builders only BuildKit can."""
-        ...
-
-    def facts(self) -> Facts:
-        """Its facts."""
-        ...
-
-    def image(self, ref: str) -> Image:
-        """An image that is there already."""
-        ...
-
-    def pull(self, ref: str, *, silence_s: float, progress: Callable[[str], object]) -> None:
-        """Fetch an image.
-
-        Args:
-            silence_s: give up when nothing is heard for so long.
-            progress: called with a line for people.
-        """
-        ...
-
-    def build(
-        self,
-        folder: Path,
-        *,
-        dockerfile: str,
-        tag: str,
-        labels: Mapping[str, str],
-        log: Callable[[str], object],
-    ) -> None:
-        """Build an image from a folder. `log` gets every line of the build."""
-        ...
-
-    def commit(self, container: str, *, tag: str, labels: Mapping[str, str]) -> None:
-        """Keep a container's files as an image, in one consistent state."""
-        ...
-
-    def images(self, label: str) -> Sequence[Found]:
-        """Images with this label, untagged ones too."""
-        ...
-
-    def remove_image(self, ref: str) -> None:
-        """Remove an image. Fine when it is gone already."""
-        ...
-
-    def create(self, plan: Plan) -> str:
-        """Make a container; its id.
-
-        Raises:
-            ConflictError: the name is taken.
-        """
-        ...
-
-    def start(self, container: str) -> None:
-        """Start it."""
-        ...
-
-    def kill(self, container: str) -> None:
-        """End every process in it, and return when they have ended. Fine when it is gone."""
-        ...
-
-    def remove(self, container: str) -> None:
-        """Kill and remove it with its volumes. Fine when it is gone already."""
-        ...
-
-    def clear(self, project: str) -> None:
-        """Remove what docker compose has made under this name: containers, networks, volumes."""
-        ...
-
-    def state(self, container: str) -> State:
-        """Its state."""
-        ...
-
-    def containers(self, label: str) -> Sequence[Found]:
-        """Containers with this label, ended ones too."""
-        ...
-
-    def prepare(self, container: str, argv: Sequence[str], user: str | None) -> str:
-        """Describe one more process for a running container; the id to start it by."""
-        ...
-
-    def exit_code(self, prepared: str) -> int | None:
-        """Of such a process, once it was started; None while it runs."""
-        ...
-
-    def make_volume(self, name: str, labels: Mapping[str, str]) -> None:
-        """Make a volume. It is there until it is removed."""
-        ...
-
-    def remove_volume(self, name: str) -> None:
-        """Remove a volume. Fine when it is gone already.
-
-        Raises:
-            ConflictError: a container uses it.
-        """
-        ...
-
-    def volumes(self, label: str) -> Sequence[Found]:
-        """Volumes with this label; the id is the name."""
-        ...
-
-    def run(
-        self, container: str, argv: Sequence[str], *, user: str | None, timeout_s: float
-    ) -> int | None:
-        """Run one more process in a container; its exit code, None where it still runs then."""
-        ...
-
-    def connect(self, container: str, on: bool) -> None:
-        """Put a running container into the engine's usual network, or take it out of it.
-
-        Raises:
-            UnsupportedError: a container that began without any can't be put into one.
-        """
-        ...
-
-    def stat(self, container: str, path: str) -> Stat:
-        """One path in a container, running or not."""
-        ...
-
-    def get(self, container: str, path: str) -> AbstractContextManager[Iterator[bytes]]:
-        """A path and what is below it, as pieces of a tar stream."""
-        ...
-
-    def put(self, container: str, folder: str, data: Iterable[bytes]) -> None:
-        """Unpack a tar stream in a folder of the container. A folder is never replaced by a file.
-
-        Raises:
-            IsADirectoryError: a file would have replaced a folder.
-        """
-        ...
-
-    def close(self) -> None:
-        """Close connections. May be called again."""
-        ...

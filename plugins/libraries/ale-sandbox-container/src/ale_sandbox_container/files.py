@@ -10,10 +10,11 @@ from pathlib import Path
 from attrs import frozen
 
 from ale.errors import SandboxError
-from ale_sandbox_container.engine import Engine, NotFoundError, Stat
+from ale_sandbox_container.api import Engine
+from ale_sandbox_container.engine import NotFoundError, Stat
 from ale_sandbox_container.tarball import Ownership, Pack
 from ale_sandbox_container.threads import EngineThreads
-from ale_sandbox_container.unpack import opened, unpack
+from ale_sandbox_shell.unpack import opened, unpack
 
 _LINKS = 40
 """As many as Linux follows."""

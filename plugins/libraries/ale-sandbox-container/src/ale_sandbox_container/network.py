@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from ale.errors import UnsupportedError
+from ale_sandbox_container.api import Engine
 from ale_sandbox_container.egress import PROXIES, AllowedHosts, EgressProxy
-from ale_sandbox_container.engine import Engine
 from ale_sandbox_container.here import is_here
 from ale_sandbox_container.threads import EngineThreads
 

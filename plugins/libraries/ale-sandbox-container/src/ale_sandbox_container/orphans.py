@@ -7,7 +7,8 @@ from attrs import frozen
 
 from ale.errors import SandboxError
 from ale.types import SandboxInfo
-from ale_sandbox_container.engine import ConflictError, Engine
+from ale_sandbox_container.api import Engine
+from ale_sandbox_container.engine import ConflictError
 from ale_sandbox_container.plan import container_name
 from ale_sandbox_container.records import LABEL, Record, parse
 

@@ -129,11 +129,6 @@ class WorkerPool:
         if worker in self._idle:
             self._idle.remove(worker)
 
-    @property
-    def size(self) -> int:
-        """How many workers there are."""
-        return len(self._made)
-
     def drop(self) -> None:
         """End every worker; new ones are started when they are asked for."""
         self._drops += 1

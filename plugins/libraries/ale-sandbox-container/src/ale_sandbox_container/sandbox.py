@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from attrs import evolve, frozen
 
 from ale.errors import SandboxError
+from ale.protocols import ServiceContainer
 from ale.sandboxes import BaseSandbox, Command
 from ale.types import Capabilities, ExecResult, SandboxSpec
 from ale_sandbox_container import script
@@ -15,7 +16,6 @@ from ale_sandbox_container.commands import Commands, Running
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.network import Network
 from ale_sandbox_container.pool import NoProcessError
-from ale_sandbox_container.service_containers import ServiceContainer
 from ale_sandbox_container.session import HOLD, HOLD_AND_RUN, HOLDER_BYTES, ContainerSession
 from ale_sandbox_container.stream import STDERR, STDOUT
 from ale_sandbox_container.tarball import Ownership
@@ -111,14 +111,10 @@ class ContainerSandbox(BaseSandbox):
         except NoProcessError:
             return ExecResult(exit_code=_NO_PROCESS, stdout=b"", stderr=_TOO_MANY)
         outcome = await self._commands.outcome(running, command.timeout_s)
-        stdout, stderr = running.job.output[STDOUT], running.job.output[STDERR]
-        if not outcome.begun:
-            said = _why_not_begun(stdout.value() + stderr.value())
-            return ExecResult(exit_code=_NO_PROCESS, stdout=b"", stderr=said)
         return result_of(
             outcome.code,
-            stdout,
-            stderr,
+            running.job.output[STDOUT],
+            running.job.output[STDERR],
             timed_out=outcome.timed_out,
             duration_s=self._setup.monotonic() - started,
         )
@@ -231,14 +227,3 @@ def _prefix(env: Mapping[str, str]) -> list[bytes]:
 
 def _exportable(name: str) -> bool:
     return _PLAIN_NAME.fullmatch(name) is not None and name not in _SHELLS_OWN
-
-
-def _why_not_begun(said: bytes) -> bytes:
-    """What stderr is to say of a command that no process could be had for.
-
-    Raises:
-        SandboxError: a process was there, but could not put the limits on itself.
-    """
-    if said:
-        raise SandboxError(f"a command could not be started: {said.decode(errors='replace')}")
-    return _TOO_MANY

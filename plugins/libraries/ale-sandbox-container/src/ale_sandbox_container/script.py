@@ -32,6 +32,7 @@ _TAGS_FROM = 1 << 40
 """KiB; far above any real limit."""
 
 # limit_of PROCESS: sets `hard`, empty for a process that has ended
+# tagged TAG, or nothing for all commands: sets `found` to the processes that live
 # sweep TAG, or nothing for all commands: kills, until nothing is left; sets `killed` and `left`
 # holds TAG [PROCESS]: sets `found` where a process with the tag lives, and has open what the holder
 #   PROCESS has open for stdout or stderr
@@ -42,19 +43,25 @@ limit_of() {
     case "$a $b $c" in 'Max resident set') break ;; esac
   done <"/proc/$1/limits"
 }
+tagged() {
+  found=
+  for process in /proc/[0-9]*; do
+    process=${process#/proc/}
+    limit_of "$process"
+    case $hard in '' | "$base") continue ;; esac
+    case $1 in '' | "$hard") ;; *) continue ;; esac
+    state=
+    read -r state <"/proc/$process/stat"
+    state=${state##*) }
+    case $state in '' | [ZX]*) ;; *) found="$found $process" ;; esac
+  done
+}
 sweep() {
   killed=0 seen=' ' passes=0 left=1
   while [ $left -gt 0 ] && [ $passes -lt 3000 ]; do
     left=0 passes=$((passes + 1))
-    for process in /proc/[0-9]*; do
-      process=${process#/proc/}
-      limit_of "$process"
-      case $hard in '' | "$base") continue ;; esac
-      case $1 in '' | "$hard") ;; *) continue ;; esac
-      state=
-      read -r state <"/proc/$process/stat"
-      state=${state##*) }
-      case $state in '' | [ZX]*) continue ;; esac
+    tagged "$1"
+    for process in $found; do
       # Another user's; a worker of that user ends it.
       kill -9 "$process" || continue
       left=$((left + 1))
@@ -75,8 +82,9 @@ holds() {
   done
 }
 kill_tagged() { sweep "$1"; echo "k $killed $left"; }
-kill_all() { set -- /proc/[0-9]*; kill -9 -1; sweep; echo "k $# $left"; }
+kill_all() { tagged; set -- $found; kill -9 -1; sweep; echo "k $# $left"; }
 look() { holds "$1" "$2"; echo "k $found 0"; }
+answer() { echo 'k 0 0'; }
 limit_of self
 base=$hard
 """
@@ -88,9 +96,7 @@ SUPERVISOR = (
 while read -r a b c; do
   case $a in Uid:) uid=$b ;; Gid:) gid=$b ;; esac
 done </proc/self/status
-if (: </proc/1/environ); then seal=open; else seal=sealed; fi
-setsid=$(command -v setsid)
-echo "handshake $uid $gid $seal $base ${setsid:+setsid} $(command -v bash)"
+echo "handshake $uid $gid $base $(command -v bash)"
 """
 )
 """Its last line says what `worker.Handshake` reads."""
@@ -188,7 +194,10 @@ def kill(number: int) -> bytes:
 
 
 KILL_ALL = b"kill_all\n"
-"""Kill all commands and workers; prints how many processes there were and how many are left."""
+"""Kill all commands and workers; prints how many processes commands had, and how many are left."""
+
+ANSWER = b"answer\n"
+"""Nothing but an answer."""
 
 
 def has(number: int, holder: bytes = b"") -> bytes:

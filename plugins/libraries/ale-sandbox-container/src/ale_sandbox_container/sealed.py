@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from ale.errors import SandboxError
-from ale_sandbox_container.engine import Engine, NotFoundError, Plan, Volume
+from ale_sandbox_container.api import Engine
+from ale_sandbox_container.engine import NotFoundError, Plan, Volume
 from ale_sandbox_container.threads import EngineThreads
-from ale_sandbox_container.unpack import opened
+from ale_sandbox_shell.unpack import opened
 
 IMAGE_SHELL = "/bin/sh"
 FOLDER = "/.ale"

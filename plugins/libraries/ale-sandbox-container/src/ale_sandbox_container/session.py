@@ -66,8 +66,9 @@ class ContainerSession:
         self._seen: frozenset[bytes] = frozenset()
         self._holders = [running]
         self._holder = b""
+        self._job: Job | None = None
         self._change: asyncio.Future[None] | None = None
-        running.job.ended.add_done_callback(lambda _: self._end_holders())
+        running.job.ended.add_done_callback(lambda _: self._on_end())
 
     @property
     def closed(self) -> bool:
@@ -80,22 +81,23 @@ class ContainerSession:
         Raises:
             SandboxError: it has ended before.
         """
-        job = self._running.worker.expect(HOLDER_BYTES)
+        job = self._expect(HOLDER_BYTES)
         self._running.worker.send(
             b"command echo $PPID >/proc/$PPID/fd/1\n" + _marks(job.mark, b"$PPID")
         )
-        await self._either(job, worker.ANSWER_S)
+        async with asyncio.timeout(worker.ANSWER_S):
+            ended = await asyncio.shield(job.ended)
         self._holder, self._seen = job.output[STDOUT].value().strip(), job.processes
-        if not job.ended.done():
+        if ended is None:
             code = self._running.job.ended.result()
             raise SandboxError(f"the shell has ended with {code} before its first command")
 
-    async def _either(self, job: Job, timeout_s: float | None) -> None:
-        """Wait for the end of a command, or of the shell."""
-        async with asyncio.timeout(timeout_s):
-            await asyncio.wait(
-                {job.ended, self._running.job.ended}, return_when=asyncio.FIRST_COMPLETED
-            )
+    def _expect(self, limit: int) -> Job:
+        """The output of the next command, which ends without a code where the shell ends."""
+        self._job = self._holders[-1].worker.expect(limit)
+        if self.closed:
+            self._job.end(None)
+        return self._job
 
     async def run(
         self,
@@ -113,7 +115,7 @@ class ContainerSession:
             if "\0" in command:
                 return refused(NUL_IN_COMMAND)
             started = self._monotonic()
-            job = self._holders[-1].worker.expect(max_output_bytes)
+            job = self._expect(max_output_bytes)
             self._send(command, job.mark)
             timed_out = await self._wait(job, timeout_s)
             self._last = await self._code(job)
@@ -147,7 +149,8 @@ class ContainerSession:
     async def _wait(self, job: Job, timeout_s: float | None) -> bool:
         """Wait for a command's end; True where it did not end in time."""
         try:
-            await self._either(job, timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await asyncio.shield(job.ended)
         except TimeoutError:
             await self.close()
             return True
@@ -158,7 +161,7 @@ class ContainerSession:
 
     async def _code(self, job: Job) -> int:
         """The exit code of a command, or of the shell that it has ended."""
-        if job.ended.done() and (code := job.ended.result()) is not None:
+        if (code := await job.ended) is not None:
             return code
         outcome = await self._commands.outcome(self._running, None)
         # All that the shell has printed comes before what the holder's worker prints at its end.
@@ -181,6 +184,11 @@ class ContainerSession:
     def _changed(self, change: "asyncio.Future[None]") -> None:
         if change.exception() is None:
             self._change = None  # else the next command raises it
+
+    def _on_end(self) -> None:
+        if self._job is not None:
+            self._job.end(None)
+        self._end_holders()
 
     def _end_holders(self) -> None:
         for other in self._holders[1:]:

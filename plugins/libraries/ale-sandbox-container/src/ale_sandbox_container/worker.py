@@ -182,17 +182,13 @@ class Handshake:
 
     uid: int
     gid: int
-    sealed: bool
-    """Other programs of the same user can't read the supervisor's memory."""
-    own_groups: bool
-    """There is a ``setsid`` to give each command a process group of its own."""
     bash: str | None
     """Its path."""
 
     @classmethod
     def parse(cls, line: bytes) -> "Handshake":
         """Read the line that its script ends with."""
-        _, uid, gid, seal, base, *rest = line.decode().split()
+        _, uid, gid, base, *bash = line.decode().split()
         if base != "unlimited":
             raise SandboxError(
                 "the engine limits the resident set (RLIMIT_RSS) of containers; that limit is "
@@ -201,9 +197,7 @@ class Handshake:
         return cls(
             uid=int(uid),
             gid=int(gid),
-            sealed=seal == "sealed",
-            own_groups="setsid" in rest,
-            bash=next((word for word in rest if word.startswith("/")), None),
+            bash=bash[0] if bash else None,
         )
 
 

@@ -16,9 +16,9 @@ from typing import IO
 
 from attrs import frozen
 
-from ale_sandbox_container.unpack import unpack
 from ale_sandbox_remote.client import PART
 from ale_sandbox_remote.jobs import INLINE, Jobs, Place, new_token
+from ale_sandbox_shell.unpack import unpack
 
 
 @frozen(kw_only=True)

@@ -17,11 +17,12 @@ def build(options: DockerOptions, context: BuildContext) -> SandboxBackend:
     """
     from ale_sandbox_container.backend import built
     from ale_sandbox_docker.certificates import certificates
+    from ale_sandbox_docker.compose import Composer
     from ale_sandbox_docker.engine import DockerEngine
 
     url = address(options, context.environ)
     found = certificates(url, context.environ)
-    return built(lambda: DockerEngine(url, found), options, context)
+    return built(lambda: DockerEngine(url, context.environ, found), options, context, Composer)
 
 
 def probe() -> Probe:

@@ -18,6 +18,8 @@ def build(options: PodmanOptions, context: BuildContext) -> SandboxBackend:
     from ale_sandbox_podman.engine import PodmanEngine
 
     url = address(options, context.environ)
+    # Without docker compose, whose version 1 attaches to what it only makes: Podman then makes the
+    # first process of such a container at once, before its supervisor is there.
     return built(lambda: PodmanEngine(url), options, context)
 
 

@@ -1,4 +1,4 @@
-# ruff: noqa: D102 - a name says what a test does; no test framework is imported here
+# ruff: noqa: D102 - a name says what a test does
 """Attacks from inside the container."""
 
 import asyncio

@@ -1,4 +1,4 @@
-# ruff: noqa: D102 - a name says what a test does; no test framework is imported here
+# ruff: noqa: D102 - a name says what a test does
 """The environment of commands, and what they leave behind."""
 
 import asyncio
@@ -75,10 +75,38 @@ class CommandProbes:
             result.stdout.decode().splitlines()
         )
 
-    async def test_a_command_does_not_see_the_command_pipes(self, box: ContainerSandbox) -> None:
-        seen = await out(box, "env; set; ls -l /proc/self/fd; cat /proc/$$/cmdline")
-        assert "ALE" not in seen
-        assert "fd 9" not in await out(box, "[ -e /proc/self/fd/9 ] && echo fd 9; true")
+    async def test_a_command_sees_nothing_of_what_runs_it(self, box: ContainerSandbox) -> None:
+        assert "ALE" not in await out(box, "env; set; ls -l /proc/self/fd; cat /proc/$$/cmdline")
+
+    async def test_a_command_that_is_cancelled_as_it_begins_is_killed(
+        self, box: ContainerSandbox
+    ) -> None:
+        await box.exec("true")
+        running = asyncio.ensure_future(box.exec("sleep 600"))
+        while not box._commands._running:  # noqa: ASYNC110 - it begins a millisecond later
+            await asyncio.sleep(0)
+        (command,) = box._commands._running.values()
+        command.job.begun.add_done_callback(lambda _: running.cancel())
+        await asyncio.wait([running], timeout=PATIENCE_S)
+        assert running.cancelled()
+        assert not box._commands._running
+
+    async def test_the_processes_ended_are_those_of_commands(self, box: ContainerSandbox) -> None:
+        await box.exec("sleep 600 & sleep 600 &")
+        running = asyncio.ensure_future(box.exec("exec sleep 600"))
+        await until(lambda: len(box._commands._running) == 1, "the start of the command")
+        (command,) = box._commands._running.values()
+        assert await command.job.begun
+        await asyncio.gather(*(box.exec("true") for _ in range(3)))
+        # A worker whose end has not been noticed yet.
+        idle = box._commands.pool(None)._idle
+        await until(lambda: bool(idle), "the return of a worker")
+        ended = idle[0]
+        ended._stream.pause(PATIENCE_S)
+        ended.send(b"exit\n")
+        await asyncio.sleep(0.5)
+        assert await box.end_processes() == 3
+        assert (await running).exit_code == 137
 
     async def test_a_restart_loses_only_running_processes(
         self, box: ContainerSandbox, monkeypatch: Any

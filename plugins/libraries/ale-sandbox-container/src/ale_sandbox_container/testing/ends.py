@@ -1,6 +1,7 @@
-# ruff: noqa: D102, PT017 - a name says what a test does; no test framework is imported here
+# ruff: noqa: D102 - a name says what a test does
 """Forks, snapshots, a killed host process: nothing may be left behind."""
 
+import asyncio
 import json
 import os
 import random
@@ -15,13 +16,15 @@ from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.engine import Found
+from ale_sandbox_container.pool import NoProcessError
 from ale_sandbox_container.records import LABEL, parse
+from ale_sandbox_container.sandbox import ContainerSandbox
 from ale_sandbox_container.testing.tools import (
     PATIENCE_S,
     TEST,
@@ -30,6 +33,7 @@ from ale_sandbox_container.testing.tools import (
     host_processes,
     opened,
     out,
+    raises,
     until,
 )
 
@@ -137,12 +141,8 @@ class EndProbes:
         backend = make()
         async with opened(backend) as sandbox:
             backend._engine.remove(f"ale-{sandbox.id}")
-            try:
-                await sandbox.exec("true", timeout_s=PATIENCE_S)
-            except SandboxError as error:
-                assert "gone" in str(error) or "ended" in str(error)
-            else:
-                raise AssertionError("a command ran in a removed container")
+            said = await _why_not_run(sandbox)
+            assert "gone" in said or "ended" in said
 
     async def test_a_container_killed_from_outside_is_an_error_even_if_the_engine_notices_late(
         self, make: Make
@@ -154,42 +154,44 @@ class EndProbes:
             late = iter([before] * 3)
             engine.state = lambda name: next(late, None) or state(name)
             os.kill(before.pid, signal.SIGKILL)
-            try:
-                await sandbox.exec("sleep 60", timeout_s=PATIENCE_S)
-            except SandboxError as error:
-                assert "has ended: exit code 137" in str(error)
-            else:
-                raise AssertionError("a command ran on in a container that was killed")
-            finally:
-                del engine.state
+            assert await _why_not_run(sandbox) == "has ended: exit code 137"
 
-    async def test_when_the_host_process_dies_the_container_ends_by_itself(
-        self, make: Make, host: tuple[str, dict[str, Any]]
+    async def test_a_container_killed_from_outside_is_an_error_if_its_supervisor_is_heard_of_last(
+        self, make: Make
     ) -> None:
-        word = f"86400.{secrets.randbelow(10**9)}"
-        process, (ids,) = start_host(host, [word])
-        assert host_processes(word)
-        _kill(process)
-        # Nobody asks for it: its streams are closed, so the supervisor exits.
-        await until(lambda: not host_processes(word), "the processes' end")
-        backend = make()
-        removed = {info.id for info in await backend.prune()}
-        assert set(ids) <= removed
-        assert _left(backend) == []
-        await backend.aclose()
+        for refused in (False, True):
+            backend = make()
+            async with opened(backend) as sandbox:
+                await sandbox.exec("true")  # there is a worker, whose end is that of the container
+                pool = sandbox._commands.pool(None)
+                stream = sandbox._commands._supervisor._stream._transport
+                assert stream is not None
+                stream.pause_reading()
+                os.kill(backend._engine.state(f"ale-{sandbox.id}").pid, signal.SIGKILL)
+                await until(lambda: not pool._made, "the end of the workers")  # noqa: B023
+                if refused:
 
-    async def test_prune_removes_only_sandboxes_of_dead_owners(
+                    async def no_process() -> NoReturn:
+                        raise NoProcessError("as an engine says that has not noticed")
+
+                    pool._start = no_process
+                asyncio.get_running_loop().call_later(0.5, stream.resume_reading)
+                assert await _why_not_run(sandbox) == "has ended: exit code 137"
+
+    async def test_what_a_dead_host_process_leaves_ends_by_itself_and_prune_removes_it_alone(
         self, make: Make, host: tuple[str, dict[str, Any]]
     ) -> None:
         word = f"86400.{secrets.randbelow(10**9)}"
         backend = make()
         async with opened(backend) as mine:
             process, (ids,) = start_host(host, [word])
+            assert host_processes(word)
             listed = {info.id: info for info in await backend.list()}
-            assert set(ids) <= listed.keys()
-            assert all(listed[id].owner_alive for id in ids)
+            assert [listed[id].owner_alive for id in ids] == [True] * 3
             assert not set(ids) & {info.id for info in await backend.prune()}
             _kill(process)
+            # Nobody asks for it: its streams are closed, so the supervisor exits.
+            await until(lambda: not host_processes(word), "the processes' end")
             listed = {info.id: info for info in await backend.list()}
             assert [listed[id].owner_alive for id in ids] == [False] * 3
             assert listed[ids[0]].tags["run"] == "crashed"
@@ -201,6 +203,13 @@ class EndProbes:
         self, make: Make, host: tuple[str, dict[str, Any]]
     ) -> None:
         await kill_hosts(make, host, sandboxes=10, max_parallel=5)
+
+
+async def _why_not_run(sandbox: ContainerSandbox) -> str:
+    """Why no command runs in a container that has ended."""
+    with raises(SandboxError) as said:
+        await sandbox.exec("sleep 60", timeout_s=PATIENCE_S)
+    return said[0].removeprefix(f"the container of sandbox {sandbox.id} ")
 
 
 async def kill_hosts(

@@ -64,10 +64,10 @@ def make(
     """Builds a backend with these options, and with `context` for fields of the BuildContext."""
 
     def make_backend(*, context: dict[str, Any] | None = None, **options: Any) -> ContainerBackend:
-        tags = {TEST: str(tmp_path)}
+        about = {"tags": {TEST: str(tmp_path)}, "run_directory": tmp_path / "run"}
         made = plugin.build(
             plugin.ale_sandboxes()[0].options(**{"image": image, "host": host, **options}),
-            BuildContext(**{"tags": tags, **(context or {})}),
+            BuildContext(**{**about, **(context or {})}),
         )
         assert isinstance(made, ContainerBackend)
         made._shells = shells

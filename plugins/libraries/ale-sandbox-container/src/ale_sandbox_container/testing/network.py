@@ -1,15 +1,15 @@
-# ruff: noqa: D102, PT017 - a name says what a test does; no test framework is imported here
+# ruff: noqa: D102 - a name says what a test does
 """What a sandbox reaches while its network changes."""
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType
 
-from ale.errors import SandboxError, UnsupportedError
+from ale.errors import UnsupportedError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.sandbox import ContainerSandbox
-from ale_sandbox_container.testing.tools import Make, opened, out
+from ale_sandbox_container.testing.tools import Make, opened, out, raises
 
 _GET = """
 import os, sys, urllib.request
@@ -105,12 +105,11 @@ class NetworkProbes:
         backend = make()
         spec = SandboxSpec(network=False)
         async with served(backend, "there") as host, backend.open(spec) as sandbox:
-            try:
-                await sandbox.set_network(True)
-            except UnsupportedError as error:
-                assert backend.name == "podman"
-                assert "was created without a network" in str(error)
+            if backend.name == "podman":
+                with raises(UnsupportedError, "was created without a network"):
+                    await sandbox.set_network(True)
             else:
+                await sandbox.set_network(True)
                 assert await fetched(sandbox, host) == "there"
                 await sandbox.set_network(False)
             assert await fetched(sandbox, host) is None
@@ -122,28 +121,3 @@ class NetworkProbes:
             assert await out(box, "ls /sys/class/net") == "lo"
             await box.set_network(False, ("203.0.113.1",))
             assert await answered(box, "GET http://203.0.113.1/ HTTP/1.1") == ""
-
-    async def test_commands_and_files_belong_to_the_switched_user(self, make: Make) -> None:
-        async with opened(make(capabilities=("SETUID", "SETGID"))) as box:
-            await box.switch_user("1234")
-            await box.write("file", b"")
-            session = await box.session()
-            assert (await session.run("id -u; stat -c %u file")).stdout == b"1234\n1234\n"
-            assert list(box.sessions) == [session]
-            await session.close()
-            assert not box.sessions
-            await box.switch_user(None)
-            assert await out(box, "id -u") == "0"
-            try:
-                await box.switch_user("nobody-of-that-name")
-            except SandboxError as error:
-                assert "no user 'nobody-of-that-name'" in str(error)
-            else:
-                raise AssertionError("an unknown user was accepted")
-
-    async def test_a_sibling_is_opened(self, make: Make) -> None:
-        async with opened(make(), tags={"episode": "e"}) as box:
-            async with box.open_sibling(SandboxSpec(env={"A": "b"})) as other:
-                assert await out(other, "echo $A") == "b"
-                assert other.id != box.id
-            assert other.closed

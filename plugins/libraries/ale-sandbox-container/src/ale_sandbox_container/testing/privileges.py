@@ -5,7 +5,7 @@ import asyncio
 from pathlib import Path
 
 from ale.types import SandboxSpec
-from ale_sandbox_container.testing.tools import Make, opened, out, until
+from ale_sandbox_container.testing.tools import Make, folder_of, opened, out, until
 
 _SETUID = """\
 FROM {image}
@@ -22,8 +22,9 @@ class PrivilegeProbes:
     async def test_a_program_gains_no_privileges(
         self, make: Make, image: str, tmp_path: Path
     ) -> None:
-        backend = make(context={"run_directory": tmp_path / "run"})
-        async with opened(backend, build=_folder(tmp_path, image)) as sandbox:
+        backend = make()
+        folder = folder_of(tmp_path, _SETUID.format(image=image))
+        async with opened(backend, build=folder) as sandbox:
             said = await out(sandbox, "/su/cat /proc/self/status | grep Uid")
             assert said.split() == ["Uid:", *(["1234"] * 4)]
         assert not any(note.startswith("privileges:") for note in backend.capabilities.notes)
@@ -31,9 +32,10 @@ class PrivilegeProbes:
     async def test_a_program_that_may_gain_privileges_ends_with_its_command(
         self, make: Make, image: str, tmp_path: Path
     ) -> None:
-        backend = make(context={"run_directory": tmp_path / "run"}, new_privileges=True)
+        backend = make(new_privileges=True)
+        folder = folder_of(tmp_path, _SETUID.format(image=image))
         assert any(note.startswith("privileges:") for note in backend.capabilities.notes)
-        async with opened(backend, build=_folder(tmp_path, image)) as sandbox:
+        async with opened(backend, build=folder) as sandbox:
             said = await out(sandbox, "/su/cat /proc/self/status | grep Uid")
             assert said.split() == ["Uid:", "1234", "0", "0", "0"]
             assert (await sandbox.exec("/su/sleep 100 & wait", timeout_s=1.0)).timed_out
@@ -50,13 +52,9 @@ class PrivilegeProbes:
     async def test_a_program_with_gained_privileges_ends_for_a_switched_user_too(
         self, make: Make, image: str, tmp_path: Path
     ) -> None:
-        backend = make(
-            context={"run_directory": tmp_path / "run"},
-            new_privileges=True,
-            user="0",
-            capabilities=("SETUID", "SETGID"),
-        )
-        async with opened(backend, build=_folder(tmp_path, image)) as sandbox:
+        backend = make(new_privileges=True, user="0", capabilities=("SETUID", "SETGID"))
+        folder = folder_of(tmp_path, _SETUID.format(image=image))
+        async with opened(backend, build=folder) as sandbox:
             await sandbox.switch_user("1234")
             ended = await sandbox.exec("id -u; /su/sleep 100 & wait", timeout_s=1.0)
             assert (ended.stdout, ended.timed_out) == (b"1234\n", True)
@@ -66,13 +64,10 @@ class PrivilegeProbes:
         self, make: Make, image: str, tmp_path: Path
     ) -> None:
         text = f"FROM {image}\nRUN mkdir /own && mkdir -m 777 /shared\nUSER 1234\n"
-        (tmp_path / "task").mkdir()
-        (tmp_path / "task" / "Dockerfile").write_text(text)
-        backend = make(context={"run_directory": tmp_path / "run"})
+        folder, backend = folder_of(tmp_path, text), make()
 
         async def owned(workdir: str | None, expected: str) -> None:
-            spec = SandboxSpec(build=str(tmp_path / "task"), workdir=workdir)
-            async with backend.open(spec) as sandbox:
+            async with backend.open(SandboxSpec(build=folder, workdir=workdir)) as sandbox:
                 assert await out(sandbox, "stat -c '%u %a' .") == expected
 
         await asyncio.gather(
@@ -108,10 +103,3 @@ class PrivilegeProbes:
                 found = await sandbox.exec(f"cat /sys/fs/cgroup/{name}")
                 text = found.stdout.decode().strip().replace("max", "") or str(1 << 62)
                 assert int(text) > 1 << 50
-
-
-def _folder(parent: Path, image: str) -> str:
-    folder = parent / "task"
-    folder.mkdir()
-    (folder / "Dockerfile").write_text(_SETUID.format(image=image))
-    return str(folder)

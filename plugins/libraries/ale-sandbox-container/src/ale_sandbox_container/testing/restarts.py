@@ -1,4 +1,4 @@
-# ruff: noqa: D102 - a name says what a test does; no test framework is imported here
+# ruff: noqa: D102 - a name says what a test does
 """An engine that is killed in the middle of commands, and started again."""
 
 import asyncio
@@ -13,7 +13,7 @@ from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.records import LABEL
 from ale_sandbox_container.testing.elsewhere import OwnEngine
 from ale_sandbox_container.testing.ends import start_host
-from ale_sandbox_container.testing.tools import PATIENCE_S, host_processes, until
+from ale_sandbox_container.testing.tools import PATIENCE_S, host_processes, raises, until
 from ale_sandbox_container.testing_images import BUSYBOX
 
 
@@ -76,11 +76,9 @@ def backend_at(own: OwnEngine, plugin: ModuleType) -> ContainerBackend:
 
 
 async def _refusal(work: Any) -> str:
-    try:
+    with raises(SandboxError) as said:
         await asyncio.wait_for(work, PATIENCE_S)
-    except SandboxError as error:
-        return str(error)
-    raise AssertionError("it has worked")
+    return said[0]
 
 
 def _left(backend: ContainerBackend) -> list[str]:

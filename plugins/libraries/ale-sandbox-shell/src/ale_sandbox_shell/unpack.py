@@ -1,4 +1,4 @@
-"""A tar stream from a container, unpacked on the host. Nothing in it is trusted.
+"""A tar stream from a sandbox, unpacked on the host. Nothing in it is trusted.
 
 Every folder on the way to an entry is opened by its descriptor and never through a link, so that
 no entry lands outside the target, whatever names and links the stream holds.
@@ -52,7 +52,7 @@ def opened(pieces: Iterator[bytes]) -> Iterator[tarfile.TarFile]:
         with tarfile.open(fileobj=cast(IO[bytes], _Stream(pieces)), mode="r|") as tar:
             yield tar
     except tarfile.TarError as error:
-        raise SandboxError(f"the engine sent a broken archive: {error}") from error
+        raise SandboxError(f"the archive is broken: {error}") from error
 
 
 def unpack(pieces: Iterator[bytes], target: Path) -> None:

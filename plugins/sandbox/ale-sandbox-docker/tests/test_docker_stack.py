@@ -7,7 +7,7 @@ from attrs import evolve
 
 from ale.errors import SandboxError
 from ale_sandbox_container.engine import Bind, Plan, Volume
-from ale_sandbox_container.stack import read
+from ale_sandbox_docker.stack import read
 
 FILE = """
 version: "3"

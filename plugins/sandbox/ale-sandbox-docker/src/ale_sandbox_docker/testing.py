@@ -5,9 +5,10 @@ import os
 import subprocess
 from collections.abc import Mapping
 
+from ale_sandbox_docker.client import CLIENTS
+
 COMPOSE = {"1": {"DOCKER_CONFIG": "/nonexistent"}, "2": {"DOCKER_CONFIG": "/opt/ale-compose-2"}}
 """Variables by major version: with them that version is the one that is used."""
-_CLIENTS = (("docker", "compose"), ("docker-compose",))
 
 
 @functools.cache
@@ -20,7 +21,7 @@ def why_no_compose(version: str) -> str | None:
 
 
 def _version(environ: Mapping[str, str]) -> str:
-    for client in _CLIENTS:
+    for client in CLIENTS:
         try:
             done = subprocess.run(
                 [*client, "version", "--short"],

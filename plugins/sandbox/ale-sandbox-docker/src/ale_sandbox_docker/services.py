@@ -1,15 +1,15 @@
 """Service containers: the other containers of a compose task."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from attrs import frozen
 
 from ale.errors import SandboxError
-from ale_sandbox_container.engine import Engine
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.tarball import Ownership
 from ale_sandbox_container.threads import EngineThreads
+from ale_sandbox_docker.engine import DockerEngine
 
 PROJECT = "com.docker.compose.project"
 SERVICE = "com.docker.compose.service"
@@ -19,7 +19,7 @@ SERVICE = "com.docker.compose.service"
 class ServiceContainer:
     """One service container. The agent has no access to it, unless the task gives it."""
 
-    engine: Engine
+    engine: DockerEngine
     container: str
     threads: EngineThreads
     files: Files
@@ -42,40 +42,30 @@ class ServiceContainer:
         await self.files.download(source, target)
 
 
-async def service_containers(
-    engine: Engine, project: str, threads: EngineThreads, clock: Callable[[], float]
-) -> Mapping[str, ServiceContainer]:
-    """The containers that docker compose has made under a name, by service."""
-    found = await threads.call(lambda: engine.containers(f"{PROJECT}={project}"))
-    return {
-        box.labels[SERVICE]: ServiceContainer(
-            engine=engine,
-            container=box.id,
-            threads=threads,
-            files=Files(
-                engine=engine,
-                container=box.id,
-                workdir="/",
-                owner=Ownership(uid=0, gid=0),
-                clock=clock,
-                threads=threads,
-            ),
-        )
-        for box in found
-        if SERVICE in box.labels
-    }
-
-
 async def service_container(
-    engine: Engine, project: str, service: str, threads: EngineThreads, clock: Callable[[], float]
+    engine: DockerEngine,
+    project: str,
+    service: str,
+    threads: EngineThreads,
+    clock: Callable[[], float],
 ) -> ServiceContainer:
-    """The container of one service.
+    """The container of one service that docker compose has made under the project's name.
 
     Raises:
         SandboxError: there is none of that name.
     """
-    found = await service_containers(engine, project, threads, clock)
-    if service not in found:
-        named = ", ".join(sorted(found)) or "none"
+    found = await threads.call(lambda: engine.containers(f"{PROJECT}={project}"))
+    boxes = {box.labels[SERVICE]: box.id for box in found if SERVICE in box.labels}
+    if service not in boxes:
+        named = ", ".join(sorted(boxes)) or "none"
         raise SandboxError(f"the task has no service {service!r} (it has: {named})")
-    return found[service]
+    container = boxes[service]
+    files = Files(
+        engine=engine,
+        container=container,
+        workdir="/",
+        owner=Ownership(uid=0, gid=0),
+        clock=clock,
+        threads=threads,
+    )
+    return ServiceContainer(engine=engine, container=container, threads=threads, files=files)
