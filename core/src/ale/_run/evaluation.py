@@ -16,6 +16,7 @@ from ale.plugin import BuildContext
 from ale.protocols import Policy
 from ale.types import EvaluationFinished
 
+END_OF_DEMONSTRATIONS = "end_of_demonstrations"
 _RECORDED = ("step", "policy_version", "temperature", "n_graded", "n_succeeded", "mean_reward")
 
 
@@ -41,13 +42,14 @@ class Evaluator:
             if event["event"] == "evaluation_finished":
                 self.reported.add((event["step"], event.get("temperature")))
 
-    async def evaluate(self, step: int, *, due: bool) -> bool:
+    async def evaluate(self, step: int, *, due: bool, shown: bool = False) -> bool:
         """Evaluate the policy after `step` training steps, at every temperature.
 
         Returns False after a Ctrl-C.
 
         Args:
             due: evaluate whatever ``evaluation.every`` says, as after the last step.
+            shown: the demonstrations ended with this step, which the event log says.
         """
         evaluation = self.config.evaluation
         if evaluation is None or not (due or step % evaluation.options.every == 0):
@@ -66,6 +68,7 @@ class Evaluator:
         for temperature in temperatures:
             event = self._result(step, temperature)
             facts = {name: getattr(event, name) for name in _RECORDED}
+            facts |= {END_OF_DEMONSTRATIONS: True} if shown else {}
             self.record_event("evaluation_finished", **facts, seconds=seconds)
             self.reported.add((step, temperature))
             self.observers.notify("ale_evaluation_finished", event)

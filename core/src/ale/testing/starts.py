@@ -184,7 +184,10 @@ def assert_starts(starts: Sequence[Start], tasks: Sequence[Task], rollouts: int)
     known = {task.id for task in tasks}
     assert all(type(start) is Start for start in starts)
     for start in starts:
-        assert start.task_id in known, f"'{start.task_id}' was not drawn for this step"
+        shown_again = start.demonstration  # may be one of an earlier step
+        assert start.task_id in known or shown_again, (
+            f"'{start.task_id}' was not drawn for this step"
+        )
         assert start.rollouts >= 1, f"{start} has no rollouts"
         assert re.fullmatch(r"[A-Za-z0-9.+]*", start.name), f"{start.name!r} can't stand in an id"
         assert (start.name == "") == (start.expert is None), (
@@ -255,6 +258,7 @@ class StartSchemeContract:
         for stopped in range(STEPS):
             resumed = make_scheme()
             for step, episodes in enumerate(learned[:stopped]):
+                resumed.plan(step, drawn(tasks, step), ROLLOUTS)
                 resumed.learn(step, iter(episodes))
             following = described(resumed.plan(stopped, drawn(tasks, stopped), ROLLOUTS))
             assert following == plans[stopped], f"resumed at step {stopped}"

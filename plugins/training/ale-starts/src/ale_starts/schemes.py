@@ -60,6 +60,9 @@ class WithDemonstrations:
     demonstrations end after the first step in which enough probes succeed: how long imitation
     takes differs from seed to seed.
 
+    With `after: same-demonstrations` the other scheme is not used: the demonstrations of the first
+    step follow those of the last, and so on, without probes.
+
     Args:
         experts: source of the demonstrations.
     """
@@ -70,6 +73,8 @@ class WithDemonstrations:
         self._steps = options.demonstrations
         self._until = options.until
         self._probes = 0 if options.until is None else options.probes
+        self._repeats = options.after == "same-demonstrations"
+        self._shown: list[list[Start]] = []
 
     def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
         """One rollout of each task that has an expert; afterwards the other scheme's plan.
@@ -78,6 +83,8 @@ class WithDemonstrations:
             InputError: none of the tasks has one.
         """
         if step >= self._steps:
+            if self._repeats:
+                return self._shown[(step - self._steps) % self._steps]
             return self._scheme.plan(step, tasks, rollouts)
         known = [(task, self._experts.initial(task)) for task in distinct(tasks)]
         starts = [_demonstrated(task, whole) for task, whole in known if whole is not None]
@@ -90,6 +97,7 @@ class WithDemonstrations:
             raise InputError(
                 [Problem(message=message, path="starts.demonstrations", expected=expected)]
             )
+        self._shown[step:] = [starts]
         return [*starts, *(start_at(task, 1, 0, None) for task in distinct(tasks)[: self._probes])]
 
     def learn(self, step: int, episodes: Iterable[Episode]) -> None:
