@@ -10,8 +10,8 @@ from plan import Cell, Plan
 from ale.errors import InputError, Problem
 from ale.runs import RunReader
 from ale_ablate.grid import Grid
-from ale_ablate.intervals import Estimate, estimate
 from ale_ablate.measuring import Measured, measure_grid
+from ale_statistics import Estimate, estimate
 
 _LAST = 0.25
 """Share of the steps, at the end, over which training success is taken."""

@@ -6,7 +6,7 @@ from statistics import median
 
 from measured import Numbers, Row, Table
 
-from ale_ablate.intervals import Estimate
+from ale_statistics import Estimate
 
 _LEFT, _WIDTH, _LINE, _TOP = 230, 720, 30, 44
 _STYLE = """

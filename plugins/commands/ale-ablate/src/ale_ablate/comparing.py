@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from attrs import field, frozen
 
+from ale_ablate.area import area
 from ale_ablate.grid import Cell, Grid
-from ale_ablate.intervals import Estimate, area, estimate
 from ale_ablate.measuring import Curve, Measured
+from ale_statistics import Estimate, estimate
 
 _LAST = 0.1
 """Share of the training steps, at the end, over which training success is taken as final."""

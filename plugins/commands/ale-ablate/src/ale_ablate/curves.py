@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from ale_ablate.comparing import Comparison, Row
-from ale_ablate.intervals import estimate
 from ale_ablate.measuring import Curve, Measured
 from ale_charts import Chart, Series
+from ale_statistics import estimate
 
 _BAND = "mean over seeds; band: 95% interval over seeds (Student's t)"
 

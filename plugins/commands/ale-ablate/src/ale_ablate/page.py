@@ -10,10 +10,10 @@ from ale.text import counted
 from ale_ablate.comparing import Comparison, Measure
 from ale_ablate.curves import charts
 from ale_ablate.grid import Grid
-from ale_ablate.intervals import Estimate
 from ale_ablate.measuring import Measured
 from ale_ablate.tables import captions, change_text, estimate_text, pairs
 from ale_charts import render
+from ale_statistics import Estimate
 
 _TONES = {"completed": "good", "unfinished": "warn", "missing": "bad", "damaged": "bad"}
 _LEAST_REACH = 0.05

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from ale.text import counted, table
 from ale_ablate.comparing import Comparison, Measure, Row
-from ale_ablate.intervals import Estimate
+from ale_statistics import Estimate
 
 _INTERVALS = (
     "In brackets: 95% intervals over seeds (Student's t), not corrected for multiple comparisons. "

@@ -1,10 +1,8 @@
-"""Intervals and areas against published or manually computed numbers."""
-
-import math
+"""Intervals against published or manually computed numbers."""
 
 import pytest
 
-from ale_ablate.intervals import Estimate, area, estimate, t_quantile
+from ale_statistics import Estimate, estimate, t_quantile
 
 
 @pytest.mark.parametrize(
@@ -46,12 +44,3 @@ def test_one_value_has_no_interval_and_none_no_mean() -> None:
 
 def test_values_that_agree_have_an_interval_of_width_0() -> None:
     assert estimate([0.5, 0.5, 0.5]) == Estimate(n=3, mean=0.5, low=0.5, high=0.5)
-
-
-def test_an_area_is_the_mean_height_by_trapezoids() -> None:
-    """From 0 to 10 a triangle of height 1 (area 5), then to 20 a flat 1 (area 10): 15 / 20."""
-    assert area([(0, 0.0), (10, 1.0), (20, 1.0)]) == pytest.approx(0.75)
-    assert area([(0, 0.0), (1, 1.0)]) == 0.5
-    assert area([(7, 0.3)]) == 0.3
-    assert area([]) is None
-    assert not math.isnan(area([(3, 0.2), (3, 0.4)]) or 0.0)

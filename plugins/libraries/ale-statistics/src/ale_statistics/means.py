@@ -1,9 +1,8 @@
-"""Means over seeds with their 95% intervals, by Student's t."""
+"""Means with their 95% intervals, by Student's t."""
 
 import math
 from collections.abc import Sequence
 from functools import cache
-from itertools import pairwise
 
 from attrs import frozen
 
@@ -12,7 +11,7 @@ _LEVEL = 0.95
 
 @frozen(kw_only=True)
 class Estimate:
-    """A mean over seeds."""
+    """A mean of independent values, such as one per seed."""
 
     n: int
     mean: float
@@ -90,21 +89,3 @@ def _within(t: float, df: int) -> float:
         total += term
         term *= cosine**2 * (k + 1) / (k + 2)
     return math.sin(theta) * total
-
-
-def area(curve: Sequence[tuple[float, float]]) -> float | None:
-    """Mean height of a curve over its width: the area under it by trapezoids, per unit of x.
-
-    Args:
-        curve: points (x, y) with x ascending; one point is its own height.
-
-    Returns:
-        In the unit of y; None for no points.
-    """
-    if not curve:
-        return None
-    width = curve[-1][0] - curve[0][0]
-    if width == 0:
-        return curve[-1][1]
-    pieces = ((right - left) * (y + z) / 2 for (left, y), (right, z) in pairwise(curve))
-    return math.fsum(pieces) / width
