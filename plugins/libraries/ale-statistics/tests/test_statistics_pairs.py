@@ -7,7 +7,7 @@ import pytest
 from ale_statistics import holm, least_p, sign_flip
 
 MAIZE = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
-"""Darwin's crossed less self-fertilised plants, in eighths of an inch: Fisher (1935), section 21."""
+"""Darwin's plants, crossed less self-fertilised, in eighths of an inch: Fisher (1935), 21."""
 
 
 def test_fishers_test_of_darwins_plants() -> None:

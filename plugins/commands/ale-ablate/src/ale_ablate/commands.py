@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     help="An explicit combination; repeatable.",
 )
 @click.option(
+    "--controls",
+    is_flag=True,
+    help="Add the controls of a claim of learning: reward-blind, imitation, frozen and cooler.",
+)
+@click.option(
     "--seeds",
     type=click.IntRange(1),
     default=5,
@@ -54,6 +59,7 @@ def ablate(
     config: Path | None,
     vary: tuple[str, ...],
     cells: tuple[str, ...],
+    controls: bool,
     seeds: int,
     overrides: tuple[str, ...],
     jobs: int,
@@ -75,6 +81,7 @@ def ablate(
       ale ablate configs/quickstart.yaml --vary credit.type=ipa,grpo --seeds 5
       ale ablate my.yaml --vary credit.type=ipa,grpo --vary credit.gamma=0.9,1 --dry-run
       ale ablate my.yaml --cell "credit.type=ipa" --cell "credit.type=grpo; run.rollouts=8"
+      ale ablate configs/quickstart.yaml --controls --seeds 10
       ale ablate --resume runs/20260101-120000-ablate-my
     """
     from ale_ablate.grid import read
@@ -84,13 +91,13 @@ def ablate(
         raise click.UsageError("give either a CONFIG or --resume DIR")
     registry: Registry = ctx.obj
     if resume is not None:
-        if vary or cells or overrides or dry_run or _given(ctx, "seeds"):
+        if vary or cells or controls or overrides or dry_run or _given(ctx, "seeds"):
             message = "--resume uses the grid's saved config: only --jobs and -n can be changed"
             raise click.UsageError(message)
         grid = read(resume)
     else:
         assert config is not None
-        planned = plan(config, vary, cells, seeds, overrides, registry)
+        planned = plan(config, vary, cells, seeds, overrides, registry, controls=controls)
         if dry_run:
             click.echo(describe(planned))
             return

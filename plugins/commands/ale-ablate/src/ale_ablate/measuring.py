@@ -8,7 +8,7 @@ from typing import Literal
 from attrs import field, frozen
 
 from ale.errors import InputError
-from ale.runs import SUCCESS, Index, RunReader
+from ale.runs import BRANCHED_FROM, END_OF_DEMONSTRATIONS, SUCCESS, Index, RunReader
 from ale_ablate.grid import Grid, Slot
 
 State = Literal["missing", "unfinished", "damaged", "completed"]
@@ -29,6 +29,10 @@ class Measured:
     """At the model's own temperature; where that was not measured, at the highest."""
     greedy: Curve = field(factory=tuple, repr=False)
     """On held-out tasks at temperature 0, where `held_out` is at another."""
+    evaluations: Mapping[float | None, Curve] = field(factory=dict, repr=False)
+    """Success on held-out tasks by temperature; None is the model's own."""
+    start: int = 0
+    """Steps after which its demonstrations had ended; 0 where it had none."""
     train: Curve = field(factory=tuple, repr=False)
     counts: Mapping[int, tuple[int, int]] = field(factory=dict, repr=False)
     """By step: training episodes from the task's beginning, graded and successful."""
@@ -91,6 +95,8 @@ def measure(slot: Slot) -> Measured:
         path=path,
         held_out=evaluations.get(held_out, ()),
         greedy=() if held_out == 0 else evaluations.get(0.0, ()),
+        evaluations=evaluations,
+        start=_start(run),
         train=tuple((step, won / n) for step, (n, won) in counts.items() if n),
         counts=counts,
         rollouts_by_step={
@@ -100,6 +106,19 @@ def measure(slot: Slot) -> Measured:
         broken=index.broken(),
         seconds=_seconds(run) if finished else None,
     )
+
+
+def _start(run: RunReader) -> int:
+    branched = run.manifest.get(BRANCHED_FROM)
+    return branched["steps"] if branched else end_of_demonstrations(run) or 0
+
+
+def end_of_demonstrations(run: RunReader) -> int | None:
+    """Steps after which a run's demonstrations had ended; None if they did not, or it had none."""
+    for event in run.events():
+        if event.get(END_OF_DEMONSTRATIONS):
+            return int(event["step"])
+    return None
 
 
 def _count(rewards: Sequence[float | None]) -> tuple[int, int]:

@@ -4,14 +4,14 @@ import asyncio
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
 import attrs
 import click
-from attrs import frozen
+from attrs import evolve, frozen
 
 import ale
 from ale.errors import InputError, PluginError, Problem
@@ -20,7 +20,8 @@ from ale.text import counted, table
 from ale_ablate.checking import CheckedCell, check_cells
 from ale_ablate.comparing import Comparison
 from ale_ablate.concluding import conclude
-from ale_ablate.grid import Grid, Takes, cells_of, create, read
+from ale_ablate.controls import Controls, check_arms, controls_of
+from ale_ablate.grid import Cell, Grid, Takes, cells_of, create, read
 from ale_ablate.notes import notes, stored_notes
 from ale_ablate.running import Runner
 from ale_ablate.tables import terminal
@@ -44,8 +45,13 @@ def plan(
     n_seeds: int,
     overrides: Sequence[str],
     registry: Registry,
+    *,
+    controls: bool = False,
 ) -> Planned:
     """Check every combination; nothing is written.
+
+    Args:
+        controls: add the controls of the first combination.
 
     Raises:
         InputError: with every problem of every combination.
@@ -53,6 +59,17 @@ def plan(
     _refuse_seed(overrides)
     made = cells_of(vary, cells, _takes(registry))
     checked = check_cells(config, made, overrides, registry)
+    found = Controls(cells={}, branches=False)
+    if controls:
+        found = controls_of(checked[0].config)
+        check_arms([cell.overrides for cell in made], found)
+        more = control_cells(made, found)
+        made = (*made, *more)
+        checked += check_cells(config, more, overrides, registry)
+    if found.branches:  # from the checkpoint after the demonstrations
+        first = checked[0]
+        kept = {**first.config["run"], "keep_checkpoints": None}
+        checked[0] = evolve(first, config={**first.config, "run": kept})
     now = datetime.now(UTC)
     run = checked[0].config["run"]
     name = str(run.get("name") or config.stem)
@@ -66,8 +83,19 @@ def plan(
         cells=made,
         seeds=tuple(range(n_seeds)),
         versions=versions(registry),
+        branches=found.branches,
+        notes=found.notes,
     )
     return Planned(grid=grid, checked=tuple(checked))
+
+
+def control_cells(arms: Sequence[Cell], controls: Controls) -> tuple[Cell, ...]:
+    """The cells of the controls: the first arm with a control's values over its own."""
+    first = arms[0].overrides
+    return tuple(
+        Cell.of(number, (*first, *overrides), name)
+        for number, (name, overrides) in enumerate(controls.cells.items(), len(arms) + 1)
+    )
 
 
 def _takes(registry: Registry) -> Takes:
@@ -110,7 +138,7 @@ def describe(planned: Planned) -> str:
     if len(known) < len(counts):
         total = f"at least {total}"
     n = len(grid.cells) * len(grid.seeds)
-    planned_notes = notes((each.cell, each.config) for each in planned.checked)
+    planned_notes = [*grid.notes, *notes((each.cell, each.config) for each in planned.checked)]
     return "\n".join(
         [
             table(header, rows, right=(0, 2)),
@@ -118,9 +146,18 @@ def describe(planned: Planned) -> str:
             f"{counted(len(grid.cells), 'cell')} x {counted(len(grid.seeds), 'seed')}: "
             f"{counted(n, 'run')}, {total}",
             f"into {grid.path}",
+            *_described_controls(grid),
             *(f"note: {note}" for note in planned_notes),
         ]
     )
+
+
+def _described_controls(grid: Grid) -> Iterator[str]:
+    for cell in grid.cells:
+        if cell.control:
+            yield f"{cell.name}: {', '.join(cell.overrides)}"
+    if grid.branches:
+        yield "every other cell begins where the demonstrations of the first one end"
 
 
 def make(planned: Planned) -> Grid:

@@ -39,12 +39,12 @@ def sign_flip(differences: Sequence[float]) -> float:
         ways = following
     # Each difference may be rounded up or down.
     found = abs(sum(signed)) - len(signed)
-    return sum(n for total, n in ways.items() if abs(total) >= found) / 2 ** len(signed)
+    return sum(n for total, n in ways.items() if abs(total) >= found) / (1 << len(signed))
 
 
 def least_p(n: int) -> float:
     """The smallest p of `sign_flip` for n differences that are not 0: all signs equal."""
-    return min(1.0, 2.0 / 2**n)
+    return min(1.0, 2.0 / (1 << n))
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
