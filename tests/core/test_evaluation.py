@@ -171,6 +171,18 @@ async def test_the_policy_is_evaluated_before_during_and_after_training(
     assert finished.n_graded == 6, "evaluation episodes are counted apart"
 
 
+async def test_several_samples_of_each_task_give_pass_at_k_and_a_majority(
+    workplace: Any, finish: Finish
+) -> None:
+    run = workplace.prepared(config(workplace))
+    await finish(run)
+    (before, *_, after) = events(run, "evaluation_finished")
+    assert [(e["k"], e["pass_at_k"], e["majority"]) for e in (before, after)] == [
+        (2, 0.0, 0.0),
+        (2, 1.0, 1.0),
+    ]
+
+
 async def test_the_trainer_and_the_credits_see_no_evaluation(
     workplace: Any, finish: Finish
 ) -> None:

@@ -1,6 +1,5 @@
 """pass@k, its interval, and the table of a stored run."""
 
-import itertools
 import json
 from pathlib import Path
 
@@ -9,25 +8,8 @@ from click.testing import CliRunner
 
 from ale._store import Redactor, RunDirectory
 from ale.types import Episode, Failure
-from ale_results.estimate import interval, pass_at_k
+from ale_results.estimate import interval
 from ale_results.plugin import ale_commands
-
-
-@pytest.mark.parametrize(("n", "c", "k"), list(itertools.product([4], range(5), [1, 2, 3, 4])))
-def test_pass_at_k_is_the_share_of_choices_with_a_pass(n: int, c: int, k: int) -> None:
-    choices = list(itertools.combinations([True] * c + [False] * (n - c), k))
-    assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, choices)) / len(choices))
-
-
-def test_fewer_attempts_than_k_give_no_pass_at_k() -> None:
-    assert pass_at_k(2, 2, 3) is None
-    assert pass_at_k(0, 0, 1) is None
-
-
-@pytest.mark.parametrize(("n", "c", "k"), [(2, 3, 1), (2, -1, 1), (2, 1, 0)])
-def test_impossible_numbers_are_refused(n: int, c: int, k: int) -> None:
-    with pytest.raises(ValueError, match=f"n={n}, c={c}, k={k}"):
-        pass_at_k(n, c, k)
 
 
 def test_the_interval_is_wilsons_and_never_empty() -> None:

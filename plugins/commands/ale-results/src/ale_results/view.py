@@ -5,9 +5,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ale.attempts import pass_at_k
 from ale.text import shorten, table
 from ale_results.attempts import Attempts
-from ale_results.estimate import interval, pass_at_k
+from ale_results.estimate import interval
 
 _CAUSE = 60
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import define, field
 
-from ale_results.estimate import pass_at_k
+from ale.attempts import pass_at_k
 from ale_results.job.trial import Trial
 
 
