@@ -63,6 +63,8 @@ class Grid:
     """Every other cell begins where the demonstrations of the first one ended, seed by seed."""
     notes: tuple[str, ...] = ()
     """What the reader should know about the choice of cells."""
+    sweep: tuple[str, ...] = ()
+    """Overrides of which each cell still has to be given one: see `ale_ablate.sweeping`."""
 
     def config(self, cell: Cell) -> Path:
         """The file with a cell's whole config."""
@@ -246,9 +248,21 @@ def create(grid: Grid, configs: Sequence[Mapping[str, Any]]) -> None:
                 f"# {' '.join(cell.name.split())}: the whole config\n{text}", encoding="utf-8"
             )
         # Last: a folder is a grid only with this file in it.
-        write_whole(grid.path / FILE, json.dumps(_plain(grid), indent=2, ensure_ascii=False))
+        save(grid)
     except OSError as error:
         raise StoreError(f"{grid.path} can't be made: {error.strerror}") from error
+
+
+def save(grid: Grid) -> None:
+    """Write ``grid.json``.
+
+    Raises:
+        StoreError: it can't be written.
+    """
+    try:
+        write_whole(grid.path / FILE, json.dumps(_plain(grid), indent=2, ensure_ascii=False))
+    except OSError as error:
+        raise StoreError(f"{grid.path} can't be written: {error.strerror}") from error
 
 
 def _plain(grid: Grid) -> dict[str, Any]:
@@ -269,6 +283,7 @@ def _plain(grid: Grid) -> dict[str, Any]:
         ],
         "branches": grid.branches,
         "notes": grid.notes,
+        "sweep": grid.sweep,
         "seeds": grid.seeds,
         "versions": dict(grid.versions),
     }
@@ -299,6 +314,7 @@ def read(path: Path) -> Grid:
             versions=plain["versions"],
             branches=plain.get("branches", False),
             notes=tuple(plain.get("notes", ())),
+            sweep=tuple(plain.get("sweep", ())),
         )
     except (FileNotFoundError, NotADirectoryError):
         hint = None

@@ -1,15 +1,31 @@
 """The numbers of one stored run that a grid compares."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from attrs import field, frozen
 
+from ale.attempts import Repeats, repeats
 from ale.errors import InputError
 from ale.runs import BRANCHED_FROM, END_OF_DEMONSTRATIONS, SUCCESS, Index, RunReader
 from ale_ablate.grid import Grid, Slot
+
+
+@frozen(kw_only=True)
+class Evaluated:
+    """One evaluation of one run."""
+
+    step: int
+    temperature: float | None
+    """None is the model's own."""
+    graded: int
+    succeeded: int
+    broken: int
+    repeats: Repeats | None
+    """Of several samples of each task."""
+
 
 State = Literal["missing", "unfinished", "damaged", "completed"]
 Curve = Sequence[tuple[int, float]]
@@ -33,6 +49,8 @@ class Measured:
     """Success on held-out tasks by temperature; None is the model's own."""
     start: int = 0
     """Steps after which its demonstrations had ended; 0 where it had none."""
+    evaluated: Sequence[Evaluated] = field(factory=tuple, repr=False)
+    """The same, with counts."""
     train: Curve = field(factory=tuple, repr=False)
     counts: Mapping[int, tuple[int, int]] = field(factory=dict, repr=False)
     """By step: training episodes from the task's beginning, graded and successful."""
@@ -96,6 +114,7 @@ def measure(slot: Slot) -> Measured:
         held_out=evaluations.get(held_out, ()),
         greedy=() if held_out == 0 else evaluations.get(0.0, ()),
         evaluations=evaluations,
+        evaluated=tuple(_evaluated(index)),
         start=_start(run),
         train=tuple((step, won / n) for step, (n, won) in counts.items() if n),
         counts=counts,
@@ -104,7 +123,7 @@ def measure(slot: Slot) -> Measured:
             for step in index.steps()
         },
         broken=index.broken(),
-        seconds=_seconds(run) if finished else None,
+        seconds=seconds_of(run) if finished else None,
     )
 
 
@@ -137,11 +156,27 @@ def success_by_temperature(index: Index) -> Mapping[float | None, Curve]:
     return curves
 
 
+def _evaluated(index: Index) -> Iterator[Evaluated]:
+    for step in index.steps("evaluation"):
+        attempts = index.attempts(step)
+        for temperature, rewards in index.evaluation(step).items():
+            graded, succeeded = _count(rewards)
+            yield Evaluated(
+                step=step,
+                temperature=temperature,
+                graded=graded,
+                succeeded=succeeded,
+                broken=len(rewards) - graded,
+                repeats=repeats(attempts[temperature].values()),
+            )
+
+
 def _highest(temperature: float | None) -> float:
     return math.inf if temperature is None else temperature
 
 
-def _seconds(run: RunReader) -> float | None:
+def seconds_of(run: RunReader) -> float | None:
+    """Of all sessions of a run that has ended; None where one was killed."""
     events = [event["event"] for event in run.events()]
     sessions = events.count("run_started") + events.count("run_resumed")
     if sessions != events.count("run_finished"):

@@ -6,8 +6,8 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attrs import define, field, frozen
@@ -16,12 +16,14 @@ from ale.errors import AleError
 from ale.runs import CANCELLING, FINISHING, TERMINATED
 from ale.text import counted, seconds
 from ale_ablate.branching import branch
+from ale_ablate.forecast import by_first_steps, seconds_left, timings
 from ale_ablate.grid import Grid, Slot
 from ale_ablate.measuring import is_completed
 
 _CHILD = Path(__file__).with_name("child.py")
 _TAIL = 4000
 """Bytes at the end of a log that are searched for the reason of a failure."""
+_LOOK_AGAIN_S = 1.0
 
 
 @frozen(kw_only=True)
@@ -53,6 +55,8 @@ class Runner:
     """Cell and seed of what is queued or running."""
     _turn: asyncio.Condition = field(factory=asyncio.Condition, init=False)
     _total: int = field(default=0, init=False)
+    _timings: dict[int, float] = field(factory=dict, init=False)
+    """Seconds of a run, by the number of its cell."""
     _interrupts: int = field(default=0, init=False)
 
     async def go(self) -> None:
@@ -64,10 +68,39 @@ class Runner:
         if len(self._queue) < self._total:
             done = self._total - len(self._queue)
             self.report(f"{done} of {counted(self._total, 'run')} already completed")
+        self._timings = timings(slots)
+        self._report_left("about {} in all, as the completed runs took", self._queue)
         with self._listening():
+            forecast = asyncio.create_task(self._forecast())
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(self.jobs, len(self._queue))):
                     group.create_task(self._work())
+            forecast.cancel()
+            with suppress(asyncio.CancelledError):
+                await forecast
+
+    async def _forecast(self) -> None:
+        """Say once how long the grid will take, by the first steps of its first run."""
+        missing = list(self._queue)
+        while not self._timings:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            for slot in missing:
+                found = await asyncio.to_thread(by_first_steps, slot)
+                if found is not None and not self._timings:
+                    seconds_each, n = found
+                    self._report_left(
+                        f"about {{}} in all, by the first {counted(n, 'step')} of {slot.title}",
+                        missing,
+                        {slot.number: seconds_each},
+                    )
+                    return
+
+    def _report_left(
+        self, text: str, missing: Sequence[Slot], known: Mapping[int, float] | None = None
+    ) -> None:
+        left = seconds_left(missing, known or self._timings, self.jobs)
+        if left is not None and missing:
+            self.report(text.format(seconds(left)))
 
     async def _work(self) -> None:
         while True:
@@ -123,6 +156,10 @@ class Runner:
         del self._running[process.pid]
         self._report_end(slot, code, place, time.monotonic() - started, log_size)
 
+    def _missing(self) -> list[Slot]:
+        """Queued and running; the running ones as if they had just begun."""
+        return [slot for slot in self.grid.slots() if (slot.number, slot.seed) in self._open]
+
     def _command(self, slot: Slot) -> list[str]:
         path = slot.run()
         number = [] if self.concurrency is None else ["-n", str(self.concurrency)]
@@ -147,6 +184,10 @@ class Runner:
         if is_completed(slot):
             broken = "; some episodes broke" if code == 3 else ""
             self.report(f"{place} {slot.title}: completed after {seconds(spent)}{broken}")
+            took = self._timings.get(slot.number)
+            self._timings[slot.number] = spent if took is None else (took + spent) / 2
+            left = [each for each in self._missing() if each != slot]
+            self._report_left("    about {} left", left)
         elif self.ended_by is not None:
             self.report(f"{place} {slot.title}: interrupted after {seconds(spent)}")
         else:

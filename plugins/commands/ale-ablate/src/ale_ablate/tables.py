@@ -259,3 +259,24 @@ def runs_comma_separated(comparison: Comparison) -> str:
             values = [row.values[key].get(run.slot.seed, "") for key in keys]
             writer.writerow([row.cell.name, run.slot.seed, run.state, *values, run.broken, where])
     return file.getvalue()
+
+
+def evaluations_comma_separated(comparison: Comparison) -> str:
+    """A line per run and evaluation, with counts."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    of_one = ["graded", "succeeded", "broken", "k", "pass_at_k", "majority"]
+    writer.writerow(["cell", "control", "seed", "state", "start", "step", "temperature", *of_one])
+    for run in comparison.runs:
+        cell = run.slot.cell
+        for each in run.evaluated:
+            several = each.repeats
+            of_several = [1, "", ""]
+            if several is not None:
+                of_several = [several.k, several.pass_at_k, several.majority]
+            where = [run.start, each.step, "" if each.temperature is None else each.temperature]
+            counts = [each.graded, each.succeeded, each.broken]
+            writer.writerow(
+                [cell.name, cell.control, run.slot.seed, run.state, *where, *counts, *of_several]
+            )
+    return file.getvalue()
