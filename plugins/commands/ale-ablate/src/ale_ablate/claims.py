@@ -124,6 +124,11 @@ def claims(runs: Sequence[Measured]) -> tuple[list[Decoded], list[Claim]]:
 
     Source: see `ale_statistics.sign_flip` and `ale_statistics.holm`.
     """
+    absent = [
+        cell.name
+        for cell in dict.fromkeys(run.slot.cell for run in runs if run.slot.cell.control)
+        if not any(run.slot.cell == cell and run.state == "completed" for run in runs)
+    ]
     decoded = list(_decoded([run for run in runs if run.state == "completed"]))
     pairs: list[tuple[Decoded, Decoded, list[float]]] = []
     arms = [each for each in decoded if not each.control]
@@ -146,7 +151,7 @@ def claims(runs: Sequence[Measured]) -> tuple[list[Decoded], list[Claim]]:
         Claim(
             arm=arm,
             compared=tuple(sorted(made[id(arm)], key=_height, reverse=True)),
-            missing=tuple(c.name for a, c, differences in pairs if a is arm and not differences),
+            missing=(*absent, *(c.name for a, c, found in pairs if a is arm and not found)),
             n_comparisons=len(known),
         )
         for arm in arms

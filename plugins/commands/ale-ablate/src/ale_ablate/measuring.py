@@ -105,7 +105,7 @@ def measure(slot: Slot) -> Measured:
     index = run.index()
     finished = _outcome(run) == "completed"
     counts = {step: _count(list(index.rewards(step))) for step in index.steps()}
-    evaluations = success_by_temperature(index)
+    evaluations = _to_the_end(success_by_temperature(index))
     held_out = max(evaluations, key=_highest, default=None)
     return Measured(
         slot=slot,
@@ -169,6 +169,12 @@ def _evaluated(index: Index) -> Iterator[Evaluated]:
                 broken=len(rewards) - graded,
                 repeats=repeats(attempts[temperature].values()),
             )
+
+
+def _to_the_end(curves: Mapping[float | None, Curve]) -> Mapping[float | None, Curve]:
+    """Those of the last evaluation's temperatures: a branch may have others than its origin."""
+    last = max((curve[-1][0] for curve in curves.values()), default=0)
+    return {key: curve for key, curve in curves.items() if curve[-1][0] == last}
 
 
 def _highest(temperature: float | None) -> float:
