@@ -81,7 +81,7 @@ def test_a_claim_holds_where_every_control_is_exceeded_by_enough_seeds() -> None
     ]
     # Every seed is 40 points above: an interval without width.
     assert greedy.sentence == (
-        "as written, greedy: 84.5%, 40.0 points above the best control: frozen, at temperature "
+        "as written, greedy: 84.5%, +40.0 points against the best control: frozen, at temperature "
         "0.3 (44.5%), 95% interval +40.0 to +40.0. It learned what no control did: p is at most "
         "0.016 against each (exact sign-flip test over 10 seeds, Holm over 8 comparisons)."
     )
@@ -101,7 +101,7 @@ def test_a_control_that_does_as_well_refutes_the_claim() -> None:
     after = {"arm": 0.9, "reward-blind": 0.1, "frozen": 0.1, "frozen@0.0": 0.95}
     greedy, _ = claims_of(10, after)
     assert not greedy.holds
-    assert "5.0 points below the best control: frozen, greedy (99.5%)" in greedy.sentence
+    assert "-5.0 points against the best control: frozen, greedy (99.5%)" in greedy.sentence
     assert greedy.sentence.endswith("So what it does needs no reward: frozen, greedy does as well.")
 
 

@@ -88,10 +88,9 @@ class Claim:
         best, found = self.compared[0], self.arm.mean_after
         assert found is not None
         assert best.control.mean_after is not None
-        change = 100 * best.difference.mean
         text = (
-            f"{self.arm.name}: {100 * found.mean:.1f}%, {abs(change):.1f} points "
-            f"{'below' if change < 0 else 'above'} the best control: {best.control.name} "
+            f"{self.arm.name}: {100 * found.mean:.1f}%, {100 * best.difference.mean:+.1f} points "
+            f"against the best control: {best.control.name} "
             f"({100 * best.control.mean_after.mean:.1f}%){_bounds(best.difference)}. "
         )
         return text + self._verdict()

@@ -92,7 +92,7 @@ def ablate(
       ale ablate my.yaml --vary credit.type=ipa,grpo --vary credit.gamma=0.9,1 --dry-run
       ale ablate my.yaml --cell "credit.type=ipa" --cell "credit.type=grpo; run.rollouts=8"
       ale ablate configs/quickstart.yaml --controls --seeds 10
-      ale ablate my.yaml --vary trainer.objective=ipa,grpo --sweep trainer.lr=1e-4,3e-4,1e-3
+      ale ablate configs/study/learn.yaml --sweep trainer.lr=1e-4,3e-4,1e-3
       ale ablate --resume runs/20260101-120000-ablate-my
     """
     from ale_ablate.grid import read

@@ -79,7 +79,7 @@ def choose(grid: Grid, swept: Comparison) -> Grid:
     tried = ", ".join(value.partition("=")[2] for value in grid.sweep)
     seeds = ", ".join(map(str, swept.grid.seeds))
     note = (
-        f"{option} of each cell was chosen from {tried} by the highest mean {how} success of the "
+        f"each cell's {option} was chosen from {tried} by the highest mean {how} success of the "
         f"seeds {seeds}, which are in no other number: {FOLDER}/report.html"
     )
     done = evolve(grid, cells=tuple(cells), sweep=(), notes=(*grid.notes, note))
