@@ -102,7 +102,7 @@ def test_a_control_that_does_as_well_refutes_the_claim() -> None:
     greedy, _ = claims_of(10, after)
     assert not greedy.holds
     assert "-5.0 points against the best control: frozen, greedy (99.5%)" in greedy.sentence
-    assert greedy.sentence.endswith("So what it does needs no reward: frozen, greedy does as well.")
+    assert greedy.sentence.endswith("Not shown: frozen, greedy, does as well without rewards.")
 
 
 def test_differences_that_change_their_sign_show_nothing() -> None:

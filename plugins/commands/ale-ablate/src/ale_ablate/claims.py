@@ -111,7 +111,7 @@ class Claim:
                 f"{self.n_comparisons} comparisons, which need {wanted}."
             )
         if self.compared[0].difference.mean <= 0:
-            return f"So what it does needs no reward: {self.compared[0].control.name} does as well."
+            return f"Not shown: {self.compared[0].control.name}, does as well without rewards."
         return f"Not shown: p is {worst.corrected:.2g} against {worst.control.name} ({test})."
 
 
