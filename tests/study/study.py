@@ -93,6 +93,8 @@ def _affordable(
         if not left_out:
             total, unknown = total + (needed or 0.0), unknown or (needed is None and n > 0)
             yield plan
+    if unknown and not total:
+        return
     more = ", and what is unknown" if unknown else ""
     print(f"in all about {seconds(total)}{more}, {counted(arguments.jobs, 'run')} side by side")
 
