@@ -107,7 +107,7 @@ class Evaluator:
             n_succeeded=sum(reward == SUCCESS for reward in rewards),
             mean_reward=sum(rewards) / len(rewards) if rewards else None,
             k=1 if several is None else several.k,
-            pass_at_k=several and several.pass_at_k,
-            majority=several and several.majority,
+            pass_at_k=None if several is None else several.pass_at_k,
+            majority=None if several is None else several.majority,
             at=self.context.clock(),
         )
