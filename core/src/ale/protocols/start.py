@@ -62,8 +62,6 @@ class StartScheme(Protocol):
     def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
         """The starts of one training step.
 
-        Called for each step in order; in a resumed run again for the steps on disk.
-
         Args:
             step: 0-based.
             tasks: the tasks drawn for this step; a start's task is one of them, or, of a

@@ -258,7 +258,6 @@ class StartSchemeContract:
         for stopped in range(STEPS):
             resumed = make_scheme()
             for step, episodes in enumerate(learned[:stopped]):
-                resumed.plan(step, drawn(tasks, step), ROLLOUTS)
                 resumed.learn(step, iter(episodes))
             following = described(resumed.plan(stopped, drawn(tasks, stopped), ROLLOUTS))
             assert following == plans[stopped], f"resumed at step {stopped}"

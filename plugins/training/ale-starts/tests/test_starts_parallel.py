@@ -149,13 +149,25 @@ def test_the_same_demonstrations_may_follow_each_other_until_the_end_of_the_run(
     options = InitialOptions(demonstrations=9, until=0.5, probes=1, after="same-demonstrations")
     scheme = initial(options, BuildContext())
     drawn = [solved(6)[2 * i : 2 * i + 2] for i in range(3)]
-    shown = [[s.task_id for s in scheme.plan(step, drawn[step], 4) if s.name] for step in (0, 1)]
-    scheme.learn(1, [episode(1.0, task_id=drawn[1][0].id)])
+    shown = []
+    for step in (0, 1):
+        starts = scheme.plan(step, drawn[step], 4)
+        shown_now = [start for start in starts if start.demonstration]
+        episodes = [
+            rolled_out(start, step=step, rollout=0, reward=1.0, turns=0) for start in shown_now
+        ]
+        probe = episode(float(step), task_id=drawn[step][0].id)
+        scheme.learn(step, [*episodes, probe])
+        shown.append([(start.task_id, said(start)) for start in shown_now])
     again = [scheme.plan(step, drawn[2], 4) for step in (2, 3, 4)]
-    assert [[s.task_id for s in starts] for starts in again] == [*shown, shown[0]]
+    assert [[(s.task_id, said(s)) for s in starts] for starts in again] == [*shown, shown[0]]
     assert all(start.demonstration for starts in again for start in starts)
     with pytest.raises(ValueError, match="needs demonstrations above 0"):
         InitialOptions(after="same-demonstrations")
+
+
+def said(start: Start) -> list[object]:
+    return [turn.completion.message for turn in replayed(start)]
 
 
 def test_nothing_to_demonstrate_is_an_error() -> None:

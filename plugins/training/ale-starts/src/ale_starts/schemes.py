@@ -11,7 +11,7 @@ from ale.protocols import Start, StartScheme
 from ale.runs import SUCCESS
 from ale.types import Episode, Task
 from ale_forks import Place
-from ale_starts.demonstrations import Demonstration, Experts
+from ale_starts.demonstrations import Demonstration, Experts, demonstration_of
 from ale_starts.names import DEMONSTRATION
 from ale_starts.options import InitialOptions, ParallelOptions, RollbackOptions
 
@@ -74,7 +74,7 @@ class WithDemonstrations:
         self._until = options.until
         self._probes = 0 if options.until is None else options.probes
         self._repeats = options.after == "same-demonstrations"
-        self._shown: list[list[Start]] = []
+        self._shown: dict[int, list[Start]] = {}
 
     def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
         """One rollout of each task that has an expert; afterwards the other scheme's plan.
@@ -84,10 +84,10 @@ class WithDemonstrations:
         """
         if step >= self._steps:
             if self._repeats:
-                return self._shown[(step - self._steps) % self._steps]
+                return self._shown.get((step - self._steps) % self._steps, [])
             return self._scheme.plan(step, tasks, rollouts)
         known = [(task, self._experts.initial(task)) for task in distinct(tasks)]
-        starts = [_demonstrated(task, whole) for task, whole in known if whole is not None]
+        starts = [_demonstrated(task.id, whole) for task, whole in known if whole is not None]
         if not starts:
             message = f"none of the {len(tasks)} tasks of step {step} has an expert to be imitated"
             expected = (
@@ -97,12 +97,18 @@ class WithDemonstrations:
             raise InputError(
                 [Problem(message=message, path="starts.demonstrations", expected=expected)]
             )
-        self._shown[step:] = [starts]
         return [*starts, *(start_at(task, 1, 0, None) for task in distinct(tasks)[: self._probes])]
 
     def learn(self, step: int, episodes: Iterable[Episode]) -> None:
         """End the demonstrations if enough probes succeeded; pass all episodes on."""
         seen = list(episodes)
+        if self._repeats and step < self._steps:
+            # From the episodes: a resumed run has not planned the steps that are on disk.
+            shown = [each for each in seen if each.start == DEMONSTRATION]
+            self._shown[step] = [
+                _demonstrated(each.task_id, demonstration_of(each, "off", tagged=False))
+                for each in shown
+            ]
         if self._until is not None and step < self._steps:
             probes = [episode.reward == SUCCESS for episode in seen if not episode.start]
             if probes and sum(probes) / len(probes) >= self._until:
@@ -110,9 +116,9 @@ class WithDemonstrations:
         self._scheme.learn(step, seen)
 
 
-def _demonstrated(task: Task, whole: Demonstration) -> Start:
+def _demonstrated(task_id: str, whole: Demonstration) -> Start:
     return Start(
-        task_id=task.id,
+        task_id=task_id,
         rollouts=1,
         name=DEMONSTRATION,
         expert=lambda: whole.expert(None),
