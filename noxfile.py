@@ -147,7 +147,7 @@ def long(session: nox.Session) -> None:
 
 # Parts of about the same time, which run side by side; a file that none names is in `others`.
 E2E = {
-    "learning": ["learning", "model", "dataset", "trl"],
+    "learning": ["learning", "controls", "model", "dataset", "trl"],
     "pages": ["docs", "newcomer", "configs"],
     "tasks": ["harbor*", "tasks*"],
     "faults": [

@@ -18,6 +18,7 @@ from ale._run.start import resume
 from ale.errors import InputError
 from ale.plugin import Component, hookimpl
 from ale.protocols import LLM, AgentContext
+from ale.runs import RunReader, branch_run
 from ale.strict import from_plain
 from ale.testing.builders import turn
 from ale.types import (
@@ -168,6 +169,18 @@ async def test_the_policy_is_evaluated_before_during_and_after_training(
     ]
     assert all(e["n_graded"] == 6 for e in evaluations)
     assert finished.n_graded == 6, "evaluation episodes are counted apart"
+
+
+async def test_several_samples_of_each_task_give_pass_at_k_and_a_majority(
+    workplace: Any, finish: Finish
+) -> None:
+    run = workplace.prepared(config(workplace))
+    await finish(run)
+    (before, *_, after) = events(run, "evaluation_finished")
+    assert [(e["k"], e["pass_at_k"], e["majority"]) for e in (before, after)] == [
+        (2, 0.0, 0.0),
+        (2, 1.0, 1.0),
+    ]
 
 
 async def test_the_trainer_and_the_credits_see_no_evaluation(
@@ -364,3 +377,43 @@ async def test_a_run_with_staleness_is_resumed_where_it_was(workplace: Any, fini
     assert again.parts.trainer.seen == [f"{s}-t{t}-0" for s in (1, 2, 3) for t in range(2)]
     ids = [episode.id for episode in again.store.reader.episodes]
     assert len(ids) == len(set(ids)) == 8 + 18
+
+
+async def test_a_branch_goes_on_from_the_same_episodes_weights_and_evaluations(
+    workplace: Any, finish: Finish
+) -> None:
+    run = workplace.prepared(config(workplace))
+    await finish(run)
+    source = run.store.path
+    plain = {**run.store.reader.manifest["config"]}
+    plain["run"] = {**plain["run"], "steps": 4, "seed": 0}
+    target = source.with_name("branch")
+    branch_run(source, target, steps=2, config=plain)
+    before = [e.id for e in RunReader(target).episodes]
+    assert before == [e.id for e in run.store.reader.episodes if e.step < 2 or e.id in before]
+    assert {e.step for e in RunReader(target).episodes if e.split == "evaluation"} == {0, 2}
+    assert "outcome" not in RunReader(target).manifest
+    again = resume(target, workplace.outside())
+    await finish(again)
+    assert Pupil.made[1].loaded == [2, 3, 4]
+    assert [event["step"] for event in events(again, "evaluation_finished")] == [0, 2, 4]
+    assert len(events(again, "step_finished")) == 4
+    assert RunReader(target).manifest["branched_from"] == {"run": str(source), "steps": 2}
+
+
+async def test_a_branch_may_measure_its_start_anew_at_other_temperatures(
+    workplace: Any, finish: Finish
+) -> None:
+    run = workplace.prepared(config(workplace))
+    await finish(run)
+    plain = {**run.store.reader.manifest["config"]}
+    plain["run"] = {**plain["run"], "steps": 2, "seed": 0}
+    plain["evaluation"] = {**plain["evaluation"], "temperatures": [0.0, 0.3]}
+    target = run.store.path.with_name("frozen")
+    branch_run(run.store.path, target, steps=2, config=plain, evaluated=False)
+    again = resume(target, workplace.outside())
+    await finish(again)
+    measured = [(e["step"], e["temperature"]) for e in events(again, "evaluation_finished")]
+    assert measured[-2:] == [(2, 0.0), (2, 0.3)]
+    with pytest.raises(InputError, match="no checkpoint after 4 steps"):
+        branch_run(run.store.path, target.with_name("x"), steps=4, config=plain)

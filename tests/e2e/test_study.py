@@ -1,5 +1,6 @@
 """The study compares what it says it compares: its cells are valid, its runs of one length."""
 
+import argparse
 import importlib
 import json
 import sys
@@ -8,12 +9,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import attrs
 import pytest
 
 from ale.errors import InputError
 
 ROOT = Path(__file__).parents[2]
-MODULES = ("plan", "measured", "pages", "study")
+MODULES = ("plan", "measured", "data", "pages", "study")
+NO_DATA = "*From runs of an earlier version whose data was not kept.*"
 
 
 @pytest.fixture
@@ -66,16 +69,106 @@ def test_a_table_says_how_many_seeds_there_are_and_what_differs(
     assert first.startswith("| one | 3 of 5 | 10.0% | 21.0% (18.5 to 23.5) |  |")
     # Seed by seed: both have risen alike, so that the difference has no spread.
     assert "| other | 2 of 5 |" in second
-    assert "| +30.0 (+30.0 to +30.0) |" in second
+    # Of two seeds all four choices of signs are equal or opposite: p = 2 / 4.
+    assert "| +30.0 (+30.0 to +30.0), p 0.5 |" in second
     drawn = study["pages"].picture(table)
     assert drawn.count('class="seed"') == 5
     assert drawn.count('class="mean"') == 2
 
 
-def test_every_table_of_the_study_has_its_place_in_the_page(study: dict[str, ModuleType]) -> None:
+def test_every_table_of_the_page_is_made_from_the_data_in_the_repository(
+    study: dict[str, ModuleType],
+) -> None:
     page = (ROOT / "docs" / "study.md").read_text()
-    for plan in study["plan"].PLANS:
-        assert page.count(f"<!-- table {plan.name} -->") == 1, plan.name
+    plans = study["plan"].PLANS
+    stored = study["data"].read(ROOT / "docs" / "study", plans)
+    made = {each.plan.name: each for each in study["study"]._tables(stored)}
+    for plan in plans:
+        begin = f"<!-- table {plan.name} -->\n"
+        assert page.count(begin) == 1, plan.name
+        shown = page.partition(begin)[2].partition("<!-- end -->")[0]
+        if plan.name in made:
+            assert shown == "\n".join(study["pages"].markdown(made[plan.name])) + "\n", plan.name
+            drawn = (ROOT / "docs" / "study" / f"{plan.name}.svg").read_text()
+            assert drawn == study["pages"].picture(made[plan.name]), plan.name
+        else:
+            assert NO_DATA in shown, f"the table '{plan.name}' has no data and does not say so"
+
+
+def test_the_data_gives_the_same_table_as_the_runs(
+    study: dict[str, ModuleType], tmp_path: Path
+) -> None:
+    plan = study["plan"].STARTS
+    measured = [
+        (cell, 5, {seed: numbers(study, 0.1 * n + 0.01 * seed, greedy=0.2) for seed in range(6)})
+        for n, cell in enumerate(plan.cells)
+    ]
+    study["data"].write(tmp_path, {plan.name: measured})
+    again = study["data"].read(tmp_path, study["plan"].PLANS)
+    assert again == {plan.name: measured}
+    lines = {
+        "\n".join(study["pages"].markdown(study["measured"].table(plan, of, None)))
+        for of in (measured, again[plan.name])
+    }
+    (text,) = lines
+    assert "| greedy before | greedy after | against the first, greedy |" in text
+    # Six seeds each 10 points better: p = 2 / 64, by Holm twice that for two comparisons.
+    assert "+10.0 (+10.0 to +10.0), p 0.062 |" in text
+
+
+def numbers(study: dict[str, ModuleType], after: float, *, greedy: float) -> Any:
+    def evaluated(step: int, temperature: float | None, success: float) -> Any:
+        counts = {"graded": 1000, "succeeded": round(1000 * success), "broken": 0}
+        return study["measured"].Evaluated(
+            step=step, temperature=temperature, repeats=None, **counts
+        )
+
+    evaluations = [
+        evaluated(step, at, success)
+        for step, sampled in ((0, 0.1), (12, after))
+        for at, success in ((0.0, greedy), (None, sampled))
+    ]
+    return study["measured"].Numbers(
+        before=0.1,
+        after=round(1000 * after) / 1000,
+        training=0.3,
+        peak=2.5,
+        masked=0.0,
+        rollouts=(40,) * 12 + (8,),
+        broken=1,
+        seconds=12.5,
+        greedy_before=greedy,
+        greedy_after=greedy,
+        evaluated=tuple(evaluations),
+    )
+
+
+def test_a_study_says_in_advance_what_it_will_take_and_leaves_out_what_is_too_long(
+    study: dict[str, ModuleType],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """15 runs of an hour by two at a time: 7.5 hours; of two hours: 15, more than 8."""
+    plan, module = study["plan"].STARTS, study["study"]
+    monkeypatch.setattr(module, "PAGE", tmp_path / "study.md")
+    asked = argparse.Namespace(seeds=5, jobs=2, long=False)
+
+    def affordable(seconds: float) -> list[Any]:
+        run = attrs.evolve(numbers(study, 0.5, greedy=0.2), seconds=seconds)
+        cells = [(cell, 5, {0: run}) for cell in plan.cells]
+        study["data"].write(tmp_path / "study", {plan.name: cells})
+        return list(module._affordable([plan], tmp_path / "runs", asked))
+
+    assert affordable(3600.0) == [plan]
+    assert "starts: 15 runs missing, about 7 h 30 min\n" in capsys.readouterr().out
+    assert affordable(7200.0) == []
+    assert "about 15 h 0 min; left out, --long runs it" in capsys.readouterr().out
+    asked.long = True
+    assert affordable(7200.0) == [plan]
+    objectives = study["plan"].OBJECTIVES
+    # Six cells of five seeds, and of each three rates with two.
+    assert module.missing(objectives, tmp_path / "runs", 5) == (6 * 5 + 6 * 3 * 2, None)
 
 
 @pytest.mark.parametrize(("outcome", "completed"), [("completed", True), ("interrupted", False)])
@@ -121,4 +214,4 @@ def test_every_cell_of_the_study_is_valid(study: dict[str, ModuleType], workshop
         cells = [part for cell in plan.cells for part in ("--cell", "; ".join(cell.overrides))]
         done = workshop.ale("ablate", config, *cells, "--dry-run", timeout_s=600)
         assert done.code == 0, done.text
-        assert f"{len(plan.cells)} cell(s) x 5 seed(s)" in done.text
+        assert f"{len(plan.cells)} cells x 5 seeds" in done.text

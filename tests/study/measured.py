@@ -1,4 +1,4 @@
-"""What the stored runs of a grid say: a row per cell, with intervals over seeds."""
+"""What the runs of a grid say: a row per cell, with intervals and tests over seeds."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,8 +10,8 @@ from plan import Cell, Plan
 from ale.errors import InputError, Problem
 from ale.runs import RunReader
 from ale_ablate.grid import Grid
-from ale_ablate.measuring import Measured, measure_grid
-from ale_statistics import Estimate, estimate
+from ale_ablate.measuring import Evaluated, Measured, measure_grid
+from ale_statistics import Estimate, estimate, holm, sign_flip
 
 _LAST = 0.25
 """Share of the steps, at the end, over which training success is taken."""
@@ -35,6 +35,11 @@ class Numbers:
     """Training episodes of each step."""
     broken: int
     seconds: float | None
+    greedy_before: float | None = None
+    """As `before`, at temperature 0; None where it was not measured."""
+    greedy_after: float | None = None
+    evaluated: tuple[Evaluated, ...] = ()
+    """Every evaluation, with counts."""
 
 
 @frozen(kw_only=True)
@@ -47,16 +52,23 @@ class Row:
     asked: int
     """Seeds that it should have."""
 
+    def values(self, of: Callable[[Numbers], float | None]) -> Mapping[int, float]:
+        """By seed, where it is known."""
+        return {s: value for s, run in self.runs.items() if (value := of(run)) is not None}
+
     def mean(self, of: Callable[[Numbers], float | None]) -> Estimate | None:
         """Over seeds; bounds between 0 and 1."""
-        known = [value for run in self.runs.values() if (value := of(run)) is not None]
-        found = estimate(known)
+        found = estimate(list(self.values(of).values()))
         return found and found.within(0.0, 1.0)
 
     def change(self, first: "Row", of: Callable[[Numbers], float | None]) -> Estimate | None:
         """Against another cell, over the seeds that both have."""
-        pairs = [(of(run), of(first.runs[s])) for s, run in self.runs.items() if s in first.runs]
-        return estimate([a - b for a, b in pairs if a is not None and b is not None])
+        return estimate(self.changes(first, of))
+
+    def changes(self, first: "Row", of: Callable[[Numbers], float | None]) -> list[float]:
+        """The differences to another cell, seed by seed."""
+        own, others = self.values(of), first.values(of)
+        return [value - others[seed] for seed, value in own.items() if seed in others]
 
 
 @frozen(kw_only=True)
@@ -69,39 +81,59 @@ class Table:
     """Training episodes of every run: the same for all, else it is an error."""
 
 
-def table(plan: Plan, grid: Grid, first: tuple[Plan, Grid] | None) -> Table:
-    """Measure a grid.
+Measures = Sequence[tuple[Cell, int, Mapping[int, Numbers]]]
+"""Of each cell: how many seeds it should have, and its completed runs by seed."""
+
+
+def table(plan: Plan, measures: Measures, first: Measures | None) -> Table:
+    """Make the table of a grid.
 
     Args:
-        first: the grid whose first cell stands in front.
+        first: those of the grid whose first cell stands in front.
 
     Raises:
-        InputError: its runs had unequal numbers of rollouts, or one of them can't be read.
+        InputError: its runs had unequal numbers of rollouts.
     """
-    rows = _rows(plan, grid)
-    if first is not None:
-        rows.insert(0, _rows(*first)[0])
+    every = [*(first or ())[:1], *measures]
+    rows = [Row(cell=cell, asked=asked, runs=runs) for cell, asked, runs in every]
     return Table(plan=plan, rows=rows, rollouts=_equal(plan, rows))
 
 
-def _rows(plan: Plan, grid: Grid) -> list[Row]:
+def measure(plan: Plan, grid: Grid) -> Measures:
+    """Measure the runs of a grid.
+
+    Raises:
+        InputError: it has other cells than its plan, or a run can't be read.
+    """
     made = [" ".join(cell.overrides) for cell in grid.cells]
-    if made != [" ".join(cell.overrides) for cell in plan.cells]:
+    planned = [" ".join(cell.overrides) for cell in plan.cells]
+    if len(made) != len(planned) or not all(map(str.startswith, made, planned)):
         message = "it has other cells than plan.py; give the plan a new name, or delete the folder"
         raise InputError([Problem(message=message, file=str(grid.path))])
     measured = measure_grid(grid)
     return [
-        Row(
-            cell=planned,
-            asked=len(grid.seeds),
-            runs={
+        (
+            planned_cell,
+            len(grid.seeds),
+            {
                 run.slot.seed: _numbers(run)
                 for run in measured
                 if run.slot.cell == cell and run.state == "completed"
             },
         )
-        for planned, cell in zip(plan.cells, grid.cells, strict=True)
+        for planned_cell, cell in zip(plan.cells, grid.cells, strict=True)
     ]
+
+
+def p_values(
+    table: Table, of: Callable[[Numbers], float | None]
+) -> Mapping[str, tuple[float, float]]:
+    """p of each cell against the first by label, exact and corrected by Holm for the table."""
+    changes = {row.cell.label: row.changes(table.rows[0], of) for row in table.rows[1:]}
+    known = {label: sign_flip(found) for label, found in changes.items() if found}
+    return dict(
+        zip(known, zip(known.values(), holm(list(known.values())), strict=True), strict=True)
+    )
 
 
 def _numbers(run: Measured) -> Numbers:
@@ -112,6 +144,9 @@ def _numbers(run: Measured) -> Numbers:
     return Numbers(
         before=run.held_out[0][1],
         after=run.held_out[-1][1],
+        greedy_before=run.greedy[0][1] if run.greedy else None,
+        greedy_after=run.greedy[-1][1] if run.greedy else None,
+        evaluated=tuple(run.evaluated),
         training=_training(run.counts),
         peak=norms[-1] / norms[len(norms) // 2] if norms else math.nan,
         masked=math.fsum(masked) / len(masked),

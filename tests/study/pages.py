@@ -1,10 +1,10 @@
 """Tables in Markdown and pictures in SVG."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from statistics import median
 
-from measured import Numbers, Row, Table
+from measured import Numbers, Row, Table, p_values
 
 from ale_statistics import Estimate
 
@@ -26,33 +26,52 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328; }
 def markdown(table: Table) -> Iterator[str]:
     """A grid's table, line by line."""
     first = table.rows[0]
-    header = [
-        "cell",
-        "seeds",
-        "before",
-        "after",
-        "against the first",
-        "training",
-        "spike",
-        "masked",
-    ]
-    yield f"| {' | '.join(header)} |"
-    yield f"|---|{'---:|' * (len(header) - 1)}"
+    columns = dict(_columns(table))
+    yield f"| cell | seeds | {' | '.join(columns)} |"
+    yield f"|---|{'---:|' * (len(columns) + 1)}"
     for row in table.rows:
-        change = "" if row is first else change_text(row.change(first, lambda run: run.after))
-        cells = [
-            row.cell.label,
-            f"{len(row.runs)} of {row.asked}",
-            interval_text(row.mean(lambda run: run.before), alone=True),
-            interval_text(row.mean(lambda run: run.after)),
-            change,
-            interval_text(row.mean(lambda run: run.training)),
-            _spike(row),
-            interval_text(row.mean(lambda run: run.masked), alone=True),
+        texts = [
+            "" if text is None else text for text in (of(row, first) for of in columns.values())
         ]
-        yield f"| {' | '.join(cells)} |"
+        yield f"| {row.cell.label} | {len(row.runs)} of {row.asked} | {' | '.join(texts)} |"
     yield ""
     yield _below(table)
+
+
+def _columns(table: Table) -> Iterator[tuple[str, Callable[[Row, Row], str | None]]]:
+    yield "before", lambda row, _: interval_text(row.mean(lambda run: run.before), alone=True)
+    yield "after", lambda row, _: interval_text(row.mean(after))
+    yield "against the first", _against(table, after)
+    if all(run.greedy_after is not None for row in table.rows for run in row.runs.values()):
+        yield "greedy before", lambda row, _: interval_text(row.mean(_greedy_before), alone=True)
+        yield "greedy after", lambda row, _: interval_text(row.mean(_greedy_after))
+        yield "against the first, greedy", _against(table, _greedy_after)
+    yield "training", lambda row, _: interval_text(row.mean(lambda run: run.training))
+    yield "spike", lambda row, _: _spike(row)
+    yield "masked", lambda row, _: interval_text(row.mean(lambda run: run.masked), alone=True)
+
+
+def _against(
+    table: Table, of: Callable[[Numbers], float | None]
+) -> Callable[[Row, Row], str | None]:
+    corrected = p_values(table, of)
+
+    def text(row: Row, first: Row) -> str | None:
+        if row is first:
+            return None
+        change = change_text(row.change(first, of))
+        known = corrected.get(row.cell.label)
+        return change if known is None else f"{change}, p {known[1]:.2g}"
+
+    return text
+
+
+def _greedy_before(run: Numbers) -> float | None:
+    return run.greedy_before
+
+
+def _greedy_after(run: Numbers) -> float | None:
+    return run.greedy_after
 
 
 def _spike(row: Row) -> str:

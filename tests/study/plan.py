@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from attrs import frozen
 
 GROUP = "credit.type=grpo"
+RATES = "trainer.lr=1e-4,3e-4,1e-3"
+_SWEEP_SEEDS = 2
+"""The default of `ale ablate --sweep-seeds`."""
 
 
 @frozen
@@ -32,6 +35,13 @@ class Plan:
     cells: tuple[Cell, ...]
     first: str = ""
     """The grid whose first cell stands in front of these: it is not run twice."""
+    sweep: str = ""
+    """As `ale ablate --sweep` takes it: chosen for each cell by seeds that are not reported."""
+
+    @property
+    def n_sweep(self) -> int:
+        """Runs that choose the value of one cell."""
+        return _SWEEP_SEEDS * (self.sweep.count(",") + 1) if self.sweep else 0
 
 
 def _cell(label: str, *overrides: str) -> Cell:
@@ -43,6 +53,7 @@ OBJECTIVES = Plan(
     title="Chunk-level IPA against Eq. 6, GRPO, GSPO, CISPO and Dr. GRPO",
     config="learn",
     warm_steps=22,
+    sweep=RATES,
     cells=(
         _cell("IPA (Eq. 9)", "credit.type=ipa"),
         _cell("trajectory level (Eq. 6)", "credit.gamma=1", "trainer.objective=ipa-baseline"),
@@ -84,6 +95,7 @@ NEGATIVE = Plan(
     config="learn",
     warm_steps=22,
     first="objectives",
+    sweep=RATES,
     cells=(
         _cell("failures weigh -0.05", "credit.failure_reward=-0.05"),
         _cell(

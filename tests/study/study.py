@@ -2,31 +2,39 @@
 
     python tests/study/study.py                     # everything that is missing; then the tables
     python tests/study/study.py --only objectives   # one grid
+    python tests/study/study.py --plan              # what is missing, and how long it will take
     python tests/study/study.py --collect           # the tables of what is there
 
 Everything is stored in runs/study. A call resumes where the last one ended: with the warm start, a
-grid that was interrupted, and the missing runs of each. ``--docs`` writes tables and pictures
-into docs/study.md and docs/study/ too.
+grid that was interrupted, and the missing runs of each. Every table is made from the CSV files in
+runs/study/results. ``--docs`` adds their lines to those in docs/study, and makes the tables of
+docs/study.md and the pictures from these.
 """
 
 import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from measured import Table, table
+import data
+from measured import Measures, Table, measure, table
 from pages import markdown, picture
 from plan import PLANS, Plan
 
 from ale.errors import AleError, InputError, Problem
 from ale.runs import RunReader
+from ale.text import counted, seconds
+from ale_ablate.forecast import timings
 from ale_ablate.grid import Grid, read
+from ale_ablate.measuring import is_completed as is_completed_slot
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs" / "study"
 PAGE = ROOT / "docs" / "study.md"
+LONGEST_S = 8 * 3600
+"""A grid that takes longer is left out, unless ``--long`` is given."""
 WARM = "warm"
 DONE = (0, 3)
 """Exit statuses of what came to its end; 3: some episodes broke, and the tables say how many."""
@@ -38,6 +46,10 @@ def main() -> int:
     plans = [plan for plan in PLANS if arguments.only in (None, plan.name)]
     folder = arguments.folder.resolve()
     try:
+        if not arguments.collect:
+            plans = list(_affordable(plans, folder, arguments))
+        if arguments.plan:
+            return 0
         code = 0 if arguments.collect else _run(plans, folder, arguments.seeds, arguments.jobs)
         _collect(folder, docs=arguments.docs)
     except AleError as error:
@@ -50,11 +62,63 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=[plan.name for plan in PLANS], help="one grid")
     parser.add_argument("--seeds", type=int, default=5, help="of each cell of a new grid")
-    parser.add_argument("--jobs", type=int, default=1, help="runs side by side")
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--jobs", type=int, default=cores, help="runs side by side")
+    parser.add_argument(
+        "--plan", action="store_true", help="say what would be run, and for how long"
+    )
+    parser.add_argument("--long", action="store_true", help="run what takes more than 8 hours, too")
     parser.add_argument("--collect", action="store_true", help="run nothing")
     parser.add_argument("--docs", action="store_true", help="write into docs/ too")
     parser.add_argument("--folder", type=Path, default=Path("runs/study"))
     return parser.parse_args()
+
+
+def _affordable(
+    plans: Sequence[Plan], folder: Path, arguments: argparse.Namespace
+) -> Iterator[Plan]:
+    """Print what is missing of each grid and how long it will take; those that are to be run."""
+    total, unknown = 0.0, False
+    for plan in plans:
+        n, each = missing(plan, folder, arguments.seeds)
+        needed = None if each is None else n * each / arguments.jobs
+        time = "time unknown before its first run" if needed is None else f"about {seconds(needed)}"
+        left_out = needed is not None and needed > LONGEST_S and not arguments.long
+        print(
+            f"{plan.name}: {counted(n, 'run')} missing, "
+            f"{'nothing to do' if n == 0 else time}"
+            f"{'; left out, --long runs it' if left_out else ''}",
+            flush=True,
+        )
+        if not left_out:
+            total, unknown = total + (needed or 0.0), unknown or (needed is None and n > 0)
+            yield plan
+    if unknown and not total:
+        return
+    more = ", and what is unknown" if unknown else ""
+    print(f"in all about {seconds(total)}{more}, {counted(arguments.jobs, 'run')} side by side")
+
+
+def missing(plan: Plan, folder: Path, seeds: int) -> tuple[int, float | None]:
+    """Runs that a grid lacks, and the mean seconds of one.
+
+    The seconds are those of its own completed runs, or of the stored study in docs/study; None
+    where there are neither.
+    """
+    grid = grid_of(plan, folder)
+    swept = len(plan.cells) * plan.n_sweep
+    if grid is not None:
+        slots = list(grid.slots())
+        left = sum(not is_completed_slot(slot) for slot in slots)
+        left += swept if grid.sweep else 0
+        known = list(timings(slots).values())
+    else:
+        left, known = len(plan.cells) * seeds + swept, []
+    if not known:
+        stored = data.read(PAGE.with_suffix(""), [plan]).get(plan.name, [])
+        runs = [run for _, _, of in stored for run in of.values()]
+        known = [run.seconds for run in runs if run.seconds is not None]
+    return left, sum(known) / len(known) if known else None
 
 
 def _run(plans: Sequence[Plan], folder: Path, seeds: int, jobs: int) -> int:
@@ -79,7 +143,9 @@ def _ablate(plan: Plan, folder: Path, model: Path, seeds: int) -> list[str]:
     laid.append(f"run.directory={folder}")
     cells = [part for cell in plan.cells for part in ("--cell", "; ".join(cell.overrides))]
     sets = [part for each in laid for part in ("--set", each)]
-    return ["ablate", str(CONFIGS / f"{plan.config}.yaml"), *sets, *cells, "--seeds", str(seeds)]
+    sweep = ["--sweep", plan.sweep] if plan.sweep else []
+    config = str(CONFIGS / f"{plan.config}.yaml")
+    return ["ablate", config, *sets, *cells, *sweep, "--seeds", str(seeds)]
 
 
 def grid_of(plan: Plan, folder: Path) -> Grid | None:
@@ -146,35 +212,33 @@ def _save(run: Path, steps: int, model: Path) -> None:
 
 
 def _collect(folder: Path, *, docs: bool) -> None:
-    tables = list(_tables(folder))
+    measured = {
+        plan.name: measure(plan, grid)
+        for plan in PLANS
+        if (grid := grid_of(plan, folder)) is not None
+    }
     out = folder / "results"
-    out.mkdir(parents=True, exist_ok=True)
-    for each in tables:
+    data.write(out, measured)
+    for each in _tables(data.read(out, PLANS)):
         text = "\n".join(markdown(each))
         print(f"\n{each.plan.title}\n\n{text}", flush=True)
         (out / f"{each.plan.name}.md").write_text(f"{text}\n")
         (out / f"{each.plan.name}.svg").write_text(picture(each))
     if docs:
-        _write(tables)
+        stored = PAGE.with_suffix("")
+        data.write(stored, {**data.read(stored, PLANS), **measured})
+        _write(list(_tables(data.read(stored, PLANS))))
     print(f"\nstored in\n  {os.path.relpath(out)}")
 
 
-def _tables(folder: Path) -> Iterator[Table]:
-    by_name = {plan.name: plan for plan in PLANS}
+def _tables(measured: Mapping[str, Measures]) -> Iterator[Table]:
     for plan in PLANS:
-        grid, first = grid_of(plan, folder), None
-        if grid is None:
+        if not any(runs for _, _, runs in measured.get(plan.name, [])):
             continue
-        if plan.first:
-            before = by_name[plan.first]
-            of_first = grid_of(before, folder)
-            if of_first is None:
-                message = f"run it first: '{plan.name}' is compared to a cell of it"
-                raise InputError([Problem(message=message, file=plan.first)])
-            first = (before, of_first)
-        made = table(plan, grid, first)
-        if any(row.runs for row in made.rows if row.cell in plan.cells):
-            yield made
+        if plan.first and plan.first not in measured:
+            message = f"run it first: '{plan.name}' is compared to a cell of it"
+            raise InputError([Problem(message=message, file=plan.first)])
+        yield table(plan, measured[plan.name], measured[plan.first] if plan.first else None)
 
 
 def _write(tables: Sequence[Table]) -> None:

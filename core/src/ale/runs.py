@@ -17,11 +17,13 @@ from ale._config.model import EvaluationOptions, RunOptions, SandboxRequirements
 from ale._config.source import merge, parse_overrides
 from ale._registry import Registry
 from ale._run.crediting import Crediting
+from ale._run.evaluation import END_OF_DEMONSTRATIONS
 from ale._run.interrupt import CANCELLING, FINISHING, TERMINATED
 from ale._run.loop import planned_episodes
 from ale._run.products import build
 from ale._run.start import Host, check_run
 from ale._store import RunReader
+from ale._store.branch import BRANCHED_FROM, branch_run
 from ale._store.codec import encode
 from ale._store.diagnosis import Causes, Learning, learning
 from ale._store.index import SUCCESS, Index
@@ -32,7 +34,9 @@ from ale.plugin import BuildContext
 from ale.strict import Node, parse_yaml
 
 __all__ = [
+    "BRANCHED_FROM",
     "CANCELLING",
+    "END_OF_DEMONSTRATIONS",
     "FINISHING",
     "SUCCESS",
     "TERMINATED",
@@ -48,6 +52,7 @@ __all__ = [
     "RunReader",
     "SandboxRequirements",
     "apply_overrides",
+    "branch_run",
     "build_choice",
     "check_config",
     "learning",

@@ -26,6 +26,7 @@ MODULES = (
     "errors",
     "strict",
     "runs",
+    "attempts",
     "text",
     "testing.builders",
     "testing.fakes",

@@ -12,10 +12,13 @@ from ale._run.plan import EpisodePlan, evaluation_plans
 from ale._run.times import Times
 from ale._store import RunDirectory
 from ale._store.index import SUCCESS
+from ale.attempts import repeats
 from ale.plugin import BuildContext
 from ale.protocols import Policy
 from ale.types import EvaluationFinished
 
+_OF_SEVERAL = ("k", "pass_at_k", "majority")
+END_OF_DEMONSTRATIONS = "end_of_demonstrations"
 _RECORDED = ("step", "policy_version", "temperature", "n_graded", "n_succeeded", "mean_reward")
 
 
@@ -41,13 +44,14 @@ class Evaluator:
             if event["event"] == "evaluation_finished":
                 self.reported.add((event["step"], event.get("temperature")))
 
-    async def evaluate(self, step: int, *, due: bool) -> bool:
+    async def evaluate(self, step: int, *, due: bool, shown: bool = False) -> bool:
         """Evaluate the policy after `step` training steps, at every temperature.
 
         Returns False after a Ctrl-C.
 
         Args:
             due: evaluate whatever ``evaluation.every`` says, as after the last step.
+            shown: the demonstrations ended with this step, which the event log says.
         """
         evaluation = self.config.evaluation
         if evaluation is None or not (due or step % evaluation.options.every == 0):
@@ -66,6 +70,8 @@ class Evaluator:
         for temperature in temperatures:
             event = self._result(step, temperature)
             facts = {name: getattr(event, name) for name in _RECORDED}
+            facts |= {name: getattr(event, name) for name in _OF_SEVERAL if event.k > 1}
+            facts |= {END_OF_DEMONSTRATIONS: True} if shown else {}
             self.record_event("evaluation_finished", **facts, seconds=seconds)
             self.reported.add((step, temperature))
             self.observers.notify("ale_evaluation_finished", event)
@@ -90,6 +96,7 @@ class Evaluator:
     def _result(self, step: int, temperature: float | None) -> EvaluationFinished:
         every = self.store.index.evaluation(step).get(temperature, [])
         rewards = [reward for reward in every if reward is not None]
+        several = repeats(self.store.index.attempts(step).get(temperature, {}).values())
         llm = self.parts.llm
         return EvaluationFinished(
             step=step,
@@ -99,5 +106,8 @@ class Evaluator:
             n_broken=len(every) - len(rewards),
             n_succeeded=sum(reward == SUCCESS for reward in rewards),
             mean_reward=sum(rewards) / len(rewards) if rewards else None,
+            k=1 if several is None else several.k,
+            pass_at_k=None if several is None else several.pass_at_k,
+            majority=None if several is None else several.majority,
             at=self.context.clock(),
         )

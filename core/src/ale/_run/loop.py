@@ -79,8 +79,8 @@ class Loop:
             starts = self._starts(following) if following < n_steps else ()
             still = running[0].demonstrates if running else _demonstrates(starts)
             # The end of the demonstrations is evaluated, to show what imitation achieved.
-            due = last or (current.demonstrates and not still)
-            if not await self.evaluator.evaluate(step + 1, due=due):
+            shown = current.demonstrates and not still
+            if not await self.evaluator.evaluate(step + 1, due=last or shown, shown=shown):
                 return "drained"
             if following < n_steps:
                 running.append(self._start_step(group, following, starts))

@@ -57,8 +57,11 @@ def starts_of_step(
         return [Start(task_id=task.id, rollouts=options.rollouts) for task in drawn]
     starts = scheme.plan(step, drawn, options.rollouts)
     known, seen = {task.id for task in drawn}, set()
+    every = {prepared.task.id for prepared in tasks}
     for start in starts:
-        if start.task_id not in known or start.rollouts < 1 or (start.task_id, start.name) in seen:
+        # A demonstration may be shown again in a later step.
+        of = every if start.demonstration else known
+        if start.task_id not in of or start.rollouts < 1 or (start.task_id, start.name) in seen:
             raise PluginError(
                 f"the start scheme returned {start} for step {step}: its task was not drawn, "
                 "it has no rollouts, or it is a duplicate"

@@ -75,6 +75,15 @@ class Index:
             found.setdefault(temperature, []).append(reward)
         return found
 
+    def attempts(self, step: int) -> Mapping[float | None, Mapping[str, tuple[int, int]]]:
+        """Of an evaluation by temperature and task: graded attempts, and successful ones."""
+        found: dict[float | None, dict[str, tuple[int, int]]] = {}
+        for (_, _, task_id, *_, temperature), (_, reward) in self._of(step, "evaluation"):
+            n, won = found.setdefault(temperature, {}).get(task_id, (0, 0))
+            graded = (n + (reward is not None), won + (reward == SUCCESS))
+            found[temperature][task_id] = graded
+        return found
+
     def count(self, split: Split) -> int:
         """Number of episodes, broken ones included."""
         return sum(1 for _ in self._of(None, split))

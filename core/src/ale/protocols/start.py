@@ -64,7 +64,8 @@ class StartScheme(Protocol):
 
         Args:
             step: 0-based.
-            tasks: the tasks drawn for this step; a start's task is one of them.
+            tasks: the tasks drawn for this step; a start's task is one of them, or, of a
+                demonstration, one of an earlier step.
             rollouts: number of episodes per task, from the config.
         """
         ...

@@ -184,7 +184,10 @@ def assert_starts(starts: Sequence[Start], tasks: Sequence[Task], rollouts: int)
     known = {task.id for task in tasks}
     assert all(type(start) is Start for start in starts)
     for start in starts:
-        assert start.task_id in known, f"'{start.task_id}' was not drawn for this step"
+        shown_again = start.demonstration  # may be one of an earlier step
+        assert start.task_id in known or shown_again, (
+            f"'{start.task_id}' was not drawn for this step"
+        )
         assert start.rollouts >= 1, f"{start} has no rollouts"
         assert re.fullmatch(r"[A-Za-z0-9.+]*", start.name), f"{start.name!r} can't stand in an id"
         assert (start.name == "") == (start.expert is None), (

@@ -76,6 +76,12 @@ class EvaluationFinished:
     n_broken: int
     n_succeeded: int
     mean_reward: float | None
+    k: int = 1
+    """Graded samples of each task: the fewest that one has."""
+    pass_at_k: float | None = None
+    """Mean over tasks; only of several samples. See `ale.attempts.pass_at_k`."""
+    majority: float | None = None
+    """Share of tasks of whose samples more than half succeeded; only of several samples."""
     at: float = 0.0
 
 

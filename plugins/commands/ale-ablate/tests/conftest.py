@@ -129,7 +129,9 @@ def workshop(tmp_path: Path) -> Iterator[Workshop]:
     record = tmp_path / "site" / "ablate_parts-1.0.dist-info"
     record.mkdir(parents=True)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: ablate-parts\nVersion: 1.0\n")
-    (record / "entry_points.txt").write_text("[ale]\nparts = ablate_parts\n")
+    (record / "entry_points.txt").write_text(
+        "[ale]\nparts = ablate_parts\nlearning = ablate_learning\n"
+    )
     (tmp_path / "tmp").mkdir()
     path = os.pathsep.join([str(tmp_path / "site"), str(PARTS)])
     environ = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path / "tmp")}

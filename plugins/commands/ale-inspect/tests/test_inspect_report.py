@@ -137,6 +137,22 @@ def test_evaluations_at_several_temperatures_are_shown_apart(write: Write, tmp_p
     assert names == ["held-out tasks", "held-out tasks, greedy"]
 
 
+def test_pass_at_k_and_the_majority_are_shown_of_several_samples(
+    write: Write, tmp_path: Path
+) -> None:
+    rows = [
+        evolve(
+            episode(reward, turn("tried"), episode_id=f"{task}{i}", task_id=task),
+            split="evaluation",
+            rollout=i,
+        )
+        for task, rewards in {"a": [1.0, 0.0, 1.0], "b": [0.0, 0.0, 1.0]}.items()
+        for i, reward in enumerate(rewards)
+    ]
+    text = page_of(write(tmp_path / "run", rows)).text
+    assert "pass@3 held out, step 0 100.0% in 50.0% more than half of the samples" in text
+
+
 def rollouts(start: str, *answers: str, won: int, of: int) -> list[Episode]:
     """Episodes that began after an expert's turns."""
     made = []

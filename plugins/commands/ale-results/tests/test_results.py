@@ -67,6 +67,37 @@ def test_json_has_the_same_and_every_reward(run: Path) -> None:
     assert [mean["tasks"] for mean in results["pass_at"]] == [2, 2]
 
 
+def test_two_runs_are_compared_task_by_task(run: Path, tmp_path: Path) -> None:
+    """Task a has 1 of 2 against 0 of 2, b 2 of 3 against 1 of 3: differences 1/2 and 1/3."""
+    other = tmp_path / "other"
+    manifest = json.loads((run / "manifest.json").read_text())
+    store = RunDirectory.create(other, manifest, Redactor({}))
+    for task, rewards in {"a": [0.0, 0.0], "b": [1.0, 0.0, 0.0], "d": [1.0]}.items():
+        for i, reward in enumerate(rewards):
+            store.add_episode(episode(task, i, reward))
+    store.close()
+    text = ale(str(run), "--k", "1", "--k", "2", "--against", str(other))
+    assert text.splitlines()[-3:] == [
+        "against the other run, paired by task",
+        "pass@1  +0.417 over 2 tasks  (95% interval -0.642 to +1.000)  p 0.5, by Holm 1",
+        "pass@2  +0.667 over 2 tasks  (95% interval -1.000 to +1.000)  p 0.5, by Holm 1",
+    ]
+    (first, _) = json.loads(
+        ale(str(run), "--k", "1", "--k", "2", "--against", str(other), "--json")
+    )["against"]
+    assert (first["k"], first["p"], first["estimate"]["n"]) == (1, 0.5, 2)
+
+
+def test_runs_without_a_common_task_are_not_compared(run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    manifest = json.loads((run / "manifest.json").read_text())
+    store = RunDirectory.create(other, manifest, Redactor({}))
+    store.add_episode(episode("z", 0, 1.0))
+    store.close()
+    done = CliRunner().invoke(ale_commands()[0], [str(run), "--against", str(other)])
+    assert "the two runs have no task in common" in str(done.exception)
+
+
 def test_evaluation_and_steps_are_counted_separately(run: Path) -> None:
     assert json.loads(ale(str(run), "--split", "evaluation", "--json"))["tasks"].keys() == {"a"}
     command = ale_commands()[0]

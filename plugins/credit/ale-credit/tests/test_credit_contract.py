@@ -5,7 +5,7 @@ from ale.protocols import CreditScheme
 from ale.testing.credit import CreditContract
 from ale_credit.plugin import ale_credit_schemes
 
-NAMES = ("ipa", "ipa-lite", "reinforce", "grpo", "dr-grpo", "rloo", "repair", "gae")
+NAMES = ("ipa", "ipa-lite", "reinforce", "grpo", "dr-grpo", "rloo", "weight-one", "repair", "gae")
 VARIANTS = (
     ("ipa", {"gamma": 1e-300}),
     ("ipa", {"terminal_reward": "all-or-nothing", "failure_reward": -1.0}),

@@ -21,7 +21,7 @@ from ale.types import (
     Usage,
     replace,
 )
-from ale_credit.chunk_schemes import Ipa, IpaLite, Reinforce
+from ale_credit.chunk_schemes import Ipa, IpaLite, Reinforce, WeightOne
 from ale_credit.group_schemes import DrGrpo, Grpo, Rloo
 from ale_credit.options import (
     GrpoOptions,
@@ -348,3 +348,10 @@ def test_grpo_tells_equal_successes_apart_by_the_tokens_over_the_buffer() -> Non
 def test_a_buffer_is_at_most_the_limit() -> None:
     with pytest.raises(ValueError, match="'buffer' is 3, more than the limit of 2"):
         OverlongOptions(limit=2, buffer=3)
+
+
+def test_weight_one_is_the_same_for_a_success_and_a_failure() -> None:
+    group = group_of([rollout(1.0, acts(False, False)), rollout(0.0, acts(False))])
+    assert [credit.weights for credit in WeightOne().assign(group)] == [
+        (1.0,) * len(rollout.chunks) for rollout in group.rollouts
+    ]

@@ -1,28 +1,9 @@
-"""pass@k of a task, and means over tasks."""
-
-import itertools
+"""Attempts by task, and means over tasks."""
 
 import pytest
 
 from ale.types import Episode, Failure, Score
-from ale_statistics import attempts_from, interval, mean_over_tasks, pass_at_k
-
-
-@pytest.mark.parametrize(("n", "c", "k"), list(itertools.product([4], range(5), [1, 2, 3, 4])))
-def test_pass_at_k_is_the_share_of_choices_with_a_pass(n: int, c: int, k: int) -> None:
-    choices = list(itertools.combinations([True] * c + [False] * (n - c), k))
-    assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, choices)) / len(choices))
-
-
-def test_fewer_attempts_than_k_give_no_pass_at_k() -> None:
-    assert pass_at_k(2, 2, 3) is None
-    assert pass_at_k(0, 0, 1) is None
-
-
-@pytest.mark.parametrize(("n", "c", "k"), [(2, 3, 1), (2, -1, 1), (2, 1, 0)])
-def test_impossible_numbers_are_refused(n: int, c: int, k: int) -> None:
-    with pytest.raises(ValueError, match=f"n={n}, c={c}, k={k}"):
-        pass_at_k(n, c, k)
+from ale_statistics import attempts_from, interval, mean_over_tasks
 
 
 def test_the_interval_is_wilsons_and_never_empty() -> None:

@@ -160,6 +160,18 @@ def test_evaluations_are_shown_separately_from_training_episodes() -> None:
     assert "evaluation, 25% of 4 after 0 steps, 100% of 4" in layout.closing(progress, 60.0)
 
 
+def test_the_last_evaluation_of_several_samples_shows_pass_at_k_and_the_majority() -> None:
+    progress = half_way()
+    for step, passed in ((0, 0.25), (10, 0.75)):
+        *_, event = evaluated(step, 4)
+        assert isinstance(event, EvaluationFinished)
+        several = replace(event, k=4, pass_at_k=passed, majority=0.5)
+        progress.finish_evaluation(several)
+    shown = layout.closing(progress, 60.0)
+    assert shown.count("pass@") == 1
+    assert shown.endswith("after 10 steps (pass@4 75%, majority 50%)")
+
+
 def test_evaluations_at_several_temperatures_are_named() -> None:
     progress = half_way()
     for step, n in ((0, 1), (10, 4)):

@@ -31,6 +31,13 @@ class TestDemonstrations(StartSchemeContract):
         return lambda: initial(InitialOptions(demonstrations=3), BuildContext())
 
 
+class TestTheSameDemonstrationsAgain(StartSchemeContract):
+    @pytest.fixture
+    def make_scheme(self) -> Make:
+        options = InitialOptions(demonstrations=3, after="same-demonstrations")
+        return lambda: initial(options, BuildContext())
+
+
 EXPERTS: list[dict[str, Any]] = [
     {},
     {"demonstrations": 2, "expert": "own"},

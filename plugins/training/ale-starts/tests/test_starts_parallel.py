@@ -9,7 +9,7 @@ from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale.protocols import Start, StartScheme
 from ale.testing.builders import episode, task
-from ale.testing.starts import next_message, replayed, rolled_out
+from ale.testing.starts import next_message, replayed, rolled_out, solved
 from ale.types import Episode, replace
 from ale_forks import place_named
 from ale_starts.build import initial, parallel
@@ -143,6 +143,31 @@ def test_demonstrations_end_when_enough_probes_succeed() -> None:
         resumed.learn(step, episodes)
     assert [(s.name, s.rollouts) for s in resumed.plan(2, [EIGHT], 4)] == [("", 4)]
     assert [s.name for s in resumed.plan(1, [EIGHT], 4)] == ["demo", ""]
+
+
+def test_the_same_demonstrations_may_follow_each_other_until_the_end_of_the_run() -> None:
+    options = InitialOptions(demonstrations=9, until=0.5, probes=1, after="same-demonstrations")
+    scheme = initial(options, BuildContext())
+    drawn = [solved(6)[2 * i : 2 * i + 2] for i in range(3)]
+    shown = []
+    for step in (0, 1):
+        starts = scheme.plan(step, drawn[step], 4)
+        shown_now = [start for start in starts if start.demonstration]
+        episodes = [
+            rolled_out(start, step=step, rollout=0, reward=1.0, turns=0) for start in shown_now
+        ]
+        probe = episode(float(step), task_id=drawn[step][0].id)
+        scheme.learn(step, [*episodes, probe])
+        shown.append([(start.task_id, said(start)) for start in shown_now])
+    again = [scheme.plan(step, drawn[2], 4) for step in (2, 3, 4)]
+    assert [[(s.task_id, said(s)) for s in starts] for starts in again] == [*shown, shown[0]]
+    assert all(start.demonstration for starts in again for start in starts)
+    with pytest.raises(ValueError, match="needs demonstrations above 0"):
+        InitialOptions(after="same-demonstrations")
+
+
+def said(start: Start) -> list[object]:
+    return [turn.completion.message for turn in replayed(start)]
 
 
 def test_nothing_to_demonstrate_is_an_error() -> None:

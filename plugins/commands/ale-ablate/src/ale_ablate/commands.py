@@ -30,6 +30,19 @@ if TYPE_CHECKING:
     help="An explicit combination; repeatable.",
 )
 @click.option(
+    "--controls",
+    is_flag=True,
+    help="Add the controls of a claim of learning: reward-blind, imitation, frozen and cooler.",
+)
+@click.option(
+    "--sweep",
+    metavar="KEY=VALUE,...",
+    help="Choose one of these values for each combination before, by seeds that are not reported.",
+)
+@click.option(
+    "--sweep-seeds", type=click.IntRange(1), default=2, show_default=True, help="Runs of each."
+)
+@click.option(
     "--seeds",
     type=click.IntRange(1),
     default=5,
@@ -54,6 +67,9 @@ def ablate(
     config: Path | None,
     vary: tuple[str, ...],
     cells: tuple[str, ...],
+    controls: bool,
+    sweep: str | None,
+    sweep_seeds: int,
     seeds: int,
     overrides: tuple[str, ...],
     jobs: int,
@@ -75,6 +91,8 @@ def ablate(
       ale ablate configs/quickstart.yaml --vary credit.type=ipa,grpo --seeds 5
       ale ablate my.yaml --vary credit.type=ipa,grpo --vary credit.gamma=0.9,1 --dry-run
       ale ablate my.yaml --cell "credit.type=ipa" --cell "credit.type=grpo; run.rollouts=8"
+      ale ablate configs/quickstart.yaml --controls --seeds 10
+      ale ablate configs/study/learn.yaml --sweep trainer.lr=1e-4,3e-4,1e-3
       ale ablate --resume runs/20260101-120000-ablate-my
     """
     from ale_ablate.grid import read
@@ -84,13 +102,26 @@ def ablate(
         raise click.UsageError("give either a CONFIG or --resume DIR")
     registry: Registry = ctx.obj
     if resume is not None:
-        if vary or cells or overrides or dry_run or _given(ctx, "seeds"):
+        given = ("seeds", "sweep", "sweep_seeds", "controls")
+        if vary or cells or overrides or dry_run or any(_given(ctx, each) for each in given):
             message = "--resume uses the grid's saved config: only --jobs and -n can be changed"
             raise click.UsageError(message)
         grid = read(resume)
     else:
         assert config is not None
-        planned = plan(config, vary, cells, seeds, overrides, registry)
+        if controls and sweep is not None:
+            raise click.UsageError("sweep first, then give the chosen value with --set")
+        planned = plan(
+            config,
+            vary,
+            cells,
+            seeds,
+            overrides,
+            registry,
+            controls=controls,
+            sweep=sweep,
+            sweep_seeds=sweep_seeds,
+        )
         if dry_run:
             click.echo(describe(planned))
             return

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
-from ale_ablate.areas import area
+from ale_ablate.area import area
+from ale_ablate.claims import Claim, Decoded, claims
 from ale_ablate.grid import Cell, Grid
 from ale_ablate.measuring import Curve, Measured
-from ale_statistics import Estimate, estimate
+from ale_statistics import Estimate, estimate, holm, sign_flip
 
 _LAST = 0.1
 """Share of the training steps, at the end, over which training success is taken as final."""
@@ -22,9 +23,21 @@ class Measure:
     title: str
     description: str
     value: Callable[[Measured], float | None] = field(repr=False)
+    tested: bool = False
+    """Differences are tested, exactly."""
     share: bool = False
     """A fraction of 1, shown in percent; differences in percentage points."""
     seconds: bool = False
+
+
+@frozen(kw_only=True)
+class Test:
+    """Of the differences of a cell to the first, seed by seed."""
+
+    p: float
+    """Of the exact sign-flip test, two-sided."""
+    corrected: float
+    """By Holm, for all tests of the grid."""
 
 
 @frozen(kw_only=True)
@@ -41,6 +54,8 @@ class Row:
     means: Mapping[str, Estimate | None]
     differences: Mapping[str, Estimate | None]
     """To the first cell, over the seeds that both have."""
+    tests: Mapping[str, Test] = field(factory=dict)
+    """Of these differences, where they are tested."""
 
     @property
     def completed(self) -> int:
@@ -59,6 +74,10 @@ class Comparison:
     """Whether success is measured on held-out tasks; else on the training tasks."""
     notes: tuple[str, ...] = ()
     """Warnings for the reader."""
+    decoded: tuple[Decoded, ...] = ()
+    """Arms and controls by temperature; only of a grid with controls."""
+    claims: tuple[Claim, ...] = ()
+    """Each arm against the controls."""
 
     @property
     def runs(self) -> list[Measured]:
@@ -105,8 +124,16 @@ def compare(grid: Grid, runs: Sequence[Measured], notes: Sequence[str] = ()) -> 
                 },
             )
         )
+    controlled = any(cell.control for cell in grid.cells)
+    decoded, made = claims(runs) if controlled else ((), ())
     return Comparison(
-        grid=grid, measures=measures, rows=tuple(rows), held_out=held_out, notes=tuple(notes)
+        grid=grid,
+        measures=measures,
+        rows=_tested(rows, measures),
+        held_out=held_out,
+        notes=tuple(notes),
+        decoded=tuple(decoded),
+        claims=tuple(made),
     )
 
 
@@ -116,6 +143,7 @@ _GREEDY = Measure(
     description="success on held-out tasks at temperature 0 in the last evaluation",
     value=lambda run: run.greedy[-1][1],
     share=True,
+    tested=True,
 )
 
 
@@ -128,6 +156,7 @@ def _measures(held_out: bool) -> list[Measure]:
             description="success on held-out tasks in the last evaluation",
             value=lambda run: run.held_out[-1][1],
             share=True,
+            tested=True,
         )
         if held_out
         else Measure(
@@ -136,6 +165,7 @@ def _measures(held_out: bool) -> list[Measure]:
             description="success on training tasks over the last tenth of the steps",
             value=_last_train,
             share=True,
+            tested=True,
         )
     )
     return [
@@ -170,6 +200,27 @@ def _last_train(run: Measured) -> float | None:
     return sum(run.counts[step][1] for step in last) / graded if graded else None
 
 
+def _tested(rows: Sequence[Row], measures: Sequence[Measure]) -> tuple[Row, ...]:
+    """The rows with a test of each difference of an arm to the first."""
+    keys = [measure.key for measure in measures if measure.tested]
+    pairs = [
+        (row, key, list(_changes(row.values[key], rows[0].values[key]).values()))
+        for row in rows[1:]
+        if not row.cell.control
+        for key in keys
+    ]
+    known = [(row, key, changes) for row, key, changes in pairs if changes]
+    p_values = [sign_flip(changes) for *_, changes in known]
+    tests: dict[int, dict[str, Test]] = {row.number: {} for row in rows}
+    for (row, key, _), p, corrected in zip(known, p_values, holm(p_values), strict=True):
+        tests[row.number][key] = Test(p=p, corrected=corrected)
+    return tuple(evolve(row, tests=tests[row.number]) for row in rows)
+
+
+def _changes(values: Mapping[int, float], first: Mapping[int, float]) -> dict[int, float]:
+    return {seed: value - first[seed] for seed, value in values.items() if seed in first}
+
+
 def _values(measure: Measure, runs: Sequence[Measured]) -> dict[int, float]:
     found = {run.slot.seed: measure.value(run) for run in runs if run.state == "completed"}
     return {seed: value for seed, value in found.items() if value is not None}
@@ -183,5 +234,5 @@ def _mean(measure: Measure, values: Mapping[int, float]) -> Estimate | None:
 def _difference(
     measure: Measure, values: Mapping[int, float], first: Mapping[int, float]
 ) -> Estimate | None:
-    found = estimate([value - first[seed] for seed, value in values.items() if seed in first])
+    found = estimate(list(_changes(values, first).values()))
     return found.within(-1.0, 1.0) if found and measure.share else found

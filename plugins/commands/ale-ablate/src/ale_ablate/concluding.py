@@ -6,7 +6,12 @@ from ale_ablate.grid import Grid, write_whole
 from ale_ablate.measuring import measure_grid
 from ale_ablate.notes import stored_notes
 from ale_ablate.page import page
-from ale_ablate.tables import comma_separated, markdown, runs_comma_separated
+from ale_ablate.tables import (
+    comma_separated,
+    evaluations_comma_separated,
+    markdown,
+    runs_comma_separated,
+)
 
 
 def conclude(grid: Grid) -> Comparison:
@@ -21,6 +26,7 @@ def conclude(grid: Grid) -> Comparison:
         "table.md": markdown(comparison),
         "table.csv": comma_separated(comparison),
         "runs.csv": runs_comma_separated(comparison),
+        "evaluations.csv": evaluations_comma_separated(comparison),
         "report.html": "".join(page(comparison)),
     }
     try:

@@ -33,13 +33,16 @@ class Cell:
     overrides: tuple[str, ...]
     """Config overrides of this cell: ``credit.type=grpo``."""
     folder: str
+    control: str = ""
+    """Which control it is; empty for an arm."""
 
     @classmethod
-    def of(cls, number: int, overrides: Sequence[str]) -> "Cell":
+    def of(cls, number: int, overrides: Sequence[str], control: str = "") -> "Cell":
         """The cell with that number, from 1."""
-        name = ", ".join(overrides) or "as written"
+        name = control or ", ".join(overrides) or "as written"
         slug = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:_SLUG]
-        return cls(name=name, overrides=tuple(overrides), folder=f"{number:02d}-{slug}")
+        folder = f"{number:02d}-{slug}"
+        return cls(name=name, overrides=tuple(overrides), folder=folder, control=control)
 
 
 @frozen(kw_only=True)
@@ -56,6 +59,12 @@ class Grid:
     cells: tuple[Cell, ...]
     seeds: tuple[int, ...]
     versions: Mapping[str, str]
+    branches: bool = False
+    """Every other cell begins where the demonstrations of the first one ended, seed by seed."""
+    notes: tuple[str, ...] = ()
+    """What the reader should know about the choice of cells."""
+    sweep: tuple[str, ...] = ()
+    """Overrides of which each cell still has to be given one: see `ale_ablate.sweeping`."""
 
     def config(self, cell: Cell) -> Path:
         """The file with a cell's whole config."""
@@ -90,6 +99,18 @@ class Slot:
     def log(self) -> Path:
         """The output of its process."""
         return self.folder / "output.log"
+
+    @property
+    def name(self) -> str:
+        """Of its run."""
+        return f"{self.grid.name}-{self.number:02d}-seed{self.seed}"
+
+    @property
+    def origin(self) -> "Slot | None":
+        """The slot from whose run this one branches; None if it begins by itself."""
+        if not self.grid.branches or self.number == 1:
+            return None
+        return Slot(grid=self.grid, cell=self.grid.cells[0], number=1, seed=self.seed)
 
     @property
     def title(self) -> str:
@@ -227,9 +248,21 @@ def create(grid: Grid, configs: Sequence[Mapping[str, Any]]) -> None:
                 f"# {' '.join(cell.name.split())}: the whole config\n{text}", encoding="utf-8"
             )
         # Last: a folder is a grid only with this file in it.
-        write_whole(grid.path / FILE, json.dumps(_plain(grid), indent=2, ensure_ascii=False))
+        save(grid)
     except OSError as error:
         raise StoreError(f"{grid.path} can't be made: {error.strerror}") from error
+
+
+def save(grid: Grid) -> None:
+    """Write ``grid.json``.
+
+    Raises:
+        StoreError: it can't be written.
+    """
+    try:
+        write_whole(grid.path / FILE, json.dumps(_plain(grid), indent=2, ensure_ascii=False))
+    except OSError as error:
+        raise StoreError(f"{grid.path} can't be written: {error.strerror}") from error
 
 
 def _plain(grid: Grid) -> dict[str, Any]:
@@ -240,9 +273,17 @@ def _plain(grid: Grid) -> dict[str, Any]:
         "config": grid.source,
         "overrides": grid.overrides,
         "cells": [
-            {"name": cell.name, "overrides": cell.overrides, "folder": cell.folder}
+            {
+                "name": cell.name,
+                "overrides": cell.overrides,
+                "folder": cell.folder,
+                **({"control": cell.control} if cell.control else {}),
+            }
             for cell in grid.cells
         ],
+        "branches": grid.branches,
+        "notes": grid.notes,
+        "sweep": grid.sweep,
         "seeds": grid.seeds,
         "versions": dict(grid.versions),
     }
@@ -267,11 +308,13 @@ def read(path: Path) -> Grid:
             source=plain["config"],
             overrides=tuple(plain["overrides"]),
             cells=tuple(
-                Cell(name=cell["name"], overrides=tuple(cell["overrides"]), folder=cell["folder"])
-                for cell in plain["cells"]
+                Cell(**{**cell, "overrides": tuple(cell["overrides"])}) for cell in plain["cells"]
             ),
             seeds=tuple(plain["seeds"]),
             versions=plain["versions"],
+            branches=plain.get("branches", False),
+            notes=tuple(plain.get("notes", ())),
+            sweep=tuple(plain.get("sweep", ())),
         )
     except (FileNotFoundError, NotADirectoryError):
         hint = None

@@ -1,15 +1,31 @@
 """The numbers of one stored run that a grid compares."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from attrs import field, frozen
 
+from ale.attempts import Repeats, repeats
 from ale.errors import InputError
-from ale.runs import SUCCESS, Index, RunReader
+from ale.runs import BRANCHED_FROM, END_OF_DEMONSTRATIONS, SUCCESS, Index, RunReader
 from ale_ablate.grid import Grid, Slot
+
+
+@frozen(kw_only=True)
+class Evaluated:
+    """One evaluation of one run."""
+
+    step: int
+    temperature: float | None
+    """None is the model's own."""
+    graded: int
+    succeeded: int
+    broken: int
+    repeats: Repeats | None
+    """Of several samples of each task."""
+
 
 State = Literal["missing", "unfinished", "damaged", "completed"]
 Curve = Sequence[tuple[int, float]]
@@ -29,6 +45,12 @@ class Measured:
     """At the model's own temperature; where that was not measured, at the highest."""
     greedy: Curve = field(factory=tuple, repr=False)
     """On held-out tasks at temperature 0, where `held_out` is at another."""
+    evaluations: Mapping[float | None, Curve] = field(factory=dict, repr=False)
+    """Success on held-out tasks by temperature; None is the model's own."""
+    start: int = 0
+    """Steps after which its demonstrations had ended; 0 where it had none."""
+    evaluated: Sequence[Evaluated] = field(factory=tuple, repr=False)
+    """The same, with counts."""
     train: Curve = field(factory=tuple, repr=False)
     counts: Mapping[int, tuple[int, int]] = field(factory=dict, repr=False)
     """By step: training episodes from the task's beginning, graded and successful."""
@@ -83,7 +105,7 @@ def measure(slot: Slot) -> Measured:
     index = run.index()
     finished = _outcome(run) == "completed"
     counts = {step: _count(list(index.rewards(step))) for step in index.steps()}
-    evaluations = success_by_temperature(index)
+    evaluations = _to_the_end(success_by_temperature(index))
     held_out = max(evaluations, key=_highest, default=None)
     return Measured(
         slot=slot,
@@ -91,6 +113,9 @@ def measure(slot: Slot) -> Measured:
         path=path,
         held_out=evaluations.get(held_out, ()),
         greedy=() if held_out == 0 else evaluations.get(0.0, ()),
+        evaluations=evaluations,
+        evaluated=tuple(_evaluated(index)),
+        start=_start(run),
         train=tuple((step, won / n) for step, (n, won) in counts.items() if n),
         counts=counts,
         rollouts_by_step={
@@ -98,8 +123,21 @@ def measure(slot: Slot) -> Measured:
             for step in index.steps()
         },
         broken=index.broken(),
-        seconds=_seconds(run) if finished else None,
+        seconds=seconds_of(run) if finished else None,
     )
+
+
+def _start(run: RunReader) -> int:
+    branched = run.manifest.get(BRANCHED_FROM)
+    return branched["steps"] if branched else end_of_demonstrations(run) or 0
+
+
+def end_of_demonstrations(run: RunReader) -> int | None:
+    """Steps after which a run's demonstrations had ended; None if they did not, or it had none."""
+    for event in run.events():
+        if event.get(END_OF_DEMONSTRATIONS):
+            return int(event["step"])
+    return None
 
 
 def _count(rewards: Sequence[float | None]) -> tuple[int, int]:
@@ -118,11 +156,33 @@ def success_by_temperature(index: Index) -> Mapping[float | None, Curve]:
     return curves
 
 
+def _evaluated(index: Index) -> Iterator[Evaluated]:
+    for step in index.steps("evaluation"):
+        attempts = index.attempts(step)
+        for temperature, rewards in index.evaluation(step).items():
+            graded, succeeded = _count(rewards)
+            yield Evaluated(
+                step=step,
+                temperature=temperature,
+                graded=graded,
+                succeeded=succeeded,
+                broken=len(rewards) - graded,
+                repeats=repeats(attempts[temperature].values()),
+            )
+
+
+def _to_the_end(curves: Mapping[float | None, Curve]) -> Mapping[float | None, Curve]:
+    """Those of the last evaluation's temperatures: a branch may have others than its origin."""
+    last = max((curve[-1][0] for curve in curves.values()), default=0)
+    return {key: curve for key, curve in curves.items() if curve[-1][0] == last}
+
+
 def _highest(temperature: float | None) -> float:
     return math.inf if temperature is None else temperature
 
 
-def _seconds(run: RunReader) -> float | None:
+def seconds_of(run: RunReader) -> float | None:
+    """Of all sessions of a run that has ended; None where one was killed."""
     events = [event["event"] for event in run.events()]
     sessions = events.count("run_started") + events.count("run_resumed")
     if sessions != events.count("run_finished"):

@@ -18,13 +18,17 @@ def stored_notes(grid: Grid) -> list[str]:
         OSError: a cell's config can't be read.
     """
     configs = ((cell, grid.config(cell).read_text(encoding="utf-8")) for cell in grid.cells)
-    return notes((cell, yaml.safe_load(text)) for cell, text in configs)
+    return [*grid.notes, *notes((cell, yaml.safe_load(text)) for cell, text in configs)]
 
 
 def notes(configs: Iterable[tuple[Cell, Mapping[str, Any]]]) -> list[str]:
     """One sentence where credit or chunks are compared and nothing is trained."""
     pairs = list(configs)
-    idle = [cell for cell, config in pairs if not config.get("trainer") and _varies_credit(cell)]
+    idle = [
+        cell
+        for cell, config in pairs
+        if not config.get("trainer") and not cell.control and _varies_credit(cell)
+    ]
     if not idle:
         return []
     names = ", ".join(cell.name for cell in idle)

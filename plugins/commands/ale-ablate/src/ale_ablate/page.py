@@ -8,10 +8,11 @@ from urllib.parse import quote
 
 from ale.text import counted
 from ale_ablate.comparing import Comparison, Measure
+from ale_ablate.control_tables import CAPTIONS, compared, decoded
 from ale_ablate.curves import charts
 from ale_ablate.grid import Grid
 from ale_ablate.measuring import Measured
-from ale_ablate.tables import captions, change_text, estimate_text, pairs
+from ale_ablate.tables import arms, captions, difference_text, estimate_text, pairs, tests
 from ale_charts import render
 from ale_statistics import Estimate
 
@@ -45,7 +46,12 @@ def page(comparison: Comparison) -> Iterator[str]:
         counted=counted,
         pairs=pairs,
         estimate_text=estimate_text,
-        change_text=change_text,
+        difference_text=difference_text,
+        arms=arms(comparison),
+        tests=list(tests(comparison)),
+        decoded=decoded(comparison),
+        compared=compared(comparison.claims),
+        control_captions=CAPTIONS,
         value_text=_value_text,
         links=lambda run: _links(grid, run),
     )

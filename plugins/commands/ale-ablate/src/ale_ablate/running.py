@@ -6,20 +6,24 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attrs import define, field, frozen
 
+from ale.errors import AleError
 from ale.runs import CANCELLING, FINISHING, TERMINATED
 from ale.text import counted, seconds
+from ale_ablate.branching import branch
+from ale_ablate.forecast import by_first_steps, seconds_left, timings
 from ale_ablate.grid import Grid, Slot
 from ale_ablate.measuring import is_completed
 
 _CHILD = Path(__file__).with_name("child.py")
 _TAIL = 4000
 """Bytes at the end of a log that are searched for the reason of a failure."""
+_LOOK_AGAIN_S = 1.0
 
 
 @frozen(kw_only=True)
@@ -47,7 +51,12 @@ class Runner:
     """The signal that ended it early."""
     _queue: deque[Slot] = field(factory=deque, init=False)
     _running: dict[int, asyncio.subprocess.Process] = field(factory=dict, init=False)
+    _open: set[tuple[int, int]] = field(factory=set, init=False)
+    """Cell and seed of what is queued or running."""
+    _turn: asyncio.Condition = field(factory=asyncio.Condition, init=False)
     _total: int = field(default=0, init=False)
+    _timings: dict[int, float] = field(factory=dict, init=False)
+    """Seconds of a run, by the number of its cell."""
     _interrupts: int = field(default=0, init=False)
 
     async def go(self) -> None:
@@ -55,24 +64,82 @@ class Runner:
         slots = list(self.grid.slots())
         self._total = len(slots)
         self._queue.extend(slot for slot in slots if not is_completed(slot))
+        self._open = {(slot.number, slot.seed) for slot in self._queue}
         if len(self._queue) < self._total:
             done = self._total - len(self._queue)
             self.report(f"{done} of {counted(self._total, 'run')} already completed")
+        self._timings = timings(slots)
+        self._report_left("about {} in all, as the completed runs took", self._queue)
         with self._listening():
+            forecast = asyncio.create_task(self._forecast())
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(self.jobs, len(self._queue))):
                     group.create_task(self._work())
+            forecast.cancel()
+            with suppress(asyncio.CancelledError):
+                await forecast
+
+    async def _forecast(self) -> None:
+        """Say once how long the grid will take, by the first steps of its first run."""
+        missing = list(self._queue)
+        while not self._timings:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            for slot in missing:
+                found = await asyncio.to_thread(by_first_steps, slot)
+                if found is not None and not self._timings:
+                    seconds_each, n = found
+                    self._report_left(
+                        f"about {{}} in all, by the first {counted(n, 'step')} of {slot.title}",
+                        missing,
+                        {slot.number: seconds_each},
+                    )
+                    return
+
+    def _report_left(
+        self, text: str, missing: Sequence[Slot], known: Mapping[int, float] | None = None
+    ) -> None:
+        left = seconds_left(missing, known or self._timings, self.jobs)
+        if left is not None and missing:
+            self.report(text.format(seconds(left)))
 
     async def _work(self) -> None:
-        while self._queue and self.ended_by is None:
-            await self._run(self._queue.popleft())
+        while True:
+            async with self._turn:
+                await self._turn.wait_for(lambda: self._idle() or self._ready() is not None)
+                slot = self._ready()
+                if self._idle() or slot is None:
+                    return
+                self._queue.remove(slot)
+            try:
+                await self._run(slot)
+            finally:
+                async with self._turn:
+                    self._open.discard((slot.number, slot.seed))
+                    self._turn.notify_all()
+
+    def _idle(self) -> bool:
+        return not self._queue or self.ended_by is not None
+
+    def _ready(self) -> Slot | None:
+        """The next one whose origin, if it has one, has ended."""
+        return next((slot for slot in self._queue if not self._waits(slot)), None)
+
+    def _waits(self, slot: Slot) -> bool:
+        origin = slot.origin
+        return origin is not None and (origin.number, origin.seed) in self._open
 
     async def _run(self, slot: Slot) -> None:
         started, log_size = time.monotonic(), _size(slot.log)
         place = f"[{self._total - len(self._queue)}/{self._total}]"
         again = " (resumed)" if slot.run() is not None else ""
-        self.report(f"{place} {slot.title}{again}")
         slot.folder.mkdir(parents=True, exist_ok=True)
+        if slot.origin is not None and not again:
+            try:
+                again = await asyncio.to_thread(_branched, slot, slot.origin)
+            except AleError as error:
+                self._fail(slot, 1, str(error).splitlines()[0], place)
+                return
+        self.report(f"{place} {slot.title}{again}")
         with slot.log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *self._command(slot),
@@ -89,17 +156,20 @@ class Runner:
         del self._running[process.pid]
         self._report_end(slot, code, place, time.monotonic() - started, log_size)
 
+    def _missing(self) -> list[Slot]:
+        """Queued and running; the running ones as if they had just begun."""
+        return [slot for slot in self.grid.slots() if (slot.number, slot.seed) in self._open]
+
     def _command(self, slot: Slot) -> list[str]:
         path = slot.run()
         number = [] if self.concurrency is None else ["-n", str(self.concurrency)]
         if path is not None:
             arguments = ["run", "--resume", str(path), *number]
         else:
-            name = f"{self.grid.name}-{slot.number:02d}-seed{slot.seed}"
             where = str(slot.folder).replace("'", "''")
             overrides = {
                 "run.seed": str(slot.seed),
-                "run.name": f"'{name}'",
+                "run.name": f"'{slot.name}'",
                 "run.directory": f"'{where}'",
             }
             sets = [
@@ -114,13 +184,19 @@ class Runner:
         if is_completed(slot):
             broken = "; some episodes broke" if code == 3 else ""
             self.report(f"{place} {slot.title}: completed after {seconds(spent)}{broken}")
+            took = self._timings.get(slot.number)
+            self._timings[slot.number] = spent if took is None else (took + spent) / 2
+            left = [each for each in self._missing() if each != slot]
+            self._report_left("    about {} left", left)
         elif self.ended_by is not None:
             self.report(f"{place} {slot.title}: interrupted after {seconds(spent)}")
         else:
-            reason = _last_line(slot.log, log_size) or "no output"
-            self.failed.append(Failed(slot=slot, code=code, reason=reason))
-            self.report(f"{place} {slot.title}: FAILED, {_status(code)}: {reason}")
+            self._fail(slot, code, _last_line(slot.log, log_size) or "no output", place)
             self.report(f"    full output: {os.path.relpath(slot.log)}")
+
+    def _fail(self, slot: Slot, code: int, reason: str, place: str) -> None:
+        self.failed.append(Failed(slot=slot, code=code, reason=reason))
+        self.report(f"{place} {slot.title}: FAILED, {_status(code)}: {reason}")
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
@@ -162,6 +238,18 @@ class Runner:
         for process in self._running.values():
             if process.returncode is None:
                 process.send_signal(number)
+
+
+def _branched(slot: Slot, origin: Slot) -> str:
+    """Make a run's directory from that of its origin; returns a remark about it.
+
+    Raises:
+        AleError: there is nothing to branch from.
+    """
+    path = origin.run()
+    if path is None or not is_completed(origin):
+        raise AleError(f"not started: it begins where {origin.title} learned from demonstrations")
+    return f" (from step {branch(slot, path)} of {origin.cell.name})"
 
 
 def _size(path: Path) -> int:

@@ -4,14 +4,14 @@ import asyncio
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
 import attrs
 import click
-from attrs import frozen
+from attrs import evolve, frozen
 
 import ale
 from ale.errors import InputError, PluginError, Problem
@@ -20,9 +20,12 @@ from ale.text import counted, table
 from ale_ablate.checking import CheckedCell, check_cells
 from ale_ablate.comparing import Comparison
 from ale_ablate.concluding import conclude
-from ale_ablate.grid import Grid, Takes, cells_of, create, read
+from ale_ablate.controls import Controls, check_arms, controls_of
+from ale_ablate.grid import Cell, Grid, Takes, cells_of, create, read
 from ale_ablate.notes import notes, stored_notes
 from ale_ablate.running import Runner
+from ale_ablate.sweeping import FOLDER as SWEEP
+from ale_ablate.sweeping import choose, sweep_of, values_of
 from ale_ablate.tables import terminal
 
 _COMPONENTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
@@ -35,6 +38,8 @@ class Planned:
 
     grid: Grid
     checked: tuple[CheckedCell, ...]
+    sweep: "Planned | None" = None
+    """What chooses a value for each cell before."""
 
 
 def plan(
@@ -44,15 +49,36 @@ def plan(
     n_seeds: int,
     overrides: Sequence[str],
     registry: Registry,
+    *,
+    controls: bool = False,
+    sweep: str | None = None,
+    sweep_seeds: int = 2,
 ) -> Planned:
     """Check every combination; nothing is written.
+
+    Args:
+        controls: add the controls of the first combination.
+        sweep: ``KEY=VALUE,...``: choose one of the values for each combination before.
+        sweep_seeds: how many runs of each value that takes.
 
     Raises:
         InputError: with every problem of every combination.
     """
     _refuse_seed(overrides)
+    values = () if sweep is None else values_of(sweep)
     made = cells_of(vary, cells, _takes(registry))
     checked = check_cells(config, made, overrides, registry)
+    found = Controls(cells={}, branches=False)
+    if controls:
+        found = controls_of(checked[0].config)
+        check_arms([cell.overrides for cell in made], found)
+        more = control_cells(made, found)
+        made = (*made, *more)
+        checked += check_cells(config, more, overrides, registry)
+    if found.branches:  # from the checkpoint after the demonstrations
+        first = checked[0]
+        kept = {**first.config["run"], "keep_checkpoints": None}
+        checked[0] = evolve(first, config={**first.config, "run": kept})
     now = datetime.now(UTC)
     run = checked[0].config["run"]
     name = str(run.get("name") or config.stem)
@@ -66,8 +92,25 @@ def plan(
         cells=made,
         seeds=tuple(range(n_seeds)),
         versions=versions(registry),
+        branches=found.branches,
+        notes=found.notes,
+        sweep=values,
     )
-    return Planned(grid=grid, checked=tuple(checked))
+    before = None
+    if values:
+        swept = sweep_of(grid, sweep_seeds)
+        every = check_cells(config, swept.cells, overrides, registry)
+        before = Planned(grid=swept, checked=tuple(every))
+    return Planned(grid=grid, checked=tuple(checked), sweep=before)
+
+
+def control_cells(arms: Sequence[Cell], controls: Controls) -> tuple[Cell, ...]:
+    """The cells of the controls: the first arm with a control's values over its own."""
+    first = arms[0].overrides
+    return tuple(
+        Cell.of(number, (*first, *overrides), name)
+        for number, (name, overrides) in enumerate(controls.cells.items(), len(arms) + 1)
+    )
 
 
 def _takes(registry: Registry) -> Takes:
@@ -110,7 +153,7 @@ def describe(planned: Planned) -> str:
     if len(known) < len(counts):
         total = f"at least {total}"
     n = len(grid.cells) * len(grid.seeds)
-    planned_notes = notes((each.cell, each.config) for each in planned.checked)
+    planned_notes = [*grid.notes, *notes((each.cell, each.config) for each in planned.checked)]
     return "\n".join(
         [
             table(header, rows, right=(0, 2)),
@@ -118,14 +161,32 @@ def describe(planned: Planned) -> str:
             f"{counted(len(grid.cells), 'cell')} x {counted(len(grid.seeds), 'seed')}: "
             f"{counted(n, 'run')}, {total}",
             f"into {grid.path}",
+            *_described_controls(grid),
+            *([] if planned.sweep is None else _described_sweep(planned.sweep.grid)),
             *(f"note: {note}" for note in planned_notes),
         ]
     )
 
 
+def _described_controls(grid: Grid) -> Iterator[str]:
+    for cell in grid.cells:
+        if cell.control:
+            yield f"{cell.name}: {', '.join(cell.overrides)}"
+    if grid.branches:
+        yield "every other cell begins where the demonstrations of the first one end"
+
+
+def _described_sweep(swept: Grid) -> Iterator[str]:
+    n = len(swept.cells) * len(swept.seeds)
+    seeds = ", ".join(map(str, swept.seeds))
+    yield f"before: {counted(n, 'run')} of the seeds {seeds} choose each cell's value of the sweep"
+
+
 def make(planned: Planned) -> Grid:
     """Create the folder of a grid. Raises as `create`."""
     create(planned.grid, [each.config for each in planned.checked])
+    if planned.sweep is not None:
+        make(planned.sweep)
     return read(planned.grid.path)
 
 
@@ -160,19 +221,33 @@ def run_grid(grid: Grid, registry: Registry, *, jobs: int, concurrency: int | No
     )
     if changed:
         report(f"versions changed since the grid was created: {', '.join(changed)}")
+    locked = lock(grid.path)
+    try:
+        if grid.sweep:
+            swept = read(grid.path / SWEEP)
+            comparison, runner = _run_missing(swept, jobs, concurrency, report)
+            if comparison.completed < len(comparison.runs):
+                click.echo(ending(comparison, runner, resume=grid))
+                return _status(comparison, runner)
+            grid = choose(grid, comparison)
+        comparison, runner = _run_missing(grid, jobs, concurrency, report)
+    finally:
+        os.close(locked)
+    click.echo(ending(comparison, runner))
+    return _status(comparison, runner)
+
+
+def _run_missing(
+    grid: Grid, jobs: int, concurrency: int | None, report: Callable[[str], None]
+) -> tuple[Comparison, Runner]:
+    """Run what is missing, and write the results."""
     n = len(grid.cells) * len(grid.seeds)
     report(f"{counted(n, 'run')} in {_shown(grid)}")
     for note in stored_notes(grid):
         report(f"note: {note}")
     runner = Runner(grid=grid, jobs=jobs, concurrency=concurrency, report=report)
-    locked = lock(grid.path)
-    try:
-        asyncio.run(runner.go())
-        comparison = conclude(grid)
-    finally:
-        os.close(locked)
-    click.echo(ending(comparison, runner))
-    return _status(comparison, runner)
+    asyncio.run(runner.go())
+    return conclude(grid), runner
 
 
 def _status(comparison: Comparison, runner: Runner) -> int:
@@ -183,8 +258,12 @@ def _status(comparison: Comparison, runner: Runner) -> int:
     return 3 if any(run.broken for run in comparison.runs) else 0
 
 
-def ending(comparison: Comparison, runner: Runner) -> str:
-    """The tables, failures, paths, and the next command."""
+def ending(comparison: Comparison, runner: Runner, resume: Grid | None = None) -> str:
+    """The tables, failures, paths, and the next command.
+
+    Args:
+        resume: what the next command resumes; by default the compared grid.
+    """
     lines = []
     if comparison.completed:
         lines += [terminal(comparison), ""]
@@ -202,7 +281,8 @@ def ending(comparison: Comparison, runner: Runner) -> str:
         lines.append(f"  broken episodes: {broken}  (no reward)")
     lines += ["stored in", f"  {path}", f"  {path}/report.html"]
     if done < n:
-        lines += ["next", f"  ale ablate --resume {shlex.quote(path)}"]
+        again = _shown(resume or comparison.grid)
+        lines += ["next", f"  ale ablate --resume {shlex.quote(again)}"]
     return "\n".join(lines)
 
 

@@ -8,11 +8,16 @@ from collections.abc import Iterator, Sequence
 
 from ale.text import counted, table
 from ale_ablate.comparing import Comparison, Measure, Row
-from ale_statistics import Estimate
+from ale_ablate.control_tables import CAPTIONS, compared, decoded, p_text
+from ale_statistics import Estimate, least_p
 
 _INTERVALS = (
     "In brackets: 95% intervals over seeds (Student's t), not corrected for multiple comparisons. "
     "A number without one is from a single seed, or the same for all seeds."
+)
+_TESTS = (
+    "p: exact two-sided sign-flip test of the differences by seed, corrected by Holm for the "
+    "{} of this table. With {} it is at least {}."
 )
 
 
@@ -21,9 +26,36 @@ def terminal(comparison: Comparison) -> str:
     lines = [*captions(comparison), *(f"note: {note}" for note in comparison.notes)]
     wrapped = (textwrap.fill(line, 100, subsequent_indent="  ") for line in lines)
     parts = [_aligned(*_means(comparison)), *wrapped]
-    if len(comparison.rows) > 1:
+    if len(arms(comparison)) > 1:
         parts += ["", f"{_difference_title(comparison)}", _aligned(*_differences(comparison))]
+        parts += map(_item, tests(comparison))
+    if comparison.claims:
+        header, rows = decoded(comparison)
+        parts += ["", "With controls", table(header, rows, right=range(2, 5))]
+        header, rows = compared(comparison.claims)
+        parts += ["", table(header, rows, right=range(2, 6))]
+        lines = [*CAPTIONS, *(claim.sentence for claim in comparison.claims)]
+        parts += map(_item, lines)
     return "\n".join(parts)
+
+
+def _item(text: str) -> str:
+    return textwrap.fill(f"- {text}", 100, subsequent_indent="  ")
+
+
+def arms(comparison: Comparison) -> list[Row]:
+    """The rows that are no control."""
+    return [row for row in comparison.rows if not row.cell.control]
+
+
+def tests(comparison: Comparison) -> Iterator[str]:
+    """How differences are tested; nothing where they are not."""
+    n = sum(len(row.tests) for row in comparison.rows)
+    if n:
+        fewest = min(pairs(comparison, row) for row in arms(comparison)[1:])
+        yield _TESTS.format(
+            counted(n, "test"), counted(fewest, "seed"), p_text(min(1.0, n * least_p(fewest)))
+        )
 
 
 def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -35,9 +67,15 @@ def markdown(comparison: Comparison) -> str:
     parts = [f"# {_text(comparison.grid.name)}: {_progress(comparison)}", ""]
     parts += [*_grid_of_text(*_means(comparison)), "", *captions(comparison)]
     parts += [f"\n**Note:** {_text(note)}" for note in comparison.notes]
-    if len(comparison.rows) > 1:
+    if len(arms(comparison)) > 1:
         parts += ["", f"## {_text(_difference_title(comparison))}", ""]
         parts += _grid_of_text(*_differences(comparison))
+        parts += ["", *(f"- {line}" for line in tests(comparison))]
+    if comparison.claims:
+        parts += ["", "## With controls", "", *_grid_of_text(*decoded(comparison)), ""]
+        parts += [*_grid_of_text(*compared(comparison.claims)), ""]
+        lines = [*CAPTIONS, *(_text(claim.sentence) for claim in comparison.claims)]
+        parts += [f"- {line}" for line in lines]
     parts += ["", "## Runs", ""]
     parts += _grid_of_text(*runs(comparison))
     return "\n".join(parts) + "\n"
@@ -75,9 +113,9 @@ def _means(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 def _differences(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     header = ["cell", "pairs", *(measure.title for measure in comparison.measures)]
     rows = []
-    for row in comparison.rows[1:]:
+    for row in arms(comparison)[1:]:
         n = pairs(comparison, row)
-        found = (change_text(m, row.differences[m.key], n) for m in comparison.measures)
+        found = (difference_text(m, row, n) for m in comparison.measures)
         rows.append([row.cell.name, str(n), *found])
     return header, rows
 
@@ -120,6 +158,13 @@ def estimate_text(measure: Measure, found: Estimate | None, expected: int) -> st
     if found is None:
         return "-"
     return _format(found, expected, _Scale(measure, found), "{:,.{}f}", "%")
+
+
+def difference_text(measure: Measure, row: Row, expected: int) -> str:
+    """A cell's difference to the first, with the corrected p where it is tested."""
+    text = change_text(measure, row.differences[measure.key], expected)
+    test = row.tests.get(measure.key)
+    return text if test is None else f"{text} p={p_text(test.corrected)}"
 
 
 def change_text(measure: Measure, found: Estimate | None, expected: int) -> str:
@@ -183,13 +228,15 @@ def comma_separated(comparison: Comparison) -> str:
     writer = csv.writer(file, lineterminator="\n")
     of_mean = ["n", "mean", "low", "high"]
     of_change = ["pairs", "difference", "difference_low", "difference_high"]
-    writer.writerow(["cell", "measure", *of_mean, *of_change, "seeds"])
+    writer.writerow(["cell", "measure", *of_mean, *of_change, "p", "p_holm", "seeds"])
     for row in comparison.rows:
         for measure in comparison.measures:
             of = row.values[measure.key]
             seeds = " ".join(map(str, of))
             mean, change = row.means[measure.key], row.differences[measure.key]
-            writer.writerow([row.cell.name, measure.key, *_plain(mean), *_plain(change), seeds])
+            test = row.tests.get(measure.key)
+            p = ["", ""] if test is None else [test.p, test.corrected]
+            writer.writerow([row.cell.name, measure.key, *_plain(mean), *_plain(change), *p, seeds])
     return file.getvalue()
 
 
@@ -211,4 +258,25 @@ def runs_comma_separated(comparison: Comparison) -> str:
             where = "" if run.path is None else os.path.relpath(run.path, comparison.grid.path)
             values = [row.values[key].get(run.slot.seed, "") for key in keys]
             writer.writerow([row.cell.name, run.slot.seed, run.state, *values, run.broken, where])
+    return file.getvalue()
+
+
+def evaluations_comma_separated(comparison: Comparison) -> str:
+    """A line per run and evaluation, with counts."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    of_one = ["graded", "succeeded", "broken", "k", "pass_at_k", "majority"]
+    writer.writerow(["cell", "control", "seed", "state", "start", "step", "temperature", *of_one])
+    for run in comparison.runs:
+        cell = run.slot.cell
+        for each in run.evaluated:
+            several = each.repeats
+            of_several = [1, "", ""]
+            if several is not None:
+                of_several = [several.k, several.pass_at_k, several.majority]
+            where = [run.start, each.step, "" if each.temperature is None else each.temperature]
+            counts = [each.graded, each.succeeded, each.broken]
+            writer.writerow(
+                [cell.name, cell.control, run.slot.seed, run.state, *where, *counts, *of_several]
+            )
     return file.getvalue()

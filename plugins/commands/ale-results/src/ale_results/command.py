@@ -17,14 +17,23 @@ _split = click.option(
 @click.option("--k", "ks", type=click.IntRange(1), multiple=True, help="k of pass@k; repeatable.")
 @_split
 @click.option("--step", type=click.IntRange(0), help="Training step. Default: all steps together.")
+@click.option("--against", type=PATH, metavar="RUN", help="Compare with another run, task by task.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def results(run: Path, ks: tuple[int, ...], split: str, step: int | None, as_json: bool) -> None:
+def results(
+    run: Path,
+    ks: tuple[int, ...],
+    split: str,
+    step: int | None,
+    against: Path | None,
+    as_json: bool,
+) -> None:
     """Show the results of the attempts at each task of RUN, with pass@k and its interval.
 
     \b
     Examples:
       ale results runs/20260101-120000-3f2a-terminal
       ale results runs/20260101-120000-3f2a-terminal --k 1 --k 5 --json
+      ale results runs/20260102-120000-7bd1-terminal --against runs/20260101-120000-3f2a-terminal
     """
     from ale.runs import RunReader
     from ale.types import Split
@@ -32,7 +41,10 @@ def results(run: Path, ks: tuple[int, ...], split: str, step: int | None, as_jso
     from ale_statistics import count_attempts
 
     counted = count_attempts(RunReader(run), cast(Split, split), step)
-    click.echo(to_json(counted, ks) if as_json else as_text(counted, ks))
+    other = None
+    if against is not None:
+        other = count_attempts(RunReader(against), cast(Split, split), step)
+    click.echo(to_json(counted, ks, other) if as_json else as_text(counted, ks, other))
 
 
 @click.command("harbor-job")

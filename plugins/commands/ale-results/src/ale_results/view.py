@@ -4,7 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from attrs import asdict
+
 from ale.text import shorten, table
+from ale_results.against import difference_line, differences
 from ale_statistics import Attempts, mean_over_tasks
 
 _CAUSE = 60
@@ -16,13 +19,21 @@ def default_ks(counted: Mapping[str, Attempts]) -> tuple[int, ...]:
     return tuple(sorted({1, min(graded, default=1)}))
 
 
-def as_text(counted: Mapping[str, Attempts], ks: Sequence[int]) -> str:
-    """A line per task, and one per k."""
+def as_text(
+    counted: Mapping[str, Attempts],
+    ks: Sequence[int],
+    other: Mapping[str, Attempts] | None = None,
+) -> str:
+    """A line per task, and one per k; with another run one per k for the difference to it."""
     ks = tuple(dict.fromkeys(ks)) or default_ks(counted)
     header = ["task", "attempts", "passed", "broken", "reward", *(f"pass@{k}" for k in ks)]
     rows = [_row(task, attempts, ks) for task, attempts in counted.items()]
     lines = table([*header, "seconds", "last cause"], rows, right=range(1, len(header) + 1))
-    return "\n".join([lines, "", *(_mean_line(mean) for mean in _means(counted, ks))])
+    made = [lines, "", *(_mean_line(mean) for mean in _means(counted, ks))]
+    if other is not None:
+        made += ["", "against the other run, paired by task"]
+        made += map(difference_line, differences(counted, other, ks))
+    return "\n".join(made)
 
 
 def _row(task: str, attempts: Attempts, ks: Sequence[int]) -> list[str]:
@@ -63,7 +74,11 @@ def _mean_line(mean: Mapping[str, Any]) -> str:
     return f"{line}  (95% interval {low:.3f} to {high:.3f})"
 
 
-def to_json(counted: Mapping[str, Attempts], ks: Sequence[int]) -> str:
+def to_json(
+    counted: Mapping[str, Attempts],
+    ks: Sequence[int],
+    other: Mapping[str, Attempts] | None = None,
+) -> str:
     """The same, with every reward."""
     ks = tuple(dict.fromkeys(ks)) or default_ks(counted)
     tasks = {
@@ -79,4 +94,7 @@ def to_json(counted: Mapping[str, Attempts], ks: Sequence[int]) -> str:
         }
         for task, attempts in counted.items()
     }
-    return json.dumps({"tasks": tasks, "pass_at": _means(counted, ks)}, indent=2)
+    whole: dict[str, Any] = {"tasks": tasks, "pass_at": _means(counted, ks)}
+    if other is not None:
+        whole["against"] = [asdict(each) for each in differences(counted, other, ks)]
+    return json.dumps(whole, indent=2)

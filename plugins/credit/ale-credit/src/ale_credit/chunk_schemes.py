@@ -130,3 +130,26 @@ class Reinforce:
             weights=weights,
             skipped=_skipped(weights, "every return equals the baseline"),
         )
+
+
+class WeightOne:
+    """The weight 1 for every chunk of every episode, whatever it earned.
+
+    The control of a claim that rewards taught something: it imitates all that was sampled, which
+    can sharpen the policy, and knows no reward. The returns repeat the weights.
+    """
+
+    def assign(self, group: Group) -> Sequence[Credit]:
+        """Ones."""
+        return [self._credit(rollout) for rollout in group.rollouts]
+
+    def _credit(self, rollout: Rollout) -> Credit:
+        ones = (1.0,) * len(rollout.chunks)
+        return Credit(
+            episode_id=rollout.episode.id,
+            scheme="weight-one",
+            rewards=ones,
+            returns=ones,
+            weights=ones,
+            skipped=None if ones else NO_CHUNKS,
+        )

@@ -76,6 +76,12 @@ def _gae(options: GaeOptions, context: BuildContext) -> CreditScheme:
     return GaeScheme(options)
 
 
+def _weight_one(options: None, context: BuildContext) -> CreditScheme:
+    from ale_credit.chunk_schemes import WeightOne
+
+    return WeightOne()
+
+
 @hookimpl
 def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:
     """Register the credit schemes."""
@@ -98,6 +104,12 @@ def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:
         Component("grpo", _options("grpo"), _grpo, summary="Reward normalised within its group."),
         Component("dr-grpo", None, _dr_grpo, summary="Reward less the group's mean."),
         Component("rloo", None, _rloo, summary="Reward less the mean of the other rollouts."),
+        Component(
+            "weight-one",
+            None,
+            _weight_one,
+            summary="The weight 1 for every chunk, whatever was earned: a control.",
+        ),
         Component(
             "repair",
             _options("repair"),

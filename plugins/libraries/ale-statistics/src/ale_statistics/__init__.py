@@ -1,17 +1,21 @@
-"""Counts the attempts of a run by task, and estimates from such counts; a library."""
+"""Counts the attempts of a run by task, means with intervals, and exact tests; a library."""
 
 from ale_statistics.attempts import Attempts, attempts_from, count_attempts
 from ale_statistics.means import Estimate, estimate
-from ale_statistics.passing import MeanOverTasks, interval, mean_over_tasks, pass_at_k
+from ale_statistics.pairs import LEVEL, holm, least_p, sign_flip
+from ale_statistics.passing import MeanOverTasks, interval, mean_over_tasks
 
 __all__ = [
+    "LEVEL",
     "Attempts",
     "Estimate",
     "MeanOverTasks",
     "attempts_from",
     "count_attempts",
     "estimate",
+    "holm",
     "interval",
+    "least_p",
     "mean_over_tasks",
-    "pass_at_k",
+    "sign_flip",
 ]

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from attrs import define, field
 
+from ale.attempts import pass_at_k
 from ale.errors import InputError, Problem
 from ale.runs import SUCCESS, RunReader
 from ale.types import Episode, Split
-from ale_statistics.passing import pass_at_k
 
 
 @define(kw_only=True)

@@ -1,4 +1,4 @@
-"""pass@k, and the interval of a mean over tasks."""
+"""Means over tasks of values in [0, 1], such as pass@k, with their interval."""
 
 import math
 from collections.abc import Iterable
@@ -6,29 +6,6 @@ from collections.abc import Iterable
 from attrs import frozen
 
 from ale.text import wilson
-
-
-def pass_at_k(n: int, c: int, k: int) -> float | None:
-    """Probability that at least one of k attempts, drawn from n without replacement, passes.
-
-    Args:
-        n: attempts.
-        c: attempts that passed.
-        k: attempts drawn.
-
-    Returns:
-        In [0, 1]; None where there are fewer than k attempts.
-
-    Raises:
-        ValueError: not 0 <= c <= n, or k below 1.
-
-    Source: arXiv:2107.03374, Eq. 1 (unbiased).
-    """
-    if not 0 <= c <= n or k < 1:
-        raise ValueError(f"n={n}, c={c}, k={k}")
-    if n < k:
-        return None
-    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
 def interval(mean: float, tasks: int) -> tuple[float, float] | None:

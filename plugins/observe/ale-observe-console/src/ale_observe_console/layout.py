@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ale.text import counted, sampling_name
+from ale.types import EvaluationFinished
 from ale_observe_console.progress import Progress
 
 LEAST_BAR, WIDEST_BAR = 8, 40
@@ -155,8 +156,16 @@ def _evaluations(progress: Progress) -> list[Text]:
             if event.n_graded:
                 percent = f"{100 * event.n_succeeded / event.n_graded:.0f}%"
             steps = f" of {event.n_graded} after {counted(event.step, 'step')}"
-            parts.append(_text((how, "dim"), (percent, "bold"), (steps, "dim")))
+            last = _of_several(event) if event is events[-1] else ""
+            parts.append(_text((how, "dim"), (percent, "bold"), (steps + last, "dim")))
     return parts
+
+
+def _of_several(event: EvaluationFinished) -> str:
+    """`` (pass@4 71%, majority 40%)``; empty with one sample of each task."""
+    if event.pass_at_k is None or event.majority is None:
+        return ""
+    return f" (pass@{event.k} {100 * event.pass_at_k:.0f}%, majority {100 * event.majority:.0f}%)"
 
 
 def _running(progress: Progress, now: float, n: int, width: int) -> list[Text]:

@@ -1,9 +1,9 @@
 """Options of the start schemes."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from attrs import field, frozen
+from attrs import Attribute, field, frozen
 from attrs.validators import optional
 
 from ale.plugin import doc, ge, gt, le
@@ -34,6 +34,18 @@ class InitialOptions:
         validator=ge(1),
         metadata=doc("With `until`: rollouts of the policy alone per demonstrated step."),
     )
+    after: Literal["rollouts", "same-demonstrations"] = field(
+        default="rollouts",
+        metadata=doc(
+            "What follows the demonstrations: rollouts of the policy, or, as a control of what "
+            "rollouts add, the same demonstrations again until the end of the run."
+        ),
+    )
+
+    @after.validator
+    def _check_after(self, attribute: "Attribute[Any]", value: str) -> None:
+        if value != "rollouts" and not self.demonstrations:
+            raise ValueError(f"'after: {value}' needs demonstrations above 0")
 
 
 @frozen(kw_only=True)

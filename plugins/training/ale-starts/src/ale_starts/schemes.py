@@ -11,7 +11,7 @@ from ale.protocols import Start, StartScheme
 from ale.runs import SUCCESS
 from ale.types import Episode, Task
 from ale_forks import Place
-from ale_starts.demonstrations import Demonstration, Experts
+from ale_starts.demonstrations import Demonstration, Experts, demonstration_of
 from ale_starts.names import DEMONSTRATION
 from ale_starts.options import InitialOptions, ParallelOptions, RollbackOptions
 
@@ -60,6 +60,9 @@ class WithDemonstrations:
     demonstrations end after the first step in which enough probes succeed: how long imitation
     takes differs from seed to seed.
 
+    With `after: same-demonstrations` the other scheme is not used: the demonstrations of the first
+    step follow those of the last, and so on, without probes.
+
     Args:
         experts: source of the demonstrations.
     """
@@ -70,6 +73,8 @@ class WithDemonstrations:
         self._steps = options.demonstrations
         self._until = options.until
         self._probes = 0 if options.until is None else options.probes
+        self._repeats = options.after == "same-demonstrations"
+        self._shown: dict[int, list[Start]] = {}
 
     def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
         """One rollout of each task that has an expert; afterwards the other scheme's plan.
@@ -78,9 +83,11 @@ class WithDemonstrations:
             InputError: none of the tasks has one.
         """
         if step >= self._steps:
+            if self._repeats:
+                return self._shown.get((step - self._steps) % self._steps, [])
             return self._scheme.plan(step, tasks, rollouts)
         known = [(task, self._experts.initial(task)) for task in distinct(tasks)]
-        starts = [_demonstrated(task, whole) for task, whole in known if whole is not None]
+        starts = [_demonstrated(task.id, whole) for task, whole in known if whole is not None]
         if not starts:
             message = f"none of the {len(tasks)} tasks of step {step} has an expert to be imitated"
             expected = (
@@ -95,6 +102,13 @@ class WithDemonstrations:
     def learn(self, step: int, episodes: Iterable[Episode]) -> None:
         """End the demonstrations if enough probes succeeded; pass all episodes on."""
         seen = list(episodes)
+        if self._repeats and step < self._steps:
+            # From the episodes: a resumed run has not planned the steps that are on disk.
+            shown = [each for each in seen if each.start == DEMONSTRATION]
+            self._shown[step] = [
+                _demonstrated(each.task_id, demonstration_of(each, "off", tagged=False))
+                for each in shown
+            ]
         if self._until is not None and step < self._steps:
             probes = [episode.reward == SUCCESS for episode in seen if not episode.start]
             if probes and sum(probes) / len(probes) >= self._until:
@@ -102,9 +116,9 @@ class WithDemonstrations:
         self._scheme.learn(step, seen)
 
 
-def _demonstrated(task: Task, whole: Demonstration) -> Start:
+def _demonstrated(task_id: str, whole: Demonstration) -> Start:
     return Start(
-        task_id=task.id,
+        task_id=task_id,
         rollouts=1,
         name=DEMONSTRATION,
         expert=lambda: whole.expert(None),

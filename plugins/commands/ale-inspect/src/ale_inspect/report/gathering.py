@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from attrs import define, field
 
+from ale.attempts import Repeats, repeats
 from ale.runs import SUCCESS, Causes, RunReader, learning
 from ale.text import Z95, sampling_name
 from ale.types import Episode
@@ -154,6 +155,12 @@ class Facts:
     def evaluations(self) -> list[Kind]:
         """The kinds of evaluation."""
         return sorted({kind for kind, _ in self.by_step if kind.startswith("evaluation")})
+
+    def repeats(self, kind: Kind, step: int) -> Repeats | None:
+        """What the samples of each task come to; None of a single one."""
+        steps = [of for (which, _), of in self.task_steps.items() if which == kind]
+        counts = [of.get(step, (0, 0)) for of in steps]
+        return repeats((graded, succeeded) for succeeded, graded in counts)
 
     def steps(self, *kinds: Kind) -> list[int]:
         """Steps that have episodes of these kinds."""

@@ -6,8 +6,8 @@ from typing import Any
 
 from attrs import define, field
 
+from ale.attempts import pass_at_k
 from ale_results.job.trial import Trial
-from ale_statistics import pass_at_k
 
 
 @define

@@ -1,0 +1,97 @@
+"""Copy a run as it was after some steps, to continue it with another config."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ale._store.checkpoints import Checkpoints
+from ale._store.directory import RunReader
+from ale._store.lines import write_whole
+from ale.errors import InputError, Problem, StoreError
+
+_SESSIONS = ("run_started", "run_resumed", "run_finished")
+_COPIED = ("tasks.jsonl", "evaluation_tasks.jsonl")
+BRANCHED_FROM = "branched_from"
+
+
+class _Head(msgspec.Struct):
+    """What says whether a stored line belongs to the first steps."""
+
+    step: int = -1
+    split: str = "train"
+    event: str = ""
+
+
+def branch_run(
+    source: Path, target: Path, *, steps: int, config: Mapping[str, Any], evaluated: bool = True
+) -> None:
+    """Copy a run as it was after its first steps; `ale run --resume` continues the copy.
+
+    The copy has the episodes, credits and events of these steps, and the last one's checkpoint:
+    weights, optimiser and random state. Branches of one run are equal up to there.
+
+    Args:
+        target: a folder that does not exist. It is written atomically.
+        steps: at least 1.
+        config: the whole config of the copy, as in a manifest. It has to have the same tasks and
+            the same model.
+        evaluated: copy the evaluation after these steps too; else the copy makes its own.
+
+    Raises:
+        InputError: `source` is no run, or has no checkpoint after these steps.
+        StoreError: the copy can't be written.
+    """
+    reader = RunReader(source)
+    checkpoint = Checkpoints(source / "checkpoints").folder(steps - 1)
+    if not checkpoint.is_dir():
+        hint = "run.keep_checkpoints: null keeps them all"
+        message = f"no checkpoint after {steps} steps"
+        raise InputError([Problem(message=message, file=str(source), hint=hint)])
+    run = {**reader.manifest, "run_id": target.name, "config": config}
+    run["seed"] = config["run"]["seed"]
+    run[BRANCHED_FROM] = {"run": str(source), "steps": steps}
+    run.pop("outcome", None)
+    last_evaluation = steps if evaluated else steps - 1
+
+    def belongs(head: _Head) -> bool:
+        evaluation = head.split == "evaluation" or head.event == "evaluation_finished"
+        return head.step <= last_evaluation if evaluation else head.step < steps
+
+    partial = target.with_name(f".{target.name}.partial")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        (partial / "credits").mkdir(parents=True)
+        for name in _COPIED:
+            if (source / name).exists():
+                shutil.copyfile(source / name, partial / name)
+        for path in sorted((source / "credits").glob("*.jsonl")):
+            if int(path.stem) < steps:
+                shutil.copyfile(path, partial / "credits" / path.name)
+        _copy_lines(source / "episodes.jsonl", partial, belongs)
+        _copy_lines(
+            source / "events.jsonl",
+            partial,
+            lambda head: head.event not in _SESSIONS and belongs(head),
+        )
+        # Linked, not copied: checkpoints are large, and never changed.
+        shutil.copytree(
+            checkpoint, partial / "checkpoints" / checkpoint.name, copy_function=os.link
+        )
+        text = json.dumps(run, indent=2, ensure_ascii=False)
+        write_whole(partial / "manifest.json", text.encode() + b"\n")
+        partial.rename(target)
+    except OSError as error:
+        raise StoreError(f"{target} can't be written: {error.strerror}") from error
+
+
+def _copy_lines(source: Path, folder: Path, belongs: Callable[[_Head], bool]) -> None:
+    decoder = msgspec.json.Decoder(_Head)
+    with source.open("rb") as lines, (folder / source.name).open("wb") as out:
+        for line in lines:
+            if line.endswith(b"\n") and belongs(decoder.decode(line)):
+                out.write(line)

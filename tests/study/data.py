@@ -1,0 +1,116 @@
+"""The study's data: a line per run and a line per evaluation, from which its tables are made."""
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from measured import Measures, Numbers
+from plan import Plan
+
+from ale_ablate.measuring import Evaluated
+
+RUNS, EVALUATIONS = "runs.csv", "evaluations.csv"
+_RUN = ("training", "peak", "masked", "broken", "seconds")
+_EVALUATION = ("step", "temperature", "graded", "succeeded", "broken")
+
+
+def write(folder: Path, data: Mapping[str, Measures]) -> None:
+    """Write both files.
+
+    Args:
+        data: by the name of the grid.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    named = ("grid", "cell", "seeds", "seed")
+    with (folder / RUNS).open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*named, *_RUN, "rollouts"])
+        for where, run in _each(data):
+            values = (getattr(run, name) for name in _RUN)
+            plain = ("" if value is None else value for value in values)
+            writer.writerow([*where, *plain, _packed(run.rollouts)])
+    with (folder / EVALUATIONS).open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*named, *_EVALUATION])
+        for where, run in _each(data):
+            for evaluated in run.evaluated:
+                values = (getattr(evaluated, name) for name in _EVALUATION)
+                writer.writerow([*where, *("" if value is None else value for value in values)])
+
+
+def _each(data: Mapping[str, Measures]) -> Iterator[tuple[list[Any], Numbers]]:
+    for grid, measures in data.items():
+        for cell, asked, runs in measures:
+            for seed, run in runs.items():
+                yield [grid, cell.label, asked, seed], run
+
+
+def read(folder: Path, plans: Sequence[Plan]) -> dict[str, Measures]:
+    """The data of every grid that has some."""
+    if not (folder / RUNS).exists():
+        return {}
+    evaluations: dict[tuple[str, str, str], list[Evaluated]] = {}
+    for line in _lines(folder / EVALUATIONS):
+        key = (line["grid"], line["cell"], line["seed"])
+        evaluations.setdefault(key, []).append(_evaluated(line))
+    found: dict[tuple[str, str], tuple[int, dict[int, Numbers]]] = {}
+    for line in _lines(folder / RUNS):
+        cell = found.setdefault((line["grid"], line["cell"]), (int(line["seeds"]), {}))
+        key = (line["grid"], line["cell"], line["seed"])
+        cell[1][int(line["seed"])] = _numbers(line, evaluations[key])
+    return {
+        plan.name: [(cell, *found.get((plan.name, cell.label), (0, {}))) for cell in plan.cells]
+        for plan in plans
+        if any(grid == plan.name for grid, _ in found)
+    }
+
+
+def _lines(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _evaluated(line: Mapping[str, str]) -> Evaluated:
+    counts = {name: int(line[name]) for name in ("step", "graded", "succeeded", "broken")}
+    return Evaluated(temperature=_number(line["temperature"]), repeats=None, **counts)
+
+
+def _numbers(line: Mapping[str, str], evaluated: Sequence[Evaluated]) -> Numbers:
+    greedy = [each for each in evaluated if each.temperature == 0]
+    sampled = [each for each in evaluated if each.temperature != 0] or greedy
+    if sampled == greedy:
+        greedy = []
+    before, after = (_success(each) for each in (sampled[0], sampled[-1]))
+    return Numbers(
+        before=before,
+        after=after,
+        greedy_before=_success(greedy[0]) if greedy else None,
+        greedy_after=_success(greedy[-1]) if greedy else None,
+        training=_number(line["training"]),
+        peak=float(line["peak"]),
+        masked=float(line["masked"]),
+        rollouts=_unpacked(line["rollouts"]),
+        broken=int(line["broken"]),
+        seconds=_number(line["seconds"]),
+        evaluated=tuple(evaluated),
+    )
+
+
+def _success(evaluated: Evaluated) -> float:
+    return evaluated.succeeded / evaluated.graded
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text else None
+
+
+def _packed(rollouts: Sequence[int]) -> str:
+    """``40x12``: twelve steps of 40."""
+    return " ".join(f"{n}x{len(list(equal))}" for n, equal in groupby(rollouts))
+
+
+def _unpacked(text: str) -> tuple[int, ...]:
+    pairs = (each.split("x") for each in text.split())
+    return tuple(int(n) for n, times in pairs for _ in range(int(times)))
