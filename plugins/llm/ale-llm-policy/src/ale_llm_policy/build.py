@@ -32,6 +32,7 @@ def build(options: PolicyOptions, *, seed: int) -> PolicyLLM:
             dtype=options.dtype,
             chat_template=options.chat_template,
             calls=options.calls,
+            turns=options.turns,
         )
     return wrap_policy(policy, options)
 

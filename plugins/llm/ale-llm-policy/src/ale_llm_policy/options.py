@@ -10,6 +10,7 @@ from ale.plugin import doc, ge, gt, le
 # mypy takes a field's type from its default, and would have None refused.
 _at_least_1: Any = validators.optional(ge(1))
 _at_least_16: Any = validators.optional(ge(16))
+Calls = Literal["hermes", "xml", "llama3", "mistral", "harmony", "glm", "deepseek", "gemma"]
 _WHOLE = "Texts that are one token each, such as the beginning of a call."
 
 
@@ -81,10 +82,18 @@ class PolicyOptions:
     )
     chat_template: str | None = field(
         default=None,
-        metadata=doc("chatml, or a Jinja file, instead of the tokenizer's own template."),
+        metadata=doc(
+            "chatml, trl/NAME for one of the package trl, or a Jinja file, instead of the "
+            "tokenizer's own template."
+        ),
     )
-    calls: Literal["hermes", "llama3", "mistral"] = field(
-        default="hermes", metadata=doc("How the model writes tool calls.")
+    calls: Calls = field(default="hermes", metadata=doc("How the model writes tool calls."))
+    turns: Literal["as-rendered", "as-sampled"] = field(
+        default="as-rendered",
+        metadata=doc(
+            "as-rendered: refuse a template that writes earlier turns in another way than they were "
+            "sampled; as-sampled: take any, and leave earlier turns as they were sampled."
+        ),
     )
     device: Literal["auto", "cpu", "cuda"] = field(
         default="auto", metadata=doc("auto: CUDA if available.")
