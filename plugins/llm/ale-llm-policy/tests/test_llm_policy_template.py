@@ -32,7 +32,12 @@ def test_a_conversation_starts_with_the_names_of_the_tools(policy: TorchPolicy) 
 
 def test_the_next_prompt_is_what_was_there_and_what_was_added(policy: TorchPolicy) -> None:
     prompt = policy.template.prompt(GOAL)
-    odd = (*prompt, 300, 301, *policy.template.end_ids)  # ids no tokenizer would give for their text
+    odd = (
+        *prompt,
+        300,
+        301,
+        *policy.template.end_ids,
+    )  # ids no tokenizer would give for their text
     later = policy.template.extend(odd, (SEEN,))
     assert later[: len(odd)] == odd
     assert text(policy, later[len(odd) :]) == "<|tool|>a.txt\n<|end|><|assistant|>"

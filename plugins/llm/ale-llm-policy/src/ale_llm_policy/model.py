@@ -214,4 +214,3 @@ def _or(value: float | None, default: float | None) -> float:
     chosen = default if value is None else value
     assert chosen is not None, "the options set every default"
     return chosen
-

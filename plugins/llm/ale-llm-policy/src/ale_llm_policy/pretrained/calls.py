@@ -74,7 +74,9 @@ class Reading:
 
 def _typed(call: FoundCall, tools: Sequence[ToolSpec]) -> str:
     """Arguments whose values were written as texts, of the types that the tool's schema has."""
-    schemas = next((dict(t.parameters).get("properties", {}) for t in tools if t.name == call.name), {})
+    schemas = next(
+        (dict(t.parameters).get("properties", {}) for t in tools if t.name == call.name), {}
+    )
     values = json.loads(call.arguments)
     return written({key: _value(text, schemas.get(key)) for key, text in values.items()})
 
@@ -99,6 +101,8 @@ class Format:
     """What is neither content nor a call from a position on, such as the names of channels."""
     call_id: Callable[[str], str] = str
     """An id of a call as the family's templates take it."""
+    text_arguments: bool = False
+    """Do its templates take the arguments of a call as text only?"""
 
 
 def read(text: str, form: Format, *, calls: bool) -> Reading:

@@ -42,7 +42,9 @@ def hermes(text: str, start: int) -> list[FoundCall]:
     while (begin := text.find("<tool_call>", start)) >= 0:
         inner = begin + len("<tool_call>")
         close = text.find("</tool_call>", inner)
-        name, arguments, stop = json_call(text, inner, close if close >= 0 else len(text), "arguments")
+        name, arguments, stop = json_call(
+            text, inner, close if close >= 0 else len(text), "arguments"
+        )
         after = blank_end(text, stop)
         start = after + len("</tool_call>") if text.startswith("</tool_call>", after) else stop
         found.append(FoundCall(span=(begin, start), name=name, arguments=arguments))
@@ -271,7 +273,7 @@ FORMATS: Mapping[str, Format] = {
     "mistral": Format(mistral, call_id=_nine),
     "xml": Format(xml),
     "glm": Format(glm),
-    "deepseek": Format(deepseek),
+    "deepseek": Format(deepseek, text_arguments=True),
     "harmony": Format(harmony, reasoning=_analysis, marks=_frames),
     "gemma": Format(gemma, reasoning=_thought),
 }

@@ -8,11 +8,12 @@ is checked when the policy is built, unless turns that stay as they were sampled
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
 from attrs import frozen
+from jinja2 import TemplateError
 
 from ale.types import Message, ToolCall, ToolSpec
 from ale_llm_policy.pretrained.calls import read
@@ -159,13 +160,17 @@ class ChatTemplate:
     def _render(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, prompt: bool
     ) -> str:
-        text = self._tokenizer.apply_chat_template(
-            [plain(message, self._format.call_id) for message in messages],
-            tools=[_tool(spec) for spec in tools] or None,
-            chat_template=self._source,
-            add_generation_prompt=prompt,
-            tokenize=False,
-        )
+        try:
+            text = self._tokenizer.apply_chat_template(
+                [plain(message, self._format) for message in messages],
+                tools=[_tool(spec) for spec in tools] or None,
+                chat_template=self._source,
+                add_generation_prompt=prompt,
+                tokenize=False,
+            )
+        except (TemplateError, TypeError) as error:
+            message = f"the chat template fails: {error}"
+            raise input_error(message, path=_PATH, hint=_HINT) from error
         assert isinstance(text, str)
         return text
 
@@ -176,10 +181,7 @@ class ChatTemplate:
         GLM does with <|observation|>.
         """
         base = _base(added, names)
-        try:
-            whole = self._render((*base, *added), (), prompt=True)
-        except Exception as error:
-            raise self._failure(error) from error
+        whole = self._render((*base, *added), (), prompt=True)
         after = _end_of(whole, self._end_texts(), calls=bool(base[-1].tool_calls))
         if not after:
             raise input_error("nothing that can be found ends an answer", path=_PATH, hint=_HINT)
@@ -188,26 +190,18 @@ class ChatTemplate:
     def _end_texts(self) -> tuple[str, ...]:
         return tuple(self.token_bytes.text([each]).text for each in sorted(self.end_ids))
 
-    def _failure(self, error: Exception) -> Exception:
-        if type(error).__module__.startswith("jinja2"):
-            return input_error(f"the chat template fails: {error}", path=_PATH, hint=_HINT)
-        return error
-
     def _probe(self, turns: Turns) -> None:
         """Check the template, and learn which token ends an answer.
 
         Raises:
             InputError: a longer conversation does not begin with the shorter one's text.
         """
-        try:
-            if turns == "as-rendered":
-                for shorter, longer in _probes():
-                    before = self._render(shorter, (_TOOL,), prompt=True)
-                    _after(self._render(longer, (_TOOL,), prompt=False), before, "its own prompt")
-                    self._check_added(longer)
-            whole = self._render((*_base(()), _MORE), (), prompt=False)
-        except Exception as error:
-            raise self._failure(error) from error
+        if turns == "as-rendered":
+            for shorter, longer in _probes():
+                before = self._render(shorter, (_TOOL,), prompt=True)
+                _after(self._render(longer, (_TOOL,), prompt=False), before, "its own prompt")
+                self._check_added(longer)
+        whole = self._render((*_base(()), _MORE), (), prompt=False)
         tail = self._ids(_end_of(whole, (), calls=False))
         if not tail or tail[0] not in self._tokenizer.added_tokens_decoder:
             raise input_error(
@@ -239,29 +233,29 @@ class ChatTemplate:
                 )
 
 
-def plain(message: Message, call_id: Callable[[str], str] = str) -> dict[str, Any]:
-    """A message in the form that chat templates take; `call_id` writes ids as they take them."""
+def plain(message: Message, form: Format) -> dict[str, Any]:
+    """A message in the form that chat templates of a family take."""
     fields: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.reasoning is not None:
         # Two names of one thing; gpt-oss has the second.
         fields["reasoning_content"] = fields["thinking"] = message.reasoning
     if message.tool_calls:
-        fields["tool_calls"] = [_call(call, call_id(call.id)) for call in message.tool_calls]
+        fields["tool_calls"] = [_call(call, form) for call in message.tool_calls]
     if message.tool_call_id is not None:
-        fields["tool_call_id"] = call_id(message.tool_call_id)
+        fields["tool_call_id"] = form.call_id(message.tool_call_id)
     return fields
 
 
-def _call(call: ToolCall, name: str) -> dict[str, Any]:
-    # Templates differ in whether they take arguments as text; all of them take an object.
+def _call(call: ToolCall, form: Format) -> dict[str, Any]:
+    # Templates differ in whether they take arguments as text; most of them take an object.
     try:
         arguments = json.loads(call.arguments, strict=False)
     except (ValueError, RecursionError):
         arguments = call.arguments
-    if not isinstance(arguments, Mapping):
+    if form.text_arguments or not isinstance(arguments, Mapping):
         arguments = call.arguments
     return {
-        "id": name,
+        "id": form.call_id(call.id),
         "type": "function",
         "function": {"name": call.name, "arguments": arguments},
     }
