@@ -2,8 +2,8 @@
 
 Blocks are turned into numbers by the formulas of ggml, weights are used in the order that the file
 has them in, and rotary embeddings turn neighbouring pairs, as llama.cpp does it. transformers takes
-another way: it reorders queries and keys, and turns the two halves of a head. Only the places of the
-tensors in the file are read by the package `gguf`.
+another way: it reorders queries and keys, and turns the two halves of a head. Only the places of
+the tensors in the file are read by the package `gguf`.
 """
 
 from pathlib import Path

@@ -133,10 +133,12 @@ _MISTRAL = """\
 {%- if tools and loop.last %}[AVAILABLE_TOOLS] {{ tools | tojson }}[/AVAILABLE_TOOLS]{% endif -%}
 [INST] {{ m.content }}[/INST]{% elif m.role == 'tool' %}
 {%- if m.tool_call_id | length != 9 %}{{ raise_exception('ids have 9 characters') }}{% endif -%}
-[TOOL_RESULTS] {"content": {{ m.content | tojson }}, "call_id": "{{ m.tool_call_id }}"}[/TOOL_RESULTS]
+[TOOL_RESULTS] {"content": {{ m.content | tojson }}, "call_id": "{{ m.tool_call_id }}"}
+{{- "[/TOOL_RESULTS]" }}
 {%- elif m.tool_calls %}[TOOL_CALLS] [{% for c in m.tool_calls %}
 {%- if c.id | length != 9 %}{{ raise_exception('ids have 9 characters') }}{% endif -%}
-{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}, "id": "{{ c.id }}"}
+{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }},
+{{- ' "id": "' + c.id }}"}
 {%- if not loop.last %}, {% endif %}{% endfor %}]{{ eos_token }}{% elif m.role == 'assistant' -%}
 {{ ' ' + m.content }}{{ eos_token }}{% endif %}{% endfor %}"""
 _IM = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
@@ -203,8 +205,9 @@ FAMILIES = [
            ends=("<|return|>", "<|call|>", "<|endoftext|>"), write=_harmony, several=False,
            call_end="<|call|>"),
     Family(name="glm4.5", template="glm4moe", calls="glm",
-           special=("[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>",
-                    "<|endoftext|>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", *_TAGS),
+           special=("[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>",
+                    "<|observation|>", "<|endoftext|>", "<arg_key>", "</arg_key>", "<arg_value>",
+                    "</arg_value>", *_TAGS),
            ends=("<|user|>", "<|endoftext|>", "<|observation|>"), write=_glm,
            call_end="<|observation|>", opens=True),
     Family(name="gemma3", template="gemma3", calls="hermes",
@@ -212,12 +215,14 @@ FAMILIES = [
            ends=("<end_of_turn>", "<eos>"), write=_plain, reasons=False, acts=False),
     Family(name="gemma4", template="gemma4", calls="gemma",
            special=("<bos>", "<eos>", "<|turn>", "<turn|>", "<|channel>", "<channel|>",
-                    "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>", '<|"|>'),
+                    "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>",
+                    '<|"|>'),
            ends=("<turn|>", "<eos>", "<|tool_response>"), write=_gemma,
            call_end="<|tool_response>", opens=True),
     Family(name="deepseek-v3", template="deepseekv3", calls="deepseek",
-           special=("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>",
-                    "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>",
+           special=("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>",
+                    "<｜Assistant｜>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>",
+                    "<｜tool▁call▁begin｜>",
                     "<｜tool▁call▁end｜>", "<｜tool▁sep｜>", "<｜tool▁outputs▁begin｜>",
                     "<｜tool▁outputs▁end｜>", "<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>"),
            ends=("<｜end▁of▁sentence｜>",), write=_deepseek),

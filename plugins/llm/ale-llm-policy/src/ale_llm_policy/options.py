@@ -6,6 +6,7 @@ from typing import Any, Literal
 from attrs import field, frozen, validators
 
 from ale.plugin import doc, ge, gt, le
+from ale.strict import NameOrPath
 
 # mypy takes a field's type from its default, and would have None refused.
 _at_least_1: Any = validators.optional(ge(1))
@@ -44,7 +45,7 @@ class TinyOptions:
 class PolicyOptions:
     """A transformer in this process. Give `model` or `tiny`; the default is `tiny`."""
 
-    model: str | None = field(
+    model: NameOrPath | None = field(
         default=None, metadata=doc("Folder of a causal model of transformers, or its name.")
     )
     tiny: TinyOptions | None = field(
@@ -80,7 +81,7 @@ class PolicyOptions:
             "the model's own forward pass; auto: packed if supported."
         ),
     )
-    chat_template: str | None = field(
+    chat_template: NameOrPath | None = field(
         default=None,
         metadata=doc(
             "chatml, trl/NAME for one of the package trl, or a Jinja file, instead of the "
@@ -91,8 +92,8 @@ class PolicyOptions:
     turns: Literal["as-rendered", "as-sampled"] = field(
         default="as-rendered",
         metadata=doc(
-            "as-rendered: refuse a template that writes earlier turns in another way than they were "
-            "sampled; as-sampled: take any, and leave earlier turns as they were sampled."
+            "as-rendered: refuse a template that writes earlier turns in another way than they "
+            "were sampled; as-sampled: take any, and leave earlier turns as they were sampled."
         ),
     )
     device: Literal["auto", "cpu", "cuda"] = field(

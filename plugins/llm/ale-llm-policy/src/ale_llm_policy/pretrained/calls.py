@@ -74,7 +74,7 @@ class Reading:
 
 def _typed(call: FoundCall, tools: Sequence[ToolSpec]) -> str:
     """Arguments whose values were written as texts, of the types that the tool's schema has."""
-    schemas = next(
+    schemas: Mapping[str, Any] = next(
         (dict(t.parameters).get("properties", {}) for t in tools if t.name == call.name), {}
     )
     values = json.loads(call.arguments)
@@ -172,6 +172,7 @@ def json_call(text: str, start: int, stop: int, key: str) -> tuple[str, str, int
 
 
 def parts(value: Any, key: str) -> tuple[str, str]:
+    """Name and arguments of a call in JSON, the arguments under `key`."""
     call = value if isinstance(value, dict) else {}
     name, arguments = call.get("name"), call.get(key, {})
     shown = name.encode("utf-8", "backslashreplace").decode() if isinstance(name, str) else ""
@@ -193,10 +194,12 @@ def written(arguments: Any) -> str:
 
 
 def named(body: str) -> str:
+    """The name that a call which is no JSON seems to have."""
     named = _NAME.search(body)
     return named[1] if named else ""
 
 
 def blank_end(text: str, start: int) -> int:
+    """Where the blanks at a position end."""
     blank = _BLANK.match(text, start)
     return blank.end() if blank else start

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from ale_llm_policy.pretrained.calls import (
     DECODER,
-    FoundCall,
     Format,
+    FoundCall,
     Span,
     blank_end,
     json_call,
@@ -52,8 +52,8 @@ def hermes(text: str, start: int) -> list[FoundCall]:
 
 
 def mistral(text: str, start: int) -> list[FoundCall]:
-    """``[TOOL_CALLS][{"name": ..., "arguments": {...}, "id": ...}, ...]``, up to the end of the text,
-    or ``[TOOL_CALLS]name[ARGS]{...}`` for each call: Mistral.
+    """``[TOOL_CALLS][{"name": ..., "arguments": {...}, "id": ...}, ...]``, up to the end of the
+    text, or ``[TOOL_CALLS]name[ARGS]{...}`` for each call: Mistral.
     """
     begin = text.find("[TOOL_CALLS]", start)
     if begin < 0:
@@ -85,8 +85,8 @@ def _id(value: object) -> str | None:
 
 
 def llama3(text: str, start: int) -> list[FoundCall]:
-    """``{"name": ..., "parameters": {...}}`` as the whole answer, several with ``;`` between them, or
-    ``<|python_tag|>`` before them or before ``name.call(key="value")``: Llama 3.1 and later.
+    """``{"name": ..., "parameters": {...}}`` as the whole answer, several with ``;`` between them,
+    or ``<|python_tag|>`` before them or before ``name.call(key="value")``: Llama 3.1 and later.
     """
     begin = blank_end(text, start)
     tagged = text.startswith("<|python_tag|>", begin)
@@ -137,8 +137,8 @@ def xml(text: str, start: int) -> list[FoundCall]:
 
 
 def glm(text: str, start: int) -> list[FoundCall]:
-    """``<tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>``: GLM 4.5 and
-    later.
+    """``<tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>``: GLM 4.5
+    and later.
     """
     found: list[FoundCall] = []
     while (begin := text.find("<tool_call>", start)) >= 0:
@@ -160,8 +160,8 @@ def _untyped(span: Span, name: str, body: str, pattern: re.Pattern[str] | None) 
 
 
 def deepseek(text: str, start: int) -> list[FoundCall]:
-    """Calls between ``<｜tool▁call▁begin｜>`` and ``<｜tool▁call▁end｜>``, with the name before or after
-    ``<｜tool▁sep｜>``: DeepSeek V3, R1 and V3.1.
+    """Calls between ``<｜tool▁call▁begin｜>`` and ``<｜tool▁call▁end｜>``, with the name before or
+    after ``<｜tool▁sep｜>``: DeepSeek V3, R1 and V3.1.
     """
     first, last = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"
     outer, after = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"

@@ -92,12 +92,29 @@ def _not_loadable(name: str, error: Exception) -> Exception:
         siblings = sorted(each.name for each in folder.parent.glob("*/"))
         hint = nearest(folder.name, siblings)
         reason = f"there is no folder {folder}" + (f", and {reason}" if _is_hub_name(name) else "")
+    else:
+        lacks, hint = _lacking(folder)
+        reason = lacks or reason
     return input_error(
         f"{name} can't be loaded: {reason}",
         path="llm.model",
         expected="a folder with config.json, weights and tokenizer.json, or a name on the hub",
         hint=hint,
     )
+
+
+def _lacking(folder: Path) -> tuple[str | None, str | None]:
+    """What a folder lacks to be a model, and what to do about it."""
+    if not folder.is_dir():
+        hint = "transformers reads a GGUF file with gguf_file=, and saves it as a folder"
+        return f"{folder.name} is a file", hint if folder.suffix == ".gguf" else None
+    if (folder / "adapter_config.json").exists() and not (folder / "config.json").exists():
+        hint = "ale model RUN --out FOLDER --merge, or merge_and_unload of peft"
+        return f"{folder.name} has adapters alone, without the model that they are of", hint
+    for kind in ("config.json", "tokenizer.json", "*.safetensors"):
+        if not any(folder.glob(kind)):
+            return f"{folder.name} has no {kind}", None
+    return None, None
 
 
 def _is_hub_name(name: str) -> bool:

@@ -3,8 +3,8 @@
 The first prompt is rendered by the tokenizer's chat template. Every later one is the
 existing ids, followed by the ids of the added messages; nothing is rendered or tokenised twice.
 What is added is what the template writes after the answer of a short conversation that ends in it.
-That is the conversation as the template writes it only if the template extends its own prefix, which
-is checked when the policy is built, unless turns that stay as they were sampled were asked for.
+That is the conversation as the template writes it only if the template extends its own prefix,
+which is checked when the policy is built, unless it was asked to leave turns as they were sampled.
 """
 
 import json
@@ -16,9 +16,9 @@ from attrs import frozen
 from jinja2 import TemplateError
 
 from ale.types import Message, ToolCall, ToolSpec
-from ale_llm_policy.pretrained.calls import read
+from ale_llm_policy.pretrained.calls import Format, read
 from ale_llm_policy.pretrained.errors import input_error
-from ale_llm_policy.pretrained.formats import FORMATS, Format
+from ale_llm_policy.pretrained.formats import FORMATS
 from ale_llm_policy.pretrained.token_bytes import TokenBytes
 
 Ids = tuple[int, ...]
@@ -26,8 +26,8 @@ Ids = tuple[int, ...]
 _PATH = "llm.chat_template"
 _HINT = (
     "use a template that extends its own output: chat_template: chatml, trl/NAME such as "
-    "trl/qwen3_training, or a file of your own; or turns: as-sampled, which leaves earlier turns as "
-    "they were sampled where the template would rewrite them"
+    "trl/qwen3_training, or a file of your own; or turns: as-sampled, which leaves earlier turns "
+    "as they were sampled where the template would rewrite them"
 )
 _ANSWER = "answered"
 _OPENING = ("<|observation|>", "<|user|>", "<|tool_response>")
