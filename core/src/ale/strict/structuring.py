@@ -47,8 +47,8 @@ def structure(node: Node, cls: type[T], *, path: str = "") -> T:
         node: what was read.
         cls: an attrs class. Its fields may be bool, int, float, str, Path (made absolute,
             relative to the file it was written in), `NameOrPath`, Literal, Any, attrs classes,
-            and tuple, Mapping and ``X | None`` of these. Validators and ``__attrs_post_init__`` may raise
-            ValueError; each becomes a problem.
+            and tuple, Mapping and ``X | None`` of these. Validators and ``__attrs_post_init__``
+            may raise ValueError; each becomes a problem.
         path: path of `node` in its document, for messages.
 
     Raises:
