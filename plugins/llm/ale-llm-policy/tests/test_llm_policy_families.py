@@ -12,13 +12,17 @@ from random import Random
 from typing import Any
 
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from ale.errors import InputError
-from ale.types import Message, ToolCall, ToolSpec
-from ale_llm_policy.pretrained import ChatTemplate
+from ale.types import Message, ToolCall, ToolSpec, replace
+from ale_llm_policy.build import wrap_policy
+from ale_llm_policy.options import PolicyOptions
+from ale_llm_policy.pretrained import ChatTemplate, TorchPolicy
+from ale_llm_policy.pretrained.tiny import make_model
+from ale_llm_policy.testing import SHAPE, request
 
 Write = Callable[[str, str, list[ToolCall]], str]
 """The text of an answer from reasoning, content and calls, without the token that ends it."""
@@ -388,3 +392,28 @@ def test_what_is_added_is_what_the_whole_conversation_has(name: str) -> None:
             ids = template.extend((*ids, *body), added, answer.tool_calls)
             said += [answer, *added]
         assert ids == template.prompt(said, (SHELL,))
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gpt-oss", "glm4.5"])
+async def test_what_a_model_of_a_family_samples_stays_in_its_prompts(name: str) -> None:
+    """Random weights: answers are cut off, end anywhere, and hold any special token."""
+    (family,) = [each for each in FAMILIES if each.name == name]
+    template = template_of(family)
+    tokenizer = template._tokenizer
+    shape = evolve(SHAPE, vocabulary=len(tokenizer))
+    (end,) = template._ids(family.ends[0])
+    model = make_model(shape, seed=0, pad_id=0, end_id=end)
+    llm = wrap_policy(TorchPolicy(model, tokenizer, template, name=name), PolicyOptions())
+    for seed in range(8):
+        asked = request("goal", seed=seed, episode=f"e{seed}", n=60, tools=(SHELL,))
+        for _ in range(3):
+            answer = await llm.complete(asked)  # asked for twice, it is the same
+            assert answer.tokens is not None
+            begun = answer.tokens.prompt_ids + answer.tokens.output_ids
+            added = what_follows(answer.message, Random(seed))
+            messages = (*asked.messages, answer.message, *added)
+            asked = replace(asked, messages=messages, turn=asked.turn + 1, fresh_context=False)
+            later = (await llm.complete(asked)).tokens
+            assert later is not None
+            assert later.prompt_ids[: len(begun)] == begun
+    await llm.aclose()

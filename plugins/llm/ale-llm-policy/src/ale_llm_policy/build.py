@@ -102,8 +102,8 @@ def _check(policy: TorchPolicy, model: Forward) -> None:
     """Compare the engine's log-probabilities with the model's, on two rows of different length.
 
     They may differ by as much as roundings do: four times what the model's own differ by when the
-    sequence goes on, which changes nothing but the order of sums, or one unit in the last place of
-    the largest logit, where that is more. All differences are roots of mean squares.
+    sequence is longer, which changes nothing but the order of sums, or one unit in the last place
+    of the largest logit, where that is more. All differences are roots of mean squares.
 
     Raises:
         InputError: they differ, so the model violates the engine's assumptions.
