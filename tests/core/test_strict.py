@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from ale.errors import InputError
 from ale.plugin import doc, ge
-from ale.strict import Node, parse_yaml, read_yaml, structure
+from ale.strict import NameOrPath, Node, parse_yaml, read_yaml, structure
 
 
 @frozen(kw_only=True)
@@ -34,6 +34,11 @@ class Options:
 @frozen(kw_only=True)
 class Needy:
     path: str = field(metadata=doc("Where the tasks are."))
+
+
+@frozen(kw_only=True)
+class Named:
+    model: NameOrPath | None = None
 
 
 def problems(text: str, cls: type = Options) -> list[str]:
@@ -178,6 +183,24 @@ def test_a_path_is_relative_to_its_file(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("folder: ../tasks")
     made = structure(read_yaml(tmp_path / "c.yaml"), Options)
     assert made.folder == tmp_path.parent / "tasks"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("../models/mine", "{parent}/models/mine"),
+        ("/models/mine", "/models/mine"),
+        ("here", "{folder}/here"),
+        ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B"),
+    ],
+)
+def test_what_may_be_a_name_is_a_path_if_it_looks_like_one_or_something_is_there(
+    text: str, found: str, tmp_path: Path
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "c.yaml").write_text(f"model: {text}")
+    made = structure(read_yaml(tmp_path / "c.yaml"), Named)
+    assert made.model == found.format(parent=tmp_path.parent, folder=tmp_path)
 
 
 def test_a_missing_file_names_the_nearest_one(tmp_path: Path) -> None:

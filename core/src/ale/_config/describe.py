@@ -61,5 +61,5 @@ def type_text(type_: Any) -> str:
     if origin is not None:
         return "mapping"
     if inspect.isclass(type_):
-        return "path" if type_.__name__ == "Path" else "mapping"
+        return {"Path": "path", "NameOrPath": "name or path"}.get(type_.__name__, "mapping")
     return "any"

@@ -7,9 +7,10 @@ as for the config.
 from ale.errors import nearest
 from ale.strict.node import Node, describe, from_plain
 from ale.strict.reading import nearest_file, parse_yaml, read_yaml
-from ale.strict.structuring import structure
+from ale.strict.structuring import NameOrPath, structure
 
 __all__ = [
+    "NameOrPath",
     "Node",
     "describe",
     "from_plain",

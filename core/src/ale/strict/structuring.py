@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class NameOrPath(str):
+    """Text that is a name or a path, such as a model's.
+
+    Read as an option, it is made absolute if it begins with ``.``, ``/`` or ``~`` or if something
+    is there, relative to the file it was written in; else it is left as a name.
+    """
+
+    __slots__ = ()
+
+
 class _Invalid(Exception):
     """The problems of one node and its children."""
 
@@ -36,9 +46,9 @@ def structure(node: Node, cls: type[T], *, path: str = "") -> T:
     Args:
         node: what was read.
         cls: an attrs class. Its fields may be bool, int, float, str, Path (made absolute,
-            relative to the file it was written in), Literal, Any, attrs classes, and tuple,
-            Mapping and ``X | None`` of these. Validators and ``__attrs_post_init__`` may raise
-            ValueError; each becomes a problem.
+            relative to the file it was written in), `NameOrPath`, Literal, Any, attrs classes,
+            and tuple, Mapping and ``X | None`` of these. Validators and ``__attrs_post_init__``
+            may raise ValueError; each becomes a problem.
         path: path of `node` in its document, for messages.
 
     Raises:
@@ -100,6 +110,12 @@ def _str(given: _Input, _: Any) -> str:
 def _path(given: _Input, _: Any) -> Path:
     base = Path.cwd() if given.node.file is None else Path(given.node.file).absolute().parent
     return (base / Path(_str(given, str)).expanduser()).resolve()
+
+
+def _name_or_path(given: _Input, _: Any) -> str:
+    text = _str(given, str)
+    path = _path(given, Path)
+    return str(path) if text.startswith((".", "/", "~")) or path.exists() else text
 
 
 def _none(given: _Input, _: Any) -> None:
@@ -307,6 +323,7 @@ def _converter() -> "Converter":
     for scalar, hook in ((bool, _bool), (int, _int), (float, _float), (str, _str)):
         converter.register_structure_hook(scalar, hook)
     converter.register_structure_hook(Path, _path)
+    converter.register_structure_hook(NameOrPath, _name_or_path)
     converter.register_structure_hook(type(None), _none)
     converter.register_structure_hook_func(lambda type_: type_ is Any, _any)
     converter.register_structure_hook_func(_origin_is(Literal), _literal)

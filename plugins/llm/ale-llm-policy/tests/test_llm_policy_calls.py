@@ -2,9 +2,15 @@
 
 import pytest
 
-from ale_llm_policy.pretrained.calls import Reading, hermes, llama3, mistral, read
+from ale_llm_policy.pretrained import FORMATS
+from ale_llm_policy.pretrained.calls import Reading
+from ale_llm_policy.pretrained.calls import read as read_as
 
 GOOD = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
+
+
+def read(text: str, form: str | None) -> Reading:
+    return read_as(text, FORMATS[form or "hermes"], calls=form is not None)
 
 
 def calls(reading: Reading) -> list[tuple[str, str]]:
@@ -38,7 +44,7 @@ def calls(reading: Reading) -> list[tuple[str, str]]:
     ],
 )  # fmt: skip
 def test_hermes_calls_are_found(text: str, content: str, found: list[tuple[str, str]]) -> None:
-    reading = read(text, hermes)
+    reading = read(text, "hermes")
     assert calls(reading) == found
     assert reading.content == content
 
@@ -57,17 +63,17 @@ def test_without_tools_nothing_is_a_call() -> None:
     ],
 )
 def test_leading_reasoning_is_split_off(text: str, reasoning: str | None, content: str) -> None:
-    found = read(text, hermes)
+    found = read(text, "hermes")
     assert (found.reasoning, found.content) == (reasoning, content)
 
 
 def test_a_call_drafted_in_reasoning_is_none() -> None:
-    assert read(f"<think>{GOOD}</think>Done.", hermes).calls == ()
+    assert read(f"<think>{GOOD}</think>Done.", "hermes").calls == ()
 
 
 def test_places_count_what_is_kept() -> None:
     text = f"<think>w</think> ab {GOOD} cd"
-    reading = read(text, hermes)
+    reading = read(text, "hermes")
     assert reading.content == "ab  cd"
     assert reading.place(0) == 0
     assert reading.place(text.index("b")) == 1
@@ -77,12 +83,12 @@ def test_places_count_what_is_kept() -> None:
 
 
 def test_calls_are_numbered_by_turn_and_place() -> None:
-    assert [call.id for call in read(GOOD * 2, hermes).tool_calls(3)] == ["call_3_0", "call_3_1"]
+    assert [call.id for call in read(GOOD * 2, "hermes").tool_calls(3)] == ["call_3_0", "call_3_1"]
 
 
 def test_other_formats_have_names_of_their_own() -> None:
-    assert calls(read('{"name": "f", "parameters": {"a": 1}}', llama3)) == [("f", '{"a": 1}')]
-    assert calls(read("Hello {", llama3)) == []
+    assert calls(read('{"name": "f", "parameters": {"a": 1}}', "llama3")) == [("f", '{"a": 1}')]
+    assert calls(read("Hello {", "llama3")) == []
     two = '[TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}]'
-    assert calls(read(two, mistral)) == [("f", "{}"), ("g", "{}")]
-    assert calls(read('[TOOL_CALLS][{"name": "f"', mistral)) == [("f", '[{"name": "f"')]
+    assert calls(read(two, "mistral")) == [("f", "{}"), ("g", "{}")]
+    assert calls(read('[TOOL_CALLS][{"name": "f"', "mistral")) == [("f", '[{"name": "f"')]

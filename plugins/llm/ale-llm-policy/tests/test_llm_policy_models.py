@@ -11,7 +11,7 @@ from torch import nn
 from ale.errors import InputError
 from ale_llm_policy.build import wrap_policy
 from ale_llm_policy.options import PolicyOptions
-from ale_llm_policy.packed import weight_of
+from ale_llm_policy.packed import Packed, weight_of
 from ale_llm_policy.pretrained import TorchPolicy
 from ale_llm_policy.testing import CORPUS, forward_logits, new_policy, request
 
@@ -74,6 +74,35 @@ async def check(policy: TorchPolicy, **options: Any) -> None:
         meant = logp.gather(1, torch.tensor(found.output_ids)[:, None])[:, 0]
         assert torch.tensor(found.logprobs) == pytest.approx(meant, abs=1e-5)
     await llm.aclose()
+
+
+@pytest.mark.parametrize(("family", "fields"), MODELS)
+@pytest.mark.parametrize("decoder", ["auto", "modules"])
+def test_in_bfloat16_roundings_are_no_reason_to_refuse_a_model(
+    family: str, fields: dict[str, Any], decoder: Any
+) -> None:
+    policy = policy_of(family, fields)
+    policy.model.to(torch.bfloat16)
+    wrap_policy(policy, PolicyOptions(decoder=decoder))
+
+
+def test_large_logits_are_rounded_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = new_policy()
+    with torch.no_grad():
+        policy.model.lm_head.weight *= 30  # up to some 200: a unit in the last place is 1
+    policy.model.to(torch.bfloat16)
+    wrap_policy(policy, PolicyOptions())
+
+
+def test_in_bfloat16_a_model_that_is_sampled_wrongly_by_a_tenth_of_a_nat_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = Packed.logits
+    monkeypatch.setattr(Packed, "logits", lambda self, hidden: 0.95 * plain(self, hidden))
+    policy = new_policy()
+    policy.model.to(torch.bfloat16)
+    with pytest.raises(InputError, match=r"differ from the model's own by 0\.1"):
+        wrap_policy(policy, PolicyOptions())
 
 
 @pytest.mark.parametrize(("family", "fields"), MODELS)

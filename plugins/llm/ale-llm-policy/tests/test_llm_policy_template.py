@@ -32,7 +32,12 @@ def test_a_conversation_starts_with_the_names_of_the_tools(policy: TorchPolicy) 
 
 def test_the_next_prompt_is_what_was_there_and_what_was_added(policy: TorchPolicy) -> None:
     prompt = policy.template.prompt(GOAL)
-    odd = (*prompt, 300, 301, policy.template.end_id)  # ids no tokenizer would give for their text
+    odd = (
+        *prompt,
+        300,
+        301,
+        *policy.template.end_ids,
+    )  # ids no tokenizer would give for their text
     later = policy.template.extend(odd, (SEEN,))
     assert later[: len(odd)] == odd
     assert text(policy, later[len(odd) :]) == "<|tool|>a.txt\n<|end|><|assistant|>"
@@ -52,13 +57,13 @@ def test_added_turns_give_the_same_ids_as_the_whole(policy: TorchPolicy) -> None
 
 def test_an_answer_is_read_as_it_was_written(policy: TorchPolicy) -> None:
     ids = policy.template.answer(ACT)
-    assert ids[-1] == policy.template.end_id
-    assert policy.template.read(ids, turn=0, tools=True).message == ACT
+    assert ids[-1] in policy.template.end_ids
+    assert policy.template.read(ids, turn=0, tools=(SHELL,)).message == ACT
 
 
 def test_every_token_knows_where_in_the_content_it_starts(policy: TorchPolicy) -> None:
     ids = policy.template.answer(ACT)
-    offsets = policy.template.read(ids, turn=0, tools=True).text_offsets
+    offsets = policy.template.read(ids, turn=0, tools=(SHELL,)).text_offsets
     assert offsets is not None
     assert len(offsets) == len(ids)
     assert list(offsets) == sorted(offsets)
@@ -70,14 +75,14 @@ def test_every_token_knows_where_in_the_content_it_starts(policy: TorchPolicy) -
 
 def test_half_a_character_is_shown_and_counted(policy: TorchPolicy) -> None:
     ids = [policy.tokenizer.convert_tokens_to_ids(letter) for letter in ("a", "Ã", "b")]
-    read = policy.template.read(ids, turn=0, tools=False)
+    read = policy.template.read(ids, turn=0)
     assert read.message.content == "a\ufffdb"
     assert read.text_offsets == (0, 1, 1)
 
 
 def test_the_text_after_a_stop_is_left_out(policy: TorchPolicy) -> None:
     ids = policy.template.answer(Message(role="assistant", content="one STOP two"))
-    read = policy.template.read(ids, turn=0, tools=False, limit=4)
+    read = policy.template.read(ids, turn=0, limit=4)
     assert read.message.content == "one "
     assert read.text_offsets is not None
     assert max(read.text_offsets) == 4

@@ -134,6 +134,36 @@ def test_a_folder_that_does_not_exist_is_named_with_the_nearest_one(tmp_path: Pa
     assert problem.hint == "did you mean 'qwen'?"
 
 
+def test_a_file_in_the_place_of_a_folder_and_a_folder_without_a_model_are_named(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "model.gguf").write_text("")
+    with pytest.raises(InputError, match=r"model\.gguf is a file") as caught:
+        load_policy(str(tmp_path / "model.gguf"), device="cpu")
+    assert "config.json" in (caught.value.problems[0].expected or "")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"empty has no config\.json"):
+        load_policy(str(tmp_path / "empty"), device="cpu")
+    tiny_policy(CORPUS, SHAPE).save(tmp_path / "m")
+    (tmp_path / "m" / "model.safetensors").unlink()
+    with pytest.raises(InputError, match=r"m has no \*\.safetensors"):
+        load_policy(str(tmp_path / "m"), device="cpu")
+
+
+def test_adapters_alone_are_no_model_and_the_error_says_how_to_merge_them(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    with pytest.raises(InputError, match="adapters") as caught:
+        load_policy(str(tmp_path), device="cpu")
+    assert "--merge" in (caught.value.problems[0].hint or "")
+
+
+def test_a_template_of_trl_is_read_from_its_package(tmp_path: Path) -> None:
+    tiny_policy(CORPUS, SHAPE).save(tmp_path)
+    with pytest.raises(InputError, match="can't be read") as caught:
+        load_policy(str(tmp_path), device="cpu", chat_template="trl/qwen3_trainin")
+    assert caught.value.problems[0].hint == "did you mean 'qwen3_training'?"
+
+
 def test_loading_and_saving_print_no_progress_bars(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,9 +12,12 @@ from typing import Any, Literal, Union, get_args, get_origin
 import attrs
 from attrs import validators
 
+from ale.strict import NameOrPath
+
 Schema = dict[str, Any]
 
-_SCALARS = {bool: "boolean", int: "integer", float: "number", str: "string", Path: "string"}
+_TEXTS: Mapping[Any, str] = dict.fromkeys((str, Path, NameOrPath), "string")
+_SCALARS: Mapping[Any, str] = {bool: "boolean", int: "integer", float: "number", **_TEXTS}
 _BOUNDS = {
     ">=": "minimum",
     ">": "exclusiveMinimum",

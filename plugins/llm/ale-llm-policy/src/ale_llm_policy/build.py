@@ -32,6 +32,7 @@ def build(options: PolicyOptions, *, seed: int) -> PolicyLLM:
             dtype=options.dtype,
             chat_template=options.chat_template,
             calls=options.calls,
+            turns=options.turns,
         )
     return wrap_policy(policy, options)
 
@@ -100,6 +101,10 @@ def _forward(policy: TorchPolicy, options: PolicyOptions) -> Forward:
 def _check(policy: TorchPolicy, model: Forward) -> None:
     """Compare the engine's log-probabilities with the model's, on two rows of different length.
 
+    They may differ by as much as roundings do: four times what the model's own differ by when the
+    sequence is longer, which changes nothing but the order of sums, or one unit in the last place
+    of the largest logit, where that is more. All differences are roots of mean squares.
+
     Raises:
         InputError: they differ, so the model violates the engine's assumptions.
     """
@@ -114,22 +119,30 @@ def _check(policy: TorchPolicy, model: Forward) -> None:
         for job, sequence in zip(batch.jobs, sequences, strict=True):
             job.ids = list(sequence)
         found = batch.decode().log_softmax(-1)
-        meant = torch.stack([_plain(policy, sequence) for sequence in sequences])
-    tolerance = 1e-3 if policy.dtype == torch.float32 else 0.5
-    distance = float((found - meant).abs().max())
+        logits = torch.stack([_plain(policy, sequence, len(sequence)) for sequence in sequences])
+        longer = torch.stack([_plain(policy, [*s, *s], len(s)) for s in sequences])
+    meant = logits.log_softmax(-1)
+    unit = torch.finfo(policy.dtype).eps * float(logits.abs().max())
+    tolerance = max(1e-3, unit, 4 * _distance(longer.log_softmax(-1), meant))
+    distance = _distance(found, meant)
     if not distance <= tolerance:
         message = f"stepwise log-probabilities differ from the model's own by {distance:.2g}"
-        expected = f"at most {tolerance}: attention over keys and values per token"
+        expected = f"at most {tolerance:.2g}, by rounding: attention over keys and values per token"
         raise InputError([Problem(message=message, path="llm.model", expected=expected)])
 
 
 @torch.inference_mode()
-def _plain(policy: TorchPolicy, ids: list[int]) -> Tensor:
+def _plain(policy: TorchPolicy, ids: list[int], n: int) -> Tensor:
+    """The logits after the first `n` of these ids."""
     training = policy.base.training
     policy.base.eval()
     logits: Tensor = policy.base(torch.tensor([ids], device=policy.device), use_cache=False).logits
     policy.base.train(training)
-    return logits[0, -1].float().log_softmax(-1)
+    return logits[0, n - 1].float()
+
+
+def _distance(a: Tensor, b: Tensor) -> float:
+    return float((a - b).square().mean().sqrt())
 
 
 def _ignore(job: Job, outcome: Outcome | Exception) -> None:

@@ -43,7 +43,7 @@ class PolicyLLM:
         self._defaults = defaults
         self._context = min(context, policy.context)
         self._sessions = Sessions(policy.template)
-        self._end_ids = _end_ids(policy)
+        self._end_ids = policy.template.end_ids
 
     @property
     def capabilities(self) -> LLMCapabilities:
@@ -186,7 +186,7 @@ class PolicyLLM:
     def _completion(self, request: CompletionRequest, job: Job, outcome: Outcome) -> Completion:
         output = job.output
         answer = self.policy.template.read(
-            output, turn=request.turn, tools=bool(request.tools), limit=outcome.stop_at
+            output, turn=request.turn, tools=request.tools, limit=outcome.stop_at
         )
         message = answer.message
         self._sessions.remember_answer(request, job.ids, len(job.prompt), message)
@@ -214,11 +214,3 @@ def _or(value: float | None, default: float | None) -> float:
     chosen = default if value is None else value
     assert chosen is not None, "the options set every default"
     return chosen
-
-
-def _end_ids(policy: TorchPolicy) -> frozenset[int]:
-    """End-of-turn ids of the template, the tokenizer and the generation config."""
-    listed = getattr(policy.base.generation_config, "eos_token_id", None)
-    several = listed if isinstance(listed, list) else [listed]
-    ids = [policy.template.end_id, policy.tokenizer.eos_token_id, *several]
-    return frozenset(int(each) for each in ids if each is not None)

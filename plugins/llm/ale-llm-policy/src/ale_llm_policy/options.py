@@ -6,10 +6,12 @@ from typing import Any, Literal
 from attrs import field, frozen, validators
 
 from ale.plugin import doc, ge, gt, le
+from ale.strict import NameOrPath
 
 # mypy takes a field's type from its default, and would have None refused.
 _at_least_1: Any = validators.optional(ge(1))
 _at_least_16: Any = validators.optional(ge(16))
+Calls = Literal["hermes", "xml", "llama3", "mistral", "harmony", "glm", "deepseek", "gemma"]
 _WHOLE = "Texts that are one token each, such as the beginning of a call."
 
 
@@ -43,7 +45,7 @@ class TinyOptions:
 class PolicyOptions:
     """A transformer in this process. Give `model` or `tiny`; the default is `tiny`."""
 
-    model: str | None = field(
+    model: NameOrPath | None = field(
         default=None, metadata=doc("Folder of a causal model of transformers, or its name.")
     )
     tiny: TinyOptions | None = field(
@@ -79,12 +81,20 @@ class PolicyOptions:
             "the model's own forward pass; auto: packed if supported."
         ),
     )
-    chat_template: str | None = field(
+    chat_template: NameOrPath | None = field(
         default=None,
-        metadata=doc("chatml, or a Jinja file, instead of the tokenizer's own template."),
+        metadata=doc(
+            "chatml, trl/NAME for one of the package trl, or a Jinja file, instead of the "
+            "tokenizer's own template."
+        ),
     )
-    calls: Literal["hermes", "llama3", "mistral"] = field(
-        default="hermes", metadata=doc("How the model writes tool calls.")
+    calls: Calls = field(default="hermes", metadata=doc("How the model writes tool calls."))
+    turns: Literal["as-rendered", "as-sampled"] = field(
+        default="as-rendered",
+        metadata=doc(
+            "as-rendered: refuse a template that writes earlier turns in another way than they "
+            "were sampled; as-sampled: take any, and leave earlier turns as they were sampled."
+        ),
     )
     device: Literal["auto", "cpu", "cuda"] = field(
         default="auto", metadata=doc("auto: CUDA if available.")

@@ -47,7 +47,8 @@ class Sessions:
                 return tuple(said.ids[: said.n_prompt])
             added = _added(said.messages, request.messages)
             if added is not None:
-                return self._template.extend(tuple(said.ids), added)
+                calls = said.messages[-1].tool_calls
+                return self._template.extend(tuple(said.ids), added, calls)
         return self._template.prompt(request.messages, request.tools)
 
     def remember_answer(

@@ -2,10 +2,10 @@
 
 Modules: `policy` (`TorchPolicy`), `loading` (from a name, a folder or a seed), `tiny` (model and
 tokenizer created from a seed), `template` (prompts rendered turn by turn, answers parsed), `calls`
-(tool calls in text), `token_bytes` (tokens as bytes), `weights`.
+and `formats` (tool calls in text), `token_bytes` (tokens as bytes), `weights`.
 """
 
-from ale_llm_policy.pretrained.calls import FORMATS
+from ale_llm_policy.pretrained.formats import FORMATS
 from ale_llm_policy.pretrained.loading import load_policy, tiny_policy
 from ale_llm_policy.pretrained.policy import TorchPolicy
 from ale_llm_policy.pretrained.template import Answer, ChatTemplate

@@ -1,24 +1,24 @@
 """Tool calls and reasoning, read out of what a model wrote.
 
-A call is whatever follows an opening mark. One that is not valid JSON is still a call, with its
-text as arguments, so that the agent can tell the model what is wrong with it.
+A call is whatever follows an opening mark. One that is not written as it should be is still a call,
+with its text as arguments, so that the agent can tell the model what is wrong with it.
 """
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
-from ale.types import ToolCall
+from ale.types import ToolCall, ToolSpec
 
 Span = tuple[int, int]
 """Half-open, in characters."""
 
 _NAME = re.compile(r'"name"\s*:\s*"([^"\\]{1,80})"')
 _BLANK = re.compile(r"\s*")
-_DECODER = json.JSONDecoder(strict=False)  # models write line breaks inside strings
+DECODER = json.JSONDecoder(strict=False)  # models write line breaks inside strings
 
 
 @frozen(kw_only=True)
@@ -29,6 +29,10 @@ class FoundCall:
     """The characters of the call, marks included."""
     name: str
     arguments: str
+    id: str | None = None
+    """As the model wrote it, in formats that have one."""
+    untyped: bool = False
+    """Are the arguments' values texts, whatever their types?"""
 
 
 Find = Callable[[str, int], list[FoundCall]]
@@ -49,31 +53,88 @@ class Reading:
         """The index into `content` of a character of the answer, or of the next that is in it."""
         return sum(max(0, min(position, stop) - start) for start, stop in self.kept)
 
-    def tool_calls(self, turn: int) -> tuple[ToolCall, ...]:
-        """The calls, numbered by turn and place."""
+    def tool_calls(self, turn: int, tools: Sequence[ToolSpec] = ()) -> tuple[ToolCall, ...]:
+        """The calls, with the model's own ids, or numbered by turn and place.
+
+        Args:
+            turn: of the answer.
+            tools: whose schemas say which values of untyped arguments are no texts.
+        """
+        own = [call.id for call in self.calls]
+        keep = None not in own and len({*own}) == len(own)
         return tuple(
-            ToolCall(id=f"call_{turn}_{index}", name=call.name, arguments=call.arguments)
+            ToolCall(
+                id=str(call.id) if keep else f"call_{turn}_{index}",
+                name=call.name,
+                arguments=_typed(call, tools) if call.untyped else call.arguments,
+            )
             for index, call in enumerate(self.calls)
         )
 
 
-def read(text: str, find: Find | None) -> Reading:
+def _typed(call: FoundCall, tools: Sequence[ToolSpec]) -> str:
+    """Arguments whose values were written as texts, of the types that the tool's schema has."""
+    schemas: Mapping[str, Any] = next(
+        (dict(t.parameters).get("properties", {}) for t in tools if t.name == call.name), {}
+    )
+    values = json.loads(call.arguments)
+    return written({key: _value(text, schemas.get(key)) for key, text in values.items()})
+
+
+def _value(text: str, schema: Any) -> Any:
+    if not isinstance(schema, Mapping) or schema.get("type", "string") == "string":
+        return text
+    try:
+        return DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+@frozen
+class Format:
+    """How a family of models writes reasoning and calls."""
+
+    find: Find
+    reasoning: Callable[[str], tuple[str | None, int]] = field(default=lambda text: think(text))
+    """The reasoning that a text begins with, if any, and where what follows it starts."""
+    marks: Callable[[str, int], list[Span]] = field(default=lambda text, start: [])
+    """What is neither content nor a call from a position on, such as the names of channels."""
+    call_id: Callable[[str], str] = str
+    """An id of a call as the family's templates take it."""
+    text_arguments: bool = False
+    """Do its templates take the arguments of a call as text only?"""
+
+
+def read(text: str, form: Format, *, calls: bool) -> Reading:
     """Take an answer apart: leading reasoning, content, calls.
 
     Args:
-        text: what the model wrote, without the end-of-turn token.
-        find: how calls are written; None where no tool was offered, and nothing is a call.
+        text: what the model wrote, without the token that ends it.
+        form: how it is written.
+        calls: was a tool offered? If not, nothing is a call.
     """
-    reasoning, start = _reasoning(text)
-    calls = find(text, start) if find else []
-    edges = [start, *(edge for call in calls for edge in call.span), len(text)]
+    reasoning, start = form.reasoning(text)
+    found = form.find(text, start) if calls else []
+    marks = [span for span in form.marks(text, start) if not any(_inside(span, c) for c in found)]
+    return _reading(text, reasoning, start, found, marks)
+
+
+def _inside(span: Span, call: FoundCall) -> bool:
+    return call.span[0] <= span[0] < call.span[1]
+
+
+def _reading(
+    text: str, reasoning: str | None, start: int, calls: list[FoundCall], marks: list[Span]
+) -> Reading:
+    spans = sorted([*(call.span for call in calls), *marks])
+    edges = [start, *(edge for span in spans for edge in span), len(text)]
     outside = list(zip(edges[::2], edges[1::2], strict=True))
-    kept = _trimmed(text, outside) if calls or start else outside
+    kept = _trimmed(text, outside) if spans or start else outside
     content = "".join(text[a:b] for a, b in kept)
     return Reading(content, reasoning, tuple(calls), tuple(kept))
 
 
-def _reasoning(text: str) -> tuple[str | None, int]:
+def think(text: str) -> tuple[str | None, int]:
     """The text of a leading ``<think>`` block, and where what follows it starts.
 
     A template may have opened the block in the prompt, so a closing tag alone counts too.
@@ -98,68 +159,20 @@ def _trimmed(text: str, spans: list[Span]) -> list[Span]:
     return [(start, stop) for start, stop in cut if start < stop]
 
 
-def hermes(text: str, start: int) -> list[FoundCall]:
-    """``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``: Hermes, Qwen, the tiny policy.
-
-    A call that is cut off, or whose closing tag is missing, ends where its JSON does, or with the
-    text.
-    """
-    found: list[FoundCall] = []
-    while (begin := text.find("<tool_call>", start)) >= 0:
-        inner = begin + len("<tool_call>")
-        close = text.find("</tool_call>", inner)
-        name, arguments, stop = _call(text, inner, close if close >= 0 else len(text), "arguments")
-        after = _blank_end(text, stop)
-        start = after + len("</tool_call>") if text.startswith("</tool_call>", after) else stop
-        found.append(FoundCall(span=(begin, start), name=name, arguments=arguments))
-    return found
-
-
-def mistral(text: str, start: int) -> list[FoundCall]:
-    """``[TOOL_CALLS][{"name": ..., "arguments": {...}}, ...]``, up to the end of the text."""
-    begin = text.find("[TOOL_CALLS]", start)
-    if begin < 0:
-        return []
-    inner = text[begin + len("[TOOL_CALLS]") :]
-    try:
-        values = _DECODER.decode(inner)
-        parts = [_parts(value, "arguments") for value in values]
-    except (ValueError, RecursionError, TypeError):
-        parts = [(_named(inner), inner.strip())]
-    edges = [begin, *([len(text)] * len(parts))]
-    return [
-        FoundCall(span=(a, b), name=name, arguments=arguments)
-        for a, b, (name, arguments) in zip(edges, edges[1:], parts, strict=False)
-    ]
-
-
-def llama3(text: str, start: int) -> list[FoundCall]:
-    """``{"name": ..., "parameters": {...}}`` as the whole answer: Llama 3.1 and later."""
-    begin = _blank_end(text, start)
-    if text.startswith("<|python_tag|>", begin):
-        begin += len("<|python_tag|>")
-    if not text.startswith("{", begin) or '"name"' not in text:
-        return []
-    name, arguments, _ = _call(text, begin, len(text), "parameters")
-    return [FoundCall(span=(start, len(text)), name=name, arguments=arguments)]
-
-
-FORMATS: Mapping[str, Find] = {"hermes": hermes, "llama3": llama3, "mistral": mistral}
-
-
-def _call(text: str, start: int, stop: int, key: str) -> tuple[str, str, int]:
+def json_call(text: str, start: int, stop: int, key: str) -> tuple[str, str, int]:
     """Name and arguments of the JSON object at `start`, and where it ends."""
     try:
         # The decoder, not the mark, finds the end: a string may hold the mark.
-        value, end = _DECODER.raw_decode(text, _blank_end(text, start))
-        name, arguments = _parts(value, key)
+        value, end = DECODER.raw_decode(text, blank_end(text, start))
+        name, arguments = parts(value, key)
     except (ValueError, RecursionError):
         body = text[start:stop].strip()
-        return _named(body), body, stop
+        return named(body), body, stop
     return name, arguments, end
 
 
-def _parts(value: Any, key: str) -> tuple[str, str]:
+def parts(value: Any, key: str) -> tuple[str, str]:
+    """Name and arguments of a call in JSON, the arguments under `key`."""
     call = value if isinstance(value, dict) else {}
     name, arguments = call.get("name"), call.get(key, {})
     shown = name.encode("utf-8", "backslashreplace").decode() if isinstance(name, str) else ""
@@ -180,11 +193,13 @@ def written(arguments: Any) -> str:
     return text
 
 
-def _named(body: str) -> str:
+def named(body: str) -> str:
+    """The name that a call which is no JSON seems to have."""
     named = _NAME.search(body)
     return named[1] if named else ""
 
 
-def _blank_end(text: str, start: int) -> int:
+def blank_end(text: str, start: int) -> int:
+    """Where the blanks at a position end."""
     blank = _BLANK.match(text, start)
     return blank.end() if blank else start

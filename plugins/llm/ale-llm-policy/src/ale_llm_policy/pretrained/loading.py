@@ -1,6 +1,7 @@
 """Loads a policy from a name or folder, or creates one from a seed."""
 
 from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,11 +12,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from ale.errors import nearest
 from ale_llm_policy.pretrained.errors import input_error
 from ale_llm_policy.pretrained.policy import TorchPolicy, no_progress_bars
-from ale_llm_policy.pretrained.template import ChatTemplate
+from ale_llm_policy.pretrained.template import ChatTemplate, Turns
 from ale_llm_policy.pretrained.tiny import TinyShape, make_tiny
 
 Dtype = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
+_TEMPLATE = "llm.chat_template"
 _PROBE = '{"name": "shell"} it\'s 1,234 caf\u00e9 \U0001f40d\n\tdef f(x):\n        return x  '
 
 
@@ -42,6 +44,7 @@ def load_policy(
     dtype: Dtype = "auto",
     chat_template: str | None = None,
     calls: str = "hermes",
+    turns: Turns = "as-rendered",
 ) -> TorchPolicy:
     """Any causal model of transformers.
 
@@ -49,8 +52,10 @@ def load_policy(
         name: a folder, or a name on the hub; with ``HF_HUB_OFFLINE`` set nothing is downloaded.
         device: ``auto`` is CUDA where it is there.
         dtype: ``auto`` is bfloat16 on CUDA and float32 elsewhere.
-        chat_template: ``chatml`` for the one of this package, a file, or None for the model's own.
-        calls: how the model writes tool calls; a name of `ale_llm_policy.pretrained.calls.FORMATS`.
+        chat_template: ``chatml`` for the one of this package, ``trl/NAME`` for one of the package
+            trl, a file, or None for the model's own.
+        calls: how the model writes tool calls; a name of `ale_llm_policy.pretrained.FORMATS`.
+        turns: see `ChatTemplate`.
 
     Raises:
         InputError: it can't be loaded, or its template does not extend its own prefix.
@@ -67,8 +72,16 @@ def load_policy(
     source = _source(chat_template)
     if source is not None:
         tokenizer.chat_template = source  # so that `TorchPolicy.save` keeps it
-    template = ChatTemplate(tokenizer, calls=calls)
+    ends = _ends(model, tokenizer)
+    template = ChatTemplate(tokenizer, calls=calls, turns=turns, ends=ends)
     return TorchPolicy(model.to(place).eval(), tokenizer, template, name=name)
+
+
+def _ends(model: Any, tokenizer: Any) -> set[int]:
+    """The tokens that end an answer, as tokenizer and generation config list them."""
+    listed = getattr(model.generation_config, "eos_token_id", None)
+    several = listed if isinstance(listed, list) else [listed]
+    return {int(each) for each in (tokenizer.eos_token_id, *several) if each is not None}
 
 
 def _not_loadable(name: str, error: Exception) -> Exception:
@@ -79,12 +92,29 @@ def _not_loadable(name: str, error: Exception) -> Exception:
         siblings = sorted(each.name for each in folder.parent.glob("*/"))
         hint = nearest(folder.name, siblings)
         reason = f"there is no folder {folder}" + (f", and {reason}" if _is_hub_name(name) else "")
+    else:
+        lacks, hint = _lacking(folder)
+        reason = lacks or reason
     return input_error(
         f"{name} can't be loaded: {reason}",
         path="llm.model",
         expected="a folder with config.json, weights and tokenizer.json, or a name on the hub",
         hint=hint,
     )
+
+
+def _lacking(folder: Path) -> tuple[str | None, str | None]:
+    """What a folder lacks to be a model, and what to do about it."""
+    if not folder.is_dir():
+        hint = "transformers reads a GGUF file with gguf_file=, and saves it as a folder"
+        return f"{folder.name} is a file", hint if folder.suffix == ".gguf" else None
+    if (folder / "adapter_config.json").exists() and not (folder / "config.json").exists():
+        hint = "ale model RUN --out FOLDER --merge, or merge_and_unload of peft"
+        return f"{folder.name} has adapters alone, without the model that they are of", hint
+    for kind in ("config.json", "tokenizer.json", "*.safetensors"):
+        if not any(folder.glob(kind)):
+            return f"{folder.name} has no {kind}", None
+    return None, None
 
 
 def _is_hub_name(name: str) -> bool:
@@ -133,13 +163,31 @@ def _tokenizer(name: str) -> Any:
 def _source(chat_template: str | None) -> str | None:
     if chat_template is None:
         return None
-    own = chat_template == "chatml"
-    file = Path(__file__).with_name("chatml.jinja") if own else Path(chat_template)
+    file, others = _template_file(chat_template)
     try:
         return file.read_text("utf-8").rstrip("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise input_error(
             f"{chat_template} can't be read: {error}",
-            path="llm.chat_template",
-            expected="chatml, or a file with a Jinja template",
+            path=_TEMPLATE,
+            expected="chatml, trl/NAME, or a file with a Jinja template",
+            hint=nearest(file.stem, others),
         ) from error
+
+
+def _template_file(name: str) -> tuple[Path, list[str]]:
+    """The file of a chat template, and the names that are beside it."""
+    if name == "chatml":
+        return Path(__file__).with_name("chatml.jinja"), []
+    place, _, rest = name.partition("/")
+    if place != "trl" or Path(name).exists():
+        return Path(name).expanduser(), []
+    try:
+        folder = Path(str(distribution("trl").locate_file("trl/chat_templates")))
+    except PackageNotFoundError as error:
+        raise input_error(
+            f"{name} is a template of the package trl, which is not installed",
+            path=_TEMPLATE,
+            hint="pip install trl",
+        ) from error
+    return folder / f"{rest}.jinja", sorted(file.stem for file in folder.glob("*.jinja"))

@@ -2,26 +2,37 @@
 
 The first prompt is rendered by the tokenizer's chat template. Every later one is the
 existing ids, followed by the ids of the added messages; nothing is rendered or tokenised twice.
-That is the same conversation only if the template extends its own prefix, which is checked when the
-policy is built.
+What is added is what the template writes after the answer of a short conversation that ends in it.
+That is the conversation as the template writes it only if the template extends its own prefix,
+which is checked when the policy is built, unless it was asked to leave turns as they were sampled.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from attrs import frozen
+from jinja2 import TemplateError
 
 from ale.types import Message, ToolCall, ToolSpec
-from ale_llm_policy.pretrained.calls import FORMATS, Find, read
+from ale_llm_policy.pretrained.calls import Format, read
 from ale_llm_policy.pretrained.errors import input_error
+from ale_llm_policy.pretrained.formats import FORMATS
 from ale_llm_policy.pretrained.token_bytes import TokenBytes
 
 Ids = tuple[int, ...]
 
 _PATH = "llm.chat_template"
-_HINT = "use a template that extends its own output: chat_template: chatml, or a file of your own"
+_HINT = (
+    "use a template that extends its own output: chat_template: chatml, trl/NAME such as "
+    "trl/qwen3_training, or a file of your own; or turns: as-sampled, which leaves earlier turns "
+    "as they were sampled where the template would rewrite them"
+)
+_ANSWER = "answered"
+_OPENING = ("<|observation|>", "<|user|>", "<|tool_response>")
+"""Tokens by which a model (GLM, Gemma 4) ends its answer and which begin what follows it."""
+Turns = Literal["as-rendered", "as-sampled"]
 _ARGUMENTS = '{"a": 1}'
 _TOOL = ToolSpec(
     name="probe",
@@ -46,68 +57,96 @@ class ChatTemplate:
         tokenizer: a fast tokenizer of transformers.
         source: Jinja text to use in the place of the tokenizer's own.
         calls: how the model writes tool calls, a name of `FORMATS`.
+        turns: ``as-rendered`` refuses a template that would write earlier turns in another way than
+            they were sampled; ``as-sampled`` takes any, and leaves them as they were.
+        ends: further tokens that end an answer, as the model's generation config lists them.
 
     Raises:
         InputError: there is no template, or it does not extend its own prefix.
     """
 
-    def __init__(self, tokenizer: Any, *, source: str | None = None, calls: str = "hermes") -> None:
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        source: str | None = None,
+        calls: str = "hermes",
+        turns: Turns = "as-rendered",
+        ends: Collection[int] = (),
+    ) -> None:
         self._tokenizer = tokenizer
         self._source = source
-        self._find: Find = FORMATS[calls]
+        self._format: Format = FORMATS[calls]
         self.token_bytes = TokenBytes(tokenizer)
         if source is None and not tokenizer.chat_template:
             raise input_error("the tokenizer has no chat template", path=_PATH, hint=_HINT)
-        self._tail = self._probe()
-        self.end_id: int = self._tail[0]
-        """The token that ends a turn; the model writes it, and it is trained."""
-        self._after_end = self._tail[1:]
         self._added = lru_cache(maxsize=256)(self._render_added)
+        self.end_ids: frozenset[int] = frozenset(ends)
+        """The tokens that end a turn; the model writes one of them, and it is trained."""
+        self._probe(turns)
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> Ids:
         """The ids of a new conversation, up to where the answer begins."""
         return self._ids(self._render(messages, tools, prompt=True))
 
-    def extend(self, ids: Ids, added: Sequence[Message]) -> Ids:
+    def extend(self, ids: Ids, added: Sequence[Message], calls: Sequence[ToolCall] = ()) -> Ids:
         """The next prompt: `ids` (prompt and answer so far) and the added messages.
 
-        An answer that was cut off before its end-of-turn token gets it here, as part of the
-        prompt: it was not sampled.
+        An answer that was cut off before a token that ends it gets one here, as part of the prompt:
+        it was not sampled. One that ended gets no second.
+
+        Args:
+            ids: so far.
+            added: the messages since the answer.
+            calls: of the answer; some templates name the tool that a result is of.
         """
-        end = () if ids and ids[-1] == self.end_id else (self.end_id,)
-        return (*ids, *end, *self._added(tuple(added)))
+        following, ends = self._added(tuple(added), tuple(call.name for call in calls))
+        if ids and (ids[-1] == following[0] or (ends and ids[-1] in self.end_ids)):
+            following = following[1:]
+        return (*ids, *following)
 
     def answer(self, message: Message) -> Ids:
-        """The ids of `message` as the model would generate it, end-of-turn token included."""
+        """The ids of `message` as the model would generate it, the token that ends it included."""
         base = (Message(role="user", content="u"),)
         before = self._render(base, (), prompt=True)
         whole = self._render((*base, message), (), prompt=False)
         ids = self._ids(_after(whole, before, "the prompt that asks for the answer"))
-        if self.end_id not in ids:
-            raise input_error("an answer is rendered without its end-of-turn token", path=_PATH)
-        last = len(ids) - 1 - ids[::-1].index(self.end_id)
-        return ids[: last + 1]
+        last = max((i for i, each in enumerate(ids) if each in self.end_ids), default=None)
+        if last is not None:
+            return ids[: last + 1]
+        # The answer ends by the token that begins what follows, such as GLM's <|observation|>.
+        results = [
+            Message(role="tool", content="", tool_call_id=call.id) for call in message.tool_calls
+        ]
+        following = tuple(results[:1]) or (_MORE,)
+        names = tuple(call.name for call in message.tool_calls)
+        return (*ids, self._added(following, names)[0][0])
 
     def read(
-        self, ids: Sequence[int], *, turn: int, tools: bool, limit: int | None = None
+        self,
+        ids: Sequence[int],
+        *,
+        turn: int,
+        tools: Sequence[ToolSpec] = (),
+        limit: int | None = None,
     ) -> Answer:
         """Parse sampled ids as a message.
 
         Args:
-            ids: as sampled; a last end-of-turn token is not text.
+            ids: as sampled; a last token that ends the answer is not text.
             turn: for the ids of the calls.
-            tools: does the request have tools? If not, nothing is parsed as a call.
+            tools: of the request. Without any, nothing is parsed as a call.
             limit: characters of the text that count (a stop string follows them).
         """
-        body = ids[:-1] if ids and ids[-1] == self.end_id else ids
+        body = ids[:-1] if ids and ids[-1] in self.end_ids else ids
         decoded = self.token_bytes.text(body)
         text = decoded.text[:limit]
-        reading = read(text, self._find if tools else None)
+        reading = read(text, self._format, calls=bool(tools))
         message = Message(
             role="assistant",
             content=reading.content,
             reasoning=reading.reasoning,
-            tool_calls=reading.tool_calls(turn),
+            tool_calls=reading.tool_calls(turn, tools),
         )
         if decoded.starts is None:
             return Answer(message, None)
@@ -121,51 +160,57 @@ class ChatTemplate:
     def _render(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, prompt: bool
     ) -> str:
-        text = self._tokenizer.apply_chat_template(
-            [plain(message) for message in messages],
-            tools=[_tool(spec) for spec in tools] or None,
-            chat_template=self._source,
-            add_generation_prompt=prompt,
-            tokenize=False,
-        )
+        try:
+            text = self._tokenizer.apply_chat_template(
+                [plain(message, self._format) for message in messages],
+                tools=[_tool(spec) for spec in tools] or None,
+                chat_template=self._source,
+                add_generation_prompt=prompt,
+                tokenize=False,
+            )
+        except (TemplateError, TypeError) as error:
+            message = f"the chat template fails: {error}"
+            raise input_error(message, path=_PATH, hint=_HINT) from error
         assert isinstance(text, str)
         return text
 
-    def _render_added(self, added: tuple[Message, ...]) -> Ids:
-        base = _base(added)
-        before = self._render(base, (), prompt=False)
-        whole = self._render((*base, *added), (), prompt=True)
-        return (*self._after_end, *self._ids(_after(whole, before, "the turns before")))
+    def _render_added(self, added: tuple[Message, ...], names: tuple[str, ...]) -> tuple[Ids, bool]:
+        """The ids from the end of an answer on, and whether the first of them ends it.
 
-    def _probe(self) -> Ids:
-        """Check the template; the ids that end an assistant's turn.
+        Where it does not, it begins the first added message, and the model may have sampled it, as
+        GLM does with <|observation|>.
+        """
+        base = _base(added, names)
+        whole = self._render((*base, *added), (), prompt=True)
+        after = _end_of(whole, self._end_texts(), calls=bool(base[-1].tool_calls))
+        if not after:
+            raise input_error("nothing that can be found ends an answer", path=_PATH, hint=_HINT)
+        return self._ids(after), not after.startswith(_OPENING)
+
+    def _end_texts(self) -> tuple[str, ...]:
+        return tuple(self.token_bytes.text([each]).text for each in sorted(self.end_ids))
+
+    def _probe(self, turns: Turns) -> None:
+        """Check the template, and learn which token ends an answer.
 
         Raises:
             InputError: a longer conversation does not begin with the shorter one's text.
         """
-        try:
+        if turns == "as-rendered":
             for shorter, longer in _probes():
                 before = self._render(shorter, (_TOOL,), prompt=True)
                 _after(self._render(longer, (_TOOL,), prompt=False), before, "its own prompt")
                 self._check_added(longer)
-            base = _base(())
-            whole = self._render(base, (), prompt=False)
-        except Exception as error:
-            if type(error).__module__.startswith("jinja2"):
-                raise input_error(
-                    f"the chat template fails: {error}", path=_PATH, hint=_HINT
-                ) from error
-            raise
-        tail = self._ids(whole[whole.rindex("answered") + len("answered") :])
-        special = self._tokenizer.added_tokens_decoder
-        if not tail or tail[0] not in special:
+        whole = self._render((*_base(()), _MORE), (), prompt=False)
+        tail = self._ids(_end_of(whole, (), calls=False))
+        if not tail or tail[0] not in self._tokenizer.added_tokens_decoder:
             raise input_error(
                 "an answer does not end with a token of its own",
                 path=_PATH,
                 expected="an end-of-turn token right after the answer",
                 hint=_HINT,
             )
-        return tail
+        self.end_ids |= {tail[0]}
 
     def _check_added(self, messages: Sequence[Message]) -> None:
         """Added messages must be rendered the same with and without the messages before them."""
@@ -173,7 +218,7 @@ class ChatTemplate:
             before = self._render(messages, (_TOOL,), prompt=False)
             whole = self._render((*messages, *added), (_TOOL,), prompt=True)
             here = _after(whole, before, "the turns before")
-            base = _base(added)
+            base = _base(added, [call.name for call in messages[-1].tool_calls])
             alone = _after(
                 self._render((*base, *added), (), prompt=True),
                 self._render(base, (), prompt=False),
@@ -188,28 +233,29 @@ class ChatTemplate:
                 )
 
 
-def plain(message: Message) -> dict[str, Any]:
-    """A message in the form that chat templates take."""
+def plain(message: Message, form: Format) -> dict[str, Any]:
+    """A message in the form that chat templates of a family take."""
     fields: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.reasoning is not None:
-        fields["reasoning_content"] = message.reasoning
+        # Two names of one thing; gpt-oss has the second.
+        fields["reasoning_content"] = fields["thinking"] = message.reasoning
     if message.tool_calls:
-        fields["tool_calls"] = [_call(call) for call in message.tool_calls]
+        fields["tool_calls"] = [_call(call, form) for call in message.tool_calls]
     if message.tool_call_id is not None:
-        fields["tool_call_id"] = message.tool_call_id
+        fields["tool_call_id"] = form.call_id(message.tool_call_id)
     return fields
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
-    # Templates differ in whether they take arguments as text; all of them take an object.
+def _call(call: ToolCall, form: Format) -> dict[str, Any]:
+    # Templates differ in whether they take arguments as text; most of them take an object.
     try:
         arguments = json.loads(call.arguments, strict=False)
     except (ValueError, RecursionError):
         arguments = call.arguments
-    if not isinstance(arguments, Mapping):
+    if form.text_arguments or not isinstance(arguments, Mapping):
         arguments = call.arguments
     return {
-        "id": call.id,
+        "id": form.call_id(call.id),
         "type": "function",
         "function": {"name": call.name, "arguments": arguments},
     }
@@ -243,13 +289,35 @@ def _after(whole: str, before: str, what: str) -> str:
     )
 
 
-def _base(added: Sequence[Message]) -> tuple[Message, ...]:
-    """The shortest conversation that `added` can follow."""
-    ids = [message.tool_call_id for message in added if message.role == "tool"]
-    calls = tuple(ToolCall(id=each or "", name="f", arguments="{}") for each in ids)
+def _end_of(text: str, ends: Sequence[str], *, calls: bool) -> str:
+    """What a template writes from the end of the last answer on.
+
+    After a call that begins with its first token that can end an answer: what is before it, such as
+    brackets, belongs to the call. Empty where there is none.
+    """
+    rest = text[text.rindex(_ANSWER) + len(_ANSWER) :]
+    if not calls:
+        return rest
+    return rest[min((at for end in ends if (at := rest.find(end)) >= 0), default=len(rest)) :]
+
+
+def _base(added: Sequence[Message], names: Sequence[str] = ()) -> tuple[Message, ...]:
+    """The shortest conversation that `added` can follow, which says `_ANSWER` last.
+
+    Args:
+        added: to follow.
+        names: of the tools that the answer before `added` has called.
+    """
+    ids = [message.tool_call_id or "" for message in added if message.role == "tool"]
+    named = [*names, *["f"] * len(ids)]
+    arguments = json.dumps({"a": _ANSWER})
+    calls = tuple(
+        ToolCall(id=each, name=name, arguments=arguments)
+        for each, name in zip(ids, named, strict=False)
+    )
     return (
         Message(role="user", content="u"),
-        Message(role="assistant", content="answered", tool_calls=calls),
+        Message(role="assistant", content="" if calls else _ANSWER, tool_calls=calls),
     )
 
 
