@@ -95,7 +95,7 @@ def test_a_trainer_learns_from_the_rows_and_resumes(scored: Path, workshop: Any,
 def test_the_policy_learns_what_stored_episodes_show(workshop: Any, ale: Any) -> None:
     few = ("tasks.count=16", "evaluation.tasks.count=1")
     config = (str(ROOT / "configs" / "quickstart.yaml"), *(f"--set={each}" for each in few))
-    short = ("run.steps=1", "run.tasks_per_step=8", "run.rollouts=1", "observers=[]")
+    short = ("run.steps=2", "run.tasks_per_step=8", "run.rollouts=1", "observers=[]")
     ale("run", *config, *(f"--set={each}" for each in short))
     ale("collect", "runs", "--out", "raw.jsonl")
     ale("score", "--in", "raw.jsonl", "--out", "scored.jsonl", "--scheme", "ipa")
