@@ -140,8 +140,8 @@ MISTAKES = {
     ),
     "a component that does not exist": (
         ("type: ipa", "type: gropo"),
-        "configs/my.yaml:15: credit.type: no credit scheme 'gropo'; installed: dr-grpo, grpo, ipa, "
-        "ipa-lite, reinforce, repair, rloo",
+        "configs/my.yaml:15: credit.type: no credit scheme 'gropo'; installed: dr-grpo, gae, grpo, "
+        "ipa, ipa-lite, reinforce, repair, rloo, weight-one",
         "    hint      did you mean 'grpo'?",
     ),
     "a component as plain text": (
@@ -153,7 +153,7 @@ MISTAKES = {
         ("tasks: {", "# tasks: {"),
         "configs/my.yaml:11: section 'tasks' is missing",
         "    expected  tasks: {type: ...}, one of gsm8k, harbor, humaneval, jsonl, math, mbpp, "
-        "shell, tbp",
+        "shell, swe, tbp",
     ),
     "a missing file": (
         ("script: examples.script.yaml", "script: example.script.yaml"),

@@ -32,7 +32,7 @@ _FROM_START = (
     f"run.steps={REINFORCED}",
     # Other tasks than those that the start policy was shown.
     "tasks.seed=3",
-    # The rates at which the quickstart goes on after its demonstrations.
+    # The rates at which the quickstart continues with after its demonstrations.
     "trainer.warmup_updates=4",
     "trainer.stable_updates=0",
     "trainer.decay_updates=null",
@@ -45,7 +45,6 @@ CONTROLS: Mapping[str, Sequence[str]] = {
     "weight-one": (
         *_FROM_START,
         "starts.demonstrations=0",
-        f"plugins=[{CONFIGS / 'quickstart_tasks.py'}, {CONFIGS / 'weight_one.py'}]",
         "credit={type: weight-one}",
     ),
 }

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 from ale.protocols import SandboxBackend
-from ale_sandbox_cwsandbox.capabilities import capabilities_of
 from ale_sandbox_cwsandbox.credentials import auth_of, find
 from ale_sandbox_cwsandbox.options import CwSandboxOptions
 
@@ -26,6 +25,7 @@ def build(options: CwSandboxOptions, context: BuildContext) -> SandboxBackend:
         from ale_sandbox_cwsandbox.service import CwService
     except ModuleNotFoundError as error:
         raise NotUsableError(f"cwsandbox: {error}; {_INSTALL}") from error
+    from ale_sandbox_cwsandbox.capabilities import capabilities_of
     from ale_sandbox_remote.backend import RemoteBackend
 
     for note in found.notes:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 from ale.protocols import SandboxBackend
-from ale_sandbox_e2b.capabilities import capabilities_of
 from ale_sandbox_e2b.options import E2bOptions
 
 _INSTALL = "pip install e2b"
@@ -26,6 +25,7 @@ def build(options: E2bOptions, context: BuildContext) -> SandboxBackend:
         from ale_sandbox_e2b.service import E2bService
     except ModuleNotFoundError as error:
         raise NotUsableError(f"e2b: {error}; {_INSTALL}") from error
+    from ale_sandbox_e2b.capabilities import capabilities_of
     from ale_sandbox_remote.backend import RemoteBackend
 
     given = {name: context.environ.get(variable) for name, variable in _ADDRESSES.items()}
