@@ -2,6 +2,7 @@
 """What a network does to calls costs time, and nothing else: no command is lost or run twice."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -133,10 +134,12 @@ class FaultProbes:
     async def test_a_lost_answer_to_a_creation_leaves_no_second_sandbox(
         self, service: FakeService, backend: SandboxBackend
     ) -> None:
-        service.go_wrong(share=0.7, never=["exec", "get", "list", "delete", "write"])
-        async with backend.open(SandboxSpec()), backend.open(SandboxSpec()):
-            assert len(await backend.list()) == 2
-            assert len(service.calls("create")) > 2
+        service.go_wrong(share=0.6, never=["exec", "get", "list", "delete", "write"])
+        async with contextlib.AsyncExitStack() as stack:
+            opening = (stack.enter_async_context(backend.open(SandboxSpec())) for _ in range(8))
+            await asyncio.gather(*opening)
+            assert len(await backend.list()) == 8
+            assert len(service.calls("create")) > 8
 
     async def test_a_refusal_is_said_at_once(
         self, service: FakeService, backend: SandboxBackend

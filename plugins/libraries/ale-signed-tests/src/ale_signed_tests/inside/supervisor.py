@@ -227,7 +227,7 @@ def first_touched(root: str, path: str) -> str:
 
 
 def saved_folder(plan: Plan) -> str:
-    """Where the files of the workspace are that had to make room."""
+    """Where the files of the workspace are that were moved away."""
     return str(plan["folder"]) + "-saved"
 
 
