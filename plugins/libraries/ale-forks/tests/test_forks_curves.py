@@ -10,7 +10,7 @@ from attrs import evolve
 
 from ale.testing.builders import episode, turn
 from ale.types import Episode, Turn
-from ale_forks import Place, curves, fisher, holm, place_named
+from ale_forks import Place, curves, fisher, place_named
 
 COMMANDS = ("ls", "cd work", "make", "finish")
 
@@ -132,13 +132,6 @@ def test_fishers_test_counts_the_ways_to_place_the_successes(seed: int) -> None:
 def test_fishers_test_takes_large_numbers() -> None:
     assert fisher(50_000, 100_000, 50_000, 100_000) == pytest.approx(0.5018, abs=1e-4)
     assert 0 <= fisher(40_000, 100_000, 50_000, 100_000) < 1e-300
-
-
-def test_holm_stops_at_the_first_that_is_not_significant() -> None:
-    assert holm([0.04, 0.01, 0.03], 0.05) == {1}
-    assert holm([0.01, 0.02, 0.05], 0.05) == {0, 1, 2}
-    assert holm([0.06], 0.05) == set()
-    assert holm([], 0.05) == set()
 
 
 def test_one_true_fork_seldom_brings_a_false_one() -> None:

@@ -1,6 +1,8 @@
 """The exact test and its correction against published or enumerated numbers."""
 
 import itertools
+import math
+import random
 
 import pytest
 
@@ -40,9 +42,17 @@ def test_many_pairs_are_counted_exactly() -> None:
     assert sign_flip(differences) == pytest.approx(0.0568879, abs=1e-6)
 
 
-def test_too_many_different_sums_are_refused() -> None:
-    with pytest.raises(ValueError, match="too many different sums of 40 differences"):
-        sign_flip([2.0**-i for i in range(1, 26)] + [3.0**-i for i in range(1, 16)])
+@pytest.mark.parametrize("shift", [0.0, 0.05, 0.1])
+def test_where_too_many_sums_differ_p_is_near_that_of_random_signs(shift: float) -> None:
+    """As of 164 tasks with pass@4 of 16 attempts each; against 20,000 random choices of signs."""
+    chance = random.Random(3)
+    differences = [math.cos(i) + shift for i in range(164)]
+    found = abs(math.fsum(differences))
+    extreme = 0
+    for _ in range(20_000):
+        flipped = (d if chance.random() < 0.5 else -d for d in differences)
+        extreme += abs(math.fsum(flipped)) >= found - 1e-12
+    assert sign_flip(differences) == pytest.approx(extreme / 20_000, abs=0.015)
 
 
 def test_holms_correction_computed_manually() -> None:

@@ -1,6 +1,6 @@
 """Success along an expert's episode, and its crucial forks; a library."""
 
-from ale_forks.curves import LEVEL, Counts, Curve, Curves, Fork, Point, curves, fisher, holm
+from ale_forks.curves import LEVEL, Counts, Curve, Curves, Fork, Point, curves, fisher
 from ale_forks.places import Place, place_named
 
 __all__ = [
@@ -13,6 +13,5 @@ __all__ = [
     "Point",
     "curves",
     "fisher",
-    "holm",
     "place_named",
 ]

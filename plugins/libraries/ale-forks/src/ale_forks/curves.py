@@ -15,6 +15,7 @@ from ale.runs import SUCCESS
 from ale.text import wilson
 from ale.types import Episode, Turn
 from ale_forks.places import place_named
+from ale_statistics import holm
 
 LEVEL = 0.05
 
@@ -172,7 +173,7 @@ def _forks(points: Sequence[Point], level: float) -> tuple[Fork, ...]:
         fisher(before.successes, before.trials, after.successes, after.trials)
         for before, after in pairs
     ]
-    crucial = holm(found, level)
+    crucial = {number for number, p in enumerate(holm(found)) if p <= level}
     return tuple(
         Fork(before=before, after=after, p_value=p_value, crucial=number in crucial)
         for number, ((before, after), p_value) in enumerate(zip(pairs, found, strict=True))
@@ -205,17 +206,3 @@ def fisher(won_before: int, n_before: int, won_after: int, n_after: int) -> floa
 
 def _log_choose(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-
-
-def holm(p_values: Sequence[float], level: float) -> set[int]:
-    """Which of several tests are significant, so that any false one has probability `level`.
-
-    Source: Holm (1979), A simple sequentially rejective multiple test procedure, Scand. J. Stat. 6.
-    """
-    found: set[int] = set()
-    order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    for rank, number in enumerate(order):
-        if p_values[number] > level / (len(order) - rank):
-            break
-        found.add(number)
-    return found
