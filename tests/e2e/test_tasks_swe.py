@@ -1,6 +1,7 @@
 """Repositories with an issue: `ale run` with agents that resolve it, do nothing, or break it."""
 
 import importlib.util
+import json
 import shutil
 import sys
 import tempfile
@@ -232,3 +233,17 @@ def test_iflow_resolves_the_same_tasks_and_an_attack_does_not(
     assert ended.code == 0, ended.text
     assert rewards(workshop) == {0: {1.0}, 1: {0.0}}
     assert len(workshop.episodes()) == 2 * (2 if few else len(found))
+
+
+def test_swe_bench_is_a_benchmark(workshop: Any, python: Path) -> None:
+    """By the name that `ale bench list` shows, with a model that does nothing."""
+    assert "swe-bench  2,294 test  swe_tests" in workshop.ale("bench", "list").out
+    workshop.write("answers.yaml", {"default": [FINISH]})
+    done = workshop.ale(
+        *("bench", "run", "swe-bench", "--sample", "--limit", "2", "--json", "--sandbox", "local"),
+        *("--llm", "scripted:script=answers.yaml", f"--set=tasks.grading.python={python}"),
+        f"--set=tasks.cache={workshop.folder / 'cache'}",
+    )
+    assert done.code == 0, done.text
+    found = json.loads(done.out)
+    assert (found["problems"], found["broken"], found["pass_at"]["1"]["mean"]) == (2, 0, 0.0)

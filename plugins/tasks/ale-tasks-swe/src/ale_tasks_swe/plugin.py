@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, hookimpl
+from ale.plugin import Benchmark, BuildContext, Component, hookimpl
 from ale.protocols import Criterion, TaskSource
 
 if TYPE_CHECKING:
@@ -40,7 +40,15 @@ def _criterion(options: SweTestsOptions, context: BuildContext) -> Criterion:
 def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:
     """Register ``swe``."""
     summary = "Repositories with an issue to resolve, in the format of SWE-bench."
-    return [Component("swe", _source_options, _source, summary=summary)]
+    published = Benchmark(
+        "swe-bench",
+        criterion="swe_tests",
+        problems={"test": 2294, "dev": 225, "train": 19008},
+        needs="--data FILE or --dataset NAME, and mirrors of its repositories",
+        home="https://github.com/SWE-bench/SWE-bench",
+        agent="iflow",
+    )
+    return [Component("swe", _source_options, _source, summary=summary, benchmarks=(published,))]
 
 
 @hookimpl
