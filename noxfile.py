@@ -22,6 +22,9 @@ SLOW = (
     "ale-sandbox-bubblewrap",
     "ale-tasks-shell",
     "ale-new",
+    "ale-sandbox-cwsandbox",
+    "ale-sandbox-e2b",
+    "ale-tasks-swe",
     "ale-llm-policy",
     "ale-trainer-policy",
     "ale-trainer-trl",
@@ -30,6 +33,9 @@ SLOW = (
     "ale-llm-openai",
     "ale-sandbox-local",
     "ale-ablate",
+    "ale-art",
+    "ale-bench",
+    "ale-training",
 )
 PLUGINS = sorted(FOLDERS, key=lambda name: (SLOW.index(name) if name in SLOW else len(SLOW), name))
 
