@@ -1,10 +1,11 @@
-"""Where the project's own checks run, every sandbox backend of this machine must really be there.
+"""Where the project's own checks run, every backend and server of this machine must be there.
 
-Elsewhere a backend that can't be used skips its tests with the reason; if that could happen
-unnoticed in CI, a backend could be broken for weeks.
+Elsewhere what can't be used skips its tests with the reason; if that could happen unnoticed in CI,
+a backend could be broken for weeks.
 """
 
 import os
+import shutil
 
 import pytest
 
@@ -33,3 +34,9 @@ def test_every_backend_can_be_used_in_ci(registration: Registration) -> None:
 @pytest.mark.parametrize("version", COMPOSE)
 def test_each_version_of_docker_compose_can_be_used_in_ci(version: str) -> None:
     assert why_no_compose(version) is None
+
+
+@pytest.mark.skipif(os.environ.get("CI") != "true", reason="only CI must have every server")
+@pytest.mark.parametrize("program", ["nats-server", "slurmctld", "munged", "pg_ctlcluster"])
+def test_each_server_can_be_started_in_ci(program: str) -> None:
+    assert shutil.which(program)
