@@ -29,9 +29,9 @@ PROMPT = Message(role="system", content="You complete a task on a Unix machine. 
 
 def turns() -> list[Turn]:
     """Those that all episodes share: what a turn says and sees, in 2 kB."""
-    said = "I look at what is there, and then I count what the task asks for. " * 6
+    text = "I look at what is there, and then I count what the task asks for. " * 6
     return [
-        turn(said, calls=[("shell", f'{{"command": "ls {i}"}}')], observations=["x" * 1500])
+        turn(text, calls=[("shell", f'{{"command": "ls {i}"}}')], observations=["x" * 1500])
         for i in range(TURNS)
     ]
 

@@ -46,8 +46,8 @@ def solution(task: Task) -> str:
 async def graded(sandbox: Sandbox, task: Task, code: str) -> None:
     """One grading, of a correct answer."""
     options = {**task.criteria[0].options, "answer": "message", "python": PYTHON, "timeout_s": 60.0}
-    said = builders.trajectory(builders.turn(f"```python\n{code}```"))
-    score = await PythonTests(PythonTestsOptions(**options)).grade(task, said, sandbox)
+    trajectory = builders.trajectory(builders.turn(f"```python\n{code}```"))
+    score = await PythonTests(PythonTestsOptions(**options)).grade(task, trajectory, sandbox)
     assert score.passed, score.detail
 
 

@@ -96,10 +96,10 @@ async def compared(
     again = await forked.all_of_them(at_once)
     await forked.close()
     assert forked.ways.count("fork") == 2 * ROLLOUTS - 1, forked.ways
-    said = "none" if aim is None else f"{aim}x"
+    shown = "none" if aim is None else f"{aim}x"
     return [
-        (what, ours, bare, said, aim is None or ours <= aim * bare),
-        ("  in the next step", again, bare, said, aim is None or again <= aim * bare),
+        (what, ours, bare, shown, aim is None or ours <= aim * bare),
+        ("  in the next step", again, bare, shown, aim is None or again <= aim * bare),
     ]
 
 

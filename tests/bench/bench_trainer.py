@@ -70,18 +70,18 @@ def episodes(vocabulary: int = VOCAB, stretch: int = 1) -> list[Episode]:
     for number in range(ROLLOUTS):
         seen, turns = prompt, []
         for index in range(TURNS):
-            said = ids(12 * stretch, 24 * stretch)
+            sampled = ids(12 * stretch, 24 * stretch)
             trace = TokenTrace(
                 prompt_ids=seen,
-                output_ids=said,
-                logprobs=(-7.6,) * len(said),
-                policy_versions=(0,) * len(said),
+                output_ids=sampled,
+                logprobs=(-7.6,) * len(sampled),
+                policy_versions=(0,) * len(sampled),
             )
             message = Message(role="assistant", content="x")
             turns.append(
                 Turn(completion=Completion(message=message, tokens=trace), fresh_context=index == 0)
             )
-            seen = seen + said + ids(4 * stretch, 8 * stretch)
+            seen = seen + sampled + ids(4 * stretch, 8 * stretch)
         reward = float(number % 3 == 0)
         trajectory = Trajectory(turns=tuple(turns))
         made.append(
@@ -299,9 +299,9 @@ def missing(*modules: str) -> list[str]:
 def row(name: str, seconds: float, ratio: float | None, aim: float | None) -> bool:
     """Print one row of the table; is the aim met?"""
     met = ratio is None or aim is None or ratio >= aim
-    said = "" if ratio is None else f"{ratio:8.2f}"
+    shown = "" if ratio is None else f"{ratio:8.2f}"
     wanted = "" if aim is None else f"  >= {aim:g}  {'ok' if met else 'MISSED'}"
-    print(f"{name:34}{seconds:12.3f}{said}{wanted}", flush=True)
+    print(f"{name:34}{seconds:12.3f}{shown}{wanted}", flush=True)
     return met
 
 

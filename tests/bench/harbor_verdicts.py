@@ -171,8 +171,8 @@ def by_ale(tasks: Path, agent: str, folder: Path) -> Mapping[str, Verdict]:
         if not cause and episode["reward"] not in (0, 1):
             cause = episode["scores"][0]["detail"]
         stop = episode["trajectory"]["stop"]["reason"]
-        said = " ".join([*([stop] if stop == "time_limit" else []), *cause.split()])
-        found[episode["task_id"]] = Verdict(reward=episode["reward"], cause=said[:70])
+        shown = " ".join([*([stop] if stop == "time_limit" else []), *cause.split()])
+        found[episode["task_id"]] = Verdict(reward=episode["reward"], cause=shown[:70])
     return found
 
 

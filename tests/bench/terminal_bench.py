@@ -62,8 +62,8 @@ def _complete(task: Path) -> None:
                 text = text.replace(base, odd_bench_tasks.BASE)
             file.write_text(text)
     config = task / "task.yaml"
-    said = yaml.safe_load(config.read_text())
-    whole = {"difficulty": "easy", **said, "instruction": f"Do {task.name}."}
+    given = yaml.safe_load(config.read_text())
+    whole = {"difficulty": "easy", **given, "instruction": f"Do {task.name}."}
     config.write_text(yaml.safe_dump(whole))
 
 

@@ -62,8 +62,8 @@ def bench(workshop: Any, kind: str, *flags: str, code: int = 0) -> dict[str, Any
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["local", "bubblewrap", "docker"])
 def test_all_164_canonical_solutions_pass(workshop: Any, kind: str) -> None:
-    said = solutions()
-    workshop.write("answers.yaml", {"tasks": {task: [[text]] for task, text in said.items()}})
+    answers = solutions()
+    workshop.write("answers.yaml", {"tasks": {task: [[text]] for task, text in answers.items()}})
     found = bench(workshop, kind)
     failed = [task for task, each in found["tasks"].items() if each["rewards"] != [1.0]]
     assert failed == []
@@ -74,9 +74,9 @@ def test_all_164_canonical_solutions_pass(workshop: Any, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["local", "bubblewrap", "docker"])
 def test_canonical_solutions_pass_and_wrong_ones_do_not(workshop: Any, kind: str) -> None:
-    said = solutions()
-    scripts = {task: [[said[task]], ["```python\npass\n```"]] for task in FEW}
-    scripts[FEW[0]] = [[said[FEW[0]]]] * 2
+    answers = solutions()
+    scripts = {task: [[answers[task]], ["```python\npass\n```"]] for task in FEW}
+    scripts[FEW[0]] = [[answers[FEW[0]]]] * 2
     workshop.write("answers.yaml", {"tasks": scripts})
     found = bench(workshop, kind, "-k", "2", f"--set=tasks.ids={json.dumps(FEW)}")
     assert found["sandbox"] == kind
@@ -87,14 +87,14 @@ def test_canonical_solutions_pass_and_wrong_ones_do_not(workshop: Any, kind: str
 
 
 def test_two_runs_are_compared_and_read_by_the_other_commands(workshop: Any) -> None:
-    said = solutions()
+    answers = solutions()
     flags = ("--out", "good", f"--set=tasks.ids={json.dumps(FEW)}")
-    workshop.write("answers.yaml", {"tasks": {task: [[said[task]]] for task in FEW}})
+    workshop.write("answers.yaml", {"tasks": {task: [[answers[task]]] for task in FEW}})
     run = bench(workshop, "local", *flags)["run"]
     workshop.write("answers.yaml", {"tasks": {task: [["no code"]] for task in FEW}})
     bench(workshop, "local", "--out", "bad", flags[2])
     found = json.loads(workshop.ale("bench", "compare", "bad", "good", "--json").out)
-    assert found["solved_by_b_alone"] == sorted(FEW, key=[*said].index)
+    assert found["solved_by_b_alone"] == sorted(FEW, key=[*answers].index)
     assert found["pass_at"]["1"]["difference"]["mean"] == 1.0
     for command in ("results", "show", "report"):
         done = workshop.ale(command, run, timeout_s=60.0)

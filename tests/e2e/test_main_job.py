@@ -90,13 +90,13 @@ def test_a_stored_run_is_shown_and_credited_again(workshop: Any, config: str) ->
 def test_a_dry_run_and_a_check_say_the_plan_and_write_nothing(workshop: Any, config: str) -> None:
     before = sorted(workshop.folder.rglob("*"))
     for arguments in (("run", config, "--dry-run"), ("check", config)):
-        said = workshop.ale(*arguments)
-        assert said.code == 0, said.text
+        result = workshop.ale(*arguments)
+        assert result.code == 0, result.text
         assert (
             "2 tasks; 1 step of 2 tasks x 2 rollouts: 4 episodes, at most 3 at the same time"
-            in said.out
+            in result.out
         )
-        assert "sandbox   local" in said.out
+        assert "sandbox   local" in result.out
     assert sorted(workshop.folder.rglob("*")) == before
 
 
@@ -109,10 +109,10 @@ def test_a_replay_gives_the_same_rewards_without_the_script(workshop: Any, confi
     old, new = workshop.runs
     assert old == first
 
-    def told(run: Any) -> dict[str, Any]:
+    def facts(run: Any) -> dict[str, Any]:
         return {
             name: (episode["reward"], [turn["completion"] for turn in turns(episode)])
             for name, episode in workshop.episodes(run).items()
         }
 
-    assert told(new) == told(old)
+    assert facts(new) == facts(old)

@@ -86,8 +86,10 @@ async def sandbox(kind: str, root: Path) -> AsyncIterator[Sandbox]:
 
 async def grade(sandbox: Sandbox, code: str, **options: Any) -> Score:
     given = {"tests": testing.TESTS, "partial": True, **options}
-    said = builders.trajectory(builders.turn(f"```python\n{code}\n```"))
-    return await PythonTests(PythonTestsOptions(**given)).grade(builders.task(), said, sandbox)
+    trajectory = builders.trajectory(builders.turn(f"```python\n{code}\n```"))
+    return await PythonTests(PythonTestsOptions(**given)).grade(
+        builders.task(), trajectory, sandbox
+    )
 
 
 async def check_attacks(sandbox: Sandbox, names: list[str]) -> None:

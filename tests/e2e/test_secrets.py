@@ -46,8 +46,8 @@ class Echo(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         length = int(self.headers["Content-Length"])
         body = json.loads(self.rfile.read(length))
-        status, said = answer(body, self.headers["Authorization"].removeprefix("Bearer "))
-        data = json.dumps(said).encode()
+        status, response = answer(body, self.headers["Authorization"].removeprefix("Bearer "))
+        data = json.dumps(response).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
@@ -69,10 +69,10 @@ def url() -> Iterator[str]:
         thread.join()
 
 
-def found(folder: Path, said: str) -> list[str]:
+def found(folder: Path, output: str) -> list[str]:
     """Where a secret stands, whole or as JSON writes it."""
     texts = {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    texts["the terminal"] = said.encode()
+    texts["the terminal"] = output.encode()
     forms = [
         (name, form)
         for name, value in SECRETS.items()

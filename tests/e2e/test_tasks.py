@@ -60,8 +60,8 @@ async def solve(task: Task, sandbox: FolderSandbox, env: Mapping[str, str]) -> N
     session = await sandbox.session(env=env)
     for command in task.solution:
         result = await session.run(command, timeout_s=60)
-        said = result.stdout.decode() + result.stderr.decode()
-        assert result.exit_code == 0, f"{command}\nended with {result.exit_code}\n{said}"
+        output = result.stdout.decode() + result.stderr.decode()
+        assert result.exit_code == 0, f"{command}\nended with {result.exit_code}\n{output}"
     if not task.keep_processes:
         await sandbox.end_processes()
 

@@ -315,14 +315,14 @@ class LLMServerContract(LLMContract):
 
     @pytest.mark.asyncio
     @pytest.mark.parametrize(
-        ("said", "kept"),
+        ("given", "expected"),
         [("content_filter", "content_filter"), ("abort", "other"), ("eos_token", "other")],
     )
     async def test_reasons_without_a_name_become_other(
-        self, connect: Connect, said: str, kept: str
+        self, connect: Connect, given: str, expected: str
     ) -> None:
-        async with self._session(connect, [{"text": "Hm.", "finish_reason": said}]) as (llm, _):
-            assert (await llm.complete(ask(CAPITAL))).finish_reason == kept
+        async with self._session(connect, [{"text": "Hm.", "finish_reason": given}]) as (llm, _):
+            assert (await llm.complete(ask(CAPITAL))).finish_reason == expected
 
     @pytest.mark.asyncio
     @pytest.mark.parametrize(

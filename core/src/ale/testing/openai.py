@@ -35,9 +35,9 @@ class OpenAIServerContract(LLMServerContract):
         messages = (*request.messages, answer, result)
         final = await llm.complete(ask(messages=messages, tools=(ADD,), turn=1))
         assert final.message.content == "42."
-        said, done = usual_server.requests()[-1]["body"]["messages"][-2:]
-        assert said["tool_calls"][0]["id"] == done["tool_call_id"] == "call_sum"
-        assert said["tool_calls"][0]["function"] == {
+        sent, done = usual_server.requests()[-1]["body"]["messages"][-2:]
+        assert sent["tool_calls"][0]["id"] == done["tool_call_id"] == "call_sum"
+        assert sent["tool_calls"][0]["function"] == {
             "name": "add",
             "arguments": answer.tool_calls[0].arguments,
         }

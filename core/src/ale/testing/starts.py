@@ -71,11 +71,11 @@ def request(
     turns: Sequence[Turn], task_id: str = "demo", tools: Sequence[ToolSpec] = TOOLS
 ) -> CompletionRequest:
     """What a model is asked with after these turns."""
-    said = [Message(role="user", content=f"Do {task_id}.")]
+    messages = [Message(role="user", content=f"Do {task_id}.")]
     for turn in turns:
-        said += [turn.completion.message, *(seen.as_message() for seen in turn.observations)]
+        messages += [turn.completion.message, *(seen.as_message() for seen in turn.observations)]
     return CompletionRequest(
-        messages=tuple(said),
+        messages=tuple(messages),
         tools=tuple(tools),
         conversation=builders.conversation(task_id=task_id),
         turn=len(turns),
@@ -313,12 +313,12 @@ class StartSchemeContract:
     ) -> None:
         for _, starts, _ in trained(make_scheme(), tasks, seed):
             for start in starts:
-                said = [turn.completion.message for turn in replayed(start)]
+                answers = [turn.completion.message for turn in replayed(start)]
                 if start.next_action is not None:
                     following = next_message(start)
                     assert following is not None, f"there is no next action for {start.name!r}"
-                    said.append(following)
-                for message in said:
+                    answers.append(following)
+                for message in answers:
                     assert message.role == "assistant"
                     ids = [call.id for call in message.tool_calls]
                     assert all(ids), "a call without an id can't be answered"

@@ -45,7 +45,7 @@ class Played:
     def trajectory(self) -> Trajectory:
         return Trajectory(turns=tuple(self.turns), stop=self.stop)
 
-    def said_to_model(self, turn: int) -> str:
+    def prompt_of(self, turn: int) -> str:
         """The last message of a request."""
         return self.llm.requests[turn].messages[-1].content
 

@@ -26,7 +26,7 @@ async def test_code_whose_visible_tests_pass_ends_the_episode(play: Any) -> None
 async def test_the_model_is_shown_what_failed_and_repairs_it(play: Any) -> None:
     played = await play(block(WRONG), block(RIGHT))
     assert played.stop.reason == "finished"
-    assert played.said_to_model(1) == (
+    assert played.prompt_of(1) == (
         "The code does not pass its tests:\n\n"
         "failed: assert add(1, 2) == 3\n    the left side is -1\n0 of 1 tests passed\n\n"
         "Answer with the whole corrected code in a block that begins with ```python."
@@ -39,7 +39,7 @@ async def test_each_failing_test_is_shown_and_passing_ones_are_counted(
 ) -> None:
     tests = ["assert add(0, 0) == 0", "assert add(1, 2) == 3", "assert add(2, 2) > 3"]
     played = await play(block(WRONG), block(RIGHT), task=add_task(visible_tests=tests))
-    shown = played.said_to_model(1)
+    shown = played.prompt_of(1)
     assert "add(0, 0)" not in shown
     assert "the left side is -1" in shown
     assert 'File "test", line 1, in <module>\n    assert add(2, 2) > 3\n' in shown
@@ -48,7 +48,7 @@ async def test_each_failing_test_is_shown_and_passing_ones_are_counted(
 
 async def test_an_error_in_the_code_is_shown_with_its_line(play: Any) -> None:
     played = await play(block("def add(a, b):\n    return a + c\n\nadd(1, 2)"), block(RIGHT))
-    shown = played.said_to_model(1)
+    shown = played.prompt_of(1)
     assert 'File "code.py", line 2, in add\n    return a + c\n' in shown
     assert "NameError: name 'c' is not defined" in shown
     assert "<string>" not in shown
@@ -56,24 +56,24 @@ async def test_an_error_in_the_code_is_shown_with_its_line(play: Any) -> None:
 
 async def test_code_that_can_not_be_parsed_is_shown_its_error(play: Any) -> None:
     played = await play(block("def add(a, b) return a"), block(RIGHT))
-    assert "SyntaxError: expected ':'" in played.said_to_model(1)
+    assert "SyntaxError: expected ':'" in played.prompt_of(1)
 
 
 async def test_what_the_code_prints_is_shown(play: Any) -> None:
     played = await play(block(WRONG + "\nprint('a is', 7)"), block(RIGHT))
-    assert "a is 7\nfailed: assert" in played.said_to_model(1)
+    assert "a is 7\nfailed: assert" in played.prompt_of(1)
 
 
 async def test_code_that_takes_too_long_has_feedback_of_its_own(play: Any) -> None:
     played = await play(block("while True: pass"), block(RIGHT), tool_timeout_s=0.5)
-    assert played.said_to_model(1).startswith("The code was stopped after 0.5 seconds.")
+    assert played.prompt_of(1).startswith("The code was stopped after 0.5 seconds.")
     first, second = played.observations
     assert (first.timed_out, first.error, second.error) == (True, "timed out", None)
 
 
 async def test_an_answer_without_code_is_an_attempt_with_feedback_of_its_own(play: Any) -> None:
     played = await play(answer("I can't."), answer("Really not."), max_attempts=2)
-    assert played.said_to_model(1).startswith("The answer has no code block.")
+    assert played.prompt_of(1).startswith("The answer has no code block.")
     assert [o.error for o in played.observations] == ["no code", "no code"]
     assert (played.stop.reason, len(played.turns)) == ("max_turns", 2)
 
@@ -95,7 +95,7 @@ async def test_code_that_exits_has_not_passed(play: Any, code: str) -> None:
 async def test_code_killed_by_a_signal_is_a_failed_attempt(play: Any) -> None:
     played = await play(block("import os; os.kill(os.getpid(), 9)"), block(RIGHT))
     assert played.observations[0].error == "exit code 137"
-    assert "[ended with exit code 137, before the tests were over]" in played.said_to_model(1)
+    assert "[ended with exit code 137, before the tests were over]" in played.prompt_of(1)
 
 
 async def test_code_that_ends_like_a_missing_command_is_a_failed_attempt(play: Any) -> None:
@@ -134,7 +134,7 @@ async def test_each_attempt_starts_with_nothing_of_the_one_before(play: Any) -> 
 
 async def test_without_visible_tests_the_code_is_only_run(play: Any, add_task: Any) -> None:
     played = await play(block("1 / 0"), block(RIGHT), task=add_task(visible_tests=[]))
-    assert "ZeroDivisionError" in played.said_to_model(1)
+    assert "ZeroDivisionError" in played.prompt_of(1)
     assert played.stop.detail == "0 of 0 tests passed"
 
 
@@ -159,14 +159,14 @@ async def test_prompts_are_options(play: Any, add_task: Any) -> None:
     system, user = played.llm.requests[0].messages
     assert (system.role, system.content) == ("system", "You write add.")
     assert user.content == "Add two numbers. assert add(1, 2) == 3 {other} Add two numbers."
-    assert played.said_to_model(1).startswith("Wrong: failed: assert add(1, 2)")
-    assert played.said_to_model(2) == "No code {output}."
+    assert played.prompt_of(1).startswith("Wrong: failed: assert add(1, 2)")
+    assert played.prompt_of(2) == "No code {output}."
 
 
 async def test_a_goal_with_braces_is_shown_as_it_is(play: Any, add_task: Any) -> None:
     task = builders.task(goal="Use {tests}.", metadata=add_task().metadata)
     played = await play(block(RIGHT), task=task, prompt="{goal}")
-    assert played.said_to_model(0) == "Use {tests}."
+    assert played.prompt_of(0) == "Use {tests}."
 
 
 async def test_no_tools_are_sent_and_calls_that_a_model_invents_are_answered(play: Any) -> None:

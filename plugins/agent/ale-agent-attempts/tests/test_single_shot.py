@@ -10,7 +10,7 @@ async def test_one_answer_ends_the_episode_whatever_the_task(play: Any) -> None:
     task = builders.task(goal="What is 6 times 7?")
     played = await play(answer("42"), agent="single-shot", task=task)
     assert (played.stop.reason, played.stop.detail) == ("finished", "42")
-    assert played.said_to_model(0) == "What is 6 times 7?"
+    assert played.prompt_of(0) == "What is 6 times 7?"
     assert played.observations == []
 
 

@@ -173,10 +173,8 @@ async def test_a_provider_that_refuses_the_task_itself_ends_the_episode(play):
 )
 async def test_a_reminder_says_why_an_answer_did_nothing(play, idle, words):
     played = await play(idle, FINISH)
-    assert played.said_to_model(1).startswith(words)
-    assert played.said_to_model(1).endswith(
-        "Call a tool to continue, or finish if the task is done."
-    )
+    assert played.prompt_of(1).startswith(words)
+    assert played.prompt_of(1).endswith("Call a tool to continue, or finish if the task is done.")
     assert played.stop.reason == "finished"
 
 

@@ -173,7 +173,7 @@ async def test_observations_go_back_as_the_user(play):
     played = await play(
         written("shell", command="echo hello"), written("finish", summary="done"), tools=False
     )
-    assert played.said_to_model(1) == "[result of shell]\nhello\n[exit code 0]"
+    assert played.prompt_of(1) == "[result of shell]\nhello\n[exit code 0]"
     assert played.llm.requests[1].messages[-1].role == "user"
     assert played.observations[0].call_id == "text_0"
 
@@ -182,7 +182,7 @@ async def test_several_calls_in_one_answer_are_pointed_out(play):
     played = await play(
         answer(f"{block(LS)}\n{block(LS)}"), written("finish", summary="done"), tools=False
     )
-    assert played.said_to_model(1).endswith(
+    assert played.prompt_of(1).endswith(
         "[exit code 0]\n[only the first call of your answer was run; write one in each answer]"
     )
 
@@ -201,4 +201,4 @@ async def test_a_call_that_can_not_be_read_is_answered_with_the_format(play):
 
 async def test_an_answer_without_a_call_is_answered_with_the_format(play):
     played = await play(answer("```bash\nls\n```"), written("finish", summary="x"), tools=False)
-    assert text_format.FORMAT in played.said_to_model(1)
+    assert text_format.FORMAT in played.prompt_of(1)

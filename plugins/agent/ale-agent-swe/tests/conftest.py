@@ -42,7 +42,7 @@ class Played:
     def trajectory(self) -> Trajectory:
         return Trajectory(turns=tuple(self.turns), stop=self.stop)
 
-    def said_to_model(self, turn: int) -> str:
+    def prompt_of(self, turn: int) -> str:
         """The last message of a request."""
         return self.llm.requests[turn].messages[-1].content
 
@@ -79,7 +79,7 @@ async def play(repository: Path) -> AsyncIterator[Play]:
         sandbox = FolderSandbox(repository)
         sandboxes.append(sandbox)
         agent = ale_agents()[0].build(PlanPatchTestOptions(**options), BuildContext())
-        made = [answer(said) if isinstance(said, str) else said for said in answers]
+        made = [answer(each) if isinstance(each, str) else each for each in answers]
         llm, recorder = FakeLLM(made, tools=tools), ListRecorder()
         stop = await agent.run(
             AgentContext(

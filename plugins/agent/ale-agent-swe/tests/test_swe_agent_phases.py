@@ -46,10 +46,10 @@ async def test_a_plan_a_diff_and_a_test_end_the_episode(play: Play) -> None:
 @pytest.mark.asyncio
 async def test_the_first_message_has_the_goal_the_files_and_what_to_do(play: Play) -> None:
     played = await play(PLAN, block("finish", ""), listed_files=1)
-    said = played.said_to_model(0)
-    assert said.startswith("Mend add.\n\nFiles:\ncheck.sh\n... and 1 more\n\nFirst find out")
-    assert said.endswith("To look at files first, answer with one block that begins with ```sh.")
-    assert played.said_to_model(1).startswith("Now change the code. Answer with a unified diff")
+    prompt = played.prompt_of(0)
+    assert prompt.startswith("Mend add.\n\nFiles:\ncheck.sh\n... and 1 more\n\nFirst find out")
+    assert prompt.endswith("To look at files first, answer with one block that begins with ```sh.")
+    assert played.prompt_of(1).startswith("Now change the code. Answer with a unified diff")
 
 
 @pytest.mark.asyncio
@@ -58,7 +58,7 @@ async def test_files_are_looked_at_in_any_phase_but_the_test(play: Play) -> None
     played = await play(look, PLAN, look, block("diff", DIFF), TEST)
     tools = [observation.tool for observation in played.observations]
     assert tools == ["shell", "plan", "shell", "patch", "test"]
-    assert "return a - b" in played.said_to_model(1)
+    assert "return a - b" in played.prompt_of(1)
 
 
 @pytest.mark.asyncio
@@ -95,7 +95,7 @@ async def test_a_diff_that_does_not_apply_is_told_why_and_changes_nothing(play: 
     both = DIFF + BETTER.replace("adding.py", "absent.py")
     played = await play(PLAN, block("diff", both), block("diff", DIFF), TEST)
     assert played.phases[1] == ("patch", "the patch does not apply")
-    assert "pkg/absent.py: No such file or directory" in played.said_to_model(2)
+    assert "pkg/absent.py: No such file or directory" in played.prompt_of(2)
     assert played.stop.reason == "finished"
 
 
@@ -103,7 +103,7 @@ async def test_a_diff_that_does_not_apply_is_told_why_and_changes_nothing(play: 
 @pytest.mark.asyncio
 async def test_files_outside_the_repository_are_refused(play: Play, path: str) -> None:
     played = await play(PLAN, block(f"file:{path}", "x"), block("finish", ""))
-    assert "is not a path in the repository" in played.said_to_model(2)
+    assert "is not a path in the repository" in played.prompt_of(2)
     assert not (played.folder.parent / "out.txt").exists()
 
 
@@ -117,7 +117,7 @@ async def test_failing_tests_are_shown_and_repaired(play: Play) -> None:
         ("repair", None),
         ("test", None),
     ]
-    assert "AssertionError: 2" in played.said_to_model(3)
+    assert "AssertionError: 2" in played.prompt_of(3)
     assert played.stop.reason == "finished"
 
 
@@ -151,8 +151,8 @@ async def test_tests_that_take_too_long_are_ended(play: Play) -> None:
 async def test_an_answer_without_an_action_is_told_so(play: Play) -> None:
     played = await play(PLAN, "Hm.", block("diff", DIFF), "Hm.", TEST)
     assert played.phases[1][0] == "patch"
-    assert played.said_to_model(2).startswith("[The answer has nothing to act on. Answer with a")
-    assert "```sh" in played.said_to_model(4)
+    assert played.prompt_of(2).startswith("[The answer has nothing to act on. Answer with a")
+    assert "```sh" in played.prompt_of(4)
     assert played.stop.reason == "finished"
 
 
@@ -180,14 +180,14 @@ async def test_a_model_with_tools_calls_them(play: Play) -> None:
     assert tools == ["shell", "plan", "patch", "test", "shell", "repair", "test"]
     assert {observation.role for observation in played.observations} == {"tool"}
     assert played.stop.reason == "finished"
-    assert "Call patch with a diff" in played.said_to_model(2)
+    assert "Call patch with a diff" in played.prompt_of(2)
 
 
 @pytest.mark.asyncio
 async def test_a_tool_of_another_phase_is_refused(play: Play) -> None:
     played = await play(call("test", command="true"), call("finish", summary="no"), tools=True)
     assert played.phases[0][0] == "test"
-    assert played.said_to_model(1).startswith("[this is the phase plan. Use the tool shell")
+    assert played.prompt_of(1).startswith("[this is the phase plan. Use the tool shell")
 
 
 @pytest.mark.asyncio
@@ -195,7 +195,7 @@ async def test_a_patch_without_a_change_is_refused(play: Play) -> None:
     played = await play(
         call("plan", plan=PLAN), call("patch"), call("finish", summary=""), tools=True
     )
-    assert "no diff was given, and no file has changed" in played.said_to_model(2)
+    assert "no diff was given, and no file has changed" in played.prompt_of(2)
 
 
 @pytest.mark.parametrize("arguments", ['{"command": 3}', "{}", "not json"])
@@ -211,7 +211,7 @@ async def test_a_model_without_tools_that_invents_a_call_is_told_so(play: Play) 
     played = await play(
         answer("", ("shell", json.dumps({"command": "touch planted"}))), block("finish", "")
     )
-    assert played.said_to_model(1).startswith("[there are no tools. Answer with the plan.")
+    assert played.prompt_of(1).startswith("[there are no tools. Answer with the plan.")
     assert not (played.folder / "planted").exists()
 
 

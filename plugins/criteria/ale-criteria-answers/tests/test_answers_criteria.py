@@ -21,8 +21,8 @@ from ale_criteria_answers.options import (
 async def grade(criterion: Criterion, *messages: str) -> Score:
     sandbox = FolderSandbox()
     try:
-        said = builders.trajectory(*(builders.turn(message) for message in messages))
-        return await criterion.grade(builders.task(), said, sandbox)
+        trajectory = builders.trajectory(*(builders.turn(message) for message in messages))
+        return await criterion.grade(builders.task(), trajectory, sandbox)
     finally:
         await sandbox.close()
 
@@ -53,7 +53,7 @@ async def test_without_an_answer_the_score_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expected", "said", "passed"),
+    ("expected", "answer", "passed"),
     [
         ("1000", "It is 1,000.", True),
         ("18", "It is $18.00", True),
@@ -61,8 +61,8 @@ async def test_without_an_answer_the_score_says_so() -> None:
         ("18", "18 or 19", False),
     ],
 )
-async def test_numbers_are_compared_by_value(expected: str, said: str, passed: bool) -> None:
-    assert (await grade(numeric(expected), said)).passed is passed
+async def test_numbers_are_compared_by_value(expected: str, answer: str, passed: bool) -> None:
+    assert (await grade(numeric(expected), answer)).passed is passed
 
 
 async def test_an_expected_value_that_is_no_number_is_refused() -> None:
@@ -71,7 +71,7 @@ async def test_an_expected_value_that_is_no_number_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expected", "said", "passed"),
+    ("expected", "answer", "passed"),
     [
         (r"\frac{1}{2}", r"So $\boxed{0.5}$.", True),
         (r"\boxed{x^2+2x+1}", r"\boxed{(x+1)^2}", True),
@@ -83,9 +83,9 @@ async def test_an_expected_value_that_is_no_number_is_refused() -> None:
     ],
 )
 async def test_formulas_are_compared_by_what_they_mean(
-    expected: str, said: str, passed: bool
+    expected: str, answer: str, passed: bool
 ) -> None:
-    score = await grade(equal(expected), said)
+    score = await grade(equal(expected), answer)
     assert score.passed is passed, score.detail
 
 
@@ -112,7 +112,7 @@ async def test_a_process_that_was_killed_is_started_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said", "passed"),
+    ("options", "answer", "passed"),
     [
         ({}, "The answer is  paris.", True),
         ({}, "I think\nParis", True),
@@ -124,10 +124,10 @@ async def test_a_process_that_was_killed_is_started_again() -> None:
     ],
 )
 async def test_texts_are_compared_after_white_space(
-    options: dict[str, Any], said: str, passed: bool
+    options: dict[str, Any], answer: str, passed: bool
 ) -> None:
     criterion = ExactMatch(ExactMatchOptions(expected="Paris", **options))
-    assert (await grade(criterion, said)).passed is passed
+    assert (await grade(criterion, answer)).passed is passed
 
 
 async def test_a_letter_is_not_guessed() -> None:
@@ -139,7 +139,7 @@ async def test_a_letter_is_not_guessed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("criterion", "said", "answer"),
+    ("criterion", "message", "answer"),
     [
         (numeric("18"), "It is $1,800.50", "3601/2"),
         (numeric("18"), "I don't know.", None),
@@ -151,6 +151,6 @@ async def test_a_letter_is_not_guessed() -> None:
     ],
 )
 async def test_the_score_has_the_answer_for_votes(
-    criterion: Criterion, said: str, answer: str | None
+    criterion: Criterion, message: str, answer: str | None
 ) -> None:
-    assert (await grade(criterion, said)).answer == answer
+    assert (await grade(criterion, message)).answer == answer

@@ -28,7 +28,7 @@ def grade(sandbox: FolderSandbox) -> Grade:
 
     async def grade(code: str, *tests: str | Sequence[str], **options: Any) -> Score:
         made = PythonTests(PythonTestsOptions(tests=tests, **options))
-        said = builders.trajectory(builders.turn(f"```python\n{code}\n```"))
-        return await made.grade(builders.task(), said, sandbox)
+        trajectory = builders.trajectory(builders.turn(f"```python\n{code}\n```"))
+        return await made.grade(builders.task(), trajectory, sandbox)
 
     return grade

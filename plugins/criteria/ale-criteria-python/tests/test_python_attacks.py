@@ -81,9 +81,9 @@ async def test_a_sandbox_that_dies_under_the_tests_is_an_error_and_not_a_zero(
 ) -> None:
     begun = tmp_path / "begun"
     code = f"import time\nopen({str(begun)!r}, 'w').close()\ntime.sleep(60)"
-    said = builders.trajectory(builders.turn(f"```python\n{code}\n```"))
+    trajectory = builders.trajectory(builders.turn(f"```python\n{code}\n```"))
     criterion = PythonTests(PythonTestsOptions(tests=TESTS))
-    grading = asyncio.create_task(criterion.grade(builders.task(), said, sandbox))
+    grading = asyncio.create_task(criterion.grade(builders.task(), trajectory, sandbox))
     async with asyncio.timeout(30):
         while not begun.exists():  # noqa: ASYNC110
             await asyncio.sleep(0.01)

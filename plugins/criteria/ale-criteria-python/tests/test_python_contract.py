@@ -27,13 +27,13 @@ class TestPythonTests(CriterionContract):
 async def test_the_answer_is_the_last_block_of_the_last_message_that_has_one(
     sandbox: Sandbox,
 ) -> None:
-    said = builders.trajectory(
+    trajectory = builders.trajectory(
         builders.turn("```python\ndef square(x): return x\n```"),
         builders.turn("```python\ndef square(x): return x * x\n```"),
         builders.turn("Done."),
     )
     criterion = PythonTests(PythonTestsOptions(tests=TESTS))
-    score = await criterion.grade(builders.task(), said, sandbox)
+    score = await criterion.grade(builders.task(), trajectory, sandbox)
     assert score.passed
     assert score.detail == (
         "2 of 2 tests passed; the answer is the last code block tagged python (lines 1 to 3) of "
@@ -42,15 +42,15 @@ async def test_the_answer_is_the_last_block_of_the_last_message_that_has_one(
 
 
 async def test_without_code_the_score_says_so(sandbox: Sandbox) -> None:
-    said: Trajectory = builders.trajectory(builders.turn("I can't."))
+    trajectory: Trajectory = builders.trajectory(builders.turn("I can't."))
     criterion = PythonTests(PythonTestsOptions(tests=TESTS))
-    score = await criterion.grade(builders.task(), said, sandbox)
+    score = await criterion.grade(builders.task(), trajectory, sandbox)
     assert (score.value, score.detail) == (
         0.0,
         "no message of the agent has a block of Python code",
     )
     in_file = PythonTests(PythonTestsOptions(tests=TESTS, answer="file:answer.py"))
-    score = await in_file.grade(builders.task(), said, sandbox)
+    score = await in_file.grade(builders.task(), trajectory, sandbox)
     assert (score.value, score.detail) == (0.0, "answer.py does not exist")
 
 

@@ -80,8 +80,8 @@ async def test_openai_reasoning_models_get_the_longer_name_of_max_tokens() -> No
 
 
 async def test_reasoning_goes_back_in_the_field_that_is_named() -> None:
-    said = Message(role="assistant", content="Hm.", reasoning="Why?")
-    messages = (Message(role="user", content="a"), said, Message(role="user", content="b"))
+    answer = Message(role="assistant", content="Hm.", reasoning="Why?")
+    messages = (Message(role="user", content="a"), answer, Message(role="user", content="b"))
     async with session([{"text": "Hm."}], reasoning_field="reasoning_content") as (llm, server):
         await llm.complete(ask(messages=messages, turn=1))
         (request,) = server.requests()

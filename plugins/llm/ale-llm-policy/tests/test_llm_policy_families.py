@@ -351,14 +351,14 @@ def test_in_200_conversations_every_prompt_extends_the_last_one_and_answers_are_
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_an_answer_that_ended_by_another_token_gets_no_second_end(family: Family) -> None:
     template = template_of(family)
-    said = Message(role="assistant", content="Done.")
+    answer = Message(role="assistant", content="Done.")
     follows = (Message(role="user", content="Go on."),)
-    body = (*template.prompt(follows), *sampled(family, template, said))
-    usual = template.extend((*body, own_end(family, template, said)), follows)
+    body = (*template.prompt(follows), *sampled(family, template, answer))
+    usual = template.extend((*body, own_end(family, template, answer)), follows)
     for end in sorted(ends_of(family, tokenizer_of(family))):
         found = template.extend((*body, end), follows)
         rest = found[len(body) + 1 :]
-        if family.opens and end != own_end(family, template, said) and family.name == "glm4.5":
+        if family.opens and end != own_end(family, template, answer) and family.name == "glm4.5":
             rest = rest[1:]  # <|user|>, which begins what follows
         assert rest == usual[len(body) + 1 :]
 
@@ -383,15 +383,15 @@ def test_what_is_added_is_what_the_whole_conversation_has(name: str) -> None:
     template = template_of(family)
     for seed in range(50):
         random = Random(seed)
-        said = [Message(role="user", content="goal")]
-        ids = template.prompt(said, (SHELL,))
+        messages = [Message(role="user", content="goal")]
+        ids = template.prompt(messages, (SHELL,))
         for turn in range(3):
             answer = an_answer(family, random, turn)
             added = what_follows(answer, random)
             body = template.answer(answer)
             ids = template.extend((*ids, *body), added, answer.tool_calls)
-            said += [answer, *added]
-        assert ids == template.prompt(said, (SHELL,))
+            messages += [answer, *added]
+        assert ids == template.prompt(messages, (SHELL,))
 
 
 @pytest.mark.parametrize("name", ["qwen3", "gpt-oss", "glm4.5"])

@@ -145,8 +145,8 @@ async def test_a_demonstration_with_text_after_a_stop_string_is_refused(make: Ma
     says = Message(role="assistant", content="one STOP two")
     with pytest.raises(LLMError, match="'STOP', which can't be sampled: 'two'"):
         await make(stop=("STOP",)).force(request("a"), says)
-    said = Message(role="assistant", content="one STOP ")
-    answer = await make(stop=("STOP",)).force(request("a"), said)
+    forced = Message(role="assistant", content="one STOP ")
+    answer = await make(stop=("STOP",)).force(request("a"), forced)
     assert answer.message.content == "one "
 
 

@@ -34,7 +34,7 @@ def problems(file: Path, text: str, *, tools: bool = True) -> list[str]:
     return [str(problem).removeprefix(f"{file}:") for problem in raised.value.problems]
 
 
-def said(lines: tuple[Line, ...] | None) -> list[tuple[str, list[tuple[str, str]]]]:
+def plain(lines: tuple[Line, ...] | None) -> list[tuple[str, list[tuple[str, str]]]]:
     return [(line.text, [(c.name, c.text) for c in line.all_calls]) for line in lines or ()]
 
 
@@ -43,8 +43,8 @@ def test_a_script_gives_each_task_and_rollout_its_lines(file: Path) -> None:
     first = [("I list.", [("shell", '{"command": "ls", "n": 2}')]), ("Done.", [])]
     second = [("", [("shell", '{"command": "ls -a"}')])]
     assert script.model == "demo"
-    assert [said(script.lines("basics-ls", r)) for r in range(4)] == [first, second, first, second]
-    assert said(script.lines("another", 5)) == [("Nothing to do.", [])]
+    assert [plain(script.lines("basics-ls", r)) for r in range(4)] == [first, second, first, second]
+    assert plain(script.lines("another", 5)) == [("Nothing to do.", [])]
 
 
 def test_without_a_default_an_unnamed_task_has_no_lines(file: Path) -> None:
@@ -60,12 +60,12 @@ def test_json_is_read_too(tmp_path: Path) -> None:
 
 def test_raw_arguments_stay_as_they_are_written(file: Path) -> None:
     script = read(file, "default: [{calls: [{name: shell, arguments: '{not json'}]}]")
-    assert said(script.default) == [("", [("shell", "{not json")])]
+    assert plain(script.default) == [("", [("shell", "{not json")])]
 
 
 def test_arguments_keep_their_order_and_their_letters(file: Path) -> None:
     script = read(file, "default: [{calls: [{name: f, arguments: {z: ä, a: null, on: true}}]}]")
-    assert said(script.default) == [("", [("f", '{"z": "ä", "a": null, "on": true}')])]
+    assert plain(script.default) == [("", [("f", '{"z": "ä", "a": null, "on": true}')])]
 
 
 def test_every_problem_is_named_at_once_with_line_and_path(file: Path) -> None:

@@ -67,9 +67,9 @@ async def test_nothing_of_later_commits_is_in_the_sandbox(
         for command in (("remote",), ("tag",), ("stash", "list"), ("status", "--porcelain")):
             assert git(*command, cwd=folder) == b"", command
         assert b"dangling" not in git("fsck", "--full", cwd=folder)
-        said = git("log", "--all", "--format=%s", cwd=folder)
-        assert b"Fix it" not in said
-        assert b"1.1" not in said
+        log = git("log", "--all", "--format=%s", cwd=folder)
+        assert b"Fix it" not in log
+        assert b"1.1" not in log
 
 
 async def test_no_file_of_the_git_directory_leads_to_later_commits(
@@ -102,8 +102,8 @@ async def test_neither_solution_nor_tests_can_be_found_by_the_agent(
         seen += contents(folder) + (await sandbox.exec("env")).stdout + task.goal.encode()
         base = b"".join(path.read_bytes() for path in folder.rglob("*.py"))
         assert [line for line in lines if line in seen and line not in base] == []
-        told = f"{task.metadata}{task.environment}{task.setup_steps}{task.description}".encode()
-        assert [line for line in lines if line in told] == []
+        shown = f"{task.metadata}{task.environment}{task.setup_steps}{task.description}".encode()
+        assert [line for line in lines if line in shown] == []
 
 
 def test_the_leak_test_would_see_a_plain_clone(mirror: Path, tmp_path: Path) -> None:

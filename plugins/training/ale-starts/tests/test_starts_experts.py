@@ -72,9 +72,9 @@ def recorded(*contents: str, id: str = "chatcmpl-1") -> list[Turn]:
     turns = []
     for number, content in enumerate(contents):
         made = ToolCall(id=f"{id}-{number}", name="shell", arguments=f'{{"command": "{number}"}}')
-        said = Message(role="assistant", content=f"Turn {number}.", tool_calls=(made,))
+        message = Message(role="assistant", content=f"Turn {number}.", tool_calls=(made,))
         seen = Observation(call_id=made.id, tool="shell", content=content)
-        turns.append(Turn(completion=Completion(message=said), observations=(seen,)))
+        turns.append(Turn(completion=Completion(message=message), observations=(seen,)))
     return turns
 
 
@@ -82,17 +82,17 @@ BEFORE = ("a.txt\n[exit code 0]", "/tmp/x1\n[exit code 0]", "[exit code 2]")
 
 
 def expert(check: str = "exact", upto: int = 2) -> EpisodeExpert:
-    said = exchanges(recorded(*BEFORE))
-    return EpisodeExpert(exchanges=said, upto=upto, check=check)  # type: ignore[arg-type]
+    found = exchanges(recorded(*BEFORE))
+    return EpisodeExpert(exchanges=found, upto=upto, check=check)  # type: ignore[arg-type]
 
 
 def test_an_episode_is_repeated_with_call_ids_made_anew() -> None:
-    said = expert().answer(request([]))
-    assert said is not None
-    assert said.content == "Turn 0."
-    assert call(said).id == "call_0_0"
+    answer = expert().answer(request([]))
+    assert answer is not None
+    assert answer.content == "Turn 0."
+    assert call(answer).id == "call_0_0"
     other = exchanges(recorded(*BEFORE, id="another-run"))
-    assert EpisodeExpert(exchanges=other, upto=2, check="off").answer(request([])) == said
+    assert EpisodeExpert(exchanges=other, upto=2, check="off").answer(request([])) == answer
 
 
 def test_it_gives_no_answer_after_its_turns_once_the_last_observation_is_as_recorded() -> None:

@@ -20,8 +20,8 @@ SAID = ("ls", "cd work", "make", "finish")
 
 
 def forced(number: int) -> Turn:
-    said = turn(f"say {SAID[number]}")
-    return evolve(said, completion=evolve(said.completion, forced=True))
+    answer = turn(f"say {SAID[number]}")
+    return evolve(answer, completion=evolve(answer.completion, forced=True))
 
 
 numbers = itertools.count()

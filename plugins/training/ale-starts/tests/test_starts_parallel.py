@@ -133,13 +133,16 @@ def test_demonstrations_end_when_enough_probes_succeed() -> None:
     scheme = made()
     probed = [(s.name, s.rollouts) for s in scheme.plan(0, [EIGHT], 4)]
     assert probed == [("demo", 1), ("", 1)]
-    told = [[own(1.0, "demo"), own(0.0), own(0.0)], [own(1.0, "demo"), own(1.0), own(0.0)]]
-    scheme.learn(0, told[0])
+    episodes_by_step = [
+        [own(1.0, "demo"), own(0.0), own(0.0)],
+        [own(1.0, "demo"), own(1.0), own(0.0)],
+    ]
+    scheme.learn(0, episodes_by_step[0])
     assert [s.name for s in scheme.plan(1, [EIGHT], 4)] == ["demo", ""]
-    scheme.learn(1, told[1])
+    scheme.learn(1, episodes_by_step[1])
     assert [(s.name, s.rollouts) for s in scheme.plan(2, [EIGHT], 4)] == [("", 4)]
     resumed = made()
-    for step, episodes in enumerate(told):
+    for step, episodes in enumerate(episodes_by_step):
         resumed.learn(step, episodes)
     assert [(s.name, s.rollouts) for s in resumed.plan(2, [EIGHT], 4)] == [("", 4)]
     assert [s.name for s in resumed.plan(1, [EIGHT], 4)] == ["demo", ""]
@@ -158,15 +161,15 @@ def test_the_same_demonstrations_may_follow_each_other_until_the_end_of_the_run(
         ]
         probe = episode(float(step), task_id=drawn[step][0].id)
         scheme.learn(step, [*episodes, probe])
-        shown.append([(start.task_id, said(start)) for start in shown_now])
+        shown.append([(start.task_id, contents(start)) for start in shown_now])
     again = [scheme.plan(step, drawn[2], 4) for step in (2, 3, 4)]
-    assert [[(s.task_id, said(s)) for s in starts] for starts in again] == [*shown, shown[0]]
+    assert [[(s.task_id, contents(s)) for s in starts] for starts in again] == [*shown, shown[0]]
     assert all(start.demonstration for starts in again for start in starts)
     with pytest.raises(ValueError, match="needs demonstrations above 0"):
         InitialOptions(after="same-demonstrations")
 
 
-def said(start: Start) -> list[object]:
+def contents(start: Start) -> list[object]:
     return [turn.completion.message for turn in replayed(start)]
 
 

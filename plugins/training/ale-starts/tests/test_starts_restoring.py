@@ -88,7 +88,7 @@ def shelf(workplace: Any) -> Shelf:
     return made
 
 
-def told(run: Run) -> dict[str, tuple[str, str]]:
+def ways_of(run: Run) -> dict[str, tuple[str, str]]:
     """How each episode came to its start, and why not by a fork."""
     return {
         episode.id: (episode.metadata.get("restored", ""), episode.metadata.get("not_forked", ""))
@@ -115,7 +115,7 @@ async def test_the_first_rollout_is_replayed_and_the_others_are_forked_from_it(
 ) -> None:
     run = workplace.prepared(FORKED, steps=1, rollouts=4)
     await finish(run)
-    ways = told(run)
+    ways = ways_of(run)
     assert ways.pop("0-upper@p3of4-0") == ("replay", "first rollout of this start")
     assert set(ways.values()) == {("fork", "")}
     # One that ran the three commands, one snapshot, three forks of it in which none of them ran.
@@ -128,12 +128,12 @@ async def test_forked_and_replayed_rollouts_have_the_same_record(
 ) -> None:
     forked = workplace.prepared({**FORKED, "min_rollouts": 2}, steps=4, rollouts=2)
     await finish(forked)
-    assert ("fork", "") in told(forked).values()
+    assert ("fork", "") in ways_of(forked).values()
     replayed = workplace.prepared(
         {**FORKED, "min_rollouts": 2, "restore": "replay"}, steps=4, rollouts=2
     )
     await finish(replayed)
-    assert set(told(replayed).values()) == {("", "")}
+    assert set(ways_of(replayed).values()) == {("", "")}
     assert shown(forked) == shown(replayed)
 
 
@@ -142,7 +142,7 @@ async def test_a_snapshot_is_reused_in_later_steps(
 ) -> None:
     run = workplace.prepared(FORKED, steps=3, rollouts=2)
     await finish(run)
-    assert [way for way, _ in told(run).values()].count("replay") == 1
+    assert [way for way, _ in ways_of(run).values()].count("replay") == 1
     assert sum("mkdir w" in box.ran for box in shelf.boxes) == 1
 
 
@@ -162,7 +162,7 @@ async def test_no_more_snapshots_are_open_than_max_snapshots(
     # The stored snapshot, and the one in use.
     assert 1 <= most <= 2
     assert shelf.left() == []
-    ways = [way for way, _ in told(run).values() if way]
+    ways = [way for way, _ in ways_of(run).values() if way]
     assert ways.count("fork") == ways.count("replay") == 6
 
 
@@ -173,7 +173,7 @@ async def test_a_start_whose_fork_is_not_exact_is_replayed(
     shelf.running = "init\nserver"
     run = workplace.prepared(FORKED, steps=1, rollouts=4, concurrency=concurrency)
     await finish(run)
-    assert set(told(run).values()) == {("replay", "processes are still running: server")}
+    assert set(ways_of(run).values()) == {("replay", "processes are still running: server")}
     assert all(reward == 1.0 for reward, _ in shown(run).values())
     assert shelf.left() == []
 
@@ -190,7 +190,7 @@ async def test_a_rollout_whose_fork_fails_is_replayed_and_the_next_is_tried_agai
     shelf.forking = fail
     run = workplace.prepared(FORKED, steps=1, rollouts=4, concurrency=1)
     await finish(run)
-    assert list(told(run).values()) == [
+    assert list(ways_of(run).values()) == [
         ("replay", "first rollout of this start"),
         ("fork", ""),
         ("replay", "no fork could be made: no space left"),
@@ -203,7 +203,7 @@ async def test_a_rollout_whose_fork_fails_is_replayed_and_the_next_is_tried_agai
 async def test_a_sandbox_that_can_not_be_forked_is_replayed(workplace: Any, finish: Finish) -> None:
     run = workplace.prepared(FORKED, steps=1, rollouts=2)
     await finish(run)
-    (why,) = set(told(run).values())
+    (why,) = set(ways_of(run).values())
     assert why == (
         "replay",
         "a fork of this sandbox has its workspace only, and commands can write elsewhere",

@@ -110,8 +110,8 @@ async def test_demonstrations_say_the_solution_to_its_end_then_the_scheme_begins
     assert demonstrated.reward == 1.0
     assert demonstrated.trajectory.stop.reason == "finished"
     again = stored(run)["1-upper@demo-0"]
-    said = [turn.completion.message for turn in demonstrated.trajectory.turns]
-    assert [turn.completion.message for turn in again.trajectory.turns] == said
+    messages = [turn.completion.message for turn in demonstrated.trajectory.turns]
+    assert [turn.completion.message for turn in again.trajectory.turns] == messages
 
 
 async def test_a_stored_runs_success_is_repeated_and_checked(
@@ -147,8 +147,8 @@ async def test_what_the_expert_says_next_is_kept_from_every_start_and_never_done
         episode = found[f"0-upper{name}-0"]
         following = episode.metadata["expert_next"]
         assert (following["turn"], episode.metadata["expert_turns"]) == (p, 4)
-        said = bytes(following["output_ids"]).decode()
-        assert ("mkdir w", "echo one", "tr a-z", "finish")[p] in said
+        text = bytes(following["output_ids"]).decode()
+        assert ("mkdir w", "echo one", "tr a-z", "finish")[p] in text
         # The policy does nothing where it knows nothing: the expert's command was not run.
         assert (episode.reward == 1.0) == (p == 3)
 

@@ -353,7 +353,7 @@ async def test_the_metrics_of_a_critic_are_in_the_readme(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("critic: {type: heat}", "trainer.critic.type"),
         ("critic: {gradient: policy}", "'type' is missing"),
@@ -362,10 +362,10 @@ async def test_the_metrics_of_a_critic_are_in_the_readme(
         ("{critic: {type: model, model: some/folder}, lora: {r: 4}}", "leave critic.model out"),
     ],
 )
-def test_options_that_contradict_one_another_are_refused(text: str, said: str) -> None:
+def test_options_that_contradict_one_another_are_refused(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         structure(parse_yaml(text), PolicyOptions, path="trainer")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_folder_of_another_vocabulary_is_refused(

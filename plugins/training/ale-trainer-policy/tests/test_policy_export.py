@@ -120,11 +120,11 @@ def train(lab: Any, maker: Any, tmp_path: Path) -> Any:
             trainer.save(directory)
             after.append(_logits(_sampler(stands.policy.model, trainer.snapshot())))
         assert not torch.equal(*after), "a step has changed the model"
-        said = {"lr": 3e-2, **{key: _plain(value) for key, value in fields.items()}}
+        options = {"lr": 3e-2, **{key: _plain(value) for key, value in fields.items()}}
         config = {
             "chunker": {"type": "ale-chunkers/interaction"},
             "llm": {"type": "acme/stand-in", "width": 32, "stop": [], **given},
-            "trainer": {"type": f"ale-trainer-policy/{name}", **said},
+            "trainer": {"type": f"ale-trainer-policy/{name}", **options},
         }
         write(run, config, seed)
         return SimpleNamespace(run=run, after=after, config=config)
@@ -160,11 +160,11 @@ def command(maker: Any) -> Any:
     (model,) = ale_commands()
 
     def invoked(*arguments: Any) -> Any:
-        said = CliRunner().invoke(model, [str(each) for each in arguments], obj=maker.registry)
-        if said.exception is not None and not isinstance(said.exception, SystemExit):
-            raise said.exception
-        assert said.exit_code == 0, said.output
-        return said.stdout
+        result = CliRunner().invoke(model, [str(each) for each in arguments], obj=maker.registry)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == 0, result.output
+        return result.stdout
 
     return invoked
 
@@ -182,12 +182,12 @@ def test_the_folder_holds_the_newest_weights_or_those_of_a_step(
 ) -> None:
     more = {"learn_from": "both", "min_reward": 0.0} if name == "sft" else {}
     done = train(name, **more)
-    said_of = {1: "1 step", 2: "2 steps"}
+    count_of = {1: "1 step", 2: "2 steps"}
     for steps, arguments in ((2, ()), (1, ("--after", 1))):
         out = tmp_path / "models" / f"after-{steps}"
-        said = command(done.run, "--out", out, *arguments)
-        assert f"{out}: the model after {said_of[steps]}, policy version {steps}, of" in said
-        assert said.splitlines()[0].endswith(f"checkpoints/{steps - 1:05d}")
+        output = command(done.run, "--out", out, *arguments)
+        assert f"{out}: the model after {count_of[steps]}, policy version {steps}, of" in output
+        assert output.splitlines()[0].endswith(f"checkpoints/{steps - 1:05d}")
         model = AutoModelForCausalLM.from_pretrained(out)
         assert torch.equal(_logits(model), done.after[steps - 1])
     tokenizer = AutoTokenizer.from_pretrained(out)
@@ -225,8 +225,8 @@ def test_adapters_are_written_as_peft_keeps_them_or_merged(
     over = PeftModel.from_pretrained(base, str(tmp_path / "adapter"))
     for model in (alone, over):
         assert torch.equal(_logits(model), done.after[1])
-    said = command(done.run, "--out", tmp_path / "merged", "--merge", "--after", 1)
-    assert "the merged model after 1 step," in said
+    output = command(done.run, "--out", tmp_path / "merged", "--merge", "--after", 1)
+    assert "the merged model after 1 step," in output
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     assert not hasattr(merged, "peft_config")
     began = {**done.config, "llm": {**done.config["llm"], "model": str(tmp_path / "adapter")}}

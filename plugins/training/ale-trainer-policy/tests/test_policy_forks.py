@@ -27,8 +27,8 @@ def at_a_fork(lab: Any, p: int, reward: float = 0.0, **next_: Any) -> Any:
         lab.TokenTurn(prompt=[1, 2, 3, 9], output=[4], forced=True),
         lab.TokenTurn(prompt=[1, 2, 3, 9, 4, 9], output=[5, 6, 6], version=2),
     ][2 - p :]
-    told = {"turn": p, "output_ids": [7, 8], "logprobs": [-1, -2.5], "policy_versions": [2, 2]}
-    metadata = {EXPERT_TURNS: 3, EXPERT_NEXT: next_ or told}
+    facts = {"turn": p, "output_ids": [7, 8], "logprobs": [-1, -2.5], "policy_versions": [2, 2]}
+    metadata = {EXPERT_TURNS: 3, EXPERT_NEXT: next_ or facts}
     return lab.TokenEpisode(turns=turns, reward=reward, metadata=metadata)
 
 
@@ -71,9 +71,9 @@ def test_after_a_success_or_with_imitation_off_the_sample_is_as_if_nobody_knew_m
         assert repr(found) == repr(bare)
 
 
-@pytest.mark.parametrize("told", [{"left_out": "too long"}, {"turn": 9, "output_ids": [7]}])
-def test_what_was_not_written_down_is_counted(lab: Any, told: Any) -> None:
-    read_ = lesson_of().read(lab.batch_of(lab.credited(at_a_fork(lab, 1, **told))))
+@pytest.mark.parametrize("facts", [{"left_out": "too long"}, {"turn": 9, "output_ids": [7]}])
+def test_what_was_not_written_down_is_counted(lab: Any, facts: Any) -> None:
+    read_ = lesson_of().read(lab.batch_of(lab.credited(at_a_fork(lab, 1, **facts))))
     assert len(read_.samples[0].at) == 4
     assert (read_.counts["next_turns_imitated"], read_.counts["next_turns_left_out"]) == (0, 1)
 

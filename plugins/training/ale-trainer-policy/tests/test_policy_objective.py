@@ -325,9 +325,9 @@ def test_options_replace_single_parts_of_a_preset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [({"preset": "ipa", "clip_low": 2.0}, "clip_low"), ({"preset": "ipa", "mask_floor": 0.0}, "m")],
 )
-def test_numbers_out_of_range_are_refused(fields: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_numbers_out_of_range_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         ObjectiveOptions(**fields)

@@ -137,17 +137,19 @@ def test_groups_that_are_empty_or_of_one_mind_are_counted(lab: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"weights": (1.0, 2.0)}, "1 chunks, and its credit by test 2 weights"),
         ({"weights": (float("nan"),)}, "not finite"),
         ({"episode_id": "other"}, "given for episode"),
     ],
 )
-def test_credit_that_does_not_fit_is_refused(lab: Any, change: dict[str, Any], said: str) -> None:
+def test_credit_that_does_not_fit_is_refused(
+    lab: Any, change: dict[str, Any], message: str
+) -> None:
     group = lab.credited(lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[2])]))
     wrong = replace(group, credits=(replace(group.credits[0], **change),))
-    with pytest.raises(AleError, match=said):
+    with pytest.raises(AleError, match=message):
         read(wrong)
 
 

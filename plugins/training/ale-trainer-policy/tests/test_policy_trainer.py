@@ -249,7 +249,7 @@ def test_an_objective_is_a_name_or_a_preset_with_parts_replaced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("objective: gprpo", "did you mean 'grpo'"),
         ("objective: {mask_threshold: 3}", "trainer.objective: 'preset' is missing"),
@@ -259,10 +259,10 @@ def test_an_objective_is_a_name_or_a_preset_with_parts_replaced() -> None:
         ("betas: [0.9, 1.0]", "trainer.betas"),
     ],
 )
-def test_a_mistake_in_the_options_is_named(text: str, said: str) -> None:
+def test_a_mistake_in_the_options_is_named(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         structured(text)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("name", COMPONENTS)
@@ -455,8 +455,8 @@ async def test_imitation_learns_the_episode(make_llm: Callable[..., Any], lab: A
         losses.append(report.metrics["loss"])
     assert losses[-1] < 0.05 < losses[0]
     with torch.no_grad():
-        said = llm.policy.model(torch.tensor([[1, 2, 7, 8]])).logits[0, 1:].argmax(-1)
-    assert said.tolist() == [7, 8, 9]
+        greedy = llm.policy.model(torch.tensor([[1, 2, 7, 8]])).logits[0, 1:].argmax(-1)
+    assert greedy.tolist() == [7, 8, 9]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

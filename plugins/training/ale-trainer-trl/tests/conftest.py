@@ -61,13 +61,13 @@ def contrast(step: int = 0) -> Batch:
         episodes = []
         for i in range(3):
             first = [20 + i, 21 + task]
-            told = [*prompt, *first, 9, 9]
+            second_prompt = [*prompt, *first, 9, 9]
             reward = 1.0 if i == 0 else 0.0
             episodes.append(
                 TokenEpisode(
                     turns=[
                         TokenTurn(prompt=prompt, output=first),
-                        TokenTurn(prompt=told, output=[40 + i, 41, 257]),
+                        TokenTurn(prompt=second_prompt, output=[40 + i, 41, 257]),
                     ],
                     reward=reward,
                     weights=[0.5 * (reward - 0.3), reward - 0.3],

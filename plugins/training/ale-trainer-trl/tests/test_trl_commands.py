@@ -72,10 +72,10 @@ def test_a_typing_error_is_named_with_its_line_and_nothing_is_started(
     config.write_text(config.read_text().replace("batch_size", "batchsize"))
     with pytest.raises(InputError) as caught:
         typed("dpo", config, "--set", "lora.rank=4")
-    told = str(caught.value)
-    assert "dpo.yaml:5: batchsize: unknown option" in told
-    assert "did you mean 'batch_size'?" in told
-    assert "--set: lora.rank: unknown option" in told
+    message = str(caught.value)
+    assert "dpo.yaml:5: batchsize: unknown option" in message
+    assert "did you mean 'batch_size'?" in message
+    assert "--set: lora.rank: unknown option" in message
     assert not (tmp_path / "out").exists()
 
 

@@ -9,8 +9,11 @@ from ale_trainer_trl.targets import groups_of, pairs_of
 
 
 def two_turns(lab: Any, *, first: list[int], last: list[int], **fields: Any) -> Any:
-    told = [1, 2, *first, 9]
-    turns = [lab.TokenTurn(prompt=[1, 2], output=first), lab.TokenTurn(prompt=told, output=last)]
+    second_prompt = [1, 2, *first, 9]
+    turns = [
+        lab.TokenTurn(prompt=[1, 2], output=first),
+        lab.TokenTurn(prompt=second_prompt, output=last),
+    ]
     return lab.TokenEpisode(turns=turns, **fields)
 
 

@@ -79,8 +79,8 @@ class _TextEpisode(EpisodeLoop):
     def head(self) -> tuple[Message, ...]:
         """As the options say."""
         options = self._options
-        told = self._told(options.plan_prompt, goal=self.context.task.goal, files=self._files)
-        user = Message(role="user", content=told)
+        content = self._filled(options.plan_prompt, goal=self.context.task.goal, files=self._files)
+        user = Message(role="user", content=content)
         if not options.system_prompt:
             return (user,)
         return Message(role="system", content=options.system_prompt), user
@@ -96,7 +96,7 @@ class _TextEpisode(EpisodeLoop):
     async def call(self, call: ToolCall, timeout_s: float | None) -> Observation:
         """Act, and go to the next phase where this one is over."""
         if not call.arguments and call.id == self._text_id:
-            raise BadCallError(self._told(self._options.no_action_prompt))
+            raise BadCallError(self._filled(self._options.no_action_prompt))
         given = self.arguments(call)
         if call.name == "shell":
             return self._seen(call, await self._run(given, timeout_s), timeout_s)
@@ -107,7 +107,7 @@ class _TextEpisode(EpisodeLoop):
             raise BadCallError(f"this is the phase {self._phase}. {self.how[self._phase]}")
         if call.name == "plan":
             self._phase = "patch"
-            return self._observation(call, self._told(self._options.patch_prompt))
+            return self._observation(call, self._filled(self._options.patch_prompt))
         if call.name == "test":
             result = await self._run(given, timeout_s)
             return self._tested(call, result, timeout_s)
@@ -119,13 +119,13 @@ class _TextEpisode(EpisodeLoop):
         try:
             await change(self.context.sandbox, given.get("diff") or "", given.get("files") or {})
         except RejectedError as error:
-            told = self._told(self._options.rejected_prompt, error=str(error))
-            return replace(self._observation(call, told), error="the patch does not apply")
+            content = self._filled(self._options.rejected_prompt, error=str(error))
+            return replace(self._observation(call, content), error="the patch does not apply")
         command = self._options.test_command
         if command:
             return self._tested(call, await self.shell.run(command, timeout_s), timeout_s)
         self._phase = "test"
-        return self._observation(call, self._told(self._options.test_prompt))
+        return self._observation(call, self._filled(self._options.test_prompt))
 
     async def _run(self, given: Mapping[str, Any], timeout_s: float | None) -> ExecResult:
         command = given["command"]
@@ -144,8 +144,8 @@ class _TextEpisode(EpisodeLoop):
             return seen
         self._repairs += 1
         self._phase = "repair"
-        told = self._told(self._options.repair_prompt, output=seen.content)
-        return replace(seen, content=told)
+        content = self._filled(self._options.repair_prompt, output=seen.content)
+        return replace(seen, content=content)
 
     def arguments(self, call: ToolCall) -> dict[str, Any]:
         """Those of the text, which are whole; a model without tools has invented its calls."""
@@ -171,7 +171,7 @@ class _TextEpisode(EpisodeLoop):
     def _text_id(self) -> str:
         return f"text_{self.budget.turns}"
 
-    def _told(self, template: str, **values: str) -> str:
+    def _filled(self, template: str, **values: str) -> str:
         """A template with its names replaced; other braces stay as they are."""
         values = {"how": self.how[self._phase], **values}
         return re.sub(rf"\{{({'|'.join(values)})\}}", lambda match: values[match[1]], template)

@@ -138,10 +138,10 @@ class PythonTests:
 
     def _not_begun(self, result: ExecResult) -> str:
         why = "ran out of time" if result.timed_out else f"exit code {result.exit_code}"
-        said = result.stderr.decode("utf-8", "replace").strip()[-600:]
+        errors = result.stderr.decode("utf-8", "replace").strip()[-600:]
         return (
             f"the tests could not be started with {self.options.python!r} in the sandbox ({why}): "
-            f"{said or '(nothing)'}"
+            f"{errors or '(nothing)'}"
         )
 
     def _judged(self, errors: Sequence[str | None], found: Extracted) -> Score:

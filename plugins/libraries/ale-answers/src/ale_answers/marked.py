@@ -51,8 +51,8 @@ def hashes(text: str) -> Extracted | None:
 def phrase(text: str) -> Extracted | None:
     """What follows the last "the answer is" or "answer:", up to the end of the sentence."""
     found = [match["rest"] for match in _PHRASE.finditer(without_reasoning(text))]
-    said = [answer for rest in found if (answer := _sentence(rest))]
-    return Extracted(said[-1], 'the last "the answer is"') if said else None
+    answers = [answer for rest in found if (answer := _sentence(rest))]
+    return Extracted(answers[-1], 'the last "the answer is"') if answers else None
 
 
 def _sentence(rest: str) -> str:

@@ -35,9 +35,9 @@ class Files:
 
     async def read(self, path: str, max_bytes: int | None) -> bytes:
         """A file's bytes, the first `max_bytes` of them."""
-        said, content = await self.jobs.ask("look", self._path(path))
-        _check_kind(said[0], path)
-        size = int(said[1])
+        head, content = await self.jobs.ask("look", self._path(path))
+        _check_kind(head[0], path)
+        size = int(head[1])
         if not 0 < size <= INLINE:
             # Files of the kernel say that they are empty.
             wanted = PART if size == 0 else size
@@ -50,8 +50,8 @@ class Files:
         pieces = (data[at : at + PART] for at in range(0, max(len(data), 1), PART))
         async with self._stored(pieces) as scratch:
             mode_word = "" if mode is None else f"{mode:o}"
-            said, _ = await self.jobs.ask("place", scratch, self._path(path), mode_word)
-        _check_kind(said[0], path)
+            head, _ = await self.jobs.ask("place", scratch, self._path(path), mode_word)
+        _check_kind(head[0], path)
 
     @contextlib.asynccontextmanager
     async def _stored(self, pieces: Iterator[bytes]) -> AsyncIterator[str]:
@@ -70,8 +70,8 @@ class Files:
         place = posixpath.normpath(self._path(target))
         source, is_folder = await asyncio.to_thread(_followed, source)
         if not is_folder:
-            said, _ = await self.jobs.ask("look", place)
-            if said[0] == "folder":
+            head, _ = await self.jobs.ask("look", place)
+            if head[0] == "folder":
                 _check_kind("folder", target)
         base, name = posixpath.split(place)
         if place == self.place.workdir:
@@ -81,8 +81,8 @@ class Files:
             await asyncio.to_thread(self._pack, source, name, packed)
             packed.seek(0)
             async with self._stored(_pieces(packed)) as scratch:
-                said, _ = await self.jobs.ask("unpack", scratch, base)
-        if said[0] != "unpacked":
+                head, _ = await self.jobs.ask("unpack", scratch, base)
+        if head[0] != "unpacked":
             raise PermissionError(errno.EACCES, "leads to no folder of the sandbox", target)
 
     def _pack(self, source: Path, name: str, packed: IO[bytes]) -> None:
@@ -100,10 +100,10 @@ class Files:
         """Copy out. A link that is asked for by name is followed, inside the sandbox."""
         token = new_token()
         scratch = self.jobs.path(token)
-        said, _ = await self.jobs.ask("pack", self._path(source), scratch)
-        _check_kind(said[0], source)
+        head, _ = await self.jobs.ask("pack", self._path(source), scratch)
+        _check_kind(head[0], source)
         with tempfile.TemporaryFile() as packed:
-            async for part in self.jobs.parts(scratch, int(said[1])):
+            async for part in self.jobs.parts(scratch, int(head[1])):
                 await asyncio.to_thread(packed.write, part)
             self.jobs.forget(token)
             packed.seek(0)

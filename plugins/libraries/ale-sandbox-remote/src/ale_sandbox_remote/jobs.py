@@ -124,9 +124,9 @@ class Jobs:
             line, newline, rest = answer.partition(b"\n")
             if not newline:
                 raise BrokenAnswerError("no answer")
-            said = line.decode(errors="replace").split()
-            _check_length(said, rest)
-            return said, rest
+            head = line.decode(errors="replace").split()
+            _check_length(head, rest)
+            return head, rest
 
         answer = await self._client.again(call, f"{action} in sandbox {self._remote.id}")
         self._finished = [token for token in self._finished if token not in forgotten]
@@ -205,19 +205,19 @@ class Jobs:
     ) -> Outcome | None:
         """The end of a job; None where it was not started and never will be."""
         mark = f"ale-end-{secrets.token_hex(16)}"
-        said = ["running"]
-        while said[0] == "running":
-            said, rest = await self.ask(action, token, str(limit), mark, *words)
-        if said[0] == "lost":
+        head = ["running"]
+        while head[0] == "running":
+            head, rest = await self.ask(action, token, str(limit), mark, *words)
+        if head[0] == "lost":
             return None
-        sizes = int(said[3]), int(said[4])
+        sizes = int(head[3]), int(head[4])
         if sum(sizes) <= INLINE:
             streams = (rest[: sizes[0]], rest[sizes[0] :])
         else:
-            whole = [self.path(f"{token}/{name}") for name in said[5:7]]
+            whole = [self.path(f"{token}/{name}") for name in head[5:7]]
             streams = (await self.fetch(whole[0], sizes[0]), await self.fetch(whole[1], sizes[1]))
         out, err = (_captured(data, mark.encode(), limit) for data in streams)
-        return Outcome(code=int(said[1]), ended=said[2] == "ended", stdout=out, stderr=err)
+        return Outcome(code=int(head[1]), ended=head[2] == "ended", stdout=out, stderr=err)
 
     async def limited(
         self, running: "asyncio.Task[Outcome]", timeout_s: float | None, end: Callable[[], str]
@@ -265,13 +265,13 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _check_length(said: Sequence[str], rest: bytes) -> None:
+def _check_length(head: Sequence[str], rest: bytes) -> None:
     """An answer may be cut short, and end like a whole one."""
     size = 0
-    if said[:1] == ["done"]:
-        size = int(said[3]) + int(said[4])
-    elif said[:1] == ["file"]:
-        size = int(said[1])
+    if head[:1] == ["done"]:
+        size = int(head[3]) + int(head[4])
+    elif head[:1] == ["file"]:
+        size = int(head[1])
     if size <= INLINE and len(rest) < size:
         raise BrokenAnswerError(f"{len(rest)} of {size} bytes arrived")
 

@@ -38,8 +38,8 @@ def criterion(kind: str, options: dict[str, Any], row: Row, selection: Selection
 
 def goal(problem: str, instruction: str, selection: Selection) -> str:
     """The prompt: the problem, then how to answer."""
-    said = instruction if selection.instruction is None else selection.instruction
-    return f"{problem.strip()}\n\n{said}".strip() + "\n"
+    text = instruction if selection.instruction is None else selection.instruction
+    return f"{problem.strip()}\n\n{text}".strip() + "\n"
 
 
 def written(answer: str, place: str) -> tuple[str, ...] | None:

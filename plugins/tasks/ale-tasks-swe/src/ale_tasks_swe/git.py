@@ -53,8 +53,8 @@ def git(
     except FileNotFoundError as error:
         raise GitError(f"git can't be started: {error}") from error
     if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
-        raise GitError(f"git {arguments[0]}: {said}")
+        output = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
+        raise GitError(f"git {arguments[0]}: {output}")
     return done.stdout
 
 

@@ -70,10 +70,11 @@ class EpisodeDemonstration:
         return EpisodeExpert(exchanges=self.exchanges, upto=turns, check=self.check)
 
 
-def digest(said: Sequence[Exchange]) -> str:
+def digest(found: Sequence[Exchange]) -> str:
     """Six hexadecimal digits of a hash of the answers alone."""
     parts = [
-        repr((e.answer.content, [(c.name, c.arguments) for c in e.answer.tool_calls])) for e in said
+        repr((e.answer.content, [(c.name, c.arguments) for c in e.answer.tool_calls]))
+        for e in found
     ]
     return hashlib.blake2b("\x1f".join(parts).encode(), digest_size=3).hexdigest()
 
@@ -84,8 +85,8 @@ def demonstration_of(episode: Episode, check: Check, *, tagged: bool) -> Episode
     Args:
         tagged: a later one may replace it for the same task in the same run.
     """
-    said = exchanges(episode.trajectory.turns)
-    return EpisodeDemonstration(exchanges=said, check=check, tag=digest(said) if tagged else "")
+    found = exchanges(episode.trajectory.turns)
+    return EpisodeDemonstration(exchanges=found, check=check, tag=digest(found) if tagged else "")
 
 
 def is_success(episode: Episode) -> bool:

@@ -38,7 +38,7 @@ def training(base: Path, data: Path, out: Path, **fields: Any) -> DpoTraining:
     )
 
 
-def said(model: Any, tokenizer: Any, row: Mapping[str, Any], side: str) -> float:
+def logprob(model: Any, tokenizer: Any, row: Mapping[str, Any], side: str) -> float:
     """Log-probability of an answer, by transformers alone."""
     prompt = tokenizer.apply_chat_template(
         row["prompt"], add_generation_prompt=True, return_dict=False
@@ -52,7 +52,8 @@ def said(model: Any, tokenizer: Any, row: Mapping[str, Any], side: str) -> float
 
 def margins(model: Any, tokenizer: Any, rows: Sequence[Mapping[str, Any]]) -> list[float]:
     return [
-        said(model, tokenizer, r, "chosen") - said(model, tokenizer, r, "rejected") for r in rows
+        logprob(model, tokenizer, r, "chosen") - logprob(model, tokenizer, r, "rejected")
+        for r in rows
     ]
 
 
@@ -64,8 +65,8 @@ def test_chosen_answers_gain_over_rejected_ones_on_pairs_it_has_not_seen(
     base: Path, tmp_path: Path, write_rows: Write, lab: Any
 ) -> None:
     data, out = write_rows(lab.preferences(48, seed=0)), tmp_path / "out"
-    told: list[Progress] = []
-    done = train_dpo(training(base, data, out, epochs=4, log_steps=6), progress=told.append)
+    reports: list[Progress] = []
+    done = train_dpo(training(base, data, out, epochs=4, log_steps=6), progress=reports.append)
 
     fresh = lab.preferences(12, seed=1)
     tokenizer = AutoTokenizer.from_pretrained(out)
@@ -76,9 +77,9 @@ def test_chosen_answers_gain_over_rejected_ones_on_pairs_it_has_not_seen(
     assert sum(gains) / len(gains) > 2.0
 
     assert (done.steps, done.rows, done.adapter, done.resumed_from) == (24, 48, True, None)
-    assert [each.step for each in told] == list(range(1, 25))
-    assert {each.steps for each in told} == {24}
-    losses = [each.metrics["loss"] for each in told if each.metrics]
+    assert [each.step for each in reports] == list(range(1, 25))
+    assert {each.steps for each in reports} == {24}
+    losses = [each.metrics["loss"] for each in reports if each.metrics]
     assert len(losses) == 5  # the first update, and every sixth
     assert losses[-1] < losses[0] < 0.75
 
@@ -106,10 +107,10 @@ def test_what_it_leaves_is_an_adapter_a_tokenizer_a_record_and_a_card(
     row = lab.preferences(1, seed=3)[0]
     tokenizer = AutoTokenizer.from_pretrained(out)
     merged = AutoModelForCausalLM.from_pretrained(out / "merged").eval()
-    one = said(names["model"].eval(), tokenizer, row, "chosen")
-    assert one == pytest.approx(said(merged, tokenizer, row, "chosen"), abs=1e-4)
+    one = logprob(names["model"].eval(), tokenizer, row, "chosen")
+    assert one == pytest.approx(logprob(merged, tokenizer, row, "chosen"), abs=1e-4)
     plain = AutoModelForCausalLM.from_pretrained(base).eval()
-    assert one != pytest.approx(said(plain, tokenizer, row, "chosen"), abs=1e-4)
+    assert one != pytest.approx(logprob(plain, tokenizer, row, "chosen"), abs=1e-4)
 
 
 def test_an_adapter_of_a_relative_base_model_loads_from_any_folder(
@@ -193,9 +194,9 @@ def test_a_finished_training_is_not_repeated(
 ) -> None:
     asked = training(base, write_rows(lab.preferences(8, seed=0)), tmp_path / "out")
     done = train_dpo(asked)
-    told: list[Progress] = []
-    assert train_dpo(asked, progress=told.append) == evolve(done, already_trained=True)
-    assert told == []
+    reports: list[Progress] = []
+    assert train_dpo(asked, progress=reports.append) == evolve(done, already_trained=True)
+    assert reports == []
 
 
 def test_another_training_in_the_same_folder_is_refused_unless_resume_is_never(

@@ -75,15 +75,15 @@ def test_the_reward_of_what_is_sampled_rises(
     asked: Callable[..., GrpoTraining], base: Path
 ) -> None:
     training = asked(max_steps=10, log_steps=2)
-    told: list[Progress] = []
-    done = train_grpo(training, progress=told.append)
+    reports: list[Progress] = []
+    done = train_grpo(training, progress=reports.append)
     tokenizer = AutoTokenizer.from_pretrained(training.output_dir)
     plain = AutoModelForCausalLM.from_pretrained(base).eval()
     before = mean_letters(plain, tokenizer)
     after = mean_letters(PeftModel.from_pretrained(plain, training.output_dir).eval(), tokenizer)
     assert before < 0.4
     assert after > before + 0.15
-    rewards = [each.metrics["reward"] for each in told if "reward" in each.metrics]
+    rewards = [each.metrics["reward"] for each in reports if "reward" in each.metrics]
     assert rewards[-1] > rewards[0] + 0.1
     assert (done.method, done.steps, done.rows) == ("grpo", 10, 64)
     assert "Group-relative policy optimisation" in (training.output_dir / "README.md").read_text()
@@ -113,7 +113,7 @@ def test_an_interrupted_training_resumes_and_ends_with_the_same_weights(
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"batch_size": 12}, "whole groups: a multiple of generations"),
         ({"iterations": 2, "save_steps": 5}, "a multiple of iterations"),
@@ -124,11 +124,11 @@ def test_an_interrupted_training_resumes_and_ends_with_the_same_weights(
     ],
 )
 def test_what_can_not_be_used_is_said_before_anything_is_sampled(
-    asked: Callable[..., GrpoTraining], fields: dict[str, Any], said: str
+    asked: Callable[..., GrpoTraining], fields: dict[str, Any], message: str
 ) -> None:
     from attrs import evolve
 
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         train_grpo(evolve(asked(), **fields))
 
 

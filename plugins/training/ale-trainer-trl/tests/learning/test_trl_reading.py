@@ -49,11 +49,11 @@ def test_overrides_on_the_command_line_replace_values_of_the_file(tmp_path: Path
 def test_every_problem_of_a_configuration_is_reported_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read_dpo(config(tmp_path, "model_name_or_path: m\nbeta: warm\ndatset_path: d\n"))
-    told = str(caught.value)
-    assert "dpo.yaml:2: beta:" in told
-    assert "dpo.yaml:3: datset_path: unknown option" in told
-    assert "did you mean 'dataset_path'?" in told
-    assert "'output_dir' is missing" in told
+    message = str(caught.value)
+    assert "dpo.yaml:2: beta:" in message
+    assert "dpo.yaml:3: datset_path: unknown option" in message
+    assert "did you mean 'dataset_path'?" in message
+    assert "'output_dir' is missing" in message
 
 
 def test_a_reward_is_needed_for_grpo(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_template_that_rewrites_earlier_messages_is_refused_for_several_answer
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ({"prompt": "a", "chosen": "b"}, "'rejected' is missing"),
         ({"prompt": "a", "chosen": [], "rejected": "b"}, "don't match"),
@@ -134,9 +134,9 @@ def test_a_template_that_rewrites_earlier_messages_is_refused_for_several_answer
     ],
 )
 def test_a_row_that_is_no_preference_is_named_with_its_line(
-    tokenizer: Any, row: dict[str, Any], said: str
+    tokenizer: Any, row: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InputError, match=rf"rows\.jsonl:7: .*{said}"):
+    with pytest.raises(InputError, match=rf"rows\.jsonl:7: .*{message}"):
         pair_of(tokenizer, row, ("rows.jsonl", 7))
 
 

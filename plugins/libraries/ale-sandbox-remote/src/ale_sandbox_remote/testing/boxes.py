@@ -55,22 +55,22 @@ class Box:
         root = self._folder / "root"
         for name in ("tmp", "root", "run"):
             (root / name).mkdir(parents=True)
-        info, told = os.pipe()
+        info, info_writer = os.pipe()
         self._process = await asyncio.create_subprocess_exec(
             "bwrap",
             *("--die-with-parent", "--unshare-all", "--uid", "0", "--gid", "0"),
-            *("--info-fd", str(told), *(("--share-net",) if self._connected else ())),
+            *("--info-fd", str(info_writer), *(("--share-net",) if self._connected else ())),
             *("--bind", str(root), "/", "--ro-bind", "/usr", "/usr", "--ro-bind", "/etc", "/etc"),
             *(word for name in ("bin", "sbin", "lib", "lib64") for word in _top(name)),
             *("--ro-bind", sys.base_prefix, sys.base_prefix, "--ro-bind", str(RUNNER), "/runner"),
             *("--proc", "/proc", "--dev", "/dev", "--bind", str(self._folder / "runner"), "/run"),
             *(sys.base_prefix + "/bin/python3", "-I", "-S", "/runner", "/run/socket"),
             env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/root", **self._env},
-            pass_fds=[told],
+            pass_fds=[info_writer],
         )
-        os.close(told)
-        with os.fdopen(info) as said:
-            self._first = int(json.load(said)["child-pid"])
+        os.close(info_writer)
+        with os.fdopen(info) as info_file:
+            self._first = int(json.load(info_file)["child-pid"])
         while not (self._folder / "runner" / "socket").exists():
             if self._process.returncode is not None:
                 raise RuntimeError("bwrap has ended")

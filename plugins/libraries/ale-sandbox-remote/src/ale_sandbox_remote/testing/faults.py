@@ -184,8 +184,8 @@ class FaultProbes:
                 held -= 1
                 return result.stdout
 
-        said = await asyncio.gather(*map(one, range(8)))
-        assert said == [b"%d\n" % number for number in range(8)]
+        outputs = await asyncio.gather(*map(one, range(8)))
+        assert outputs == [b"%d\n" % number for number in range(8)]
         assert most == 2
         # Six are refused at first; then one at a time asks, when another has ended.
         assert len(service.calls("over quota")) <= 12

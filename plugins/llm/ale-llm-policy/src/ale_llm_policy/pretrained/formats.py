@@ -199,9 +199,9 @@ def harmony(text: str, start: int) -> list[FoundCall]:
 
 
 def _analysis(text: str) -> tuple[str | None, int]:
-    """What was said on the channel ``analysis``."""
-    said = [each["body"].strip() for each in _HARMONY.finditer(text) if _is_analysis(each)]
-    return ("\n".join(said) or None), 0
+    """What was bodies on the channel ``analysis``."""
+    bodies = [each["body"].strip() for each in _HARMONY.finditer(text) if _is_analysis(each)]
+    return ("\n".join(bodies) or None), 0
 
 
 def _is_analysis(message: re.Match[str]) -> bool:

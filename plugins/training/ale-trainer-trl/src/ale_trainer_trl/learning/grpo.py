@@ -98,9 +98,9 @@ def _prompts(path: Path) -> Iterator[Mapping[str, Any]]:
     for (file, line), row in read_rows(path):
         prompt = row.get("prompt")
         if not isinstance(prompt, str | list) or not prompt:
-            said = "'prompt' is missing" if prompt is None else "the prompt is empty or no text"
+            message = "'prompt' is missing" if prompt is None else "the prompt is empty or no text"
             raise input_error(
-                said, file=file, line=line, expected="prompt: text or a list of messages"
+                message, file=file, line=line, expected="prompt: text or a list of messages"
             )
         yield row
 
@@ -118,8 +118,8 @@ def load_reward(name: str) -> Reward:
     try:
         module = _of_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
     except (ImportError, OSError, SyntaxError) as error:
-        said = f"{where} can't be imported: {error}"
-        raise input_error(said, path="reward", expected=expected) from error
+        message = f"{where} can't be imported: {error}"
+        raise input_error(message, path="reward", expected=expected) from error
     found = getattr(module, function, None)
     if not callable(found):
         raise input_error(f"{where} has no function '{function}'", path="reward", expected=expected)

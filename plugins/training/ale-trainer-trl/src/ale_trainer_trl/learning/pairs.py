@@ -115,10 +115,10 @@ def pair_of(tokenizer: Any, row: Row, place: Place) -> Pair:
         )
     if not all(map(_conversation, given)):
         lacking = [name for name in FIELDS if row.get(name) is None]
-        said = (
+        message = (
             f"'{lacking[0]}' is missing" if lacking else "prompt, chosen and rejected don't match"
         )
-        raise input_error(said, file=file, line=line, expected=EXPECTED)
+        raise input_error(message, file=file, line=line, expected=EXPECTED)
     if not tokenizer.chat_template:
         message = "a conversation, and the model's tokenizer has no chat template"
         raise input_error(

@@ -47,10 +47,10 @@ class Pair:
 def of_text(tokenizer: Any, prompt: str, answer: str) -> Tokens:
     """A prompt with the tokenizer's special tokens, and an answer with end-of-text."""
     before: Ids = list(tokenizer(prompt)["input_ids"])
-    said = _ids(tokenizer, answer)
-    if not said or said[-1] != tokenizer.eos_token_id:
-        said.append(tokenizer.eos_token_id)
-    return Tokens([*before, *said], [0] * len(before) + [1] * len(said))
+    answered = _ids(tokenizer, answer)
+    if not answered or answered[-1] != tokenizer.eos_token_id:
+        answered.append(tokenizer.eos_token_id)
+    return Tokens([*before, *answered], [0] * len(before) + [1] * len(answered))
 
 
 def of_messages(
@@ -67,7 +67,7 @@ def of_messages(
     messages = [_plain(each) for each in (*prompt, *answer)]
     ids: Ids = []
     mask: list[int] = []
-    told = ""
+    so_far = ""
     for i in range(len(prompt), len(messages)):
         if messages[i].get("role") != "assistant":
             continue
@@ -75,16 +75,16 @@ def of_messages(
         through = _render(tokenizer, messages[: i + 1], tools, prompt=False)
         # Some templates open a block in the prompt that the full conversation renders differently.
         asked = asked[: _shared(asked, through)]
-        if not asked.startswith(told) or len(asked) == len(told):
+        if not asked.startswith(so_far) or len(asked) == len(so_far):
             raise UnrenderableError(
                 "the chat template changes earlier messages when the conversation is extended"
             )
-        context = _ids(tokenizer, asked[len(told) :])
-        said = _ids(tokenizer, through[len(asked) :])
-        learnt = _through_end(said, tokenizer.eos_token_id)
-        ids += [*context, *said]
-        mask += [0] * len(context) + [1] * learnt + [0] * (len(said) - learnt)
-        told = through
+        context = _ids(tokenizer, asked[len(so_far) :])
+        answered = _ids(tokenizer, through[len(asked) :])
+        learnt = _through_end(answered, tokenizer.eos_token_id)
+        ids += [*context, *answered]
+        mask += [0] * len(context) + [1] * learnt + [0] * (len(answered) - learnt)
+        so_far = through
     if not any(mask):
         raise UnrenderableError("the answer has no message of the assistant")
     return Tokens(ids, mask)
@@ -96,9 +96,9 @@ def _shared(one: str, other: str) -> int:
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
-def _through_end(said: Ids, end: int) -> int:
+def _through_end(answered: Ids, end: int) -> int:
     """Tokens up to the last one that ends a turn: a template may write a line break after it."""
-    return len(said) - said[::-1].index(end) if end in said else len(said)
+    return len(answered) - answered[::-1].index(end) if end in answered else len(answered)
 
 
 def _ids(tokenizer: Any, text: str) -> Ids:
