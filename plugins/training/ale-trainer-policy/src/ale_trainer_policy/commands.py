@@ -1,4 +1,4 @@
-"""The command ``ale model``; its implementation is imported when it is called."""
+"""The commands ``ale model`` and ``ale plan``; what they do is imported when they are called."""
 
 from __future__ import annotations
 
@@ -50,14 +50,69 @@ def model(
       ale model RUN --out outputs/after-40 --after 40
       ale model RUN --out outputs/merged --merge
     """
+    _need_torch()
+    from ale_trainer_policy.export import write_model
+
+    written = write_model(run, out, registry, after=after, merge=merge, overrides=overrides)
+    for line in written.lines():
+        click.echo(line)
+
+
+@click.command("plan")
+@click.argument("config", type=_path)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a config value; repeatable.",
+)
+@click.option(
+    "--context",
+    type=click.IntRange(16),
+    metavar="TOKENS",
+    help="Tokens of the longest episode. Default: what the model allows.",
+)
+@click.option(
+    "--memory",
+    type=click.FloatRange(0, min_open=True),
+    metavar="GIB",
+    help="Memory of one device. Default: that of this machine's first GPU, or its own.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+def plan(
+    registry: Registry,
+    config: Path,
+    overrides: tuple[str, ...],
+    context: int | None,
+    memory: float | None,
+    as_json: bool,
+) -> None:
+    """Estimate the memory that CONFIG needs to sample and train, and what would make it fit.
+
+    The model's weights are not read: a folder with its config.json is enough. Counted are tensors;
+    allocators keep some more.
+
+    \b
+    Examples:
+      ale plan configs/quickstart.yaml
+      ale plan train.yaml --context 8192 --memory 80
+      ale plan train.yaml --memory 24 --set trainer.activations=recompute
+    """
+    _need_torch()
+    from ale_trainer_policy.planning import planned
+
+    lines = planned(config, registry, overrides, context=context, memory=memory, as_json=as_json)
+    for line in lines:
+        click.echo(line)
+
+
+def _need_torch() -> None:
+    """Raises NotUsableError without it."""
     from ale.errors import NotUsableError
     from ale_trainer_policy.packages import probe
 
     found = probe()
     if not found.usable:
         raise NotUsableError(f"{found.reason}. Install with: {found.remedy}")
-    from ale_trainer_policy.export import write_model
-
-    written = write_model(run, out, registry, after=after, merge=merge, overrides=overrides)
-    for line in written.lines():
-        click.echo(line)

@@ -98,18 +98,9 @@ class Learner(Scorer):
         """
         if datum.n_targets == 0:
             raise ValueError("a datum without target tokens has no gradient")
-        # Includes the backward pass: recomputed layers must use the same attention.
-        with self._mode(training=True), self._attention():
+        with self.training():
+            scored = self.scored(datum, entropy_gradient=parts.entropy != 0)
             with self._precision():
-                scored = score(
-                    self.model,
-                    datum,
-                    packing=self.options.packing,
-                    temperature=self.temperature,
-                    logits_mb=self.options.logits_mb,
-                    entropy_gradient=parts.entropy != 0,
-                    states=self._values_states,
-                )
                 value = self._value_loss(datum, scored)
             terms = evaluate(
                 parts,
@@ -131,6 +122,27 @@ class Learner(Scorer):
                 for each in self.trained.values():
                     each.collect()
         return measured
+
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        """What a forward pass and its backward pass are computed in: recomputed layers must use the
+        same attention.
+        """
+        with self._mode(training=True), self._attention():
+            yield
+
+    def scored(self, datum: Datum, *, entropy_gradient: bool) -> Scored:
+        """A forward pass over one datum, with its gradient; inside `training`."""
+        with self._precision():
+            return score(
+                self.model,
+                datum,
+                packing=self.options.packing,
+                temperature=self.temperature,
+                logits_mb=self.options.logits_mb,
+                entropy_gradient=entropy_gradient,
+                states=self._values_states,
+            )
 
     def forward_backward_each(
         self, pieces: Sequence[Sequence[Sample]], parts: ObjectiveParts

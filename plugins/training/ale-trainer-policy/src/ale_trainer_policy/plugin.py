@@ -1,4 +1,4 @@
-"""Registers the trainers ``policy`` and ``sft`` and the command ``model``; imports no torch."""
+"""Registers the trainers ``policy`` and ``sft``, and two commands; imports no torch."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
 
 @hookimpl
 def ale_commands() -> Sequence[click.Command]:
-    """Register ``ale model``."""
-    from ale_trainer_policy.commands import model
+    """Register ``ale model`` and ``ale plan``."""
+    from ale_trainer_policy.commands import model, plan
 
-    return [model]
+    return [model, plan]

@@ -1,0 +1,244 @@
+"""What a run's model, sampler and trainer need of memory, and what would make them fit.
+
+Weights, moments and copies are counted from the options; what an update allocates is traced, see
+`ale_trainer_policy.traced`. Counted are tensors: an allocator keeps some more, and a process has
+some hundred MiB of its own.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from attrs import evolve, frozen
+
+from ale_trainer_policy.options import LearnOptions, PolicyOptions, resolve_objective
+from ale_trainer_policy.traced import Traced, trace
+from ale_training.lora import LoraOptions
+
+GIB = float(2**30)
+_FP32 = 4
+_PACKED = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
+"""Models of which the sampler of ale-llm-policy has a copy of its own; see its option `decoder`."""
+
+
+@frozen(kw_only=True)
+class Sampler:
+    """The options of the model that samples, as far as they need memory."""
+
+    dtype: torch.dtype
+    context: int
+    """Tokens of the longest episode."""
+    rows: int
+    """Answers at once."""
+    packed: bool
+    """Has it a packed copy of the weights, where there is such a form?"""
+    prefix_cache: int
+    """Bytes."""
+    on_host: bool = False
+    """Is it in the memory of the processor?"""
+
+
+@frozen(kw_only=True)
+class Part:
+    """Something that takes memory."""
+
+    name: str
+    bytes: float
+    when: str = "always"
+    """Or ``training``, ``saving``."""
+
+
+@frozen(kw_only=True)
+class MemoryPlan:
+    """The parts of one process: of rank 0, which samples too, if there are several."""
+
+    model: str
+    """Its class."""
+    parameters: int
+    trained: int
+    parts: tuple[Part, ...]
+
+    @property
+    def peak(self) -> float:
+        """Bytes at the fullest moment."""
+        always = sum(part.bytes for part in self.parts if part.when == "always")
+        phases = {part.when for part in self.parts} - {"always"}
+        return always + max(self._during(phase) for phase in phases)
+
+    def _during(self, phase: str) -> float:
+        return sum(part.bytes for part in self.parts if part.when == phase)
+
+
+@frozen(kw_only=True)
+class Change:
+    """An option that would need less memory."""
+
+    overrides: tuple[str, ...]
+    """As for ``--set``."""
+    peak: float
+
+
+class Planner:
+    """Plans runs of one model; what several of them have in common is traced once."""
+
+    def __init__(self, config: Any) -> None:
+        """Start without any plan.
+
+        Args:
+            config: of the model, of transformers.
+        """
+        self._config = config
+        self._traced: dict[Any, Traced] = {}
+
+    def plan(self, sampler: Sampler, options: LearnOptions) -> MemoryPlan:
+        """The memory of a run whose trainer has these options."""
+        traced = self._trace(sampler, options)
+        found = _parts(sampler, options, traced, _cache_bytes(self._config, sampler))
+        return MemoryPlan(
+            model=traced.model,
+            parameters=traced.parameters,
+            trained=traced.trained,
+            parts=tuple(part for part in found if part.bytes),
+        )
+
+    def changes_that_fit(
+        self, sampler: Sampler, options: LearnOptions, memory: float
+    ) -> tuple[Sequence[Change], Change]:
+        """Single options with which a run would fit, and all that would need less, together.
+
+        Args:
+            memory: bytes.
+        """
+        alone: list[Change] = []
+        names: list[str] = []
+        both = options, sampler
+        for change in _CHANGES:
+            override, changed = change(options, sampler)
+            if changed == (options, sampler):
+                continue
+            peak = self.plan(changed[1], changed[0]).peak
+            if peak <= memory:
+                alone.append(Change(overrides=(override,), peak=peak))
+            names.append(override)
+            both = change(*both)[1]
+        together = Change(overrides=tuple(names), peak=self.plan(both[1], both[0]).peak)
+        return alone, together
+
+    def _trace(self, sampler: Sampler, options: LearnOptions) -> Traced:
+        key = (sampler.dtype, sampler.context, options)
+        if key not in self._traced:
+            entropy = 0.0
+            if isinstance(options, PolicyOptions):
+                entropy = resolve_objective(options.objective).entropy
+            found = trace(self._config, sampler.dtype, options, entropy, sampler.context)
+            self._traced[key] = found
+        return self._traced[key]
+
+
+def _cache_bytes(config: Any, sampler: Sampler) -> int:
+    """Bytes of keys and values when all rows are as long as the context."""
+    text = config.get_text_config()
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    # Both grow by doubling.
+    rows, columns = (1 << (n - 1).bit_length() for n in (sampler.rows, max(256, sampler.context)))
+    per_token = 2 * heads * width * text.num_hidden_layers * sampler.dtype.itemsize
+    return int(rows * columns * per_token)
+
+
+def _parts(sampler: Sampler, options: LearnOptions, traced: Traced, cache: int) -> Iterator[Part]:
+    weights, trained, ranks = traced.weights, traced.trained, options.processes
+    own = (weights + traced.adapters) / ranks
+    yield Part(name="weights", bytes=weights if options.sync == "copy" else own)
+    packed = sampler.packed and traced.model in _PACKED
+    yield Part(name="sampler's packed copy", bytes=weights * packed)
+    yield Part(name="sampler's keys and values", bytes=cache)
+    yield Part(name="sampler's prefix cache", bytes=sampler.prefix_cache)
+    if options.sync == "copy":
+        yield Part(name="copy that is trained", bytes=own)
+        yield Part(name="weights handed over", bytes=weights)
+    if sampler.dtype != torch.float32:
+        yield Part(name="fp32 copy of what is trained", bytes=_FP32 * trained / ranks)
+    yield Part(name="AdamW's moments", bytes=2 * _FP32 * trained / ranks)
+    yield Part(name="references of KL", bytes=weights * _references(options))
+    yield from _of_policy(sampler, options, traced)
+    yield Part(name="gradients", bytes=_FP32 * trained / ranks, when="training")
+    yield Part(name="activations and logits", bytes=traced.activations, when="training")
+    if sampler.on_host and options.epochs * options.minibatches > 1:
+        yield Part(name="copy to undo the step", bytes=3 * _FP32 * trained, when="training")
+    if ranks > 1:
+        yield Part(name="whole checkpoint", bytes=3 * _FP32 * trained, when="saving")
+
+
+def _references(options: LearnOptions) -> int:
+    """Models that a KL is taken to."""
+    kl = None
+    if isinstance(options, PolicyOptions):
+        kl = resolve_objective(options.objective).kl
+    start = options.kl_to_start == "metric" or (kl is not None and kl.model is None)
+    return int(start) + int(kl is not None and kl.model is not None)
+
+
+def _of_policy(sampler: Sampler, options: LearnOptions, traced: Traced) -> Iterator[Part]:
+    if not isinstance(options, PolicyOptions):
+        return
+    if options.old_policy == "rollout_version":
+        size = sampler.dtype.itemsize * traced.trained * options.keep_versions
+        yield Part(name="versions kept", bytes=size)
+    if options.critic is not None and options.critic.type == "model":
+        ranks = options.processes
+        moments = 2 * _FP32 * traced.trained / ranks
+        yield Part(name="critic and its moments", bytes=traced.weights / ranks + moments)
+        passes = _FP32 * traced.trained / ranks + traced.activations
+        yield Part(name="critic's gradients and activations", bytes=passes, when="training")
+
+
+_Both = tuple[LearnOptions, Sampler]
+
+
+def _recompute(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
+    return "trainer.activations=recompute", (evolve(options, activations="recompute"), sampler)
+
+
+def _small_slices(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
+    most = min(64.0, options.logits_mb or 64.0)
+    return f"trainer.logits_mb={most:g}", (evolve(options, logits_mb=most), sampler)
+
+
+def _one_by_one(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
+    most = min(sampler.context, options.max_tokens_per_microbatch)
+    changed = evolve(options, max_tokens_per_microbatch=most)
+    return f"trainer.max_tokens_per_microbatch={most}", (changed, sampler)
+
+
+def _adapters(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
+    return "trainer.lora.r=16", (evolve(options, lora=options.lora or LoraOptions()), sampler)
+
+
+def _half(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
+    return "llm.dtype=bfloat16", (options, evolve(sampler, dtype=torch.bfloat16))
+
+
+def _no_packed_copy(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
+    return "llm.decoder=modules", (options, evolve(sampler, packed=False))
+
+
+def _few_rows(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
+    rows = min(8, sampler.rows)
+    return f"llm.max_batch={rows}", (options, evolve(sampler, rows=rows))
+
+
+def _no_prefix_cache(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
+    return "llm.prefix_cache_mb=0", (options, evolve(sampler, prefix_cache=0))
+
+
+_CHANGES: tuple[Callable[[LearnOptions, Sampler], tuple[str, _Both]], ...] = (
+    _recompute,
+    _one_by_one,
+    _small_slices,
+    _few_rows,
+    _no_prefix_cache,
+    _no_packed_copy,
+    _half,
+    _adapters,
+)

@@ -1,0 +1,195 @@
+"""``ale plan``: read a config, and print what it needs of memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import torch
+
+from ale.errors import InputError, Problem
+from ale.plugin import BuildContext
+from ale.runs import Registry, apply_overrides, build_choice, written_config
+from ale.strict import Node, from_plain, read_yaml, structure
+from ale_trainer_policy.memory_plan import (
+    GIB,
+    Change,
+    MemoryPlan,
+    Planner,
+    Sampler,
+)
+from ale_trainer_policy.options import LearnOptions, PolicyOptions, SftOptions
+
+_TRAINERS: Mapping[str, type[LearnOptions]] = {"policy": PolicyOptions, "sft": SftOptions}
+_WIDTH = 36
+
+
+def planned(
+    path: Path,
+    registry: Registry,
+    overrides: Sequence[str],
+    *,
+    context: int | None,
+    memory: float | None,
+    as_json: bool,
+) -> Iterator[str]:
+    """The lines of ``ale plan``.
+
+    Args:
+        context: tokens of the longest episode; the model's own limit if None.
+        memory: GiB of one device; of this machine if None.
+
+    Raises:
+        InputError: the config is invalid, or names another model or trainer.
+    """
+    tree = apply_overrides(read_yaml(path), overrides)
+    config = written_config(tree, registry)
+    options = _trainer(tree, config)
+    model, sampler = _sampler(tree, config, registry, context)
+    planner = Planner(model)
+    found = planner.plan(sampler, options)
+    device = _device(config["llm"])
+    limit = _memory(device) if memory is None else memory * GIB
+    fits = found.peak <= limit
+    alone, together = ((), None) if fits else planner.changes_that_fit(sampler, options, limit)
+    if as_json:
+        yield json.dumps(_plain(found, limit, alone, together), indent=2)
+        return
+    yield _head(sampler, options, found)
+    yield from _table(found)
+    verdict = "fits" if fits else "does not fit"
+    yield f"{'at most at once':{_WIDTH}}{_size(found.peak):>10}  of {_size(limit)}: {verdict}"
+    if together is not None:
+        yield from _ways(alone, together, limit)
+
+
+def _trainer(tree: Node, config: Mapping[str, Any]) -> LearnOptions:
+    section = config.get("trainer")
+    name = str(section["type"]).rpartition("/")[2] if section else None
+    if section is None or name not in _TRAINERS:
+        message = f"trainer '{name}' is not planned" if section else "there is no trainer"
+        expected = "trainer: {type: policy, ...} or {type: sft, ...}"
+        raise tree.error(message, path="trainer", expected=expected)
+    given = {key: value for key, value in section.items() if key != "type"}
+    return structure(from_plain(given), _TRAINERS[name], path="trainer")
+
+
+def _sampler(
+    tree: Node, config: Mapping[str, Any], registry: Registry, context: int | None
+) -> tuple[Any, Sampler]:
+    """The config of the model that samples, and how it samples; its weights are not read.
+
+    Raises:
+        InputError: it is another component than ``policy``, or its model can't be read.
+    """
+    section = config.get("llm") or {}
+    given = {key: value for key, value in section.items() if key != "type"}
+    registration = registry.find("llm", str(section.get("type")))
+    kind = registration.component.options
+    if registration.component.name != "policy" or kind is None:
+        message = f"the model '{registration.component.name}' is not trained in this process"
+        raise tree.error(message, path="llm.type", expected="llm: {type: policy, ...}")
+    options: Any = structure(from_plain(given), kind, path="llm")
+    model = _model_config(section, options, registry, int(config.get("run", {}).get("seed", 0)))
+    text = model.get_text_config()
+    own = context or options.context or text.max_position_embeddings
+    concurrency = int(config.get("run", {}).get("concurrency", 8))
+    half = options.dtype == "bfloat16" or (
+        options.dtype == "auto" and _device(section).type == "cuda"
+    )
+    return model, Sampler(
+        dtype=torch.bfloat16 if half else torch.float32,
+        context=int(own),
+        rows=min(options.max_batch, concurrency),
+        packed=options.decoder != "modules",
+        prefix_cache=options.prefix_cache_mb << 20,
+        on_host=_device(section).type == "cpu",
+    )
+
+
+def _model_config(section: Mapping[str, Any], options: Any, registry: Registry, seed: int) -> Any:
+    if options.model is None:
+        # A tiny model's vocabulary depends on its corpus.
+        node = from_plain(dict(section))
+        _, llm = build_choice(node, "llm", registry, BuildContext(seed=seed))
+        try:
+            return llm.policy.model.config
+        finally:
+            asyncio.run(llm.aclose())
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(str(options.model))
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        message = f"the config of {options.model} can't be read: {reason}"
+        raise InputError([Problem(message=message, path="llm.model")]) from error
+
+
+def _device(section: Mapping[str, Any]) -> torch.device:
+    wanted = section.get("device", "auto")
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(wanted)
+
+
+def _memory(device: torch.device) -> float:
+    """Bytes of a device of this machine."""
+    if device.type == "cuda":
+        return float(torch.cuda.get_device_properties(0).total_memory)
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def _head(sampler: Sampler, options: LearnOptions, found: MemoryPlan) -> str:
+    kind = str(sampler.dtype).rpartition(".")[2]
+    ranks = "" if options.processes == 1 else f", rank 0 of {options.processes}"
+    return (
+        f"{found.model}: {found.parameters / 1e6:,.1f} M parameters in {kind}, of which "
+        f"{found.trained / 1e6:,.1f} M are trained{ranks}; episodes of {sampler.context} tokens, "
+        f"{sampler.rows} at once, "
+        f"micro-batches of {max(sampler.context, options.max_tokens_per_microbatch)}"
+    )
+
+
+def _table(found: MemoryPlan) -> Iterator[str]:
+    for part in found.parts:
+        when = "" if part.when == "always" else f"  while {part.when}"
+        yield f"{part.name:{_WIDTH}}{_size(part.bytes):>10}{when}"
+
+
+def _size(n: float) -> str:
+    return f"{n / GIB:.1f} GiB" if n >= GIB else f"{n / 2**20:.0f} MiB"
+
+
+def _ways(alone: Sequence[Change], together: Change, limit: float) -> Iterator[str]:
+    for change in alone:
+        yield f"it fits with --set {change.overrides[0]}: {_size(change.peak)}"
+    if alone:
+        return
+    flags = " ".join(f"--set {each}" for each in together.overrides)
+    if together.peak <= limit:
+        yield f"it fits with all of {flags}: {_size(together.peak)}"
+    else:
+        yield f"with {flags} it still needs {_size(together.peak)} on one device"
+        yield "trainer.processes=N with trainer.sync=copy shards what is trained over N devices"
+
+
+def _plain(
+    found: MemoryPlan, limit: float, alone: Sequence[Change], together: Change | None
+) -> dict[str, Any]:
+    return {
+        "model": found.model,
+        "parameters": found.parameters,
+        "trained": found.trained,
+        "parts": [attrs.asdict(part) for part in found.parts],
+        "peak_bytes": found.peak,
+        "memory_bytes": limit,
+        "fits": found.peak <= limit,
+        "fits_with": [attrs.asdict(each) for each in alone],
+        "together": None if together is None else attrs.asdict(together),
+    }

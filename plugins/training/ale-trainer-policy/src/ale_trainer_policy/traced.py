@@ -1,0 +1,153 @@
+"""Memory of one update, found by running it over tensors without data.
+
+Every operation of the forward and backward pass is executed with the shapes that it would have, and
+what each allocates and frees is counted: for any architecture, packing and option, in seconds, and
+without the memory itself.
+"""
+
+import weakref
+from typing import Any
+
+import numpy as np
+import torch
+from attrs import frozen
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from ale_trainer_policy.learner import Learner
+from ale_trainer_policy.models import add_adapters, recompute_activations
+from ale_trainer_policy.options import LearnOptions
+from ale_trainer_policy.samples import Sample
+
+_MICROBATCHES = 2
+"""The second one finds the gradients of the first."""
+
+
+@frozen(kw_only=True)
+class Traced:
+    """Bytes of a model and of one update of it."""
+
+    model: str
+    """Its class."""
+    parameters: int
+    """A number, not bytes."""
+    trained: int
+    """The same, of those that are trained."""
+    weights: int
+    adapters: int
+    """Of the weights of adapters, which are not among `weights`."""
+    activations: int
+    """The most that is allocated at once beside weights and accumulated gradients."""
+
+
+class _Live(TorchDispatchMode):
+    """Counts the bytes of all tensors that exist."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0
+        self.peak = 0
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        for each in tree_leaves(found):
+            if isinstance(each, torch.Tensor):
+                self._add(each.untyped_storage())
+        return found
+
+    def _add(self, storage: Any) -> None:
+        if storage in self._known:
+            return
+        self._known.add(storage)
+        size = storage.nbytes()
+        self.now += size
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(storage, self._drop, size)
+
+    def _drop(self, size: int) -> None:
+        self.now -= size
+
+
+def trace(
+    config: Any,
+    dtype: torch.dtype,
+    options: LearnOptions,
+    entropy: float,
+    context: int,
+) -> Traced:
+    """Run one update of a model with this config over tensors without data.
+
+    Args:
+        config: of transformers.
+        dtype: of the weights.
+        options: of the trainer.
+        entropy: factor of the objective on the entropy, whose gradient needs memory.
+        context: tokens of the longest trajectory. As many of this length as fit are in a
+            micro-batch, and they share no prefix.
+    """
+    from transformers import AutoModelForCausalLM
+
+    n = max(1, options.max_tokens_per_microbatch // context)
+    samples = [sample_of(context, int(config.get_text_config().vocab_size)) for _ in range(n)]
+    with torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
+        n_plain = sum(each.nbytes for each in model.parameters())
+        if options.lora is not None:
+            add_adapters(model, options.lora)
+            # Elsewhere PEFT makes adapters in the dtype of their layer, but not on this device.
+            model.to(dtype)
+    with FakeTensorMode(allow_non_fake_inputs=True), _Live() as live:
+        model.to_empty(device="cpu")
+        model.tie_weights()
+        if options.activations == "recompute":
+            recompute_activations(model)
+        weights = sum(each.nbytes for each in model.parameters())
+        learner = Learner(model, options)
+        before = live.now
+        for _ in range(_MICROBATCHES):
+            _forward_backward(learner, samples, entropy=entropy)
+        gradients = live.now - before
+    return Traced(
+        model=type(model).__name__,
+        parameters=sum(each.numel() for each in model.parameters()),
+        trained=sum(each.numel() for each in learner.parameters),
+        weights=n_plain,
+        adapters=weights - n_plain,
+        activations=live.peak - before - gradients,
+    )
+
+
+def _forward_backward(learner: Learner, samples: list[Sample], *, entropy: float) -> None:
+    """As of `Learner`, without the objective: it is about a few numbers per token, and looks at
+    values, which these tensors do not have.
+    """
+    with learner.training():
+        scored = learner.scored(learner.packed(samples), entropy_gradient=entropy != 0)
+        loss = -scored.logp.sum() - entropy * scored.entropy.sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+    learner.policy_trained.collect()
+
+
+def sample_of(length: int, vocabulary: int) -> Sample:
+    """A trajectory of which every token but the first is trained on."""
+    n = length - 1
+    zeros, ones = np.zeros(n, np.int64), np.ones(n)
+    # Random, so that two of them share no prefix that is worth a thought.
+    ids = np.random.default_rng().integers(0, vocabulary, length)
+    return Sample(
+        episode="",
+        rows=(ids,),
+        row=zeros,
+        at=np.arange(1, length),
+        turn=zeros,
+        place=np.arange(n),
+        chunk=zeros,
+        weight=ones,
+        imitation=0.0 * ones,
+        sampled=ones.astype(bool),
+        behaviour_logp=-ones,
+        version=zeros,
+        positive=True,
+    )

@@ -1,0 +1,157 @@
+"""The memory plan: what is traced is what a process that trains really takes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from attrs import evolve
+from click.testing import CliRunner
+from transformers import LlamaConfig
+
+from ale.runs import Registry
+from ale.strict import from_plain, structure
+from ale_trainer_policy.commands import plan as plan_command
+from ale_trainer_policy.memory_plan import MemoryPlan, Planner, Sampler
+from ale_trainer_policy.options import PolicyOptions
+from ale_trainer_policy.traced import trace
+
+MIB = 2**20
+CONTEXT = 512
+SIZES: dict[str, Any] = {
+    "hidden_size": 256,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "intermediate_size": 768,
+    "vocab_size": 4096,
+    "max_position_embeddings": 2048,
+    "tie_word_embeddings": True,
+}
+FP32 = ("float32", torch.float32)
+BF16 = ("bfloat16", torch.bfloat16)
+
+
+def measured(dtype: str, given: dict[str, Any]) -> int:
+    """Bytes that a process takes to train such a model."""
+    script = Path(__file__).with_name("measured_memory.py")
+    arguments = [json.dumps(each) for each in (SIZES, dtype, given, CONTEXT)]
+    # The allocator gives freed memory back, as it otherwise does for large tensors alone.
+    environ = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(script), *arguments]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (FP32, {"max_tokens_per_microbatch": 2048}),
+        pytest.param(
+            FP32,
+            {"max_tokens_per_microbatch": 2048, "activations": "recompute", "logits_mb": 8.0},
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            FP32,
+            {"max_tokens_per_microbatch": 1024, "packing": "padded", "logits_mb": None},
+            marks=pytest.mark.long,
+        ),
+        (BF16, {"max_tokens_per_microbatch": 2048, "lora": {"r": 8}}),
+    ],
+    ids=["tree", "recomputed", "padded", "adapters in bfloat16"],
+)
+def test_a_process_that_trains_takes_what_was_traced(kind: Any, given: dict[str, Any]) -> None:
+    dtype, torch_dtype = kind
+    options = structure(from_plain(given), PolicyOptions)
+    traced = trace(LlamaConfig(**SIZES), torch_dtype, options, 0.0, CONTEXT)
+    copies = 4 * traced.trained if kind is BF16 else 0
+    expected = traced.weights + traced.adapters + copies + 4 * traced.trained + traced.activations
+    assert expected == pytest.approx(measured(dtype, given), rel=0.15)
+    # The tolerance would hide neither the activations nor the weights.
+    assert traced.activations > 0.3 * expected
+
+
+def sampler(**changes: Any) -> Sampler:
+    made = Sampler(
+        dtype=torch.float32,
+        context=CONTEXT,
+        rows=4,
+        packed=True,
+        prefix_cache=16 * MIB,
+    )
+    return evolve(made, **changes)
+
+
+@pytest.fixture(scope="module")
+def planner() -> Planner:
+    return Planner(LlamaConfig(**SIZES))
+
+
+def sizes(found: MemoryPlan) -> dict[str, float]:
+    return {part.name: part.bytes for part in found.parts}
+
+
+OPTIONS = PolicyOptions(max_tokens_per_microbatch=1024)
+
+
+def test_weights_gradients_and_moments_are_counted_by_their_numbers(planner: Planner) -> None:
+    found = planner.plan(sampler(), OPTIONS)
+    parts, n = sizes(found), found.parameters
+    assert found.trained == n
+    assert parts["weights"] == parts["sampler's packed copy"] == parts["gradients"] == 4 * n
+    assert parts["AdamW's moments"] == 8 * n
+    # Two of keys and values, 4 rows of 512 tokens, 4 layers, 4 heads of 32 numbers.
+    assert parts["sampler's keys and values"] == 2 * 4 * 512 * 4 * 4 * 32 * 4
+    always = sum(part.bytes for part in found.parts if part.when == "always")
+    assert found.peak == always + 4 * n + parts["activations and logits"]
+
+
+def test_a_copy_that_is_trained_is_sharded_and_the_sampler_is_not(planner: Planner) -> None:
+    alone = planner.plan(sampler(), evolve(OPTIONS, sync="copy"))
+    one = sizes(alone)
+    four = sizes(planner.plan(sampler(), evolve(OPTIONS, sync="copy", processes=4)))
+    for name in ("copy that is trained", "AdamW's moments", "gradients"):
+        assert four[name] == one[name] / 4
+    assert four["weights"] == one["weights"] == one["weights handed over"]
+    assert four["whole checkpoint"] == 12 * alone.parameters
+
+
+def test_each_model_beside_the_policy_is_counted(planner: Planner) -> None:
+    grpo = sizes(planner.plan(sampler(), evolve(OPTIONS, objective="grpo")))
+    assert grpo["references of KL"] == grpo["weights"]
+    versions = evolve(OPTIONS, old_policy="rollout_version", keep_versions=3)
+    assert sizes(planner.plan(sampler(), versions))["versions kept"] == 3 * grpo["weights"]
+
+
+def test_several_updates_on_a_processor_keep_a_copy_to_undo_them(planner: Planner) -> None:
+    two = evolve(OPTIONS, epochs=2)
+    found = planner.plan(sampler(on_host=True), two)
+    assert sizes(found)["copy to undo the step"] == 12 * found.trained
+    for without in (planner.plan(sampler(), two), planner.plan(sampler(on_host=True), OPTIONS)):
+        assert "copy to undo the step" not in sizes(without)
+
+
+def test_what_would_make_it_fit_is_found_and_fits(planner: Planner) -> None:
+    full = planner.plan(sampler(), OPTIONS).peak
+    limit = 0.7 * full
+    alone, together = planner.changes_that_fit(sampler(), OPTIONS, limit)
+    assert {each.overrides for each in alone} >= {("trainer.activations=recompute",)}
+    assert all(each.peak <= limit for each in alone)
+    recomputed = planner.plan(sampler(), evolve(OPTIONS, activations="recompute"))
+    assert alone[0].peak == pytest.approx(recomputed.peak)
+    assert together.peak < min(each.peak for each in alone)
+    none, _ = planner.changes_that_fit(sampler(), OPTIONS, 0.01 * full)
+    assert none == []
+
+
+def test_a_config_is_checked_first(tmp_path: Path) -> None:
+    config = tmp_path / "run.yaml"
+    config.write_text("tasks: {type: nothing}\n")
+    result = CliRunner().invoke(plan_command, [str(config)], obj=Registry.installed())
+    assert result.exception is not None
+    assert "run.yaml:1: tasks.type: no task source 'nothing'" in str(result.exception)
