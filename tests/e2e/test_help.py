@@ -8,6 +8,7 @@ import pytest
 COMMANDS = (
     *("run", "check", "ablate", "art", "bench", "collect", "score", "dataset", "show", "credit"),
     *("report", "new", "results", "harbor-job", "sandbox", "schema", "serve", "forks", "model"),
+    "plan",
     *("train", "plugins", "doctor"),
 )
 
