@@ -50,6 +50,13 @@ def _without(option: str, value: str, needed: str) -> Problem:
     return Problem(path=f"run.{option}", message=message, expected=needed)
 
 
+def exceeds_staleness(config: RunConfig) -> bool:
+    """May a step learn from groups that are older than ``run.staleness``?"""
+    options = config.run
+    streams = options.schedule == "stream" and options.staleness > 0
+    return streams and options.too_stale == "train"
+
+
 @define
 class Buffer:
     """The complete groups that no step has learned from, in the order in which they were drawn.

@@ -98,7 +98,7 @@ def _of_first(steps: int, last_evaluation: int, stream: Groups | None) -> Callab
             return head.step <= last_evaluation
         if stream is None or head.event:
             return head.step < steps
-        return stream.step_of(GroupKey(head.step, head.task_id, head.start)) < steps
+        return stream.used_before(GroupKey(head.step, head.task_id, head.start), steps)
 
     return belongs
 

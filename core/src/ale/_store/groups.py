@@ -3,7 +3,6 @@
 The complete groups that were neither trained on nor dropped are the buffer: nothing else stores it.
 """
 
-import math
 from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -68,9 +67,14 @@ class Groups:
         """Was it trained on, or dropped? Nothing is then to be done with it."""
         return group in self._used
 
-    def step_of(self, group: GroupKey) -> float:
-        """The step that learned from it, or before which it was dropped; else infinity."""
-        return self._used.get(group, math.inf)
+    def used_before(self, group: GroupKey, step: int) -> bool:
+        """Was it trained on in an earlier step, or dropped when one's groups were chosen?"""
+        return self._used.get(group, step) < step
+
+    def learned_in(self, group: GroupKey) -> int | None:
+        """The step that learned from it, if one did."""
+        step = self._used.get(group, -1)
+        return step if group in self.batches.get(step, ()) else None
 
     def ages(self, step: int) -> list[int]:
         """Of a step's groups: the steps learned between its start and this step."""

@@ -137,6 +137,14 @@ class Index:
             return sorted(self.stream.batches)
         return sorted(step for part, step in self._rows if part == split)
 
+    def learned_in(self, episode: StoredEpisode | Episode) -> int | None:
+        """The step that learned from an episode, or has it to learn from: `Episode.step`, but in a
+        stream, where it is None for a group that waits or was dropped.
+        """
+        if self.stream is None or episode.split != "train":
+            return episode.step
+        return self.stream.learned_in(GroupKey(episode.step, episode.task_id, episode.start))
+
     def last_drawn(self) -> int:
         """The last step for which a training episode was drawn, or -1."""
         return max((step for part, step in self._rows if part == "train"), default=-1)
