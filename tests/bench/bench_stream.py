@@ -124,7 +124,7 @@ def measure(config: Path, name: str, options: dict[str, object]) -> Measured:
     steps = [event["metrics"] for event in events if event["event"] == "step_finished"]
     total = sum(_seconds(metrics) for metrics in steps)
     waited = sum(metrics["seconds.rollouts"] for metrics in steps)
-    stalest = max(metrics.get("staleness.max", 0) for metrics in steps)
+    stalest = max(metrics.get("staleness_max", 0) for metrics in steps)
     return Measured(total, waited / total, stalest)
 
 

@@ -180,8 +180,8 @@ async def test_a_slow_group_holds_up_no_step_and_is_learned_when_it_is_complete(
     assert {(row.episode_id, row.step) for row in rows} == {
         (each, step) for step, found in seen(run).items() for each in found
     }
-    assert metrics(run)[0]["staleness.max"] == 0
-    assert metrics(run)[1]["staleness.max"] == 1
+    assert metrics(run)[0]["staleness_max"] == 0
+    assert metrics(run)[1]["staleness_max"] == 1
 
 
 def by_task(group: str) -> tuple[str, str]:
@@ -203,8 +203,8 @@ async def test_every_staleness_is_within_the_limit_where_no_group_overtakes_anot
 ) -> None:
     run = workplace.prepared(config(workplace, steps=6, staleness=2, concurrency=1))
     await finish(run)
-    assert all(found["staleness.max"] <= 2 for found in metrics(run))
-    assert all(found["groups.too_stale"] == 0 for found in metrics(run))
+    assert all(found["staleness_max"] <= 2 for found in metrics(run))
+    assert all(found["groups_too_stale"] == 0 for found in metrics(run))
     assert len(seen(run)) == 6
 
 
@@ -214,9 +214,9 @@ async def test_a_group_past_the_limit_is_trained_on_and_counted(
 ) -> None:
     run = workplace.prepared(config(workplace, steps=4, staleness=1))
     await finish(run)
-    assert sum(found["groups.too_stale"] for found in metrics(run)) == 1
-    assert max(found["staleness.max"] for found in metrics(run)) >= 2
-    assert sum(found["groups.dropped"] for found in metrics(run)) == 0
+    assert sum(found["groups_too_stale"] for found in metrics(run)) == 1
+    assert max(found["staleness_max"] for found in metrics(run)) >= 2
+    assert sum(found["groups_dropped"] for found in metrics(run)) == 0
 
 
 @pytest.mark.usefixtures("one_is_very_slow")
@@ -230,8 +230,8 @@ async def test_a_group_past_the_limit_is_dropped_and_another_drawn(
     assert "0-t0" not in every
     assert "4-t0" in every, "drawn in its place"
     assert [e["groups"] for e in lines(run) if e["event"] == "dropped"] == [[[0, "t0", ""]]]
-    assert sum(found["groups.dropped"] for found in metrics(run)) == 1
-    assert max(found["staleness.max"] for found in metrics(run)) <= 1
+    assert sum(found["groups_dropped"] for found in metrics(run)) == 1
+    assert max(found["staleness_max"] for found in metrics(run)) <= 1
     assert "0-t0-0" in {episode.id for episode in run.store.reader.episodes}
 
 
@@ -302,7 +302,7 @@ async def test_a_run_that_lost_its_end_at_any_point_uses_every_episode_once(
         if e["event"] == "started"
     ]
     assert all(drawn_for <= version + 2 for version, drawn_for, *_ in begun), "within the limit"
-    assert [f["staleness.max"] for f in metrics(again)] == [
+    assert [f["staleness_max"] for f in metrics(again)] == [
         max(again.store.groups.ages(step)) for step in range(5)
     ]
 

@@ -101,8 +101,8 @@ class RunOptions:
         default="steps",
         metadata=doc(
             "What a step learns from. 'steps': the episodes that were drawn for it, however long "
-            "they take. 'stream': the first groups that are complete; others go on and are for a "
-            "later step."
+            "they take. 'stream': the first groups that are complete; the others are for a later "
+            "step."
         ),
     )
     staleness: int = field(

@@ -152,7 +152,7 @@ class StreamLoop(Loop):
                     filled = await self._fill(step)
                 if not filled:
                     return "drained"
-                await self.training.learn(step, {"groups.waiting": float(len(self._buffer))})
+                await self.training.learn(step, {"groups_waiting": float(len(self._buffer))})
                 # With staleness 0 no episode of the next step is sampled beside an evaluation,
                 # as without a stream: what a sampler computes together can change last digits.
                 if not await self.evaluator.evaluate(step + 1, due=step + 1 == n_steps):

@@ -76,9 +76,9 @@ class Times:
             self._held_up += now - self._held_up_since
             self._held_up_since = now
         held_up, self._held_up = self._held_up, 0.0
-        found = {"waiting.trainer": self._run["rollouts"] / wall if wall else 0.0}
+        found = {"trainer_waiting_share": self._run["rollouts"] / wall if wall else 0.0}
         if self._has_stream:
-            found["waiting.rollouts"] = held_up / wall if wall else 0.0
+            found["rollouts_waiting_share"] = held_up / wall if wall else 0.0
         return found
 
 

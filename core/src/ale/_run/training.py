@@ -128,10 +128,10 @@ class Training:
         if not ages:
             return {}
         return {
-            "staleness.mean": sum(ages) / len(ages),
-            "staleness.max": max(ages),
-            "groups.too_stale": sum(age > self.config.run.staleness for age in ages),
-            "groups.dropped": found.n_dropped.get(step, 0),
+            "staleness_mean": sum(ages) / len(ages),
+            "staleness_max": max(ages),
+            "groups_too_stale": sum(age > self.config.run.staleness for age in ages),
+            "groups_dropped": found.n_dropped.get(step, 0),
         }
 
 
