@@ -88,7 +88,8 @@ class Run:
         return finished
 
     def _loop(self, observers: Observers) -> Loop:
-        times = Times(self.context.monotonic)
+        stream = self.config.run.schedule == "stream"
+        times = Times(self.context.monotonic, stream=stream)
         dispatcher = Dispatcher(
             parts=self.parts,
             options=self.config.run,
@@ -120,7 +121,7 @@ class Run:
             times=times,
             record_event=self._record_event,
         )
-        return (StreamLoop if self.config.run.schedule == "stream" else Loop)(
+        return (StreamLoop if stream else Loop)(
             config=self.config,
             parts=self.parts,
             tasks=self.tasks,

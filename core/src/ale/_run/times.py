@@ -17,15 +17,19 @@ class Times:
     `run.staleness` above 0 most of them pass before the run waits for these episodes.
     """
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
-        """Start measuring the first step."""
+    def __init__(self, monotonic: Callable[[], float], *, stream: bool = False) -> None:
+        """Start measuring the first step.
+
+        Args:
+            stream: groups are sampled in a stream, which training may hold up.
+        """
         self._monotonic = monotonic
         self._since = monotonic()
         self._run: dict[str, float] = defaultdict(float)
         self._episodes: dict[GroupKey, dict[str, float]] = {}
         self._held_up = 0.0
         self._held_up_since: float | None = None
-        self._has_stream = False
+        self._has_stream = stream
 
     @contextmanager
     def on(self, activity: str) -> Iterator[None]:
@@ -39,7 +43,6 @@ class Times:
     @contextmanager
     def holding_up_rollouts(self) -> Iterator[None]:
         """In the block no further group of a stream may start. The run does other things."""
-        self._has_stream = True
         self._held_up_since = self._monotonic()
         try:
             yield

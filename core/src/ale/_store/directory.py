@@ -199,8 +199,9 @@ class RunDirectory:
 
     def close(self) -> None:
         """Close the files and release the lock. May be called again."""
-        for appender in (*self._tasks.values(), self._episodes, self._events, self._groups):
+        for appender in (*self._tasks.values(), self._episodes, self._events):
             appender.close()
+        self._groups.close()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
