@@ -236,17 +236,17 @@ async def test_the_seconds_of_episodes_that_run_ahead_are_those_of_their_own_ste
 
 
 def test_a_step_reports_the_shares_of_waiting_on_either_side(clock: ManualClock) -> None:
-    times = Times(clock, stream=True)
+    times = Times(clock)
     with times.on("rollouts"), times.holding_up_rollouts():
         clock.now += 1.0
     with times.holding_up_rollouts():
         with times.on("training"):
             clock.now += 3.0
-        first = times.of_step([])
+        first = times.of_step([], stream=True)
         with times.on("rollouts"):
             clock.now += 2.0
     clock.now += 2.0
-    second = times.of_step([])
+    second = times.of_step([], stream=True)
     assert [first[f"{side}_waiting_share"] for side in ("trainer", "rollouts")] == [0.25, 1.0]
     assert [second[f"{side}_waiting_share"] for side in ("trainer", "rollouts")] == [0.5, 0.5]
 

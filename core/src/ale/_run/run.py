@@ -88,8 +88,7 @@ class Run:
         return finished
 
     def _loop(self, observers: Observers) -> Loop:
-        stream = self.config.run.schedule == "stream"
-        times = Times(self.context.monotonic, stream=stream)
+        times = Times(self.context.monotonic)
         dispatcher = Dispatcher(
             parts=self.parts,
             options=self.config.run,
@@ -121,7 +120,7 @@ class Run:
             times=times,
             record_event=self._record_event,
         )
-        return (StreamLoop if stream else Loop)(
+        return (StreamLoop if self.config.run.schedule == "stream" else Loop)(
             config=self.config,
             parts=self.parts,
             tasks=self.tasks,

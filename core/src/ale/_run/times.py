@@ -17,19 +17,14 @@ class Times:
     `run.staleness` above 0 most of them pass before the run waits for these episodes.
     """
 
-    def __init__(self, monotonic: Callable[[], float], *, stream: bool = False) -> None:
-        """Start measuring the first step.
-
-        Args:
-            stream: groups are sampled in a stream, which training may hold up.
-        """
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        """Start measuring the first step."""
         self._monotonic = monotonic
         self._since = monotonic()
         self._run: dict[str, float] = defaultdict(float)
         self._episodes: dict[GroupKey, dict[str, float]] = {}
         self._held_up = 0.0
         self._held_up_since: float | None = None
-        self._has_stream = stream
 
     @contextmanager
     def on(self, activity: str) -> Iterator[None]:
@@ -58,8 +53,12 @@ class Times:
             for stage, seconds in _seconds(episode).items():
                 spent[stage] += seconds
 
-    def of_step(self, groups: Collection[GroupKey]) -> dict[str, float]:
-        """The seconds of a finished step that learned from these groups, as metrics."""
+    def of_step(self, groups: Collection[GroupKey], *, stream: bool = False) -> dict[str, float]:
+        """The seconds of a finished step that learned from these groups, as metrics.
+
+        Args:
+            stream: groups are sampled in a stream, which training may hold up.
+        """
         now = self._monotonic()
         wall = now - self._since
         spent = {**self._run, "idle": max(0.0, wall - math.fsum(self._run.values()))}
@@ -67,20 +66,20 @@ class Times:
             for stage, seconds in stages.items():
                 name = f"episodes.{stage}"
                 spent[name] = spent.get(name, 0.0) + seconds
-        waiting = self._waiting(now, wall)
+        waiting = self._waiting(now, wall, stream=stream)
         self._since = now
         # An activity of an earlier step is reported as 0: a gap in its curve would mislead.
         self._run.update(dict.fromkeys(self._run, 0.0))
         return waiting | {f"seconds.{name}": seconds for name, seconds in sorted(spent.items())}
 
-    def _waiting(self, now: float, wall: float) -> dict[str, float]:
+    def _waiting(self, now: float, wall: float, *, stream: bool) -> dict[str, float]:
         """The shares of a step in which training waited for groups, and groups for training."""
         if self._held_up_since is not None:
             self._held_up += now - self._held_up_since
             self._held_up_since = now
         held_up, self._held_up = self._held_up, 0.0
         found = {"trainer_waiting_share": self._run["rollouts"] / wall if wall else 0.0}
-        if self._has_stream:
+        if stream:
             found["rollouts_waiting_share"] = held_up / wall if wall else 0.0
         return found
 

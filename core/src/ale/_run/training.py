@@ -84,7 +84,9 @@ class Training:
         with self.store.checkpoints.writing(batch.step) as folder:
             with self.times.on("checkpoint"):
                 trainer.save(folder)
-            times = self.times.of_step(self.store.index.group_keys(batch.step))
+            index = self.store.index
+            groups = index.group_keys(batch.step)
+            times = self.times.of_step(groups, stream=index.stream is not None)
             metrics = {**self._metrics(batch), **facts, **report.metrics, **times}
             report = replace(report, metrics=metrics)
             write_report(folder, report)
