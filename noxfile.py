@@ -153,7 +153,7 @@ def long(session: nox.Session) -> None:
 
 # Parts of about the same time, which run side by side; a file that none names is in `others`.
 E2E = {
-    "learning": ["learning", "controls", "model", "dataset", "trl"],
+    "learning": ["learning", "stream", "controls", "model", "dataset", "trl"],
     "pages": ["docs", "newcomer", "configs"],
     "tasks": ["harbor*", "tasks*"],
     "faults": [

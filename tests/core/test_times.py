@@ -12,6 +12,7 @@ from attrs import evolve
 from ale._config import structure_config
 from ale._registry import Registry
 from ale._run.run import Run
+from ale._run.times import Times
 from ale.plugin import Component, hookimpl
 from ale.protocols import LLM, AgentContext
 from ale.strict import from_plain
@@ -232,3 +233,23 @@ async def test_the_seconds_of_episodes_that_run_ahead_are_those_of_their_own_ste
     await finish(run)
     took_each = [seconds(event)["episodes.agent"] for event in reported(run)]
     assert took_each == pytest.approx([20.0, 200.0], abs=10), "the clock is everybody's"
+
+
+def test_a_step_reports_the_shares_of_waiting_on_either_side(clock: ManualClock) -> None:
+    times = Times(clock)
+    with times.on("rollouts"), times.holding_up_rollouts():
+        clock.now += 1.0
+    with times.holding_up_rollouts():
+        with times.on("training"):
+            clock.now += 3.0
+        first = times.of_step([], stream=True)
+        with times.on("rollouts"):
+            clock.now += 2.0
+    clock.now += 2.0
+    second = times.of_step([], stream=True)
+    assert [first[f"{side}_waiting_share"] for side in ("trainer", "rollouts")] == [0.25, 1.0]
+    assert [second[f"{side}_waiting_share"] for side in ("trainer", "rollouts")] == [0.5, 0.5]
+
+
+def test_a_step_that_took_no_time_waited_for_none(clock: ManualClock) -> None:
+    assert Times(clock).of_step([]) == {"trainer_waiting_share": 0.0, "seconds.idle": 0.0}

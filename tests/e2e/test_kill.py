@@ -108,3 +108,74 @@ def test_what_a_killed_run_left_is_cleaned_up_by_the_next_one(
     workshop.scripted({"default": shell("touch done")}, run={"rollouts": 1})
     assert workshop.ale("run", config).code == 0
     assert workshop.left_behind() == []
+
+
+def kill_as_it_grows(workshop: Any, kills: int, seed: int, longest: int) -> None:
+    """Run, kill after a random number of further episodes, resume; at last to the end."""
+    chance = random.Random(seed)
+    arguments = ("run", "run.yaml")
+    for _ in range(kills):
+        before, more = stored(workshop), chance.randint(1, longest)
+        running = workshop.start(*arguments)
+        workshop.wait_for(lambda before=before, more=more: stored(workshop) >= before + more)
+        time.sleep(chance.uniform(0, 0.05))
+        running.process.kill()
+        assert running.ended().code == -signal.SIGKILL
+        arguments = ("run", "--resume", str(workshop.run))
+    done = workshop.ale(*arguments, timeout_s=300)
+    assert done.code == 0, done.text
+    assert len([e for e in workshop.lines("events.jsonl") if e["event"] == "run_resumed"]) == kills
+
+
+def stored(workshop: Any) -> int:
+    """Number of stored episodes."""
+    episodes = [run / "episodes.jsonl" for run in workshop.runs]
+    return sum(path.read_bytes().count(b"\n") for path in episodes if path.exists())
+
+
+@pytest.mark.parametrize("too_stale", ["train", "drop"])
+def test_a_stream_killed_at_random_moments_uses_every_episode_at_most_once(
+    workshop: Any, shell: Any, too_stale: str
+) -> None:
+    steps, per_step, rollouts = 10, 4, 3
+    for number in range(9):
+        workshop.task(f"t{number}")
+    quick, slow = shell("touch done"), shell("sleep 0.9; touch done")
+    waits = {name: [slow, *[quick] * (rollouts - 1)] for name in ("t2", "t7")}
+    options = {"steps": steps, "tasks_per_step": per_step, "rollouts": rollouts}
+    stream = {"schedule": "stream", "staleness": 1, "too_stale": too_stale, "concurrency": 9}
+    script = {"default": quick, "tasks": waits}
+    workshop.scripted(script, trainer={"type": "export"}, run=options | stream)
+    kill_as_it_grows(workshop, kills=4, seed=7, longest=28)
+
+    batches: dict[int, list[tuple[Any, ...]]] = {}
+    dropped = set()
+    for line in workshop.lines("groups.jsonl"):
+        groups = [tuple(group) for group in line["groups"]]
+        if line["event"] == "trained":
+            assert line["step"] not in batches, "a step's groups were chosen twice"
+            batches[line["step"]] = groups
+        elif line["event"] == "dropped":
+            dropped.update(groups)
+    trained = [group for groups in batches.values() for group in groups]
+    assert [len(batches[step]) for step in range(steps)] == [per_step] * steps
+    assert len(set(trained)) == len(trained), "a group was trained on twice"
+    assert not dropped.intersection(trained)
+    assert bool(dropped) == (too_stale == "drop"), "some took longer than a step"
+
+    episodes = workshop.episodes().values()
+    stored = {(each["step"], each["task_id"], each["start"]) for each in episodes}
+    assert stored == {*trained, *dropped}, "what was sampled was used, or dropped by choice"
+    assert len(episodes) == rollouts * len(stored)
+    rows = workshop.lines("export/rows.jsonl")
+    exported = {(row["step"], row["episode"]) for row in rows}
+    credited = {
+        (row["step"], row["episode_id"])
+        for step in range(steps)
+        for row in workshop.lines(f"credits/{step:05d}.jsonl")
+    }
+    names = {each["id"]: (each["step"], each["task_id"], each["start"]) for each in episodes}
+    assert exported == credited
+    assert all(names[name] in batches[step] for step, name in credited)
+    assert len(credited) == rollouts * len(trained)
+    assert workshop.left_behind() == []

@@ -85,6 +85,8 @@ class BuildContext:
     run_directory: Path | None = None
     staleness: int = 0
     """``run.staleness``: above 0, the model samples while the trainer updates the weights."""
+    exceeds_staleness: bool = False
+    """Slow groups of a stream may be learned from when they are older than that."""
     tags: Mapping[str, str] = field(factory=dict)
     """Labels for resources that a crash could leave behind, such as containers."""
     environ: Mapping[str, str] = field(factory=dict, repr=False)

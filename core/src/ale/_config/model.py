@@ -97,12 +97,36 @@ class RunOptions:
             "equal, which the trainer then does not get. 0: it gets every group."
         ),
     )
+    schedule: Literal["steps", "stream"] = field(
+        default="steps",
+        metadata=doc(
+            "What a step learns from. 'steps': the episodes that were drawn for it, however long "
+            "they take. 'stream': the first groups that are complete; the others are for a later "
+            "step."
+        ),
+    )
     staleness: int = field(
         default=0,
         validator=ge(0),
         metadata=doc(
             "Steps by which the sampling weights may lag behind the trained ones. Above 0, "
-            "episodes of the next step run while the trainer updates the weights."
+            "episodes of the next step run while the trainer updates the weights. In a stream a "
+            "slow group may exceed it."
+        ),
+    )
+    too_stale: Literal["train", "drop"] = field(
+        default="train",
+        metadata=doc(
+            "What a stream does with a group that took so long that it exceeds 'staleness': "
+            "'train' on it, which the trainer's correction has to weigh, or 'drop' it and draw "
+            "another, which trains on the tasks that are quick."
+        ),
+    )
+    take_first: Literal["oldest", "newest"] = field(
+        default="oldest",
+        metadata=doc(
+            "Which of a stream's complete groups a step learns from, by when they were drawn. "
+            "'newest' needs 'too_stale: drop', for the others might wait for ever."
         ),
     )
     keep_checkpoints: int | None = field(

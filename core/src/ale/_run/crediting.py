@@ -67,8 +67,8 @@ class Crediting:
         )
         return CreditedGroup(group=group, credits=named)
 
-    def rows(self, credited: CreditedGroup) -> Iterator[CreditedEpisode]:
-        """The lines of a credits file for one group.
+    def rows(self, credited: CreditedGroup, step: int) -> Iterator[CreditedEpisode]:
+        """The lines of a step's credits file for one group.
 
         Raises:
             PluginError: a chunk or a credit can't be stored.
@@ -78,7 +78,7 @@ class Crediting:
             row = CreditedEpisode(
                 episode_id=rollout.episode.id,
                 task_id=rollout.episode.task_id,
-                step=rollout.episode.step,
+                step=step,
                 chunker=self.chunker_name,
                 chunks=rollout.chunks,
                 credit=credit,

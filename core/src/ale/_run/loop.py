@@ -135,7 +135,7 @@ def _first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
 
 def planned_episodes(config: RunConfig, tasks: Tasks) -> Mapping[Split, int] | None:
     """The number of episodes by split; None where it is decided during the run."""
-    if config.starts is not None or config.run.refills:
+    if config.starts is not None or config.run.refills or config.run.too_stale == "drop":
         return None
     options, evaluation = config.run, config.evaluation
     rounds = 0

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from ale._config import RunConfig
 from ale._run.parts import PreparedTask
 from ale._run.plan import derive_seed
+from ale._store.groups import GroupKey
 from ale._store.index import Index
 from ale.errors import InputError, Problem
 from ale.protocols import Start
@@ -56,7 +57,7 @@ def further_starts(
         wanted: groups with a signal that fill the step.
     """
     rewards = index.group_rewards(step)
-    full = sum(has_signal(rewards.get((start.task_id, ""), ())) for start in drawn)
+    full = sum(has_signal(rewards.get(GroupKey(step, start.task_id), ())) for start in drawn)
     known = {start.task_id for start in drawn}
     left = [prepared.task.id for prepared in tasks if prepared.task.id not in known]
     seed = derive_seed(config.run.seed, step, "refill", len(drawn))

@@ -17,6 +17,7 @@ from ale._run.hooks import Observers
 from ale._run.interrupt import Interrupt
 from ale._run.loop import Loop, planned_episodes
 from ale._run.parts import Parts, Tasks
+from ale._run.stream import StreamLoop
 from ale._run.timeouts import Supervisor
 from ale._run.times import Times
 from ale._run.training import Training
@@ -119,7 +120,7 @@ class Run:
             times=times,
             record_event=self._record_event,
         )
-        return Loop(
+        return (StreamLoop if self.config.run.schedule == "stream" else Loop)(
             config=self.config,
             parts=self.parts,
             tasks=self.tasks,

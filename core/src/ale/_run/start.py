@@ -22,6 +22,7 @@ from ale._run.plan import starts_of_step
 from ale._run.preflight import preflight
 from ale._run.refill import check_refills
 from ale._run.run import Run
+from ale._run.stream import check_stream, exceeds_staleness
 from ale._run.timeouts import CLEANUP_S, Supervisor
 from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import encode
@@ -50,6 +51,7 @@ class Host:
             run_id=run_id,
             run_directory=path,
             staleness=config.run.staleness,
+            exceeds_staleness=exceeds_staleness(config),
             tags={"run": run_id},
             environ={**self.environ, **config.environ},
             **(seeded_clocks(config.run.seed) if config.run.deterministic else self.clocks),
@@ -103,6 +105,7 @@ def check_run(config: RunConfig, name: str, host: Host) -> Prepared:
         InputError: with every problem.
     """
     check_refills(config)
+    check_stream(config)
     bare = BuildContext(**host.clocks)
     run_id = run_id_for(config.run.name or name, bare.clock(), bare.new_id())
     path = (config.run.directory or Path.cwd() / "runs") / run_id

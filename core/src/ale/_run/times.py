@@ -2,9 +2,10 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
+from ale._store.groups import GroupKey
 from ale.types import Episode
 
 
@@ -21,7 +22,9 @@ class Times:
         self._monotonic = monotonic
         self._since = monotonic()
         self._run: dict[str, float] = defaultdict(float)
-        self._episodes: dict[tuple[int, str], float] = defaultdict(float)
+        self._episodes: dict[GroupKey, dict[str, float]] = {}
+        self._held_up = 0.0
+        self._held_up_since: float | None = None
 
     @contextmanager
     def on(self, activity: str) -> Iterator[None]:
@@ -32,23 +35,53 @@ class Times:
         finally:
             self._run[activity] += self._monotonic() - started
 
-    def add(self, episode: Episode) -> None:
-        """Add a training episode's stages to its step; an evaluation episode is not counted."""
-        if episode.split == "train":
-            for stage, seconds in _seconds(episode).items():
-                self._episodes[episode.step, stage] += seconds
+    @contextmanager
+    def holding_up_rollouts(self) -> Iterator[None]:
+        """In the block no further group of a stream may start. The run does other things."""
+        self._held_up_since = self._monotonic()
+        try:
+            yield
+        finally:
+            self._held_up += self._monotonic() - self._held_up_since
+            self._held_up_since = None
 
-    def of_step(self, step: int) -> dict[str, float]:
-        """The seconds of a finished step, as metrics."""
+    def add(self, episode: Episode) -> None:
+        """Add a training episode's stages to its group; an evaluation episode is not counted."""
+        if episode.split == "train":
+            group = GroupKey(episode.step, episode.task_id, episode.start)
+            spent = self._episodes.setdefault(group, defaultdict(float))
+            for stage, seconds in _seconds(episode).items():
+                spent[stage] += seconds
+
+    def of_step(self, groups: Collection[GroupKey], *, stream: bool = False) -> dict[str, float]:
+        """The seconds of a finished step that learned from these groups, as metrics.
+
+        Args:
+            stream: groups are sampled in a stream, which training may hold up.
+        """
         now = self._monotonic()
-        idle = now - self._since - math.fsum(self._run.values())
-        spent = {**self._run, "idle": max(0.0, idle)}
-        for key in [key for key in self._episodes if key[0] == step]:
-            spent[f"episodes.{key[1]}"] = self._episodes.pop(key)
+        wall = now - self._since
+        spent = {**self._run, "idle": max(0.0, wall - math.fsum(self._run.values()))}
+        for stages in [self._episodes.pop(group, {}) for group in sorted(groups)]:
+            for stage, seconds in stages.items():
+                name = f"episodes.{stage}"
+                spent[name] = spent.get(name, 0.0) + seconds
+        waiting = self._waiting(now, wall, stream=stream)
         self._since = now
         # An activity of an earlier step is reported as 0: a gap in its curve would mislead.
         self._run.update(dict.fromkeys(self._run, 0.0))
-        return {f"seconds.{name}": seconds for name, seconds in sorted(spent.items())}
+        return waiting | {f"seconds.{name}": seconds for name, seconds in sorted(spent.items())}
+
+    def _waiting(self, now: float, wall: float, *, stream: bool) -> dict[str, float]:
+        """The shares of a step in which training waited for groups, and groups for training."""
+        if self._held_up_since is not None:
+            self._held_up += now - self._held_up_since
+            self._held_up_since = now
+        held_up, self._held_up = self._held_up, 0.0
+        found = {"trainer_waiting_share": self._run["rollouts"] / wall if wall else 0.0}
+        if stream:
+            found["rollouts_waiting_share"] = held_up / wall if wall else 0.0
+        return found
 
 
 def _seconds(episode: Episode) -> Mapping[str, float]:

@@ -45,28 +45,38 @@ class Training:
             self._report(checkpoints.report(newest))
         checkpoints.keep_newest(self.config.run.keep_checkpoints)
 
-    async def learn(self, step: int) -> None:
-        """Credit a complete step; train on it unless a checkpoint already includes it."""
-        crediting = crediting_from(self.config, self.parts)
-        trainer = self.parts.trainer
+    def has_learned(self, step: int) -> bool:
+        """Is the step credited, and the policy trained on it?"""
+        return self._has_trained(step) and self.store.has_credits(step)
+
+    def _has_trained(self, step: int) -> bool:
         # Older checkpoints may be gone, but the newest includes their steps.
-        trained = trainer is None or step <= self.store.checkpoints.newest()
-        if trained and self.store.has_credits(step):
+        return self.parts.trainer is None or step <= self.store.checkpoints.newest()
+
+    async def learn(self, step: int, facts: Mapping[str, float] | None = None) -> None:
+        """Credit a complete step; train on it unless a checkpoint already includes it.
+
+        Args:
+            facts: metrics to add to those of the step.
+        """
+        if self.has_learned(step):
             return
+        crediting = crediting_from(self.config, self.parts)
+        trainer, trained = self.parts.trainer, self._has_trained(step)
         groups: list[CreditedGroup] = []
         with self.times.on("crediting"), self.store.writing_credits(step) as write:
             for credited in crediting.groups(self.store.reader, self.store.index, step):
                 if not trained:
                     groups.append(credited)
-                for row in crediting.rows(credited):
+                for row in crediting.rows(credited, step):
                     write(row)
                 await asyncio.sleep(0)  # lets the event loop handle a Ctrl-C
         if self.config.run.refills:
             groups = [each for each in groups if has_signal(_rewards(each))]
         if trainer is not None and not trained:
-            await self._train(trainer, Batch(step=step, groups=tuple(groups)))
+            await self._train(trainer, Batch(step=step, groups=tuple(groups)), facts or {})
 
-    async def _train(self, trainer: Trainer, batch: Batch) -> None:
+    async def _train(self, trainer: Trainer, batch: Batch, facts: Mapping[str, float]) -> None:
         with self.times.on("training"):
             report = await trainer.step(batch)
         with self.times.on("hand_over"):
@@ -74,7 +84,10 @@ class Training:
         with self.store.checkpoints.writing(batch.step) as folder:
             with self.times.on("checkpoint"):
                 trainer.save(folder)
-            metrics = {**self._metrics(batch), **report.metrics, **self.times.of_step(batch.step)}
+            index = self.store.index
+            groups = index.group_keys(batch.step)
+            times = self.times.of_step(groups, stream=index.stream is not None)
+            metrics = {**self._metrics(batch), **facts, **report.metrics, **times}
             report = replace(report, metrics=metrics)
             write_report(folder, report)
         self._report(report)
@@ -108,7 +121,20 @@ class Training:
         groups = [rewards for rewards in index.group_rewards(step).values() if len(rewards) > 1]
         if groups:
             metrics["groups_with_signal"] = sum(map(has_signal, groups)) / len(groups)
-        return metrics
+        return {**metrics, **self._of_stream(step)}
+
+    def _of_stream(self, step: int) -> Mapping[str, float]:
+        """How stale the groups of a stream were, in steps."""
+        found = self.store.groups
+        ages = found.ages(step)
+        if not ages:
+            return {}
+        return {
+            "staleness_mean": sum(ages) / len(ages),
+            "staleness_max": max(ages),
+            "groups_too_stale": sum(age > self.config.run.staleness for age in ages),
+            "groups_dropped": found.n_dropped.get(step, 0),
+        }
 
 
 def _rewards(credited: CreditedGroup) -> list[float]:

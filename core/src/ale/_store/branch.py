@@ -11,6 +11,8 @@ import msgspec
 
 from ale._store.checkpoints import Checkpoints
 from ale._store.directory import RunReader
+from ale._store.groups import FILE as GROUPS
+from ale._store.groups import GroupKey, Groups
 from ale._store.lines import write_whole
 from ale.errors import InputError, Problem, StoreError
 
@@ -25,6 +27,8 @@ class _Head(msgspec.Struct):
     step: int = -1
     split: str = "train"
     event: str = ""
+    task_id: str = ""
+    start: str = ""
 
 
 def branch_run(
@@ -56,12 +60,8 @@ def branch_run(
     run["seed"] = config["run"]["seed"]
     run[BRANCHED_FROM] = {"run": str(source), "steps": steps}
     run.pop("outcome", None)
-    last_evaluation = steps if evaluated else steps - 1
-
-    def belongs(head: _Head) -> bool:
-        evaluation = head.split == "evaluation" or head.event == "evaluation_finished"
-        return head.step <= last_evaluation if evaluation else head.step < steps
-
+    stream = reader.index().stream
+    belongs = _of_first(steps, steps if evaluated else steps - 1, stream)
     partial = target.with_name(f".{target.name}.partial")
     try:
         shutil.rmtree(partial, ignore_errors=True)
@@ -72,7 +72,8 @@ def branch_run(
         for path in sorted((source / "credits").glob("*.jsonl")):
             if int(path.stem) < steps:
                 shutil.copyfile(path, partial / "credits" / path.name)
-        _copy_lines(source / "episodes.jsonl", partial, belongs)
+        for name in ("episodes.jsonl", *([] if stream is None else [GROUPS])):
+            _copy_lines(source / name, partial, belongs)
         _copy_lines(
             source / "events.jsonl",
             partial,
@@ -87,6 +88,19 @@ def branch_run(
         partial.rename(target)
     except OSError as error:
         raise StoreError(f"{target} can't be written: {error.strerror}") from error
+
+
+def _of_first(steps: int, last_evaluation: int, stream: Groups | None) -> Callable[[_Head], bool]:
+    """Does a line belong to the first steps? Of a stream, its buffer does not."""
+
+    def belongs(head: _Head) -> bool:
+        if head.split == "evaluation" or head.event == "evaluation_finished":
+            return head.step <= last_evaluation
+        if stream is None or head.event:
+            return head.step < steps
+        return stream.used_before(GroupKey(head.step, head.task_id, head.start), steps)
+
+    return belongs
 
 
 def _copy_lines(source: Path, folder: Path, belongs: Callable[[_Head], bool]) -> None:

@@ -1,14 +1,15 @@
 """A run's directory: create, lock, append to and read it.
 
-``manifest.json`` describes the run; ``tasks.jsonl``, ``episodes.jsonl`` and ``events.jsonl``
-grow by whole lines; ``credits/<step>.jsonl`` is written atomically when a step is complete, and
-can be computed again from the episodes; ``checkpoints/`` belongs to the trainer.
+``manifest.json`` describes the run; ``tasks.jsonl``, ``episodes.jsonl``, ``events.jsonl`` and a
+stream's ``groups.jsonl`` grow by whole lines; ``credits/<step>.jsonl`` is written atomically when a
+step is complete, and can be computed again from the episodes; ``checkpoints/`` belongs to the
+trainer.
 """
 
 import errno
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
@@ -17,6 +18,14 @@ import msgspec
 
 from ale._store.checkpoints import Checkpoints
 from ale._store.codec import encode, unreadable
+from ale._store.groups import (
+    Change,
+    GroupKey,
+    GroupLog,
+    Groups,
+    forget_batches,
+    read_groups,
+)
 from ale._store.index import Index, StoredEpisode
 from ale._store.lines import SCHEMA, Appender, Lines, write_whole, writing
 from ale._store.lock import lock
@@ -51,7 +60,8 @@ class RunReader:
 
     def index(self) -> Index:
         """Scan the episodes for their keys, rewards and offsets, without decoding them whole."""
-        index = Index()
+        stream = self.manifest["config"].get("run", {}).get("schedule") == "stream"
+        index = Index(Groups(read_groups(self.path)) if stream else None)
         for offset, head in self._heads.with_offsets():
             index.add(head, offset)
         return index
@@ -81,6 +91,9 @@ class RunDirectory:
         self.checkpoints = Checkpoints(path / "checkpoints")
         self.reader = RunReader(path)
         self.index = self.reader.index()
+        self.groups = self.index.stream or Groups()
+        """What a stream has done with its groups; nothing for another run."""
+        self._groups = GroupLog(path, redactor, self.groups)
         self._stored_before = (path / "episodes.jsonl").stat().st_size
 
     @classmethod
@@ -125,6 +138,14 @@ class RunDirectory:
         """Store an episode, which is done from here on."""
         offset = self._episodes.append(episode)
         self.index.add(episode, offset)
+
+    def add_groups(self, event: Change, step: int, groups: Sequence[GroupKey]) -> None:
+        """Store what a stream has done with some groups, before it acts on it.
+
+        Args:
+            step: how many steps the policy has learned from.
+        """
+        self._groups.add(event, step, groups)
 
     def add_event(self, name: str, at: float, **facts: Any) -> None:
         """Append to the event log; `at` in seconds since the epoch."""
@@ -180,6 +201,7 @@ class RunDirectory:
         """Close the files and release the lock. May be called again."""
         for appender in (*self._tasks.values(), self._episodes, self._events):
             appender.close()
+        self._groups.close()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -193,7 +215,9 @@ def _discard_episodes(path: Path) -> None:
         return
     file, end = path / "episodes.jsonl", outcome[_DISCARD]
     lines = Lines(file, StoredEpisode).with_offsets()
-    for step in {episode.step for offset, episode in lines if offset >= end}:
+    gone = {GroupKey(e.step, e.task_id, e.start) for offset, e in lines if offset >= end}
+    learned = Checkpoints(path / "checkpoints").newest()
+    for step in {group.step for group in gone} | forget_batches(path, gone, learned):
         (path / "credits" / f"{step:05d}.jsonl").unlink(missing_ok=True)
     with writing(file):
         os.truncate(file, end)

@@ -1,7 +1,8 @@
 """An index of the episodes on disk, small enough for the memory even in a long run."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ale._store.groups import GroupKey, Groups
 from ale.types import BatchStatistics, Episode, Split
 from ale.types._record import record
 
@@ -28,9 +29,19 @@ class StoredEpisode:
 
 
 class Index:
-    """Which episodes are on disk, and where. A query for one step scans that step alone."""
+    """Which episodes are on disk, and where. A query for one step scans that step alone.
 
-    def __init__(self) -> None:
+    A training step's episodes are those that it learns from. In a stream that is what
+    ``groups.jsonl`` says; otherwise those that were drawn for it.
+    """
+
+    def __init__(self, groups: Groups | None = None) -> None:
+        """Start without episodes.
+
+        Args:
+            groups: those of a stream; None for a run whose steps learn from what they have drawn.
+        """
+        self.stream = groups
         self._rows: dict[tuple[Split, int], dict[Key, tuple[int, float | None]]] = {}
 
     def add(self, episode: StoredEpisode | Episode, offset: int) -> None:
@@ -49,12 +60,24 @@ class Index:
         self, step: int | None, split: Split | None
     ) -> Iterator[tuple[Key, tuple[int, float | None]]]:
         """The rows of one step, of one split, or of all."""
-        if step is not None and split is not None:
-            yield from self._rows.get((split, step), {}).items()
-            return
-        for (part, of), rows in self._rows.items():
-            if step in (None, of) and split in (None, part):
-                yield from rows.items()
+        for part in (split,) if split is not None else _SPLITS:
+            if step is None:
+                for (of, _), rows in self._rows.items():
+                    if of == part:
+                        yield from rows.items()
+            elif part == "train" and self.stream is not None:
+                yield from self._of_groups(self.stream.batches.get(step, ()))
+            else:
+                yield from self._rows.get((part, step), {}).items()
+
+    def _of_groups(
+        self, groups: Sequence[GroupKey]
+    ) -> Iterator[tuple[Key, tuple[int, float | None]]]:
+        wanted = set(groups)
+        for drawn in sorted({group.step for group in groups}):
+            for key, row in self._rows.get(("train", drawn), {}).items():
+                if _group_of(key) in wanted:
+                    yield key, row
 
     def rewards(
         self, step: int | None = None, split: Split = "train", *, expert_guided: bool = False
@@ -96,17 +119,35 @@ class Index:
         """Where the episodes without a reward are."""
         return sorted(offset for _, (offset, reward) in self._of(None, None) if reward is None)
 
-    def group_rewards(self, step: int) -> dict[tuple[str, str], list[float]]:
-        """The rewards of each group of a step, by task and start."""
-        found: dict[tuple[str, str], list[float]] = {}
-        for (_, _, task_id, start, *_), (_, reward) in self._of(step, "train"):
+    def group_rewards(self, step: int) -> dict[GroupKey, list[float]]:
+        """The rewards of each group of a step."""
+        found: dict[GroupKey, list[float]] = {}
+        for key, (_, reward) in self._of(step, "train"):
             if reward is not None:
-                found.setdefault((task_id, start), []).append(reward)
+                found.setdefault(_group_of(key), []).append(reward)
         return found
+
+    def group_keys(self, step: int) -> set[GroupKey]:
+        """The groups of a step, broken ones included."""
+        return {_group_of(key) for key, _ in self._of(step, "train")}
 
     def steps(self, split: Split = "train") -> list[int]:
         """Steps that have episodes."""
+        if split == "train" and self.stream is not None:
+            return sorted(self.stream.batches)
         return sorted(step for part, step in self._rows if part == split)
+
+    def learned_in(self, episode: StoredEpisode | Episode) -> int | None:
+        """The step that learned from an episode, or has it to learn from: `Episode.step`, but in a
+        stream, where it is None for a group that waits or was dropped.
+        """
+        if self.stream is None or episode.split != "train":
+            return episode.step
+        return self.stream.learned_in(GroupKey(episode.step, episode.task_id, episode.start))
+
+    def last_drawn(self) -> int:
+        """The last step for which a training episode was drawn, or -1."""
+        return max((step for part, step in self._rows if part == "train"), default=-1)
 
     def offsets(self, step: int) -> list[int]:
         """Offsets of a step's graded training episodes, by task, start and rollout."""
@@ -122,12 +163,20 @@ class Index:
 
         Each start is a group of its own: returns from different starts can't be compared.
         """
-        found: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        for (_, _, task_id, start, rollout, _), (offset, reward) in self._of(step, "train"):
+        found: dict[GroupKey, list[tuple[int, int]]] = {}
+        for key, (offset, reward) in self._of(step, "train"):
             if reward is not None:
-                found.setdefault((task_id, start), []).append((rollout, offset))
-        for task_id, start in sorted(found):
-            yield task_id, [offset for _, offset in sorted(found[task_id, start])]
+                found.setdefault(_group_of(key), []).append((key[4], offset))
+        for group in sorted(found, key=lambda each: (each.task_id, each.start, each.step)):
+            yield group.task_id, [offset for _, offset in sorted(found[group])]
+
+
+_SPLITS: Sequence[Split] = ("train", "evaluation")
+
+
+def _group_of(key: Key) -> GroupKey:
+    _, step, task_id, start, *_ = key
+    return GroupKey(step, task_id, start)
 
 
 def batch_statistics(rewards: Iterable[float]) -> BatchStatistics:

@@ -70,8 +70,9 @@ class Episode:
     split: Split = "train"
     """Evaluation episodes are excluded from statistics, credit and training."""
     step: int = 0
-    """Training step in which it was sampled; 0 where nothing is trained. For an
-    evaluation, the number of steps that the policy had learned from."""
+    """Training step that it was drawn for; 0 where nothing is trained. With ``schedule: stream``
+    another step may learn from it, which ``groups.jsonl`` says. For an evaluation, the number of
+    steps that the policy had learned from."""
     start: str = ""
     """Name of its `Start`; empty for the task's initial state."""
     rollout: int = 0

@@ -24,6 +24,14 @@ def test_too_few_stored_versions_for_the_staleness_are_refused_before_the_run() 
     policy_trainer(evolve(options, keep_versions=5), BuildContext(staleness=4))
 
 
+def test_stored_versions_are_refused_where_a_slow_group_may_be_older_than_them() -> None:
+    options = PolicyOptions(sync="copy", old_policy="rollout_version", keep_versions=9)
+    policy_trainer(options, BuildContext(staleness=1))
+    with pytest.raises(InputError, match="older than any number") as caught:
+        policy_trainer(options, BuildContext(staleness=1, exceeds_staleness=True))
+    assert caught.value.problems[0].path == "trainer.old_policy"
+
+
 @pytest.mark.parametrize("old_policy", [None, "recompute"])
 def test_staleness_without_a_chosen_correction_is_refused(old_policy: Any) -> None:
     options = PolicyOptions(sync="copy", old_policy=old_policy)

@@ -1,6 +1,8 @@
 """Shared prefixes are computed once, and nothing else changes, whatever the packing."""
 
+import itertools
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -202,6 +204,49 @@ def test_micro_batches_change_nothing(lab: Any, preset: str, packing: Any) -> No
         cut = gradient(model, pieces, preset, packing=packing)
         assert cut[0] == pytest.approx(whole[0], rel=CLOSE)
         assert relative(cut[1], whole[1]) < CLOSE
+
+
+@pytest.mark.parametrize("packing", ["tree", "packed", "padded"])
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_every_rank_has_about_as_much_to_compute(lab: Any, packing: Any, ranks: int) -> None:
+    """Trajectories of one prompt, of very different lengths, in one micro-batch for one rank."""
+    prompt, chance = list(range(20)), random.Random(3)
+    lengths = [round(chance.lognormvariate(3.0, 1.0)) + 1 for _ in range(48)]
+    answers = [[chance.randrange(20) for _ in range(length)] for length in lengths]
+    turns = [
+        lab.TokenTurn(prompt=prompt, output=each, logps=[-1.0] * len(each)) for each in answers
+    ]
+    group = lab.credited(*(lab.TokenEpisode(turns=[turn]) for turn in turns))
+    target = Reinforcement(parts=PRESETS["reinforce"], imitation=ImitationOptions(when="off"))
+    samples = target.read(lab.batch_of(group)).samples
+    bound = 20_000
+    assert len(split(samples, bound, packing=packing)) == 1
+    pieces = split(samples, bound, packing=packing, ranks=ranks)
+    assert len(pieces) == ranks
+    assert sorted(each.episode for piece in pieces for each in piece) == sorted(
+        each.episode for each in samples
+    )
+    sizes = [computed(piece, packing) for piece in pieces]
+    assert sizes == sorted(sizes, reverse=True)
+    longest = max(computed([sample], packing) for sample in samples)
+    assert sizes[0] <= sum(sizes) / ranks + longest, "no rank waits for more than a trajectory"
+
+
+def computed(piece: Sequence[Any], packing: str) -> int:
+    rows = [row for sample in piece for row in sample.rows]
+    if packing == "tree":
+        return merged_size(rows)
+    return sum(map(len, rows)) if packing == "packed" else len(rows) * max(map(len, rows))
+
+
+def test_micro_batches_for_several_ranks_keep_within_the_bound(lab: Any) -> None:
+    samples = read(lab, 6)
+    for bound, ranks in itertools.product((1, 40, 90, 300), (2, 4)):
+        alone, together = split(samples, bound), split(samples, bound, ranks=ranks)
+        wanted = min(-(-len(alone) // ranks) * ranks, len(samples))
+        assert len(alone) <= len(together) <= wanted
+        for piece in together:
+            assert len(piece) == 1 or computed(piece, "tree") <= bound
 
 
 def test_the_order_of_a_batch_changes_nothing(lab: Any) -> None:

@@ -17,7 +17,10 @@ def compare_episode(run: RunReader, compared: Sequence[Crediting], wanted: str) 
         InputError: there is none.
     """
     found, _ = find_episode(run, wanted)
-    group = recredited(run, compared, step=found.step, task_id=found.task_id)
+    step = run.index().learned_in(found)
+    if step is None:
+        return f"{found.id} is in no step: its group waits, or was dropped"
+    group = recredited(run, compared, step=step, task_id=found.task_id)
     for rollout, credits in group:
         if rollout.episode.id == found.id:
             return chunk_table(rollout, credits)

@@ -128,7 +128,17 @@ def _corrected_twice(options: PolicyOptions, correction: CorrectionOptions) -> I
 def _too_few_versions(options: PolicyOptions, context: BuildContext) -> Iterator[Problem]:
     """A token may be of the current version or of any of the `staleness` ones before it."""
     needed = context.staleness + 1
-    if options.old_policy == "rollout_version" and options.keep_versions < needed:
+    if options.old_policy != "rollout_version":
+        return
+    if context.exceeds_staleness:
+        yield Problem(
+            message="old_policy: rollout_version stores the newest versions of the weights, and a "
+            "slow group of the stream may be older than any number of them",
+            path="trainer.old_policy",
+            expected="recompute with a correction, or rollout_engine",
+            hint="run.too_stale: drop leaves such groups out",
+        )
+    elif options.keep_versions < needed:
         yield Problem(
             message=f"run.staleness is {context.staleness}: a step's tokens are of up to {needed} "
             f"versions, and {options.keep_versions} are stored for old_policy: rollout_version",

@@ -226,8 +226,9 @@ class PolicyTrainer:
         return True
 
     def _split(self, samples: Sequence[Sample]) -> list[list[Sample]]:
-        bound = self._options.max_tokens_per_microbatch
-        return split(samples, bound, packing=self._options.packing)
+        options = self._options
+        bound, ranks = options.max_tokens_per_microbatch, options.processes
+        return split(samples, bound, packing=options.packing, ranks=ranks)
 
     def _with_values(
         self,

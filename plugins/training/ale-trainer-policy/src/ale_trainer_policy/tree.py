@@ -18,7 +18,7 @@ last[k] is the end of k's subtree. Token 5 (id 9) attends to tokens 1, 2, 4 and 
 last[3] = 3 < 5, nor to 0.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -210,7 +210,7 @@ def _optional(samples: Sequence[Sample], name: str) -> Floats | None:
 
 
 def split(
-    samples: Sequence[Sample], max_tokens: int, *, packing: Packing = "tree"
+    samples: Sequence[Sample], max_tokens: int, *, packing: Packing = "tree", ranks: int = 1
 ) -> list[list[Sample]]:
     """Split the samples of one update into micro-batches of at most `max_tokens` computed tokens.
 
@@ -220,15 +220,39 @@ def split(
     Args:
         packing: how tokens are computed and counted: shared prefixes once, every row in full, or
             rows padded to the longest.
+        ranks: how many compute a micro-batch each at the same time, and wait for the longest. With
+            several, the micro-batches are as many as that or a multiple, where there are enough
+            samples, of about equal size, the largest first.
     """
-    size_of = {"tree": _tree_size, "packed": _packed_size, "padded": _padded_size}[packing]
     ordered = sorted(samples, key=lambda s: ([_sort_key(row) for row in s.rows], s.episode))
+    size_of = {"tree": _TreeSizes(), "packed": _packed_size, "padded": _padded_size}[packing]
+    pieces = _within(ordered, max_tokens, size_of)
+    if ranks == 1 or not pieces:
+        return pieces
+    # Linear partitioning by bisection: the least bound that needs no more micro-batches.
+    wanted = -(-len(pieces) // ranks) * ranks
+    low, high = 1, max_tokens
+    while low < high:
+        middle = (low + high) // 2
+        if len(_within(ordered, middle, size_of)) <= wanted:
+            high = middle
+        else:
+            low = middle + 1
+    return sorted(_within(ordered, low, size_of), key=lambda p: -_size(p, size_of))
+
+
+_SizeOf = Callable[[Sequence[Sample], Sample, int], int]
+"""Of a micro-batch with one more sample, from the micro-batch, the sample and the size so far."""
+
+
+def _within(ordered: Sequence[Sample], bound: int, size_of: _SizeOf) -> list[list[Sample]]:
+    """Micro-batches within the bound, filled one after the other."""
     pieces: list[list[Sample]] = []
     size = 0
     for sample in ordered:
         last = pieces[-1] if pieces else []
         size = size_of(last, sample, size)
-        if last and size <= max_tokens:
+        if last and size <= bound:
             last.append(sample)
         else:
             pieces.append([sample])
@@ -236,10 +260,25 @@ def split(
     return pieces
 
 
-def _tree_size(piece: Sequence[Sample], sample: Sample, size: int) -> int:
+def _size(piece: Sequence[Sample], size_of: _SizeOf) -> int:
+    size = 0
+    for i, sample in enumerate(piece):
+        size = size_of(piece[:i], sample, size)
+    return size
+
+
+class _TreeSizes:
     """Upper bound on a forest's tokens with one more sample, sharing prefixes with the last."""
-    before = list(piece[-1].rows[:1]) if piece else []
-    return size + merged_size([*before, *sample.rows]) - merged_size(before)
+
+    def __init__(self) -> None:
+        self._more: dict[tuple[int | None, int], int] = {}
+
+    def __call__(self, piece: Sequence[Sample], sample: Sample, size: int) -> int:
+        key = (id(piece[-1]) if piece else None, id(sample))
+        if key not in self._more:
+            before = list(piece[-1].rows[:1]) if piece else []
+            self._more[key] = merged_size([*before, *sample.rows]) - merged_size(before)
+        return size + self._more[key]
 
 
 def _packed_size(_: Sequence[Sample], sample: Sample, size: int) -> int:

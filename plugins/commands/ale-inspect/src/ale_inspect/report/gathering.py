@@ -178,9 +178,10 @@ def gather(run: RunReader) -> Facts:
     Raises:
         InputError: a stored line is damaged.
     """
-    facts, counts = Facts(manifest=run.manifest), Counts()
+    facts, counts, index = Facts(manifest=run.manifest), Counts(), run.index()
     for offset, episode in run.episodes.with_offsets():
-        _add(facts, offset, episode)
+        step = index.learned_in(episode)
+        _add(facts, offset, episode, episode.step if step is None else step)
         counts.add(episode)
     facts.forks = counts.curves()
     for event in run.events():
@@ -188,7 +189,7 @@ def gather(run: RunReader) -> Facts:
             _add_metrics(facts, event)
         elif event.get("event") in _NOTICES:
             facts.notices = [*facts.notices[1 - _MOST_NOTICES :], event]
-    facts.warning = learning(run.events(), run.index()).warning()
+    facts.warning = learning(run.events(), index).warning()
     facts.progress = progress_of(run.events())
     for task in _all_tasks(run):
         facts.goals[task.id] = task.goal[:_GOAL]
@@ -200,7 +201,7 @@ def _all_tasks(run: RunReader) -> Iterator[Any]:
     yield from run.evaluation_tasks
 
 
-def _add(facts: Facts, offset: int, episode: Episode) -> None:
+def _add(facts: Facts, offset: int, episode: Episode, step: int) -> None:
     kind = kind_of(episode)
     facts.heads.append(
         Head(
@@ -208,21 +209,21 @@ def _add(facts: Facts, offset: int, episode: Episode) -> None:
             id=episode.id,
             task_id=episode.task_id,
             kind=kind,
-            step=episode.step,
+            step=step,
             rollout=episode.rollout,
             reward=episode.reward,
             turns=len(episode.trajectory.turns),
             seconds=sum(episode.seconds.values()),
         )
     )
-    facts.by_step.setdefault((kind, episode.step), Sums()).add(episode)
+    facts.by_step.setdefault((kind, step), Sums()).add(episode)
     facts.by_task.setdefault((kind, episode.task_id), Sums()).add(episode)
     if episode.split == "train":
         facts.by_start.setdefault((episode.task_id, episode.start), Sums()).add(episode)
     if episode.reward is not None:
         steps = facts.task_steps.setdefault((kind, episode.task_id), {})
-        won, of = steps.get(episode.step, (0, 0))
-        steps[episode.step] = (won + (episode.reward == SUCCESS), of + 1)
+        won, of = steps.get(step, (0, 0))
+        steps[step] = (won + (episode.reward == SUCCESS), of + 1)
         facts.stops[episode.trajectory.stop.reason] += 1
     facts.causes.add(episode)
 

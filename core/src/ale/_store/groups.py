@@ -1,0 +1,132 @@
+"""``groups.jsonl``: which groups a run with ``schedule: stream`` started, trained on and dropped.
+
+The complete groups that were neither trained on nor dropped are the buffer: nothing else stores it.
+"""
+
+from collections.abc import Iterable, Sequence, Set
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from ale._store.codec import encode
+from ale._store.lines import Appender, Lines, write_whole
+from ale._store.redact import Redactor
+from ale.types._record import record
+
+FILE = "groups.jsonl"
+Change = Literal["started", "trained", "dropped"]
+
+
+class GroupKey(NamedTuple):
+    """Identifies a group of training episodes. Written as ``[step, task_id, start]``."""
+
+    step: int
+    """That of its episodes: the pass over the tasks in which it was drawn."""
+    task_id: str
+    start: str = ""
+
+
+@record
+class GroupEvent:
+    """A line of ``groups.jsonl``."""
+
+    schema: int = 1
+    event: Change
+    step: int
+    """How many steps the policy had learned from by then: of `trained`, the step that learns from
+    these groups."""
+    groups: tuple[GroupKey, ...]
+
+
+class Groups:
+    """What ``groups.jsonl`` says so far."""
+
+    def __init__(self, events: Iterable[GroupEvent] = ()) -> None:
+        self.started: dict[GroupKey, int] = {}
+        """Of each group, the steps that the policy had learned from."""
+        self.batches: dict[int, Sequence[GroupKey]] = {}
+        """The groups of each step."""
+        self.n_dropped: dict[int, int] = {}
+        """Number of groups that were dropped when a step's were chosen."""
+        self._used: dict[GroupKey, int] = {}
+        for event in events:
+            self.add(event)
+
+    def add(self, event: GroupEvent) -> None:
+        """Take in a line."""
+        match event.event:
+            case "started":
+                self.started |= dict.fromkeys(event.groups, event.step)
+            case "trained":
+                self.batches[event.step] = event.groups
+            case "dropped":
+                self.n_dropped[event.step] = self.n_dropped.get(event.step, 0) + len(event.groups)
+        if event.event != "started":
+            self._used |= dict.fromkeys(event.groups, event.step)
+
+    def is_used(self, group: GroupKey) -> bool:
+        """Was it trained on, or dropped? Nothing is then to be done with it."""
+        return group in self._used
+
+    def used_before(self, group: GroupKey, step: int) -> bool:
+        """Was it trained on in an earlier step, or dropped when one's groups were chosen?"""
+        return self._used.get(group, step) < step
+
+    def learned_in(self, group: GroupKey) -> int | None:
+        """The step that learned from it, if one did."""
+        step = self._used.get(group, -1)
+        return step if group in self.batches.get(step, ()) else None
+
+    def ages(self, step: int) -> list[int]:
+        """Of a step's groups: the steps learned between its start and this step."""
+        return [step - self.started[group] for group in self.batches.get(step, ())]
+
+
+def read_groups(path: Path) -> Iterable[GroupEvent]:
+    """The lines of a run's ``groups.jsonl``; none where it has no such file."""
+    return Lines(path / FILE, GroupEvent)
+
+
+def forget_batches(path: Path, gone: Set[GroupKey], learned: int) -> set[int]:
+    """Remove the batches of a run that have groups without episodes; returns their steps.
+
+    Args:
+        gone: groups whose episodes are removed.
+        learned: the last step that is in a checkpoint, whose batches stay.
+    """
+    events = list(read_groups(path))
+    steps = {
+        event.step
+        for event in events
+        if event.event == "trained" and event.step > learned and not gone.isdisjoint(event.groups)
+    }
+    if steps:
+        left = [each for each in events if each.event != "trained" or each.step not in steps]
+        write_whole(path / FILE, b"".join(encode(event) + b"\n" for event in left))
+    return steps
+
+
+class GroupLog:
+    """Appends to a run's ``groups.jsonl``, which is made with its first line."""
+
+    def __init__(self, path: Path, redactor: Redactor, groups: Groups) -> None:
+        self._path = path / FILE
+        self._redactor = redactor
+        self._appender: Appender | None = None
+        self._groups = groups
+
+    def add(self, event: Change, step: int, groups: Sequence[GroupKey]) -> None:
+        """Store what happened to some groups; it counts from here on.
+
+        Raises:
+            StoreError: it can't be written.
+        """
+        line = GroupEvent(event=event, step=step, groups=tuple(groups))
+        if self._appender is None:
+            self._appender = Appender(self._path, self._redactor)
+        self._appender.append(line)
+        self._groups.add(line)
+
+    def close(self) -> None:
+        """Close the file. May be called again."""
+        if self._appender is not None:
+            self._appender.close()
