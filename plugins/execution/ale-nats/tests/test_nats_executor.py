@@ -8,8 +8,7 @@ from ale.protocols import Executor
 from ale.testing.executor import RemoteExecutorContract
 from ale_nats.executor import NatsExecutor
 from ale_nats.options import NatsOptions
-
-from .conftest import LOST_AFTER_S, Fleet
+from ale_nats.testing import LOST_AFTER_S, Fleet
 
 
 class TestNats(RemoteExecutorContract):

@@ -101,6 +101,10 @@ async def connected(
         errors.append(error)
         del errors[:-1]
 
+    async def lost() -> None:
+        if not client.is_closed:
+            await on_lost()
+
     given: dict[str, Any] = {**_identity(options, environ), **_tls(options)}
     try:
         client = await asyncio.wait_for(
@@ -108,7 +112,7 @@ async def connected(
                 servers,
                 name=name,
                 error_cb=note,
-                disconnected_cb=on_lost,
+                disconnected_cb=lost,
                 reconnected_cb=on_back,
                 connect_timeout=max(1, int(timeout_s)),
                 allow_reconnect=True,

@@ -244,7 +244,7 @@ class Session:
                     raise
             return True
 
-        while not await self._again(publish):
+        while not await self._again(publish):  # noqa: ASYNC110 - only the server knows
             await asyncio.sleep(_RETRY_S)
 
     async def _withdraw(self, token: str) -> None:

@@ -59,6 +59,8 @@ class _Taking:
     body: bytes
     worker: Worker
     puller: "asyncio.Task[None] | None" = None
+    ended: bool = False
+    """The client may take a cancellation for a closed connection: the puller looks here too."""
     running: dict[str, "asyncio.Task[None]"] = field(factory=dict)
 
 
@@ -122,6 +124,7 @@ class WorkerProcess:
 
     async def _finish(self) -> None:
         for taking in self._runs.values():
+            taking.ended = True
             if taking.puller is not None:
                 taking.puller.cancel()
         running = [task for taking in self._runs.values() for task in taking.running.values()]
@@ -204,6 +207,7 @@ class WorkerProcess:
 
     async def _leave(self, taking: _Taking) -> None:
         """Stop a run's works, and close its parts."""
+        taking.ended = True
         tasks = [*taking.running.values(), *([taking.puller] if taking.puller else [])]
         for task in tasks:
             task.cancel()
@@ -222,7 +226,7 @@ class WorkerProcess:
     async def _pull(self, token: str, taking: _Taking) -> None:
         """Take works of one run, as many as there are free slots."""
         works = await self._link.stream.pull_subscribe_bind(works_consumer(token), stream=WORKS)
-        while True:
+        while not taking.ended:
             await self._slots.acquire()
             held = True
             try:
