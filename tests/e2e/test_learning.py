@@ -224,8 +224,9 @@ def test_torchrun_trains_as_one_process_does(workshop: Any, config: str) -> None
     few = ("--set", "run.steps=2", "--set", "evaluation.every=2", "--set", "trainer.sync=copy")
     assert workshop.ale("run", config, *few, timeout_s=120).code == 0
     one = steps(workshop, workshop.run)
-    done = torchrun(workshop, "run", config, *few, "--set", "trainer.processes=2")
-    assert done.returncode == 0, done.stderr
+    few += ("--set", "trainer.processes=2", "--on", "torchrun")
+    done = workshop.ale("launch", config, *few, timeout_s=120)
+    assert done.code == 0, done.text
     two = steps(workshop, workshop.runs[-1])
     assert [line["step"] for line in two] == [0, 1]
     for mine, theirs in zip(one, two, strict=True):

@@ -31,11 +31,17 @@ KINDS: Mapping[str, str] = {
     "credit": "ale_credit_schemes",
     "starts": "ale_starts",
     "trainer": "ale_trainers",
+    "launch": "ale_launchers",
     "observer": "ale_observers",
 }
 """Component kinds, as ``ale plugins`` names them, and the hook that registers each."""
 
-_NOUNS = {"tasks": "task source", "credit": "credit scheme", "starts": "start scheme"}
+_NOUNS = {
+    "tasks": "task source",
+    "credit": "credit scheme",
+    "starts": "start scheme",
+    "launch": "launcher",
+}
 """What one component is called in a message, for the kinds whose name is not such a noun."""
 
 

@@ -6,6 +6,7 @@
 # These modules import records for annotations only: building them would double the time of
 # `ale --help`.
 from ale.protocols.agent import Agent, AgentContext, Recorder
+from ale.protocols.launcher import LOGS, LOST, Launch, Launched, Launcher, Process, Role
 from ale.protocols.llm import LLM, Checkable, Policy
 from ale.protocols.sandbox import (
     DEFAULT_OUTPUT_BYTES,
@@ -36,6 +37,8 @@ __all__ = [
     "DEFAULT_OUTPUT_BYTES",
     "FEATURES",
     "LLM",
+    "LOGS",
+    "LOST",
     "Agent",
     "AgentContext",
     "ChangesNetwork",
@@ -49,12 +52,17 @@ __all__ = [
     "Expert",
     "HasAgentUser",
     "HasServiceContainers",
+    "Launch",
+    "Launched",
+    "Launcher",
     "ListsSessions",
     "OpensSiblings",
     "Policy",
+    "Process",
     "Recorder",
     "Restoring",
     "RestoringScheme",
+    "Role",
     "Sandbox",
     "SandboxBackend",
     "ServiceContainer",
