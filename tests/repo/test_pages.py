@@ -22,7 +22,18 @@ READMES = [
     *sorted(ROOT.glob("core/*.md")),
     *sorted(ROOT.glob("plugins/*/*/*.md")),
 ]
-PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer", "launch")
+PARTS = (
+    "tasks",
+    "sandbox",
+    "llm",
+    "agent",
+    "chunker",
+    "credit",
+    "starts",
+    "trainer",
+    "executor",
+    "launch",
+)
 SECTIONS = {*PARTS, "evaluation", "observers", "run", "extends"}
 
 _YAML = re.compile(r"^```(?:yaml|\{code-block\} yaml\n(?::[^\n]*\n)?)\n(.*?)^```$", re.M | re.S)

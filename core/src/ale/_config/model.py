@@ -269,6 +269,7 @@ class RunConfig:
     credit: Selected
     starts: Selected | None
     trainer: Selected | None
+    executor: Selected
     launch: Selected | None
     evaluation: Evaluation | None
     observers: tuple[Selected, ...]
@@ -319,8 +320,10 @@ class RunConfig:
         """What the user should know about how the config was read, a line each."""
         evaluation = None if self.evaluation is None else self.evaluation.tasks
         parts = (self.tasks, self.sandbox, self.llm, self.agent, self.chunker, self.credit)
-        more = (self.starts, self.trainer, self.launch, evaluation, *self.observers)
-        found = [None if part is None else part.dropped for part in (*parts, *more)]
+        more = (self.starts, self.trainer, self.executor, self.launch, evaluation)
+        found = [
+            None if part is None else part.dropped for part in (*parts, *more, *self.observers)
+        ]
         return [note for note in found if note is not None]
 
 

@@ -14,6 +14,7 @@ from ale.protocols import (
     Chunker,
     CreditScheme,
     Criterion,
+    Executor,
     Launcher,
     SandboxBackend,
     StartScheme,
@@ -31,6 +32,7 @@ PROTOCOLS: Mapping[str, type] = {
     "credit": CreditScheme,
     "starts": StartScheme,
     "trainer": Trainer,
+    "executor": Executor,
     "launch": Launcher,
 }
 """By component kind. An observer has no protocol, but hooks of its choice."""

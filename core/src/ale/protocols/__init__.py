@@ -6,8 +6,9 @@
 # These modules import records for annotations only: building them would double the time of
 # `ale --help`.
 from ale.protocols.agent import Agent, AgentContext, Recorder
+from ale.protocols.executor import CheckableExecutor, Executor, RunningRun, Workers
 from ale.protocols.launcher import LOGS, LOST, Launch, Launched, Launcher, Process, Role
-from ale.protocols.llm import LLM, Checkable, Policy
+from ale.protocols.llm import LLM, Checkable, Policy, ServedPolicy
 from ale.protocols.sandbox import (
     DEFAULT_OUTPUT_BYTES,
     FEATURES,
@@ -44,11 +45,13 @@ __all__ = [
     "ChangesNetwork",
     "Checkable",
     "CheckableBackend",
+    "CheckableExecutor",
     "Chunker",
     "CreditScheme",
     "Criterion",
     "CriticCredit",
     "CriticTrainer",
+    "Executor",
     "Expert",
     "HasAgentUser",
     "HasServiceContainers",
@@ -63,8 +66,10 @@ __all__ = [
     "Restoring",
     "RestoringScheme",
     "Role",
+    "RunningRun",
     "Sandbox",
     "SandboxBackend",
+    "ServedPolicy",
     "ServiceContainer",
     "Session",
     "Start",
@@ -72,4 +77,5 @@ __all__ = [
     "SwitchesUser",
     "TaskSource",
     "Trainer",
+    "Workers",
 ]

@@ -10,10 +10,21 @@ from ale_schema.stored import DRAFT
 
 VERSION = 1
 TITLE = f"A config of `ale run`, version {VERSION}"
-PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer", "launch")
+PARTS = (
+    "tasks",
+    "sandbox",
+    "llm",
+    "agent",
+    "chunker",
+    "credit",
+    "starts",
+    "trainer",
+    "executor",
+    "launch",
+)
 COMMON: dict[str, type] = {"sandbox": SandboxRequirements, "launch": LaunchOptions}
 REQUIRED = ("tasks", "agent")
-DEFAULTS = {"sandbox": "auto", "chunker": "interaction", "credit": "ipa"}
+DEFAULTS = {"sandbox": "auto", "chunker": "interaction", "credit": "ipa", "executor": "local"}
 """Sections that need no ``type``."""
 AUTOMATIC = "auto"
 
