@@ -38,7 +38,8 @@ class TorchrunOptions(LocalOptions):
         default=None,
         metadata=doc("Address of this machine for the others; default: by its name."),
     )
-    first: bool = field(
-        default=True,
-        metadata=doc("Whether the servers and workers are started by this `ale launch`."),
+    node: int = field(
+        default=0,
+        validator=ge(0),
+        metadata=doc("Number of this machine of several; 0 starts the servers and workers."),
     )
