@@ -27,8 +27,8 @@ from ale._run.evaluation import END_OF_DEMONSTRATIONS
 from ale._run.interrupt import CANCELLING, FINISHING, TERMINATED
 from ale._run.loop import planned_episodes
 from ale._run.products import build
-from ale._run.start import Host, check_run
-from ale._store import RunReader
+from ale._run.start import Host, check_run, secret_names
+from ale._store import Redactor, RunReader
 from ale._store.branch import BRANCHED_FROM, branch_run
 from ale._store.codec import encode
 from ale._store.diagnosis import Causes, Learning, learning
@@ -54,6 +54,7 @@ __all__ = [
     "LaunchOptions",
     "Learning",
     "Lines",
+    "Redactor",
     "Registry",
     "RunOptions",
     "RunReader",
@@ -65,6 +66,7 @@ __all__ = [
     "learning",
     "lock",
     "parse_choice",
+    "secret_names",
     "written_config",
 ]
 

@@ -138,9 +138,17 @@ class Worker:
             redactor=Redactor(environ, secret_names(spec.config)),
         )
 
-    async def prune(self) -> None:
-        """Remove what processes that are no longer alive have left of this kind of sandbox."""
-        await self._parts.backend.prune()
+    async def prune(self) -> str | None:
+        """Remove what processes that are no longer alive have left of this kind of sandbox.
+
+        Returns:
+            Why it could not, which keeps no work from being run; None where it could.
+        """
+        try:
+            await self._parts.backend.prune()
+        except Exception:
+            return f"sandbox '{self.sandbox}' could not prune:\n{traceback.format_exc()}"
+        return None
 
     async def run(
         self, work: Work, on_stage: Callable[[Work, Stage], None] = lambda work, stage: None

@@ -1,0 +1,1 @@
+"""Run episodes on workers over NATS, and publish the events of runs there."""

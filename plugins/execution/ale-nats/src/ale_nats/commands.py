@@ -1,0 +1,118 @@
+"""``ale worker`` and ``ale events`` as click sees them; their work is imported when they run."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ale.commands import PATH
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SERVER = (
+    click.option(
+        "--nats",
+        "url",
+        metavar="URL",
+        envvar="NATS_URL",
+        default="nats://127.0.0.1:4222",
+        show_default=True,
+        help="The server; of a cluster, several URLs with commas between. Default: $NATS_URL.",
+    ),
+    click.option("--credentials", type=PATH, help="A .creds file."),
+    click.option("--user-env", metavar="VARIABLE", help="The variable that holds the user."),
+    click.option("--password-env", metavar="VARIABLE", help="The one that holds the password."),
+    click.option("--token-env", metavar="VARIABLE", help="The one that holds a token."),
+    click.option("--tls-ca", type=PATH, help="Certificates that the server's is checked by."),
+    click.option("--tls-certificate", type=PATH, help="This client's own certificate."),
+    click.option("--tls-key", type=PATH, help="Key of this client's certificate."),
+)
+
+
+def server_options(command: F) -> F:
+    """Add the options that say how the server is reached."""
+    for option in reversed(_SERVER):
+        command = option(command)
+    return command
+
+
+@click.command("worker")
+@server_options
+@click.option(
+    "--labels",
+    metavar="A,B",
+    default="",
+    help="What this machine has: it takes works of runs whose executor.labels are among these.",
+)
+@click.option(
+    "-n",
+    "--slots",
+    type=click.IntRange(1),
+    help="Works that it runs at once; default: the number of processors.",
+)
+@click.option("--name", help="Its name in messages; default: host and process id.")
+@click.option(
+    "--exit-when-idle",
+    "idle_s",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="End after so long without a work; default: never.",
+)
+def worker(
+    labels: str, slots: int | None, name: str | None, idle_s: float | None, **server: Any
+) -> None:
+    """Run the episodes of runs whose executor is nats, on this machine.
+
+    It takes works of every run that has its parts here: sandbox, agent, model and criteria of the
+    same versions. Secrets, such as a model's key, are read from this process's environment.
+
+    The first Ctrl-C finishes the running episodes, the second gives them back to the queue.
+
+    \b
+    Examples:
+      ale worker --nats nats://queue:4222 --labels docker,gpu
+      ale worker -n 4 --exit-when-idle 600
+    """
+    from ale_nats.running import run_worker
+
+    run_worker(_options(server), labels, slots, name, idle_s)
+
+
+@click.group("events")
+def events() -> None:
+    """Show the events that runs publish (observer nats)."""
+
+
+@events.command("tail")
+@server_options
+@click.argument("run", metavar="[RUN_ID]", required=False)
+@click.option("--all", "from_start", is_flag=True, help="Begin with the oldest that is stored.")
+@click.option("--json", "as_json", is_flag=True, help="Print whole events, one JSON object a line.")
+@click.option("--until-finished", is_flag=True, help="End when a run has finished.")
+def tail(
+    run: str | None, from_start: bool, as_json: bool, until_finished: bool, **server: Any
+) -> None:
+    """Print the events of a run, or of all runs, as they happen.
+
+    \b
+    Examples:
+      ale events tail --nats nats://queue:4222
+      ale events tail 20260101-120000-3f2a-quickstart --all --until-finished --json
+    """
+    from ale_nats.running import run_tail
+
+    run_tail(
+        _options(server), run, from_start=from_start, as_json=as_json, until_finished=until_finished
+    )
+
+
+def _options(values: dict[str, Any]) -> Any:
+    from ale.errors import InputError, Problem
+    from ale_nats.options import ServerOptions
+
+    paths = {name: value.resolve() for name, value in values.items() if isinstance(value, Path)}
+    try:
+        return ServerOptions(**{**values, **paths})
+    except ValueError as error:
+        raise InputError([Problem(message=str(error), path="--nats")]) from None

@@ -1,0 +1,368 @@
+"""The executor ``nats``: works into a stream, episodes out of another one."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+import msgspec
+from attrs import define, field, frozen
+from nats.aio.msg import Msg
+from nats.js.api import AckPolicy, ConsumerConfig
+from nats.js.errors import APIError, NotFoundError, ObjectNotFoundError
+
+from ale.errors import AleError
+from ale.protocols import RunningRun, Workers
+from ale.types import Episode, Work
+from ale.workers import decode, encode
+from ale_nats.connection import LOST, Link, connected
+from ale_nats.messages import Announcement, Progress, Refusal, encoded
+from ale_nats.options import NatsOptions
+from ale_nats.subjects import (
+    ACK,
+    EPISODES,
+    RUNS,
+    WORKS,
+    episodes_consumer,
+    run_token,
+    streams,
+    subject,
+    work_token,
+    works_consumer,
+)
+
+T = TypeVar("T")
+
+_CLOSE_S = 15.0
+"""Seconds to tell the server that the run has ended."""
+_RETRY_S = 0.3
+_EPISODE_WAIT_S = 600.0
+"""Seconds in which the run stores an episode that it was given, before it is given it again."""
+_UNLIMITED = 1_000_000
+_FULL = "maximum messages exceeded"
+"""JetStream's words for a stream that takes no more messages for now."""
+_SAME_SUBJECT = "per subject"
+"""Part of its words where the work is there already."""
+_GONE = (NotFoundError, ObjectNotFoundError)
+
+
+@frozen
+class NatsExecutor:
+    """Hands works to workers over a NATS server."""
+
+    options: NatsOptions
+    environ: Mapping[str, str] = field(repr=False)
+    remote: bool = True
+
+    async def check(self) -> None:
+        """Can the server be reached, and does it have JetStream?"""
+        async with connected(self.options, self.environ, name="ale check"):
+            pass
+
+    @asynccontextmanager
+    async def open(self, run: RunningRun) -> AsyncIterator[Workers]:
+        """A session of a run: announced to the workers, and ended on exit."""
+        session: Session | None = None
+
+        async def lost() -> None:
+            if session is not None:
+                session.connection_lost()
+
+        async def back() -> None:
+            if session is not None:
+                await session.connection_back()
+
+        name = f"ale run {run.spec.run_id}"
+        connection = connected(self.options, self.environ, name=name, on_lost=lost, on_back=back)
+        async with connection as link:
+            session = Session(link, run, self.options)
+            try:
+                await session.start()
+                yield session
+            finally:
+                await session.close()
+
+
+@define(eq=False)
+class _Asked:
+    """A work that the run waits for."""
+
+    work: Work
+    answer: "asyncio.Future[Episode | None]"
+    taken_by: str | None = None
+
+
+class Session:
+    """One session of a run, and its works and episodes in the server."""
+
+    def __init__(self, link: Link, run: RunningRun, options: NatsOptions) -> None:
+        self._link, self._run, self._options = link, run, options
+        self._token = run_token(run.spec.run_id)
+        self._asked: dict[str, _Asked] = {}
+        self._early: dict[str, Msg] = {}
+        """Episodes of an earlier session, which the run has not asked for yet."""
+        self._given: dict[str, Msg] = {}
+        """Messages of the episodes that the run has and has not stored."""
+        self._before = 0
+        """The last message in the stream of episodes when this session began."""
+        self._heard = False
+        """Whether a worker has taken a work, or has said why not."""
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._give_up: asyncio.TimerHandle | None = None
+        self._silence: asyncio.TimerHandle | None = None
+
+    # The session
+
+    async def start(self) -> None:
+        """Announce the run, and take what an earlier session of it has left."""
+        link, token = self._link, self._token
+        await link.ensure(streams(self._options.queue_limit))
+        if not await self._announced():
+            await self._purge()  # late results of a session that ended are not wanted
+        with suppress(NotFoundError):
+            # Of a session that was killed: what it was given and did not store comes again.
+            await link.stream.delete_consumer(EPISODES, episodes_consumer(token))
+        self._before = (await link.stream.stream_info(EPISODES)).state.last_seq
+        await self._make_consumer()
+        await link.stream.subscribe(
+            subject("episode", token, "*"),
+            durable=episodes_consumer(token),
+            stream=EPISODES,
+            cb=self._on_episode,
+            manual_ack=True,
+            config=ConsumerConfig(ack_wait=_EPISODE_WAIT_S, max_ack_pending=_UNLIMITED),
+        )
+        await link.client.subscribe(subject("stage", token, "*"), cb=self._on_stage)
+        await link.client.subscribe(subject("refused", token), cb=self._on_refusal)
+        await self._announce()
+        loop = asyncio.get_running_loop()
+        self._silence = loop.call_later(self._options.silence_s, self._report_silence)
+
+    async def _announced(self) -> bool:
+        try:
+            await self._link.stream.get_last_msg(RUNS, subject("run", self._token))
+        except NotFoundError:
+            return False
+        return True
+
+    async def _make_consumer(self) -> None:
+        config = ConsumerConfig(
+            durable_name=works_consumer(self._token),
+            filter_subject=subject("work", self._token, "*"),
+            ack_policy=AckPolicy.EXPLICIT,
+            ack_wait=self._options.lost_after_s,
+            max_ack_pending=_UNLIMITED,
+        )
+        await self._link.stream.add_consumer(WORKS, config)
+
+    async def _announce(self) -> None:
+        made = Announcement(
+            spec=self._run.spec,
+            labels=self._options.labels,
+            lost_after_s=self._options.lost_after_s,
+            deliveries=self._options.deliveries,
+        )
+        body, headers = await self._link.pack(f"run.{self._token}", encoded(made))
+        await self._link.stream.publish(subject("run", self._token), body, headers=headers or None)
+
+    async def close(self) -> None:
+        """Tell the workers that the run has ended, and remove all that it has in the server."""
+        for timer in (self._give_up, self._silence):
+            if timer is not None:
+                timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                await self._link.client.publish(subject("end", self._token))
+                await self._purge()
+                for message in (*self._early.values(), *self._given.values()):
+                    await self._link.remove(message)
+        except LOST as error:
+            self._run.report(f"the NATS server was not told that the run ended: {error}")
+
+    async def _purge(self) -> None:
+        stream, token = self._link.stream, self._token
+        await stream.purge_stream(RUNS, subject=subject("run", token))
+        await stream.purge_stream(WORKS, subject=subject("work", token, "*"))
+        await stream.purge_stream(EPISODES, subject=subject("episode", token, "*"))
+        for where, name in (
+            (WORKS, works_consumer(token)),
+            (EPISODES, episodes_consumer(token)),
+        ):
+            with suppress(NotFoundError):
+                await stream.delete_consumer(where, name)
+
+    # What the run calls
+
+    async def run(self, work: Work) -> Episode | None:
+        """As in the protocol."""
+        token = work_token(work.id)
+        early = self._early.pop(token, None)
+        if early is not None and (episode := await self._read(early)) is not None:
+            self._given[token] = early
+            return episode
+        asked = _Asked(work, asyncio.get_running_loop().create_future())
+        self._asked[token] = asked
+        try:
+            await self._queue(token, work)
+            return await asked.answer
+        except asyncio.CancelledError:
+            with suppress(*LOST):
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._withdraw(token)
+            raise
+        finally:
+            del self._asked[token]
+
+    async def stored(self, work: Work) -> None:
+        """Acknowledge the episode, and for its worker the work."""
+        message = self._given.pop(work_token(work.id))
+        await self._again(lambda: self._acknowledge(message))
+
+    def drain(self) -> None:
+        """Withdraw what no worker has taken."""
+        for token, asked in self._asked.items():
+            if asked.taken_by is None and not asked.answer.done():
+                asked.answer.set_result(None)
+                self._begin(self._withdraw(token))
+
+    async def _queue(self, token: str, work: Work) -> None:
+        body, headers = await self._link.pack(f"work.{self._token}", encode(work))
+
+        where = subject("work", self._token, token)
+
+        async def publish() -> bool:
+            """False where the queue is full."""
+            try:
+                await self._link.stream.publish(where, body, headers=headers or None)
+            except APIError as error:
+                if error.description == _FULL:
+                    return False
+                if _SAME_SUBJECT not in (error.description or ""):
+                    raise
+            return True
+
+        while not await self._again(publish):  # noqa: ASYNC110 - only the server knows
+            await asyncio.sleep(_RETRY_S)
+
+    async def _withdraw(self, token: str) -> None:
+        """Take a work out of the queue, and end it where it runs."""
+        where = subject("work", self._token, token)
+        await self._link.stream.purge_stream(WORKS, subject=where)
+        await self._link.client.publish(subject("cancel", self._token, token))
+
+    async def _again(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call until it succeeds. `_fail` ends it where the server stays away."""
+        deadline = time.monotonic() + self._options.give_up_s
+        while True:
+            try:
+                return await call()
+            except LOST as error:
+                if time.monotonic() > deadline:
+                    raise AleError(
+                        f"the NATS server does not do what it is asked: {error}"
+                    ) from None
+            await asyncio.sleep(_RETRY_S)
+
+    # What the server sends
+
+    async def _on_episode(self, message: Msg) -> None:
+        token = message.subject.rpartition(".")[2]
+        asked = self._asked.get(token)
+        if asked is not None and not asked.answer.done():
+            episode = await self._read(message)
+            if episode is not None and not asked.answer.done():
+                self._given[token] = message
+                asked.answer.set_result(episode)
+        elif token in self._given:
+            await message.ack()  # another copy, of a worker that was thought to be lost
+        elif message.metadata.sequence.stream <= self._before:
+            self._early[token] = message
+        else:
+            await self._acknowledge(message)  # stored already, or not wanted any more
+
+    async def _read(self, message: Msg) -> Episode | None:
+        try:
+            return decode(await self._link.unpack(message), Episode)
+        except (*_GONE, msgspec.MsgspecError) as error:
+            # Without its acknowledgement the work is given to another worker.
+            self._run.report(f"an episode could not be read, and is sampled again: {error}")
+            await message.ack()
+            return None
+
+    async def _acknowledge(self, message: Msg) -> None:
+        """Remove an episode from the server, and its work."""
+        work = (message.headers or {}).get(ACK)
+        if work is not None:
+            await self._link.client.publish(work, b"+ACK")
+        if not message.is_acked:
+            await message.ack()
+        await self._link.remove(message)
+
+    async def _on_stage(self, message: Msg) -> None:
+        asked = self._asked.get(message.subject.rpartition(".")[2])
+        progress = decode(message.data, Progress)
+        self._heard = True
+        if asked is None:
+            return
+        if progress.stage != "queued":
+            self._run.on_stage(asked.work, progress.stage)  # type: ignore[arg-type]
+        elif asked.taken_by is not None and progress.delivery > 1:
+            what = f"{asked.work.id}, which {asked.taken_by} had"
+            self._run.report(f"no sign of life: {what}, is run again on {progress.worker}")
+        asked.taken_by = progress.worker
+
+    async def _on_refusal(self, message: Msg) -> None:
+        refusal = decode(message.data, Refusal)
+        self._heard = True
+        reasons = "\n".join(refusal.reasons)
+        self._run.report(f"the worker {refusal.worker} can't run this run's episodes:\n{reasons}")
+
+    # When nothing comes
+
+    def connection_lost(self) -> None:
+        """Wait for the server, but not for ever."""
+        if self._give_up is None:
+            loop = asyncio.get_running_loop()
+            self._give_up = loop.call_later(self._options.give_up_s, self._fail)
+
+    async def connection_back(self) -> None:
+        """Make what the server has lost, if it was started without its files."""
+        if self._give_up is not None:
+            self._give_up.cancel()
+            self._give_up = None
+        self._begin(self._restore())
+
+    async def _restore(self) -> None:
+        async def restore() -> None:
+            await self._link.ensure(streams(self._options.queue_limit))
+            await self._make_consumer()
+            if not await self._announced():
+                await self._announce()
+
+        await self._again(restore)
+        for token, asked in [*self._asked.items()]:
+            if not asked.answer.done():
+                await self._queue(token, asked.work)
+
+    def _fail(self) -> None:
+        limit = self._options.give_up_s
+        error = AleError(f"no NATS server at {self._options.url} for {limit:g} s; resume the run")
+        for asked in self._asked.values():
+            if not asked.answer.done():
+                asked.answer.set_exception(error)
+
+    def _report_silence(self) -> None:
+        if not self._heard and self._asked:
+            labels = f" --labels {','.join(self._options.labels)}" if self._options.labels else ""
+            self._run.report(
+                f"no worker has taken an episode for {self._options.silence_s:g} s; "
+                f"start some: ale worker --nats {self._options.url}{labels}"
+            )
+
+    def _begin(self, call: Any) -> None:
+        task = asyncio.create_task(call)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

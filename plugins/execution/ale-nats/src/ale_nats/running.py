@@ -1,0 +1,82 @@
+"""What the commands do."""
+
+import asyncio
+import os
+import signal
+import sys
+
+import click
+
+from ale_nats.events import shown_events
+from ale_nats.options import ServerOptions
+from ale_nats.worker import WorkerOptions, WorkerProcess, worker_process
+
+
+def run_worker(
+    server: ServerOptions, labels: str, slots: int | None, name: str | None, idle_s: float | None
+) -> None:
+    """``ale worker``. Raises `AleError` where the server can't be reached."""
+    options = WorkerOptions(
+        labels=frozenset(filter(None, (label.strip() for label in labels.split(",")))),
+        slots=slots or len(os.sched_getaffinity(0)),
+        idle_s=idle_s,
+        **({} if name is None else {"name": name}),
+    )
+    code = asyncio.run(_worker(server, options))
+    sys.exit(code)
+
+
+async def _worker(server: ServerOptions, options: WorkerOptions) -> int:
+    async with worker_process(server, options, _say, os.environ) as process:
+        _say(f"worker {options.name} at {server.url}: {options.slots} at once, waiting for works")
+        ended = _Ended(process)
+        serving = asyncio.create_task(process.serve())
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, ended.by, number, serving)
+        try:
+            await serving
+        except asyncio.CancelledError:
+            _say("running episodes were given back to the queue")
+        _say(f"{process.finished} episodes")
+        return ended.code
+
+
+class _Ended:
+    """By which signal the worker was ended."""
+
+    def __init__(self, process: WorkerProcess) -> None:
+        self.code = 0
+        self._process = process
+
+    def by(self, number: signal.Signals, serving: "asyncio.Task[None]") -> None:
+        """The first Ctrl-C drains; anything else cancels."""
+        first = self.code == 0
+        self.code = self.code or 128 + number
+        if first and number == signal.SIGINT:
+            _say("Finishing the running episodes; press Ctrl-C again to give them back.")
+            self._process.drain()
+        else:
+            serving.cancel()
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def run_tail(
+    server: ServerOptions, run: str | None, *, from_start: bool, as_json: bool, until_finished: bool
+) -> None:
+    """``ale events tail``. Raises `AleError` where the server can't be reached."""
+    asyncio.run(_tail(server, run, from_start, as_json, until_finished))
+
+
+async def _tail(
+    server: ServerOptions, run: str | None, from_start: bool, as_json: bool, until_finished: bool
+) -> None:
+    shown = shown_events(server, os.environ, run, from_start=from_start)
+    async for event in shown:
+        click.echo(event.json if as_json else event.line)
+        if until_finished and event.hook == "ale_run_finished":
+            break
+    await shown.aclose()

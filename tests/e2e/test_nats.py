@@ -1,0 +1,122 @@
+"""A run over NATS whose workers are killed and whose server is restarted, beside a local one."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ale_nats.testing import Fleet, Server, wait_for
+
+WORKERS = 3
+LOST_AFTER_S = 2
+ROLLOUTS = 4
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    if shutil.which("nats-server") is None:
+        assert os.environ.get("CI") != "true", "CI must have nats-server"
+        pytest.skip("nats-server is not installed (Debian: apt-get install nats-server)")
+    made = Server(tmp_path / "nats")
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def fleet(server: Server, tmp_path: Path) -> Iterator[Fleet]:
+    made = Fleet(server.url, tmp_path / "workers")
+    for _ in range(WORKERS):
+        made.start()
+    yield made
+    made.stop()
+
+
+def configure(workshop: Any, shell: Any, server: Server, episodes: int) -> None:
+    """Each episode waits a little, and prints what depends on its task alone."""
+    for number in range(episodes // ROLLOUTS):
+        task = f"t{number:03}"
+        workshop.task(task, setup_steps=[f"echo {task} > name; seq {number} > numbers"])
+    lines = shell("cat name; wc -l < numbers", "sleep 0.2; touch done; ls")
+    options = {"deterministic": True, "rollouts": ROLLOUTS, "concurrency": 12, "retries": 0}
+    executor = {"type": "nats", "url": server.url, "lost_after_s": LOST_AFTER_S}
+    workshop.scripted({"default": lines}, run=options, executor=executor)
+
+
+def stored(workshop: Any) -> dict[str, str]:
+    """The lines of the newest run by episode id, each of which must be there once."""
+    lines = _so_far(workshop)
+    found = {json.loads(line)["id"]: line for line in lines}
+    assert len(found) == len(lines)
+    return found
+
+
+def break_things(workshop: Any, server: Server, fleet: Fleet, episodes: int, seed: int) -> None:
+    """Kill two workers at random moments and restart the server, while episodes come in."""
+    chance = random.Random(seed)
+    moments = sorted(chance.sample(range(episodes // 10, episodes * 2 // 3), 3))
+    for number, moment in enumerate(moments):
+        wait_for(lambda: len(_so_far(workshop)) >= moment, f"{moment} episodes", 240)  # noqa: B023
+        if number == 1:
+            server.stop()
+            time.sleep(chance.uniform(0.1, 1.0))
+            server.start()
+        else:
+            fleet.end(chance.choice(fleet.workers))
+
+
+def _so_far(workshop: Any) -> list[str]:
+    files = [run / "episodes.jsonl" for run in workshop.runs]
+    return files[-1].read_text().splitlines() if files and files[-1].exists() else []
+
+
+def same_as_local(
+    workshop: Any, shell: Any, server: Server, fleet: Fleet, episodes: int, seed: int
+) -> None:
+    configure(workshop, shell, server, episodes)
+    running = workshop.start("run", "run.yaml")
+    break_things(workshop, server, fleet, episodes, seed)
+    done = running.ended(300)
+    assert done.code == 0, done.text
+    assert len(fleet.workers) == WORKERS - 2
+    spread = stored(workshop)
+    assert len(spread) == episodes
+    alone = workshop.ale("run", "run.yaml", "--set", "executor.type=local", timeout_s=300)
+    assert alone.code == 0, alone.text
+    assert stored(workshop) == spread
+
+
+def test_each_episode_is_there_once_and_as_a_local_run_has_it(
+    workshop: Any, shell: Any, server: Server, fleet: Fleet
+) -> None:
+    same_as_local(workshop, shell, server, fleet, 60, seed=5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(3))
+def test_so_it_is_with_300_episodes(
+    workshop: Any, shell: Any, server: Server, fleet: Fleet, seed: int
+) -> None:
+    same_as_local(workshop, shell, server, fleet, 300, seed)
+
+
+def test_a_run_that_was_killed_is_resumed_with_what_its_workers_have_finished(
+    workshop: Any, shell: Any, server: Server, fleet: Fleet
+) -> None:
+    configure(workshop, shell, server, 60)
+    running = workshop.start("run", "run.yaml")
+    wait_for(lambda: len(_so_far(workshop)) >= 20, "20 episodes", 60)
+    running.signal(signal.SIGKILL)
+    running.ended()
+    before = len(_so_far(workshop))
+    assert before < 60
+    done = workshop.ale("run", "--resume", str(workshop.run), timeout_s=120)
+    assert done.code == 0, done.text
+    assert len(stored(workshop)) == 60
