@@ -3,11 +3,10 @@
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-import nats
 from attrs import frozen
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -93,43 +92,47 @@ async def connected(
     Raises (on entry):
         AleError: the server can't be reached, refuses this client or has no JetStream.
     """
-    where = options.url
-    servers = where.split(",")
     errors: list[Exception] = []
+    refused = asyncio.Event()
+    servers = options.url.split(",")
 
     async def note(error: Exception) -> None:
         errors.append(error)
-        del errors[:-1]
+        if len(errors) >= len(servers):
+            refused.set()
 
     async def lost() -> None:
         if not client.is_closed:
             await on_lost()
 
-    given: dict[str, Any] = {**_identity(options, environ), **_tls(options)}
-    try:
-        client = await asyncio.wait_for(
-            nats.connect(
-                servers,
-                name=name,
-                error_cb=note,
-                disconnected_cb=lost,
-                reconnected_cb=on_back,
-                connect_timeout=max(1, int(timeout_s)),
-                allow_reconnect=True,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=_RECONNECT_S,
-                **given,
-            ),
-            timeout_s,
-        )
-    except LOST as error:
-        raise AleError(_unreachable(where, errors[-1] if errors else error, timeout_s)) from None
+    client = Client()
+    connecting = client.connect(
+        servers,
+        name=name,
+        error_cb=note,
+        disconnected_cb=lost,
+        reconnected_cb=on_back,
+        connect_timeout=max(1, int(timeout_s)),
+        max_reconnect_attempts=-1,
+        reconnect_time_wait=_RECONNECT_S,  # type: ignore[arg-type]  # a fraction of a second does
+        **_identity(options, environ),
+        **_tls(options),
+    )
+    await _first_time(connecting, refused, timeout_s)
+    if not client.is_connected:
+        error = errors[-1] if errors else None
+        with suppress(*LOST):
+            await client.close()
+        raise AleError(_unreachable(options.url, error, timeout_s))
+    refused.set()
     try:
         link = Link(client, client.jetstream(timeout=timeout_s))
         try:
             await link.stream.account_info()
         except LOST as error:
-            message = f"the NATS server at {where} has no JetStream: start it with -js ({error})"
+            message = (
+                f"the NATS server at {options.url} has no JetStream: start it with -js ({error})"
+            )
             raise AleError(message) from None
         yield link
     finally:
@@ -137,10 +140,23 @@ async def connected(
             await client.close()
 
 
-def _unreachable(where: str, error: Exception, timeout_s: float) -> str:
+async def _first_time(
+    connecting: Coroutine[Any, Any, None], refused: asyncio.Event, timeout_s: float
+) -> None:
+    """Try to connect until every server has said no: the client itself would go on for ever."""
+    attempt, no = asyncio.create_task(connecting), asyncio.create_task(refused.wait())
+    await asyncio.wait({attempt, no}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    no.cancel()
+    if not attempt.done():
+        attempt.cancel()
+    with suppress(asyncio.CancelledError, *LOST):
+        await attempt
+
+
+def _unreachable(where: str, error: Exception | None, timeout_s: float) -> str:
     if isinstance(error, ssl.SSLError):
         return f"the NATS server at {where}: TLS failed: {error}; check tls_ca and tls_certificate"
-    text = str(error).removeprefix("nats: ").strip("'\"")
+    text = "" if error is None else str(error).removeprefix("nats: ").strip("'\"")
     if "authorization" in text.lower() or "authentication" in text.lower():
         return (
             f"the NATS server at {where} refuses this client: {text}; check credentials, user_env, "

@@ -2,18 +2,20 @@
 
 import asyncio
 import json
+import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
 from attrs import frozen
-from nats.js.api import ConsumerConfig, DeliverPolicy
+from nats.js.api import ConsumerConfig, DeliverPolicy, Header
 from nats.js.errors import ObjectNotFoundError
 
-from ale.observers import BackgroundSender
+from ale.errors import AleError
 from ale.plugin import hookimpl
 from ale.runs import Redactor, secret_names
 from ale.types import (
@@ -24,12 +26,16 @@ from ale.types import (
     RunStarted,
     StepFinished,
 )
-from ale_nats.connection import Link, connected
+from ale_nats.connection import LOST, Link, connected
 from ale_nats.messages import encoded
 from ale_nats.options import EventOptions, ServerOptions
 from ale_nats.subjects import EVENTS, event_stream, run_token, subject
 
 T = TypeVar("T")
+_WAITING = 50_000
+"""Events that may wait: there are about six of each episode."""
+_BATCH = 200
+_RETRY_S = 0.5
 _SENT = tuple[str, bytes]
 """Name of the hook, and the event as JSON."""
 
@@ -40,16 +46,13 @@ class EventPublisher:
     def __init__(self, options: EventOptions, environ: Mapping[str, str]) -> None:
         self._options, self._environ = options, environ
         self._redactor = Redactor(environ)
-        self._sender: BackgroundSender[_SENT] | None = None
-        self._run = ""
+        self._sending: _Sending | None = None
 
     @hookimpl
     def ale_run_started(self, event: RunStarted) -> None:
         """Connect, in a thread."""
         self._redactor = Redactor(self._environ, secret_names(event.config))
-        self._run = event.run_id
-        self._sender = BackgroundSender(self._connected, name="the observer nats")
-        self._sender.start()
+        self._sending = _Sending(self._options, self._environ, event.run_id)
         self._send("ale_run_started", event)
 
     @hookimpl
@@ -76,48 +79,104 @@ class EventPublisher:
     def ale_run_finished(self, event: RunFinished) -> None:
         """Publish it, and wait until all are stored."""
         self._send("ale_run_finished", event)
-        if self._sender is not None:
-            self._sender.close(self._options.finish_timeout_s)
+        if self._sending is not None:
+            self._sending.close(self._options.finish_timeout_s)
 
     def _send(self, hook: str, event: object) -> None:
-        if self._sender is not None:
-            self._sender.send((hook, self._redactor.scrub_json(encoded(event))))
+        if self._sending is not None:
+            self._sending.send(hook, self._redactor.scrub_json(encoded(event)))
 
-    @contextmanager
-    def _connected(self) -> Iterator[Callable[[_SENT], None]]:
-        token = run_token(self._run)
-        with _loop_in_a_thread() as wait:
-            connection = connected(
-                self._options,
-                self._environ,
-                name=f"ale events {self._run}",
-                timeout_s=self._options.connect_timeout_s,
-            )
-            link = wait(connection.__aenter__())
+
+class _Sending:
+    """A thread with a loop of its own, so that the client answers the server's pings."""
+
+    def __init__(self, options: EventOptions, environ: Mapping[str, str], run: str) -> None:
+        self._options, self._environ, self._run = options, environ, run_token(run)
+        self._waiting: deque[_SENT] = deque()
+        self._error: Exception | None = None
+        self._closing = False
+        self._loop = asyncio.new_event_loop()
+        self._wake = asyncio.Event()
+        self._awake = False
+        self._session = os.urandom(4).hex()
+        self._number = 0
+        self._thread = threading.Thread(target=self._work, name="ale-nats-events", daemon=True)
+        self._thread.start()
+
+    def send(self, hook: str, data: bytes) -> None:
+        """Queue an event; raises what the sending of an earlier one has failed with."""
+        if self._error is not None:
+            raise self._error
+        if len(self._waiting) >= _WAITING:
+            raise AleError(f"the observer nats: {_WAITING} events are waiting; giving up")
+        self._waiting.append((hook, data))
+        if not self._awake:
+            self._awake = True
+            self._loop.call_soon_threadsafe(self._wake.set)
+
+    def close(self, timeout_s: float) -> None:
+        """Wait until every event is stored. Raises what that has failed with."""
+        self._closing = True
+        if self._thread.is_alive():
+            with suppress(RuntimeError):  # the loop has just ended
+                self._loop.call_soon_threadsafe(self._wake.set)
+        self._thread.join(timeout_s)
+        if self._error is not None:
+            raise self._error
+        if self._thread.is_alive():
+            raise AleError(f"the observer nats: not finished after {timeout_s:g} s; abandoned")
+
+    def _work(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._send_all())
+        except (AleError, *LOST) as error:  # raised again by the next `send` or `close`
+            self._error = error
+
+    async def _send_all(self) -> None:
+        connection = connected(
+            self._options,
+            self._environ,
+            name=f"ale events {self._run}",
+            timeout_s=self._options.connect_timeout_s,
+        )
+        async with connection as link:
+            await link.ensure([event_stream()])
+            while self._waiting or not self._closing:
+                await self._wake.wait()
+                self._wake.clear()
+                self._awake = False
+                while self._waiting:
+                    await self._send_batch(link)
+
+    async def _send_batch(self, link: Link) -> None:
+        """Send some events, and wait until the server has stored the last of them.
+
+        It stores them in their order. After a lost connection all are sent again under the same
+        ids, by which the server drops those that it has.
+        """
+        count = min(len(self._waiting), _BATCH)
+        batch = [await self._message(link, *self._waiting.popleft()) for _ in range(count)]
+        stored = False
+        while not stored:
             try:
-                wait(link.ensure([event_stream()]))
-                yield lambda sent: wait(_publish(link, token, *sent))
-            finally:
-                wait(connection.__aexit__(None, None, None))
+                for where, body, headers in batch[:-1]:
+                    await link.client.publish(where, body, headers=headers)
+                where, body, headers = batch[-1]
+                await link.stream.publish(where, body, headers=headers)
+                stored = True
+            except LOST:
+                if self._closing:
+                    raise
+                await asyncio.sleep(_RETRY_S)
 
-
-async def _publish(link: Link, run: str, hook: str, data: bytes) -> None:
-    body, headers = await link.pack(f"event.{run}", data)
-    await link.stream.publish(subject("event", run, hook), body, headers=headers or None)
-
-
-@contextmanager
-def _loop_in_a_thread() -> Iterator[Callable[[Coroutine[Any, Any, T]], T]]:
-    """A loop that runs between calls too, so that the client answers the server's pings."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="ale-nats-events", daemon=True)
-    thread.start()
-    try:
-        yield lambda call: asyncio.run_coroutine_threadsafe(call, loop).result()
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+    async def _message(
+        self, link: Link, hook: str, data: bytes
+    ) -> tuple[str, bytes, dict[str, str]]:
+        self._number += 1
+        body, headers = await link.pack(f"event.{self._run}", data)
+        unique = f"{self._run}.{self._session}.{self._number}"
+        return subject("event", self._run, hook), body, {**headers, Header.MSG_ID: unique}
 
 
 @frozen

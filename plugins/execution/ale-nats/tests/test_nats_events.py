@@ -1,0 +1,125 @@
+"""The observer ``nats`` and ``ale events tail``, with a real server."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ale.errors import AleError
+from ale.testing.builders import episode, turn
+from ale.testing.observer import ObserverContract
+from ale.types import EpisodeFinished, EpisodeStage, RunFinished, RunStarted
+from ale_nats.events import EventPublisher, shown_events
+from ale_nats.options import EventOptions, ServerOptions
+from ale_nats.testing import ALE, Server, free_port, wait_for
+
+
+class TestPublisher(ObserverContract):
+    @pytest.fixture
+    def observer(self, server: Server) -> object:
+        return EventPublisher(EventOptions(url=server.url), {})
+
+
+def started(run: str, **fields: Any) -> RunStarted:
+    about: dict[str, Any] = {"n_episodes": 1, "n_done": 0, "n_graded": 0, "n_succeeded": 0}
+    return RunStarted(run_id=run, directory="d", concurrency=1, at=1.0, **about, **fields)
+
+
+def finished(run: str) -> RunFinished:
+    about: dict[str, Any] = {"n_graded": 1, "n_broken": 0, "n_succeeded": 1, "mean_reward": 1.0}
+    return RunFinished(run_id=run, directory="d", outcome="completed", seconds=1.0, at=9.0, **about)
+
+
+def publish(publisher: EventPublisher, run: str, text: str = "hello", **fields: Any) -> None:
+    """A run of one episode."""
+    publisher.ale_run_started(started(run, **fields))
+    publisher.ale_episode_stage(
+        EpisodeStage(episode_id="0-t-0", task_id="t", stage="agent", at=2.0)
+    )
+    made = episode(1.0, turn(text), task_id="t", episode_id="0-t-0")
+    publisher.ale_episode_finished(EpisodeFinished(episode=made, at=3.0))
+    publisher.ale_run_finished(finished(run))
+
+
+HOOKS = ["ale_run_started", "ale_episode_stage", "ale_episode_finished", "ale_run_finished"]
+
+
+async def events_of(server: Server, run: str) -> list[dict[str, Any]]:
+    found = []
+    shown = shown_events(ServerOptions(url=server.url), {}, run, from_start=True)
+    async for event in shown:
+        found.append(json.loads(event.json))
+        if event.hook == HOOKS[-1]:
+            break
+    await shown.aclose()
+    return found
+
+
+async def test_every_event_is_there_whole_and_in_order(server: Server) -> None:
+    publish(EventPublisher(EventOptions(url=server.url), {}), "20260101 a.b")
+    found = await events_of(server, "20260101 a.b")
+    assert [event["event"] for event in found] == HOOKS
+    assert found[2]["episode"]["trajectory"]["turns"][0]["completion"]["message"]["content"] == (
+        "hello"
+    )
+    assert found[3]["outcome"] == "completed"
+
+
+async def test_an_event_that_is_larger_than_a_message_goes_by_the_object_store(
+    server: Server,
+) -> None:
+    publish(EventPublisher(EventOptions(url=server.url), {}), "large", "x" * 3_000_000)
+    found = await events_of(server, "large")
+    message = found[2]["episode"]["trajectory"]["turns"][0]["completion"]["message"]
+    assert message["content"] == "x" * 3_000_000
+
+
+async def test_secrets_are_masked(server: Server) -> None:
+    environ = {"OPENAI_API_KEY": "sk-12345678", "MINE": "something-else"}
+    publisher = EventPublisher(EventOptions(url=server.url), environ)
+    config = {"llm": {"type": "x", "key_env": "MINE"}}
+    publish(publisher, "masked", "sk-12345678 something-else", config=config)
+    message = (await events_of(server, "masked"))[2]["episode"]["trajectory"]["turns"][0]
+    assert message["completion"]["message"]["content"] == "*** ***"
+
+
+def test_a_server_that_is_not_there_is_an_error_of_the_observer() -> None:
+    options = EventOptions(url=f"nats://127.0.0.1:{free_port()}", connect_timeout_s=1)
+    with pytest.raises(AleError, match="no NATS server can be reached"):
+        publish(EventPublisher(options, {}), "nobody")
+
+
+def test_tail_prints_a_line_for_each_event_and_ends_with_the_run(server: Server) -> None:
+    publish(EventPublisher(EventOptions(url=server.url), {}), "told")
+    command = [ALE, "events", "tail", "told", "--nats", server.url, "--all", "--until-finished"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert [line.split()[2] for line in done.stdout.splitlines()] == [
+        "run_started",
+        "episode_stage",
+        "episode_finished",
+        "run_finished",
+    ]
+    assert "1970-01-01T00:00:03+00:00 told episode_finished episode_id=0-t-0 reward=1.0" in (
+        done.stdout
+    )
+
+
+def test_tail_follows_what_happens_from_now_on(server: Server, tmp_path: Path) -> None:
+    publish(EventPublisher(EventOptions(url=server.url), {}), "earlier")
+    output = tmp_path / "output"
+    command = [ALE, "events", "tail", "--nats", server.url, "--json", "--until-finished"]
+    with output.open("wb") as file:
+        process = subprocess.Popen(command, stdout=file)
+    has_lines: Callable[[], bool] = lambda: bool(output.read_text())  # noqa: E731
+    count = 0
+    while process.poll() is None and not has_lines():  # until it listens
+        count += 1
+        publish(EventPublisher(EventOptions(url=server.url), {}), f"now{count}")
+    wait_for(lambda: process.poll() is not None, "ale events tail")
+    assert process.returncode == 0
+    lines = [json.loads(line) for line in output.read_text().splitlines()]
+    assert lines[-1]["event"] == "ale_run_finished"
+    assert "earlier" not in {line["run"] for line in lines}
