@@ -47,18 +47,24 @@ def write_config(folder: Path, episodes: int) -> Path:
     return folder / "config.yaml"
 
 
-def seconds(config: Path, number: int, episodes: int, *options: str) -> float:
-    """Wall time of a run, each of whose episodes succeeds."""
+def seconds(config: Path, number: int, episodes: int, *options: str) -> tuple[float, float]:
+    """Wall time of a run, each of whose episodes succeeds; the part from the first one's end on."""
     directory = config.with_name(f"run-{number}")
     command = [ALE, "run", str(config), "--directory", str(directory)]
     for option in options:
         command += ["--set", option]
     started = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    taken = time.perf_counter() - started
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    stored, first = directory / "episodes.jsonl", 0.0
+    while process.poll() is None:
+        if not first and stored.exists() and stored.stat().st_size:
+            first = time.perf_counter()
+        time.sleep(0.05)
+    ended = time.perf_counter()
+    assert process.returncode == 0
     outcome = json.loads((directory / "manifest.json").read_text())["outcome"]
     assert (outcome["n_graded"], outcome["n_succeeded"]) == (episodes, episodes)
-    return taken
+    return ended - started, ended - first
 
 
 def started_cluster() -> Any:
@@ -83,17 +89,19 @@ def main() -> None:
     ray = ("executor.type=ray", f"executor.address={cluster.address}", "executor.resource=many")
     with tempfile.TemporaryDirectory() as folder:
         config = write_config(Path(folder), episodes)
-        taken: dict[str, list[float]] = {"local": [], "ray": []}
+        taken: dict[str, list[tuple[float, float]]] = {"local": [], "ray": []}
         for i in range(rounds):
             taken["local"].append(seconds(config, 2 * i, episodes))
             taken["ray"].append(seconds(config, 2 * i + 1, episodes, *ray))
     cluster.shutdown()
-    local, remote = (statistics.median(taken[name]) for name in ("local", "ray"))
     print(f"{episodes} episodes, {CONCURRENCY} at once, {N_NODES} nodes, {rounds} rounds")
-    print(f"local  {local:6.1f} s   ({', '.join(f'{each:.1f}' for each in taken['local'])})")
-    print(f"ray    {remote:6.1f} s   ({', '.join(f'{each:.1f}' for each in taken['ray'])})")
-    print(f"ratio  {remote / local:6.2f}     aim {AIM}")
-    if remote / local > AIM:
+    ratios = []
+    for i, what in enumerate(("whole command", "from the first episode's end on")):
+        local, remote = (statistics.median(each[i] for each in taken[n]) for n in ("local", "ray"))
+        ratios.append(remote / local)
+        print(f"{what:32} local {local:6.1f} s   ray {remote:6.1f} s   ratio {ratios[-1]:.2f}")
+    print(f"aim: {AIM} for the whole command")
+    if ratios[0] > AIM:
         raise SystemExit(1)
 
 

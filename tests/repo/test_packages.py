@@ -23,7 +23,7 @@ KITS = {
     "ale_credit_schemes": "CreditContract",
     "ale_starts": "StartSchemeContract",
     "ale_trainers": "TrainerContract",
-    "ale_executors": "ExecutorContract",
+    "ale_executors": "(Remote)?ExecutorContract",
     "ale_launchers": "LauncherContract",
     "ale_observers": "ObserverContract",
 }

@@ -7,7 +7,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import ray
 from ray.exceptions import RayError
@@ -65,9 +65,10 @@ def _keeping_sigterm() -> Iterator[None]:
 
 def nodes(options: RayOptions) -> set[str]:
     """Ids of the nodes that are alive and have the resource."""
+    known: list[dict[str, Any]] = cast("Any", ray).nodes()  # which ray has no types for
     return {
         node["NodeID"]
-        for node in ray.nodes()
+        for node in known
         if node["Alive"] and (options.resource is None or options.resource in node["Resources"])
     }
 
