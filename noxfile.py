@@ -18,6 +18,8 @@ FOLDERS = {path.parent.name: path.parent for path in ROOT.glob("plugins/*/*/pypr
 SLOW = (
     "ale-sandbox-podman",
     "ale-sandbox-docker",
+    "ale-slurm",
+    "ale-ray",
     "ale-lite",
     "ale-sandbox-bubblewrap",
     "ale-tasks-shell",

@@ -1,6 +1,7 @@
 """A policy learns: sampled, graded in real sandboxes, credited, trained, and sampled again."""
 
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -224,14 +225,41 @@ def test_torchrun_trains_as_one_process_does(workshop: Any, config: str) -> None
     few = ("--set", "run.steps=2", "--set", "evaluation.every=2", "--set", "trainer.sync=copy")
     assert workshop.ale("run", config, *few, timeout_s=120).code == 0
     one = steps(workshop, workshop.run)
-    done = torchrun(workshop, "run", config, *few, "--set", "trainer.processes=2")
-    assert done.returncode == 0, done.stderr
+    few += ("--set", "trainer.processes=2", "--on", "torchrun")
+    done = workshop.ale("launch", config, *few, timeout_s=120)
+    assert done.code == 0, done.text
     two = steps(workshop, workshop.runs[-1])
     assert [line["step"] for line in two] == [0, 1]
     for mine, theirs in zip(one, two, strict=True):
         for name in ("loss_imitation", "tokens_trained"):
             assert theirs["metrics"][name] == pytest.approx(mine["metrics"][name], rel=1e-3)
     assert workshop.left_behind() == []
+
+
+@pytest.mark.long
+def test_torchrun_over_two_hosts_trains_as_one_process_does(workshop: Any, config: str) -> None:
+    """The hosts are emulated: two launchers on this machine, which meet at a port."""
+    few = ("--set", "run.steps=2", "--set", "evaluation.every=2", "--set", "trainer.sync=copy")
+    assert workshop.ale("run", config, *few, timeout_s=120).code == 0
+    one = steps(workshop, workshop.run)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        meeting = f"launch.rendezvous=127.0.0.1:{probe.getsockname()[1]}"
+    few += ("--set", "trainer.processes=2", "--on", "torchrun", "--nodes", "2", "--set", meeting)
+    few += ("--set", "launch.address=127.0.0.1", "--directory", "runs/two")
+    hosts = [
+        workshop.start("launch", config, *few, "--set", f"launch.node={i}", GLOO_SOCKET_IFNAME="lo")
+        for i in range(2)
+    ]
+    done = [host.ended(200) for host in hosts]
+    assert [each.code for each in done] == [0, 0], done
+    two = steps(workshop, workshop.folder / "runs" / "two")
+    assert [line["step"] for line in two] == [0, 1]
+    for mine, theirs in zip(one, two, strict=True):
+        for name in ("loss_imitation", "tokens_trained"):
+            assert theirs["metrics"][name] == pytest.approx(mine["metrics"][name], rel=1e-3)
+    logs = workshop.folder / "runs" / "two" / "logs"
+    assert {path.name for path in logs.glob("*.log")} == {"run.log", "run-1.log"}
 
 
 def test_torchrun_ends_with_a_run_that_can_not_start(workshop: Any, config: str) -> None:

@@ -24,6 +24,7 @@ KITS = {
     "ale_starts": "StartSchemeContract",
     "ale_trainers": "TrainerContract",
     "ale_executors": "(Remote)?ExecutorContract",
+    "ale_launchers": "LauncherContract",
     "ale_observers": "ObserverContract",
 }
 
@@ -36,7 +37,7 @@ GROUPS = {
     "credit": {"ale_chunkers", "ale_credit_schemes"},
     "training": {"ale_trainers", "ale_starts"},
     "observe": {"ale_observers"},
-    "execution": {"ale_executors"},
+    "execution": {"ale_executors", "ale_launchers"},
     "commands": {"ale_commands", "ale_config_formats"},
 }
 """The folders of `plugins/`, and the hooks that their packages implement."""

@@ -32,6 +32,7 @@ PARTS = (
     "starts",
     "trainer",
     "executor",
+    "launch",
 )
 SECTIONS = {*PARTS, "evaluation", "observers", "run", "extends"}
 

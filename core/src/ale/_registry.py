@@ -33,11 +33,17 @@ KINDS: Mapping[str, str] = {
     "starts": "ale_starts",
     "trainer": "ale_trainers",
     "executor": "ale_executors",
+    "launch": "ale_launchers",
     "observer": "ale_observers",
 }
 """Component kinds, as ``ale plugins`` names them, and the hook that registers each."""
 
-_NOUNS = {"tasks": "task source", "credit": "credit scheme", "starts": "start scheme"}
+_NOUNS = {
+    "tasks": "task source",
+    "credit": "credit scheme",
+    "starts": "start scheme",
+    "launch": "launcher",
+}
 """What one component is called in a message, for the kinds whose name is not such a noun."""
 
 

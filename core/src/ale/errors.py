@@ -132,5 +132,9 @@ class ChunkError(AleError):
     """A trajectory can't be split this way (for example by token, where none were recorded)."""
 
 
+class LaunchError(AleError):
+    """A launcher's system refused to start something, or can't be reached."""
+
+
 class StoreError(AleError):
     """A run directory can't be used: locked by a live process, unreadable, or of another schema."""

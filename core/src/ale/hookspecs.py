@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         CreditScheme,
         Criterion,
         Executor,
+        Launcher,
         SandboxBackend,
         StartScheme,
         TaskSource,
@@ -91,6 +92,11 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:  # type: ignore[empty-b
 @hookspec
 def ale_executors() -> Sequence[Component[Any, Executor]]:  # type: ignore[empty-body]
     """Register executors, which run planned episodes, selected by ``executor: {type: ...}``."""
+
+
+@hookspec
+def ale_launchers() -> Sequence[Component[Any, Launcher]]:  # type: ignore[empty-body]
+    """Register launchers, selected by ``launch: {type: ...}`` or ``ale launch --on``."""
 
 
 @hookspec

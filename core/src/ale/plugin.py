@@ -141,6 +141,19 @@ class Benchmark:
     ready: Callable[[], bool] | None = field(default=None, kw_only=True)
 
 
+@frozen(kw_only=True)
+class Ranks:
+    """The processes of a trainer that torchrun can start.
+
+    Attributes:
+        count: their number, for the options at hand.
+        module: run by ``python -m`` in each of them, in front of `ale`'s arguments.
+    """
+
+    count: int
+    module: str
+
+
 def _attrs_class(_: object, __: object, value: Any) -> None:
     if has(value) if isinstance(value, type) else value is None or callable(value):
         return
@@ -161,6 +174,7 @@ class Component(Generic[OptionsT, ProductT_co]):
         priority: for sandboxes: ``type: auto`` chooses the usable one with the highest; 0 never.
         auto_needs: options without which ``type: auto`` skips it, such as ``image``.
         needs: sections that the config must have too, such as ``llm`` for an agent.
+        ranks: for trainers: their processes, by options; None where torchrun can't start them.
         benchmarks: for task sources: what ``ale bench list`` shows and ``ale bench run`` runs.
     """
 
@@ -174,6 +188,7 @@ class Component(Generic[OptionsT, ProductT_co]):
     priority: int = field(default=0, kw_only=True)
     auto_needs: tuple[str, ...] = field(default=(), kw_only=True)
     needs: tuple[str, ...] = field(default=(), kw_only=True)
+    ranks: Callable[[Any], Ranks] | None = field(default=None, kw_only=True)
     benchmarks: tuple[Benchmark, ...] = field(
         default=(),
         kw_only=True,

@@ -9,11 +9,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ale._config import load_config, structure_config
 from ale._config.load import select
-from ale._config.model import EvaluationOptions, RunOptions, SandboxRequirements
+from ale._config.model import (
+    EvaluationOptions,
+    LaunchOptions,
+    RunConfig,
+    RunOptions,
+    SandboxRequirements,
+)
 from ale._config.source import merge, parse_overrides
 from ale._registry import Registry
 from ale._run.crediting import Crediting
@@ -30,7 +36,7 @@ from ale._store.index import SUCCESS, Index
 from ale._store.lines import Lines
 from ale._store.lock import lock
 from ale.errors import InputError, Problem
-from ale.plugin import BuildContext
+from ale.plugin import BuildContext, Ranks
 from ale.strict import Node, parse_yaml
 
 __all__ = [
@@ -45,6 +51,7 @@ __all__ = [
     "Crediting",
     "EvaluationOptions",
     "Index",
+    "LaunchOptions",
     "Learning",
     "Lines",
     "Redactor",
@@ -72,25 +79,48 @@ class Checked:
     """The whole config as plain values, as in a run's manifest; itself a valid config."""
     episodes: int | None
     """Number of training and evaluation episodes; None where start schemes decide it."""
+    path: Path = field(eq=False)
+    """Where it would be stored."""
+    launch: LaunchOptions
+    """What every launcher has of the section ``launch``."""
+    ranks: Ranks | None
+    """The processes of its trainer, where torchrun can start them."""
 
 
 def check_config(
-    path: Path, registry: Registry, overrides: Sequence[str] = (), format: str | None = None
+    path: Path,
+    registry: Registry,
+    overrides: Sequence[str] = (),
+    format: str | None = None,
+    directory: Path | None = None,
 ) -> Checked:
     """Check a config and its tasks as `ale check` does, without starting anything.
 
     Args:
         overrides: as for `--set`: ``credit.type=grpo``.
         format: as for `--format`: the format of a file that is not in `ale`'s own.
+        directory: as for `--directory`.
 
     Raises:
         InputError: with every problem.
     """
     loaded = load_config(path, registry, overrides, format)
-    ready = check_run(loaded, path.stem, Host(registry=registry))
+    ready = check_run(loaded, path.stem, Host(registry=registry), directory)
     planned = planned_episodes(loaded, ready.tasks)
     episodes = None if planned is None else sum(planned.values())
-    return Checked(config=json.loads(encode(loaded.resolved)), episodes=episodes)
+    return Checked(
+        config=json.loads(encode(loaded.resolved)),
+        episodes=episodes,
+        path=ready.path,
+        launch=loaded.launching,
+        ranks=_ranks(loaded),
+    )
+
+
+def _ranks(config: RunConfig) -> Ranks | None:
+    trainer = config.trainer
+    found = None if trainer is None else trainer.registration.component.ranks
+    return None if trainer is None or found is None else found(trainer.options)
 
 
 def written_config(tree: Node, registry: Registry, overrides: Sequence[str] = ()) -> dict[str, Any]:

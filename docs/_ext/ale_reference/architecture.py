@@ -35,7 +35,10 @@ PIPELINE = (
     Stage("Give credit", ("credit",), "Batch of credited groups"),
     Stage("Train", ("trainer",), "a new policy version, back to the model"),
 )
-ASIDE = (Stage("Watch all of it", ("observer",), ""),)
+ASIDE = (
+    Stage("Start its processes", ("launch",), ""),
+    Stage("Watch all of it", ("observer",), ""),
+)
 
 _PICTURE = Template(
     """\

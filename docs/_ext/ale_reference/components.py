@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ale._config.describe import describe_options
-from ale._config.model import EvaluationOptions, RunOptions
+from ale._config.model import EvaluationOptions, LaunchOptions, ProcessOptions, RunOptions
 from ale._registry import KINDS, Registration, Registry
 from ale_reference.markup import code, markdown, table
 
@@ -20,6 +20,7 @@ TITLES = {
     "starts": "Start schemes",
     "trainer": "Trainers",
     "executor": "Executors",
+    "launch": "Launchers",
     "observer": "Observers",
 }
 
@@ -29,6 +30,8 @@ def pages(registry: Registry, root: Path) -> Mapping[str, str]:
     made = {f"components/{kind}.md": _page(kind, registry) for kind in KINDS}
     made["components/index.md"] = _index(registry)
     made["parts/run-options.md"] = options_table(RunOptions)
+    made["parts/launch-options.md"] = options_table(LaunchOptions)
+    made["parts/process-options.md"] = options_table(ProcessOptions)
     made["parts/evaluation-options.md"] = options_table(EvaluationOptions)
     return made
 

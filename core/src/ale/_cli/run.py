@@ -45,6 +45,13 @@ _CAUSES = 5
     metavar="DIR",
     help="Replay the model's responses of a stored run.",
 )
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Run directory to create. If it holds a run already, that one is resumed with its saved "
+    "config: the same command continues what was lost.",
+)
 @click.option("--dry-run", is_flag=True, help="Validate the config, print the plan and exit.")
 @click.option(
     "-n",
@@ -73,6 +80,7 @@ def command(
     format: str | None,
     resume: Path | None,
     replay: Path | None,
+    directory: Path | None,
     dry_run: bool,
     concurrency: int | None,
     no_checks: bool,
@@ -102,11 +110,13 @@ def command(
     host = Host(registry=registry, interrupt=interrupt)
     if (config is None) == (resume is None):
         raise click.UsageError("give either a CONFIG or --resume DIR")
+    if resume and (overrides or format or replay or directory or dry_run or deterministic):
+        raise click.UsageError(
+            "--resume uses the run's saved config; only -n and --no-checks change it"
+        )
+    if directory is not None and not dry_run:
+        resume = resume or _stored_in(directory)
     if resume is not None:
-        if overrides or format or replay or dry_run or deterministic:
-            raise click.UsageError(
-                "--resume uses the run's saved config; only -n and --no-checks change it"
-            )
         options = _run_options(concurrency, no_checks)
         starting = check_resumed(resume_run(resume, host, **options))
     else:
@@ -114,7 +124,7 @@ def command(
         options = _run_options(concurrency, no_checks, deterministic)
         all_overrides = _all_overrides(overrides, replay, options)
         loaded = load_config(config, registry, all_overrides, format)
-        ready = check_run(loaded, config.stem, host)
+        ready = check_run(loaded, config.stem, host, directory)
         for note in ready.notes:
             # --replay replaces the model on purpose, so its options are dropped without a note.
             if replay is None or not note.startswith(f"--set {_REPLAY_TYPE}:"):
@@ -124,6 +134,14 @@ def command(
             return
         starting = start_checked(ready, host)
     ctx.exit(_to_the_end(starting, interrupt, root.list_commands(ctx)))
+
+
+def _stored_in(directory: Path) -> Path | None:
+    """The directory if it holds a run, which is then said."""
+    if not (directory / "manifest.json").exists():
+        return None
+    click.echo(f"{directory} holds a run: it is resumed with its saved config", err=True)
+    return directory
 
 
 def _to_the_end(

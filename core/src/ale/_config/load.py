@@ -13,6 +13,7 @@ from ale._config.model import (
     AutoChoice,
     Evaluation,
     EvaluationOptions,
+    LaunchOptions,
     RunConfig,
     RunOptions,
     SandboxRequirements,
@@ -32,7 +33,7 @@ _DEFAULTS: dict[str, Any] = {
     "credit": {"type": "ipa"},
     "observers": [{"type": "console"}],
 }
-_OPTIONAL = ("llm", "starts", "trainer")
+_OPTIONAL = ("llm", "starts", "trainer", "launch")
 _PARTS = (
     "tasks",
     "sandbox",
@@ -43,12 +44,13 @@ _PARTS = (
     "starts",
     "trainer",
     "executor",
+    "launch",
 )
 _SECTIONS = (*_PARTS, "evaluation", "observers", "run", PLUGINS)
 _RUN = [option.name for option in attrs.fields(RunOptions)]
 _UNKNOWN = "unknown option"
-_HANDLED = ("type", "require")
-"""Keys of a section that are no options of its component; ``require`` only of a sandbox."""
+_COMMON: dict[str, type] = {"sandbox": SandboxRequirements, "launch": LaunchOptions}
+"""Options of a section that its every type has."""
 
 
 def load_config(
@@ -99,6 +101,7 @@ def structure_config(node: Node, registry: Registry) -> RunConfig:
         kind: problems.collect(partial(_part, node, kind, registry)) for kind in _PARTS
     }
     require = problems.collect(lambda: _required_isolation(node.get("sandbox"))) or ()
+    launching = problems.collect(lambda: _common(node.get("launch"), "launch"))
     observers = problems.collect(lambda: _observers(node, registry)) or ()
     evaluation = problems.collect(partial(_evaluation, node, registry))
     empty = Node({}, node.file, node.line)
@@ -116,6 +119,7 @@ def structure_config(node: Node, registry: Registry) -> RunConfig:
         }
     resolved["run"] = _values(options)
     resolved["sandbox"] |= {"require": list(require)} if require else {}
+    resolved |= {"launch": {**resolved["launch"], **_values(launching)}} if picked["launch"] else {}
     resolved |= {PLUGINS: list(plugins)} if plugins else {}
     return RunConfig(
         **picked,
@@ -124,24 +128,37 @@ def structure_config(node: Node, registry: Registry) -> RunConfig:
         run=options,
         resolved=resolved,
         require=require,
+        launching=launching,
         plugins=plugins,
         source=node,
     )
 
 
 def _required_isolation(sandbox: Node | None) -> tuple[str, ...]:
-    node = None if sandbox is None else sandbox.get("require")
-    if node is None:
-        return ()
-    section = Node({"require": node}, node.file, node.line)
-    return structure(section, SandboxRequirements, path="sandbox").require
+    required: tuple[str, ...] = _common(sandbox, "sandbox").require
+    return required
+
+
+def _handled(kind: str) -> tuple[str, ...]:
+    """Keys of a section that are no options of its component."""
+    common = _COMMON.get(kind)
+    return ("type", *(() if common is None else (each.name for each in attrs.fields(common))))
+
+
+def _common(section: Node | None, kind: str) -> Any:
+    """The options that every type of a section has; defaults where it is missing."""
+    entries = {} if section is None else section.mapping or {}
+    given = {key: child for key, child in entries.items() if key in _handled(kind)[1:]}
+    at = section or Node({})
+    return structure(Node(given, at.file, at.line), _COMMON[kind], path=kind)
 
 
 def _with_defaults(node: Node) -> Node:
     """Merge the config over the defaults; an empty section counts as missing."""
     assert node.mapping is not None
     written = {key: child for key, child in node.mapping.items() if child.value is not None}
-    defaults = from_plain(_DEFAULTS, file=node.file)
+    launch = {"launch": {"type": "local"}} if "launch" in written else {}
+    defaults = from_plain({**_DEFAULTS, **launch}, file=node.file)
     return merge(defaults, Node(written, node.file, node.line))
 
 
@@ -240,11 +257,11 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
     if type_ is None or not isinstance(type_.value, str):
         message = "'type' is missing" if type_ is None else "expected text"
         at = node if type_ is None else type_
-        wrong = [key for key in node.mapping if type_ is None and nearest(key, _HANDLED)]
+        wrong = [key for key in node.mapping if type_ is None and nearest(key, ("type",))]
         hint = f"did you mean 'type' instead of '{wrong[0]}'?" if wrong else None
         expected = "one of " + ", ".join(names)
         raise at.error(message, path=f"{path}.type", expected=expected, hint=hint)
-    handled = _HANDLED if kind == "sandbox" else _HANDLED[:1]
+    handled = _handled(kind)
     rest = {key: child for key, child in node.mapping.items() if key not in handled}
     options = Node(rest, node.file, node.line)
     auto: AutoChoice | None = None
@@ -320,16 +337,16 @@ def _options(node: Node, registration: Registration, path: str) -> Any:
         except InputError as error:
             problems += error.problems
     if problems:
-        raise InputError([_with_hint(problem) for problem in problems])
+        raise InputError([_with_hint(problem, registration.kind) for problem in problems])
     return None
 
 
-def _with_hint(problem: Problem) -> Problem:
-    """The problem of an unknown option, which may be a misspelt ``type``."""
+def _with_hint(problem: Problem, kind: str) -> Problem:
+    """The problem of an unknown option, which may be a misspelt one that every type has."""
     if problem.hint is not None or problem.message != _UNKNOWN:
         return problem
     key = (problem.path or "").rpartition(".")[2]
-    return attrs.evolve(problem, hint=nearest(key, _HANDLED))
+    return attrs.evolve(problem, hint=nearest(key, _handled(kind)))
 
 
 def _plain(part: Selected) -> dict[str, Any]:

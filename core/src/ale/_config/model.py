@@ -1,5 +1,6 @@
 """A whole config, typed."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +25,57 @@ class SandboxRequirements:
             "What the sandbox must isolate: network, files, processes. A type that does not is "
             "refused; auto skips it."
         ),
+    )
+
+
+def _word(_: object, __: object, value: str) -> None:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", value) or value == "run":
+        raise ValueError(f"expected a word of letters, digits, - and _, not 'run', found '{value}'")
+
+
+@frozen(kw_only=True)
+class ProcessOptions:
+    """A process beside the run: an entry of ``launch.processes``."""
+
+    name: str = field(validator=_word, metadata=doc("One word, for its log."))
+    role: Literal["server", "worker"] = field(
+        metadata=doc("'server' serves a model to the run, 'worker' executes episodes for it.")
+    )
+    command: tuple[str, ...] = field(
+        validator=validators.min_len(1), metadata=doc("Program and arguments.")
+    )
+    count: int = field(default=1, validator=ge(1), metadata=doc("So many of it."))
+    cpus: int = field(default=0, validator=ge(0), metadata=doc("CPU cores of each; 0: any."))
+    gpus: int = field(default=0, validator=ge(0), metadata=doc("GPUs of each."))
+    url: str | None = field(
+        default=None,
+        metadata=doc("Answers a GET once it is ready; the run starts after that."),
+    )
+
+
+@frozen(kw_only=True)
+class LaunchOptions:
+    """Options of the section ``launch`` that every type has."""
+
+    nodes: int = field(
+        default=1, validator=ge(1), metadata=doc("Machines for the trainer's processes.")
+    )
+    cpus: int = field(
+        default=0,
+        validator=ge(0),
+        metadata=doc("CPU cores of the run, of each of its trainer's processes; 0: any."),
+    )
+    gpus: int = field(default=0, validator=ge(0), metadata=doc("GPUs, likewise."))
+    restarts: int = field(
+        default=3,
+        validator=ge(0),
+        metadata=doc(
+            "How often a lost process (killed, or a machine gone) is started again, the run by a "
+            "resume; the next loss ends the run."
+        ),
+    )
+    processes: tuple[ProcessOptions, ...] = field(
+        default=(), metadata=doc("Servers and workers: {name, role, command, ...} each.")
     )
 
 
@@ -242,6 +294,7 @@ class RunConfig:
     starts: Selected | None
     trainer: Selected | None
     executor: Selected
+    launch: Selected | None
     evaluation: Evaluation | None
     observers: tuple[Selected, ...]
     run: RunOptions
@@ -254,6 +307,8 @@ class RunConfig:
     """Where these are from, for a resume: the file's path and its format. None without any."""
     require: tuple[str, ...] = ()
     """``sandbox.require``: what the sandbox must isolate."""
+    launching: LaunchOptions = field(factory=LaunchOptions)
+    """What every launcher has of the section ``launch``."""
     plugins: Mapping[str, str] = field(factory=dict)
     """SHA-256 of each file that ``plugins`` names, by absolute path."""
     source: Node | None = field(default=None, repr=False)
@@ -289,8 +344,10 @@ class RunConfig:
         """What the user should know about how the config was read, a line each."""
         evaluation = None if self.evaluation is None else self.evaluation.tasks
         parts = (self.tasks, self.sandbox, self.llm, self.agent, self.chunker, self.credit)
-        more = (self.starts, self.trainer, self.executor, evaluation, *self.observers)
-        found = [None if part is None else part.dropped for part in (*parts, *more)]
+        more = (self.starts, self.trainer, self.executor, self.launch, evaluation)
+        found = [
+            None if part is None else part.dropped for part in (*parts, *more, *self.observers)
+        ]
         return [note for note in found if note is not None]
 
 

@@ -99,8 +99,12 @@ class Prepared:
     """What the user should know before it starts, a line each."""
 
 
-def check_run(config: RunConfig, name: str, host: Host) -> Prepared:
+def check_run(config: RunConfig, name: str, host: Host, directory: Path | None = None) -> Prepared:
     """Build every part and read every task, without writing anything or opening a sandbox.
+
+    Args:
+        name: part of the run's id, where the config has none.
+        directory: the run directory, whose name is the run's id then; default: made from the id.
 
     Raises:
         InputError: with every problem.
@@ -110,6 +114,9 @@ def check_run(config: RunConfig, name: str, host: Host) -> Prepared:
     bare = BuildContext(**host.clocks)
     run_id = run_id_for(config.run.name or name, bare.clock(), bare.new_id())
     path = (config.run.directory or Path.cwd() / "runs") / run_id
+    if directory is not None:
+        path = directory.absolute()
+        run_id = path.name
     context = host.context(config, path, run_id)
     try:
         parts = build_parts(config, context)

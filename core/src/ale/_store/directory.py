@@ -31,6 +31,7 @@ from ale._store.lines import SCHEMA, Appender, Lines, write_whole, writing
 from ale._store.lock import lock
 from ale._store.redact import Redactor
 from ale.errors import InputError, Problem, StoreError
+from ale.protocols import LOGS
 from ale.strict import nearest
 from ale.types import CreditedEpisode, Episode, Split, Task
 
@@ -98,20 +99,22 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, manifest: Mapping[str, Any], redactor: Redactor) -> "RunDirectory":
-        """Create a new one.
+        """Create a new one, or make one of a folder that has nothing but `LOGS`.
 
         Raises:
             StoreError: it exists, or can't be created.
         """
+        written = _pretty({"schema": SCHEMA, **manifest}, redactor)
+        if path.is_dir() and {each.name for each in path.glob("[!.]*")} == {LOGS}:
+            write_whole(path / "manifest.json", written)
+            return cls(path, redactor)
         # Renamed once it has a manifest: without one it could not be resumed.
         partial = path.with_name(f".{path.name}.partial")
         try:
             if path.exists():
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-            partial.mkdir(parents=True)
-            write_whole(
-                partial / "manifest.json", _pretty({"schema": SCHEMA, **manifest}, redactor)
-            )
+            partial.mkdir(parents=True, exist_ok=True)
+            write_whole(partial / "manifest.json", written)
             partial.rename(path)
         except OSError as error:
             raise StoreError(f"{path} can't be created: {error.strerror}") from error

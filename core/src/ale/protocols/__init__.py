@@ -7,6 +7,7 @@
 # `ale --help`.
 from ale.protocols.agent import Agent, AgentContext, Recorder
 from ale.protocols.executor import CheckableExecutor, Executor, RunningRun, Workers
+from ale.protocols.launcher import LOGS, LOST, Launch, Launched, Launcher, Process, Role
 from ale.protocols.llm import LLM, Checkable, Policy, ServedPolicy
 from ale.protocols.sandbox import (
     DEFAULT_OUTPUT_BYTES,
@@ -37,6 +38,8 @@ __all__ = [
     "DEFAULT_OUTPUT_BYTES",
     "FEATURES",
     "LLM",
+    "LOGS",
+    "LOST",
     "Agent",
     "AgentContext",
     "ChangesNetwork",
@@ -52,12 +55,17 @@ __all__ = [
     "Expert",
     "HasAgentUser",
     "HasServiceContainers",
+    "Launch",
+    "Launched",
+    "Launcher",
     "ListsSessions",
     "OpensSiblings",
     "Policy",
+    "Process",
     "Recorder",
     "Restoring",
     "RestoringScheme",
+    "Role",
     "RunningRun",
     "Sandbox",
     "SandboxBackend",

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 from urllib.parse import quote
 
-from ale.runs import EvaluationOptions, Registry, RunOptions, SandboxRequirements
+from ale.runs import EvaluationOptions, LaunchOptions, Registry, RunOptions, SandboxRequirements
 from ale_schema.options import Schema, needs, properties
 from ale_schema.stored import DRAFT
 
@@ -20,7 +20,9 @@ PARTS = (
     "starts",
     "trainer",
     "executor",
+    "launch",
 )
+COMMON: dict[str, type] = {"sandbox": SandboxRequirements, "launch": LaunchOptions}
 REQUIRED = ("tasks", "agent")
 DEFAULTS = {"sandbox": "auto", "chunker": "interaction", "credit": "ipa", "executor": "local"}
 """Sections that need no ``type``."""
@@ -185,7 +187,7 @@ class _Kind:
 
     def _options(self, registration: Any) -> Schema:
         cls = registration.component.options
-        common = properties(SandboxRequirements) if self._kind == "sandbox" else {}
+        common = properties(COMMON[self._kind]) if self._kind in COMMON else {}
         return {
             "description": registration.component.summary,
             "properties": {"type": True, **({} if cls is None else properties(cls)), **common},

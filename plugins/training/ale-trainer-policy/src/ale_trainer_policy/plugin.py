@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, hookimpl
+from ale.plugin import BuildContext, Component, Ranks, hookimpl
 from ale.protocols import Trainer
 from ale_trainer_policy.packages import probe
 
 if TYPE_CHECKING:
     import click
 
-    from ale_trainer_policy.options import PolicyOptions, SftOptions
+    from ale_trainer_policy.options import LearnOptions, PolicyOptions, SftOptions
 
 
 def _options(name: str) -> Callable[[], type]:
@@ -37,6 +37,10 @@ def _sft(options: SftOptions, context: BuildContext) -> Trainer:
     return sft_trainer(options, context)
 
 
+def _ranks(options: LearnOptions) -> Ranks:
+    return Ranks(count=options.processes, module="ale_trainer_policy.ranks")
+
+
 @hookimpl
 def ale_trainers() -> Sequence[Component[Any, Trainer]]:
     """Register ``policy`` and ``sft``."""
@@ -48,6 +52,7 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
             summary="Reinforcement of the model that samples: IPA, GRPO, GSPO, CISPO and more.",
             probe=probe,
             needs=("llm",),
+            ranks=_ranks,
         ),
         Component(
             "sft",
@@ -56,6 +61,7 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
             summary="Imitation of successful or given episodes.",
             probe=probe,
             needs=("llm",),
+            ranks=_ranks,
         ),
     ]
 

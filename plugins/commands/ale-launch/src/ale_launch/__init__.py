@@ -1,0 +1,1 @@
+"""`ale launch`, and launchers for one machine and for torchrun."""

@@ -1,0 +1,69 @@
+"""``ale launch`` as click sees it; its work is imported when it runs."""
+
+from pathlib import Path
+
+import click
+
+from ale.commands import PATH, Starting, overrides_option
+
+
+@click.command("launch", cls=Starting)
+@click.argument("config", type=PATH)
+@click.option(
+    "--on",
+    metavar="NAME",
+    help="Launcher (launch.type): local, torchrun, or that of another package; default: local.",
+)
+@click.option(
+    "--nodes", type=click.IntRange(1), help="Machines for the trainer's processes (launch.nodes)."
+)
+@overrides_option
+@click.option("--format", metavar="NAME", help="Format of CONFIG; default: from its keys.")
+@click.option(
+    "--directory",
+    type=PATH,
+    metavar="DIR",
+    help="Run directory; one that holds a run is resumed. Default: a new one.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be started or submitted and exit.")
+@click.pass_context
+def launch(
+    ctx: click.Context,
+    config: Path,
+    on: str | None,
+    nodes: int | None,
+    overrides: tuple[str, ...],
+    format: str | None,
+    directory: Path | None,
+    dry_run: bool,
+) -> None:
+    """Start the run of CONFIG with its servers and workers.
+
+    Where they run is the section `launch`. The output of each process is in logs/ of the run
+    directory; that of the run is shown too. The first Ctrl-C ends the run as in `ale run`: running
+    episodes are finished; the second cancels them. Everything else ends with the run.
+
+    \b
+    Examples:
+      ale launch train.yaml
+      ale launch train.yaml --on torchrun
+      ale launch train.yaml --on slurm --nodes 4 --dry-run
+    """
+    from ale_launch.launching import to_the_end
+    from ale_launch.planning import Asked, prepare
+
+    asked = Asked(
+        config=config,
+        on=on,
+        nodes=nodes,
+        overrides=overrides,
+        format=format,
+        directory=directory,
+    )
+    name, launcher, made = prepare(asked, ctx.obj)
+    plan = launcher.plan(made)
+    if dry_run:
+        click.echo(plan)
+        return
+    click.echo(f"{name}: {made.directory}")
+    ctx.exit(to_the_end(launcher, made, say=lambda text: click.echo(f"launch: {text}", err=True)))

@@ -1,0 +1,61 @@
+"""The command ``launch`` and the launchers ``local`` and ``torchrun``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ale.plugin import BuildContext, Component, Probe, hookimpl
+
+if TYPE_CHECKING:
+    import click
+
+    from ale.protocols import Launcher
+    from ale_launch.options import LocalOptions, TorchrunOptions
+
+
+def _local_options() -> type[LocalOptions]:
+    from ale_launch.options import LocalOptions
+
+    return LocalOptions
+
+
+def _torchrun_options() -> type[TorchrunOptions]:
+    from ale_launch.options import TorchrunOptions
+
+    return TorchrunOptions
+
+
+def _local(options: LocalOptions, context: BuildContext) -> Launcher:
+    from ale_launch.local import LocalLauncher
+
+    return LocalLauncher(options)
+
+
+def _torchrun(options: TorchrunOptions, context: BuildContext) -> Launcher:
+    from ale_launch.torchrun import TorchrunLauncher
+
+    return TorchrunLauncher(options)
+
+
+@hookimpl
+def ale_launchers() -> Sequence[Component[Any, Launcher]]:
+    """Register ``local`` and ``torchrun``."""
+    return [
+        Component("local", _local_options, _local, summary="Processes of this machine."),
+        Component(
+            "torchrun",
+            _torchrun_options,
+            _torchrun,
+            summary="The trainer's ranks by torchrun, on one machine or several.",
+            probe=lambda: Probe.of_package("torch", remedy="pip install torch"),
+        ),
+    ]
+
+
+@hookimpl
+def ale_commands() -> Sequence[click.Command]:
+    """Add ``ale launch``."""
+    from ale_launch.command import launch
+
+    return [launch]

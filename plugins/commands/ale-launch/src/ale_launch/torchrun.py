@@ -1,0 +1,67 @@
+"""The launcher ``torchrun``: ranks by torchrun, and what is beside them by subprocesses."""
+
+from collections.abc import Callable, Sequence
+
+from attrs import evolve
+
+from ale.errors import InputError, Problem
+from ale.protocols import Launch
+from ale_launch.local import gpus_here, plan_text
+from ale_launch.options import TorchrunOptions
+from ale_launch.slots import Slot, assign
+from ale_launch.supervised import Supervised
+from ale_torchrun import check_ranks, process_of_rank_0, record_of, status_of_run, torchrun
+
+
+class TorchrunLauncher:
+    """Starts ``torchrun`` as the run's process; on several machines, once on each."""
+
+    def __init__(self, options: TorchrunOptions) -> None:
+        self._options = options
+
+    def plan(self, launch: Launch) -> str:
+        """A line for each process, with its cores and GPUs."""
+        here = self._here(launch)
+        return plan_text(here, self._slots(here))
+
+    async def start(self, launch: Launch, say: Callable[[str], None]) -> Supervised:
+        """Start the servers and workers, then torchrun, which starts the ranks again itself."""
+        here = self._here(launch)
+        slots = self._slots(here)
+        if self._options.node == 0:
+            record_of(launch).unlink(missing_ok=True)
+        supervised = Supervised(
+            here,
+            self._options.grace_s,
+            say,
+            status=lambda code: status_of_run(launch, code),
+            target=lambda: process_of_rank_0(launch),
+        )
+        supervised.start(slots)
+        return supervised
+
+    def _slots(self, here: Launch) -> Sequence[Slot]:
+        return assign(here, here.run.ranks // here.nodes, gpus_here(self._options))
+
+    def _here(self, launch: Launch) -> Launch:
+        """What is started on this machine."""
+        check_ranks(launch)
+        if launch.nodes > 1 and self._options.rendezvous is None:
+            message, expected = "'rendezvous' is missing", "HOST:PORT, the same on every machine"
+            problem = Problem(message=message, path="launch.rendezvous", expected=expected)
+            raise InputError([problem])
+        node = self._options.node
+        name = launch.run.name if node == 0 else f"{launch.run.name}-{node}"
+        command = torchrun(launch, self._where(launch), restarts=launch.restarts)
+        run = evolve(launch.run, name=name, command=command)
+        return evolve(launch, run=run, others=launch.others if node == 0 else ())
+
+    def _where(self, launch: Launch) -> Sequence[str]:
+        if launch.nodes == 1:
+            return ("--standalone",)
+        address = self._options.address
+        return (
+            *("--nnodes", str(launch.nodes), "--rdzv-id", launch.name, "--rdzv-backend", "c10d"),
+            *("--rdzv-endpoint", str(self._options.rendezvous)),
+            *(() if address is None else ("--local-addr", address)),
+        )

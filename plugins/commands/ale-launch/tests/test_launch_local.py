@@ -1,0 +1,139 @@
+"""The launcher ``local``: the contract, and CPU cores and GPUs of each process's own."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from ale.errors import InputError
+from ale.protocols import Launch, Launcher, Process
+from ale.testing.launcher import LauncherContract, script, started, waited
+from ale_launch.local import LocalLauncher
+from ale_launch.options import LocalOptions
+from ale_launch.slots import assign, gpus_of_this_machine
+
+CORES = sorted(os.sched_getaffinity(0))
+
+
+class TestLocal(LauncherContract):
+    @pytest.fixture
+    def launcher(self) -> Launcher:
+        return LocalLauncher(LocalOptions(grace_s=1))
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Callable[..., Launch]:
+    (tmp_path / "ids").mkdir()
+
+    def made(text: str, *others: Process, **options: int) -> Launch:
+        run = evolve(script(tmp_path, "run", "run", text), **options)
+        return Launch(name="r", directory=tmp_path / "r", run=run, others=others)
+
+    return made
+
+
+def gpu_server(count: int, gpus: int) -> Process:
+    return Process(name="sample", role="server", command=("true",), count=count, gpus=gpus)
+
+
+def test_each_process_gets_gpus_of_its_own(launch: Callable[..., Launch]) -> None:
+    slots = assign(launch("", gpu_server(2, 2), gpus=1), ranks=2, gpus=list("abcdefgh"))
+    assert {slot.name: "".join(slot.gpus) for slot in slots} == {
+        "run": "ab",
+        "sample-0": "cd",
+        "sample-1": "ef",
+    }
+    environ = slots[1].environ(launch(""))
+    assert environ["CUDA_VISIBLE_DEVICES"] == "c,d"
+
+
+def test_a_process_that_asks_for_no_gpu_sees_none(launch: Callable[..., Launch]) -> None:
+    (slot,) = assign(launch(""), ranks=1, gpus=["0"])
+    assert slot.environ(launch(""))["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_more_than_the_machine_has_is_refused_with_who_wants_it(
+    launch: Callable[..., Launch], tmp_path: Path
+) -> None:
+    wanted = launch("", gpu_server(2, 1), cpus=len(CORES) + 1)
+    with pytest.raises(InputError) as caught:
+        LocalLauncher(LocalOptions(gpus_here=("7",))).plan(wanted)
+    n = len(CORES)
+    assert f"want {n + 1} CPU cores, this machine has {n} to give out: run {n + 1}" in str(
+        caught.value
+    )
+    assert "want 2 GPUs, this machine has 1 to give out: sample-0 1, sample-1 1" in str(
+        caught.value
+    )
+    assert not (tmp_path / "r").exists()
+
+
+def test_one_machine_is_not_several(launch: Callable[..., Launch]) -> None:
+    with pytest.raises(InputError, match="one machine, not 2"):
+        LocalLauncher(LocalOptions()).plan(evolve(launch(""), nodes=2))
+
+
+def test_gpus_are_those_of_the_variable_or_of_the_driver(tmp_path: Path) -> None:
+    for name in ("0000:01", "0000:02"):
+        (tmp_path / name).mkdir()
+    assert gpus_of_this_machine({}, tmp_path) == ("0", "1")
+    assert gpus_of_this_machine({"CUDA_VISIBLE_DEVICES": "3, 5"}, tmp_path) == ("3", "5")
+    assert gpus_of_this_machine({"CUDA_VISIBLE_DEVICES": ""}, tmp_path) == ()
+
+
+async def test_a_process_runs_on_the_cores_that_it_asked_for(
+    launch: Callable[..., Launch],
+) -> None:
+    show = "python3 -c 'import os; print(*sorted(os.sched_getaffinity(0)))'; echo $OMP_NUM_THREADS"
+    wanted = launch(show, cpus=1)
+    async with started(LocalLauncher(LocalOptions()), wanted) as launched:
+        assert await waited(launched) == 0
+    assert wanted.log("run").read_text().split() == [str(CORES[0]), "1"]
+
+
+async def test_a_program_that_does_not_exist_is_named_in_the_log(
+    launch: Callable[..., Launch],
+) -> None:
+    absent = Process(name="none", role="server", command=("no-such-program",))
+    wanted = launch("sleep 60", absent)
+    async with started(LocalLauncher(LocalOptions()), wanted) as launched:
+        assert await waited(launched) == 1
+    assert "no-such-program can't be started: No such file" in wanted.log("none").read_text()
+
+
+_LAUNCHER = """
+import asyncio, sys
+from pathlib import Path
+from ale.protocols import Launch, Process
+from ale_launch.local import LocalLauncher
+from ale_launch.options import LocalOptions
+
+async def main():
+    run = Process(name="run", role="run", command=("bash", "-c", sys.argv[1]))
+    launch = Launch(name="r", directory=Path(sys.argv[2]), run=run)
+    await (await LocalLauncher(LocalOptions()).start(launch, print)).wait()
+
+asyncio.run(main())
+"""
+
+
+def test_a_killed_launcher_leaves_nothing(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    text = f"echo $$ > {shlex.quote(str(pid))}; while :; do sleep 0.05; done"
+    command = [sys.executable, "-c", _LAUNCHER, text, str(tmp_path / "r")]
+    with subprocess.Popen(command) as launcher:
+        while not (pid.exists() and pid.read_text().strip()):
+            time.sleep(0.05)
+        launcher.send_signal(signal.SIGKILL)
+    child = Path("/proc", pid.read_text().strip())
+    deadline = time.monotonic() + 20
+    while child.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not child.exists()

@@ -1,0 +1,73 @@
+"""What runs on a node: many episodes at once, whose results are streamed to the run."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from ale.errors import InputError
+from ale.types import RunSpec, Stage, Work
+from ale.workers import Registry, Worker, decode, encode
+
+Message = tuple[int, str, bytes]
+"""Key of the work; ``episode`` or the stage that it has entered; the episode."""
+EPISODE = "episode"
+
+
+class Rollouts:
+    """One per node and run. Everything in it can be lost: the run asks another one again."""
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._messages: list[Message] = []
+        self._some = asyncio.Event()
+
+    async def build(self, spec: bytes) -> str:
+        """Build the parts of a run; why that is not possible here, or nothing."""
+        try:
+            self._worker = Worker.build(decode(spec, RunSpec), Registry.installed())
+        except InputError as error:
+            return str(error)
+        await self._worker.prune()
+        return ""
+
+    async def submit(self, key: int, work: bytes) -> None:
+        """Begin an episode."""
+        self._tasks[key] = asyncio.create_task(self._run(key, decode(work, Work)))
+
+    async def _run(self, key: int, work: Work) -> None:
+        def on_stage(_: Work, stage: Stage) -> None:
+            self._send((key, stage, b""))
+
+        assert self._worker is not None, "built before the first work"
+        try:
+            episode = await self._worker.run(work, on_stage)
+            self._send((key, EPISODE, encode(episode)))
+        finally:
+            del self._tasks[key]
+
+    def _send(self, message: Message) -> None:
+        self._messages.append(message)
+        self._some.set()
+
+    async def results(self) -> AsyncIterator[list[Message]]:
+        """All that happens, as it happens; ends with `close`."""
+        while self._worker is not None:
+            await self._some.wait()
+            self._some.clear()
+            messages, self._messages = self._messages, []
+            if messages:
+                yield messages
+
+    async def cancel(self, key: int) -> None:
+        """End an episode that nobody waits for, and wait for its end."""
+        task = self._tasks.get(key)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def close(self) -> list[str]:
+        """End all episodes, and close model and sandbox; what could not be closed."""
+        await asyncio.gather(*(self.cancel(key) for key in list(self._tasks)))
+        worker, self._worker = self._worker, None
+        self._some.set()
+        return [] if worker is None else list(await worker.aclose())

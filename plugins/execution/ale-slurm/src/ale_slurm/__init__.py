@@ -1,0 +1,1 @@
+"""The launcher ``slurm``: one heterogeneous job."""

@@ -1,0 +1,121 @@
+"""Submits the script and waits for its job."""
+
+import asyncio
+import re
+import signal
+from collections.abc import Callable
+
+from ale.errors import LaunchError
+from ale.protocols import LOST, Launch, Launched
+from ale_slurm.options import SlurmOptions
+from ale_slurm.script import JOB_LOG, script_of
+
+_POLL_S = 0.5
+_ENDED = {
+    *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"),
+    *("BOOT_FAIL", "DEADLINE", "PREEMPTED"),
+}
+
+
+class SlurmLauncher:
+    """Submits one job for everything."""
+
+    def __init__(self, options: SlurmOptions) -> None:
+        self._options = options
+
+    def plan(self, launch: Launch) -> str:
+        """The script that `start` submits."""
+        return script_of(launch, self._options)
+
+    async def start(self, launch: Launch, say: Callable[[str], None]) -> Launched:
+        """Submit the job."""
+        script = script_of(launch, self._options)
+        launch.log(JOB_LOG).parent.mkdir(parents=True, exist_ok=True)
+        printed = await slurm("sbatch", "--parsable", stdin=script)
+        job = Job(printed.strip().partition(";")[0], say, detached=self._options.detach)
+        say(f"job {job.id}; its own log is {JOB_LOG}.log")
+        return job
+
+
+class Job:
+    """A submitted job."""
+
+    def __init__(self, id: str, say: Callable[[str], None], *, detached: bool) -> None:
+        self.id = id
+        self._say = say
+        self._detached = detached
+        self._state = ""
+
+    async def wait(self) -> int:
+        """Until the job has ended; a requeued one has not."""
+        if self._detached:
+            return 0
+        while True:
+            components = await self._components()
+            states = [each["JobState"] for each in components]
+            if states[0] != self._state:
+                self._state = states[0]
+                self._say(f"job {self.id}: {states[0].lower()} {_where(components[0])}".rstrip())
+            if set(states) <= _ENDED:
+                return _status(components[0])
+            if states[0] == "PENDING" and "RUNNING" in states:
+                # The node of the script is lost, and Slurm leaves the other components running:
+                # the job could never start again. The refusal of the leader is expected.
+                await slurm("scontrol", "requeue", self.id, refused=True)
+            await asyncio.sleep(_POLL_S)
+
+    async def send_signal(self, number: signal.Signals) -> None:
+        """To the script, which passes it on."""
+        name = number.name.removeprefix("SIG")
+        await slurm("scancel", f"--signal={name}", "--batch", self.id, refused=True)
+
+    async def end(self) -> None:
+        """Cancel the job, and wait until nothing of it runs."""
+        if self._detached:
+            return
+        await slurm("scancel", "--quiet", self.id, refused=True)
+        while not await self._has_ended():  # noqa: ASYNC110 - Slurm does not tell
+            await asyncio.sleep(_POLL_S)
+
+    async def _has_ended(self) -> bool:
+        return all(each["JobState"] in _ENDED for each in await self._components())
+
+    async def _components(self) -> list[dict[str, str]]:
+        printed = await slurm("scontrol", "show", "job", "--oneliner", self.id)
+        return [_fields(line) for line in printed.splitlines() if line.startswith("JobId=")]
+
+
+def _fields(line: str) -> dict[str, str]:
+    return dict(re.findall(r"(\w+)=(\S*)", line))
+
+
+def _where(component: dict[str, str]) -> str:
+    nodes = component.get("NodeList", "(null)")
+    return "" if nodes == "(null)" else f"on {nodes}"
+
+
+def _status(component: dict[str, str]) -> int:
+    code = int(component["ExitCode"].partition(":")[0])
+    return code if component["JobState"] in ("COMPLETED", "FAILED") else LOST
+
+
+async def slurm(program: str, *arguments: str, stdin: str = "", refused: bool = False) -> str:
+    """What a program of Slurm prints.
+
+    Raises:
+        LaunchError: it failed, unless it may be `refused`.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            *arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except FileNotFoundError as error:
+        raise LaunchError(f"{program} of Slurm is not installed here") from error
+    out, err = await process.communicate(stdin.encode())
+    if process.returncode != 0 and not refused:
+        raise LaunchError(f"{program} failed: {err.decode(errors='replace').strip()}")
+    return out.decode(errors="replace")

@@ -1,0 +1,39 @@
+"""The launcher ``slurm``."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ale.plugin import BuildContext, Component, Probe, hookimpl
+
+if TYPE_CHECKING:
+    from ale.protocols import Launcher
+    from ale_slurm.options import SlurmOptions
+
+
+def _options() -> type[SlurmOptions]:
+    from ale_slurm.options import SlurmOptions
+
+    return SlurmOptions
+
+
+def _build(options: SlurmOptions, context: BuildContext) -> Launcher:
+    from ale_slurm.launcher import SlurmLauncher
+
+    return SlurmLauncher(options)
+
+
+def probe() -> Probe:
+    """Whether jobs can be submitted from here."""
+    found = shutil.which("sbatch")
+    if found is None:
+        return Probe(usable=False, reason="there is no sbatch", remedy="use a login node")
+    return Probe(usable=True, reason=found)
+
+
+@hookimpl
+def ale_launchers() -> Sequence[Component[Any, Launcher]]:
+    """Register ``slurm``."""
+    return [Component("slurm", _options, _build, summary="One Slurm job.", probe=probe)]
