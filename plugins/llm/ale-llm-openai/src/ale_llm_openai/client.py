@@ -20,7 +20,7 @@ from ale.errors import LLMError
 from ale.plugin import BuildContext, Secret
 from ale.types import Completion, CompletionRequest, LLMCapabilities, Sampling
 from ale_llm_openai.options import OpenAIOptions
-from ale_llm_openai.stream import BrokenStreamError, StreamedError, assemble
+from ale_openai_wire.stream import BrokenStreamError, StreamedError, assemble
 from ale_openai_wire import (
     Answer,
     AttemptError,

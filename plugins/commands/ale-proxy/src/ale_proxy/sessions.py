@@ -1,0 +1,182 @@
+"""Sessions: the requests of one agent at one task, which become an episode when it ends."""
+
+import asyncio
+import hashlib
+import hmac
+import os
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from attrs import define, field, frozen
+
+from ale.recording import Recording
+from ale_proxy.apis import UnreadableError
+from ale_proxy.conversation import Conversation
+from ale_proxy.episodes import Feedback, episode_of, task_of
+from ale_proxy.exchange import Exchange
+
+Ending = Literal["feedback", "end", "timeout", "shutdown"]
+BROKE_OFF = "the server broke off its answer"
+CLIENT_LEFT = "the client left before the answer was complete"
+UNFINISHED = "its session ended before the answer was complete"
+
+
+@define(eq=False)
+class Session:
+    """One open session."""
+
+    name: str
+    started: datetime
+    began: float
+    """Of the monotonic clock, seconds."""
+    last: float
+    """When something last happened, likewise."""
+    task_id: str | None = None
+    conversation: Conversation = field(factory=Conversation)
+    feedback: list[Feedback] = field(factory=list)
+    left_out: Counter[str] = field(factory=Counter)
+    """Requests that are not recorded, by reason."""
+    apis: set[str] = field(factory=set)
+    secrets: set[str] = field(factory=set, repr=False)
+    """The keys of its requests: in memory alone, to be masked where a message has one."""
+    running: dict[Exchange, None] = field(factory=dict, repr=False)
+    facts: dict[str, Any] = field(factory=dict)
+    """What else is stored in the episode's metadata."""
+
+    def record(self, exchange: Exchange, *, processed: bool) -> None:
+        """Make a turn of an answer, once; one that can't be recorded is counted."""
+        if exchange.recorded:
+            return
+        exchange.recorded = True
+        n = len(self.conversation.turns)
+        answered = exchange.answered(turn=n, processed=processed)
+        if answered is None or exchange.asked is None:
+            self.left_out[exchange.left_out or UNFINISHED] += 1
+            return
+        self.apis.add(exchange.api.name)
+        spent = exchange.duration_s
+        try:
+            self.conversation.add(exchange.messages, exchange.asked, answered, spent)
+        except UnreadableError as error:
+            self.left_out[f"the request can't be recorded: {error}"] += 1
+
+
+@frozen(kw_only=True)
+class Ended:
+    """What became of a session."""
+
+    session: str
+    episode: str | None
+    """None where nothing was asked and nothing said, so that there is nothing to store."""
+    turns: int
+    reward: float | None
+    not_recorded: Mapping[str, int]
+
+
+class Sessions:
+    """The open sessions.
+
+    Args:
+        idle_s: seconds after the last request's end until a session ends by itself.
+        processed: the server's log-probabilities are those that it samples from.
+    """
+
+    def __init__(self, recording: Recording, *, idle_s: float, processed: bool = False) -> None:
+        self.recording = recording
+        self._idle_s = idle_s
+        self._processed = processed
+        self._open: dict[str, Session] = {}
+        # Of this process: names that are made of keys can't be searched for by trying keys.
+        self._salt = os.urandom(32)
+
+    def name_for(self, key: str) -> str:
+        """The name of the session of a key's requests; the key can't be found from it."""
+        return f"key-{hmac.digest(self._salt, key.encode(), hashlib.sha256).hex()[:12]}"
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._open.values())
+
+    def get(self, name: str) -> Session | None:
+        """The open session of this name."""
+        return self._open.get(name)
+
+    def opened(self, name: str, task_id: str | None, secrets: Collection[str]) -> Session:
+        """The session of this name; a new one where none is open."""
+        now = time.monotonic()
+        session = self._open.get(name)
+        if session is None:
+            started = datetime.now(UTC)
+            session = Session(name=name, started=started, began=now, last=now)
+            self._open[name] = session
+        session.last = now
+        session.task_id = session.task_id or task_id
+        session.secrets.update(secrets)
+        return session
+
+    @contextmanager
+    def exchanging(self, session: Session, exchange: Exchange) -> Iterator[None]:
+        """Record an exchange at the end of the block, unless its session has ended by then."""
+        self._settle(session)
+        session.running[exchange] = None
+        try:
+            yield
+        except (asyncio.CancelledError, ConnectionError):
+            if not exchange.complete:
+                exchange.give_up(CLIENT_LEFT)
+            raise
+        finally:
+            if session.running.pop(exchange, exchange) is None:
+                session.record(exchange, processed=self._processed)
+                session.last = time.monotonic()
+
+    def _settle(self, session: Session) -> None:
+        """Record the answers that are complete, though their connections are still open."""
+        for exchange in session.running:
+            if exchange.complete:
+                session.record(exchange, processed=self._processed)
+
+    def end(self, session: Session, how: Ending) -> Ended:
+        """End a session and store it.
+
+        Raises:
+            StoreError: the disk is full; the session stays open.
+        """
+        self._settle(session)
+        for exchange in session.running:
+            if not exchange.recorded:
+                exchange.give_up(UNFINISHED)
+                session.record(exchange, processed=self._processed)
+        session.running.clear()
+        stored = None
+        if session.conversation.turns or session.left_out or session.feedback:
+            task = task_of(session.task_id, session.conversation.turns)
+            rollout = self.recording.next_rollout(task.id)
+            spent = time.monotonic() - session.began
+            episode = episode_of(session, task, rollout, how, spent)
+            stored = self.recording.add(task, episode, session.secrets)
+        del self._open[session.name]
+        return Ended(
+            session=session.name,
+            episode=None if stored is None else stored.id,
+            turns=len(session.conversation.turns),
+            reward=None if stored is None else stored.reward,
+            not_recorded=dict(session.left_out),
+        )
+
+    async def end_idle(self) -> None:
+        """End sessions that have been idle for too long, until cancelled."""
+        while True:
+            await asyncio.sleep(min(self._idle_s / 4, 5.0))
+            now = time.monotonic()
+            for session in list(self):
+                if not session.running and now - session.last >= self._idle_s:
+                    self.end(session, "timeout")
+
+    def end_all(self) -> None:
+        """End every session, at the end of the process."""
+        for session in list(self):
+            self.end(session, "shutdown")
