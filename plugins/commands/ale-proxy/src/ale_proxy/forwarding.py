@@ -113,10 +113,11 @@ async def _answer(
     await response.prepare(request)
     try:
         async for data in upstream.content.iter_any():
-            # Before it is sent: who has the answer may end the session at once.
+            await response.write(data)
+            # Nothing else runs between the two, unless the client reads too slowly: who has the
+            # answer may end the session at once.
             if exchange is not None:
                 exchange.feed(data)
-            await response.write(data)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError) as error:
         if isinstance(error, aiohttp.ClientConnectionResetError):
             raise  # the client's connection, not the server's
