@@ -23,6 +23,7 @@ KITS = {
     "ale_credit_schemes": "CreditContract",
     "ale_starts": "StartSchemeContract",
     "ale_trainers": "TrainerContract",
+    "ale_executors": "ExecutorContract",
     "ale_observers": "ObserverContract",
 }
 
@@ -35,6 +36,7 @@ GROUPS = {
     "credit": {"ale_chunkers", "ale_credit_schemes"},
     "training": {"ale_trainers", "ale_starts"},
     "observe": {"ale_observers"},
+    "execution": {"ale_executors"},
     "commands": {"ale_commands", "ale_config_formats"},
 }
 """The folders of `plugins/`, and the hooks that their packages implement."""

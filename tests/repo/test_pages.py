@@ -22,7 +22,17 @@ READMES = [
     *sorted(ROOT.glob("core/*.md")),
     *sorted(ROOT.glob("plugins/*/*/*.md")),
 ]
-PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
+PARTS = (
+    "tasks",
+    "sandbox",
+    "llm",
+    "agent",
+    "chunker",
+    "credit",
+    "starts",
+    "trainer",
+    "executor",
+)
 SECTIONS = {*PARTS, "evaluation", "observers", "run", "extends"}
 
 _YAML = re.compile(r"^```(?:yaml|\{code-block\} yaml\n(?::[^\n]*\n)?)\n(.*?)^```$", re.M | re.S)

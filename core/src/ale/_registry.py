@@ -14,7 +14,8 @@ from typing import Any
 import pluggy
 from attrs import field, frozen
 
-from ale import hookspecs
+import ale
+from ale import _builtin, hookspecs
 from ale._installed import installed
 from ale.errors import PluginError
 from ale.plugin import PROJECT, Component, Probe
@@ -31,6 +32,7 @@ KINDS: Mapping[str, str] = {
     "credit": "ale_credit_schemes",
     "starts": "ale_starts",
     "trainer": "ale_trainers",
+    "executor": "ale_executors",
     "observer": "ale_observers",
 }
 """Component kinds, as ``ale plugins`` names them, and the hook that registers each."""
@@ -108,6 +110,13 @@ class Registry:
         self.files: dict[Path, str] = {}
         """Plugin files that a config has loaded, with their SHA-256."""
         self._registrations: dict[str, list[Registration]] = {}
+        self._core = Package(
+            distribution="ale-core",
+            version=ale.__version__,
+            entry_point="built in",
+            module=_builtin,
+        )
+        self.manager.register(_builtin, name="ale-core:built in")
 
     @classmethod
     def installed(cls) -> "Registry":
@@ -198,7 +207,7 @@ class Registry:
 
     def answers(self, hook: str) -> Iterator[tuple[Package, Any]]:
         """What each package returns from a hook without arguments; errors are recorded."""
-        packages = {id(package.module): package for package in self.packages}
+        packages = {id(package.module): package for package in (self._core, *self.packages)}
         for implementation in getattr(self.manager.hook, hook).get_hookimpls():
             package = packages[id(implementation.plugin)]
             try:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Chunker,
         CreditScheme,
         Criterion,
+        Executor,
         SandboxBackend,
         StartScheme,
         TaskSource,
@@ -85,6 +86,11 @@ def ale_starts() -> Sequence[Component[Any, StartScheme]]:  # type: ignore[empty
 @hookspec
 def ale_trainers() -> Sequence[Component[Any, Trainer]]:  # type: ignore[empty-body]
     """Register trainers, selected by ``trainer: {type: ...}``."""
+
+
+@hookspec
+def ale_executors() -> Sequence[Component[Any, Executor]]:  # type: ignore[empty-body]
+    """Register executors, which run planned episodes, selected by ``executor: {type: ...}``."""
 
 
 @hookspec

@@ -19,6 +19,7 @@ TITLES = {
     "credit": "Credit schemes",
     "starts": "Start schemes",
     "trainer": "Trainers",
+    "executor": "Executors",
     "observer": "Observers",
 }
 

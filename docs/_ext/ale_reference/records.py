@@ -26,6 +26,7 @@ MODULES = (
     "errors",
     "strict",
     "runs",
+    "workers",
     "attempts",
     "text",
     "testing.builders",
@@ -41,10 +42,11 @@ TYPES = (
     "chunk",
     "credit",
     "training",
+    "work",
     "event",
     "_record",
 )
-PROTOCOLS = ("task", "sandbox", "llm", "agent", "start", "training")
+PROTOCOLS = ("task", "sandbox", "llm", "agent", "start", "training", "executor")
 TITLES = {
     "task": "Tasks",
     "sandbox": "Sandboxes",
@@ -57,6 +59,8 @@ TITLES = {
     "chunk": "Chunks",
     "credit": "Groups and credit",
     "training": "Training",
+    "executor": "Executors",
+    "work": "Works",
     "event": "Events",
     "_record": "Making a record",
 }

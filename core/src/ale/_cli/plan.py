@@ -12,7 +12,17 @@ from ale._run.plan import tasks_per_step
 from ale._run.start import Prepared
 from ale.text import counted, sampling_name
 
-_PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
+_PARTS = (
+    "tasks",
+    "sandbox",
+    "llm",
+    "agent",
+    "chunker",
+    "credit",
+    "starts",
+    "trainer",
+    "executor",
+)
 _MARGIN = 10
 
 

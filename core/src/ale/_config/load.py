@@ -27,12 +27,23 @@ from ale.strict import Node, describe, from_plain, nearest, structure
 
 _DEFAULTS: dict[str, Any] = {
     "sandbox": {"type": "auto"},
+    "executor": {"type": "local"},
     "chunker": {"type": "interaction"},
     "credit": {"type": "ipa"},
     "observers": [{"type": "console"}],
 }
 _OPTIONAL = ("llm", "starts", "trainer")
-_PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
+_PARTS = (
+    "tasks",
+    "sandbox",
+    "llm",
+    "agent",
+    "chunker",
+    "credit",
+    "starts",
+    "trainer",
+    "executor",
+)
 _SECTIONS = (*_PARTS, "evaluation", "observers", "run", PLUGINS)
 _RUN = [option.name for option in attrs.fields(RunOptions)]
 _UNKNOWN = "unknown option"

@@ -217,6 +217,7 @@ class RunConfig:
     credit: Selected
     starts: Selected | None
     trainer: Selected | None
+    executor: Selected
     evaluation: Evaluation | None
     observers: tuple[Selected, ...]
     run: RunOptions
@@ -264,7 +265,7 @@ class RunConfig:
         """What the user should know about how the config was read, a line each."""
         evaluation = None if self.evaluation is None else self.evaluation.tasks
         parts = (self.tasks, self.sandbox, self.llm, self.agent, self.chunker, self.credit)
-        more = (self.starts, self.trainer, evaluation, *self.observers)
+        more = (self.starts, self.trainer, self.executor, evaluation, *self.observers)
         found = [None if part is None else part.dropped for part in (*parts, *more)]
         return [note for note in found if note is not None]
 

@@ -1,4 +1,4 @@
-"""Run planned episodes, at most `run.concurrency` at once; each is stored as it finishes."""
+"""Have planned episodes run, at most `run.concurrency` at once; each is stored as it finishes."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -7,47 +7,33 @@ from attrs import field, frozen
 
 from ale._config import RunOptions
 from ale._run.early_stop import EarlyStop
-from ale._run.episode import EpisodeRunner
+from ale._run.execution import Works
 from ale._run.hooks import Observers
 from ale._run.interrupt import Interrupt
-from ale._run.parts import Parts
 from ale._run.plan import EpisodePlan
-from ale._run.timeouts import Supervisor
 from ale._run.times import Times
 from ale._store import RunDirectory
 from ale.errors import AleError
 from ale.plugin import BuildContext
-from ale.types import EpisodeFinished, EpisodeStage, Stage
+from ale.types import EpisodeFinished
 
 
 @frozen(kw_only=True)
 class Dispatcher:
     """Runs the episodes of one run."""
 
-    parts: Parts
+    works: Works
     options: RunOptions
     store: RunDirectory
     context: BuildContext
     interrupt: Interrupt
-    supervisor: Supervisor
     observers: Observers
     times: Times
     early_stop: EarlyStop
-    _runner: EpisodeRunner = field(init=False)
     _slots: asyncio.Semaphore = field(init=False)
     """One for each episode that may run at once."""
     _admission: asyncio.Lock = field(factory=asyncio.Lock)
     """Steps start their episodes one after the other: a later one gets only free slots."""
-
-    @_runner.default
-    def _make_runner(self) -> EpisodeRunner:
-        return EpisodeRunner(
-            parts=self.parts,
-            options=self.options,
-            context=self.context,
-            on_stage=self._on_stage,
-            supervisor=self.supervisor,
-        )
 
     @_slots.default
     def _make_slots(self) -> asyncio.Semaphore:
@@ -79,22 +65,14 @@ class Dispatcher:
     async def _run_one(self, plan: EpisodePlan) -> None:
         """Run and store one, then free its slot."""
         try:
-            episode = await self._runner.run(plan)
-            if self.early_stop.cause is not None:
+            episode = await self.works.run(plan)
+            if episode is None or self.early_stop.cause is not None:
                 return  # finished while the run is being stopped: sampled again with the others
             self.store.add_episode(episode)
+            await self.works.stored(plan)
             self.times.add(episode)
             event = EpisodeFinished(episode=episode, at=self.context.clock())
             self.observers.notify("ale_episode_finished", event)
             self.early_stop.add(episode)
         finally:
             self._slots.release()
-
-    def _on_stage(self, plan: EpisodePlan, stage: Stage) -> None:
-        event = EpisodeStage(
-            episode_id=plan.id,
-            task_id=plan.prepared.task.id,
-            stage=stage,
-            at=self.context.clock(),
-        )
-        self.observers.notify("ale_episode_stage", event)

@@ -9,7 +9,7 @@ from attrs import field, frozen
 from ale._config import RunOptions
 from ale._run.agent import agent_context, effective_limits, model_for, run_agent
 from ale._run.grading import grade
-from ale._run.parts import Parts, PreparedTask
+from ale._run.parts import PreparedTask, WorkerParts
 from ale._run.plan import EpisodePlan
 from ale._run.record import EpisodeRecord, StageTimer, failure_from
 from ale._run.task_setup import sandbox_spec, set_up
@@ -24,7 +24,7 @@ from ale.types import Episode, Failure, Limits, Stage, Task, replace
 class EpisodeRunner:
     """Runs episodes, any number at once."""
 
-    parts: Parts
+    parts: WorkerParts
     options: RunOptions
     context: BuildContext
     on_stage: Callable[[EpisodePlan, Stage], None]

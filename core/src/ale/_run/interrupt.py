@@ -22,6 +22,8 @@ class Interrupt:
         self.draining = False
         self.cancelled = False
         self.signal: signal.Signals | None = None
+        self.on_drain: Callable[[], None] = lambda: None
+        """Called at the first Ctrl-C."""
         self._show = show
         self._target: asyncio.Task[object] | None = None
 
@@ -59,6 +61,7 @@ class Interrupt:
             self._cancel(CANCELLING)
         else:
             self.draining = True
+            self.on_drain()
             self._show(FINISHING)
 
     def on_terminate(self) -> None:

@@ -20,6 +20,7 @@ from ale.protocols import (
     Criterion,
     CriticCredit,
     CriticTrainer,
+    Executor,
     Policy,
     SandboxBackend,
     StartScheme,
@@ -31,18 +32,25 @@ from ale.types import CriterionSpec, Split, Task
 
 
 @frozen(kw_only=True)
-class Parts:
+class WorkerParts:
+    """The components that sample and grade."""
+
+    backend: SandboxBackend
+    llm: LLM | None
+    agent: Agent
+    starts: StartScheme | None = None
+
+
+@frozen(kw_only=True)
+class Parts(WorkerParts):
     """The built components of a run."""
 
     source: TaskSource
     evaluation: TaskSource | None
-    backend: SandboxBackend
-    llm: LLM | None
-    agent: Agent
     chunker: Chunker
     credit: CreditScheme
-    starts: StartScheme | None
     trainer: Trainer | None
+    executor: Executor
     observers: tuple[object, ...]
 
 
@@ -88,6 +96,7 @@ def build_parts(config: RunConfig, context: BuildContext) -> Parts:
         "credit": make(config.credit, "credit"),
         "starts": make(config.starts, "starts"),
         "trainer": make(config.trainer, "trainer"),
+        "executor": make(config.executor, "executor"),
     }
     observers = tuple(make(observer, "observers") for observer in config.observers)
     if problems:

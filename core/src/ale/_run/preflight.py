@@ -1,4 +1,4 @@
-"""Check model and sandbox before the first episode, so that a run does not fail slowly."""
+"""Check model, executor and sandbox before the first episode: a run must not fail slowly."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,7 +10,7 @@ from ale._run.parts import Parts, Tasks
 from ale._run.task_setup import sandbox_spec
 from ale._run.timeouts import Supervisor
 from ale.errors import AleError, InputError, Problem
-from ale.protocols import Checkable, CheckableBackend
+from ale.protocols import Checkable, CheckableBackend, CheckableExecutor
 
 CHECK_S = 12.0
 """Seconds for the check of a model: a little more than its client's own limit, whose error names
@@ -19,7 +19,9 @@ _HINT = "--no-checks skips this check (run.preflight)"
 
 
 async def preflight(config: RunConfig, parts: Parts, tasks: Tasks, n_done: int = 0) -> None:
-    """Check the model, and what the sandbox of the first task starts from, both at once.
+    """Check the model, the executor, and what the sandbox of the first task starts from, at once.
+
+    Where episodes leave this process, sandboxes are opened elsewhere and not checked here.
 
     Components without a check are not checked, nor is a run that has all its episodes.
 
@@ -27,7 +29,7 @@ async def preflight(config: RunConfig, parts: Parts, tasks: Tasks, n_done: int =
         n_done: number of stored episodes.
 
     Raises:
-        InputError: with the problems of both.
+        InputError: with the problems of all.
     """
     planned = planned_episodes(config, tasks)
     if not config.run.preflight or (planned is not None and n_done >= sum(planned.values())):
@@ -46,7 +48,9 @@ async def preflight(config: RunConfig, parts: Parts, tasks: Tasks, n_done: int =
     checks = []
     if isinstance(parts.llm, Checkable):
         checks.append(problem("llm", parts.llm.check(), CHECK_S))
-    if isinstance(parts.backend, CheckableBackend):
+    if isinstance(parts.executor, CheckableExecutor):
+        checks.append(problem("executor", parts.executor.check(), CHECK_S))
+    if isinstance(parts.backend, CheckableBackend) and not parts.executor.remote:
         spec = sandbox_spec(tasks["train"][0].task, {})
         checks.append(problem("sandbox", parts.backend.check(spec), config.run.open_timeout_s))
     found = await asyncio.gather(*checks)

@@ -14,6 +14,7 @@ from ale.protocols import (
     Chunker,
     CreditScheme,
     Criterion,
+    Executor,
     SandboxBackend,
     StartScheme,
     TaskSource,
@@ -30,6 +31,7 @@ PROTOCOLS: Mapping[str, type] = {
     "credit": CreditScheme,
     "starts": StartScheme,
     "trainer": Trainer,
+    "executor": Executor,
 }
 """By component kind. An observer has no protocol, but hooks of its choice."""
 

@@ -12,7 +12,9 @@ from ale._config import RunConfig
 from ale._registry import Registry
 from ale._run.dispatch import Dispatcher
 from ale._run.early_stop import EarlyStop, StoppedEarlyError
+from ale._run.episode import EpisodeRunner
 from ale._run.evaluation import Evaluator
+from ale._run.execution import Executing, Works
 from ale._run.hooks import Observers
 from ale._run.interrupt import Interrupt
 from ale._run.loop import Loop, planned_episodes
@@ -24,7 +26,7 @@ from ale._store import RunDirectory
 from ale._store.index import SUCCESS
 from ale.errors import StoreError
 from ale.plugin import BuildContext
-from ale.types import RunFinished, RunStarted
+from ale.types import EpisodeStage, RunFinished, RunStarted, Stage
 
 
 @frozen(kw_only=True)
@@ -67,7 +69,9 @@ class Run:
         before = self.store.reader.manifest.get("outcome") or {}
         try:
             await self._prune()
-            outcome = await self._loop(observers).run()
+            async with self._executing(observers).open() as works:
+                self.interrupt.on_drain = works.drain
+                outcome = await self._loop(observers, works).run()
         except StoppedEarlyError:
             outcome = "stopped"
         except asyncio.CancelledError:
@@ -86,15 +90,38 @@ class Run:
             observers.notify("ale_run_finished", finished)
         return finished
 
-    def _loop(self, observers: Observers) -> Loop:
+    def _executing(self, observers: Observers) -> Executing:
+        def on_stage(episode_id: str, task_id: str, stage: Stage) -> None:
+            event = EpisodeStage(
+                episode_id=episode_id, task_id=task_id, stage=stage, at=self.context.clock()
+            )
+            observers.notify("ale_episode_stage", event)
+
+        runner = EpisodeRunner(
+            parts=self.parts,
+            options=self.config.run,
+            context=self.context,
+            on_stage=lambda plan, stage: on_stage(plan.id, plan.prepared.task.id, stage),
+            supervisor=self.supervisor,
+        )
+        return Executing(
+            config=self.config,
+            registry=self.registry,
+            parts=self.parts,
+            run_id=self.context.run_id,
+            runner=runner,
+            on_stage=on_stage,
+            report=self._report,
+        )
+
+    def _loop(self, observers: Observers, works: Works) -> Loop:
         times = Times(self.context.monotonic)
         dispatcher = Dispatcher(
-            parts=self.parts,
+            works=works,
             options=self.config.run,
             store=self.store,
             context=self.context,
             interrupt=self.interrupt,
-            supervisor=self.supervisor,
             observers=observers,
             times=times,
             early_stop=self.early_stop,
@@ -132,6 +159,8 @@ class Run:
 
     async def _prune(self) -> None:
         """Remove sandboxes whose run was killed; those of live runs are left alone."""
+        if self.parts.executor.remote:
+            return  # there are none here: workers remove their own
         try:
             pruned = await self.parts.backend.prune()
         except Exception:

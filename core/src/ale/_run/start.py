@@ -14,6 +14,7 @@ from attrs import evolve, field, frozen
 from ale._config import RunConfig, reload_environ, structure_config
 from ale._config.plugin_files import changed_files
 from ale._registry import Registry
+from ale._run.execution import check_remote
 from ale._run.interrupt import Interrupt
 from ale._run.isolation import isolation_notes
 from ale._run.manifest import changed_versions, describe_run, run_id_for
@@ -58,7 +59,7 @@ class Host:
     def redactor(self, config: RunConfig) -> Redactor:
         """Masks the secrets of the environment, and those that the config names."""
         environ = {**self.environ, **config.environ}
-        return Redactor(environ, _secret_names(config.resolved))
+        return Redactor(environ, secret_names(config.resolved))
 
 
 def seeded_clocks(seed: int) -> Mapping[str, Any]:
@@ -71,16 +72,16 @@ def seeded_clocks(seed: int) -> Mapping[str, Any]:
     }
 
 
-def _secret_names(value: Any) -> Iterator[str]:
+def secret_names(value: Any) -> Iterator[str]:
     """Variables that options such as ``api_key_env`` name."""
     if isinstance(value, dict):
         for key, child in value.items():
             if key.endswith("_env") and isinstance(child, str):
                 yield child
-            yield from _secret_names(child)
+            yield from secret_names(child)
     elif isinstance(value, list | tuple):
         for child in value:
-            yield from _secret_names(child)
+            yield from secret_names(child)
 
 
 @frozen(kw_only=True)
@@ -109,6 +110,7 @@ def check_run(config: RunConfig, name: str, host: Host) -> Prepared:
     context = host.context(config, path, run_id)
     try:
         parts = build_parts(config, context)
+        check_remote(config, parts)
         tasks = read_tasks(parts, host.registry, context)
     except InputError as error:
         raise InputError([config.located(problem) for problem in error.problems]) from error
@@ -189,6 +191,7 @@ def resume(path: Path, host: Host, **options: Any) -> Run:
     # A directory that was moved or renamed is still the same run.
     context = host.context(config, path, str(reader.manifest["run_id"]))
     parts = build_parts(config, context)
+    check_remote(config, parts)
     store = RunDirectory.resume(path, host.redactor(config))
     try:
         tasks = _stored_tasks(store, parts, host, context)

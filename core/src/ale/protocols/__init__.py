@@ -6,7 +6,8 @@
 # These modules import records for annotations only: building them would double the time of
 # `ale --help`.
 from ale.protocols.agent import Agent, AgentContext, Recorder
-from ale.protocols.llm import LLM, Checkable, Policy
+from ale.protocols.executor import CheckableExecutor, Executor, RunningRun, Workers
+from ale.protocols.llm import LLM, Checkable, Policy, ServedPolicy
 from ale.protocols.sandbox import (
     DEFAULT_OUTPUT_BYTES,
     FEATURES,
@@ -41,11 +42,13 @@ __all__ = [
     "ChangesNetwork",
     "Checkable",
     "CheckableBackend",
+    "CheckableExecutor",
     "Chunker",
     "CreditScheme",
     "Criterion",
     "CriticCredit",
     "CriticTrainer",
+    "Executor",
     "Expert",
     "HasAgentUser",
     "HasServiceContainers",
@@ -55,8 +58,10 @@ __all__ = [
     "Recorder",
     "Restoring",
     "RestoringScheme",
+    "RunningRun",
     "Sandbox",
     "SandboxBackend",
+    "ServedPolicy",
     "ServiceContainer",
     "Session",
     "Start",
@@ -64,4 +69,5 @@ __all__ = [
     "SwitchesUser",
     "TaskSource",
     "Trainer",
+    "Workers",
 ]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from ale.types import Completion, CompletionRequest, LLMCapabilities, Message, PolicySnapshot
 
 
@@ -73,5 +76,17 @@ class Policy(LLM, Protocol):
 
         Raises:
             ContextLengthError, LLMError: as `complete`.
+        """
+        ...
+
+
+@runtime_checkable
+class ServedPolicy(Policy, Protocol):
+    """What a policy may also be: one whose weights are in servers that other processes can ask."""
+
+    def client_options(self) -> Mapping[str, Any]:
+        """Options with which the same component asks the same servers from another process.
+
+        They replace those of the config, and contain no secret. Called once the run has started.
         """
         ...

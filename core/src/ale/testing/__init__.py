@@ -12,6 +12,7 @@ if "pytest" in sys.modules:  # the scripted server and the fakes work without py
         "ale.testing.chunker",
         "ale.testing.credit",
         "ale.testing.criterion",
+        "ale.testing.executor",
         "ale.testing.llm",
         "ale.testing.observer",
         "ale.testing.sandbox",

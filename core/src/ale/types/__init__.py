@@ -39,6 +39,7 @@ from ale.types.sandbox import (
 from ale.types.task import Constraints, CriterionSpec, Environment, Task
 from ale.types.training import Batch, CreditedGroup, PolicySnapshot, StepReport
 from ale.types.trajectory import Observation, Stop, StopReason, Trajectory, Turn
+from ale.types.work import RunSpec, Work
 
 __all__ = [
     "Batch",
@@ -75,6 +76,7 @@ __all__ = [
     "Role",
     "Rollout",
     "RunFinished",
+    "RunSpec",
     "RunStarted",
     "Sampling",
     "SandboxFeature",
@@ -95,6 +97,7 @@ __all__ = [
     "Trajectory",
     "Turn",
     "Usage",
+    "Work",
     "call_count",
     "record",
     "replace",

@@ -28,7 +28,17 @@ from ale_ablate.sweeping import FOLDER as SWEEP
 from ale_ablate.sweeping import choose, sweep_of, values_of
 from ale_ablate.tables import terminal
 
-_COMPONENTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
+_COMPONENTS = (
+    "tasks",
+    "sandbox",
+    "llm",
+    "agent",
+    "chunker",
+    "credit",
+    "starts",
+    "trainer",
+    "executor",
+)
 """Sections of a config that pick a component by its type."""
 
 

@@ -10,9 +10,19 @@ from ale_schema.stored import DRAFT
 
 VERSION = 1
 TITLE = f"A config of `ale run`, version {VERSION}"
-PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
+PARTS = (
+    "tasks",
+    "sandbox",
+    "llm",
+    "agent",
+    "chunker",
+    "credit",
+    "starts",
+    "trainer",
+    "executor",
+)
 REQUIRED = ("tasks", "agent")
-DEFAULTS = {"sandbox": "auto", "chunker": "interaction", "credit": "ipa"}
+DEFAULTS = {"sandbox": "auto", "chunker": "interaction", "credit": "ipa", "executor": "local"}
 """Sections that need no ``type``."""
 AUTOMATIC = "auto"
 

@@ -14,7 +14,17 @@ from ale_inspect.report.forks import fork_rows
 from ale_inspect.report.gathering import Facts, Head, Sums
 from ale_inspect.report.tables import kind_name, start_rows, task_rows
 
-_PARTS = ("tasks", "sandbox", "llm", "agent", "chunker", "credit", "starts", "trainer")
+_PARTS = (
+    "tasks",
+    "sandbox",
+    "llm",
+    "agent",
+    "chunker",
+    "credit",
+    "starts",
+    "trainer",
+    "executor",
+)
 _STAGES = 8
 _CAUSES = 20
 

@@ -1,0 +1,50 @@
+"""The components of the core itself, registered through the same hooks as any other."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from ale.plugin import BuildContext, Component, hookimpl
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from ale.protocols import Executor, RunningRun, Workers
+    from ale.types import Work
+
+
+class Local:
+    """Runs every work in the run's own process."""
+
+    remote = False
+
+    @asynccontextmanager
+    async def open(self, run: RunningRun) -> AsyncIterator[Workers]:
+        """Workers that are this process."""
+        yield LocalWorkers(run)
+
+
+class LocalWorkers:
+    """This process."""
+
+    def __init__(self, run: RunningRun) -> None:
+        self.run = run.run_here
+        """As in the protocol; a work is never withdrawn, since each is begun at once."""
+
+    async def stored(self, work: Work) -> None:
+        """Nothing was kept."""
+
+    def drain(self) -> None:
+        """Whatever was asked for has begun, and is finished."""
+
+
+def _local(options: None, context: BuildContext) -> Executor:
+    return Local()
+
+
+@hookimpl
+def ale_executors() -> Sequence[Component[Any, Executor]]:
+    """The executor that needs nothing else."""
+    summary = "runs the episodes in the run's own process"
+    return [Component("local", None, _local, summary=summary)]

@@ -1,0 +1,147 @@
+"""Hand planned episodes to the executor as works; refuse what can not leave the process."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from attrs import define, field, frozen
+
+from ale._config import RunConfig
+from ale._registry import Registry
+from ale._run.episode import EpisodeRunner
+from ale._run.manifest import versions
+from ale._run.parts import Parts
+from ale._run.plan import EpisodePlan
+from ale.errors import InputError, PluginError, Problem
+from ale.protocols import Policy, RunningRun, ServedPolicy, Workers
+from ale.types import Episode, RunSpec, Stage, Work
+
+WORKER_SECTIONS = ("sandbox", "llm", "agent", "run", "plugins")
+"""Sections of a config that the process that runs a work needs."""
+_NEEDS_LOCAL = "executor: {type: local}"
+
+
+@define
+class Works:
+    """The works that the run has asked for, in the hands of its executor."""
+
+    workers: Workers
+    _plans: dict[str, EpisodePlan]
+    """Of the works that are under way, by id."""
+
+    async def run(self, plan: EpisodePlan) -> Episode | None:
+        """The episode of a plan; None where it was withdrawn.
+
+        Raises:
+            PluginError: the executor gave back something else.
+        """
+        work = work_of(plan)
+        self._plans[work.id] = plan
+        try:
+            episode = await self.workers.run(work)
+        finally:
+            del self._plans[work.id]
+        if episode is not None and getattr(episode, "id", None) != work.id:
+            raise PluginError(f"the executor returned {episode!r} for the work {work.id}")
+        return episode
+
+    async def stored(self, plan: EpisodePlan) -> None:
+        """The episode of this plan is on disk."""
+        await self.workers.stored(work_of(plan))
+
+    def drain(self) -> None:
+        """No further plan follows."""
+        self.workers.drain()
+
+
+def work_of(plan: EpisodePlan) -> Work:
+    """A plan as plain data."""
+    return Work(
+        id=plan.id,
+        task=plan.prepared.task,
+        split=plan.split,
+        step=plan.step,
+        start=plan.start.name,
+        rollout=plan.rollout,
+        seed=plan.seed,
+        temperature=plan.temperature,
+    )
+
+
+@frozen(kw_only=True)
+class Executing:
+    """What a run's executor is opened with."""
+
+    config: RunConfig
+    registry: Registry = field(repr=False)
+    parts: Parts
+    run_id: str
+    runner: EpisodeRunner
+    on_stage: Callable[[str, str, Stage], None]
+    """Called with the ids of an episode and its task."""
+    report: Callable[[str], None]
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Works]:
+        """The run's executor, open. Raises `AleError` where it can't be opened."""
+        plans: dict[str, EpisodePlan] = {}
+
+        async def run_here(work: Work) -> Episode:
+            return await self.runner.run(plans[work.id])
+
+        def on_stage(work: Work, stage: Stage) -> None:
+            self.on_stage(work.id, work.task.id, stage)
+
+        running = RunningRun(
+            spec=run_spec(self.config, self.registry, self.parts, self.run_id),
+            concurrency=self.config.run.concurrency,
+            run_here=run_here,
+            on_stage=on_stage,
+            report=self.report,
+        )
+        async with self.parts.executor.open(running) as workers:
+            yield Works(workers, plans)
+
+
+def run_spec(config: RunConfig, registry: Registry, parts: Parts, run_id: str) -> RunSpec:
+    """What a worker in another process builds the run's parts from."""
+    resolved = {name: config.resolved[name] for name in WORKER_SECTIONS if name in config.resolved}
+    if isinstance(parts.llm, ServedPolicy):
+        resolved["llm"] = {**resolved["llm"], **parts.llm.client_options()}
+    return RunSpec(
+        run_id=run_id,
+        config=_plain(resolved),
+        versions=versions(registry),
+        plugin_files=config.plugins,
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Values as JSON has them: a frozen mapping or a tuple becomes a plain one."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(child) for key, child in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(child) for child in value]
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def check_remote(config: RunConfig, parts: Parts) -> None:
+    """Raises `InputError` where episodes leave this process and something that they need can't."""
+    if not parts.executor.remote:
+        return
+    name, problems = config.executor.name, []
+    if parts.starts is not None:
+        message = (
+            f"executor '{name}' runs episodes elsewhere, but start schemes work in this process"
+        )
+        problems.append(Problem(message=message, path="starts", expected=_NEEDS_LOCAL))
+    served = isinstance(parts.llm, ServedPolicy) or not isinstance(parts.llm, Policy)
+    if parts.trainer is not None and not served:
+        message = (
+            f"executor '{name}' runs episodes elsewhere, but the model's weights, which a trainer "
+            "updates, are in this process"
+        )
+        expected = f"a model that is served, or {_NEEDS_LOCAL}"
+        problems.append(Problem(message=message, path="llm", expected=expected))
+    if problems:
+        raise InputError(problems)

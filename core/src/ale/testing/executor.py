@@ -1,0 +1,315 @@
+"""Contract kit for executors: every work gives one episode, the one that this process would give.
+
+```python
+class TestMine(ExecutorContract):
+    @pytest.fixture
+    def executor(self) -> Executor:
+        return Mine(MineOptions())
+```
+
+For one whose works leave the process, derive from `RemoteExecutorContract`. The tests need at least
+two workers that wait for works, each of which runs at least two at once and builds the parts of a
+run with `ale.workers`; the kit's parts come with the spec, as a plugin file.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import msgspec
+import pytest
+import pytest_asyncio
+from attrs import field, frozen
+
+import ale
+from ale.protocols import Executor, RunningRun, Workers
+from ale.types import CriterionSpec, Episode, RunSpec, Stage, Task, Work, replace
+from ale.workers import Registry, Worker
+
+PARTS = '''
+"""The parts of a run: a folder, an agent that runs its task's goal, a criterion."""
+
+from ale.plugin import Component, hookimpl
+from ale.testing.builders import turn
+from ale.testing.fakes import FolderBackend
+from ale.types import Limits, Score, Stop
+
+
+class Agent:
+    limits = Limits()
+
+    async def run(self, context):
+        command = f"seed={context.conversation.seed}; {context.task.goal}"
+        result = await context.sandbox.exec(command, timeout_s=120)
+        call = ("shell", "{}")
+        context.recorder.append(turn("go", calls=[call], observations=[result.stdout.decode()]))
+        return Stop(reason="finished")
+
+
+class Done:
+    async def grade(self, task, trajectory, sandbox):
+        result = await sandbox.exec("test -e done", timeout_s=60)
+        passed = result.exit_code == 0
+        return Score(criterion="done", passed=passed, value=float(passed))
+
+
+@hookimpl
+def ale_sandboxes():
+    return [Component("kit-folder", None, lambda o, c: FolderBackend(), summary="A folder.")]
+
+
+@hookimpl
+def ale_agents():
+    return [Component("kit-agent", None, lambda o, c: Agent(), summary="Runs the goal.")]
+
+
+@hookimpl
+def ale_criteria():
+    return [Component("kit-done", None, lambda o, c: Done(), summary="A file is there.")]
+'''
+
+LIMIT_S = 60.0
+"""Seconds after which the tests give up waiting; an executor takes milliseconds."""
+_QUIET_S = 2.0
+"""Seconds for which nothing must happen."""
+_LARGE = 5_000_000
+_STAGES: Sequence[Stage] = ("queued", "sandbox", "setup", "agent", "grading", "teardown")
+
+
+def work(name: str, goal: str = "touch done", **fields: object) -> Work:
+    """A work whose agent runs `goal` in a shell; it succeeds where there is a file ``done``."""
+    task = Task(id=name, goal=goal, criteria=(CriterionSpec(type="kit-done"),))
+    return Work(id=f"0-{name}-0", task=task, **fields)  # type: ignore[arg-type]
+
+
+def spec_of(folder: Path, run_id: str, *, retries: int = 0) -> RunSpec:
+    """A run whose parts are a plugin file in `folder`."""
+    file = folder / "kit_parts.py"
+    file.write_text(PARTS)
+    config = {
+        "sandbox": {"type": "kit-folder"},
+        "agent": {"type": "kit-agent"},
+        "run": {"deterministic": True, "retries": retries, "seed": 7},
+        "plugins": [str(file)],
+    }
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    return RunSpec(
+        run_id=run_id,
+        config=config,
+        versions={"ale-core": ale.__version__},
+        plugin_files={str(file): digest},
+    )
+
+
+@frozen(kw_only=True)
+class KitRun:
+    """A run that asks an executor for episodes, and runs the same in this process."""
+
+    executor: Executor
+    spec: RunSpec
+    here: Worker
+    stages: list[tuple[str, Stage]] = field(factory=list)
+    reports: list[str] = field(factory=list)
+
+    def open(self, *, concurrency: int = 8) -> AbstractAsyncContextManager[Workers]:
+        """A session of the run."""
+        running = RunningRun(
+            spec=self.spec,
+            concurrency=concurrency,
+            run_here=self._run_here,
+            on_stage=self._on_stage,
+            report=self.reports.append,
+        )
+        return self.executor.open(running)
+
+    async def _run_here(self, work: Work) -> Episode:
+        return await self.here.run(work, self._on_stage)
+
+    def _on_stage(self, work: Work, stage: Stage) -> None:
+        self.stages.append((work.id, stage))
+
+    async def stored(self, workers: Workers, asked: Work) -> Episode:
+        """The episode of a work, after which the run has stored it."""
+        episode = await asyncio.wait_for(workers.run(asked), LIMIT_S)
+        assert episode is not None, "only a work that was withdrawn has no episode"
+        await asyncio.wait_for(workers.stored(asked), LIMIT_S)
+        return episode
+
+
+async def appears(*paths: Path) -> None:
+    """Wait for files."""
+    async with asyncio.timeout(LIMIT_S):
+        while not all(path.exists() for path in paths):  # noqa: ASYNC110 - files have no event
+            await asyncio.sleep(0.02)
+
+
+def plain(episode: Episode) -> object:
+    """What must be equal: all but the traceback of a failure, which names the caller."""
+    made = msgspec.to_builtins(episode)
+    if made["failure"] is not None:
+        made["failure"]["traceback"] = ""
+    return made
+
+
+class ExecutorContract:
+    """Derive from it and give it `executor`."""
+
+    @pytest.fixture
+    def executor(self) -> Executor:
+        """A built executor; its workers, if it has any, wait for works."""
+        raise NotImplementedError("override the fixture `executor`")
+
+    @pytest_asyncio.fixture
+    async def run(self, executor: Executor, tmp_path: Path) -> KitRun:
+        spec = spec_of(tmp_path, f"kit {tmp_path.name}")
+        here = Worker.build(spec, Registry.installed(), {})
+        return KitRun(executor=executor, spec=spec, here=here)
+
+    @pytest.mark.asyncio
+    async def test_every_work_gives_the_episode_that_this_process_gives(self, run: KitRun) -> None:
+        works = [
+            work("succeeds", "echo $seed; touch done", seed=11, step=3, rollout=2),
+            work("fails", "echo no; exit 3", split="evaluation", temperature=0.0),
+            work("words", "printf 'h\\303\\251 \\360\\237\\230\\200'; touch done", start="s.1"),
+        ]
+        expected = [plain(await run.here.run(each)) for each in works]
+        async with run.open() as workers:
+            given = await asyncio.gather(*(run.stored(workers, each) for each in works))
+        assert [plain(each) for each in given] == expected
+        assert [each.reward for each in given] == [1.0, 0.0, 1.0]
+
+    @pytest.mark.asyncio
+    async def test_a_work_that_breaks_comes_back_with_the_reason(self, run: KitRun) -> None:
+        made = work("broken")
+        task = replace(made.task, setup_steps=("echo no disk >&2; exit 9",))
+        async with run.open() as workers:
+            episode = await run.stored(workers, replace(made, task=task))
+        assert episode.reward is None
+        assert episode.failure is not None
+        assert (episode.failure.stage, episode.failure.kind) == ("setup", "SetupError")
+        assert "no disk" in episode.failure.message
+
+    @pytest.mark.asyncio
+    async def test_works_run_at_once_and_come_back_as_they_end(
+        self, run: KitRun, tmp_path: Path
+    ) -> None:
+        # Each waits for the file that the other one writes.
+        one, two = tmp_path / "one", tmp_path / "two"
+        waits = work("waits", f"touch {one}; until test -e {two}; do sleep 0.05; done; touch done")
+        writes = work("writes", f"while ! test -e {one}; do sleep 0.05; done; touch done")
+        async with run.open() as workers:
+            slow = asyncio.create_task(run.stored(workers, waits))
+            quick = await run.stored(workers, writes)
+            assert not slow.done()
+            two.touch()
+            assert (await slow).reward == quick.reward == 1.0
+
+    @pytest.mark.asyncio
+    async def test_stages_that_are_reported_are_those_of_the_work(self, run: KitRun) -> None:
+        async with run.open() as workers:
+            await asyncio.gather(*(run.stored(workers, work(name)) for name in ("a", "b")))
+        for name in ("0-a-0", "0-b-0"):
+            seen = [_STAGES.index(stage) for id, stage in run.stages if id == name]
+            assert seen == sorted(seen)
+        assert {id for id, _ in run.stages} <= {"0-a-0", "0-b-0"}
+
+    @pytest.mark.asyncio
+    async def test_a_large_episode_comes_back_whole(self, run: KitRun) -> None:
+        large = work("large", f"head -c {_LARGE} /dev/zero | tr '\\0' x; touch done")
+        expected = plain(await run.here.run(large))
+        async with run.open() as workers:
+            assert plain(await run.stored(workers, large)) == expected
+
+    @pytest.mark.asyncio
+    async def test_a_cancelled_work_ends_and_can_be_asked_for_again(
+        self, run: KitRun, tmp_path: Path
+    ) -> None:
+        begun, late = tmp_path / "begun", tmp_path / "late"
+        goal = f"touch {begun}; sleep 1.5; touch {late} done"
+        async with run.open() as workers:
+            asked = asyncio.create_task(workers.run(work("again", goal)))
+            await appears(begun)
+            asked.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asked
+            await asyncio.sleep(_QUIET_S)
+            assert not late.exists(), "the cancelled work went on"
+            episode = await run.stored(workers, work("again", "touch done"))
+        assert episode.reward == 1.0
+
+    @pytest.mark.asyncio
+    async def test_nothing_runs_after_the_executor_is_closed(
+        self, run: KitRun, tmp_path: Path
+    ) -> None:
+        begun, late = tmp_path / "begun", tmp_path / "late"
+        goal = f"touch {begun}; sleep 1.5; touch {late}"
+        async with run.open() as workers:
+            asked = asyncio.create_task(workers.run(work("left", goal)))
+            await appears(begun)
+            asked.cancel()
+        await asyncio.sleep(_QUIET_S)
+        assert not late.exists(), "the work went on"
+
+    @pytest.mark.asyncio
+    async def test_a_drained_run_gets_what_was_begun(self, run: KitRun, tmp_path: Path) -> None:
+        begun, go = tmp_path / "begun", tmp_path / "go"
+        goal = f"touch {begun}; while ! test -e {go}; do sleep 0.05; done; touch done"
+        async with run.open() as workers:
+            asked = asyncio.create_task(run.stored(workers, work("begun", goal)))
+            await appears(begun)
+            workers.drain()
+            go.touch()
+            assert (await asyncio.wait_for(asked, LIMIT_S)).reward == 1.0
+
+    @pytest.mark.asyncio
+    async def test_a_resumed_run_gets_every_work_that_it_asks_for(self, run: KitRun) -> None:
+        first, second = work("first", "echo 1; touch done"), work("second")
+        async with run.open() as workers:
+            before = await run.stored(workers, first)
+            dropped = await asyncio.wait_for(workers.run(second), LIMIT_S)
+        assert dropped is not None
+        async with run.open() as workers:  # which the run has lost, and samples again
+            after = await run.stored(workers, first)
+            assert (await run.stored(workers, second)).reward == 1.0
+        assert plain(before) == plain(after)
+
+
+class RemoteExecutorContract(ExecutorContract):
+    """Derive from it and give it `executor` and `kill_a_worker`."""
+
+    @pytest.fixture
+    def kill_a_worker(self) -> Callable[[int], None]:
+        """Kills with SIGKILL the worker that is, or has as a descendant, the process of this id.
+
+        It starts another one in its place.
+        """
+        raise NotImplementedError("override the fixture `kill_a_worker`")
+
+    def test_it_says_that_works_leave_the_process(self, executor: Executor) -> None:
+        assert executor.remote
+
+    @pytest.mark.asyncio
+    async def test_the_work_of_a_worker_that_was_killed_is_run_by_another(
+        self, run: KitRun, tmp_path: Path, kill_a_worker: Callable[[int], None]
+    ) -> None:
+        process, go = tmp_path / "process", tmp_path / "go"
+        goal = (
+            f"echo $$ > {process}.part; mv {process}.part {process}; "
+            f"while ! test -e {go}; do sleep 0.05; done; touch done"
+        )
+        async with run.open() as workers:
+            asked = asyncio.create_task(run.stored(workers, work("lost", goal)))
+            others = [
+                asyncio.create_task(run.stored(workers, work(f"other{i}", "sleep 0.2; touch done")))
+                for i in range(4)
+            ]
+            await appears(process)
+            await asyncio.to_thread(kill_a_worker, int(process.read_text()))
+            go.touch()
+            episodes = [await asked, *(await asyncio.gather(*others))]
+        assert [each.reward for each in episodes] == [1.0] * 5
+
+
+__all__ = ["ExecutorContract", "KitRun", "RemoteExecutorContract", "spec_of", "work"]

@@ -1,0 +1,44 @@
+"""Works: planned episodes as plain data, and what a process needs to run them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import field
+
+from ale.types._record import record
+from ale.types.episode import Split
+from ale.types.task import Task
+
+
+@record
+class Work:
+    """One planned episode, as plain data: any process that has the run's parts can run it."""
+
+    schema: int = 1
+    id: str
+    """That of its episode; the same in every run of the same config."""
+    task: Task
+    """Its folders (`Task.files`) are paths, which a worker must have too."""
+    split: Split = "train"
+    step: int = 0
+    start: str = ""
+    """Name of its `Start`. Only in the run's own process may there be an expert."""
+    rollout: int = 0
+    seed: int = 0
+    temperature: float | None = None
+    """In place of the model's own."""
+
+
+@record
+class RunSpec:
+    """What another process needs to build the parts that run a run's works; see `ale.workers`."""
+
+    schema: int = 1
+    run_id: str
+    config: Mapping[str, Any] = field(factory=dict)
+    """The sections ``sandbox``, ``llm``, ``agent``, ``run`` and ``plugins`` of the resolved config,
+    without secrets."""
+    versions: Mapping[str, str] = field(factory=dict)
+    """The version of the core and of every plugin package, by distribution."""
+    plugin_files: Mapping[str, str] = field(factory=dict)
+    """SHA-256 of each file that ``plugins`` names, by absolute path."""

@@ -1,0 +1,249 @@
+"""Run the works of a run in another process, for authors of executors.
+
+A run gives its executor a `RunSpec`, which is plain data, and one `Work` after the other. Anywhere
+else, a `Worker` builds from that spec the parts that sample and grade, and nothing else: no task
+source, trainer, observer or run directory. Its secrets come from its own environment; those of the
+run are never sent::
+
+    worker = Worker.build(spec, Registry.installed())
+    await worker.prune()
+    episode = await worker.run(work)
+    await worker.aclose()
+
+`encode` and `decode` turn specs, works and episodes into JSON and back.
+
+What can't leave the run's process is refused before the run starts: start schemes, whose experts
+are there, and a model whose weights a trainer updates there (`ale.protocols.ServedPolicy` is one
+that can be asked from anywhere). A worker keeps no files of a criterion (`Score.kept`), since it
+has no run directory.
+"""
+
+import os
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from attrs import field, frozen
+
+from ale._config import RunOptions, Selected
+from ale._config.auto import listed, not_isolated
+from ale._config.load import select
+from ale._config.model import SandboxRequirements
+from ale._config.plugin_files import changed_files, load_plugin_files
+from ale._registry import Registry
+from ale._run.episode import EpisodeRunner
+from ale._run.manifest import versions
+from ale._run.parts import PreparedTask, WorkerParts, missing_features, prepare
+from ale._run.plan import EpisodePlan
+from ale._run.products import build
+from ale._run.start import secret_names, seeded_clocks
+from ale._run.timeouts import CLEANUP_S, Supervisor
+from ale._store import Redactor
+from ale._store.codec import decoder, encode
+from ale.errors import InputError, Problem
+from ale.plugin import BuildContext
+from ale.protocols import Start
+from ale.strict import Node, from_plain, structure
+from ale.types import Episode, Failure, RunSpec, Stage, Stop, Trajectory, Work
+
+__all__ = ["Registry", "Worker", "broken", "decode", "encode"]
+
+T = TypeVar("T")
+_FILE = "the run's config"
+
+
+def decode(data: bytes, cls: type[T]) -> T:
+    """A `RunSpec`, `Work` or `Episode` from JSON.
+
+    Raises:
+        msgspec.MsgspecError: it is something else.
+    """
+    return decoder(cls).decode(data)
+
+
+def broken(work: Work, kind: str, message: str, *, stage: Stage = "queued") -> Episode:
+    """The episode of a work that could not be run: broken, without a reward.
+
+    Args:
+        kind: of the failure, like the name of an error class: ``WorkerLostError``.
+    """
+    return Episode(
+        id=work.id,
+        task_id=work.task.id,
+        split=work.split,
+        step=work.step,
+        start=work.start,
+        rollout=work.rollout,
+        seed=work.seed,
+        temperature=work.temperature,
+        reward=None,
+        trajectory=Trajectory(stop=Stop(reason="agent_error", detail="the work was not run")),
+        failure=Failure(stage=stage, kind=kind, message=message),
+    )
+
+
+@frozen(kw_only=True)
+class Worker:
+    """Runs works of one run, any number at once."""
+
+    spec: RunSpec
+    sandbox: str
+    """Name of the sandbox."""
+    _registry: Registry = field(repr=False)
+    _parts: WorkerParts = field(repr=False)
+    _options: RunOptions = field(repr=False)
+    _context: BuildContext = field(repr=False)
+    _redactor: Redactor = field(repr=False)
+    _supervisor: Supervisor = field(factory=Supervisor, repr=False)
+    _prepared: dict[tuple[str, str], PreparedTask] = field(factory=dict, repr=False)
+
+    @classmethod
+    def build(
+        cls, spec: RunSpec, registry: Registry, environ: Mapping[str, str] | None = None
+    ) -> "Worker":
+        """The parts of a run, built in this process.
+
+        Args:
+            registry: the components here; plugin files of the config are added to it.
+            environ: to read secrets from; default: that of the process.
+
+        Raises:
+            InputError: with every problem: another version of a package than the run has, a part
+                that is not installed or can't be built here, a sandbox that isolates less than the
+                config requires.
+        """
+        environ = dict(os.environ) if environ is None else environ
+        root = from_plain(dict(spec.config), file=_FILE)
+        files = load_plugin_files(root, registry)
+        problems = [*_version_problems(spec, registry), *_file_problems(spec, files)]
+        if problems:  # whatever else is wrong may follow from them
+            raise InputError(problems)
+        options = structure(root.get("run") or Node({}, _FILE), RunOptions, path="run")
+        context = BuildContext(
+            seed=options.seed,
+            run_id=spec.run_id,
+            staleness=options.staleness,
+            tags={"run": spec.run_id},
+            environ=environ,
+            **(seeded_clocks(options.seed) if options.deterministic else {}),
+        )
+        parts, sandbox = _build_parts(root, registry, context)
+        return cls(
+            spec=spec,
+            sandbox=sandbox,
+            registry=registry,
+            parts=parts,
+            options=options,
+            context=context,
+            redactor=Redactor(environ, secret_names(spec.config)),
+        )
+
+    async def prune(self) -> None:
+        """Remove what processes that are no longer alive have left of this kind of sandbox."""
+        await self._parts.backend.prune()
+
+    async def run(
+        self, work: Work, on_stage: Callable[[Work, Stage], None] = lambda work, stage: None
+    ) -> Episode:
+        """The episode of a work, as a local run would have it; a broken one is tried again.
+
+        The secrets of this process are masked in it.
+
+        Raises nothing but `CancelledError`: a failure is in the result.
+        """
+        try:
+            prepared = self._prepare(work)
+        except InputError as error:
+            return broken(work, "InputError", str(error))
+        runner = EpisodeRunner(
+            parts=self._parts,
+            options=self._options,
+            context=self._context,
+            on_stage=lambda _, stage: on_stage(work, stage),
+            supervisor=self._supervisor,
+        )
+        plan = EpisodePlan(
+            split=work.split,
+            step=work.step,
+            prepared=prepared,
+            start=Start(task_id=work.task.id, rollouts=1, name=work.start),
+            rollout=work.rollout,
+            seed=work.seed,
+            temperature=work.temperature,
+        )
+        episode = await runner.run(plan)
+        data = encode(episode)
+        masked = self._redactor.scrub_json(data)
+        return episode if masked is data else decode(masked, Episode)
+
+    def _prepare(self, work: Work) -> PreparedTask:
+        key = (work.split, work.task.id)
+        if key not in self._prepared:
+            if problems := missing_features(work.task, self._parts.backend):
+                raise InputError(problems)
+            self._prepared[key] = prepare(work.task, self._registry, self._context)
+        return self._prepared[key]
+
+    async def aclose(self) -> Sequence[str]:
+        """Close model and sandbox; what could not be closed, a message each."""
+        closing = {"sandbox": self._parts.backend.aclose}
+        if self._parts.llm is not None:
+            closing["llm"] = self._parts.llm.aclose
+        failed = []
+        for part, close in closing.items():
+            try:
+                await self._supervisor.run(close(), CLEANUP_S, f"closing the {part}")
+            except Exception:
+                failed.append(f"the {part} could not be closed:\n{traceback.format_exc()}")
+        return failed
+
+
+def _version_problems(spec: RunSpec, registry: Registry) -> list[Problem]:
+    here, files = versions(registry), {path.name for path in registry.files}
+    return [
+        Problem(
+            message=f"the run has {name} {theirs}, this worker has {here[name]}",
+            hint=f"install {name}=={theirs} here",
+        )
+        for name, theirs in spec.versions.items()
+        if name in here and here[name] != theirs and name not in files
+    ]
+
+
+def _file_problems(spec: RunSpec, files: Mapping[str, str]) -> list[Problem]:
+    return [
+        Problem(message="this file differs from the one that the run has loaded", file=path)
+        for path in changed_files(dict(spec.plugin_files), files)
+    ]
+
+
+def _build_parts(root: Node, registry: Registry, context: BuildContext) -> tuple[WorkerParts, str]:
+    """The parts, and the name of the sandbox."""
+    problems: list[Problem] = []
+    built: dict[str, Any] = {"llm": None}
+    names: dict[str, str] = {}
+    for kind in ("sandbox", "llm", "agent"):
+        node = root.get(kind)
+        if node is None:
+            continue
+        try:
+            selected: Selected = select(node, kind, registry, path=kind)
+            built[kind], names[kind] = build(selected, context), selected.name
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(problems)
+    _check_isolation(root.get("sandbox"), built["sandbox"], names["sandbox"])
+    parts = WorkerParts(backend=built["sandbox"], llm=built["llm"], agent=built["agent"])
+    return parts, names["sandbox"]
+
+
+def _check_isolation(section: Node | None, backend: Any, name: str) -> None:
+    node = None if section is None else section.get("require")
+    if node is None:
+        return
+    required = structure(Node({"require": node}, _FILE), SandboxRequirements).require
+    missing = [each for each in not_isolated(backend.capabilities) if each in required]
+    if missing:
+        message = f"sandbox '{name}' does not isolate {listed(missing)} on this machine"
+        raise InputError([Problem(message=message, path="sandbox.require")])
