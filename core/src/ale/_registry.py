@@ -33,6 +33,7 @@ KINDS: Mapping[str, str] = {
     "starts": "ale_starts",
     "trainer": "ale_trainers",
     "executor": "ale_executors",
+    "middleware": "ale_middleware",
     "observer": "ale_observers",
 }
 """Component kinds, as ``ale plugins`` names them, and the hook that registers each."""

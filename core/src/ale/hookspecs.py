@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         CreditScheme,
         Criterion,
         Executor,
+        Middleware,
         SandboxBackend,
         StartScheme,
         TaskSource,
@@ -91,6 +92,14 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:  # type: ignore[empty-b
 @hookspec
 def ale_executors() -> Sequence[Component[Any, Executor]]:  # type: ignore[empty-body]
     """Register executors, which run planned episodes, selected by ``executor: {type: ...}``."""
+
+
+@hookspec
+def ale_middleware() -> Sequence[Component[Any, Middleware]]:  # type: ignore[empty-body]
+    """Register middleware, which rewrites what a model is asked.
+
+    Selected by ``middleware: [{type: ...}, ...]``, applied in that order, in a run and in a proxy.
+    """
 
 
 @hookspec

@@ -20,6 +20,7 @@ TITLES = {
     "starts": "Start schemes",
     "trainer": "Trainers",
     "executor": "Executors",
+    "middleware": "Middleware",
     "observer": "Observers",
 }
 

@@ -219,6 +219,7 @@ class RunConfig:
     trainer: Selected | None
     executor: Selected
     evaluation: Evaluation | None
+    middleware: tuple[Selected, ...]
     observers: tuple[Selected, ...]
     run: RunOptions
     resolved: dict[str, Any] = field(repr=False)
@@ -265,7 +266,14 @@ class RunConfig:
         """What the user should know about how the config was read, a line each."""
         evaluation = None if self.evaluation is None else self.evaluation.tasks
         parts = (self.tasks, self.sandbox, self.llm, self.agent, self.chunker, self.credit)
-        more = (self.starts, self.trainer, self.executor, evaluation, *self.observers)
+        more = (
+            self.starts,
+            self.trainer,
+            self.executor,
+            evaluation,
+            *self.middleware,
+            *self.observers,
+        )
         found = [None if part is None else part.dropped for part in (*parts, *more)]
         return [note for note in found if note is not None]
 

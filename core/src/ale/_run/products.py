@@ -15,6 +15,7 @@ from ale.protocols import (
     CreditScheme,
     Criterion,
     Executor,
+    Middleware,
     SandboxBackend,
     StartScheme,
     TaskSource,
@@ -32,6 +33,7 @@ PROTOCOLS: Mapping[str, type] = {
     "starts": StartScheme,
     "trainer": Trainer,
     "executor": Executor,
+    "middleware": Middleware,
 }
 """By component kind. An observer has no protocol, but hooks of its choice."""
 

@@ -8,6 +8,7 @@
 from ale.protocols.agent import Agent, AgentContext, Recorder
 from ale.protocols.executor import CheckableExecutor, Executor, RunningRun, Workers
 from ale.protocols.llm import LLM, Checkable, Policy, ServedPolicy
+from ale.protocols.middleware import Middleware, MiddlewareContext, Rewritten
 from ale.protocols.sandbox import (
     DEFAULT_OUTPUT_BYTES,
     FEATURES,
@@ -53,11 +54,14 @@ __all__ = [
     "HasAgentUser",
     "HasServiceContainers",
     "ListsSessions",
+    "Middleware",
+    "MiddlewareContext",
     "OpensSiblings",
     "Policy",
     "Recorder",
     "Restoring",
     "RestoringScheme",
+    "Rewritten",
     "RunningRun",
     "Sandbox",
     "SandboxBackend",

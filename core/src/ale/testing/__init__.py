@@ -14,6 +14,7 @@ if "pytest" in sys.modules:  # the scripted server and the fakes work without py
         "ale.testing.criterion",
         "ale.testing.executor",
         "ale.testing.llm",
+        "ale.testing.middleware",
         "ale.testing.observer",
         "ale.testing.sandbox",
         "ale.testing.sdk",

@@ -46,13 +46,15 @@ async def start(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
     """Start a proxy in front of a server."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def started(upstream: str, **options: Any) -> Proxied:
+        async def started(upstream: str, middleware: Any = (), **options: Any) -> Proxied:
             path = tmp_path / f"run-{len(list(tmp_path.glob('run-*')))}"
             recording = Recording(path, CONFIG, Registry())
             stack.callback(recording.close)
             asked = ProxyOptions(upstream=upstream, port=0, **options)
             processed = asked.logprobs_mode == "processed"
-            sessions = Sessions(recording, idle_s=asked.idle_s, processed=processed)
+            sessions = Sessions(
+                recording, idle_s=asked.idle_s, processed=processed, middleware=middleware
+            )
             running = proxying(asked, server_url(upstream), sessions, options.get("key_env"))
             url = await stack.enter_async_context(running)
             return Proxied(url, sessions, path)

@@ -57,6 +57,12 @@ from ale.commands import PATH
     metavar="VARIABLE",
     help="Requests about sessions need the key in this environment variable.",
 )
+@click.option(
+    "--config",
+    type=PATH,
+    metavar="FILE",
+    help="Apply the section middleware of this config: skills, hints.",
+)
 @click.pass_obj
 def proxy(registry: Any, upstream: str, run: Path | None, **options: Any) -> None:
     """Record what an agent asks a model, from between the two.

@@ -6,7 +6,7 @@ from ale.types import Completion, Message, Observation, ToolCall, ToolSpec, Turn
 from ale_proxy.apis import Answered, Asked, UnreadableError
 
 
-class Conversation:
+class Turns:
     """The turns of one session so far.
 
     What `Trajectory.messages` rebuilds from them for a turn is the conversation of its request.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from ale.types import Episode, Failure, Score, Stop, Task, Trajectory, Turn
+from ale.types import Episode, Failure, Message, Score, Stop, Task, Trajectory, Turn
 
 if TYPE_CHECKING:
     from ale_proxy.sessions import Ending, Session
@@ -29,23 +29,26 @@ class Feedback:
     author: str = ""
 
 
-def task_of(task_id: str | None, turns: Sequence[Turn]) -> Task:
+def task_of(task_id: str | None, messages: Sequence[Message]) -> Task:
     """The task of a session: the first message of its user.
 
     Args:
         task_id: as the agent names it; default: made of that message, so that sessions that begin
             with the same one are of one task.
+        messages: the conversation of the first request.
     """
-    first = turns[0].prompt if turns else ()
-    goal = next((message.content for message in first if message.role == "user"), "")
+    goal = next((message.content for message in messages if message.role == "user"), "")
     if task_id is None:
         task_id = f"task-{hashlib.sha256(goal.encode('utf-8', 'replace')).hexdigest()[:12]}"
     return Task(id=task_id, goal=goal, origin="ale proxy")
 
 
-def episode_of(
-    session: "Session", task: Task, rollout: int, how: "Ending", seconds: float
-) -> Episode:
+def episode_id_of(task: Task, rollout: int) -> str:
+    """The episode's id."""
+    return f"0-{task.id}-{rollout}"
+
+
+def episode_of(session: "Session", task: Task, how: "Ending", seconds: float) -> Episode:
     """The episode of a session.
 
     Without a score it has no reward, and so no part in training: nothing is invented.
@@ -59,8 +62,9 @@ def episode_of(
         "session": session.name,
         "ended_by": how,
         "apis": sorted(session.apis),
-        **session.facts,
     }
+    if session.rewriting is not None:
+        metadata["middleware"] = session.rewriting.facts
     if said:
         metadata["feedback"] = [{"author": each.author, "text": each.text} for each in said]
     if session.left_out:
@@ -72,9 +76,9 @@ def episode_of(
         else (Score(criterion="feedback", passed=score == 1, value=score, detail=text),)
     )
     return Episode(
-        id=f"0-{task.id}-{rollout}",
+        id=episode_id_of(task, session.rollout),
         task_id=task.id,
-        rollout=rollout,
+        rollout=session.rollout,
         reward=score if failure is None else None,
         scores=scores,
         trajectory=Trajectory(turns=turns, stop=_STOPS[how]),

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ale.middleware import Rewriting, head_of
 from ale.types import Message
 from ale_proxy.apis import Answered, AnswerReader, Api, Asked, UnreadableError
 
@@ -33,6 +34,8 @@ class Exchange:
         self.left_out: str | None = None
         """Why it is not recorded, if it is not."""
         self.recorded = False
+        self.changed = False
+        """Is the body that is sent another one than the one that came?"""
         self.body: Mapping[str, Any] = {}
         self._reader: AnswerReader | None = None
         self._inflate: Any = None
@@ -53,13 +56,24 @@ class Exchange:
         """The body with these fields where it does not have them; None where it has them all."""
         if fields.keys() <= self.body.keys():
             return None
-        self.body = {**fields, **self.body}
+        self.body, self.changed = {**fields, **self.body}, True
         return msgspec.json.encode(self.body)
 
-    def rewritten(self, before: tuple[Message, ...], after: tuple[Message, ...]) -> bytes:
-        """The body with the first messages replaced."""
-        assert self.asked is not None
-        self.body = self.api.with_head(self.body, before, after)
+    async def rewrite(self, rewriting: Rewriting) -> bytes | None:
+        """The body with its first messages rewritten; None where they stay as they are.
+
+        Raises whatever a middleware raises.
+        """
+        if self.asked is None:
+            return None
+        before = head_of(self.messages)
+        if self.asked.previous is not None:
+            # The server has the beginning, but for the instructions.
+            before = tuple(message for message in before if message.role == "system")
+        after = await rewriting.head(before) if before else before
+        if after == before:
+            return None
+        self.body, self.changed = self.api.with_head(self.body, before, after), True
         self.messages = (*after, *self.messages[len(before) :])
         return msgspec.json.encode(self.body)
 

@@ -9,6 +9,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
+from ale.errors import AleError
 from ale_proxy.apis import api_at
 from ale_proxy.exchange import READ_ENCODINGS, Exchange
 from ale_proxy.sessions import BROKE_OFF, Session, Sessions
@@ -64,6 +65,15 @@ class Forwarder:
         if exchange.asked is not None and self._ask_tokens:
             body = exchange.with_fields(api.token_fields) or body
         with self._sessions.exchanging(session, exchange):
+            try:
+                if session.rewriting is not None:
+                    body = await exchange.rewrite(session.rewriting) or body
+            except AleError as error:
+                exchange.give_up("a middleware failed")
+                message = f"ale proxy: {error}"
+                return web.Response(
+                    status=500, text=error_body(message), content_type="application/json"
+                )
             return await self._forward(request, body, exchange)
 
     def session_of(self, request: web.Request) -> Session:
@@ -91,7 +101,7 @@ class Forwarder:
         asking = self._client.request(
             request.method,
             URL(self._upstream + request.raw_path, encoded=True),
-            headers=_sent_on(request, read=exchange is not None, whole=isinstance(body, bytes)),
+            headers=_sent_on(request, exchange),
             data=body,
             skip_auto_headers=_NOT_ADDED,
             allow_redirects=False,
@@ -159,21 +169,20 @@ def _dropped(connection: Iterable[str]) -> frozenset[str]:
     return _OF_THE_CONNECTION.union(named)
 
 
-def _sent_on(request: web.Request, *, read: bool, whole: bool) -> CIMultiDict[str]:
+def _sent_on(request: web.Request, exchange: Exchange | None) -> CIMultiDict[str]:
     """The headers of a request that the server gets.
 
-    Args:
-        read: the answer is read, so it may not come in an encoding that can't be.
-        whole: the length is that of the body, which may have been changed.
+    An answer that is read may not come in an encoding that can't be.
     """
     dropped = {*_dropped(request.headers.getall("Connection", ())), "host", "expect"}
-    dropped |= {"content-length"} if whole else set()
+    if exchange is not None:
+        dropped |= {"content-length"} | ({"content-encoding"} if exchange.changed else set())
     headers = CIMultiDict(
         (name, value)
         for name, value in request.headers.items()
         if name.lower() not in dropped and not name.lower().startswith(_OWN)
     )
-    if read and "Accept-Encoding" in headers:
+    if exchange is not None and "Accept-Encoding" in headers:
         headers["Accept-Encoding"] = _readable(headers.getall("Accept-Encoding"))
     return headers
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -15,8 +15,11 @@ from attrs import frozen
 from yarl import URL
 
 from ale.errors import AleError, InputError, Problem
+from ale.plugin import BuildContext
+from ale.protocols import Middleware
 from ale.recording import Recording, run_folder
-from ale.runs import Registry
+from ale.runs import Registry, build_choice
+from ale.strict import read_yaml
 from ale_proxy.control import Control
 from ale_proxy.forwarding import SESSION, Forwarder
 from ale_proxy.sessions import Sessions
@@ -42,6 +45,7 @@ class ProxyOptions:
     ask_tokens: bool = False
     logprobs_mode: Literal["raw", "processed"] = "raw"
     key_env: str | None = None
+    config: Path | None = None
 
 
 def run(options: ProxyOptions, registry: Registry, say: Callable[[str], None]) -> None:
@@ -54,6 +58,7 @@ def run(options: ProxyOptions, registry: Registry, say: Callable[[str], None]) -
     """
     upstream = server_url(options.upstream)
     key = _key(options.key_env, os.environ)
+    middleware = built_middleware(options.config, registry)
     config = {
         "llm": {"type": "ale-proxy/proxy", "upstream": str(upstream)},
         "chunker": {"type": "ale-chunkers/interaction"},
@@ -61,7 +66,11 @@ def run(options: ProxyOptions, registry: Registry, say: Callable[[str], None]) -
     }
     recording = Recording(options.run or run_folder("proxy"), config, registry)
     try:
-        asyncio.run(_serve(options, upstream, recording, key, say))
+        processed = options.logprobs_mode == "processed"
+        sessions = Sessions(
+            recording, idle_s=options.idle_s, processed=processed, middleware=middleware
+        )
+        asyncio.run(_serve(options, upstream, sessions, key, say))
     finally:
         recording.close()
 
@@ -86,6 +95,23 @@ def server_url(text: str) -> URL:
     return URL(text.rstrip("/").removesuffix("/v1"))
 
 
+def built_middleware(config: Path | None, registry: Registry) -> Sequence[tuple[str, Middleware]]:
+    """What the section ``middleware`` of a config selects, with the names of the components.
+
+    Raises:
+        InputError: the file can't be read or has no such section, or a part can't be built.
+    """
+    if config is None:
+        return ()
+    root = read_yaml(config)
+    section = root.get("middleware")
+    if section is None or section.items is None:
+        expected = "middleware: [{type: ...}, ...]"
+        raise root.error("a list 'middleware' is missing", expected=expected)
+    context = BuildContext(environ=dict(os.environ))
+    return [build_choice(node, "middleware", registry, context) for node in section.items]
+
+
 def _key(variable: str | None, environ: Mapping[str, str]) -> str | None:
     if variable is None:
         return None
@@ -99,7 +125,7 @@ def _key(variable: str | None, environ: Mapping[str, str]) -> str | None:
 async def _serve(
     options: ProxyOptions,
     upstream: URL,
-    recording: Recording,
+    sessions: Sessions,
     key: str | None,
     say: Callable[[str], None],
 ) -> None:
@@ -107,12 +133,10 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    processed = options.logprobs_mode == "processed"
-    sessions = Sessions(recording, idle_s=options.idle_s, processed=processed)
     try:
         async with proxying(options, upstream, sessions, key) as url:
             say(url)
-            say(str(recording.path))
+            say(str(sessions.recording.path))
             await ended.wait()
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)

@@ -6,17 +6,20 @@ import hmac
 import os
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
 from attrs import define, field, frozen
 
+from ale.middleware import Rewriting
+from ale.protocols import Middleware, MiddlewareContext
 from ale.recording import Recording
+from ale.types import Conversation, Task
 from ale_proxy.apis import UnreadableError
-from ale_proxy.conversation import Conversation
-from ale_proxy.episodes import Feedback, episode_of, task_of
+from ale_proxy.conversation import Turns
+from ale_proxy.episodes import Feedback, episode_id_of, episode_of, task_of
 from ale_proxy.exchange import Exchange
 
 Ending = Literal["feedback", "end", "timeout", "shutdown"]
@@ -36,7 +39,11 @@ class Session:
     last: float
     """When something last happened, likewise."""
     task_id: str | None = None
-    conversation: Conversation = field(factory=Conversation)
+    """As the agent names it."""
+    task: Task | None = None
+    rollout: int = 0
+    rewriting: Rewriting | None = field(default=None, repr=False)
+    conversation: Turns = field(factory=Turns)
     feedback: list[Feedback] = field(factory=list)
     left_out: Counter[str] = field(factory=Counter)
     """Requests that are not recorded, by reason."""
@@ -44,8 +51,6 @@ class Session:
     secrets: set[str] = field(factory=set, repr=False)
     """The keys of its requests: in memory alone, to be masked where a message has one."""
     running: dict[Exchange, None] = field(factory=dict, repr=False)
-    facts: dict[str, Any] = field(factory=dict)
-    """What else is stored in the episode's metadata."""
 
     def record(self, exchange: Exchange, *, processed: bool) -> None:
         """Make a turn of an answer, once; one that can't be recorded is counted."""
@@ -83,10 +88,19 @@ class Sessions:
     Args:
         idle_s: seconds after the last request's end until a session ends by itself.
         processed: the server's log-probabilities are those that it samples from.
+        middleware: what is added to each conversation, with the names of the components.
     """
 
-    def __init__(self, recording: Recording, *, idle_s: float, processed: bool = False) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        idle_s: float,
+        processed: bool = False,
+        middleware: Sequence[tuple[str, Middleware]] = (),
+    ) -> None:
         self.recording = recording
+        self._middleware = middleware
         self._idle_s = idle_s
         self._processed = processed
         self._open: dict[str, Session] = {}
@@ -121,6 +135,8 @@ class Sessions:
     def exchanging(self, session: Session, exchange: Exchange) -> Iterator[None]:
         """Record an exchange at the end of the block, unless its session has ended by then."""
         self._settle(session)
+        if session.task is None and exchange.asked is not None:
+            self._begin(session, task_of(session.task_id, exchange.messages))
         session.running[exchange] = None
         try:
             yield
@@ -132,6 +148,23 @@ class Sessions:
             if session.running.pop(exchange, exchange) is None:
                 session.record(exchange, processed=self._processed)
                 session.last = time.monotonic()
+
+    def _begin(self, session: Session, task: Task) -> None:
+        """The session's task is known, and with it what its episode is called."""
+        session.task = task
+        session.rollout = self.recording.next_rollout(task.id)
+        if not self._middleware:
+            return
+        episode_id = episode_id_of(task, session.rollout)
+        digest = hashlib.sha256(f"{self.recording.run_id}/{episode_id}".encode()).digest()
+        conversation = Conversation(
+            episode_id=episode_id,
+            task_id=task.id,
+            rollout=session.rollout,
+            seed=int.from_bytes(digest[:4]),
+        )
+        context = MiddlewareContext(task=task, conversation=conversation)
+        session.rewriting = Rewriting(self._middleware, context)
 
     def _settle(self, session: Session) -> None:
         """Record the answers that are complete, though their connections are still open."""
@@ -153,11 +186,11 @@ class Sessions:
         session.running.clear()
         stored = None
         if session.conversation.turns or session.left_out or session.feedback:
-            task = task_of(session.task_id, session.conversation.turns)
-            rollout = self.recording.next_rollout(task.id)
-            spent = time.monotonic() - session.began
-            episode = episode_of(session, task, rollout, how, spent)
-            stored = self.recording.add(task, episode, session.secrets)
+            if session.task is None:
+                self._begin(session, task_of(session.task_id, ()))
+            assert session.task is not None
+            episode = episode_of(session, session.task, how, time.monotonic() - session.began)
+            stored = self.recording.add(session.task, episode, session.secrets)
         del self._open[session.name]
         return Ended(
             session=session.name,
