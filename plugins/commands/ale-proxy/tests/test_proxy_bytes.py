@@ -1,6 +1,7 @@
 """What the client gets through the proxy is what the server sends."""
 
 import asyncio
+import gzip
 import json
 from collections.abc import Callable
 from typing import Any
@@ -148,3 +149,50 @@ async def test_a_client_that_leaves_ends_the_request_to_the_server(
         await asyncio.wait_for(reader.readuntil(b"content"), 10)
         writer.close()
         assert await server.outcome(0) == "client_left"
+
+
+async def test_the_server_gets_the_headers_that_the_client_sends(start: Callable[..., Any]) -> None:
+    with openai_server({"*": {"text": "Hi."}}) as server:
+        proxy: Proxied = await start(server.url)
+        body = '{"messages": [{"role": "user", "content": "x"}]}'
+        odd = (
+            "Authorization: Bearer abc\r\nX-Odd: a  b\r\nAccept-Encoding: br, gzip;q=0.5, zstd\r\n"
+        )
+        own = "X-Ale-Session: s\r\nX-Ale-Task: t\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\n"
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\n{odd}{own}"
+        asked = f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode()
+        assert b" 200 OK" in await ask_raw(proxy.port, asked)
+        (arrived,) = server.requests()
+    assert arrived["headers"] == {
+        "host": server.url.split("/")[2],
+        "authorization": "Bearer abc",
+        "x-odd": "a  b",
+        "accept-encoding": "gzip;q=0.5",
+        "content-length": str(len(body)),
+    }
+
+
+async def test_a_long_body_that_is_not_recorded_is_sent_on_whole(
+    start: Callable[..., Any], canned: Callable[[Any], str]
+) -> None:
+    proxy: Proxied = await start(canned({"/v1/files": whole("stored")}))
+    body = "x" * 5_000_000
+    head = f"POST /v1/files HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {len(body)}"
+    got = await ask_raw(proxy.port, f"{head}\r\n\r\n{body}".encode())
+    assert parsed(got)[2] == b"stored"
+    assert not list(proxy.sessions)
+
+
+async def test_a_compressed_answer_passes_compressed_and_is_recorded(
+    start: Callable[..., Any], canned: Callable[[Any], str]
+) -> None:
+    body = gzip.compress(BODY.encode()).decode("latin-1")
+    proxy: Proxied = await start(
+        canned({"/v1/chat/completions": whole(body, "Content-Encoding: gzip")})
+    )
+    asked = '{"messages": [{"role": "user", "content": "x"}]}'
+    got = await ask_raw(proxy.port, request("/v1/chat/completions", proxy.port, asked))
+    assert parsed(got)[2] == body.encode("latin-1")
+    (session,) = proxy.sessions
+    (turn,) = session.conversation.turns
+    assert turn.completion.message.content == MESSAGE["content"]

@@ -10,6 +10,7 @@ import httpx
 import openai
 import pytest
 
+from ale.errors import StoreError
 from ale.testing.openai_server import openai_server
 from ale.types import Episode, Message, ToolCall
 
@@ -248,6 +249,26 @@ async def test_a_key_is_nowhere_in_what_is_stored(start: Start) -> None:
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
     (episode,) = proxy.episodes()
     assert episode.trajectory.turns[0].completion.message.content == "It is ***."
+
+
+async def test_a_session_that_can_t_be_stored_stays_open(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with openai_server({"*": TWO}) as server:
+        proxy: Proxied = await start(server.url)
+        await said(proxy.url, False, ASK, headers={"X-Ale-Session": "s"})
+        with monkeypatch.context() as full:
+
+            def refuse(*_: Any) -> None:
+                raise StoreError("the disk is full")
+
+            full.setattr(proxy.sessions.recording, "add", refuse)
+            answer = await post(proxy, "s/feedback", {"score": 1})
+            assert (answer.status_code, proxy.episodes()) == (507, [])
+            assert "the disk is full" in answer.json()["error"]["message"]
+        assert (await post(proxy, "s/feedback", {"score": 1})).status_code == 200
+    (episode,) = proxy.episodes()
+    assert len(episode.trajectory.turns) == 1
 
 
 @pytest.mark.parametrize(

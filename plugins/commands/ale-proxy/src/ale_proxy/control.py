@@ -8,9 +8,10 @@ import attrs
 import msgspec
 from aiohttp import web
 
+from ale.errors import StoreError
 from ale_proxy.episodes import Feedback
 from ale_proxy.forwarding import Forwarder, error_body
-from ale_proxy.sessions import Session, Sessions
+from ale_proxy.sessions import Ending, Session, Sessions
 
 CURRENT = "current"
 """In place of a session's name: that of the request's own header or key."""
@@ -57,7 +58,7 @@ class Control:
     async def _end(self, request: web.Request) -> web.Response:
         session = self._session(request)
         await _read(request, _End)
-        return _json(attrs.asdict(self.sessions.end(session, "end")))
+        return self._ended(session, "end")
 
     async def _feedback(self, request: web.Request) -> web.Response:
         """Keep a text; with a score, end the session."""
@@ -68,7 +69,13 @@ class Control:
         session.feedback.append(Feedback(score=said.score, text=said.text, author=said.author))
         if said.score is None:
             return _json(_shown(session))
-        return _json(attrs.asdict(self.sessions.end(session, "feedback")))
+        return self._ended(session, "feedback")
+
+    def _ended(self, session: Session, how: Ending) -> web.Response:
+        try:
+            return _json(attrs.asdict(self.sessions.end(session, how)))
+        except StoreError as error:
+            raise _refusal(web.HTTPInsufficientStorage, str(error)) from None
 
     def _session(self, request: web.Request) -> Session:
         name = request.match_info["name"]

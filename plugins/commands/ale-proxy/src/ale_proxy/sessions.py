@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import hmac
+import logging
 import os
 import time
 from collections import Counter
@@ -13,6 +14,7 @@ from typing import Literal
 
 from attrs import define, field, frozen
 
+from ale.errors import StoreError
 from ale.middleware import Rewriting
 from ale.protocols import Middleware, MiddlewareContext
 from ale.recording import Recording
@@ -22,6 +24,7 @@ from ale_proxy.conversation import Turns
 from ale_proxy.episodes import Feedback, episode_id_of, episode_of, task_of
 from ale_proxy.exchange import Exchange
 
+_log = logging.getLogger(__name__)
 Ending = Literal["feedback", "end", "timeout", "shutdown"]
 BROKE_OFF = "the server broke off its answer"
 CLIENT_LEFT = "the client left before the answer was complete"
@@ -207,9 +210,23 @@ class Sessions:
             now = time.monotonic()
             for session in list(self):
                 if not session.running and now - session.last >= self._idle_s:
-                    self.end(session, "timeout")
+                    self._try_to_end(session, "timeout")
 
     def end_all(self) -> None:
-        """End every session, at the end of the process."""
-        for session in list(self):
-            self.end(session, "shutdown")
+        """End every session, at the end of the process.
+
+        Raises:
+            StoreError: some can't be stored.
+        """
+        failed = [self._try_to_end(session, "shutdown") for session in list(self)]
+        for error in filter(None, failed):
+            raise error
+
+    def _try_to_end(self, session: Session, how: Ending) -> StoreError | None:
+        """End a session; one that can't be stored stays open, and the others are not affected."""
+        try:
+            self.end(session, how)
+        except StoreError as error:
+            _log.error("session %s can't be stored: %s", session.name, error)
+            return error
+        return None

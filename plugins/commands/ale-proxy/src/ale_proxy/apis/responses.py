@@ -76,7 +76,7 @@ def _message(item: Mapping[str, Any]) -> Message | None:
         role = {"developer": "system"}.get(item.get("role", ""), item.get("role"))
         if role not in ("system", "user", "assistant"):
             raise UnreadableError("a message has an unknown role")
-        return Message(role=role, content=text_of(item.get("content")))
+        return Message(role=role, content=text_of(item.get("content")))  # type: ignore[arg-type]
     if kind in ("function_call", "custom_tool_call"):
         return Message(role="assistant", tool_calls=(_call(item),))
     if kind in ("function_call_output", "custom_tool_call_output"):
