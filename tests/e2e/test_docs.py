@@ -63,7 +63,8 @@ def blocks(page: str) -> list[Block]:
 
 def script(page: Sequence[Block]) -> str:
     """One shell script that does what the page says, and names each block that it begins."""
-    return "set -e\n" + "".join(_lines(page))
+    ending = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"  # of what a page has left running
+    return f"set -e\n{ending}" + "".join(_lines(page))
 
 
 def _lines(page: Sequence[Block]) -> Iterator[str]:

@@ -10,6 +10,8 @@ COMMANDS = (
     *("report", "new", "results", "harbor-job", "sandbox", "schema", "serve", "forks", "model"),
     "plan",
     *("train", "plugins", "doctor"),
+    *("report", "new", "proxy", "results", "harbor-job", "sandbox", "schema", "serve", "skills"),
+    *("forks", "model", "train", "plugins", "doctor"),
 )
 
 

@@ -25,6 +25,8 @@ KITS = {
     "ale_trainers": "TrainerContract",
     "ale_executors": "(Remote)?ExecutorContract",
     "ale_launchers": "LauncherContract",
+    "ale_executors": "ExecutorContract",
+    "ale_middleware": "MiddlewareContract",
     "ale_observers": "ObserverContract",
 }
 
@@ -32,7 +34,7 @@ GROUPS = {
     "tasks": {"ale_task_sources"},
     "sandbox": {"ale_sandboxes"},
     "llm": {"ale_llms"},
-    "agent": {"ale_agents"},
+    "agent": {"ale_agents", "ale_middleware"},
     "criteria": {"ale_criteria"},
     "credit": {"ale_chunkers", "ale_credit_schemes"},
     "training": {"ale_trainers", "ale_starts"},

@@ -34,7 +34,7 @@ PARTS = (
     "executor",
     "launch",
 )
-SECTIONS = {*PARTS, "evaluation", "observers", "run", "extends"}
+SECTIONS = {*PARTS, "middleware", "evaluation", "observers", "run", "extends"}
 
 _YAML = re.compile(r"^```(?:yaml|\{code-block\} yaml\n(?::[^\n]*\n)?)\n(.*?)^```$", re.M | re.S)
 
@@ -88,6 +88,9 @@ def test_an_example_of_a_config_is_one(page: Path, registry: Registry) -> None:
         evaluation = config.get("evaluation")
         if evaluation is not None:
             select(evaluation.get("tasks"), "tasks", registry, path="evaluation.tasks")
+        middleware = config.get("middleware")
+        for added in (middleware and middleware.items) or []:
+            select(added, "middleware", registry, path="middleware")
         observers = config.get("observers")
         for observer in (observers and observers.items) or []:
             select(observer, "observer", registry, path="observers")

@@ -34,6 +34,7 @@ KINDS: Mapping[str, str] = {
     "trainer": "ale_trainers",
     "executor": "ale_executors",
     "launch": "ale_launchers",
+    "middleware": "ale_middleware",
     "observer": "ale_observers",
 }
 """Component kinds, as ``ale plugins`` names them, and the hook that registers each."""

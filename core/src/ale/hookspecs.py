@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Criterion,
         Executor,
         Launcher,
+        Middleware,
         SandboxBackend,
         StartScheme,
         TaskSource,
@@ -97,6 +98,14 @@ def ale_executors() -> Sequence[Component[Any, Executor]]:  # type: ignore[empty
 @hookspec
 def ale_launchers() -> Sequence[Component[Any, Launcher]]:  # type: ignore[empty-body]
     """Register launchers, selected by ``launch: {type: ...}`` or ``ale launch --on``."""
+
+
+@hookspec
+def ale_middleware() -> Sequence[Component[Any, Middleware]]:  # type: ignore[empty-body]
+    """Register middleware, which rewrites what a model is asked.
+
+    Selected by ``middleware: [{type: ...}, ...]``, applied in that order, in a run and in a proxy.
+    """
 
 
 @hookspec

@@ -239,10 +239,23 @@ def _build_parts(root: Node, registry: Registry, context: BuildContext) -> tuple
             built[kind], names[kind] = build(selected, context), selected.name
         except InputError as error:
             problems += error.problems
+    middleware: list[tuple[str, Any]] = []
+    section = root.get("middleware")
+    for node in (section and section.items) or ():
+        try:
+            selected = select(node, "middleware", registry, path="middleware")
+            middleware.append((selected.name, build(selected, context)))
+        except InputError as error:
+            problems += error.problems
     if problems:
         raise InputError(problems)
     _check_isolation(root.get("sandbox"), built["sandbox"], names["sandbox"])
-    parts = WorkerParts(backend=built["sandbox"], llm=built["llm"], agent=built["agent"])
+    parts = WorkerParts(
+        backend=built["sandbox"],
+        llm=built["llm"],
+        agent=built["agent"],
+        middleware=tuple(middleware),
+    )
     return parts, names["sandbox"]
 
 

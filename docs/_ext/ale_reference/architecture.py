@@ -29,7 +29,7 @@ PIPELINE = (
     Stage("Choose where rollouts begin", ("starts",), "Start"),
     Stage("Choose where episodes run", ("executor",), "Works"),
     Stage("Open a sandbox", ("sandbox",), "Sandbox"),
-    Stage("Let the agent work", ("agent", "llm"), "Trajectory"),
+    Stage("Let the agent work", ("agent", "llm", "middleware"), "Trajectory"),
     Stage("Grade what it left", ("criterion",), "Episode, stored"),
     Stage("Cut into chunks", ("chunker",), "Chunks"),
     Stage("Give credit", ("credit",), "Batch of credited groups"),

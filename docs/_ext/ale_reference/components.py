@@ -21,6 +21,7 @@ TITLES = {
     "trainer": "Trainers",
     "executor": "Executors",
     "launch": "Launchers",
+    "middleware": "Middleware",
     "observer": "Observers",
 }
 

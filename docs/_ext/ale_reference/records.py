@@ -27,6 +27,8 @@ MODULES = (
     "strict",
     "runs",
     "workers",
+    "middleware",
+    "recording",
     "attempts",
     "text",
     "testing.builders",
@@ -46,7 +48,7 @@ TYPES = (
     "event",
     "_record",
 )
-PROTOCOLS = ("task", "sandbox", "llm", "agent", "start", "training", "executor")
+PROTOCOLS = ("task", "sandbox", "llm", "agent", "start", "training", "executor", "middleware")
 TITLES = {
     "task": "Tasks",
     "sandbox": "Sandboxes",

@@ -35,6 +35,7 @@ def describe_plan(ready: Prepared, *, defaults: bool = False) -> str:
     """
     config = ready.config
     parts = [(section, getattr(config, section)) for section in _PARTS]
+    parts += [("middleware", each) for each in config.middleware]
     parts += [("observer", observer) for observer in config.observers]
     if config.evaluation is not None:
         parts.append(("evaluation", config.evaluation.tasks))

@@ -46,7 +46,7 @@ _PARTS = (
     "executor",
     "launch",
 )
-_SECTIONS = (*_PARTS, "evaluation", "observers", "run", PLUGINS)
+_SECTIONS = (*_PARTS, "middleware", "evaluation", "observers", "run", PLUGINS)
 _RUN = [option.name for option in attrs.fields(RunOptions)]
 _UNKNOWN = "unknown option"
 _COMMON: dict[str, type] = {"sandbox": SandboxRequirements, "launch": LaunchOptions}
@@ -102,7 +102,8 @@ def structure_config(node: Node, registry: Registry) -> RunConfig:
     }
     require = problems.collect(lambda: _required_isolation(node.get("sandbox"))) or ()
     launching = problems.collect(lambda: _common(node.get("launch"), "launch"))
-    observers = problems.collect(lambda: _observers(node, registry)) or ()
+    middleware = problems.collect(lambda: _several(node, "middleware", registry)) or ()
+    observers = problems.collect(lambda: _several(node, "observers", registry)) or ()
     evaluation = problems.collect(partial(_evaluation, node, registry))
     empty = Node({}, node.file, node.line)
     options = problems.collect(lambda: structure(node.get("run") or empty, RunOptions, path="run"))
@@ -111,6 +112,7 @@ def structure_config(node: Node, registry: Registry) -> RunConfig:
         raise InputError(problems.found)
     parts = {kind: part for kind, part in picked.items() if part is not None}
     resolved: dict[str, Any] = {kind: _plain(part) for kind, part in parts.items()}
+    resolved |= {"middleware": [_plain(part) for part in middleware]} if middleware else {}
     resolved["observers"] = [_plain(part) for part in observers]
     if evaluation is not None:
         resolved["evaluation"] = {
@@ -124,6 +126,7 @@ def structure_config(node: Node, registry: Registry) -> RunConfig:
     return RunConfig(
         **picked,
         evaluation=evaluation,
+        middleware=middleware,
         observers=observers,
         run=options,
         resolved=resolved,
@@ -227,15 +230,21 @@ def _evaluation(root: Node, registry: Registry) -> Evaluation | None:
     return Evaluation(tasks=selected, options=options)
 
 
-def _observers(root: Node, registry: Registry) -> tuple[Selected, ...]:
-    node = root.get("observers")
-    assert node is not None  # _DEFAULTS has it
+_LISTED = {"middleware": ("middleware", "skills"), "observers": ("observer", "console")}
+"""Sections that are lists: the kind of each item, and an example of a type."""
+
+
+def _several(root: Node, section: str, registry: Registry) -> tuple[Selected, ...]:
+    kind, example = _LISTED[section]
+    node = root.get(section)
+    if node is None:
+        return ()
     if node.items is None:
         message = f"expected a list, found {describe(node.value)}"
-        raise node.error(message, path="observers", hint="observers: [{type: console}]")
+        raise node.error(message, path=section, hint=f"{section}: [{{type: {example}}}]")
     problems = _Problems()
     made = [
-        problems.collect(partial(select, item, "observer", registry, path=f"observers[{i}]"))
+        problems.collect(partial(select, item, kind, registry, path=f"{section}[{i}]"))
         for i, item in enumerate(node.items)
     ]
     if problems.found:

@@ -296,6 +296,7 @@ class RunConfig:
     executor: Selected
     launch: Selected | None
     evaluation: Evaluation | None
+    middleware: tuple[Selected, ...]
     observers: tuple[Selected, ...]
     run: RunOptions
     resolved: dict[str, Any] = field(repr=False)
@@ -345,9 +346,8 @@ class RunConfig:
         evaluation = None if self.evaluation is None else self.evaluation.tasks
         parts = (self.tasks, self.sandbox, self.llm, self.agent, self.chunker, self.credit)
         more = (self.starts, self.trainer, self.executor, self.launch, evaluation)
-        found = [
-            None if part is None else part.dropped for part in (*parts, *more, *self.observers)
-        ]
+        lists = (*self.middleware, *self.observers)
+        found = [None if part is None else part.dropped for part in (*parts, *more, *lists)]
         return [note for note in found if note is not None]
 
 

@@ -1,15 +1,25 @@
 """Run an agent on a task, within its time limit."""
 
+from collections.abc import Sequence
 from typing import TypeVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ale._run.expert_guided import ExpertGuidedLLM
 from ale._run.plan import EpisodePlan
 from ale._run.record import EpisodeRecord
 from ale._run.timeouts import OverdueError, Supervisor
 from ale.errors import AleError
-from ale.protocols import LLM, Agent, AgentContext, Policy, Sandbox
+from ale.middleware import Rewriting, RewritingLLM
+from ale.protocols import (
+    LLM,
+    Agent,
+    AgentContext,
+    Middleware,
+    MiddlewareContext,
+    Policy,
+    Sandbox,
+)
 from ale.types import (
     Completion,
     CompletionRequest,
@@ -59,6 +69,18 @@ def agent_context(
         ),
         recorder=record,
     )
+
+
+def with_middleware(
+    context: AgentContext, middleware: Sequence[tuple[str, Middleware]], record: EpisodeRecord
+) -> AgentContext:
+    """The context with a model that is asked, and a record that is written, with it applied."""
+    if not middleware:
+        return context
+    about = MiddlewareContext(task=context.task, conversation=context.conversation)
+    rewriting = Rewriting(middleware, about)
+    record.rewritings.append(rewriting)
+    return evolve(context, llm=RewritingLLM(context.llm, rewriting))
 
 
 def model_for(llm: LLM | None, plan: EpisodePlan, record: EpisodeRecord) -> LLM:

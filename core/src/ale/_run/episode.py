@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from attrs import field, frozen
 
 from ale._config import RunOptions
-from ale._run.agent import agent_context, effective_limits, model_for, run_agent
+from ale._run.agent import agent_context, effective_limits, model_for, run_agent, with_middleware
 from ale._run.grading import grade
 from ale._run.parts import PreparedTask, WorkerParts
 from ale._run.plan import EpisodePlan
@@ -124,6 +124,7 @@ class _Attempt:
         parts, options = self.runner.parts, self.runner.options
         llm = model_for(parts.llm, self.plan, self.record)
         context = agent_context(self.plan, task, sandbox, llm, self._limits(task), self.record)
+        context = with_middleware(context, parts.middleware, self.record)
         self.record.stop = await run_agent(
             parts.agent, context, self.runner.supervisor, options.grace_s
         )

@@ -16,7 +16,7 @@ from ale.errors import InputError, PluginError, Problem
 from ale.protocols import Policy, RunningRun, ServedPolicy, Workers
 from ale.types import Episode, RunSpec, Stage, Work
 
-WORKER_SECTIONS = ("sandbox", "llm", "agent", "run", "plugins")
+WORKER_SECTIONS = ("sandbox", "llm", "agent", "middleware", "run", "plugins")
 """Sections of a config that the process that runs a work needs."""
 _NEEDS_LOCAL = "executor: {type: local}"
 

@@ -21,6 +21,7 @@ from ale.protocols import (
     CriticCredit,
     CriticTrainer,
     Executor,
+    Middleware,
     Policy,
     SandboxBackend,
     StartScheme,
@@ -39,6 +40,8 @@ class WorkerParts:
     llm: LLM | None
     agent: Agent
     starts: StartScheme | None = None
+    middleware: tuple[tuple[str, Middleware], ...] = ()
+    """In the order in which they are applied, each with the name of its component."""
 
 
 @frozen(kw_only=True)
@@ -98,10 +101,11 @@ def build_parts(config: RunConfig, context: BuildContext) -> Parts:
         "trainer": make(config.trainer, "trainer"),
         "executor": make(config.executor, "executor"),
     }
+    middleware = tuple((part.name, make(part, "middleware")) for part in config.middleware)
     observers = tuple(make(observer, "observers") for observer in config.observers)
     if problems:
         raise InputError(problems)
-    parts = Parts(**built, observers=observers)
+    parts = Parts(**built, middleware=middleware, observers=observers)
     if parts.starts is not None and not isinstance(parts.llm, Policy):
         message = "start schemes need a model whose answers can be forced"
         expected = "a section 'llm' whose model is trained in this run, such as {type: policy}"

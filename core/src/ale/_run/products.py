@@ -16,6 +16,7 @@ from ale.protocols import (
     Criterion,
     Executor,
     Launcher,
+    Middleware,
     SandboxBackend,
     StartScheme,
     TaskSource,
@@ -34,6 +35,7 @@ PROTOCOLS: Mapping[str, type] = {
     "trainer": Trainer,
     "executor": Executor,
     "launch": Launcher,
+    "middleware": Middleware,
 }
 """By component kind. An observer has no protocol, but hooks of its choice."""
 

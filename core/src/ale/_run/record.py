@@ -11,6 +11,7 @@ from ale._run.grading import reward
 from ale._run.plan import EpisodePlan
 from ale._store.codec import invalid_record
 from ale.errors import AleError
+from ale.middleware import Rewriting
 from ale.protocols import Restoring
 from ale.types import Episode, Failure, Score, Stage, Stop, Trajectory, Turn
 
@@ -63,6 +64,8 @@ class EpisodeRecord:
     """False after an error that another attempt would only repeat."""
     restoring: Restoring | None = None
     expert_guided: ExpertGuidedLLM | None = None
+    rewritings: list[Rewriting] = field(factory=list)
+    """The middleware of each task step so far, the present one last; empty without middleware."""
 
     def append(self, turn: Turn) -> None:
         """Record a turn.
@@ -72,7 +75,7 @@ class EpisodeRecord:
         """
         if not isinstance(turn, Turn):
             raise AleError(f"the agent recorded {turn!r} instead of a Turn")
-        self.turns.append(turn)
+        self.turns.append(self.rewritings[-1].turn(turn) if self.rewritings else turn)
 
     @property
     def trajectory(self) -> Trajectory:
@@ -123,6 +126,8 @@ class EpisodeRecord:
             metadata["workdir"] = self.workdir
         if plan.prepared.task.steps:
             metadata["steps"] = self.turns_when_graded
+        if self.rewritings:
+            metadata["middleware"] = [fact for each in self.rewritings for fact in each.facts]
         if self.teardown_errors:
             metadata["teardown"] = self.teardown_errors
         if plan.start.expert_turns is not None:

@@ -189,15 +189,18 @@ class RunDirectory:
     def _credits_path(self, step: int) -> Path:
         return self.path / "credits" / f"{step:05d}.jsonl"
 
-    def set_outcome(self, outcome: Mapping[str, Any], *, discard: bool = False) -> None:
+    def set_outcome(
+        self, outcome: Mapping[str, Any], *, discard: bool = False, **facts: Any
+    ) -> None:
         """Write to the manifest how the run ended.
 
         Args:
             discard: a resume removes the episodes that were stored since the directory was opened.
+            facts: of the manifest that were not known at the start, such as ``n_tasks``.
         """
         if discard:
             outcome = {**outcome, _DISCARD: self._stored_before}
-        manifest = {**_read_manifest(self.path), "outcome": outcome}
+        manifest = {**_read_manifest(self.path), **facts, "outcome": outcome}
         write_whole(self.path / "manifest.json", _pretty(manifest, self._redactor))
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from ale.protocols.agent import Agent, AgentContext, Recorder
 from ale.protocols.executor import CheckableExecutor, Executor, RunningRun, Workers
 from ale.protocols.launcher import LOGS, LOST, Launch, Launched, Launcher, Process, Role
 from ale.protocols.llm import LLM, Checkable, Policy, ServedPolicy
+from ale.protocols.middleware import Middleware, MiddlewareContext, Rewritten
 from ale.protocols.sandbox import (
     DEFAULT_OUTPUT_BYTES,
     FEATURES,
@@ -59,6 +60,8 @@ __all__ = [
     "Launched",
     "Launcher",
     "ListsSessions",
+    "Middleware",
+    "MiddlewareContext",
     "OpensSiblings",
     "Policy",
     "Process",
@@ -66,6 +69,7 @@ __all__ = [
     "Restoring",
     "RestoringScheme",
     "Role",
+    "Rewritten",
     "RunningRun",
     "Sandbox",
     "SandboxBackend",

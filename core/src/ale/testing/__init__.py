@@ -15,6 +15,7 @@ if "pytest" in sys.modules:  # the scripted server and the fakes work without py
         "ale.testing.executor",
         "ale.testing.launcher",
         "ale.testing.llm",
+        "ale.testing.middleware",
         "ale.testing.observer",
         "ale.testing.sandbox",
         "ale.testing.sdk",

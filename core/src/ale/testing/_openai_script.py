@@ -136,7 +136,7 @@ class Answer:
         return {
             "id": "chatcmpl-scripted",
             "object": kind,
-            "created": int(time.time()),
+            "created": self.step.get("created", int(time.time())),
             "model": self.body.get("model", ""),
         }
 

@@ -14,7 +14,11 @@ from ale_agent_attempts.plugin import ale_agents
 
 
 def test_the_package_registers_these_agents() -> None:
-    assert [component.name for component in ale_agents()] == ["code-attempts", "single-shot"]
+    assert [component.name for component in ale_agents()] == [
+        "code-attempts",
+        "single-shot",
+        "steps",
+    ]
 
 
 CODE = """

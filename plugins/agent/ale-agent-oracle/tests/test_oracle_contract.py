@@ -45,3 +45,18 @@ class TestNoop(AgentContract):
     @pytest.fixture
     def acts(self) -> bool:
         return False
+
+
+class TestEcho(AgentContract):
+    @pytest.fixture
+    def agent(self) -> Agent:
+        echo = next(c for c in ale_agents() if c.name == "echo")
+        return echo.build(None, BuildContext())
+
+    @pytest.fixture
+    def uses_model(self) -> bool:
+        return False
+
+    @pytest.fixture
+    def acts(self) -> bool:
+        return False

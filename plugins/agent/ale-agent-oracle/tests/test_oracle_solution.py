@@ -13,7 +13,7 @@ from ale.types import Limits, Trajectory, replace
 from ale_agent_oracle.options import OracleOptions
 from ale_agent_oracle.plugin import ale_agents
 
-ORACLE, NOOP = ale_agents()
+ORACLE, NOOP, ECHO = ale_agents()
 
 
 @pytest.fixture
@@ -149,3 +149,10 @@ def test_the_limits_are_those_of_the_options():
     options = OracleOptions(tool_timeout_s=5.0, time_limit_s=None)
     assert ORACLE.build(options, BuildContext()).limits == Limits(tool_timeout_s=5.0)
     assert NOOP.build(None, BuildContext()).limits == Limits()
+
+
+async def test_echo_says_the_goal_and_that_it_is_a_dry_run(run):
+    stop, (turn,) = await run(component=ECHO)
+    assert turn.completion.message.content == turn.prompt[0].content == "Write f."
+    assert (turn.completion.model, turn.completion.tokens) == ("echo", None)
+    assert stop.detail.startswith("dry run")

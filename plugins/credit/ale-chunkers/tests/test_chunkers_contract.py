@@ -12,6 +12,7 @@ NAMES = (
     "message",
     "tool-call",
     "micro-step",
+    "step-tags",
     "attempt",
     "phase",
     "ale-lite",

@@ -6,8 +6,9 @@ from ale.errors import ChunkError
 from ale.protocols import Chunker
 from ale.testing.builders import trajectory, turn
 from ale.types import Chunk, Message, Trajectory, Turn, replace
+from ale_chunkers.micro_steps import MICRO_STEP
 from ale_chunkers.options import AttemptOptions, InteractionOptions
-from ale_chunkers.parts import AleLiteChunker, MicroStepChunker, ToolCallChunker
+from ale_chunkers.parts import AleLiteChunker, TagChunker, ToolCallChunker
 from ale_chunkers.tokens import TokenChunker
 from ale_chunkers.turns import (
     AttemptChunker,
@@ -132,7 +133,7 @@ def test_ale_lite_makes_no_message_of_blank_text_before_a_call(text: str) -> Non
 
 def test_micro_step_gives_the_calls_to_the_last_piece() -> None:
     made = trajectory(turn(f"So: {STEP}", calls=[CALL, CALL]), turn("x", calls=[CALL]))
-    assert shape(MicroStepChunker().split(made)) == [
+    assert shape(TagChunker(MICRO_STEP).split(made)) == [
         ("message", [(0, (0, 4), (0, 0))]),
         ("micro-step", [(0, (4, 30), (0, 2))]),
         ("message", [(1, (0, 1), (0, 1))]),
@@ -256,15 +257,15 @@ def test_an_empty_turn_is_one_chunk(chunker: TokenChunker | AleLiteChunker, toke
     assert tokens_of(chunker.split(trajectory(turn("", tokens=tokens)))) == [(0, tokens)]
 
 
-@pytest.mark.parametrize("chunker", [TokenChunker(), MicroStepChunker()])
-def test_offsets_that_go_backwards_are_refused(chunker: TokenChunker | MicroStepChunker) -> None:
+@pytest.mark.parametrize("chunker", [TokenChunker(), TagChunker(MICRO_STEP)])
+def test_offsets_that_go_backwards_are_refused(chunker: TokenChunker | TagChunker) -> None:
     made = trajectory(with_offsets(turn(f"a{STEP}b{STEP}"), 27, 28, 1))
     with pytest.raises(ChunkError, match="ascending"):
         chunker.split(made)
 
 
-@pytest.mark.parametrize("chunker", [TokenChunker(), MicroStepChunker()])
-def test_offsets_that_are_too_few_are_refused(chunker: TokenChunker | MicroStepChunker) -> None:
+@pytest.mark.parametrize("chunker", [TokenChunker(), TagChunker(MICRO_STEP)])
+def test_offsets_that_are_too_few_are_refused(chunker: TokenChunker | TagChunker) -> None:
     good = with_offsets(turn(f"a{STEP}"), 0, 1)
     trace = good.completion.tokens
     assert trace is not None

@@ -1,3 +1,4 @@
+import itertools
 import time
 
 import pytest
@@ -80,3 +81,33 @@ def test_deep_nesting_takes_linear_time() -> None:
     start = time.process_time()
     assert micro_steps(text) == [(0, len(text))]
     assert time.process_time() - start < 2.0
+
+
+def steps(text: str) -> list[tuple[str, str]]:
+    ends = [("", 0), *pieces(text, ("step", "answer"))]
+    return [(kind, text[start:stop]) for (_, start), (kind, stop) in itertools.pairwise(ends)]
+
+
+def test_steps_and_the_answer_are_pieces_with_names_of_their_own() -> None:
+    assert steps("Well. <step>6 * 7</step>\n<step>is 42</step> <answer>42</answer>") == [
+        ("message", "Well. "),
+        ("step", "<step>6 * 7</step>\n"),
+        ("step", "<step>is 42</step> "),
+        ("answer", "<answer>42</answer>"),
+    ]
+
+
+def test_a_step_that_is_never_closed_does_not_take_the_answer() -> None:
+    assert steps("<step>hm <answer>42</answer>") == [
+        ("message", "<step>hm "),
+        ("answer", "<answer>42</answer>"),
+    ]
+
+
+def test_an_answer_in_a_step_is_part_of_it_and_tags_that_cross_close_the_inner_one() -> None:
+    inside = "<step>so <answer>42</answer></step>"
+    assert steps(inside) == [("step", inside)]
+    assert steps("<step>so <answer>42</step></answer>") == [
+        ("step", "<step>so <answer>42</step>"),
+        ("message", "</answer>"),
+    ]

@@ -24,7 +24,7 @@ from ale_trainer_export.plugin import ale_trainers
 
 
 def build(folder: Path, run_id: str = "run-1", **fields: Any) -> Trainer:
-    [component] = ale_trainers()
+    component, _ = ale_trainers()
     context = BuildContext(run_id=run_id, run_directory=folder)
     return component.build(ExportOptions(**fields), context)
 
@@ -44,6 +44,21 @@ class TestExportWithoutZeros(TrainerContract):
     @pytest.fixture
     def make_trainer(self, tmp_path: Path) -> Callable[[], Trainer]:
         return lambda: build(tmp_path, min_abs_weight=1e-9)
+
+
+class TestNone(TrainerContract):
+    @pytest.fixture
+    def make_trainer(self) -> Callable[[], Trainer]:
+        return lambda: ale_trainers()[1].build(None, BuildContext())
+
+
+async def test_a_dry_run_says_so_and_writes_nothing(tmp_path: Path) -> None:
+    _, component = ale_trainers()
+    report = await component.build(None, BuildContext(run_directory=tmp_path)).step(
+        credited_batch(0)
+    )
+    assert report.metrics == {"dry_run": 1.0, "episodes": 4.0}
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_row_holds_the_conversation_the_answer_and_what_each_part_is_worth(
@@ -290,7 +305,7 @@ async def test_credits_that_do_not_fit_are_refused_and_nothing_is_written(tmp_pa
 
 
 def test_without_a_run_directory_a_path_is_needed() -> None:
-    [component] = ale_trainers()
+    component, _ = ale_trainers()
     with pytest.raises(InputError, match=r"trainer\.path: needed where there is no run directory"):
         component.build(ExportOptions(), BuildContext())
 

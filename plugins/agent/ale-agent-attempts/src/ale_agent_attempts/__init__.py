@@ -1,1 +1,2 @@
-"""Agents without tools: ``single-shot`` answers once, ``code-attempts`` until tests pass."""
+"""Agents without tools: ``single-shot`` answers once, ``code-attempts`` until tests pass, and
+``steps`` in tags."""

@@ -1,4 +1,4 @@
-"""The options of ``code-attempts`` and ``single-shot``."""
+"""The options of ``code-attempts``, ``single-shot`` and ``steps``."""
 
 from typing import Any
 
@@ -22,6 +22,28 @@ class SingleShotOptions:
     prompt: str = field(default="{goal}", metadata=doc(_PROMPT))
     time_limit_s: float | None = field(
         default=600.0, validator=_above_0, metadata=doc("Wall-clock seconds for the answer.")
+    )
+
+
+@frozen(kw_only=True)
+class StepsOptions:
+    """Thoughts in <step> tags and the answer in an <answer> tag; no tools."""
+
+    max_turns: int = field(
+        default=3, validator=ge(1), metadata=doc("Completions until there is an answer.")
+    )
+    time_limit_s: float | None = field(
+        default=600.0, validator=_above_0, metadata=doc("Wall-clock seconds for an episode.")
+    )
+    system_prompt: str = field(
+        default="Solve the task in steps. Write each step as <step>...</step>, and at the end the "
+        "answer alone as <answer>...</answer>.",
+        metadata=doc(_SYSTEM),
+    )
+    prompt: str = field(default="{goal}", metadata=doc(_PROMPT))
+    no_answer_prompt: str = field(
+        default="There is no answer yet. Write it as <answer>...</answer>.",
+        metadata=doc("After a completion without an answer tag."),
     )
 
 

@@ -1,11 +1,11 @@
-"""Registers the agents ``code-attempts`` and ``single-shot``."""
+"""Registers the agents ``code-attempts``, ``single-shot`` and ``steps``."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Agent
-from ale_agent_attempts.options import AttemptsOptions, SingleShotOptions
+from ale_agent_attempts.options import AttemptsOptions, SingleShotOptions, StepsOptions
 
 
 def _build_attempts(options: AttemptsOptions, context: BuildContext) -> Agent:
@@ -20,9 +20,15 @@ def _build_single_shot(options: SingleShotOptions, context: BuildContext) -> Age
     return SingleShotAgent(options, monotonic=context.monotonic)
 
 
+def _build_steps(options: StepsOptions, context: BuildContext) -> Agent:
+    from ale_agent_attempts.steps import StepsAgent
+
+    return StepsAgent(options, monotonic=context.monotonic)
+
+
 @hookimpl
 def ale_agents() -> Sequence[Component[Any, Agent]]:
-    """Register ``code-attempts`` and ``single-shot``."""
+    """Register ``code-attempts``, ``single-shot`` and ``steps``."""
     return [
         Component(
             "code-attempts",
@@ -36,6 +42,13 @@ def ale_agents() -> Sequence[Component[Any, Agent]]:
             SingleShotOptions,
             _build_single_shot,
             summary="Asks once, without tools or feedback: for benchmarks.",
+            needs=("llm",),
+        ),
+        Component(
+            "steps",
+            StepsOptions,
+            _build_steps,
+            summary="Thinks in <step> tags and answers in an <answer> tag.",
             needs=("llm",),
         ),
     ]

@@ -1,4 +1,4 @@
-"""Registers the agents ``oracle`` and ``noop``."""
+"""Registers the agents ``oracle``, ``noop`` and ``echo``."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,9 +20,15 @@ def _build_noop(options: None, context: BuildContext) -> Agent:
     return NoopAgent()
 
 
+def _build_echo(options: None, context: BuildContext) -> Agent:
+    from ale_agent_oracle.echo import EchoAgent
+
+    return EchoAgent()
+
+
 @hookimpl
 def ale_agents() -> Sequence[Component[Any, Agent]]:
-    """Register ``oracle`` and ``noop``."""
+    """Register ``oracle``, ``noop`` and ``echo``."""
     return [
         Component(
             "oracle",
@@ -35,5 +41,11 @@ def ale_agents() -> Sequence[Component[Any, Agent]]:
             None,
             _build_noop,
             summary="Does nothing: a valid task gives it reward 0.",
+        ),
+        Component(
+            "echo",
+            None,
+            _build_echo,
+            summary="For dry runs: says the goal again, and does nothing else.",
         ),
     ]

@@ -35,9 +35,9 @@ def config_schema(registry: Registry) -> dict[str, Any]:
     A file that extends another may lack required values, which the other may have. Problems that
     only a run can find (a missing folder, options that exclude each other) are left to `ale check`.
     """
-    kinds = {kind: _Kind(registry, kind) for kind in (*PARTS, "observer")}
+    kinds = {kind: _Kind(registry, kind) for kind in (*PARTS, "middleware", "observer")}
     sections = {name: kinds[name].section for name in PARTS}
-    tasks, observer = kinds["tasks"], kinds["observer"]
+    tasks, added, observer = kinds["tasks"], kinds["middleware"], kinds["observer"]
     return {
         "$schema": DRAFT,
         "$id": f"urn:ale:config:{VERSION}",
@@ -55,6 +55,11 @@ def config_schema(registry: Registry) -> dict[str, Any]:
                     **properties(EvaluationOptions),
                 },
                 "additionalProperties": False,
+            },
+            "middleware": {
+                "description": "What is added to the first messages of each conversation.",
+                "type": ["array", "null"],
+                "items": {"allOf": [{**added.section, "type": "object"}, added.whole]},
             },
             "observers": {
                 "description": "Progress, trackers and reports.",

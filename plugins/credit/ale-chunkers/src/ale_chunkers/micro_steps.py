@@ -1,52 +1,60 @@
-"""Finding ``<micro-step>...</micro-step>`` in a message, whatever the model made of the tags."""
+"""Finding ``<micro-step>...</micro-step>`` and other tags, whatever the model made of them."""
 
 import re
+from collections.abc import Sequence
 
 from ale.types import Range
 
 Piece = tuple[str, int]
-"""Kind (``micro-step`` or ``message``) and where in the text it ends."""
+"""Kind (a tag's name or ``message``) and where in the text it ends."""
 
-_OPEN = "<micro-step>"
-_CLOSE = "</micro-step>"
-_TAG = re.compile(f"{_OPEN}|{_CLOSE}")
+MICRO_STEP = ("micro-step",)
+
+
+def tagged(text: str, tags: Sequence[str]) -> list[tuple[str, Range]]:
+    """Where the tags of `text` lie, with their names, in order, none inside another.
+
+    A closing tag closes the nearest open one of its name. An opening tag that is never closed and
+    a closing tag with nothing to close are plain text; a pair inside another is part of the outer
+    one.
+
+    Returns:
+        Half-open ranges of characters. Takes time linear in the text, for one tag.
+    """
+    if not any(f"</{tag}>" in text for tag in tags):
+        return []
+    opened: list[tuple[str, int]] = []
+    found: list[tuple[str, Range]] = []
+    for tag in re.finditer(f"<(/?)({'|'.join(map(re.escape, tags))})>", text):
+        name = tag[2]
+        if not tag[1]:
+            opened.append((name, tag.start()))
+        elif any(name == each for each, _ in opened):
+            while opened[-1][0] != name:
+                opened.pop()
+            _, start = opened.pop()
+            while found and found[-1][1][0] > start:
+                found.pop()
+            found.append((name, (start, tag.end())))
+    return found
 
 
 def micro_steps(text: str) -> list[Range]:
-    """Where the micro-steps of `text` lie, tags included, in order, none inside another.
-
-    A closing tag closes the nearest open one. An opening tag that is never closed and a closing
-    tag with nothing to close are plain text; a step inside another is part of the outer one.
-
-    Returns:
-        Half-open ranges of characters. Takes time linear in the text.
-    """
-    if _CLOSE not in text:
-        return []
-    opened: list[int] = []
-    steps: list[Range] = []
-    for tag in _TAG.finditer(text):
-        if tag.group() == _OPEN:
-            opened.append(tag.start())
-        elif opened:
-            start = opened.pop()
-            while steps and steps[-1][0] > start:
-                steps.pop()
-            steps.append((start, tag.end()))
-    return steps
+    """Where the micro-steps of `text` lie; see `tagged`."""
+    return [where for _, where in tagged(text, MICRO_STEP)]
 
 
-def pieces(text: str) -> list[Piece]:
-    """`text` cut at its micro-steps: each step, and what is written before, between and after.
+def pieces(text: str, tags: Sequence[str] = MICRO_STEP) -> list[Piece]:
+    """`text` cut at its tags: each pair, and what is written before, between and after.
 
     Nothing but white space is no piece: it belongs to the piece before it, or, at the start, to
     the one after it. At least one piece, even of an empty text.
     """
     found: list[Piece] = []
     position = 0
-    for start, stop in micro_steps(text):
+    for name, (start, stop) in tagged(text, tags):
         _add_message(found, text, position, start)
-        found.append(("micro-step", stop))
+        found.append((name, stop))
         position = stop
     _add_message(found, text, position, len(text))
     return found or [("message", len(text))]

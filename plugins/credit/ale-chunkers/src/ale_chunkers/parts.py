@@ -43,18 +43,24 @@ class ToolCallChunker:
             yield "tool-call", span
 
 
-class MicroStepChunker:
-    """Assistant messages, cut at the ``<micro-step>`` tags inside them.
+class TagChunker:
+    """Assistant messages, cut at tags inside them, such as ``<micro-step>``.
 
-    The calls of a turn belong to its last piece. See `micro_steps` for tags that do not match.
+    The calls of a turn belong to its last piece. See `tagged` for tags that do not match.
+
+    Args:
+        tags: names; a chunk's kind is the name of its tag, or ``message``.
     """
+
+    def __init__(self, tags: Sequence[str]) -> None:
+        self._tags = tags
 
     def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
         """At least one chunk per turn."""
         return _chunks(trajectory, self._parts)
 
     def _parts(self, index: int, turn: Turn) -> Iterator[Part]:
-        found = pieces(turn.completion.message.content)
+        found = pieces(turn.completion.message.content, self._tags)
         if len(found) == 1:
             yield found[0][0], whole_turn(index, turn)
             return

@@ -27,9 +27,16 @@ def _tool_call(options: None, context: BuildContext) -> Chunker:
 
 
 def _micro_step(options: None, context: BuildContext) -> Chunker:
-    from ale_chunkers.parts import MicroStepChunker
+    from ale_chunkers.micro_steps import MICRO_STEP
+    from ale_chunkers.parts import TagChunker
 
-    return MicroStepChunker()
+    return TagChunker(MICRO_STEP)
+
+
+def _step_tags(options: None, context: BuildContext) -> Chunker:
+    from ale_chunkers.parts import TagChunker
+
+    return TagChunker(("step", "answer"))
 
 
 def _attempt(options: AttemptOptions, context: BuildContext) -> Chunker:
@@ -79,6 +86,12 @@ def ale_chunkers() -> Sequence[Component[Any, Chunker]]:
             None,
             _micro_step,
             summary="Assistant messages, split at <micro-step> tags.",
+        ),
+        Component(
+            "step-tags",
+            None,
+            _step_tags,
+            summary="Assistant messages, split at <step> and <answer> tags.",
         ),
         Component(
             "attempt",

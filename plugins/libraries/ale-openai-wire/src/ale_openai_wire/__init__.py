@@ -4,6 +4,7 @@ A library, not a plugin: it registers no component. Its modules:
 
 - `request`: a conversation as the messages, tools and sampling fields of a request;
 - `response`: an answer, as JSON or as an object, into a `Completion`;
+- `stream`: an answer from server-sent events;
 - `options`: those that such models share, and the key that one of them names;
 - `status` and `retry`: what kind of failure it was, whether and when to retry;
 - `models`: the list at ``/models``;

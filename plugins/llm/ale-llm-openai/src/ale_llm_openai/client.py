@@ -20,7 +20,6 @@ from ale.errors import LLMError
 from ale.plugin import BuildContext, Secret
 from ale.types import Completion, CompletionRequest, LLMCapabilities, Sampling
 from ale_llm_openai.options import OpenAIOptions
-from ale_llm_openai.stream import BrokenStreamError, StreamedError, assemble
 from ale_openai_wire import (
     Answer,
     AttemptError,
@@ -39,6 +38,7 @@ from ale_openai_wire import (
     turn_seed,
     unreachable,
 )
+from ale_openai_wire.stream import BrokenStreamError, StreamedError, assemble
 
 _log = logging.getLogger(__name__)
 

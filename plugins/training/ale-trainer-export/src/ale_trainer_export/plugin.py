@@ -1,6 +1,7 @@
-"""Registers the trainer ``export``."""
+"""Registers the trainers ``export`` and ``none``."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext, Component, hookimpl
@@ -21,14 +22,21 @@ def _build(options: ExportOptions, context: BuildContext) -> Trainer:
     return ExportTrainer(path, run_id=context.run_id, min_abs_weight=options.min_abs_weight)
 
 
+def _build_none(options: None, context: BuildContext) -> Trainer:
+    from ale_trainer_export.none import NoTrainer
+
+    return NoTrainer()
+
+
 @hookimpl
-def ale_trainers() -> Sequence[Component[ExportOptions, Trainer]]:
-    """Register ``export``."""
+def ale_trainers() -> Sequence[Component[Any, Trainer]]:
+    """Register ``export`` and ``none``."""
     return [
         Component(
             "export",
             ExportOptions,
             _build,
             summary="Writes a weighted data set; the policy is not changed.",
-        )
+        ),
+        Component("none", None, _build_none, summary="For dry runs: learns and writes nothing."),
     ]

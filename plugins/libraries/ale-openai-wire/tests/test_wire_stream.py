@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ale.types import Completion, ToolCall
-from ale_llm_openai.stream import BrokenStreamError, EventReader, StreamedError, assemble
 from ale_openai_wire import completion
+from ale_openai_wire.stream import BrokenStreamError, EventReader, StreamedError, assemble
 
 STOP = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
 

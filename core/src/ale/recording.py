@@ -1,0 +1,130 @@
+"""Write a run directory: for programs whose episodes come from elsewhere than `ale run`.
+
+Such a run is read, credited, collected into data sets and trained on like any other. It has no
+task source, so it can't be resumed by `ale run`; `Recording` itself continues one.
+"""
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ale._registry import Registry
+from ale._run.manifest import run_id_for, versions
+from ale._store import Redactor, RunDirectory
+from ale._store.codec import decoder, encode, invalid_record
+from ale._store.index import SUCCESS
+from ale.errors import AleError
+from ale.types import Episode, Task
+
+__all__ = ["Recording", "run_folder"]
+
+
+def run_folder(name: str, runs: Path | None = None) -> Path:
+    """A new run directory's path in `runs` (default: ``./runs``), by the time and a name."""
+    return (runs or Path.cwd() / "runs") / run_id_for(name, time.time(), os.urandom(4).hex())
+
+
+class Recording:
+    """A run directory to which episodes are added, locked against other writers.
+
+    Args:
+        path: a new one, or one that was recorded before and is continued.
+        config: sections of a config that say where the episodes come from; ``chunker`` is needed,
+            since what reads a run cuts its episodes with it.
+        registry: of the packages whose versions are stored.
+
+    Raises:
+        InputError: there is something else at the path.
+        StoreError: it can't be written, or another process writes to it.
+    """
+
+    def __init__(self, path: Path, config: Mapping[str, Any], registry: Registry) -> None:
+        self._began = time.monotonic()
+        redactor = Redactor(os.environ)
+        if path.exists():
+            self._store = RunDirectory.resume(path, redactor)
+        else:
+            self._store = RunDirectory.create(path, _manifest(path, config, registry), redactor)
+        reader = self._store.reader
+        self.path = path
+        self.run_id = str(reader.manifest["run_id"])
+        self._before = (reader.manifest.get("outcome") or {}).get("seconds", 0.0)
+        self._tasks = {task.id for task in reader.tasks}
+        self._rollouts: dict[str, int] = {}
+        for episode in reader.episodes:
+            next_one = max(self._rollouts.get(episode.task_id, 0), episode.rollout + 1)
+            self._rollouts[episode.task_id] = next_one
+        self.event("run_resumed" if self._rollouts else "run_started")
+
+    def next_rollout(self, task_id: str) -> int:
+        """Number of the next episode of a task; it is not given again."""
+        rollout = self._rollouts.get(task_id, 0)
+        self._rollouts[task_id] = rollout + 1
+        return rollout
+
+    def add(self, task: Task, episode: Episode, secrets: Collection[str] = ()) -> Episode:
+        """Store an episode, and its task where it is the first of it.
+
+        Args:
+            secrets: masked in both, beside those of this process's environment.
+
+        Returns:
+            the episode as it is stored.
+
+        Raises:
+            AleError: it could not be read back.
+            StoreError: the disk is full; what was stored before stays readable.
+        """
+        if problem := invalid_record(episode):
+            raise AleError(f"episode {episode.id} can't be stored: {problem}")
+        named = {f"API_KEY_{number}": secret for number, secret in enumerate(secrets)}
+        redactor = Redactor(named)
+        if task.id not in self._tasks:
+            data = redactor.scrub_json(encode(task))
+            self._store.add_task(decoder(Task).decode(data))
+            self._tasks.add(task.id)
+        stored: Episode = decoder(Episode).decode(redactor.scrub_json(encode(episode)))
+        self._store.add_episode(stored)
+        return stored
+
+    def event(self, name: str, **facts: Any) -> None:
+        """Append to the event log."""
+        self._store.add_event(name, time.time(), **facts)
+
+    def close(self, outcome: str = "completed") -> None:
+        """Write how the recording ended, and release the directory."""
+        index = self._store.index
+        rewards = list(index.rewards())
+        self.event("run_finished", outcome=outcome)
+        ended = {
+            "outcome": outcome,
+            "n_graded": len(rewards),
+            "n_broken": index.broken(),
+            "n_succeeded": sum(reward == SUCCESS for reward in rewards),
+            "mean_reward": sum(rewards) / len(rewards) if rewards else None,
+            "seconds": self._before + time.monotonic() - self._began,
+        }
+        self._store.set_outcome(ended, n_tasks=len(self._tasks))
+        self._store.close()
+
+
+def _manifest(path: Path, config: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
+    return {
+        "run_id": path.name,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "config": config,
+        "seed": 0,
+        "n_tasks": 0,
+        "n_evaluation_tasks": 0,
+        "versions": versions(registry),
+        "host": {
+            "platform": platform.platform(),
+            "python": sys.version.split()[0],
+            "cpus": os.cpu_count(),
+        },
+    }

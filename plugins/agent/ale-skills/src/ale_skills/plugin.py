@@ -1,0 +1,32 @@
+"""The middleware ``skills`` and the command ``ale skills``."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ale.plugin import BuildContext, Component, hookimpl
+from ale.protocols import Middleware
+from ale_skills.options import SkillOptions
+
+if TYPE_CHECKING:
+    import click
+
+
+def _build(options: SkillOptions, context: BuildContext) -> Middleware:
+    from ale_skills.middleware import Skills
+
+    return Skills(options)
+
+
+@hookimpl
+def ale_middleware() -> Sequence[Component[SkillOptions, Middleware]]:
+    """Register ``skills``."""
+    summary = "Adds the skills that fit a task to the system message."
+    return [Component("skills", SkillOptions, _build, summary=summary)]
+
+
+@hookimpl
+def ale_commands() -> "Sequence[click.Command]":
+    """Add ``ale skills``."""
+    from ale_skills.commands import skills
+
+    return [skills]

@@ -1,0 +1,49 @@
+"""Builds the model that proposes, asks it, and closes it."""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ale.plugin import BuildContext
+from ale.protocols import LLM
+from ale.runs import Registry, build_choice, parse_choice
+from ale_skills.proposing import Proposed, propose
+from ale_skills.store import Store
+
+
+def run_propose(
+    registry: Registry,
+    runs: Sequence[Path],
+    store: Path,
+    llm: str,
+    *,
+    below: float,
+    most: int,
+    details: bool,
+    say: Callable[[str], None],
+) -> None:
+    """Propose, and print what was added and what was left out.
+
+    Raises:
+        InputError: the model can't be built, or a run can't be read.
+        LLMError: the model gave no answer.
+    """
+    context = BuildContext(environ=dict(os.environ))
+    _, model = build_choice(parse_choice(llm, option="--llm"), "llm", registry, context)
+    with Store(store, create=True) as opened:
+        made = asyncio.run(_proposing(runs, opened, model, below, most, details))
+    for skill in made.added:
+        say(f"{skill.id}  {skill.text}")
+    say(f"{len(made.added)} added")
+    for reason, n in sorted(made.left_out.items()):
+        say(f"{n} left out: {reason}")
+
+
+async def _proposing(
+    runs: Sequence[Path], store: Store, llm: LLM, below: float, most: int, details: bool
+) -> Proposed:
+    try:
+        return await propose(runs, store, llm, below=below, most=most, details=details)
+    finally:
+        await llm.aclose()

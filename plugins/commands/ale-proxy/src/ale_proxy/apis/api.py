@@ -1,0 +1,197 @@
+"""What an API has to be able to do to be recorded."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+from attrs import frozen
+
+from ale.types import Completion, Message, ToolSpec
+
+
+class UnreadableError(ValueError):
+    """A request or an answer can't be recorded; the message says why, without its content."""
+
+
+@frozen(kw_only=True)
+class Asked:
+    """A request, read."""
+
+    messages: tuple[Message, ...]
+    """The whole conversation, or what follows the response that `previous` names."""
+    tools: tuple[ToolSpec, ...] = ()
+    model: str = ""
+    stream: bool = False
+    alone: bool = False
+    """Never the continuation of an earlier request."""
+    previous: str | None = None
+    """Id of the response that this request continues, where the server keeps the conversation."""
+    exact: bool = False
+    """Its log-probabilities are those of the distribution that is sampled from: at temperature 1
+    and without a cut."""
+
+
+@frozen(kw_only=True)
+class Answered:
+    """An answer, read."""
+
+    completion: Completion
+    id: str | None = None
+    """By which a later request may continue it."""
+
+
+class AnswerReader(Protocol):
+    """Reads one answer as it passes."""
+
+    @property
+    def complete(self) -> bool:
+        """Has everything that belongs to the answer passed?"""
+        ...
+
+    def feed(self, data: bytes) -> None:
+        """Some of its body. Raises `UnreadableError`."""
+        ...
+
+    def answered(self, asked: Asked, *, turn: int, trace: bool) -> Answered:
+        """The answer.
+
+        Args:
+            turn: names the calls of a server that gives them no ids.
+            trace: record the tokens, where all that is needed is there.
+
+        Raises:
+            UnreadableError: it is not complete, an error, or in another form.
+        """
+        ...
+
+
+class Api(Protocol):
+    """One API."""
+
+    name: str
+    token_fields: Mapping[str, Any]
+    """With which a request asks for token ids and log-probabilities, as vLLM has it."""
+
+    def asked(self, body: Mapping[str, Any]) -> Asked:
+        """A request's body. Raises `UnreadableError`."""
+        ...
+
+    def reader(self, *, stream: bool) -> AnswerReader:
+        """For the answer to one request; streamed, by server-sent events."""
+        ...
+
+    def with_head(
+        self, body: Mapping[str, Any], before: Sequence[Message], after: Sequence[Message]
+    ) -> dict[str, Any]:
+        """The body with the first messages of its conversation replaced.
+
+        Args:
+            before: its first messages, as `asked` has read them.
+            after: those that stand in their place. One that is not changed stays as it is in the
+                body, with all that a `Message` has no place for.
+        """
+        ...
+
+
+class WholeBody:
+    """Collects a body that is one JSON object."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Some of the body."""
+        self._data += data
+
+    @property
+    def complete(self) -> bool:
+        """Is it a whole object by now?"""
+        # A body without its last brace need not be parsed.
+        return self._data.rstrip().endswith(b"}") and self._parsed() is not None
+
+    def _parsed(self) -> Mapping[str, Any] | None:
+        try:
+            body = msgspec.json.decode(self._data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        return body if isinstance(body, dict) else None
+
+    def body(self) -> Mapping[str, Any]:
+        """The object. Raises `UnreadableError`."""
+        body = self._parsed()
+        if body is None:
+            raise UnreadableError("the answer is no JSON object")
+        return body
+
+    @property
+    def data(self) -> bytes:
+        """The bytes."""
+        return bytes(self._data)
+
+
+def mapping(value: Any, what: str) -> Mapping[str, Any]:
+    """`value`, which has to be an object. Raises `UnreadableError`."""
+    if not isinstance(value, dict):
+        raise UnreadableError(f"{what} is no object")
+    return value
+
+
+def items(value: Any, what: str) -> list[Any]:
+    """`value`, which has to be a list or null. Raises `UnreadableError`."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise UnreadableError(f"{what} is no list")
+    return value
+
+
+def text_of(content: Any) -> str:
+    """A content as text; a part that is no text becomes its type in brackets, as ``[image_url]``.
+
+    Raises:
+        UnreadableError: it is neither a text nor a list of parts.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(_part(mapping(part, "a part")) for part in items(content, "a content"))
+
+
+def _part(part: Mapping[str, Any]) -> str:
+    text = part.get("text")
+    return text if isinstance(text, str) else f"[{part.get('type', 'part')}]"
+
+
+def specs(tools: Any) -> tuple[ToolSpec, ...]:
+    """The tools of a request: each an object with name, description and a schema.
+
+    Args:
+        tools: pairs are found under the names that OpenAI and Anthropic use.
+    """
+    found = [mapping(tool, "a tool") for tool in items(tools, "tools")]
+    return tuple(_spec(tool) for tool in found)
+
+
+def _spec(tool: Mapping[str, Any]) -> ToolSpec:
+    about = tool.get("function", tool)
+    schema = about.get("parameters") or about.get("input_schema") or {}
+    # A tool that the server itself has, such as a web search, has a type alone.
+    name = about.get("name") or tool.get("type", "")
+    return ToolSpec(name=str(name), description=about.get("description") or "", parameters=schema)
+
+
+def unchanged_tail(
+    before: Sequence[Message], after: Sequence[Message]
+) -> Sequence[tuple[Message, int | None]]:
+    """The messages of `after`, each with the index in `before` of the same message, or None."""
+    places: list[tuple[Message, int | None]] = []
+    start = 0
+    for message in after:
+        at = next((i for i in range(start, len(before)) if before[i] == message), None)
+        places.append((message, at))
+        start = start if at is None else at + 1
+    return places
+
+
+def is_exact(body: Mapping[str, Any]) -> bool:
+    """Is the request sampled at temperature 1 and without a cut, as it says itself?"""
+    return body.get("temperature") == 1 and body.get("top_p") == 1 and not body.get("top_k")

@@ -1,0 +1,170 @@
+"""OpenAI's responses."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ale.types import Completion, Message, ToolCall, Usage, replace
+from ale_openai_wire.stream import EventReader
+from ale_proxy.apis.api import (
+    Answered,
+    AnswerReader,
+    Asked,
+    UnreadableError,
+    WholeBody,
+    is_exact,
+    items,
+    mapping,
+    specs,
+    text_of,
+    unchanged_tail,
+)
+from ale_proxy.apis.completions import read_event
+
+_ENDS = ("response.completed", "response.incomplete")
+_FAILURES = ("error", "response.failed")
+
+
+class ResponsesApi:
+    """``/v1/responses``. What the server itself does within an answer is not recorded."""
+
+    name = "responses"
+    token_fields: Mapping[str, Any] = {}
+
+    def asked(self, body: Mapping[str, Any]) -> Asked:
+        """The conversation, with tools, of a request."""
+        given = body.get("input")
+        if isinstance(given, str):
+            given = [{"role": "user", "content": given}]
+        told = body.get("instructions")
+        head = [Message(role="system", content=told)] if isinstance(told, str) else []
+        wire = [mapping(item, "an item") for item in items(given, "input")]
+        previous = body.get("previous_response_id")
+        return Asked(
+            messages=(*head, *_joined(filter(None, map(_message, wire)))),
+            tools=specs(body.get("tools")),
+            model=str(body.get("model") or ""),
+            stream=bool(body.get("stream")),
+            previous=previous if isinstance(previous, str) else None,
+            exact=is_exact(body),
+        )
+
+    def reader(self, *, stream: bool) -> AnswerReader:
+        """For one answer."""
+        return _Stream() if stream else _Whole()
+
+    def with_head(
+        self, body: Mapping[str, Any], before: Sequence[Message], after: Sequence[Message]
+    ) -> dict[str, Any]:
+        """With other instructions and first items."""
+        given = body.get("input")
+        old = [{"role": "user", "content": given}] if isinstance(given, str) else list(given or ())
+        told = isinstance(body.get("instructions"), str)
+        instructions = [m.content for m in after if m.role == "system" and m not in before[told:]]
+        rest = [
+            {"role": message.role, "content": message.content} if at is None else old[at - told]
+            for message, at in unchanged_tail(before, after)
+            if message.role != "system" or (at is not None and at >= told)
+        ]
+        changed = {**body, "input": [*rest, *old[len(before) - told :]]}
+        return {**changed, "instructions": "\n\n".join(instructions)} if instructions else changed
+
+
+def _message(item: Mapping[str, Any]) -> Message | None:
+    """An item as a message; None for one that says nothing, such as a reference."""
+    kind = item.get("type", "message")
+    if kind == "message":
+        role = {"developer": "system"}.get(item.get("role", ""), item.get("role"))
+        if role not in ("system", "user", "assistant"):
+            raise UnreadableError("a message has an unknown role")
+        return Message(role=role, content=text_of(item.get("content")))  # type: ignore[arg-type]
+    if kind in ("function_call", "custom_tool_call"):
+        return Message(role="assistant", tool_calls=(_call(item),))
+    if kind in ("function_call_output", "custom_tool_call_output"):
+        call = str(item.get("call_id"))
+        return Message(role="tool", content=text_of(item.get("output")), tool_call_id=call)
+    if kind == "reasoning":
+        return Message(role="assistant", reasoning=text_of(item.get("summary")))
+    return None
+
+
+def _call(item: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(
+        id=str(item.get("call_id") or item.get("id") or ""),
+        name=str(item.get("name") or ""),
+        arguments=str(item.get("arguments", item.get("input")) or ""),
+    )
+
+
+def _joined(messages: Iterable[Message]) -> Iterator[Message]:
+    """Reasoning, text and calls of one answer are items of their own: one message."""
+    last: Message | None = None
+    for message in messages:
+        if last is None or {last.role, message.role} != {"assistant"}:
+            if last is not None:
+                yield last
+            last = message
+            continue
+        last = replace(
+            last,
+            content=last.content + message.content,
+            reasoning=(last.reasoning or "") + (message.reasoning or "") or None,
+            tool_calls=(*last.tool_calls, *message.tool_calls),
+        )
+    if last is not None:
+        yield last
+
+
+def _answered(response: Mapping[str, Any], asked: Asked) -> Answered:
+    status = response.get("status", "completed")
+    output = response.get("output")
+    if status not in ("completed", "incomplete") or response.get("error") or output is None:
+        raise UnreadableError("the response is not complete")
+    wire = [mapping(item, "an item") for item in items(output, "output")]
+    said = [message for message in map(_message, wire) if message is not None]
+    (message,) = _joined([Message(role="assistant"), *said])
+    used = response.get("usage") or {}
+    reason = "tool_calls" if message.tool_calls else "stop"
+    completion = Completion(
+        message=message,
+        finish_reason="length" if status == "incomplete" else reason,  # type: ignore[arg-type]
+        usage=Usage(
+            prompt_tokens=used.get("input_tokens") or 0,
+            completion_tokens=used.get("output_tokens") or 0,
+        ),
+        model=response.get("model") or asked.model,
+    )
+    return Answered(completion=completion, id=response.get("id"))
+
+
+class _Whole(WholeBody):
+    def answered(self, asked: Asked, *, turn: int, trace: bool) -> Answered:
+        return _answered(self.body(), asked)
+
+
+class _Stream:
+    """Its last event has the whole response."""
+
+    def __init__(self) -> None:
+        self._events = EventReader()
+        self._response: Mapping[str, Any] | None = None
+
+    @property
+    def complete(self) -> bool:
+        return self._response is not None
+
+    def feed(self, data: bytes) -> None:
+        for event in self._events.feed(data):
+            # Most events are parts of what the last one has whole.
+            if any(name.encode() in event for name in (*_ENDS, *_FAILURES)):
+                self._last(read_event(event))
+
+    def _last(self, event: Mapping[str, Any]) -> None:
+        if event.get("type") in _FAILURES:
+            raise UnreadableError("the stream has an error")
+        if event.get("type") in _ENDS:
+            self._response = mapping(event.get("response"), "the response")
+
+    def answered(self, asked: Asked, *, turn: int, trace: bool) -> Answered:
+        if self._response is None:
+            raise UnreadableError("the stream ended before the answer did")
+        return _answered(self._response, asked)

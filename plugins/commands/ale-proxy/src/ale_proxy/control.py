@@ -1,0 +1,126 @@
+"""``/v1/sessions``: see open sessions, end them, and say how good they were."""
+
+import hmac
+import json
+from typing import Annotated, Any
+
+import attrs
+import msgspec
+from aiohttp import web
+
+from ale.errors import StoreError
+from ale_proxy.episodes import Feedback
+from ale_proxy.forwarding import Forwarder, error_body
+from ale_proxy.sessions import Ending, Session, Sessions
+
+CURRENT = "current"
+"""In place of a session's name: that of the request's own header or key."""
+
+
+class _Said(msgspec.Struct, forbid_unknown_fields=True):
+    score: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    text: str = ""
+    author: str = ""
+
+
+class _End(msgspec.Struct, forbid_unknown_fields=True):
+    pass
+
+
+@attrs.frozen
+class Control:
+    """The requests about sessions.
+
+    Args:
+        key: that requests must have as their bearer; None: none is needed.
+    """
+
+    sessions: Sessions
+    forwarder: Forwarder
+    key: str | None = attrs.field(default=None, repr=False)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Their paths."""
+        return [
+            web.get("/v1/sessions", self._list),
+            web.get("/v1/sessions/{name}", self._show),
+            web.post("/v1/sessions/{name}/end", self._end),
+            web.post("/v1/sessions/{name}/feedback", self._feedback),
+        ]
+
+    async def _list(self, request: web.Request) -> web.Response:
+        self._admit(request)
+        return _json({"sessions": [_shown(session) for session in self.sessions]})
+
+    async def _show(self, request: web.Request) -> web.Response:
+        return _json(_shown(self._session(request)))
+
+    async def _end(self, request: web.Request) -> web.Response:
+        session = self._session(request)
+        await _read(request, _End)
+        return self._ended(session, "end")
+
+    async def _feedback(self, request: web.Request) -> web.Response:
+        """Keep a text; with a score, end the session."""
+        session = self._session(request)
+        said = await _read(request, _Said)
+        if said.score is None and not said.text:
+            raise _refusal(web.HTTPBadRequest, "feedback needs a score, a text, or both")
+        session.feedback.append(Feedback(score=said.score, text=said.text, author=said.author))
+        if said.score is None:
+            return _json(_shown(session))
+        return self._ended(session, "feedback")
+
+    def _ended(self, session: Session, how: Ending) -> web.Response:
+        try:
+            return _json(attrs.asdict(self.sessions.end(session, how)))
+        except StoreError as error:
+            raise _refusal(web.HTTPInsufficientStorage, str(error)) from None
+
+    def _session(self, request: web.Request) -> Session:
+        name = request.match_info["name"]
+        if name == CURRENT:
+            # Who has the key or the name of a session may end it.
+            name = self.forwarder.session_name(request)
+        else:
+            self._admit(request)
+        session = self.sessions.get(name)
+        if session is None:
+            message = f"no session '{name}' is open; it may have ended"
+            raise _refusal(web.HTTPNotFound, message)
+        return session
+
+    def _admit(self, request: web.Request) -> None:
+        given = request.headers.get("Authorization", "")
+        if self.key is not None and not hmac.compare_digest(
+            given.encode(), f"Bearer {self.key}".encode()
+        ):
+            raise _refusal(web.HTTPUnauthorized, "the key for sessions is missing or wrong")
+
+
+async def _read(request: web.Request, form: type[Any]) -> Any:
+    body = await request.read()
+    try:
+        return msgspec.json.decode(body or b"{}", type=form)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise _refusal(web.HTTPBadRequest, str(error)) from None
+
+
+def _refusal(status: type[web.HTTPException], message: str) -> web.HTTPException:
+    return status(text=error_body(message), content_type="application/json")
+
+
+def _shown(session: Session) -> dict[str, Any]:
+    return {
+        "session": session.name,
+        "task": session.task_id,
+        "started": session.started.isoformat(timespec="milliseconds"),
+        "turns": len(session.conversation.turns),
+        "running": len(session.running),
+        "feedback": len(session.feedback),
+        "not_recorded": dict(session.left_out),
+    }
+
+
+def _json(value: Any) -> web.Response:
+    return web.Response(text=json.dumps(value), content_type="application/json")

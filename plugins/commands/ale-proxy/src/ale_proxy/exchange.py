@@ -1,0 +1,153 @@
+"""One request and its answer, read as they pass."""
+
+import time
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ale.middleware import Rewriting, head_of
+from ale.types import Message
+from ale_proxy.apis import Answered, AnswerReader, Api, Asked, UnreadableError
+
+READ_ENCODINGS = ("gzip", "deflate", "identity")
+"""Of bodies that can be read."""
+_OF_ANOTHER_FORM = (UnreadableError, AttributeError, KeyError, TypeError, ValueError)
+"""What reading a body of any form can raise: one that can't be recorded still passes."""
+
+
+class Exchange:
+    """One request that is to be recorded.
+
+    Args:
+        body: of the request.
+        encoding: the request's ``Content-Encoding``.
+    """
+
+    def __init__(self, api: Api, body: bytes, encoding: str = "") -> None:
+        self.api = api
+        self.asked: Asked | None = None
+        """The request; None if it can't be read."""
+        self.messages: tuple[Message, ...] = ()
+        """The conversation as the model is given it."""
+        self.left_out: str | None = None
+        """Why it is not recorded, if it is not."""
+        self.recorded = False
+        self.changed = False
+        """Is the body that is sent another one than the one that came?"""
+        self.body: Mapping[str, Any] = {}
+        self._reader: AnswerReader | None = None
+        self._inflate: Any = None
+        self._started = time.perf_counter()
+        try:
+            self.body = _object(_decoded(body, encoding))
+            self.asked = api.asked(self.body)
+            self.messages = self.asked.messages
+        except _OF_ANOTHER_FORM as error:
+            self._leave_out("the request", error)
+
+    @property
+    def duration_s(self) -> float:
+        """Since the request came, seconds."""
+        return time.perf_counter() - self._started
+
+    def with_fields(self, fields: Mapping[str, Any]) -> bytes | None:
+        """The body with these fields where it does not have them; None where it has them all."""
+        if fields.keys() <= self.body.keys():
+            return None
+        self.body, self.changed = {**fields, **self.body}, True
+        return msgspec.json.encode(self.body)
+
+    async def rewrite(self, rewriting: Rewriting) -> bytes | None:
+        """The body with its first messages rewritten; None where they stay as they are.
+
+        Raises whatever a middleware raises.
+        """
+        if self.asked is None:
+            return None
+        before = head_of(self.messages)
+        if self.asked.previous is not None:
+            # The server has the beginning, but for the instructions.
+            before = tuple(message for message in before if message.role == "system")
+        after = await rewriting.head(before) if before else before
+        if after == before:
+            return None
+        self.body, self.changed = self.api.with_head(self.body, before, after), True
+        self.messages = (*after, *self.messages[len(before) :])
+        return msgspec.json.encode(self.body)
+
+    def answer_begins(self, status: int, headers: Mapping[str, str]) -> None:
+        """The head of the answer has come."""
+        if self.left_out is not None:
+            return
+        if status != 200:
+            self.left_out = f"the server answered with status {status}"
+            return
+        encoding = headers.get("Content-Encoding", "identity").lower()
+        if encoding not in READ_ENCODINGS:
+            self.left_out = f"the answer has the encoding {encoding}"
+            return
+        self._inflate = None if encoding == "identity" else zlib.decompressobj(wbits=47)
+        stream = headers.get("Content-Type", "").startswith("text/event-stream")
+        self._reader = self.api.reader(stream=stream)
+
+    def feed(self, data: bytes) -> None:
+        """Some of the answer's body has come. Never raises: what can't be read still passes."""
+        if self._reader is None or self.left_out is not None:
+            return
+        try:
+            self._reader.feed(data if self._inflate is None else self._inflate.decompress(data))
+        except (*_OF_ANOTHER_FORM, zlib.error) as error:
+            self._leave_out("the answer", error)
+
+    @property
+    def complete(self) -> bool:
+        """Has all that is recorded passed, perhaps before the end of the connection?"""
+        return self.left_out is None and self._reader is not None and self._reader.complete
+
+    def answered(self, *, turn: int, processed: bool) -> Answered | None:
+        """The answer; None if it is left out.
+
+        Args:
+            turn: number of the answer in its session.
+            processed: the server's log-probabilities are those of the distribution that it samples
+                from, whatever the request says.
+        """
+        if self.left_out is not None or self._reader is None or self.asked is None:
+            return None
+        trace = processed or self.asked.exact
+        try:
+            return self._reader.answered(self.asked, turn=turn, trace=trace)
+        except _OF_ANOTHER_FORM as error:
+            self._leave_out("the answer", error)
+            return None
+
+    def give_up(self, reason: str) -> None:
+        """The answer has ended early."""
+        self.left_out = self.left_out or reason
+
+    def _leave_out(self, what: str, error: Exception) -> None:
+        reason = str(error) if isinstance(error, UnreadableError) else "it has an unknown form"
+        self.left_out = f"{what} can't be recorded: {reason}"
+
+
+def _decoded(body: bytes, encoding: str) -> bytes:
+    if encoding.lower() in ("", "identity"):
+        return body
+    if encoding.lower() not in READ_ENCODINGS:
+        raise UnreadableError(f"its encoding is {encoding}")
+    try:
+        return zlib.decompress(body, wbits=47)
+    except zlib.error:
+        raise UnreadableError("it is not compressed as it says") from None
+
+
+def _object(body: bytes) -> Mapping[str, Any]:
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise UnreadableError("it is no JSON") from None
+    if not isinstance(found, dict):
+        raise UnreadableError("it is no JSON object")
+    return found

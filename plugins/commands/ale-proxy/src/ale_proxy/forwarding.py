@@ -1,0 +1,223 @@
+"""Sends requests on as they came, and their answers back as they come."""
+
+import json
+import re
+from collections.abc import Iterable
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict
+from yarl import URL
+
+from ale.errors import AleError
+from ale_proxy.apis import api_at
+from ale_proxy.exchange import READ_ENCODINGS, Exchange
+from ale_proxy.sessions import BROKE_OFF, Session, Sessions
+
+SESSION = "X-Ale-Session"
+TASK = "X-Ale-Task"
+_OWN = "x-ale-"
+"""What request headers for the proxy itself begin with; they are not sent on."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
+_OF_THE_CONNECTION = frozenset(
+    {
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization"),
+        *("proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"),
+    }
+)
+"""Headers that say something about one connection alone: RFC 9110, 7.6.1."""
+_NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+"""What the HTTP client would add to a request that does not have it."""
+
+
+class Forwarder:
+    """The proxy's answer to every request that is not about sessions.
+
+    Args:
+        upstream: the server's URL, without ``/v1``.
+        session_header: the request header that names the session.
+        ask_tokens: ask the server for token ids and log-probabilities, where the agent does not.
+    """
+
+    def __init__(
+        self,
+        client: aiohttp.ClientSession,
+        upstream: URL,
+        sessions: Sessions,
+        *,
+        session_header: str = SESSION,
+        ask_tokens: bool = False,
+    ) -> None:
+        self._client = client
+        self._upstream = str(upstream).rstrip("/")
+        self._sessions = sessions
+        self._session_header = session_header
+        self._ask_tokens = ask_tokens
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """One request."""
+        api = api_at(request.raw_path) if request.method == "POST" else None
+        if api is None:
+            return await self._forward(request, request.content if request.body_exists else None)
+        body = await request.read()
+        exchange = Exchange(api, body, request.headers.get("Content-Encoding", ""))
+        session = self.session_of(request)
+        if exchange.asked is not None and self._ask_tokens:
+            body = exchange.with_fields(api.token_fields) or body
+        with self._sessions.exchanging(session, exchange):
+            try:
+                if session.rewriting is not None:
+                    body = await exchange.rewrite(session.rewriting) or body
+            except AleError as error:
+                exchange.give_up("a middleware failed")
+                message = f"ale proxy: {error}"
+                return web.Response(
+                    status=500, text=error_body(message), content_type="application/json"
+                )
+            return await self._forward(request, body, exchange)
+
+    def session_of(self, request: web.Request) -> Session:
+        """The session that a request belongs to: by its header, or else by its key.
+
+        Raises:
+            web.HTTPBadRequest: a name is none.
+        """
+        keys = keys_of(request)
+        task = _name_in(request, TASK)
+        return self._sessions.opened(self.session_name(request), task, keys)
+
+    def session_name(self, request: web.Request) -> str:
+        """Its name."""
+        named = _name_in(request, self._session_header)
+        keys = keys_of(request)
+        return named or (self._sessions.name_for(keys[0]) if keys else "unnamed")
+
+    async def _forward(
+        self,
+        request: web.Request,
+        body: bytes | aiohttp.StreamReader | None,
+        exchange: Exchange | None = None,
+    ) -> web.StreamResponse:
+        asking = self._client.request(
+            request.method,
+            URL(self._upstream + request.raw_path, encoded=True),
+            headers=_sent_on(request, exchange),
+            data=body,
+            skip_auto_headers=_NOT_ADDED,
+            allow_redirects=False,
+        )
+        try:
+            upstream = await asking
+        except (aiohttp.ClientError, OSError) as error:
+            return _unreachable(error, exchange)
+        async with upstream:
+            return await _answer(request, upstream, exchange)
+
+
+async def _answer(
+    request: web.Request, upstream: aiohttp.ClientResponse, exchange: Exchange | None
+) -> web.StreamResponse:
+    response = _head(upstream)
+    if exchange is not None:
+        exchange.answer_begins(upstream.status, upstream.headers)
+    await response.prepare(request)
+    try:
+        async for data in upstream.content.iter_any():
+            await response.write(data)
+            # Nothing else runs between the two, unless the client reads too slowly: who has the
+            # answer may end the session at once.
+            if exchange is not None:
+                exchange.feed(data)
+    except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError) as error:
+        if isinstance(error, aiohttp.ClientConnectionResetError):
+            raise  # the client's connection, not the server's
+        if exchange is not None and not exchange.complete:
+            exchange.give_up(BROKE_OFF)
+        # As the server did: the end of the answer does not come.
+        if request.transport is not None:
+            request.transport.close()
+        return response
+    await response.write_eof()
+    return response
+
+
+class _Passed(web.StreamResponse):
+    """The head of an answer that has only the headers that the server sent, and a date."""
+
+    async def _prepare_headers(self) -> None:
+        given = {name.lower() for name in self.headers}
+        await super()._prepare_headers()
+        for name in ("Server", "Content-Type"):
+            if name.lower() not in given:
+                self.headers.popall(name, None)
+
+
+def _head(upstream: aiohttp.ClientResponse) -> web.StreamResponse:
+    headers = CIMultiDict(
+        (name, value)
+        for name, value in upstream.headers.items()
+        if name.lower() not in _dropped(upstream.headers.getall("Connection", ()))
+    )
+    response = _Passed(status=upstream.status, reason=upstream.reason, headers=headers)
+    if "Content-Length" not in headers and upstream.status not in (204, 304):
+        response.enable_chunked_encoding()
+    return response
+
+
+def _dropped(connection: Iterable[str]) -> frozenset[str]:
+    named = (name.strip().lower() for value in connection for name in value.split(","))
+    return _OF_THE_CONNECTION.union(named)
+
+
+def _sent_on(request: web.Request, exchange: Exchange | None) -> CIMultiDict[str]:
+    """The headers of a request that the server gets.
+
+    An answer that is read may not come in an encoding that can't be.
+    """
+    dropped = {*_dropped(request.headers.getall("Connection", ())), "host", "expect"}
+    if exchange is not None:
+        dropped |= {"content-length"} | ({"content-encoding"} if exchange.changed else set())
+    headers = CIMultiDict(
+        (name, value)
+        for name, value in request.headers.items()
+        if name.lower() not in dropped and not name.lower().startswith(_OWN)
+    )
+    if exchange is not None and "Accept-Encoding" in headers:
+        headers["Accept-Encoding"] = _readable(headers.getall("Accept-Encoding"))
+    return headers
+
+
+def _readable(accepted: Iterable[str]) -> str:
+    """The encodings of those that the client accepts that can be read here too."""
+    offered = [part.strip() for value in accepted for part in value.split(",")]
+    kept = [part for part in offered if part.partition(";")[0].lower() in READ_ENCODINGS]
+    return ", ".join(kept) or "identity"
+
+
+def keys_of(request: web.Request) -> tuple[str, ...]:
+    """The API keys in a request's headers."""
+    bearer = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
+    others = (request.headers.get(name, "").strip() for name in ("X-Api-Key", "Api-Key"))
+    return tuple(filter(None, (bearer, *others)))
+
+
+def _name_in(request: web.Request, header: str) -> str | None:
+    name = request.headers.get(header)
+    if name is not None and not _NAME.fullmatch(name):
+        message = f"{header} may have letters, digits and . _ : - and at most 100 of them"
+        raise web.HTTPBadRequest(text=error_body(message), content_type="application/json")
+    return name
+
+
+def _unreachable(error: Exception, exchange: Exchange | None) -> web.Response:
+    reason = f"the server did not answer: {type(error).__name__}"
+    if exchange is not None:
+        exchange.give_up(reason)
+    return web.Response(
+        status=502, text=error_body(f"ale proxy: {reason}"), content_type="application/json"
+    )
+
+
+def error_body(message: str) -> str:
+    """An error as clients of OpenAI and of Anthropic read it."""
+    return json.dumps({"type": "error", "error": {"type": "proxy_error", "message": message}})

@@ -1,0 +1,193 @@
+"""Starts the proxy, and ends its sessions when it is stopped."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp import web
+from attrs import frozen
+from yarl import URL
+
+from ale.errors import AleError, InputError, Problem
+from ale.plugin import BuildContext
+from ale.protocols import Middleware
+from ale.recording import Recording, run_folder
+from ale.runs import Registry, build_choice
+from ale.strict import read_yaml
+from ale_proxy.control import Control
+from ale_proxy.forwarding import SESSION, Forwarder
+from ale_proxy.sessions import Sessions
+
+MOST_BODY = 256 << 20
+"""Bytes of a request that is recorded, which is read whole; others have no bound."""
+CONNECT_S = 30.0
+KEEP_S = 4.0
+"""For which an unused connection to the server is kept: less than servers keep theirs."""
+SHUTDOWN_S = 2.0
+
+
+@frozen(kw_only=True)
+class ProxyOptions:
+    """What ``ale proxy`` is started with."""
+
+    upstream: str
+    host: str = "127.0.0.1"
+    port: int = 8800
+    run: Path | None = None
+    idle_s: float = 600.0
+    session_header: str = SESSION
+    ask_tokens: bool = False
+    logprobs_mode: Literal["raw", "processed"] = "raw"
+    key_env: str | None = None
+    config: Path | None = None
+
+
+def run(options: ProxyOptions, registry: Registry, say: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Raises:
+        InputError: an option is wrong.
+        StoreError: the run directory can't be written.
+        AleError: the proxy can't listen at the address.
+    """
+    upstream = server_url(options.upstream)
+    key = _key(options.key_env, os.environ)
+    middleware = built_middleware(options.config, registry)
+    config = {
+        "llm": {"type": "ale-proxy/proxy", "upstream": str(upstream)},
+        "chunker": {"type": "ale-chunkers/interaction"},
+        "credit": {"type": "ale-credit/ipa"},
+    }
+    recording = Recording(options.run or run_folder("proxy"), config, registry)
+    try:
+        processed = options.logprobs_mode == "processed"
+        sessions = Sessions(
+            recording, idle_s=options.idle_s, processed=processed, middleware=middleware
+        )
+        asyncio.run(_serve(options, upstream, sessions, key, say))
+    finally:
+        recording.close()
+
+
+def server_url(text: str) -> URL:
+    """The server's URL, without the ``/v1`` at its end.
+
+    Raises:
+        InputError: it is no URL of HTTP, or has a password.
+    """
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        problem = Problem(
+            message=f"expected a URL, found '{text}'",
+            path="UPSTREAM",
+            expected="http://127.0.0.1:8000/v1",
+        )
+        raise InputError([problem])
+    if parts.username or parts.password or parts.query:
+        message = "the URL has a user, a password or a query; the agent sends the key"
+        raise InputError([Problem(message=message, path="UPSTREAM")])
+    return URL(text.rstrip("/").removesuffix("/v1"))
+
+
+def built_middleware(config: Path | None, registry: Registry) -> Sequence[tuple[str, Middleware]]:
+    """What the section ``middleware`` of a config selects, with the names of the components.
+
+    Raises:
+        InputError: the file can't be read or has no such section, or a part can't be built.
+    """
+    if config is None:
+        return ()
+    root = read_yaml(config)
+    section = root.get("middleware")
+    if section is None or section.items is None:
+        expected = "middleware: [{type: ...}, ...]"
+        raise root.error("a list 'middleware' is missing", expected=expected)
+    context = BuildContext(environ=dict(os.environ))
+    return [build_choice(node, "middleware", registry, context) for node in section.items]
+
+
+def _key(variable: str | None, environ: Mapping[str, str]) -> str | None:
+    if variable is None:
+        return None
+    key = environ.get(variable, "").strip()
+    if not key:
+        message = f"the environment variable {variable} is not set"
+        raise InputError([Problem(message=message, path="--key-env")])
+    return key
+
+
+async def _serve(
+    options: ProxyOptions,
+    upstream: URL,
+    sessions: Sessions,
+    key: str | None,
+    say: Callable[[str], None],
+) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    try:
+        async with proxying(options, upstream, sessions, key) as url:
+            say(url)
+            say(str(sessions.recording.path))
+            await ended.wait()
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise AleError(f"can't listen at {options.host}:{options.port}: {reason}") from error
+
+
+@asynccontextmanager
+async def proxying(
+    options: ProxyOptions, upstream: URL, sessions: Sessions, key: str | None = None
+) -> AsyncIterator[str]:
+    """Answer requests while the block runs, then end every session; the base URL.
+
+    Raises:
+        OSError: the address is taken, or does not belong to this machine.
+    """
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_S)
+    client = aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+        auto_decompress=False,
+    )
+    forwarder = Forwarder(
+        client,
+        upstream,
+        sessions,
+        session_header=options.session_header,
+        ask_tokens=options.ask_tokens,
+    )
+    app = web.Application(client_max_size=MOST_BODY)
+    app.add_routes(Control(sessions, forwarder, key).routes())
+    app.router.add_route("*", "/{path:.*}", forwarder.handle)
+    runner = web.AppRunner(
+        app,
+        handle_signals=False,
+        access_log=None,
+        handler_cancellation=True,  # a client that leaves stops its sampling
+        auto_decompress=False,
+        shutdown_timeout=SHUTDOWN_S,
+    )
+    await runner.setup()
+    idle = asyncio.create_task(sessions.end_idle())
+    try:
+        site = web.TCPSite(runner, options.host, options.port, backlog=1024)
+        await site.start()
+        address, port = runner.addresses[0][:2]
+        yield f"http://{f'[{address}]' if ':' in address else address}:{port}/v1"
+    finally:
+        idle.cancel()
+        with suppress(asyncio.CancelledError):
+            await idle
+        await runner.cleanup()
+        await client.close()
+        sessions.end_all()

@@ -1,0 +1,232 @@
+"""Sessions: the requests of one agent at one task, which become an episode when it ends."""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Literal
+
+from attrs import define, field, frozen
+
+from ale.errors import StoreError
+from ale.middleware import Rewriting
+from ale.protocols import Middleware, MiddlewareContext
+from ale.recording import Recording
+from ale.types import Conversation, Task
+from ale_proxy.apis import UnreadableError
+from ale_proxy.conversation import Turns
+from ale_proxy.episodes import Feedback, episode_id_of, episode_of, task_of
+from ale_proxy.exchange import Exchange
+
+_log = logging.getLogger(__name__)
+Ending = Literal["feedback", "end", "timeout", "shutdown"]
+BROKE_OFF = "the server broke off its answer"
+CLIENT_LEFT = "the client left before the answer was complete"
+UNFINISHED = "its session ended before the answer was complete"
+
+
+@define(eq=False)
+class Session:
+    """One open session."""
+
+    name: str
+    started: datetime
+    began: float
+    """Of the monotonic clock, seconds."""
+    last: float
+    """When something last happened, likewise."""
+    task_id: str | None = None
+    """As the agent names it."""
+    task: Task | None = None
+    rollout: int = 0
+    rewriting: Rewriting | None = field(default=None, repr=False)
+    conversation: Turns = field(factory=Turns)
+    feedback: list[Feedback] = field(factory=list)
+    left_out: Counter[str] = field(factory=Counter)
+    """Requests that are not recorded, by reason."""
+    apis: set[str] = field(factory=set)
+    secrets: set[str] = field(factory=set, repr=False)
+    """The keys of its requests: in memory alone, to be masked where a message has one."""
+    running: dict[Exchange, None] = field(factory=dict, repr=False)
+
+    def record(self, exchange: Exchange, *, processed: bool) -> None:
+        """Make a turn of an answer, once; one that can't be recorded is counted."""
+        if exchange.recorded:
+            return
+        exchange.recorded = True
+        n = len(self.conversation.turns)
+        answered = exchange.answered(turn=n, processed=processed)
+        if answered is None or exchange.asked is None:
+            self.left_out[exchange.left_out or UNFINISHED] += 1
+            return
+        self.apis.add(exchange.api.name)
+        spent = exchange.duration_s
+        try:
+            self.conversation.add(exchange.messages, exchange.asked, answered, spent)
+        except UnreadableError as error:
+            self.left_out[f"the request can't be recorded: {error}"] += 1
+
+
+@frozen(kw_only=True)
+class Ended:
+    """What became of a session."""
+
+    session: str
+    episode: str | None
+    """None where nothing was asked and nothing said, so that there is nothing to store."""
+    turns: int
+    reward: float | None
+    not_recorded: Mapping[str, int]
+
+
+class Sessions:
+    """The open sessions.
+
+    Args:
+        idle_s: seconds after the last request's end until a session ends by itself.
+        processed: the server's log-probabilities are those that it samples from.
+        middleware: what is added to each conversation, with the names of the components.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        idle_s: float,
+        processed: bool = False,
+        middleware: Sequence[tuple[str, Middleware]] = (),
+    ) -> None:
+        self.recording = recording
+        self._middleware = middleware
+        self._idle_s = idle_s
+        self._processed = processed
+        self._open: dict[str, Session] = {}
+        # Of this process: names that are made of keys can't be searched for by trying keys.
+        self._salt = os.urandom(32)
+
+    def name_for(self, key: str) -> str:
+        """The name of the session of a key's requests; the key can't be found from it."""
+        return f"key-{hmac.digest(self._salt, key.encode(), hashlib.sha256).hex()[:12]}"
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._open.values())
+
+    def get(self, name: str) -> Session | None:
+        """The open session of this name."""
+        return self._open.get(name)
+
+    def opened(self, name: str, task_id: str | None, secrets: Collection[str]) -> Session:
+        """The session of this name; a new one where none is open."""
+        now = time.monotonic()
+        session = self._open.get(name)
+        if session is None:
+            started = datetime.now(UTC)
+            session = Session(name=name, started=started, began=now, last=now)
+            self._open[name] = session
+        session.last = now
+        session.task_id = session.task_id or task_id
+        session.secrets.update(secrets)
+        return session
+
+    @contextmanager
+    def exchanging(self, session: Session, exchange: Exchange) -> Iterator[None]:
+        """Record an exchange at the end of the block, unless its session has ended by then."""
+        self._settle(session)
+        if session.task is None and exchange.asked is not None:
+            self._begin(session, task_of(session.task_id, exchange.messages))
+        session.running[exchange] = None
+        try:
+            yield
+        except (asyncio.CancelledError, ConnectionError):
+            if not exchange.complete:
+                exchange.give_up(CLIENT_LEFT)
+            raise
+        finally:
+            if session.running.pop(exchange, exchange) is None:
+                session.record(exchange, processed=self._processed)
+                session.last = time.monotonic()
+
+    def _begin(self, session: Session, task: Task) -> None:
+        """The session's task is known, and with it what its episode is called."""
+        session.task = task
+        session.rollout = self.recording.next_rollout(task.id)
+        if not self._middleware:
+            return
+        episode_id = episode_id_of(task, session.rollout)
+        digest = hashlib.sha256(f"{self.recording.run_id}/{episode_id}".encode()).digest()
+        conversation = Conversation(
+            episode_id=episode_id,
+            task_id=task.id,
+            rollout=session.rollout,
+            seed=int.from_bytes(digest[:4]),
+        )
+        context = MiddlewareContext(task=task, conversation=conversation)
+        session.rewriting = Rewriting(self._middleware, context)
+
+    def _settle(self, session: Session) -> None:
+        """Record the answers that are complete, though their connections are still open."""
+        for exchange in session.running:
+            if exchange.complete:
+                session.record(exchange, processed=self._processed)
+
+    def end(self, session: Session, how: Ending) -> Ended:
+        """End a session and store it.
+
+        Raises:
+            StoreError: the disk is full; the session stays open.
+        """
+        self._settle(session)
+        for exchange in session.running:
+            if not exchange.recorded:
+                exchange.give_up(UNFINISHED)
+                session.record(exchange, processed=self._processed)
+        session.running.clear()
+        stored = None
+        if session.conversation.turns or session.left_out or session.feedback:
+            if session.task is None:
+                self._begin(session, task_of(session.task_id, ()))
+            assert session.task is not None
+            episode = episode_of(session, session.task, how, time.monotonic() - session.began)
+            stored = self.recording.add(session.task, episode, session.secrets)
+        del self._open[session.name]
+        return Ended(
+            session=session.name,
+            episode=None if stored is None else stored.id,
+            turns=len(session.conversation.turns),
+            reward=None if stored is None else stored.reward,
+            not_recorded=dict(session.left_out),
+        )
+
+    async def end_idle(self) -> None:
+        """End sessions that have been idle for too long, until cancelled."""
+        while True:
+            await asyncio.sleep(min(self._idle_s / 4, 5.0))
+            now = time.monotonic()
+            for session in list(self):
+                if not session.running and now - session.last >= self._idle_s:
+                    self._try_to_end(session, "timeout")
+
+    def end_all(self) -> None:
+        """End every session, at the end of the process.
+
+        Raises:
+            StoreError: some can't be stored.
+        """
+        failed = [self._try_to_end(session, "shutdown") for session in list(self)]
+        for error in filter(None, failed):
+            raise error
+
+    def _try_to_end(self, session: Session, how: Ending) -> StoreError | None:
+        """End a session; one that can't be stored stays open, and the others are not affected."""
+        try:
+            self.end(session, how)
+        except StoreError as error:
+            _log.error("session %s can't be stored: %s", session.name, error)
+            return error
+        return None

@@ -1,0 +1,198 @@
+"""What the client gets through the proxy is what the server sends."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ale.testing.openai_server import openai_server
+
+from .conftest import Proxied, ask_raw
+
+MESSAGE = {"role": "assistant", "content": "Hé, 1 < 2"}
+CHAT = {
+    "id": "x",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "m",
+    "choices": [{"index": 0, "message": MESSAGE, "finish_reason": "stop"}],
+}
+BODY = json.dumps(CHAT, indent=3)
+EVENTS = [
+    'data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m",  "choices":'
+    '[{"index":0,"delta":{"role":"assistant","content":"He"},"finish_reason":null}]}\n\n',
+    ": a comment\n\n",
+    'data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":'
+    '[{"index":0,"delta":{"content":"llo"},"finish_reason":"stop"}]}\r\n\r\n',
+    "data: [DONE]\n\n",
+]
+
+
+def whole(body: str, *headers: str, status: str = "200 OK") -> list[str]:
+    lines = [f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}", "", body]
+    return ["\r\n".join(lines)]
+
+
+def chunked(events: list[str]) -> list[str]:
+    head = (
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    return [head, *(f"{len(event):x}\r\n{event}\r\n" for event in events), "0\r\n\r\n"]
+
+
+ANSWERS = {
+    "/v1/chat/completions": whole(
+        BODY,
+        "content-type: application/json; x=1",
+        "Server: mine",
+        "X-Odd: a  b",
+        "Set-Cookie: a=1",
+        "Set-Cookie: b=2",
+    ),
+    "/v1/chat/completions?stream": chunked(EVENTS),
+    "/v1/embeddings": whole('{"data": [ ]}', "Content-Type: application/json"),
+    "/v1/models?after=a%2Fb": whole('{"data":[]}'),
+    "/v1/responses": whole("[1]", status="418 Teapot"),
+    "/v1/messages": ["HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nto the end", "close"],
+    "/v1/files/7": ["HTTP/1.1 204 No Content\r\n\r\n"],
+    "/v1/completions": [
+        "HTTP/1.1 307 Temporary Redirect\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"
+    ],
+}
+
+
+def request(path: str, port: int, body: str = '{"messages": []}') -> bytes:
+    method = "GET" if "models" in path or "files" in path else "POST"
+    head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n"
+    data = body if method == "POST" else ""
+    return f"{head}Content-Length: {len(data)}\r\n\r\n{data}".encode()
+
+
+def parsed(answer: bytes) -> tuple[str, list[str], bytes]:
+    """Status line, headers that are not about the connection, and the body out of its chunks."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    if any(line.lower() == "transfer-encoding: chunked" for line in lines):
+        pieces, rest = [], body
+        while rest:
+            size, _, rest = rest.partition(b"\r\n")
+            pieces.append(rest[: int(size, 16)])
+            rest = rest[int(size, 16) + 2 :]
+        body = b"".join(pieces)
+    mine = ("date:", "connection:", "transfer-encoding:")
+    fields = [
+        f"{name.lower()}:{value}" for name, _, value in (line.partition(":") for line in lines)
+    ]
+    return first, sorted(field for field in fields if not field.startswith(mine)), body
+
+
+@pytest.mark.parametrize("path", ANSWERS)
+async def test_status_headers_and_body_are_those_of_the_server(
+    path: str, canned: Callable[[Any], str], start: Callable[..., Any]
+) -> None:
+    proxy: Proxied = await start(f"{canned(ANSWERS)}/v1")
+    sent = "".join(piece for piece in ANSWERS[path] if piece != "close").encode("latin-1")
+    assert parsed(await ask_raw(proxy.port, request(path, proxy.port))) == parsed(sent)
+
+
+async def test_a_stream_is_passed_on_while_it_comes(
+    canned: Callable[[Any], str], start: Callable[..., Any]
+) -> None:
+    head, first, *rest = chunked(EVENTS)
+    proxy: Proxied = await start(canned({"/v1/chat/completions": [head, first, 30.0, *rest]}))
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+    writer.write(request("/v1/chat/completions", proxy.port))
+    got = await asyncio.wait_for(reader.readuntil(b'"He"'), 10)
+    assert got.startswith(b"HTTP/1.1 200 OK")
+    writer.close()
+
+
+async def test_an_answer_that_breaks_off_breaks_off_for_the_client(
+    canned: Callable[[Any], str], start: Callable[..., Any]
+) -> None:
+    head, first, *_ = chunked(EVENTS)
+    proxy: Proxied = await start(canned({"/v1/chat/completions": [head, first, "close"]}))
+    got = await ask_raw(proxy.port, request("/v1/chat/completions", proxy.port))
+    assert b'"He"' in got
+    assert not got.endswith(b"0\r\n\r\n")
+    (session,) = proxy.sessions
+    assert dict(session.left_out) == {"the server broke off its answer": 1}
+
+
+@pytest.mark.parametrize("garbage", ["not HTTP at all\r\n\r\n", ""])
+async def test_a_server_that_sends_garbage_is_named_and_not_repeated(
+    garbage: str, canned: Callable[[Any], str], start: Callable[..., Any]
+) -> None:
+    proxy: Proxied = await start(canned({"/v1/chat/completions": [garbage, "close"]}))
+    got = await ask_raw(proxy.port, request("/v1/chat/completions", proxy.port))
+    assert got.startswith(b"HTTP/1.1 502 ")
+    assert b"the server did not answer" in got
+
+
+async def test_a_server_that_is_not_there_is_a_502(start: Callable[..., Any]) -> None:
+    proxy: Proxied = await start("http://127.0.0.1:9")
+    got = await ask_raw(proxy.port, request("/v1/models", proxy.port))
+    assert got.startswith(b"HTTP/1.1 502 ")
+
+
+async def test_a_client_that_leaves_ends_the_request_to_the_server(
+    start: Callable[..., Any],
+) -> None:
+    with openai_server([{"text": "Hello there.", "fault": "stall"}]) as server:
+        proxy: Proxied = await start(server.url)
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        body = '{"messages": [{"role": "user", "content": "x"}], "stream": true}'
+        writer.write(request("/v1/chat/completions", proxy.port, body))
+        await asyncio.wait_for(reader.readuntil(b"content"), 10)
+        writer.close()
+        assert await server.outcome(0) == "client_left"
+
+
+async def test_the_server_gets_the_headers_that_the_client_sends(start: Callable[..., Any]) -> None:
+    with openai_server({"*": {"text": "Hi."}}) as server:
+        proxy: Proxied = await start(server.url)
+        body = '{"messages": [{"role": "user", "content": "x"}]}'
+        odd = (
+            "Authorization: Bearer abc\r\nX-Odd: a  b\r\nAccept-Encoding: br, gzip;q=0.5, zstd\r\n"
+        )
+        own = "X-Ale-Session: s\r\nX-Ale-Task: t\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\n"
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\n{odd}{own}"
+        asked = f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode()
+        assert b" 200 OK" in await ask_raw(proxy.port, asked)
+        (arrived,) = server.requests()
+    assert arrived["headers"] == {
+        "host": server.url.split("/")[2],
+        "authorization": "Bearer abc",
+        "x-odd": "a  b",
+        "accept-encoding": "gzip;q=0.5",
+        "content-length": str(len(body)),
+    }
+
+
+async def test_a_long_body_that_is_not_recorded_is_sent_on_whole(
+    start: Callable[..., Any], canned: Callable[[Any], str]
+) -> None:
+    proxy: Proxied = await start(canned({"/v1/files": whole("stored")}))
+    body = "x" * 5_000_000
+    head = f"POST /v1/files HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {len(body)}"
+    got = await ask_raw(proxy.port, f"{head}\r\n\r\n{body}".encode())
+    assert parsed(got)[2] == b"stored"
+    assert not list(proxy.sessions)
+
+
+async def test_a_compressed_answer_passes_compressed_and_is_recorded(
+    start: Callable[..., Any], canned: Callable[[Any], str]
+) -> None:
+    body = gzip.compress(BODY.encode()).decode("latin-1")
+    proxy: Proxied = await start(
+        canned({"/v1/chat/completions": whole(body, "Content-Encoding: gzip")})
+    )
+    asked = '{"messages": [{"role": "user", "content": "x"}]}'
+    got = await ask_raw(proxy.port, request("/v1/chat/completions", proxy.port, asked))
+    assert parsed(got)[2] == body.encode("latin-1")
+    (session,) = proxy.sessions
+    (turn,) = session.conversation.turns
+    assert turn.completion.message.content == MESSAGE["content"]
