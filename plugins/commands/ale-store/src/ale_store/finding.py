@@ -9,6 +9,7 @@ SQLite to use no index of it.
 
 import hashlib
 import heapq
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -33,6 +34,8 @@ from ale_store.listing import RunFilters, chosen_runs
 Order = Literal["newest", "oldest", "best", "worst"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 FEW = 2000
+FEW_WITH_TEXT = 15_000
+"""More: whether one episode has a word is asked of the index of words, which takes longer."""
 _E = schema.episodes.c
 _WORD = re.compile(r"[^\W_]+")
 
@@ -82,6 +85,8 @@ class _Condition:
     """The condition on an episode, given how its columns are written."""
     ids: Select[Any] | None = None
     """The episodes that pass, where an index has them."""
+    few: int = FEW
+    """Number of them below which this is cheaper than to visit all in order."""
 
 
 def _indexed(holds: Callable[[Column], ColumnElement[bool]]) -> _Condition:
@@ -119,18 +124,27 @@ def find(
 def _as_sqlite_likes_it(
     connection: Connection, query: Select[Any], conditions: Sequence[_Condition], order: Order
 ) -> Select[Any]:
-    fewest, first = FEW, None
+    fewest, first = math.inf, None
     for each in conditions:
         if each.ids is not None:
-            some = each.ids.limit(fewest).subquery()
-            n = connection.scalar(select(func.count()).select_from(some)) or 0
-            if n < fewest:
+            n = _count(connection, each.ids.limit(each.few))
+            if n < min(fewest, each.few):
                 fewest, first = n, each
-    others = (each.holds(_without_index) for each in conditions if each is not first)
-    query = query.where(*others)
-    if first is None or first.ids is None:
-        return query.order_by(*_ordered(order, _plainly))
-    return query.where(_E.id.in_(first.ids)).order_by(*_ordered(order, _without_index))
+    if first is not None and first.ids is not None:
+        others = (each.holds(_without_index) for each in conditions if each is not first)
+        query = query.where(_E.id.in_(first.ids), *others)
+        return query.order_by(*_ordered(order, _without_index))
+    leading = "reward" if order in ("best", "worst") else "started"
+
+    def visited(name: str) -> ColumnElement[Any]:
+        return _plainly(name) if name == leading else _without_index(name)
+
+    query = query.where(*(each.holds(visited) for each in conditions))
+    return query.order_by(*_ordered(order, _plainly))
+
+
+def _count(connection: Connection, rows: Select[Any]) -> int:
+    return connection.scalar(select(func.count()).select_from(rows.subquery())) or 0
 
 
 def _ordered(order: Order, column: Column) -> Sequence[ColumnElement[Any]]:
@@ -153,7 +167,7 @@ def _with_names(connection: Connection, rows: list[dict[str, Any]]) -> list[dict
     prompt_of = {number: prompt for number, prompt in prompts}
     for row in rows:
         row["run_id"], row["path"] = run_of[row["run"]]
-        row["prompt"] = prompt_of.get(row["task"], "")
+        row["prompt"] = prompt_of[row["task"]]
     return rows
 
 
@@ -216,11 +230,9 @@ def _of_the_row(filters: Filters) -> Iterator[_Condition]:
     yield from _between("started", filters.after, filters.before, last=False)
     if filters.broken is not None:
         yield _indexed(lambda column: column("reward").is_(None) == filters.broken)
-    if filters.model is not None:
-        yield _indexed(lambda column: column("model") == filters.model)
-    for name in ("split", "step", "stop"):
+    for name in ("model", "split", "step", "stop"):
         if getattr(filters, name) is not None:
-            yield _Condition(partial(_equal, name, getattr(filters, name)))
+            yield _indexed(partial(_equal, name, getattr(filters, name)))
 
 
 def _equal(name: str, value: object, column: Column) -> ColumnElement[bool]:
@@ -285,7 +297,7 @@ def _with_text(wanted: str, sqlite: bool) -> _Condition:
         one = select(turns.id).where(turns.episode == _E.id, match)
         several = select(turns.episode).where(match)
     exists = one.correlate(schema.episodes).exists()
-    return _Condition(lambda _: exists, several)
+    return _Condition(lambda _: exists, several, FEW_WITH_TEXT)
 
 
 def phrases_of(wanted: str) -> list[list[str]]:

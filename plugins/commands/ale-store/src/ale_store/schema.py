@@ -131,7 +131,7 @@ episodes = Table(
     Column("id", _Id, primary_key=True, autoincrement=False),
     _part_of("run"),
     Column("episode_id", Text, nullable=False),
-    Column("task", _Id, ForeignKey("tasks.id")),
+    Column("task", _Id, ForeignKey("tasks.id"), nullable=False),
     Column("task_id", Text, nullable=False),
     Column("split", Text, nullable=False),
     Column("step", Integer, nullable=False),
@@ -159,6 +159,9 @@ episodes = Table(
     Index("episodes_by_task", "task", "started"),
     Index("episodes_by_model", "model", "started"),
     Index("episodes_by_reward", "reward", "started"),
+    Index("episodes_by_split", "split", "started"),
+    Index("episodes_by_step", "step", "started"),
+    Index("episodes_by_stop", "stop", "started"),
     # All that a filter compares, so that going through a million rows reads this index alone.
     Index("episodes_by_time", "started", "reward", "model", "task", "run", "split", "step"),
 )

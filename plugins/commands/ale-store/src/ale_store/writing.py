@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, TypeVar
 from sqlalchemy import Connection, Table, case, delete, func, insert, select, update
 
 from ale.runs import SUCCESS, RunReader
-from ale.types import Episode
+from ale.types import Episode, Task
 from ale_store import schema
 from ale_store.rows import (
     Row,
@@ -14,7 +14,9 @@ from ale_store.rows import (
     episode_row,
     errors_of,
     number,
+    plain,
     score_rows,
+    task_row,
     tool_rows,
     turn_rows,
 )
@@ -120,13 +122,13 @@ def add_episodes(
     for i in range(0, len(ids), _AT_ONCE):
         old = table.c.episode_id.in_(ids[i : i + _AT_ONCE])
         connection.execute(delete(table).where(table.c.run == run, old))
-    tasks = _tasks_of(connection, run)
+    tasks = _tasks_of(connection, run, (episode for _, episode in latest.values()))
     model = _configured_model(reader.manifest["config"])
     rows = [
         {
             **episode_row(episode, model),
             "run": run,
-            "task": tasks.get((episode.split, episode.task_id)),
+            "task": tasks[episode.split, plain(episode.task_id)],
             "line_at": offset,
         }
         for offset, episode in latest.values()
@@ -158,10 +160,22 @@ def _add_errors(connection: Connection, parts: Iterable[tuple[int, Episode]]) ->
         connection.execute(insert(schema.episode_errors), made)
 
 
-def _tasks_of(connection: Connection, run: int) -> dict[tuple[str, str], int]:
-    table = schema.run_tasks.c
-    query = select(table.split, table.task_id, table.task).where(table.run == run)
-    return {(split, task_id): task for split, task_id, task in connection.execute(query)}
+def _tasks_of(
+    connection: Connection, run: int, episodes: Iterable[Episode]
+) -> dict[tuple[str, str], int]:
+    """The tasks of a run by split and id, also those that only its episodes name."""
+    table = schema.run_tasks
+    query = select(table.c.split, table.c.task_id, table.c.task).where(table.c.run == run)
+    found = {(split, task_id): task for split, task_id, task in connection.execute(query)}
+    named = {(episode.split, plain(episode.task_id)) for episode in episodes}
+    if unknown := named - found.keys():
+        rows = {key: task_row(Task(id=key[1], goal="")) for key in unknown}
+        ids = _ids_of(connection, schema.tasks, {row["sha256"]: row for row in rows.values()})
+        new = {key: ids[row["sha256"]] for key, row in rows.items()}
+        values = [{"run": run, "split": s, "task_id": i, "task": t} for (s, i), t in new.items()]
+        connection.execute(insert(table), values)
+        found |= new
+    return found
 
 
 def _configured_model(config: Mapping[str, Any]) -> str:

@@ -109,7 +109,7 @@ def _episodes() -> None:
         Column("id", _Id, primary_key=True, autoincrement=False),
         _part_of("run"),
         Column("episode_id", Text, nullable=False),
-        Column("task", _Id, ForeignKey("tasks.id")),
+        Column("task", _Id, ForeignKey("tasks.id"), nullable=False),
         Column("task_id", Text, nullable=False),
         Column("split", Text, nullable=False),
         Column("step", Integer, nullable=False),
@@ -138,6 +138,9 @@ def _episodes() -> None:
     op.create_index("episodes_by_task", "episodes", ["task", "started"])
     op.create_index("episodes_by_model", "episodes", ["model", "started"])
     op.create_index("episodes_by_reward", "episodes", ["reward", "started"])
+    op.create_index("episodes_by_split", "episodes", ["split", "started"])
+    op.create_index("episodes_by_step", "episodes", ["step", "started"])
+    op.create_index("episodes_by_stop", "episodes", ["stop", "started"])
     compared = ["started", "reward", "model", "task", "run", "split", "step"]
     op.create_index("episodes_by_time", "episodes", compared)
     op.create_table(
