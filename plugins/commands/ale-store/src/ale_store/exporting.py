@@ -71,7 +71,8 @@ def _whole(connection: Connection, ids: Select[Any]) -> Iterator[EpisodeRow]:
             raise StoreError(f"{lines.path} can't be read: {error.strerror}") from error
         if episode.id != episode_id:
             message = f"the episode {episode_id} is no longer where it was"
-            raise InputError([Problem(message=message, file=str(lines.path), hint="try again")])
+            hint = "somebody has edited the file; ale runs index --rebuild reads it again"
+            raise InputError([Problem(message=message, file=str(lines.path), hint=hint)])
         yield EpisodeRow(run=run_id, episode=episode)
 
 
