@@ -24,6 +24,7 @@ LAYERS = [
     "protocols",
 ]
 SDKS = [
+    "alembic",
     "cwsandbox",
     "docker",
     "e2b",
@@ -32,7 +33,9 @@ SDKS = [
     "openai",
     "peft",
     "podman",
+    "psycopg",
     "ray",
+    "sqlalchemy",
     "tensorboard",
     "torch",
     "transformers",

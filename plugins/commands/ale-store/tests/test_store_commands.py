@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 from click.testing import Result
 
 from ale.runs import lock
+from ale_store import schema
 
 Ale = Callable[..., Result]
 
@@ -246,3 +248,13 @@ def test_the_help_of_ale_imports_no_database() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.rstrip().endswith("[]"), done.stdout[-200:]
+
+
+def test_the_page_of_the_store_names_every_table_and_column() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "reference" / "store.md").read_text()
+    tables = re.findall(r"^\| `(\w+)` (\|[^\n]*\n\|---\|---\|\n(?:\|[^\n]*\n)+)", page, re.M)
+    parts = dict(tables)
+    assert parts.keys() == schema.metadata.tables.keys()
+    for name, table in schema.metadata.tables.items():
+        unsaid = [column.name for column in table.c if f"`{column.name}`" not in parts[name]]
+        assert not unsaid, (name, unsaid)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -128,11 +129,9 @@ def _url(where: str) -> URL:
         message = "not a file and not a URL of PostgreSQL"
         expected = "a path, or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
         raise InputError([Problem(message=message, file="--store", expected=expected)])
-    try:
-        import psycopg  # noqa: F401
-    except ModuleNotFoundError:
+    if find_spec("psycopg") is None:
         remedy = 'pip install "ale-store[postgresql]"'
-        raise NotUsableError(f"the driver of PostgreSQL is not installed: {remedy}") from None
+        raise NotUsableError(f"the driver of PostgreSQL is not installed: {remedy}")
     return url.set(drivername="postgresql+psycopg")
 
 

@@ -1,8 +1,9 @@
 """Write what was found to files: rows of episodes for data sets, tables as Parquet."""
 
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Connection, Float, Integer, Select, Table, select
 
@@ -12,9 +13,6 @@ from ale.types import Episode
 from ale_rows import EpisodeRow, write_rows
 from ale_rows.writing import replacing
 from ale_store import schema
-
-if TYPE_CHECKING:
-    import pyarrow
 
 _ROWS = 10_000
 TABLES = (
@@ -43,7 +41,7 @@ def export(connection: Connection, ids: Select[Any], out: Path) -> int:
         message = f"'{out.suffix}' is not the suffix of a known form"
         expected = ".jsonl, .parquet, or no suffix for a folder of Parquet files"
         raise InputError([Problem(message=message, file="--out", expected=expected)])
-    _check_pyarrow()
+    _arrow()
     if out.suffix:
         with replacing(out) as partial:
             return _write_table(connection, schema.episodes, ids, partial)
@@ -76,26 +74,24 @@ def _whole(connection: Connection, ids: Select[Any]) -> Iterator[EpisodeRow]:
         yield EpisodeRow(run=run_id, episode=episode)
 
 
-def _check_pyarrow() -> None:
+def _arrow(module: str = "pyarrow") -> Any:
     try:
-        import pyarrow  # noqa: F401
+        return importlib.import_module(module)
     except ModuleNotFoundError:
         remedy = 'pip install "ale-store[parquet]"'
         raise NotUsableError(f"Parquet needs pyarrow: {remedy}") from None
 
 
 def _write_table(connection: Connection, table: Table, ids: Select[Any], path: Path) -> int:
-    import pyarrow
-    from pyarrow import parquet
-
-    columns = pyarrow.schema([(column.name, _type(column.type)) for column in table.c])
+    arrow, parquet = _arrow(), _arrow("pyarrow.parquet")
+    columns = arrow.schema([(column.name, _type(arrow, column.type)) for column in table.c])
     written = 0
     with parquet.ParquetWriter(path, columns, compression="zstd") as writer:
         query = select(table).where(_belongs(table, ids)).order_by(*table.primary_key)
         found = connection.execution_options(yield_per=_ROWS).execute(query)
         for rows in found.mappings().partitions(_ROWS):
             batch = [dict(row) for row in rows]
-            writer.write_table(pyarrow.Table.from_pylist(batch, schema=columns))
+            writer.write_table(arrow.Table.from_pylist(batch, schema=columns))
             written += len(batch)
     return written
 
@@ -116,11 +112,9 @@ def _belongs(table: Table, ids: Select[Any]) -> Any:
     return key.in_(select(episodes.run).where(episodes.id.in_(ids)))
 
 
-def _type(kind: Any) -> "pyarrow.DataType":
-    import pyarrow
-
+def _type(arrow: Any, kind: Any) -> Any:
     if isinstance(kind, Boolean):
-        return pyarrow.bool_()
+        return arrow.bool_()
     if isinstance(kind, Float):
-        return pyarrow.float64()
-    return pyarrow.int64() if isinstance(kind, Integer | BigInteger) else pyarrow.string()
+        return arrow.float64()
+    return arrow.int64() if isinstance(kind, Integer | BigInteger) else arrow.string()
