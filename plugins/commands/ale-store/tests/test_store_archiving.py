@@ -5,7 +5,10 @@ import hashlib
 import io
 import os
 import random
+import subprocess
+import sys
 import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +192,34 @@ def test_what_a_killed_process_left_is_no_run_and_is_removed(run: Path) -> None:
         remove(run)
     assert not left.exists()
     assert not run.exists()
+
+
+ARCHIVE = """
+import sys
+from pathlib import Path
+from ale_store.archiving import archive
+
+print("open", flush=True)
+archive(Path(sys.argv[1]), Path(sys.argv[1]).parent)
+"""
+
+
+def test_a_kill_at_any_time_leaves_the_run_or_its_archive(run: Path, tmp_path: Path) -> None:
+    before, rng = content(run), random.Random(2)
+    target = run.parent / "first.tar.gz"
+    for _ in range(6):
+        command = [sys.executable, "-c", ARCHIVE, str(run)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(rng.random() * 0.1)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        if run.exists():
+            assert content(run) == before
+        else:
+            again = restore(target, tmp_path / "again")
+            assert content(again) == before
+            again.rename(run)
+        target.unlink(missing_ok=True)

@@ -130,6 +130,15 @@ def test_a_run_that_is_gone_leaves_no_row(folder: Path, database: Database, make
     assert set(left.values()) == {0}, left
 
 
+def test_a_run_is_one_by_whatever_path_it_is_reached(
+    folder: Path, tmp_path: Path, database: Database
+) -> None:
+    (tmp_path / "link").symlink_to(folder)
+    for path in (folder, tmp_path / "link", folder / ".." / "runs"):
+        Indexer(database).update(path)
+    assert rows(database, schema.runs, "path") == [(str(folder.resolve() / "first"),)]
+
+
 def test_runs_of_another_folder_stay(
     folder: Path, tmp_path: Path, database: Database, make_run: Any
 ) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from attrs import field, frozen
 from sqlalchemy import Connection, delete, insert, select
 
-from ale.errors import InputError, StoreError
+from ale.errors import InputError
 from ale.runs import Lines, RunReader
 from ale_store import schema, writing
 from ale_store.database import Database
@@ -79,13 +79,15 @@ class Indexer:
         paths = list(runs_in(folder))
         n, episodes, problems = 0, 0, []
         for path in paths:
-            if known.get(str(path)) == _stamps_of(path):
-                continue
             try:
+                if known.get(str(path)) == _stamps_of(path):
+                    continue
                 episodes += self.update_run(path)
                 n += 1
             except InputError as error:
                 problems.append(str(error))
+            except OSError as error:
+                problems.append(f"{error.filename or path} can't be read: {error.strerror}")
         return Updated(
             runs=n,
             found=len(paths),
@@ -101,7 +103,7 @@ class Indexer:
             InputError: it is no run directory, or a line of it is damaged.
             StoreError: the database can't be written.
         """
-        path = path.absolute()
+        path = path.resolve()
         reader = RunReader(path)
         before = _stamps_of(path)  # a file that grows meanwhile is read again next time
         with self._database.writing() as connection:
@@ -119,7 +121,7 @@ class Indexer:
         """Remove runs from the database; their directories stay as they are."""
         with self._database.writing() as connection:
             for path in paths:
-                writing.remove_run(connection, str(path.absolute()))
+                writing.remove_run(connection, str(path.resolve()))
 
     def clear(self, folder: Path) -> None:
         """Remove all runs in a folder from the database, so that `update` reads them again."""
@@ -140,7 +142,7 @@ class Indexer:
         return found
 
     def _remove_missing(self, folder: Path, found: set[str], known: Mapping[str, object]) -> int:
-        inside = str(folder.absolute())
+        inside = str(folder.resolve())
         gone = [
             Path(path)
             for path in known
@@ -245,7 +247,7 @@ class Indexer:
 
 def runs_in(folder: Path) -> Iterator[Path]:
     """The run directories in a folder, at any depth; hidden folders are left out."""
-    for path, inner, files in os.walk(folder.absolute()):
+    for path, inner, files in os.walk(folder.resolve()):
         if _MANIFEST in files:
             yield Path(path)
             inner.clear()
@@ -259,8 +261,6 @@ def _stamps_of(path: Path) -> dict[str, Stamp]:
             stat = (path / name).stat()
         except FileNotFoundError:
             continue
-        except OSError as error:
-            raise StoreError(f"{path / name} can't be read: {error.strerror}") from error
         found[name] = (stat.st_size, stat.st_mtime_ns)
     return found
 

@@ -56,7 +56,7 @@ def chosen_runs(filters: RunFilters) -> ColumnElement[bool]:
 
 
 def _at_or_below(path: str) -> ColumnElement[bool]:
-    whole = str(Path(path).absolute())
+    whole = str(Path(path).resolve())
     return (_R.path == whole) | _R.path.startswith(whole.rstrip(os.sep) + os.sep, autoescape=True)
 
 
