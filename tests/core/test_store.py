@@ -8,7 +8,7 @@ import pytest
 
 from ale._store import Redactor, RunDirectory, RunReader
 from ale.errors import InputError, StoreError
-from ale.runs import lock
+from ale.runs import Lines, holder, lock
 from ale.testing.builders import episode, turn
 from ale.types import replace
 
@@ -195,3 +195,22 @@ def test_a_directory_is_locked_by_one_process_until_it_is_released(tmp_path: Pat
         lock(tmp_path)
     os.close(first)
     os.close(lock(tmp_path))
+
+
+def test_who_holds_a_lock_is_read_without_taking_it(tmp_path: Path) -> None:
+    assert holder(tmp_path) is None
+    assert not (tmp_path / ".lock").exists()
+    first = lock(tmp_path)
+    assert holder(tmp_path) == str(os.getpid())
+    os.close(first)
+    assert holder(tmp_path) is None
+    os.close(lock(tmp_path))
+
+
+def test_lines_can_be_read_from_an_offset_with_the_number_of_a_damaged_one(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.jsonl"
+    path.write_text("1\n22\n333\n4\nx\n5")
+    lines = Lines(path, int).with_offsets(2)
+    assert [next(lines) for _ in range(3)] == [(2, 22), (5, 333), (9, 4)]
+    with pytest.raises(InputError, match=r"numbers.jsonl:5:"):
+        next(lines)

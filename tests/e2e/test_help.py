@@ -12,6 +12,8 @@ COMMANDS = (
     *("train", "plugins", "doctor"),
     *("report", "new", "proxy", "results", "harbor-job", "sandbox", "schema", "serve", "skills"),
     *("forks", "model", "train", "plugins", "doctor"),
+    *("report", "new", "audit", "results", "harbor-job", "sandbox", "schema", "serve", "forks"),
+    *("runs", "traj", "model", "train", "plugins", "doctor"),
 )
 
 

@@ -26,6 +26,7 @@ LAYERS = [
     "protocols",
 ]
 SDKS = [
+    "alembic",
     "cwsandbox",
     "docker",
     "e2b",
@@ -34,7 +35,9 @@ SDKS = [
     "openai",
     "peft",
     "podman",
+    "psycopg",
     "ray",
+    "sqlalchemy",
     "tensorboard",
     "torch",
     "transformers",

@@ -34,7 +34,7 @@ from ale._store.codec import encode
 from ale._store.diagnosis import Causes, Learning, learning
 from ale._store.index import SUCCESS, Index
 from ale._store.lines import Lines
-from ale._store.lock import lock
+from ale._store.lock import holder, lock
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext, Ranks
 from ale.strict import Node, parse_yaml
@@ -63,6 +63,7 @@ __all__ = [
     "branch_run",
     "build_choice",
     "check_config",
+    "holder",
     "learning",
     "lock",
     "parse_choice",

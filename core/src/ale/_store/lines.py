@@ -118,16 +118,21 @@ class Lines(Generic[T]):
         for _, record in self.with_offsets():
             yield record
 
-    def with_offsets(self) -> Iterator[tuple[int, T]]:
-        """Every record and the offset of its line. An incomplete last line is left out."""
+    def with_offsets(self, start: int = 0) -> Iterator[tuple[int, T]]:
+        """Every record and the offset of its line. An incomplete last line is left out.
+
+        Args:
+            start: offset of the first line to read.
+        """
         if not self.path.exists():
             return
-        offset = 0
+        offset = start
         with self.path.open("rb") as file:
+            file.seek(start)
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     return
-                yield offset, self._decode(line, number)
+                yield offset, self._decode(line, 0 if start else number)
                 offset += len(line)
 
     def at(self, offset: int) -> T:

@@ -1,9 +1,12 @@
 """The lock of a directory that one process at a time may write."""
 
 import os
+import time
 from pathlib import Path
 
 from ale.errors import StoreError
+
+_MOMENT_S = 0.05
 
 
 def lock(path: Path) -> int:
@@ -23,7 +26,11 @@ def lock(path: Path) -> int:
         raise StoreError(f"{path} can't be written: {error.strerror}") from error
     try:
         # The kernel releases it when the process ends, even by a signal.
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_MOMENT_S)  # `holder` has it for a moment
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         owner = os.read(descriptor, 32).decode().strip()
         os.close(descriptor)
@@ -31,3 +38,20 @@ def lock(path: Path) -> int:
     os.ftruncate(descriptor, 0)
     os.write(descriptor, f"{os.getpid()}\n".encode())
     return descriptor
+
+
+def holder(path: Path) -> str | None:
+    """Id of the process that holds the lock of a directory, or None; nothing is written."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:
+        return None  # nothing can be locked
+    try:
+        with (path / ".lock").open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read(32).decode().strip()
+    except OSError:
+        return None  # no lock, or not ours to see
+    return None

@@ -1,0 +1,1 @@
+"""An index of stored runs in a database, which is built from the run directories."""

@@ -1,0 +1,187 @@
+"""A database of runs: SQLite in a file, or PostgreSQL by a URL; its tables are made as needed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import (
+    Connection,
+    Engine,
+    column,
+    create_engine,
+    event,
+    inspect,
+    select,
+    table,
+    text,
+)
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from ale.errors import InputError, NotUsableError, Problem, StoreError
+
+FILE = "index.sqlite"
+"""Name of the database that is made beside the run directories."""
+NEWEST = "0002"
+"""Version of the tables that this package reads and writes."""
+VERSIONS = "store_version"
+"""The table that holds it."""
+_WRITER = 0x616C65
+"""PostgreSQL's advisory lock: one process writes at a time, as in SQLite."""
+_PATIENCE_S = 60.0
+_WRITES = "ale_writes"
+
+
+@frozen
+class Database:
+    """An open database. Any number of processes may read while one writes."""
+
+    engine: Engine
+    shown: str
+    """Its name for messages, without a password."""
+
+    @property
+    def sqlite(self) -> bool:
+        """Whether it is a file of SQLite."""
+        return self.engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection that sees one state of the database.
+
+        Raises:
+            StoreError: the database can't be read.
+        """
+        with self._reporting(), self.engine.connect() as connection:
+            if not self.sqlite:
+                connection.execution_options(isolation_level="REPEATABLE READ")
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction; another process that wants to write waits for its end.
+
+        Raises:
+            StoreError: the database can't be written.
+        """
+        with self._reporting(), self.engine.connect() as plain:
+            connection = plain.execution_options(**{_WRITES: True})
+            with connection.begin():
+                if not self.sqlite:
+                    connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER})"))
+                yield connection
+
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            raise StoreError(f"{self.shown}: {error.orig}{self._hint(str(error.orig))}") from error
+
+    def _hint(self, message: str) -> str:
+        if not self.sqlite:
+            return ""
+        if "not a database" in message or "malformed" in message:
+            return "; delete the file: it is made again from the run directories"
+        if "readonly" in message or "unable to open" in message:
+            return "; choose another file with --store"
+        return ""
+
+    def close(self) -> None:
+        """Close its connections."""
+        self.engine.dispose()
+
+
+def open_database(where: str) -> Database:
+    """Open a database, and bring its tables to the newest version.
+
+    Args:
+        where: a file, or ``postgresql://...``.
+
+    Raises:
+        InputError: another kind of URL.
+        NotUsableError: the driver of PostgreSQL is not installed.
+        StoreError: it can't be opened, or was written by a newer version of this package.
+    """
+    url = _url(where)
+    if url.drivername == "sqlite":
+        engine = create_engine(url, connect_args={"timeout": _PATIENCE_S})
+        event.listen(engine, "connect", _prepare)
+        event.listen(engine, "begin", _begin)
+    else:
+        engine = create_engine(url)
+    database = Database(engine, _shown(url))
+    _migrate(database)
+    return database
+
+
+def _url(where: str) -> URL:
+    if "://" not in where:
+        return URL.create("sqlite", database=str(Path(where).absolute()))
+    try:
+        url = make_url(where)
+    except ArgumentError:
+        url = URL.create("unreadable")
+    if url.get_backend_name() not in ("postgresql", "postgres"):
+        message = "not a file and not a URL of PostgreSQL"
+        expected = "a path, or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+        raise InputError([Problem(message=message, file="--store", expected=expected)])
+    if find_spec("psycopg") is None:
+        remedy = 'pip install "ale-store[postgresql]"'
+        raise NotUsableError(f"the driver of PostgreSQL is not installed: {remedy}")
+    return url.set(drivername="postgresql+psycopg")
+
+
+def _shown(url: URL) -> str:
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    return url.set(drivername="postgresql").render_as_string(hide_password=True)
+
+
+def _prepare(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # `_begin` begins transactions
+    for setting in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _begin(connection: Connection) -> None:
+    """A transaction that will write says so at once: it would fail if another wrote before it."""
+    writes = connection.get_execution_options().get(_WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _migrate(database: Database) -> None:
+    with database.reading() as connection:
+        found = _version(connection)
+    if found == NEWEST:
+        return
+    if found is not None and found > NEWEST:
+        raise StoreError(
+            f"{database.shown} was written by a newer version of ale-store (tables {found}, this "
+            f"one knows {NEWEST})"
+        )
+    with database.writing() as connection:
+        upgrade(connection)
+
+
+def _version(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(VERSIONS):
+        return None
+    version: str | None = connection.scalar(
+        select(column("version_num")).select_from(table(VERSIONS))
+    )
+    return version
+
+
+def upgrade(connection: Connection, version: str = NEWEST) -> None:
+    """Bring the tables to a version, in the transaction of this connection."""
+    from alembic import command  # 0.2 s, and needed once per database
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": connection, "versions": VERSIONS})
+    config.set_main_option("script_location", "ale_store:migrations")
+    config.set_main_option("path_separator", "os")
+    command.upgrade(config, version)

@@ -1,0 +1,76 @@
+"""Updates the database while the run is running, from the run directory, in a thread."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ale.errors import AleError
+from ale.observers import BackgroundSender
+from ale.plugin import hookimpl
+from ale.types import RunFinished, RunStarted
+from ale_store.options import StoreOptions
+
+logger = logging.getLogger(__name__)
+
+
+class Updating:
+    """Reads what the run has stored so far, at most every few seconds, and at its end."""
+
+    def __init__(self, options: StoreOptions, url: str | None) -> None:
+        self._options = options
+        self._url = url
+        self._sender: BackgroundSender[None] | None = None
+        self._next = 0.0
+
+    @hookimpl
+    def ale_run_started(self, event: RunStarted) -> None:
+        """Open the database."""
+        directory = Path(event.directory)
+        self._sender = BackgroundSender(lambda: self._updates(directory), name="store")
+        self._sender.start()
+
+    @hookimpl
+    def ale_episode_finished(self) -> None:
+        """Update, if the last update is long enough ago."""
+        self._update()
+
+    @hookimpl
+    def ale_step_finished(self) -> None:
+        """Likewise."""
+        self._update()
+
+    def _update(self) -> None:
+        if self._sender is not None and time.monotonic() >= self._next:
+            self._next = time.monotonic() + self._options.every_s
+            self._sender.send(None)
+
+    @hookimpl
+    def ale_run_finished(self, event: RunFinished) -> None:
+        """Update once more, with the outcome."""
+        if self._sender is not None:
+            self._sender.send(None)
+            self._sender.close(self._options.finish_timeout_s)
+
+    @contextmanager
+    def _updates(self, directory: Path) -> Iterator[Callable[[None], None]]:
+        # Imported in the thread: SQLAlchemy takes a while.
+        from ale_store.database import FILE, open_database
+        from ale_store.indexing import Indexer
+
+        where = self._url or str(self._options.file or directory.parent / FILE)
+        database = open_database(where)
+        indexer = Indexer(database)
+
+        def update(_: None) -> None:
+            try:
+                indexer.update_run(directory)
+            except AleError as error:
+                # The run itself is complete; the next `ale runs` reads what is missing here.
+                logger.warning("%s was not updated: %s", database.shown, error)
+
+        try:
+            yield update
+        finally:
+            database.close()

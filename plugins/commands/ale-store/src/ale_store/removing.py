@@ -1,0 +1,56 @@
+"""Remove run directories, never one that is being written."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ale.errors import InputError, Problem, StoreError
+from ale.runs import RunReader, lock
+
+
+@contextmanager
+def held(run: Path) -> Iterator[RunReader]:
+    """A run that no process writes to during the block.
+
+    Raises:
+        InputError: it is no run directory, or a link to one.
+        StoreError: a process writes to it.
+    """
+    if run.is_symlink():
+        message = "a link to a run directory"
+        raise InputError([Problem(message=message, file=str(run), hint=f"use {run.resolve()}")])
+    reader = RunReader(run)
+    descriptor = lock(run)
+    try:
+        yield reader
+    finally:
+        os.close(descriptor)
+
+
+def remove(run: Path) -> None:
+    """Remove a run directory that the caller holds.
+
+    It is renamed first, so that a part of it is never taken for a run.
+
+    Raises:
+        StoreError: it can't be removed.
+    """
+    run = run.absolute()
+    doomed = run.with_name(f".{run.name}.deleted")
+    try:
+        if doomed.exists():  # of a process that was killed while it removed one
+            shutil.rmtree(doomed)
+        run.rename(doomed)
+        shutil.rmtree(doomed)
+    except OSError as error:
+        raise StoreError(f"{run} can't be removed: {error.strerror}") from error
+
+
+def size_of(run: Path) -> int:
+    """Bytes of all files of a run."""
+    sizes = 0
+    for folder, _, names in os.walk(run):
+        sizes += sum((Path(folder) / name).lstat().st_size for name in names)
+    return sizes

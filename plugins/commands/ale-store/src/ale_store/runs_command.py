@@ -1,0 +1,257 @@
+"""The command line of `ale runs`; the implementations are imported when they run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ale.commands import PATH
+from ale_store.shared import (
+    folder_argument,
+    json_option,
+    of_runs,
+    opened,
+    report_problems,
+    run_filters,
+    store_option,
+    times,
+    update_option,
+)
+
+_some_runs = click.argument("runs", nargs=-1, required=True, type=PATH)
+_yes = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+@click.group("runs")
+def runs() -> None:
+    """List stored runs; tag, compare, archive, restore and delete them.
+
+    \b
+    Examples:
+      ale runs list
+      ale runs list --where credit.type=grpo --after 7d --sort best
+      ale runs tag runs/20260101-120000-3f2a-quickstart --add baseline
+    """
+
+
+@runs.command("list")
+@folder_argument
+@run_filters
+@click.option(
+    "--outcome", help="How it ended: completed, drained, ...; none for one without an outcome."
+)
+@times("Created")
+@click.option(
+    "--sort",
+    "order",
+    type=click.Choice(["newest", "oldest", "best", "worst"]),
+    default="newest",
+    show_default=True,
+    help="By time, or by mean reward.",
+)
+@click.option("--limit", type=click.IntRange(1), help="Show at most this many.")
+@click.option("--archived", is_flag=True, help="List the archives in FOLDER instead.")
+@json_option
+@store_option
+@update_option
+def list_(
+    folder: Path,
+    where: Any,
+    tags: Any,
+    outcome: str | None,
+    after: float | None,
+    before: float | None,
+    order: Any,
+    limit: int | None,
+    archived: bool,
+    as_json: bool,
+    store: str | None,
+    update: bool,
+) -> None:
+    """List the runs in FOLDER, at any depth; default: runs.
+
+    Success and reward are those of training episodes that began where their task begins.
+
+    \b
+    Examples:
+      ale runs list
+      ale runs list --where credit.type=grpo --tag baseline --sort best --limit 5
+    """
+    from ale_store.listing import list_runs
+    from ale_store.tables import archives_table, runs_table, with_states
+
+    if archived:
+        click.echo(archives_table(folder))
+        return
+    given = {"tags": tags, "where": where, "outcome": outcome, "after": after, "before": before}
+    with opened(folder, store, update=update) as database, database.reading() as connection:
+        chosen = of_runs(folder, store, **given)
+        rows = with_states(list_runs(connection, chosen, order, limit))
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(row, ensure_ascii=False))
+        return
+    click.echo(runs_table(rows))
+
+
+@runs.command("tag")
+@_some_runs
+@click.option("--add", multiple=True, metavar="TAG", help="Add a tag; repeatable.")
+@click.option("--remove", multiple=True, metavar="TAG", help="Remove a tag; repeatable.")
+def tag(runs: tuple[Path, ...], add: tuple[str, ...], remove: tuple[str, ...]) -> None:
+    """Show the tags of RUNS, or change them. They are stored in each run, as tags.json.
+
+    \b
+    Examples:
+      ale runs tag runs/20260101-120000-3f2a-quickstart --add baseline --add paper
+      ale runs tag runs/20260101-120000-3f2a-quickstart --remove paper
+    """
+    from ale.runs import RunReader
+    from ale_store.tagging import change_tags, read_tags
+
+    for run in runs:
+        RunReader(run)
+    for run in runs:
+        now = change_tags(run, add, remove) if add or remove else read_tags(run)
+        click.echo(f"{run.name}: {', '.join(now) or 'no tags'}")
+
+
+@runs.command("compare")
+@_some_runs
+def compare(runs: tuple[Path, ...]) -> None:
+    """Compare RUNS: their results, and the settings in which their configs differ.
+
+    \b
+    Example:
+      ale runs compare runs/20260101-120000-3f2a-quickstart runs/20260102-120000-7bd1-quickstart
+    """
+    from ale_store.comparing import comparison
+
+    click.echo(comparison(runs))
+
+
+@runs.command("delete")
+@_some_runs
+@_yes
+@store_option
+def delete(runs: tuple[Path, ...], yes: bool, store: str | None) -> None:
+    """Delete the directories of RUNS, with everything in them. A run that is running is refused.
+
+    \b
+    Example:
+      ale runs delete runs/20260101-120000-3f2a-quickstart
+    """
+    from ale_store.removing import held, remove
+
+    if not (yes or _agreed(runs, "Delete")):
+        return
+    for run in runs:
+        with held(run):
+            remove(run)
+        _forget(run, store)
+        click.echo(f"deleted {run}")
+
+
+@runs.command("archive")
+@_some_runs
+@click.option(
+    "--to", type=PATH, metavar="FOLDER", help="Where to write the archives. Default: beside each."
+)
+@click.option("--keep", is_flag=True, help="Keep the run directories too.")
+@_yes
+@store_option
+def archive(
+    runs: tuple[Path, ...], to: Path | None, keep: bool, yes: bool, store: str | None
+) -> None:
+    """Write each of RUNS as NAME.tar.gz, compare the archive with the run, and remove the run.
+
+    The run directory is removed only if every file in the archive is equal. A run that is running
+    is refused.
+
+    \b
+    Examples:
+      ale runs archive runs/20260101-120000-3f2a-quickstart
+      ale runs archive runs/2025* --to /backup/runs --yes
+    """
+    from ale.text import size
+    from ale_store.archiving import archive as archived
+
+    if not (yes or keep or _agreed(runs, "Archive, and then remove,")):
+        return
+    for run in runs:
+        target = archived(run, to or run.absolute().parent, keep=keep)
+        if not keep:
+            _forget(run, store)
+        click.echo(f"{target}  {size(target.stat().st_size)}")
+
+
+@runs.command("restore")
+@click.argument("archives", nargs=-1, required=True, type=PATH)
+@click.option(
+    "--to", type=PATH, metavar="FOLDER", help="Where to make the runs. Default: beside each."
+)
+def restore(archives: tuple[Path, ...], to: Path | None) -> None:
+    """Make the run directories of ARCHIVES again. The archives stay.
+
+    \b
+    Example:
+      ale runs restore runs/20260101-120000-3f2a-quickstart.tar.gz
+    """
+    from ale_store.archiving import restore as restored
+
+    for path in archives:
+        click.echo(f"{restored(path, to or path.absolute().parent)}")
+
+
+@runs.command("index")
+@folder_argument
+@click.option("--rebuild", is_flag=True, help="Forget what is known of these runs first.")
+@store_option
+def index(folder: Path, rebuild: bool, store: str | None) -> None:
+    """Bring the database up to date with the runs in FOLDER; default: runs.
+
+    `ale runs list` and `ale traj` do this by themselves.
+
+    \b
+    Examples:
+      ale runs index
+      ale runs index --rebuild
+    """
+    from ale.text import counted
+    from ale_store.indexing import Indexer
+
+    with opened(folder, store, update=False) as database:
+        if rebuild:
+            Indexer(database).clear(folder)
+        done = report_problems(database, folder)
+        read = f"{counted(done.episodes, 'episode')} read"
+        click.echo(f"{counted(done.found, 'run')}, {done.runs} with something new; {read}")
+        if done.removed:
+            click.echo(f"{counted(done.removed, 'run')} of the database no longer there")
+
+
+def _agreed(runs: tuple[Path, ...], what: str) -> bool:
+    from ale.runs import RunReader
+    from ale.text import size
+    from ale_store.removing import size_of
+
+    for run in runs:
+        RunReader(run)
+        click.echo(f"{run}  {size(size_of(run))}")
+    return click.confirm(f"{what} {'it' if len(runs) == 1 else f'these {len(runs)}'}?")
+
+
+def _forget(run: Path, store: str | None) -> None:
+    """Remove a run from the database, where there is one."""
+    from ale_store.database import FILE, open_database
+    from ale_store.indexing import Indexer
+
+    beside = run.absolute().parent / FILE
+    if store is None and not beside.exists():
+        return
+    database = open_database(store or str(beside))
+    try:
+        Indexer(database).forget([run])
+    finally:
+        database.close()

@@ -1,0 +1,51 @@
+"""Tags of runs, in a file of the run directory: they last as long as the run does."""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from ale.errors import InputError, Problem, StoreError
+
+TAGS = "tags.json"
+
+
+def read_tags(run: Path) -> list[str]:
+    """The tags of a run, sorted.
+
+    Raises:
+        InputError: the file is not a list of texts.
+    """
+    path = run / TAGS
+    try:
+        tags = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return []
+    except ValueError as error:
+        raise InputError([Problem(message=str(error), file=str(path))]) from None
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        message = "expected a JSON list of texts"
+        raise InputError([Problem(message=message, file=str(path))])
+    return sorted({*tags})
+
+
+def change_tags(run: Path, add: Iterable[str] = (), remove: Iterable[str] = ()) -> list[str]:
+    """Add and remove tags of a run; its tags afterwards.
+
+    Raises:
+        InputError: a tag has a blank or a comma in it, or is empty.
+        StoreError: the file can't be written.
+    """
+    added = [*add]
+    for tag in added:
+        if not tag or any(character.isspace() or character == "," for character in tag):
+            message = f"the tag {tag!r} is empty, or has a blank or a comma in it"
+            raise InputError([Problem(message=message, file="--add")])
+    tags = sorted({*read_tags(run), *added} - {*remove})
+    partial = run / f".{TAGS}.{os.getpid()}"
+    try:
+        partial.write_text(json.dumps(tags, ensure_ascii=False) + "\n")
+        partial.replace(run / TAGS)
+    except OSError as error:
+        raise StoreError(f"{run / TAGS} can't be written: {error.strerror}") from error
+    return tags

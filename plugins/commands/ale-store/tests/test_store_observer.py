@@ -1,0 +1,66 @@
+"""The observer keeps the database up to date while the run is running."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from ale.errors import NotUsableError
+from ale.plugin import BuildContext
+from ale.testing.observer import ObserverContract, ended, finished, notify, register, started
+from ale_store import schema
+from ale_store.database import open_database
+from ale_store.options import StoreOptions
+from ale_store.plugin import ale_observers
+
+
+def build(environ: Any = None, **options: Any) -> object:
+    [component] = ale_observers()
+    return component.build(StoreOptions(**options), BuildContext(environ=environ or {}))
+
+
+class TestStore(ObserverContract):
+    @pytest.fixture
+    def observer(self) -> object:
+        return build()
+
+
+def stored(where: str) -> list[tuple[Any, ...]]:
+    database = open_database(where)
+    with database.reading() as connection:
+        columns = schema.runs.c.run_id, schema.runs.c.outcome, schema.runs.c.n_episodes
+        found = [tuple(row) for row in connection.execute(select(*columns))]
+    database.close()
+    return found
+
+
+@pytest.mark.parametrize("by_url", [False, True])
+def test_a_running_run_is_in_the_database(
+    tmp_path: Path, make_run: Any, attempt: Any, request: pytest.FixtureRequest, by_url: bool
+) -> None:
+    store = make_run(tmp_path / "runs" / "r", n=0)
+    where = str(tmp_path / "runs" / "index.sqlite")
+    observer = build(every_s=0.01)
+    if by_url:
+        where = request.getfixturevalue("postgresql")
+        observer = build({"MY_STORE": where}, every_s=0.01, url_env="MY_STORE")
+    manager = register(observer)
+    notify(manager, [started(tmp_path / "runs" / "r")])
+    store.add_episode(attempt(0))
+    notify(manager, [ended(0, 1.0)])
+    deadline = time.monotonic() + 30
+    while stored(where) != [("r", None, 1)] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert stored(where) == [("r", None, 1)]
+    store.add_episode(attempt(1))
+    store.set_outcome({"outcome": "completed", "seconds": 1.0})
+    store.close()
+    notify(manager, [finished(tmp_path / "runs" / "r")])
+    assert stored(where) == [("r", "completed", 2)]
+
+
+def test_a_variable_that_is_not_set_is_named() -> None:
+    with pytest.raises(NotUsableError, match="MY_STORE is not set"):
+        build(url_env="MY_STORE")
