@@ -68,7 +68,9 @@ class WeightFolder:
 
     def _remove_old(self, newest: Path) -> None:
         found = [each for each in self.root.glob("v*") if re.fullmatch(r"v\d{8,}", each.name)]
-        older = sorted((each for each in found if each != newest), key=lambda each: int(each.name[1:]))
+        older = sorted(
+            (each for each in found if each != newest), key=lambda each: int(each.name[1:])
+        )
         for folder in older[: len(older) + 1 - self._keep]:
             shutil.rmtree(folder, ignore_errors=True)
 

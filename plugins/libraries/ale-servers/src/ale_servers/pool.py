@@ -331,7 +331,9 @@ class ServerPool:
         if not taken:
             await self._each(reached, lambda server: server.resume())
             del self._digests[weights.version]
-            reasons = "; ".join(str(error) for error in (*paused.values(), *updated.values()) if error)
+            reasons = "; ".join(
+                str(error) for error in (*paused.values(), *updated.values()) if error
+            )
             raise AleError(f"version {weights.version} was taken by no server: {reasons}")
         for member in reached:
             if member not in taken:

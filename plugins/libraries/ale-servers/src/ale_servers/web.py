@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
+from attrs import frozen
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -36,63 +37,71 @@ def routes(server: InferenceServer, admits: Callable[[Request], bool]) -> list[R
         server: does what is asked.
         admits: whether a request has the key, where one is needed.
     """
+    asked = _Asked(server)
+    verbs = (asked.sample, asked.abort, asked.pause, asked.prepare, asked.update, asked.resume)
+    return [_route(verb, admits) for verb in (*verbs, asked.status)]
 
-    def route(name: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
-        async def handle(request: Request) -> Response:
-            if not admits(request):
-                return _refused("unauthorized", "the key is missing or wrong")
-            try:
-                return await answer(request)
-            except ClientDisconnect:
-                return Response(status_code=_CLIENT_LEFT)
-            except msgspec.DecodeError as error:
-                return _refused("invalid", str(error))
-            except Exception as error:
-                return _failed(error)
 
-        return Route(f"/ale/{name}", handle, methods=["POST"])
+def _route(
+    verb: Callable[[Request], Awaitable[Response]], admits: Callable[[Request], bool]
+) -> Route:
+    async def handle(request: Request) -> Response:
+        if not admits(request):
+            return _refused("unauthorized", "the key is missing or wrong")
+        try:
+            return await verb(request)
+        except ClientDisconnect:
+            return Response(status_code=_CLIENT_LEFT)
+        except msgspec.DecodeError as error:
+            return _refused("invalid", str(error))
+        except Exception as error:
+            return _failed(error)
 
-    async def sample(request: Request) -> Response:
+    return Route(f"/ale/{verb.__name__}", handle, methods=["POST"])
+
+
+@frozen
+class _Asked:
+    """The server, asked by requests."""
+
+    server: InferenceServer
+
+    async def sample(self, request: Request) -> Response:
         asked = await _read(request, SampleRequest)
         if asked.max_tokens < 1 or not (asked.prompt_ids or asked.answer_ids):
             return _refused("invalid", "expected max_tokens of at least 1, and ids")
 
         async def work() -> Response:
-            return _json(await server.sample(asked))
+            return _json(await self.server.sample(asked))
 
         return await while_connected(request, work())
 
-    async def abort(request: Request) -> Response:
-        await server.abort((await _read(request, AbortRequest)).ids)
+    async def abort(self, request: Request) -> Response:
+        await self.server.abort((await _read(request, AbortRequest)).ids)
         return _json({})
 
-    async def pause(request: Request) -> Response:
+    async def pause(self, request: Request) -> Response:
         asked = await _read(request, PauseRequest)
-        await server.pause(asked.mode, asked.seconds)
+        await self.server.pause(asked.mode, asked.seconds)
         return _json({})
 
-    async def prepare(request: Request) -> Response:
-        await server.prepare(await _read(request, Weights))
+    async def prepare(self, request: Request) -> Response:
+        await self.server.prepare(await _read(request, Weights))
         return _json({})
 
-    async def update(request: Request) -> Response:
-        await server.update(await _read(request, Weights))
+    async def update(self, request: Request) -> Response:
+        await self.server.update(await _read(request, Weights))
         return _json({})
 
-    async def resume(request: Request) -> Response:
-        await server.resume()
+    async def resume(self, request: Request) -> Response:
+        await self.server.resume()
         return _json({})
 
-    async def status(request: Request) -> Response:
-        return _json(await server.status())
-
-    verbs = (sample, abort, pause, prepare, update, resume, status)
-    return [route(verb.__name__, verb) for verb in verbs]
+    async def status(self, request: Request) -> Response:
+        return _json(await self.server.status())
 
 
-async def while_connected(
-    request: Request, answering: Coroutine[Any, Any, Response]
-) -> Response:
+async def while_connected(request: Request, answering: Coroutine[Any, Any, Response]) -> Response:
     """The answer; cancelled when the client disconnects, so that no tokens are sampled in vain.
 
     The request's body must have been read.

@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 import time
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -225,4 +226,4 @@ class BigramLab:
     def logprobs(self, version: int, ids: tuple[int, ...]) -> list[float]:
         """As `contract.ServerLab.logprobs`."""
         table = self.table(version)
-        return [row(table, before)[token] for before, token in zip(ids, ids[1:], strict=False)]
+        return [row(table, before)[token] for before, token in pairwise(ids)]

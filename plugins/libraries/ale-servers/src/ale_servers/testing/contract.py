@@ -1,3 +1,4 @@
+# ruff: noqa: D102, ASYNC110, ASYNC240 - a name says what a test does
 """The tests that every inference server passes, and clients of one."""
 
 import asyncio
