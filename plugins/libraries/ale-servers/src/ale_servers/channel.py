@@ -5,6 +5,7 @@ last, lists the files with their sizes, so that a folder that is not whole is no
 file system makes of the rename.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -66,11 +67,19 @@ class WeightFolder:
         self._remove_old(folder)
         return Weights(version=version, digest=digest, folder=str(folder))
 
+    def remove(self) -> None:
+        """Remove all versions."""
+        for folder in self._versions():
+            shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # somebody else's files are in it
+            self.root.rmdir()
+
+    def _versions(self) -> list[Path]:
+        return [each for each in self.root.glob("v*") if re.fullmatch(r"v\d{8,}", each.name)]
+
     def _remove_old(self, newest: Path) -> None:
-        found = [each for each in self.root.glob("v*") if re.fullmatch(r"v\d{8,}", each.name)]
-        older = sorted(
-            (each for each in found if each != newest), key=lambda each: int(each.name[1:])
-        )
+        others = [each for each in self._versions() if each != newest]
+        older = sorted(others, key=lambda each: int(each.name[1:]))
         for folder in older[: len(older) + 1 - self._keep]:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -169,7 +169,7 @@ class ServerPool:
                 raise LLMError(f"{member.entry.url} is refused: {reason}; is another run using it?")
 
     async def _acquire(self, session: str) -> Member:
-        """The server of the session, else the one with the least load that has room, now or later."""
+        """The server of the session, else the least loaded one, as soon as one has room."""
         member = self._sessions.get(session)
         if member is None or member.state != "ready":
             member = self._least_loaded()
