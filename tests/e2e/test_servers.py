@@ -46,9 +46,7 @@ def trained(run: Path) -> list[bytes]:
     return [file.read_bytes() for file in sorted(run.glob("checkpoints/*/trainer.safetensors"))]
 
 
-def test_servers_sample_what_the_policy_itself_would_to_the_bit(
-    workshop: Any, config: str
-) -> None:
+def test_servers_sample_what_the_policy_itself_would_to_the_bit(workshop: Any, config: str) -> None:
     assert workshop.ale("run", config, timeout_s=120).code == 0
     own = ("--set", "llm.type=servers", "--set", "llm.start=1")
     done = workshop.ale("run", config, *own, timeout_s=120)

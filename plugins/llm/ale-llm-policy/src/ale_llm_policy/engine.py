@@ -135,6 +135,7 @@ class Engine:
             self._paused = False
             self._changed.notify_all()
 
+    @torch.inference_mode()
     def interrupt(self, concerns: Callable[[Job], bool]) -> None:
         """End jobs with what they have so far; must run through `call`."""
         for job in [job for job in self._batch.jobs if concerns(job)]:

@@ -98,8 +98,10 @@ class ServersLLM(TokenLLM):
         self._connections = Connections(key)
         self._own = own
         self._report = report
-        # Adapters, which a trainer may add later, change the names.
-        self._names = [name for name, _ in policy.base.named_parameters()]
+        # Adapters, which a trainer may add later, change names and, by roundings, values.
+        first = dict(policy.base.named_parameters())
+        self._names = list(first)
+        self._initial = Weights(version=policy.version, digest=weights.digest(first), folder="")
         self._opening = asyncio.Lock()
         self._pool: ServerPool | None = None
         self._running = contextlib.AsyncExitStack()
@@ -175,13 +177,11 @@ class ServersLLM(TokenLLM):
     async def _opened(self) -> ServerPool:
         async with self._opening:
             if self._pool is None:
-                digest = await asyncio.to_thread(weights.digest, self._tensors(None))
-                initial = Weights(version=self.policy.version, digest=digest, folder="")
                 pool = ServerPool(
                     self._registry,
                     lambda entry: HTTPServer(entry, self._connections),
                     fingerprint=self.policy.fingerprint,
-                    initial=initial,
+                    initial=self._initial,
                     options=self._options,
                 )
                 await self._start_own()
@@ -211,10 +211,10 @@ class ServersLLM(TokenLLM):
         self._written = True
         return self._channel.publish(snapshot.version, write)
 
-    def _tensors(self, snapshot: PolicySnapshot | None) -> dict[str, Tensor]:
+    def _tensors(self, snapshot: PolicySnapshot) -> dict[str, Tensor]:
         """The weights by the names of the plain model: tied ones once, adapters merged."""
-        given = None if snapshot is None else snapshot.weights
-        if given is None and snapshot is not None and snapshot.path is not None:
+        given = snapshot.weights
+        if given is None and snapshot.path is not None:
             given = weights.read(Path(snapshot.path))
         if given is None or given is self.policy:
             with self.policy.lock:

@@ -217,11 +217,14 @@ class ServerContract:
     async def test_aborted_requests_come_back_with_their_beginning(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
+        others = [ask(lab, self.long + n) for n in range(4)]
+        tasks = [_begin(server.sample(each)) for each in others]
         request, task = await self._interrupted(server, lab, "abort")
-        partial = await asyncio.wait_for(task, 10)
-        assert partial.reason == "abort"
-        assert 0 < len(partial.ids) < self.long
-        check_exact(lab, request, partial)
+        for each, ended in zip((request, *others), (task, *tasks), strict=True):
+            partial = await asyncio.wait_for(ended, 10)
+            assert partial.reason == "abort"
+            assert 0 < len(partial.ids) < self.long
+            check_exact(lab, each, partial)
         await server.update(lab.publish(1))
         await server.resume()
         rest_of = ask(lab, 8, answer_ids=partial.ids)
