@@ -40,15 +40,14 @@ class Command:
     environ: Mapping[str, str] | None = None
 
 
-def serve_command(section: Path, registry: FolderRegistry, name: str) -> Sequence[str]:
+def serve_command(served: Sequence[str], registry: FolderRegistry, name: str) -> Sequence[str]:
     """An `ale serve` on a free port of this machine, in the registry under this name.
 
     Args:
-        section: a config file with a section ``llm``.
+        served: what it serves, as `ale serve` takes it.
     """
-    served = ("serve", "--config", str(section), "--port", "0", "--end-with-stdin")
-    place = ("--register", str(registry.folder), "--register-as", name)
-    return (sys.executable, "-m", "ale", *served, *place)
+    place = ("--port", "0", "--register", str(registry.folder), "--register-as", name)
+    return (sys.executable, "-m", "ale", "serve", *served, *place, "--end-with-stdin")
 
 
 @asynccontextmanager

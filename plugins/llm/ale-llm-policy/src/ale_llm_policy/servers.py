@@ -53,7 +53,7 @@ class OwnServers:
         config.write_text(json.dumps({"llm": {**self.section, "model": str(model.absolute())}}))
         return [
             Command(
-                argv=serve_command(config, self.registry, f"own-{number}"),
+                argv=serve_command(("--config", str(config)), self.registry, f"own-{number}"),
                 log=self.folder / f"own-{number}.log",
                 environ=self.environ,
             )
