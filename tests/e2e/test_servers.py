@@ -1,6 +1,5 @@
 """A policy that is sampled by servers and trained here equals one that is sampled here."""
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,8 @@ import pytest
 pytestmark = pytest.mark.needs("torch")
 
 KINDS = ["write", "copy", "delete"]
+PLACE = ("--folder", "registry")
+COUNT = ("--name", "one", "--count", "2", *PLACE)
 TINY = {"corpus": "corpus.txt", "layers": 2, "width": 64, "heads": 2, "mlp": 128}
 
 
@@ -70,13 +71,8 @@ def test_servers_outlive_runs_and_are_refused_with_weights_of_another(
     workshop: Any, config: str
 ) -> None:
     workshop.write("serve.yaml", {"llm": {"type": "policy", "tiny": TINY}})
-    place = ("--port", "0", "--register", "registry")
-    servers = [
-        workshop.start("serve", "--config", "serve.yaml", *place, "--register-as", name)
-        for name in ("one", "two")
-    ]
-    registry = workshop.folder / "registry"
-    workshop.wait_for(lambda: len(list(registry.glob("*.json"))) == 2, timeout_s=60)
+    started = workshop.ale("server", "start", "--config", "serve.yaml", *COUNT, timeout_s=120)
+    assert started.code == 0, started.text
     there = ("--set", "llm.type=servers", "--set", "llm.registry=registry", "--set", "run.steps=2")
     assert workshop.ale("run", config, *there, timeout_s=120).code == 0
     refused = workshop.ale("run", config, *there, timeout_s=120)
@@ -87,7 +83,8 @@ def test_servers_outlive_runs_and_are_refused_with_weights_of_another(
     first, second = workshop.runs
     assert sampled(workshop, second) == sampled(workshop, first)
     assert trained(second) == trained(first)
-    for server in servers:
-        server.signal(signal.SIGTERM)
-        assert server.ended().code == 0
-    assert list(registry.glob("*.json")) == []
+    listed = workshop.ale("server", "list", *PLACE).out.splitlines()
+    assert [line.split()[0] for line in listed] == ["name", "one-1", "one-2"]
+    assert [line.split()[3] for line in listed[1:]] == ["2", "2"]
+    assert workshop.ale("server", "stop", "--all", *PLACE).code == 0
+    assert "There is no server" in workshop.ale("server", "list", *PLACE).out
