@@ -94,7 +94,7 @@ def _spawn(argv: Sequence[str], log: Path, environ: Mapping[str, str]) -> int:
         (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    return os.posix_spawn(argv[0], argv, environ, file_actions=files, setsid=True)
+    return os.posix_spawn(argv[0], list(argv), environ, file_actions=files, setsid=True)
 
 
 def _wait_for(registry: FolderRegistry, record: Keeping, wait_s: float) -> Entry:

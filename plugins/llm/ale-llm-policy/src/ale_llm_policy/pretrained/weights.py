@@ -57,7 +57,7 @@ def digest(tensors: Mapping[str, torch.Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name].detach()
         found.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
-        found.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        found.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()
 
 
