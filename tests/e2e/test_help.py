@@ -7,8 +7,8 @@ import pytest
 
 COMMANDS = (
     *("run", "check", "ablate", "art", "bench", "collect", "score", "dataset", "show", "credit"),
-    *("report", "new", "results", "harbor-job", "sandbox", "schema", "serve", "forks", "model"),
-    *("train", "plugins", "doctor"),
+    *("report", "new", "results", "harbor-job", "sandbox", "schema", "serve", "server", "forks"),
+    *("model", "train", "plugins", "doctor"),
 )
 
 

@@ -106,7 +106,7 @@ async def _serve(served: Served, endpoint: Endpoint, say: Callable[[str], None])
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     if endpoint.end_with_stdin:
-        loop.add_reader(0, lambda: os.read(0, 4096) or ended.set())
+        loop.add_reader(0, _end_when_closed, ended)
     try:
         async with listening(served, endpoint) as url, _registered(endpoint, url):
             say(url)
@@ -116,6 +116,12 @@ async def _serve(served: Served, endpoint: Endpoint, say: Callable[[str], None])
         raise AleError(f"can't listen at {endpoint.host}:{endpoint.port}: {reason}") from error
     finally:
         await served.llm.aclose()
+
+
+def _end_when_closed(ended: asyncio.Event) -> None:
+    if not os.read(0, 4096):
+        asyncio.get_running_loop().remove_reader(0)
+        ended.set()
 
 
 def _registered(endpoint: Endpoint, url: str) -> AbstractAsyncContextManager[None]:

@@ -91,11 +91,9 @@ class EngineServer:
             with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits
                 loop.call_soon_threadsafe(_settle, ended, outcome)
 
-        prompt = request.prompt_ids
+        prompt, begun = request.prompt_ids, request.answer_ids
         if forced:
-            prompt, begun = (*prompt, *request.answer_ids), ()
-        else:
-            begun = request.answer_ids
+            prompt, begun = (*prompt, *begun), ()
         job = Job(prompt, rules, numbers, done, forced=forced, begun=begun)
         self._jobs[request.id] = job
         try:
