@@ -14,6 +14,8 @@ COMMANDS = (
     *("forks", "model", "train", "plugins", "doctor"),
     *("report", "new", "audit", "results", "harbor-job", "sandbox", "schema", "serve", "forks"),
     *("runs", "traj", "model", "train", "plugins", "doctor"),
+    *("report", "new", "results", "harbor-job", "sandbox", "schema", "serve", "server", "forks"),
+    *("model", "train", "plugins", "doctor"),
 )
 
 

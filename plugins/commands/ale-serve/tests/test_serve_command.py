@@ -1,6 +1,7 @@
 """`ale serve` as a command: problems are reported before it listens."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,8 +27,8 @@ def registry() -> Registry:
     return made
 
 
-def refused(registry: Registry, llm: str, **place: str) -> str:
-    where = Endpoint(host="127.0.0.1", port=0, **place)  # type: ignore[arg-type]
+def refused(registry: Registry, llm: str, **place: Any) -> str:
+    where = Endpoint(host="127.0.0.1", port=0, **place)
     with pytest.raises(InputError) as caught:
         run(chosen(llm, None), registry, where, say=print)
     return str(caught.value)
@@ -58,3 +59,10 @@ def test_a_config_without_a_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("agent: {type: iflow}\n")
     with pytest.raises(InputError, match="section 'llm' is missing"):
         chosen(None, tmp_path / "c.yaml")
+
+
+def test_a_model_that_no_run_could_sample_by_ids_is_not_registered(
+    registry: Registry, tmp_path: Path
+) -> None:
+    message = refused(registry, "fake", register=tmp_path)
+    assert "fake does not sample by token ids" in message

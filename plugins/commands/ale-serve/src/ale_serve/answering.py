@@ -1,12 +1,10 @@
 """Requests to responses: a model as an application of Starlette."""
 
-import asyncio
 import hmac
 import os
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
 from attrs import field, frozen
@@ -19,6 +17,8 @@ from starlette.routing import Route
 from ale.errors import AleError, ContextLengthError, LLMError
 from ale.protocols import LLM
 from ale_serve import wire
+from ale_servers.protocol import InferenceServer
+from ale_servers.web import routes, while_connected
 
 MOST_BODY = 64 << 20
 _CLIENT_LEFT = 499
@@ -37,12 +37,20 @@ class Served:
 
     def app(self) -> Starlette:
         """The application, for any ASGI server."""
-        routes = [
+        paths = [
             Route("/health", self._health),
             Route("/v1/models", self._models),
             Route("/v1/chat/completions", self._chat, methods=["POST"]),
         ]
-        return Starlette(routes=routes, exception_handlers={HTTPException: _refused})
+        if self.inference is not None:
+            paths += routes(self.inference, self._has_key)
+        return Starlette(routes=paths, exception_handlers={HTTPException: _refused})
+
+    @property
+    def inference(self) -> InferenceServer | None:
+        """The model as a server for training; None where it does not sample by token ids."""
+        server = getattr(self.llm, "server", None)
+        return server if isinstance(server, InferenceServer) else None
 
     async def _health(self, request: Request) -> Response:
         self._admit(request)
@@ -61,14 +69,17 @@ class Served:
             return _refusal(400, str(error), "invalid_request_error")
         except ClientDisconnect:
             return Response(status_code=_CLIENT_LEFT)
-        return await _while_connected(request, self._answer(asked))
+        return await while_connected(request, self._answer(asked))
 
     def _admit(self, request: Request) -> None:
-        given = request.headers.get("authorization", "")
-        if self.key is not None and not hmac.compare_digest(
-            given.encode(), f"Bearer {self.key}".encode()
-        ):
+        if not self._has_key(request):
             raise HTTPException(401, "the key is missing or wrong")
+
+    def _has_key(self, request: Request) -> bool:
+        given = request.headers.get("authorization", "")
+        return self.key is None or hmac.compare_digest(
+            given.encode(), f"Bearer {self.key}".encode()
+        )
 
     async def _answer(self, asked: wire.ChatRequest) -> Response:
         identity = self.new_id()
@@ -99,21 +110,6 @@ async def _body(request: Request) -> bytes:
         if len(body) > MOST_BODY:
             raise HTTPException(413, f"the request is longer than {MOST_BODY} bytes")
     return bytes(body)
-
-
-async def _while_connected(request: Request, answering: Coroutine[Any, Any, Response]) -> Response:
-    """The answer; cancelled when the client disconnects, so that no tokens are sampled in vain."""
-    task = asyncio.create_task(answering)
-    try:
-        while not (await asyncio.wait({task}, timeout=0.1))[0]:
-            if await request.is_disconnected():
-                return Response(status_code=_CLIENT_LEFT)
-        return task.result()
-    finally:
-        if not task.done():
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
 
 async def _stream(events: Iterable[Mapping[str, Any]]) -> AsyncIterator[bytes]:

@@ -29,6 +29,14 @@ from ale.commands import COMPONENT, PATH
     metavar="VARIABLE",
     help="Answer only requests with the key in this environment variable.",
 )
+@click.option(
+    "--register",
+    type=PATH,
+    metavar="FOLDER",
+    help="Keep an entry for runs that sample here in this folder, while it runs.",
+)
+@click.option("--register-as", metavar="NAME", help="Name of the entry; default: host and process.")
+@click.option("--end-with-stdin", is_flag=True, help="End when the standard input is closed, too.")
 @click.pass_context
 def serve(
     ctx: click.Context,
@@ -38,11 +46,15 @@ def serve(
     port: int,
     name: str | None,
     api_key_env: str | None,
+    register: Path | None,
+    register_as: str | None,
+    end_with_stdin: bool,
 ) -> None:
     """Serve a model over HTTP, as an OpenAI-compatible server, until Ctrl-C.
 
-    The base URL is printed as soon as the server answers. Any `llm` can be served: a policy with a
-    checkpoint or an adapter, a script, a model behind another server.
+    A policy can be sampled for training, too, by runs with llm: {type: servers}. The base URL is
+    printed as soon as the server answers. Any `llm` can be served: a policy with a checkpoint or an
+    adapter, a script, a model behind another server.
 
     \b
     Examples:
@@ -54,5 +66,13 @@ def serve(
     if (llm is None) == (config is None):
         raise click.UsageError("give either a model or --config FILE")
     section = chosen(llm, config)
-    endpoint = Endpoint(host=host, port=port, name=name, api_key_env=api_key_env)
+    endpoint = Endpoint(
+        host=host,
+        port=port,
+        name=name,
+        api_key_env=api_key_env,
+        register=register,
+        register_as=register_as or "",
+        end_with_stdin=end_with_stdin,
+    )
     run(section, ctx.obj, endpoint, say=click.echo)

@@ -5,7 +5,12 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from pathlib import Path
 
 import uvicorn
@@ -16,7 +21,11 @@ from ale.plugin import BuildContext
 from ale.runs import Registry, build_choice, parse_choice
 from ale.strict import Node, read_yaml
 from ale_serve.answering import Served
+from ale_servers.registry import FolderRegistry, own_entry, registered
 
+KEEP_ALIVE_S = 75
+"""Seconds that an idle connection stays open: longer than clients keep one, so that none sends a
+request into a connection that is being closed."""
 SHUTDOWN_S = 2
 """Seconds for requests in progress when the server ends; then they are cancelled."""
 
@@ -29,6 +38,10 @@ class Endpoint:
     port: int
     name: str | None = None
     api_key_env: str | None = None
+    register: Path | None = None
+    """Folder of a registry of servers."""
+    register_as: str = ""
+    end_with_stdin: bool = False
 
 
 def chosen(llm: str | None, config: Path | None) -> Node:
@@ -57,8 +70,12 @@ def run(section: Node, registry: Registry, endpoint: Endpoint, say: Callable[[st
     environ = dict(os.environ)
     key = _key(endpoint.api_key_env, environ)
     name, llm = build_choice(section, "llm", registry, BuildContext(environ=environ))
-    shown = endpoint.name or _model_name(section) or name
-    asyncio.run(_serve(Served(llm=llm, name=shown, key=key), endpoint, say))
+    served = Served(llm=llm, name=endpoint.name or _model_name(section) or name, key=key)
+    if endpoint.register is not None and served.inference is None:
+        message = f"the model {name} does not sample by token ids, so no run can use it as a server"
+        hint = "register a model of type policy"
+        raise InputError([Problem(message=message, path="--register", hint=hint)])
+    asyncio.run(_serve(served, endpoint, say))
 
 
 def _key(variable: str | None, environ: Mapping[str, str]) -> str | None:
@@ -88,8 +105,10 @@ async def _serve(served: Served, endpoint: Endpoint, say: Callable[[str], None])
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
+    if endpoint.end_with_stdin:
+        loop.add_reader(0, _end_when_closed, ended)
     try:
-        async with listening(served, endpoint) as url:
+        async with listening(served, endpoint) as url, _registered(endpoint, url):
             say(url)
             await ended.wait()
     except OSError as error:
@@ -97,6 +116,19 @@ async def _serve(served: Served, endpoint: Endpoint, say: Callable[[str], None])
         raise AleError(f"can't listen at {endpoint.host}:{endpoint.port}: {reason}") from error
     finally:
         await served.llm.aclose()
+
+
+def _end_when_closed(ended: asyncio.Event) -> None:
+    if not os.read(0, 4096):
+        asyncio.get_running_loop().remove_reader(0)
+        ended.set()
+
+
+def _registered(endpoint: Endpoint, url: str) -> AbstractAsyncContextManager[None]:
+    """An entry in the registry, if one is asked for, while the block runs."""
+    if endpoint.register is None:
+        return nullcontext()
+    return registered(FolderRegistry(endpoint.register), own_entry(url, endpoint.register_as))
 
 
 @asynccontextmanager
@@ -115,6 +147,7 @@ async def listening(served: Served, endpoint: Endpoint) -> AsyncIterator[str]:
             lifespan="off",
             access_log=False,
             log_level="critical",  # what fails is answered, and printed by the one who answers
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=SHUTDOWN_S,
         )
         server = _Server(config)

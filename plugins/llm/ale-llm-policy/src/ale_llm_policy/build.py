@@ -1,20 +1,30 @@
-"""Builds the model component, and checks it against the model's own forward pass."""
+"""Builds the model components, and checks them against the model's own forward pass."""
 
+import logging
+import os
 from random import Random
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ale.errors import InputError, Problem
+from ale.plugin import BuildContext
 from ale.types import Sampling
 from ale_llm_policy.batch import Batch, Forward
 from ale_llm_policy.engine import Engine
 from ale_llm_policy.jobs import Job, Outcome, Rules
 from ale_llm_policy.model import PolicyLLM
 from ale_llm_policy.modules import Modules
-from ale_llm_policy.options import PolicyOptions, TinyOptions
+from ale_llm_policy.options import PolicyOptions, ServersOptions, TinyOptions
 from ale_llm_policy.packed import Packed, is_packable
 from ale_llm_policy.pretrained import TinyShape, TorchPolicy, load_policy, tiny_policy
+from ale_llm_policy.servers import OwnServers, ServersLLM, temporary
+from ale_servers.channel import WeightFolder
+from ale_servers.pool import PoolOptions
+from ale_servers.registry import Addresses, FolderRegistry, Registry
+
+log = logging.getLogger(__name__)
 
 
 def build(options: PolicyOptions, *, seed: int) -> PolicyLLM:
@@ -23,18 +33,78 @@ def build(options: PolicyOptions, *, seed: int) -> PolicyLLM:
     Raises:
         InputError: the model can't be loaded, or is not supported by the engine.
     """
-    if options.model is None:
-        policy = _tiny(options, options.tiny or TinyOptions(), seed)
-    else:
-        policy = load_policy(
-            options.model,
-            device=options.device,
-            dtype=options.dtype,
-            chat_template=options.chat_template,
-            calls=options.calls,
-            turns=options.turns,
+    return wrap_policy(_policy(options, seed), options)
+
+
+def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
+    """Load or create the policy whose weights the servers get. Asks no server.
+
+    Raises:
+        InputError: the model can't be loaded, or the key's variable is not set.
+    """
+    policy = _policy(options, context.seed)
+    if options.threads is not None and policy.device.type == "cpu":
+        torch.set_num_threads(options.threads)
+    run = context.run_directory or temporary()
+    own = None
+    if options.start:
+        own = OwnServers(
+            n=options.start,
+            folder=run / "servers",
+            section=_own_section(options),
+            environ={**os.environ, **context.environ},
         )
-    return wrap_policy(policy, options)
+    registry = own.registry if own else _registry(options)
+    return ServersLLM(
+        policy,
+        registry,
+        WeightFolder(options.weights or run / "weights"),
+        options=PoolOptions(
+            timeout_s=options.timeout_s,
+            interruption=options.interruption,
+            refresh_s=options.refresh_s,
+            take_over=options.take_over,
+        ),
+        key=_key(options, context),
+        own=own,
+        defaults=_defaults(options),
+        context=options.context or policy.context,
+        report=log.warning,
+    )
+
+
+def _registry(options: ServersOptions) -> Registry:
+    return FolderRegistry(options.registry) if options.registry else Addresses(options.urls)
+
+
+def _key(options: ServersOptions, context: BuildContext) -> str | None:
+    if options.api_key_env is None:
+        return None
+    key = context.secret(options.api_key_env)
+    if key is None:
+        message = f"the environment variable {options.api_key_env} is not set"
+        raise InputError([Problem(message=message, path="llm.api_key_env")])
+    return key.value
+
+
+def _own_section(options: ServersOptions) -> dict[str, Any]:
+    """The section ``llm`` of own servers, less the model."""
+    same = ("max_batch", "prefix_cache_mb", "decoder", "device", "dtype", "threads", "calls")
+    section = {name: getattr(options, name) for name in (*same, "turns", "context")}
+    return {"type": "policy", **section}
+
+
+def _policy(options: PolicyOptions, seed: int) -> TorchPolicy:
+    if options.model is None:
+        return _tiny(options, options.tiny or TinyOptions(), seed)
+    return load_policy(
+        options.model,
+        device=options.device,
+        dtype=options.dtype,
+        chat_template=options.chat_template,
+        calls=options.calls,
+        turns=options.turns,
+    )
 
 
 def wrap_policy(policy: TorchPolicy, options: PolicyOptions) -> PolicyLLM:
@@ -51,13 +121,17 @@ def wrap_policy(policy: TorchPolicy, options: PolicyOptions) -> PolicyLLM:
         cache_bytes=options.prefix_cache_mb << 20,
         threads=options.threads if policy.device.type == "cpu" else None,
     )
-    defaults = Sampling(
+    defaults = _defaults(options)
+    return PolicyLLM(policy, engine, defaults=defaults, context=options.context or policy.context)
+
+
+def _defaults(options: PolicyOptions) -> Sampling:
+    return Sampling(
         temperature=options.temperature,
         top_p=options.top_p,
         max_tokens=options.max_tokens,
         stop=options.stop,
     )
-    return PolicyLLM(policy, engine, defaults=defaults, context=options.context or policy.context)
 
 
 def _tiny(options: PolicyOptions, tiny: TinyOptions, seed: int) -> TorchPolicy:

@@ -54,6 +54,7 @@ class Engine:
         self._pending: deque[Job] = deque()
         self._admitting: list[Job] = []
         self._closed = False
+        self._paused = False
         self._thread: threading.Thread | None = None
 
     def submit(self, job: Job) -> None:
@@ -103,6 +104,48 @@ class Engine:
             thread.join()
             atexit.unregister(self.close)
 
+    @property
+    def paused(self) -> bool:
+        """Is nothing sampled until `resume`?"""
+        return self._paused
+
+    @property
+    def n_running(self) -> int:
+        """Jobs in the batch."""
+        return sum(not job.cancelled for job in (*self._batch.jobs, *self._admitting))
+
+    @property
+    def n_waiting(self) -> int:
+        """Jobs that wait for a row."""
+        return sum(not job.cancelled for job in (*self._pending, *self._inbox))
+
+    @property
+    def max_batch(self) -> int:
+        """Rows."""
+        return self._max_batch
+
+    def pause(self) -> None:
+        """Sample nothing until `resume`; jobs stay. Once a call has run, no step is in progress."""
+        with self._changed:
+            self._paused = True
+
+    def resume(self) -> None:
+        """End a pause."""
+        with self._changed:
+            self._paused = False
+            self._changed.notify_all()
+
+    @torch.inference_mode()
+    def interrupt(self, concerns: Callable[[Job], bool]) -> None:
+        """End jobs with what they have so far; must run through `call`."""
+        for job in [job for job in self._batch.jobs if concerns(job)]:
+            self._store_prefix(self._batch.jobs.index(job))
+            self._batch.remove(job)
+            job.done(job, Outcome("abort"))
+        for job in [job for job in self._pending if concerns(job)]:
+            self._pending.remove(job)
+            job.done(job, Outcome("abort"))
+
     def reload(self, change: Callable[[], None]) -> None:
         """Change the weights; must run through `call`.
 
@@ -131,6 +174,8 @@ class Engine:
         if self._threads is not None:
             torch.set_num_threads(self._threads)
         while self._take_requests():
+            if self._paused:
+                continue
             try:
                 with self._policy.lock, torch.inference_mode():
                     self._work()
@@ -142,7 +187,7 @@ class Engine:
     def _take_requests(self) -> bool:
         """Wait for requests and run queued calls; False once closed."""
         with self._changed:
-            while not (self._closed or self._inbox or self._tasks or self._busy):
+            while not (self._closed or self._tasks or self._can_work):
                 self._changed.wait()
             self._pending += self._inbox
             self._inbox.clear()
@@ -153,8 +198,8 @@ class Engine:
         return not closed
 
     @property
-    def _busy(self) -> bool:
-        return bool(self._pending or self._batch.jobs)
+    def _can_work(self) -> bool:
+        return not self._paused and bool(self._inbox or self._pending or self._batch.jobs)
 
     def _work(self) -> None:
         """Free cancelled rows, sample one token for every row, then admit new jobs."""

@@ -7,6 +7,7 @@ from random import Random
 from attrs import Factory, define, field, frozen
 
 from ale_llm_policy.sampling import Draw
+from ale_servers.records import SampleReason
 
 
 @frozen(kw_only=True)
@@ -26,8 +27,7 @@ class Rules:
 class Outcome:
     """How a job ended. `stop_at` is the index in the text where the stop string starts."""
 
-    reason: str
-    """``stop``, ``length`` or ``forced``."""
+    reason: SampleReason
     stop_at: int | None = None
 
 
@@ -42,6 +42,8 @@ class Job:
     """Called once in the engine's thread, never after a cancellation."""
     forced: tuple[int, ...] = ()
     """Ids to score instead of sampling."""
+    begun: tuple[int, ...] = ()
+    """The beginning of the answer, sampled by an earlier job that was interrupted."""
     cancelled: bool = False
     ids: list[int] = field(init=False)
     """Prompt and answer so far."""
@@ -51,12 +53,12 @@ class Job:
     versions: list[int] = field(default=Factory(list), init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.ids = [*self.prompt, *self.forced]
+        self.ids = [*self.prompt, *self.begun, *self.forced]
 
     @property
     def output(self) -> tuple[int, ...]:
-        """The answer's ids so far."""
-        return tuple(self.ids[len(self.prompt) :])
+        """The ids so far of this job's part of the answer."""
+        return tuple(self.ids[len(self.prompt) + len(self.begun) :])
 
     def draw(self) -> Draw:
         """Sampling parameters of the next token; called once per token."""
@@ -97,6 +99,13 @@ class Job:
         return _first(self.rules.stop, text(self.ids[len(self.prompt) :]))
 
 
+def stop_at(
+    ids: Sequence[int], stop: tuple[str, ...], text: Callable[[Sequence[int]], str]
+) -> int | None:
+    """Where the first stop string starts in the text of an answer."""
+    return _first(stop, text(ids))
+
+
 def truncate_at_stop(
     ids: Sequence[int], stop: tuple[str, ...], text: Callable[[Sequence[int]], str]
 ) -> tuple[tuple[int, ...], int | None]:
@@ -110,5 +119,6 @@ def truncate_at_stop(
 
 
 def _first(stop: tuple[str, ...], text: str) -> int | None:
+    """Where the first of some stop strings starts in a text."""
     found = [at for each in stop if (at := text.find(each)) >= 0]
     return min(found) if found else None

@@ -1,11 +1,8 @@
-"""The model component: turns requests into completions with exact tokens."""
+"""The model components: turn requests into completions with exact tokens."""
 
 import asyncio
-import contextlib
-from collections.abc import Callable
-from random import Random
-
-from attrs import evolve
+import os
+from collections.abc import Sequence
 
 from ale.errors import ContextLengthError, LLMError
 from ale.types import (
@@ -20,30 +17,32 @@ from ale.types import (
     Usage,
 )
 from ale_llm_policy.engine import Engine
-from ale_llm_policy.jobs import Job, Outcome, Rules, truncate_at_stop
+from ale_llm_policy.jobs import stop_at, truncate_at_stop
 from ale_llm_policy.pretrained import TorchPolicy
+from ale_llm_policy.server import EngineServer
 from ale_llm_policy.sessions import Sessions
+from ale_servers.records import Sampled, SampleRequest
 
 
-class PolicyLLM:
-    """Samples from a policy in this process. A `Policy`.
+class TokenLLM:
+    """Messages to ids, and sampled ids to messages; whatever samples them.
 
     Args:
         policy: model, tokenizer and template; read by trainers.
-        engine: samples from it.
         defaults: for options that a request leaves open; all set.
         context: most tokens of prompt and answer together.
     """
 
-    def __init__(
-        self, policy: TorchPolicy, engine: Engine, *, defaults: Sampling, context: int
-    ) -> None:
+    def __init__(self, policy: TorchPolicy, *, defaults: Sampling, context: int) -> None:
         self.policy = policy
-        self.engine = engine
         self._defaults = defaults
         self._context = min(context, policy.context)
         self._sessions = Sessions(policy.template)
         self._end_ids = policy.template.end_ids
+
+    async def _sample(self, asked: SampleRequest, session: str) -> Sampled:
+        """The answer's ids; requests of one session extend one another."""
+        raise NotImplementedError
 
     @property
     def capabilities(self) -> LLMCapabilities:
@@ -67,12 +66,12 @@ class PolicyLLM:
             ContextLengthError: the prompt fills the context.
             LLMError: the model failed, or is closed.
         """
-        prompt = self._prompt(request)
-        rules = self._rules(request.sampling, len(prompt))
-        # Depends on seed and turn alone, not on time or other requests.
-        numbers = Random(f"{request.conversation.seed}/{request.turn}")  # noqa: S311
-        job, outcome = await self._run(lambda done: Job(prompt, rules, numbers, done))
-        return self._completion(request, job, outcome)
+        asked = self._asked(request, self._prompt(request))
+        sampled = await self._sample(asked, request.conversation.episode_id)
+        at = None
+        if asked.stop and sampled.reason == "stop" and sampled.ids[-1] not in self._end_ids:
+            at = stop_at(sampled.ids, asked.stop, self._text)
+        return self._completion(request, asked, sampled, at)
 
     async def force(self, request: CompletionRequest, answer: Message) -> Completion:
         """The completion for a given answer, with log-probabilities from a forward pass.
@@ -86,33 +85,112 @@ class PolicyLLM:
             LLMError: as `complete`; or the answer has text after a stop string.
         """
         prompt = self._prompt(request)
-        rules = self._rules(request.sampling, len(prompt))
-        ids, stop_at = self._as_sampled(answer, rules.stop)
+        ids, at = self._as_sampled(answer, request.sampling.stop or self._defaults.stop)
         if len(prompt) + len(ids) > self._context:
             raise self._too_long(len(prompt) + len(ids))
-        job, outcome = await self._run(
-            lambda done: Job(prompt, rules, Random(0), done, forced=ids)  # noqa: S311
-        )
-        return self._completion(request, job, evolve(outcome, stop_at=stop_at))
+        asked = self._asked(request, prompt, forced=ids)
+        sampled = await self._sample(asked, request.conversation.episode_id)
+        return self._completion(request, asked, sampled, at)
 
     def _as_sampled(
         self, answer: Message, stop: tuple[str, ...]
     ) -> tuple[tuple[int, ...], int | None]:
-        template = self.policy.template
-        whole = template.answer(answer)
-        ids, stop_at = truncate_at_stop(
-            whole, stop, lambda part: template.token_bytes.text(part).text
-        )
-        if stop_at is not None:
-            text = template.token_bytes.text(tuple(i for i in whole if i not in self._end_ids)).text
-            found = max((each for each in stop if text.startswith(each, stop_at)), key=len)
-            rest = text[stop_at + len(found) :].strip()
+        whole = self.policy.template.answer(answer)
+        ids, at = truncate_at_stop(whole, stop, self._text)
+        if at is not None:
+            text = self._text(tuple(i for i in whole if i not in self._end_ids))
+            found = max((each for each in stop if text.startswith(each, at)), key=len)
+            rest = text[at + len(found) :].strip()
             if rest:
                 raise LLMError(
                     f"a demonstrated answer has text after the stop string {found!r}, which "
                     f"can't be sampled: {rest[:80]!r}"
                 )
-        return ids, stop_at
+        return ids, at
+
+    def _text(self, ids: Sequence[int]) -> str:
+        return self.policy.template.token_bytes.text(ids).text
+
+    def _prompt(self, request: CompletionRequest) -> tuple[int, ...]:
+        prompt = self._sessions.prompt(request)
+        if len(prompt) >= self._context:
+            raise self._too_long(len(prompt))
+        return prompt
+
+    def _too_long(self, n: int) -> ContextLengthError:
+        return ContextLengthError(f"{n} tokens, and the context holds {self._context}")
+
+    def _asked(
+        self, request: CompletionRequest, prompt: tuple[int, ...], forced: tuple[int, ...] = ()
+    ) -> SampleRequest:
+        sampling, defaults = request.sampling, self._defaults
+        most = _or(sampling.max_tokens, defaults.max_tokens)
+        return SampleRequest(
+            id=os.urandom(8).hex(),
+            prompt_ids=prompt,
+            forced_ids=forced,
+            max_tokens=int(min(most, self._context - len(prompt))),
+            temperature=_or(sampling.temperature, defaults.temperature),
+            top_p=_or(sampling.top_p, defaults.top_p),
+            stop_ids=tuple(self._end_ids),
+            stop=sampling.stop or defaults.stop,
+            # The answer depends on seed and turn alone, not on time or other requests.
+            seed=f"{request.conversation.seed}/{request.turn}",
+        )
+
+    def _completion(
+        self,
+        request: CompletionRequest,
+        asked: SampleRequest,
+        sampled: Sampled,
+        limit: int | None,
+    ) -> Completion:
+        """The record; `limit` is where in the text a stop string starts."""
+        prompt, output = asked.prompt_ids, sampled.ids
+        answer = self.policy.template.read(
+            output, turn=request.turn, tools=request.tools, limit=limit
+        )
+        message = answer.message
+        self._sessions.remember_answer(request, (*prompt, *output), len(prompt), message)
+        reason: FinishReason = "length" if sampled.reason == "length" else "stop"
+        if message.tool_calls and reason == "stop":
+            reason = "tool_calls"
+        return Completion(
+            message=message,
+            finish_reason=reason,
+            usage=Usage(prompt_tokens=len(prompt), completion_tokens=len(output)),
+            model=self.policy.name,
+            tokens=TokenTrace(
+                prompt_ids=prompt,
+                output_ids=output,
+                logprobs=sampled.logprobs,
+                policy_versions=sampled.versions,
+                text_offsets=answer.text_offsets,
+            ),
+            forced=bool(asked.forced_ids),
+        )
+
+
+class PolicyLLM(TokenLLM):
+    """Samples from a policy in this process. A `Policy`.
+
+    Args:
+        policy: model, tokenizer and template; read by trainers.
+        engine: samples from it.
+        defaults: for options that a request leaves open; all set.
+        context: most tokens of prompt and answer together.
+    """
+
+    def __init__(
+        self, policy: TorchPolicy, engine: Engine, *, defaults: Sampling, context: int
+    ) -> None:
+        super().__init__(policy, defaults=defaults, context=context)
+        self.engine = engine
+        self.server = EngineServer(policy, engine, context=self._context)
+        """The same engine for clients that have ids, such as those of `ale serve`."""
+
+    async def _sample(self, asked: SampleRequest, session: str) -> Sampled:
+        return await self.server.run(asked)
 
     async def load_policy(self, snapshot: PolicySnapshot) -> None:
         """Sample from these weights, starting with the next decoding step.
@@ -131,83 +209,11 @@ class PolicyLLM:
                 self.policy.load_weights(snapshot.path)
             self.policy.version = snapshot.version
 
-        await asyncio.wrap_future(self.engine.call(lambda: self.engine.reload(change)))
+        await self.server.reload(change)
 
     async def aclose(self) -> None:
         """End the thread. Idempotent."""
         await asyncio.to_thread(self.engine.close)
-
-    def _prompt(self, request: CompletionRequest) -> tuple[int, ...]:
-        prompt = self._sessions.prompt(request)
-        if len(prompt) >= self._context:
-            raise self._too_long(len(prompt))
-        return prompt
-
-    def _too_long(self, n: int) -> ContextLengthError:
-        return ContextLengthError(f"{n} tokens, and the context holds {self._context}")
-
-    def _rules(self, sampling: Sampling, n_prompt: int) -> Rules:
-        defaults = self._defaults
-        asked = _or(sampling.max_tokens, defaults.max_tokens)
-        return Rules(
-            temperature=_or(sampling.temperature, defaults.temperature),
-            top_p=_or(sampling.top_p, defaults.top_p),
-            max_tokens=int(min(asked, self._context - n_prompt)),
-            ends=self._end_ids,
-            stop=sampling.stop or defaults.stop,
-        )
-
-    async def _run(
-        self, make: Callable[[Callable[[Job, Outcome | Exception], None]], Job]
-    ) -> tuple[Job, Outcome]:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Outcome] = loop.create_future()
-
-        def settle(outcome: Outcome | Exception) -> None:
-            if future.done():
-                return
-            if isinstance(outcome, Exception):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome)
-
-        def done(_: Job, outcome: Outcome | Exception) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits
-                loop.call_soon_threadsafe(settle, outcome)
-
-        job = make(done)
-        self.engine.submit(job)
-        try:
-            return job, await future
-        except asyncio.CancelledError:
-            self.engine.cancel(job)
-            raise
-
-    def _completion(self, request: CompletionRequest, job: Job, outcome: Outcome) -> Completion:
-        output = job.output
-        answer = self.policy.template.read(
-            output, turn=request.turn, tools=request.tools, limit=outcome.stop_at
-        )
-        message = answer.message
-        self._sessions.remember_answer(request, job.ids, len(job.prompt), message)
-        forced = outcome.reason == "forced"
-        reason: FinishReason = "length" if outcome.reason == "length" else "stop"
-        if message.tool_calls and reason == "stop":
-            reason = "tool_calls"
-        return Completion(
-            message=message,
-            finish_reason=reason,
-            usage=Usage(prompt_tokens=len(job.prompt), completion_tokens=len(output)),
-            model=self.policy.name,
-            tokens=TokenTrace(
-                prompt_ids=job.prompt,
-                output_ids=output,
-                logprobs=tuple(job.logprobs),
-                policy_versions=tuple(job.versions),
-                text_offsets=answer.text_offsets,
-            ),
-            forced=forced,
-        )
 
 
 def _or(value: float | None, default: float | None) -> float:

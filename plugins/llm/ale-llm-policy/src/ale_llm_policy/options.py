@@ -113,3 +113,58 @@ class PolicyOptions:
             raise ValueError("give 'model' or 'tiny', not both")
         if any(not stop for stop in self.stop):
             raise ValueError("an empty text in 'stop' would end every answer at once")
+
+
+@frozen(kw_only=True)
+class ServersOptions(PolicyOptions):
+    """Inference servers that sample the policy, whose weights a trainer in this process changes.
+
+    Give one of `urls`, `registry` and `start`. `max_batch`, `prefix_cache_mb` and `decoder` are of
+    servers that the run starts.
+    """
+
+    urls: tuple[str, ...] = field(
+        default=(), metadata=doc("Base URLs of servers, as `ale serve` prints them.")
+    )
+    registry: Path | None = field(
+        default=None,
+        metadata=doc("Folder in which servers have entries: `ale serve --register FOLDER`."),
+    )
+    start: int = field(
+        default=0,
+        validator=ge(0),
+        metadata=doc("Servers of the run's own, on this machine, ended with it."),
+    )
+    interruption: Literal["keep", "abort"] = field(
+        default="keep",
+        metadata=doc(
+            "What new weights do to answers in progress. keep: the server continues them, with "
+            "keys and values computed anew; abort: they come back, and are sent again with what "
+            "they have so far."
+        ),
+    )
+    take_over: bool = field(
+        default=False,
+        metadata=doc("Give servers that have other weights those of this run, at its start."),
+    )
+    weights: Path | None = field(
+        default=None,
+        metadata=doc(
+            "Folder for new weights, which the servers can read; in the run directory where not "
+            "given."
+        ),
+    )
+    timeout_s: float = field(
+        default=600.0, validator=gt(0), metadata=doc("Of one answer, waiting included.")
+    )
+    refresh_s: float = field(
+        default=2.0, validator=gt(0), metadata=doc("Between looks at the servers.")
+    )
+    api_key_env: str | None = field(
+        default=None, metadata=doc("Environment variable with the servers' key.")
+    )
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        if sum((bool(self.urls), self.registry is not None, self.start > 0)) != 1:
+            raise ValueError("give one of 'urls', 'registry' and 'start'")

@@ -1,15 +1,15 @@
-"""Registers the model ``policy``."""
+"""Registers the models ``policy`` and ``servers``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 from ale.protocols import LLM
 
 if TYPE_CHECKING:
-    from ale_llm_policy.options import PolicyOptions
+    from ale_llm_policy.options import PolicyOptions, ServersOptions
 
 
 def _options() -> type[PolicyOptions]:
@@ -24,6 +24,18 @@ def _build(options: PolicyOptions, context: BuildContext) -> LLM:
     return build(options, seed=context.seed)
 
 
+def _servers_options() -> type[ServersOptions]:
+    from ale_llm_policy.options import ServersOptions
+
+    return ServersOptions
+
+
+def _build_servers(options: ServersOptions, context: BuildContext) -> LLM:
+    from ale_llm_policy.build import build_servers
+
+    return build_servers(options, context)
+
+
 def probe() -> Probe:
     """Is torch installed? Does not import it."""
     remedy = "pip install -e '.[train]' in a clone; else pip install ale-llm-policy"
@@ -31,8 +43,8 @@ def probe() -> Probe:
 
 
 @hookimpl
-def ale_llms() -> Sequence[Component[PolicyOptions, LLM]]:
-    """Register ``policy``."""
+def ale_llms() -> Sequence[Component[Any, LLM]]:
+    """Register ``policy`` and ``servers``."""
     return [
         Component(
             "policy",
@@ -40,5 +52,12 @@ def ale_llms() -> Sequence[Component[PolicyOptions, LLM]]:
             _build,
             summary="A transformer in this process, exact to the token; what a trainer trains.",
             probe=probe,
-        )
+        ),
+        Component(
+            "servers",
+            _servers_options,
+            _build_servers,
+            summary="Inference servers, exact to the token, that a trainer gives its weights.",
+            probe=probe,
+        ),
     ]

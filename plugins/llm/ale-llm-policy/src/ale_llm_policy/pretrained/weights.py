@@ -1,15 +1,19 @@
-"""Weights into a model, in place, all or none."""
+"""Weights into a model, in place, all or none; and into files."""
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 
 from ale_llm_policy.pretrained.errors import input_error
 
 _PATH = "weights"
+_MAX_FILE = 4 << 30
+"""Bytes of one file."""
 
 
 def load(model: Any, source: Any) -> None:
@@ -31,11 +35,44 @@ def load(model: Any, source: Any) -> None:
             path=_PATH,
             expected="a mapping of names to tensors, or a folder",
         )
-    own = {**dict(model.named_buffers()), **dict(model.named_parameters(remove_duplicate=False))}
+    own = _own(model)
     _check(model, own, given)
     with torch.no_grad():
         for name, tensor in given.items():
             own[name].copy_(tensor)
+
+
+def check(model: Any, given: Mapping[str, torch.Tensor]) -> None:
+    """Raises `InputError` if `load` would; changes nothing."""
+    _check(model, _own(model), given)
+
+
+def _own(model: Any) -> dict[str, Any]:
+    return {**dict(model.named_buffers()), **dict(model.named_parameters(remove_duplicate=False))}
+
+
+def digest(tensors: Mapping[str, torch.Tensor]) -> str:
+    """SHA-256 over names, types, shapes and values."""
+    found = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach()
+        found.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        found.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
+def write(folder: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Write tensors as safetensors, in several files where they are large."""
+    files: list[dict[str, torch.Tensor]] = [{}]
+    size = 0
+    for name, tensor in tensors.items():
+        if files[-1] and size + tensor.nbytes > _MAX_FILE:
+            files.append({})
+            size = 0
+        files[-1][name] = tensor.detach().cpu().contiguous()
+        size += tensor.nbytes
+    for number, part in enumerate(files):
+        save_file(part, folder / f"model-{number:05d}.safetensors")
 
 
 def _check(model: Any, own: Mapping[str, Any], given: Mapping[str, Any]) -> None:

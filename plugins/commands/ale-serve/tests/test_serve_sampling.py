@@ -1,0 +1,43 @@
+"""A model that samples by token ids is a server for training, too."""
+
+import pytest
+
+from ale.errors import LLMError
+from ale.testing.fakes import FakeLLM
+from ale_serve.answering import Served
+from ale_serve.running import Endpoint, listening
+from ale_servers.client import Connections, HTTPServer
+from ale_servers.records import Entry, SampleRequest
+from ale_servers.registry import base_url
+from ale_servers.testing.bigram import BigramServer
+
+HERE = Endpoint(host="127.0.0.1", port=0)
+
+
+class Sampler(FakeLLM):
+    """A model with an inference server."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.server = BigramServer()
+
+
+async def test_it_samples_by_ids_for_those_who_have_the_key() -> None:
+    asked = SampleRequest(id="a", prompt_ids=(1, 2), max_tokens=5)
+    right, wrong = Connections("secret"), Connections("guess")
+    async with listening(Served(llm=Sampler(), name="m", key="secret"), HERE) as url:
+        entry = Entry(url=base_url(url))
+        assert len((await HTTPServer(entry, right).sample(asked)).ids) == 5
+        for call in (HTTPServer(entry, wrong).sample(asked), HTTPServer(entry, wrong).resume()):
+            with pytest.raises(LLMError, match="the key is missing or wrong"):
+                await call
+        await right.aclose()
+        await wrong.aclose()
+
+
+async def test_a_model_without_ids_has_no_such_routes() -> None:
+    connections = Connections()
+    async with listening(Served(llm=FakeLLM([]), name="m"), HERE) as url:
+        with pytest.raises(LLMError, match="status 404, not by ale's protocol"):
+            await HTTPServer(Entry(url=base_url(url)), connections).status()
+        await connections.aclose()

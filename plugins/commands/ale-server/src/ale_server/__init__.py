@@ -1,0 +1,1 @@
+"""Inference servers of this machine: started, listed and stopped."""

@@ -1,0 +1,104 @@
+"""``ale server`` as click sees it; its work is imported when it runs."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ale.commands import COMPONENT, PATH
+
+_FOLDER = click.option(
+    "--folder",
+    type=PATH,
+    metavar="FOLDER",
+    envvar="ALE_SERVERS",
+    help="Registry of servers: one file each, and their logs. Default: $ALE_SERVERS, or "
+    "~/.cache/ale/servers.",
+)
+
+
+@click.group("server")
+def server() -> None:
+    """Start, list and stop inference servers that runs sample from.
+
+    A run uses those of a folder by llm: {type: servers, registry: FOLDER}; they continue when it
+    ends.
+
+    \b
+    Examples:
+      ale server start policy:model=my_model --name one
+      ale server list
+      ale server stop one
+    """
+
+
+@server.command("start")
+@click.argument("llm", metavar=COMPONENT, required=False)
+@click.option("--config", type=PATH, metavar="FILE", help="Serve this config's section llm.")
+@click.option("--name", help="Of the server; default: server-1 and so on.")
+@click.option("--count", type=click.IntRange(1), default=1, help="How many; NAME-1, NAME-2, ...")
+@click.option("--gpus", metavar="LIST", help="CUDA_VISIBLE_DEVICES of the server, such as 0,1.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(0),
+    default=180.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For the servers to answer; then they are stopped again.",
+)
+@_FOLDER
+def start(
+    llm: str | None,
+    config: Path | None,
+    name: str | None,
+    count: int,
+    gpus: str | None,
+    wait: float,
+    folder: Path | None,
+) -> None:
+    """Start a server, wait until it answers, and leave it running.
+
+    It gets a free port and a log, and is started again after a crash.
+    """
+    from ale_server.running import names_for, start
+
+    if (llm is None) == (config is None):
+        raise click.UsageError("give either a model or --config FILE")
+    served = (llm,) if llm is not None else ("--config", str(Path(str(config)).absolute()))
+    place = _place(folder)
+    for each in names_for(place, name, count):
+        entry = start(place, each, served, gpus=gpus, wait_s=wait)
+        click.echo(f"{each}  {entry.url}")
+
+
+@server.command("list")
+@_FOLDER
+def list_(folder: Path | None) -> None:
+    """List the servers of a folder: address, model, version, load, since when."""
+    from ale_server.listing import listing
+
+    for line in listing(_place(folder)):
+        click.echo(line)
+
+
+@server.command("stop")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--all", "every", is_flag=True, help="All of this machine.")
+@_FOLDER
+def stop(names: tuple[str, ...], every: bool, folder: Path | None) -> None:
+    """Stop servers of this machine."""
+    from ale_server.running import started, stop
+
+    if bool(names) == every:
+        raise click.UsageError("give either names or --all")
+    place = _place(folder)
+    for name in started(place) if every else names:
+        stop(place, name)
+        click.echo(f"{name} is stopped")
+
+
+def _place(folder: Path | None) -> Any:
+    from ale_server.running import default_folder
+    from ale_servers.registry import FolderRegistry
+
+    return FolderRegistry((folder or default_folder()).absolute())

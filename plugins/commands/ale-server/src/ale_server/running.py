@@ -1,0 +1,172 @@
+"""Servers as processes of this machine: each has one that keeps it running."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ale.errors import AleError, InputError, Problem, nearest
+from ale_servers.records import Entry
+from ale_servers.registry import FolderRegistry, file_name
+from ale_servers.supervisor import last_lines, serve_command
+
+_STOP_S = 30.0
+
+
+class Keeping(msgspec.Struct, frozen=True, kw_only=True):
+    """The process that keeps a server running."""
+
+    name: str
+    pid: int
+    born: str
+    """When it was started: another process may get its id later."""
+
+
+def default_folder() -> Path:
+    """The registry of this user."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "ale" / "servers"
+
+
+def log_file(registry: FolderRegistry, name: str) -> Path:
+    """Where a server's output is."""
+    return registry.folder / f"{file_name(name)}.log"
+
+
+def _record(registry: FolderRegistry, name: str) -> Path:
+    return registry.folder / f"{file_name(name)}.process"
+
+
+def names_for(registry: FolderRegistry, name: str | None, count: int) -> list[str]:
+    """Names of new servers.
+
+    Raises:
+        InputError: one of them is in use.
+    """
+    taken = {*started(registry), *(entry.name for entry in registry.entries())}
+    if name is None:
+        free = (f"server-{n}" for n in range(1, len(taken) + count + 1))
+        return [each for each in free if each not in taken][:count]
+    wanted = [name] if count == 1 else [f"{name}-{n}" for n in range(1, count + 1)]
+    if used := sorted(taken.intersection(wanted)):
+        hint = f"ale server stop {used[0]}; or another name"
+        message = f"there is a server '{used[0]}' in {registry.folder}"
+        raise InputError([Problem(message=message, path="--name", hint=hint)])
+    return wanted
+
+
+def start(
+    registry: FolderRegistry, name: str, served: Sequence[str], *, gpus: str | None, wait_s: float
+) -> Entry:
+    """Start a server and wait until it is in the registry.
+
+    Args:
+        served: what it serves, as `ale serve` takes it.
+        gpus: its CUDA_VISIBLE_DEVICES.
+
+    Raises:
+        AleError: it did not answer in time; it is stopped again.
+    """
+    registry.folder.mkdir(parents=True, exist_ok=True)
+    environ = dict(os.environ) if gpus is None else {**os.environ, "CUDA_VISIBLE_DEVICES": gpus}
+    command = serve_command(served, registry, name)
+    log = log_file(registry, name)
+    log.write_bytes(b"")
+    pid = _spawn([sys.executable, "-m", "ale_server.keeping", str(log), *command], log, environ)
+    record = Keeping(name=name, pid=pid, born=_born(pid))
+    _record(registry, name).write_bytes(msgspec.json.encode(record))
+    try:
+        return _wait_for(registry, record, wait_s)
+    except BaseException:
+        if _runs(record):
+            stop(registry, name)
+        raise
+
+
+def _spawn(argv: Sequence[str], log: Path, environ: Mapping[str, str]) -> int:
+    """Start a process that outlives this one, in a session of its own; its id."""
+    files = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    return os.posix_spawn(argv[0], list(argv), environ, file_actions=files, setsid=True)
+
+
+def _wait_for(registry: FolderRegistry, record: Keeping, wait_s: float) -> Entry:
+    deadline = time.monotonic() + wait_s
+    name, log = record.name, log_file(registry, record.name)
+    while True:
+        for entry in registry.entries():
+            if entry.name == name:
+                return entry
+        refused = "the server ended with status 2" in log.read_text(errors="replace")
+        if refused or not _runs(record) or time.monotonic() > deadline:
+            late = f"did not answer within {wait_s:g} s"
+            why = "ended" if refused or not _runs(record) else late
+            raise AleError(f"the server '{name}' {why}; {log} ends with:\n{last_lines(log)}")
+        time.sleep(0.05)
+
+
+def started(registry: FolderRegistry) -> list[str]:
+    """Names of the servers that were started on this machine and are kept running."""
+    found = []
+    for file in sorted(registry.folder.glob("*.process")):
+        record = _read(file)
+        if record is not None and _runs(record):
+            found.append(record.name)
+        elif record is not None:
+            file.unlink(missing_ok=True)
+    return found
+
+
+def stop(registry: FolderRegistry, name: str) -> None:
+    """Stop a server of this machine, and wait for its end.
+
+    Raises:
+        InputError: there is none of this name.
+        AleError: it does not end.
+    """
+    record = _read(_record(registry, name))
+    if record is None or not _runs(record):
+        known = started(registry)
+        message = f"no server '{name}' was started on this machine in {registry.folder}"
+        raise InputError([Problem(message=message, hint=nearest(name, known))])
+    os.kill(record.pid, signal.SIGTERM)
+    if not _within(_STOP_S, lambda: not _runs(record)):
+        raise AleError(f"the server '{name}' (process {record.pid}) does not end")
+    _record(registry, name).unlink(missing_ok=True)
+    registry.remove(name)
+
+
+def _within(seconds: float, true: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _read(file: Path) -> Keeping | None:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Keeping)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _runs(record: Keeping) -> bool:
+    return _born(record.pid) == record.born != ""
+
+
+def _born(pid: int) -> str:
+    """When a process was started, in ticks since the machine was; empty if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]

@@ -1,0 +1,124 @@
+"""`ale server` starts, lists and stops servers of this machine."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ale.errors import AleError, InputError
+from ale_server import running
+from ale_server.commands import server
+from ale_server.running import started, stop
+from ale_servers.client import Connections, HTTPServer
+from ale_servers.records import Entry, SampleRequest
+from ale_servers.registry import FolderRegistry
+
+PROGRAM = """
+import asyncio, sys
+from pathlib import Path
+from ale_servers.registry import FolderRegistry, own_entry, registered
+from ale_servers.testing.bigram import BigramServer
+from ale_servers.testing.serving import serving
+
+async def main(folder, name, served):
+    if served == "nonsense":
+        print("llm.type: no llm 'nonsense'")
+        raise SystemExit(2)
+    async with serving(BigramServer()) as url:
+        async with registered(FolderRegistry(Path(folder)), own_entry(url, name)):
+            await asyncio.to_thread(sys.stdin.read)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A registry whose servers are a program in the place of `ale serve`, another package."""
+
+    def command(served: Sequence[str], registry: FolderRegistry, name: str) -> Sequence[str]:
+        return (sys.executable, "-c", PROGRAM, str(registry.folder), name, *served)
+
+    monkeypatch.setattr(running, "serve_command", command)
+    yield tmp_path / "servers"
+    registry = FolderRegistry(tmp_path / "servers")
+    for name in started(registry):
+        stop(registry, name)
+
+
+def ale(folder: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(server, [*arguments, "--folder", str(folder)])
+
+
+def entries(folder: Path) -> Sequence[Entry]:
+    return FolderRegistry(folder).entries()
+
+
+def test_servers_are_started_listed_and_stopped(folder: Path) -> None:
+    assert "There is no server" in ale(folder, "list").output
+    made = ale(folder, "start", "policy", "--name", "one", "--count", "2")
+    assert made.exit_code == 0, made.output
+    assert [line.split()[0] for line in made.output.splitlines()] == ["one-1", "one-2"]
+    head, first, second = ale(folder, "list").output.splitlines()
+    assert head.split() == ["name", "address", "model", "version", "load", "since"]
+    assert first.split()[:3] == ["one-1", entries(folder)[0].url, "bigrams"]
+    assert second.split()[3] == "0"
+    assert "0 of 64" in second
+    assert ale(folder, "stop", "one-1").output == "one-1 is stopped\n"
+    assert [entry.name for entry in entries(folder)] == ["one-2"]
+    assert ale(folder, "stop", "--all").output == "one-2 is stopped\n"
+    assert entries(folder) == []
+    assert started(FolderRegistry(folder)) == []
+
+
+def test_a_killed_server_is_started_again(folder: Path) -> None:
+    assert ale(folder, "start", "policy").exit_code == 0
+    (before,) = entries(folder)
+    assert before.name == "server-1"
+    os.kill(before.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while (now := entries(folder)) == [before] or not now:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    log = (folder / "server-1.log").read_text()
+    assert "the server ended with status -9; started again in 0.5 s" in log
+
+    async def sampled() -> int:
+        connections = Connections()
+        asked = SampleRequest(id="a", prompt_ids=(1,), max_tokens=3)
+        answer = await HTTPServer(now[0], connections).sample(asked)
+        await connections.aclose()
+        return len(answer.ids)
+
+    assert asyncio.run(sampled()) == 3
+
+
+def test_a_server_that_can_not_start_is_stopped_and_its_log_is_shown(folder: Path) -> None:
+    failed = ale(folder, "start", "nonsense")
+    assert isinstance(failed.exception, AleError)
+    assert "no llm 'nonsense'" in str(failed.exception)
+    assert started(FolderRegistry(folder)) == []
+
+
+def test_a_name_in_use_is_refused(folder: Path) -> None:
+    FolderRegistry(folder).add(Entry(url="http://127.0.0.1:9", name="one"))
+    failed = ale(folder, "start", "policy", "--name", "one")
+    assert isinstance(failed.exception, InputError)
+    assert "there is a server 'one'" in str(failed.exception)
+
+
+def test_an_unknown_name_is_refused_with_the_nearest(folder: Path) -> None:
+    assert ale(folder, "start", "policy", "--name", "sampler").exit_code == 0
+    failed = ale(folder, "stop", "samplr")
+    assert "did you mean 'sampler'?" in str(failed.exception)
+
+
+def test_a_server_that_does_not_answer_is_listed_with_the_reason(folder: Path) -> None:
+    FolderRegistry(folder).add(Entry(url="http://127.0.0.1:9", name="gone"))
+    assert "can't be reached" in ale(folder, "list").output

@@ -1,0 +1,1 @@
+"""Inference servers that sample for training: one protocol, its client, weights and registry."""

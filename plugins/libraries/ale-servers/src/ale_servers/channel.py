@@ -1,0 +1,111 @@
+"""The weight channel `folder`: one folder per version on a disk that trainer and servers share.
+
+A version is written beside its place, synchronised to the disk, and renamed. Its marker, written
+last, lists the files with their sizes, so that a folder that is not whole is not read, whatever the
+file system makes of the rename.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from ale_servers.protocol import WeightsError
+from ale_servers.records import Weights
+
+MARKER = "weights.json"
+
+
+class _Marker(msgspec.Struct, forbid_unknown_fields=True):
+    version: int
+    digest: str
+    files: dict[str, int]
+    """Sizes in bytes by name."""
+
+
+class WeightFolder:
+    """The versions of one run.
+
+    Args:
+        root: created where it is missing.
+        keep: versions that stay; older ones are removed when a new one is published.
+    """
+
+    def __init__(self, root: Path, *, keep: int = 2) -> None:
+        self.root = root
+        self._keep = keep
+
+    def publish(self, version: int, write: Callable[[Path], str]) -> Weights:
+        """Write a version; one that is there already is replaced.
+
+        Args:
+            write: writes ``*.safetensors`` into an empty folder and returns the digest.
+
+        Raises:
+            OSError: the folder can't be written.
+        """
+        folder = (self.root / f"v{version:08d}").absolute()
+        partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        try:
+            digest = write(partial)
+            files = sorted(partial.iterdir())
+            for file in files:
+                _synchronise(file)
+            marker = _Marker(version, digest, {file.name: file.stat().st_size for file in files})
+            (partial / MARKER).write_bytes(msgspec.json.encode(marker))
+            _synchronise(partial / MARKER)
+            shutil.rmtree(folder, ignore_errors=True)
+            partial.rename(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+        self._remove_old(folder)
+        return Weights(version=version, digest=digest, folder=str(folder))
+
+    def remove(self) -> None:
+        """Remove all versions."""
+        for folder in self._versions():
+            shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # somebody else's files are in it
+            self.root.rmdir()
+
+    def _versions(self) -> list[Path]:
+        return [each for each in self.root.glob("v*") if re.fullmatch(r"v\d{8,}", each.name)]
+
+    def _remove_old(self, newest: Path) -> None:
+        others = [each for each in self._versions() if each != newest]
+        older = sorted(others, key=lambda each: int(each.name[1:]))
+        for folder in older[: len(older) + 1 - self._keep]:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def files_of(weights: Weights) -> list[Path]:
+    """The files of published weights.
+
+    Raises:
+        WeightsError: the folder is missing, not whole, or of another version.
+    """
+    folder = Path(weights.folder)
+    try:
+        marker = msgspec.json.decode((folder / MARKER).read_bytes(), type=_Marker)
+        found = {name: (folder / name).stat().st_size for name in marker.files}
+    except (OSError, msgspec.DecodeError) as error:
+        raise WeightsError(f"{folder} holds no published weights: {error}") from error
+    if (marker.version, marker.digest) != (weights.version, weights.digest):
+        raise WeightsError(
+            f"{folder} has version {marker.version} with digest {marker.digest[:12]}; expected "
+            f"version {weights.version} with digest {weights.digest[:12]}"
+        )
+    if found != marker.files:
+        raise WeightsError(f"{folder} is not whole: expected {marker.files}, found {found} bytes")
+    return [folder / name for name in marker.files]
+
+
+def _synchronise(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

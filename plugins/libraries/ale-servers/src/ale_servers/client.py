@@ -1,0 +1,167 @@
+"""A server of the protocol, asked over HTTP."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import aiohttp
+import msgspec
+
+from ale.errors import AleError, ContextLengthError, LLMError
+from ale_servers.protocol import NotSampledError, WeightsError
+from ale_servers.records import (
+    AbortRequest,
+    Entry,
+    Interruption,
+    PauseRequest,
+    Refusal,
+    Sampled,
+    SampleRequest,
+    ServerStatus,
+    Weights,
+)
+
+CONNECT_S = 5.0
+STATUS_S = 10.0
+"""Seconds for the answer to anything that takes no time."""
+CONTROL_S = 600.0
+"""Seconds for reading weights and taking them."""
+_IDLE_S = 15.0
+"""Below a server's own limit (75 s of `ale serve`), so that no request is sent into a connection
+that the server is closing."""
+
+T = TypeVar("T")
+_encoder = msgspec.json.Encoder()
+_sampled = msgspec.json.Decoder(Sampled)
+_status = msgspec.json.Decoder(ServerStatus)
+_refusal = msgspec.json.Decoder(Refusal)
+_ERRORS: Mapping[str, type[AleError]] = {
+    "context": ContextLengthError,
+    "not-sampled": NotSampledError,
+    "weights": WeightsError,
+}
+
+
+class Connections:
+    """The connections of a client to all servers, kept open between requests.
+
+    Args:
+        key: sent as the bearer token.
+    """
+
+    def __init__(self, key: str | None = None) -> None:
+        self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def session(self) -> aiohttp.ClientSession:
+        """Of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._session is None or self._loop is not loop:
+            # No limit: how many requests run is for who sends them to decide.
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S)
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                headers=self._headers,
+                skip_auto_headers=("User-Agent",),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+            self._loop = loop
+        return self._session
+
+    async def aclose(self) -> None:
+        """Close them. Idempotent."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+
+class HTTPServer:
+    """A server behind a URL. An `InferenceServer`.
+
+    Args:
+        entry: where it is.
+        connections: shared with the clients of other servers.
+    """
+
+    def __init__(self, entry: Entry, connections: Connections) -> None:
+        self._url = entry.url
+        self._connections = connections
+
+    async def sample(self, request: SampleRequest) -> Sampled:
+        """As `InferenceServer.sample`; waits without a limit of its own."""
+        return await self._asked("sample", request, _sampled, timeout_s=None)
+
+    async def abort(self, ids: tuple[str, ...] | None = None) -> None:
+        """As `InferenceServer.abort`."""
+        await self._told("abort", AbortRequest(ids=ids))
+
+    async def pause(self, mode: Interruption, seconds: float) -> None:
+        """As `InferenceServer.pause`."""
+        await self._told("pause", PauseRequest(mode=mode, seconds=seconds))
+
+    async def prepare(self, weights: Weights) -> None:
+        """As `InferenceServer.prepare`."""
+        await self._told("prepare", weights, timeout_s=CONTROL_S)
+
+    async def update(self, weights: Weights) -> None:
+        """As `InferenceServer.update`."""
+        await self._told("update", weights, timeout_s=CONTROL_S)
+
+    async def resume(self) -> None:
+        """As `InferenceServer.resume`."""
+        await self._told("resume", {})
+
+    async def status(self) -> ServerStatus:
+        """As `InferenceServer.status`."""
+        return await self._asked("status", {}, _status, timeout_s=STATUS_S)
+
+    async def _told(self, what: str, body: object, timeout_s: float = STATUS_S) -> None:
+        await self._posted(what, body, timeout_s)
+
+    async def _asked(
+        self, what: str, body: object, decoder: "msgspec.json.Decoder[T]", timeout_s: float | None
+    ) -> T:
+        answered = await self._posted(what, body, timeout_s)
+        try:
+            return decoder.decode(answered)
+        except msgspec.DecodeError as error:
+            raise LLMError(f"{self._url} does not answer by ale's protocol: {error}") from error
+
+    async def _posted(self, what: str, body: object, timeout_s: float | None) -> bytes:
+        limit = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_S)
+        url = f"{self._url}/ale/{what}"
+        try:
+            async with self._connections.session().post(
+                url, data=_encoder.encode(body), timeout=limit
+            ) as response:
+                content = await response.read()
+                if response.status != 200:
+                    raise self._error(response.status, content)
+                return content
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise NotSampledError(f"{self._url} can't be reached: {error}") from error
+        except TimeoutError as error:
+            message = f"{self._url} gave no answer to '{what}' within {timeout_s:g} s"
+            raise LLMError(message, transient=True) from error
+        except aiohttp.ClientError as error:
+            message = f"the connection to {self._url} was lost: {_words(error)}"
+            raise LLMError(message, transient=True) from error
+
+    def _error(self, status: int, content: bytes) -> AleError:
+        try:
+            refusal = _refusal.decode(content)
+        except msgspec.DecodeError:
+            message = f"{self._url} answered with status {status}, not by ale's protocol"
+            hint = "; is it an ale server with a model that samples by token ids?"
+            return LLMError(message + hint, transient=status >= 500)
+        kind: Any = _ERRORS.get(refusal.kind)
+        message = f"{self._url}: {refusal.message}"
+        if kind is None:
+            return LLMError(message, transient=refusal.kind == "failed")
+        made: AleError = kind(message)
+        return made
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,385 @@
+"""Several servers as one: routing, back-pressure, interrupted requests, and updates of weights."""
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+from attrs import define, frozen
+
+from ale.errors import AleError, LLMError
+from ale_servers.protocol import InferenceServer, NotSampledError, WeightsError
+from ale_servers.records import (
+    Entry,
+    Interruption,
+    Sampled,
+    SampleRequest,
+    ServerStatus,
+    Weights,
+)
+from ale_servers.registry import Registry
+
+log = logging.getLogger(__name__)
+
+_MOST_SESSIONS = 65536
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 2.0
+State = Literal["ready", "behind", "refused", "down"]
+"""``behind``: it has weights of this run, but not the present ones."""
+
+
+@frozen(kw_only=True)
+class PoolOptions:
+    """How a pool asks its servers."""
+
+    timeout_s: float = 600.0
+    """For a whole answer, waiting and interruptions included."""
+    interruption: Interruption = "keep"
+    """What an update does to requests in progress."""
+    refresh_s: float = 2.0
+    """Seconds between looks at the registry and at each server."""
+    take_over: bool = False
+    """Give servers with weights of somebody else this run's weights, where they fit."""
+    pause_s: float = 120.0
+    """Servers resume by themselves after these, should this process be killed."""
+
+
+@define(eq=False)
+class Member:
+    """A server of the pool."""
+
+    entry: Entry
+    server: InferenceServer
+    state: State = "down"
+    reason: str = "not asked yet"
+    status: ServerStatus | None = None
+    in_flight: int = 0
+    """Requests of this pool."""
+    others: int = 0
+    """Requests of anybody else when it was last asked."""
+
+    @property
+    def load(self) -> float:
+        """Requests per row of its batch."""
+        rows = 1 if self.status is None else max(1, self.status.max_running)
+        return (self.in_flight + self.others) / rows
+
+    @property
+    def has_room(self) -> bool:
+        """A server always has the next requests at hand, and no more: a queue in it is one that
+        can't be given to another."""
+        return self.load < 2
+
+
+class ServerPool:
+    """The servers of a registry, as one that samples.
+
+    Args:
+        registry: where they are found.
+        connect: makes the client of one.
+        fingerprint: of the model; a server of another one is refused.
+        initial: the weights before the first update; their folder may be empty, if they have not
+            been written.
+        options: how they are asked.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        connect: Callable[[Entry], InferenceServer],
+        *,
+        fingerprint: str,
+        initial: Weights,
+        options: PoolOptions | None = None,
+    ) -> None:
+        self._registry = registry
+        self._connect = connect
+        self._fingerprint = fingerprint
+        self._options = options or PoolOptions()
+        self.weights = initial
+        """Those that are sampled from."""
+        self._digests = {initial.version: initial.digest}
+        self._members: dict[str, Member] = {}
+        self._sessions: OrderedDict[str, Member] = OrderedDict()
+        self._waiting: deque[asyncio.Future[Member]] = deque()
+        self._changing = asyncio.Lock()
+        self._refreshing: asyncio.Task[None] | None = None
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """The servers that the registry has, or had when it was last read."""
+        return tuple(self._members.values())
+
+    async def sample(self, request: SampleRequest, session: str) -> Sampled:
+        """One answer, of one server or, after interruptions, of several.
+
+        Args:
+            request: its id is that of the first part; later parts have others.
+            session: requests of one session are sent to one server, for its prefix cache.
+
+        Raises:
+            ContextLengthError: the ids fill the context.
+            LLMError: there was no server, or no answer within the time, or it was lost.
+        """
+        self._keep_fresh()
+        parts: list[Sampled] = []
+        try:
+            async with asyncio.timeout(self._options.timeout_s):
+                while not parts or parts[-1].reason == "abort":
+                    parts.append(await self._part(request, parts, session))
+        except TimeoutError:
+            raise LLMError(self._too_late(), transient=True) from None
+        return _joined(parts)
+
+    async def _part(
+        self, request: SampleRequest, parts: Sequence[Sampled], session: str
+    ) -> Sampled:
+        """The next part of an answer; sent again while nothing was sampled."""
+        done = [token for part in parts for token in part.ids]
+        asked = msgspec.structs.replace(
+            request,
+            id=f"{request.id}.{len(parts)}" if parts else request.id,
+            answer_ids=(*request.answer_ids, *done),
+            max_tokens=request.max_tokens - len(done),
+            least_version=self.weights.version,
+        )
+        wait = _FIRST_WAIT_S
+        while True:
+            member = await self._acquire(session)
+            try:
+                part = await member.server.sample(asked)
+            except NotSampledError as error:
+                self._lose(member, str(error))
+            else:
+                self._check(member, part)
+                return part
+            finally:
+                self._release(member)
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT_S)
+
+    def _check(self, member: Member, part: Sampled) -> None:
+        """Refuse tokens of weights that this run has not published."""
+        for version in {*part.versions}:
+            if part.digests.get(version) != self._digests.get(version, ""):
+                reason = f"it sampled from weights that are not version {version} of this run"
+                self._set(member, "refused", reason)
+                raise LLMError(f"{member.entry.url} is refused: {reason}; is another run using it?")
+
+    async def _acquire(self, session: str) -> Member:
+        """The server of the session, else the least loaded one, as soon as one has room."""
+        member = self._sessions.get(session)
+        if member is None or member.state != "ready":
+            member = self._least_loaded()
+            if member is None:
+                future: asyncio.Future[Member] = asyncio.get_running_loop().create_future()
+                self._waiting.append(future)
+                try:
+                    member = await future
+                except asyncio.CancelledError:
+                    if future.done() and not future.cancelled():
+                        self._release(future.result())
+                    raise
+                member.in_flight -= 1  # reserved by `_hand_out`
+        member.in_flight += 1
+        self._sessions[session] = member
+        self._sessions.move_to_end(session)
+        if len(self._sessions) > _MOST_SESSIONS:
+            self._sessions.popitem(last=False)
+        return member
+
+    def _release(self, member: Member) -> None:
+        member.in_flight -= 1
+        self._hand_out()
+
+    def _least_loaded(self) -> Member | None:
+        ready = [each for each in self._members.values() if each.state == "ready"]
+        return min(
+            (each for each in ready if each.has_room), key=lambda each: each.load, default=None
+        )
+
+    def _hand_out(self) -> None:
+        """Give waiting requests servers, in their order."""
+        while self._waiting:
+            if self._waiting[0].done():  # cancelled
+                self._waiting.popleft()
+                continue
+            member = self._least_loaded()
+            if member is None:
+                return
+            member.in_flight += 1
+            self._waiting.popleft().set_result(member)
+
+    def _lose(self, member: Member, reason: str) -> None:
+        if member.state == "ready":
+            self._set(member, "down", reason)
+
+    def _set(self, member: Member, state: State, reason: str = "") -> None:
+        if (member.state, member.reason) != (state, reason) and reason:
+            log.warning("the server %s is %s: %s", member.entry.url, state, reason)
+        member.state, member.reason = state, reason
+
+    def _too_late(self) -> str:
+        ready = sum(each.state == "ready" for each in self._members.values())
+        text = f"no answer within {self._options.timeout_s:g} s; {ready} of {len(self._members)}"
+        return "; ".join([f"{text} servers are ready", *self.unusable()])
+
+    def unusable(self) -> list[str]:
+        """Why each server that is not sampled from is not."""
+        return [
+            f"{each.entry.url} is {each.state}: {each.reason}"
+            for each in self._members.values()
+            if each.state != "ready"
+        ]
+
+    def _keep_fresh(self) -> None:
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh_always())
+
+    async def _refresh_always(self) -> None:
+        while True:
+            try:
+                await self.refresh()
+            except Exception:
+                log.exception("the servers could not be looked at")
+            await asyncio.sleep(self._options.refresh_s)
+
+    async def refresh(self) -> None:
+        """Read the registry, ask every server, and update those that missed an update."""
+        async with self._changing:
+            entries = {entry.url: entry for entry in self._registry.entries()}
+            for url in self._members.keys() - entries.keys():
+                self._set(self._members.pop(url), "down", "it has left the registry")
+            for url, entry in entries.items():
+                if url not in self._members:
+                    self._members[url] = Member(entry, self._connect(entry))
+            await asyncio.gather(*(self._look_at(each) for each in self._members.values()))
+        self._hand_out()
+
+    async def _look_at(self, member: Member) -> None:
+        try:
+            status = await member.server.status()
+        except LLMError as error:
+            self._set(member, "down", str(error))
+            return
+        member.status = status
+        member.others = max(0, status.running + status.waiting - member.in_flight)
+        state, reason = self._judged(status)
+        if state == "behind" and self.weights.folder:
+            state, reason = await self._catch_up(member)
+        self._set(member, state, reason)
+
+    def _judged(self, status: ServerStatus) -> tuple[State, str]:
+        if status.fingerprint != self._fingerprint:
+            return "refused", f"it has another model, {status.model}, or another vocabulary"
+        if (status.version, status.digest) == (self.weights.version, self.weights.digest):
+            return "ready", ""
+        what = f"version {status.version} with digest {status.digest[:12]}"
+        if self._options.take_over or status.digest in self._digests.values():
+            return "behind", f"it has {what}"
+        return "refused", (
+            f"it has {what}, which are not weights of this run: it has version "
+            f"{self.weights.version} with digest {self.weights.digest[:12]}"
+        )
+
+    async def _catch_up(self, member: Member) -> tuple[State, str]:
+        try:
+            await member.server.prepare(self.weights)
+            await member.server.pause("abort", self._options.pause_s)
+            await member.server.update(self.weights)
+            await member.server.resume()
+        except AleError as error:
+            return "behind", f"it could not be updated: {error}"
+        return "ready", ""
+
+    async def update(self, weights: Weights) -> None:
+        """Sample from these weights: prepare all servers, pause all, update all, resume all.
+
+        A server that can't be reached, or fails to take what it has prepared, is not sampled from
+        until it has been updated; a warning names it.
+
+        Raises:
+            AleError: a server refuses the weights, or none has taken them. All servers still have
+                the old ones.
+        """
+        async with self._changing:
+            members = [each for each in self._members.values() if each.state == "ready"]
+            prepared = await self._each(members, lambda server: server.prepare(weights))
+            refused = [error for error in prepared.values() if isinstance(error, WeightsError)]
+            if refused:
+                raise AleError(f"version {weights.version} was taken by no server: {refused[0]}")
+            members = self._without_lost(members, prepared)
+            if members:
+                await self._switch(members, weights)
+            self._digests[weights.version] = weights.digest
+            self.weights = weights
+            for member in self._members.values():
+                if member.state == "ready" and member not in members:
+                    self._set(member, "behind", "it missed an update")
+        self._hand_out()
+
+    async def _switch(self, members: Sequence[Member], weights: Weights) -> None:
+        mode, pause_s = self._options.interruption, self._options.pause_s
+        # Known before any server has them: a kept request samples from them at once.
+        self._digests[weights.version] = weights.digest
+        paused = await self._each(members, lambda server: server.pause(mode, pause_s))
+        reached = self._without_lost(members, paused)
+        updated = await self._each(reached, lambda server: server.update(weights))
+        taken = [each for each in reached if updated[each.entry.url] is None]
+        if not taken:
+            await self._each(reached, lambda server: server.resume())
+            del self._digests[weights.version]
+            reasons = "; ".join(
+                str(error) for error in (*paused.values(), *updated.values()) if error
+            )
+            raise AleError(f"version {weights.version} was taken by no server: {reasons}")
+        for member in reached:
+            if member not in taken:
+                # It stays paused until it has been updated.
+                self._set(member, "behind", f"it failed to update: {updated[member.entry.url]}")
+        self._without_lost(taken, await self._each(taken, lambda server: server.resume()))
+
+    async def _each(
+        self, members: Sequence[Member], do: "Callable[[InferenceServer], object]"
+    ) -> Mapping[str, AleError | None]:
+        """Do something with all of them at once; the error of each by URL."""
+
+        async def one(member: Member) -> AleError | None:
+            try:
+                await do(member.server)  # type: ignore[misc]
+            except AleError as error:
+                return error
+            return None
+
+        errors = await asyncio.gather(*(one(each) for each in members))
+        return {each.entry.url: error for each, error in zip(members, errors, strict=True)}
+
+    def _without_lost(
+        self, members: Sequence[Member], errors: Mapping[str, AleError | None]
+    ) -> list[Member]:
+        for member in members:
+            if (error := errors[member.entry.url]) is not None:
+                self._set(member, "down", str(error))
+        return [each for each in members if errors[each.entry.url] is None]
+
+    async def aclose(self) -> None:
+        """Stop looking at the servers, which continue. Idempotent."""
+        task, self._refreshing = self._refreshing, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def _joined(parts: Sequence[Sampled]) -> Sampled:
+    if len(parts) == 1:
+        return parts[0]
+    return Sampled(
+        ids=tuple(token for part in parts for token in part.ids),
+        logprobs=tuple(value for part in parts for value in part.logprobs),
+        versions=tuple(version for part in parts for version in part.versions),
+        reason=parts[-1].reason,
+        digests={version: digest for part in parts for version, digest in part.digests.items()},
+    )

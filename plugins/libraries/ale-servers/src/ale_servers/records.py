@@ -1,0 +1,117 @@
+"""What clients and servers exchange. JSON on the wire."""
+
+from typing import Literal
+
+import msgspec
+
+Interruption = Literal["keep", "abort"]
+"""What a pause does to requests in progress: ``keep`` holds them, and they continue under the
+weights that are there at the resumption, with keys and values computed anew; ``abort`` ends them
+with what they have so far."""
+
+
+class SampleRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Sample an answer to token ids."""
+
+    id: str
+    """Of this request, to abort it; unique among those in progress."""
+    prompt_ids: tuple[int, ...]
+    answer_ids: tuple[int, ...] = ()
+    """The beginning of the answer, which the rest is sampled after: of an interrupted request."""
+    forced_ids: tuple[int, ...] = ()
+    """Ids to score instead of sampling: at temperature 1, over all tokens."""
+    max_tokens: int
+    """Most new tokens, at least 1; the server may stop earlier at its context."""
+    temperature: float = 1.0
+    """0 is greedy."""
+    top_p: float = 1.0
+    stop_ids: tuple[int, ...] = ()
+    """Tokens that end the answer, and are part of it."""
+    stop: tuple[str, ...] = ()
+    """Texts; the token that completes one is the answer's last."""
+    seed: str = ""
+    """The same text, ids and weights give the same answer, where the server is deterministic. An
+    answer continued after `answer_ids` is the one that was interrupted."""
+    least_version: int = 0
+    """A server with older weights has missed an update, and samples nothing."""
+
+
+SampleReason = Literal["stop", "length", "abort", "forced"]
+
+
+class Sampled(msgspec.Struct, frozen=True, kw_only=True):
+    """The new tokens of an answer; the three tuples are of one length."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """Natural, of the sampler: after temperature and top-p."""
+    versions: tuple[int, ...]
+    """The version of the weights that sampled each token."""
+    reason: SampleReason
+    digests: dict[int, str]
+    """The digest of the weights of each of these versions."""
+
+
+class Weights(msgspec.Struct, frozen=True, kw_only=True):
+    """A version of the weights, as stored in a folder."""
+
+    version: int
+    digest: str
+    """SHA-256 over names, types, shapes and values of the tensors."""
+    folder: str
+
+
+class PauseRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Pause a server."""
+
+    mode: Interruption = "keep"
+    seconds: float = 120.0
+    """The server resumes by itself after these: who paused it may have been killed."""
+
+
+class AbortRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """End requests with what they have so far."""
+
+    ids: tuple[str, ...] | None = None
+    """None is all of them."""
+
+
+class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A server as it is now."""
+
+    instance: str
+    """Of this process; a restarted server has another."""
+    model: str
+    fingerprint: str
+    """Of architecture and vocabulary: which weights and ids fit."""
+    version: int
+    digest: str
+    """Of the weights that the next token is sampled from."""
+    paused: bool
+    running: int
+    waiting: int
+    max_running: int
+    """Answers sampled at once; more wait."""
+    context: int
+    """Most tokens of prompt and answer."""
+    deterministic: bool
+    since: float
+    """Start of the process, seconds since the epoch."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A server in a registry."""
+
+    url: str
+    """Up to ``/ale``, without a slash at the end."""
+    name: str = ""
+    host: str = ""
+    pid: int = 0
+    """0 where it is not known."""
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a request was not done."""
+
+    kind: Literal["invalid", "context", "not-sampled", "weights", "failed", "unauthorized"]
+    message: str

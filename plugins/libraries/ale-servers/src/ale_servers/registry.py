@@ -1,0 +1,144 @@
+"""Where a client finds its servers: addresses, or files in a folder that all can reach.
+
+Each server has one JSON file, written beside its place and renamed, whose modification time it
+renews. One that was killed stops doing so, and its entry expires.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from ale_servers.records import Entry
+
+BEAT_S = 2.0
+"""Seconds between renewals of an entry."""
+EXPIRY_S = 15.0
+"""Seconds after which an entry that was not renewed has expired."""
+
+
+class Registry(Protocol):
+    """A source of servers."""
+
+    def entries(self) -> Sequence[Entry]:
+        """Those that are there now; called every few seconds."""
+        ...
+
+
+class Addresses:
+    """Servers whose base URLs are known.
+
+    Args:
+        urls: with or without the ``/v1`` that `ale serve` prints.
+    """
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self._entries = [Entry(url=base_url(url), name=base_url(url)) for url in urls]
+
+    def entries(self) -> Sequence[Entry]:
+        """All of them."""
+        return self._entries
+
+
+class FolderRegistry:
+    """Servers with entries in a folder.
+
+    Args:
+        folder: created where it is missing.
+        expiry_s: age, in seconds by the clock of the folder's file system, of an expired entry.
+    """
+
+    def __init__(self, folder: Path, *, expiry_s: float = EXPIRY_S) -> None:
+        self.folder = folder
+        self._expiry_s = expiry_s
+
+    def entries(self) -> Sequence[Entry]:
+        """Those that have not expired, by name; files that can't be read are none."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        oldest = self._now() - self._expiry_s
+        found = []
+        for file in sorted(self.folder.glob("*.json")):
+            with contextlib.suppress(OSError, msgspec.DecodeError):
+                if file.stat().st_mtime >= oldest:
+                    found.append(msgspec.json.decode(file.read_bytes(), type=Entry))
+        return found
+
+    def add(self, entry: Entry) -> None:
+        """Write an entry, or renew it with other contents."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self._file(entry.name)
+        partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
+        partial.write_bytes(msgspec.json.encode(entry))
+        partial.rename(file)
+
+    def renew(self, entry: Entry) -> None:
+        """Renew an entry; written again if somebody has removed it."""
+        try:
+            os.utime(self._file(entry.name))
+        except FileNotFoundError:
+            self.add(entry)
+
+    def remove(self, name: str) -> None:
+        """Remove an entry, if it is there."""
+        self._file(name).unlink(missing_ok=True)
+
+    def _file(self, name: str) -> Path:
+        return self.folder / f"{file_name(name)}.json"
+
+    def _now(self) -> float:
+        """The time of the file system, which writes the modification times."""
+        clock = self.folder / f".clock.{os.getpid()}"
+        clock.touch()
+        os.utime(clock)
+        try:
+            return clock.stat().st_mtime
+        finally:
+            clock.unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def registered(
+    registry: FolderRegistry, entry: Entry, beat_s: float = BEAT_S
+) -> AsyncIterator[None]:
+    """Keep an entry in the registry while the block runs."""
+    registry.add(entry)
+
+    async def beat() -> None:
+        while True:
+            await asyncio.sleep(beat_s)
+            with contextlib.suppress(OSError):  # a disk that is full now may have room again
+                registry.renew(entry)
+
+    beating = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        beating.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await beating
+        registry.remove(entry.name)
+
+
+def own_entry(url: str, name: str = "") -> Entry:
+    """The entry of a server in this process."""
+    host = socket.gethostname()
+    return Entry(
+        url=base_url(url), name=name or f"{host}-{os.getpid()}", host=host, pid=os.getpid()
+    )
+
+
+def base_url(url: str) -> str:
+    """The URL without the path that clients of the chat API need."""
+    return url.rstrip("/").removesuffix("/v1")
+
+
+def file_name(name: str) -> str:
+    """A name as that of a file."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name).lstrip(".") or "_"

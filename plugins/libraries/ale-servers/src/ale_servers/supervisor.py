@@ -1,0 +1,127 @@
+"""A server as a subprocess: with a log, started again after a crash, and ended with its parent.
+
+Whatever ends the parent, even SIGKILL, closes the server's standard input, by which it ends too
+(`ale serve --end-with-stdin`).
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from attrs import frozen
+
+from ale_servers.registry import FolderRegistry
+
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
+"""Between a crash and the next start; doubled after each crash."""
+STEADY_S = 60.0
+"""A server that has run for so long begins anew with the shortest wait."""
+END_S = 15.0
+"""From SIGTERM to SIGKILL."""
+
+
+@frozen(kw_only=True)
+class Command:
+    """What is run.
+
+    Attributes:
+        argv: program and arguments; it ends when its standard input is closed.
+        log: its output is appended to this file.
+        environ: replaces that of this process.
+    """
+
+    argv: Sequence[str]
+    log: Path
+    environ: Mapping[str, str] | None = None
+
+
+def serve_command(served: Sequence[str], registry: FolderRegistry, name: str) -> Sequence[str]:
+    """An `ale serve` on a free port of this machine, in the registry under this name.
+
+    Args:
+        served: what it serves, as `ale serve` takes it.
+    """
+    place = ("--port", "0", "--register", str(registry.folder), "--register-as", name)
+    return (sys.executable, "-m", "ale", "serve", *served, *place, "--end-with-stdin")
+
+
+@asynccontextmanager
+async def supervised(
+    command: Command, report: Callable[[str], None] = lambda message: None
+) -> AsyncIterator[None]:
+    """Keep the command running while the block runs.
+
+    Args:
+        report: gets a message for each unexpected end.
+
+    Raises:
+        OSError: the log can't be written.
+    """
+    command.log.parent.mkdir(parents=True, exist_ok=True)
+    with command.log.open("ab") as log:
+        running = asyncio.create_task(_run_always(command, log.fileno(), report))
+        try:
+            yield
+        finally:
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+
+async def _run_always(command: Command, log: int, report: Callable[[str], None]) -> None:
+    wait = FIRST_WAIT_S
+    while True:
+        started = time.monotonic()
+        process = await asyncio.create_subprocess_exec(
+            *command.argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # a Ctrl-C is for the parent, which ends it in its turn
+            env=None if command.environ is None else dict(command.environ),
+        )
+        try:
+            status = await process.wait()
+        except asyncio.CancelledError:
+            await _end(process)
+            raise
+        if time.monotonic() - started > STEADY_S:
+            wait = FIRST_WAIT_S
+        report(f"the server ended with status {status}; started again in {wait:g} s")
+        await asyncio.sleep(wait)
+        wait = min(2 * wait, LONGEST_WAIT_S)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(END_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def last_lines(log: Path, n: int = 8) -> str:
+    """The end of a log, for a message."""
+    try:
+        return "\n".join(log.read_text(errors="replace").splitlines()[-n:])
+    except OSError:
+        return ""
+
+
+def is_alive(pid: int) -> bool:
+    """Does a process of this machine have this id?"""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

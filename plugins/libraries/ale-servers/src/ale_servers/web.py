@@ -1,0 +1,149 @@
+"""A server of the protocol behind HTTP: routes of Starlette."""
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import msgspec
+from attrs import frozen
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ale.errors import AleError, ContextLengthError
+from ale_servers.protocol import InferenceServer, NotSampledError, WeightsError
+from ale_servers.records import AbortRequest, PauseRequest, Refusal, SampleRequest, Weights
+
+T = TypeVar("T")
+_encoder = msgspec.json.Encoder()
+_STATUS = {
+    "invalid": 400,
+    "context": 400,
+    "unauthorized": 401,
+    "weights": 409,
+    "failed": 500,
+    "not-sampled": 503,
+}
+_CLIENT_LEFT = 499
+"""As nginx logs it; the client has disconnected."""
+
+
+def routes(server: InferenceServer, admits: Callable[[Request], bool]) -> list[Route]:
+    """``POST /ale/sample``, ``abort``, ``pause``, ``prepare``, ``update``, ``resume``, ``status``.
+
+    Args:
+        server: does what is asked.
+        admits: whether a request has the key, where one is needed.
+    """
+    asked = _Asked(server)
+    verbs = (asked.sample, asked.abort, asked.pause, asked.prepare, asked.update, asked.resume)
+    return [_route(verb, admits) for verb in (*verbs, asked.status)]
+
+
+def _route(
+    verb: Callable[[Request], Awaitable[Response]], admits: Callable[[Request], bool]
+) -> Route:
+    async def handle(request: Request) -> Response:
+        if not admits(request):
+            return _refused("unauthorized", "the key is missing or wrong")
+        try:
+            return await verb(request)
+        except ClientDisconnect:
+            return Response(status_code=_CLIENT_LEFT)
+        except msgspec.DecodeError as error:
+            return _refused("invalid", str(error))
+        except Exception as error:
+            return _failed(error)
+
+    return Route(f"/ale/{verb.__name__}", handle, methods=["POST"])
+
+
+@frozen
+class _Asked:
+    """The server, asked by requests."""
+
+    server: InferenceServer
+
+    async def sample(self, request: Request) -> Response:
+        asked = await _read(request, SampleRequest)
+        if asked.max_tokens < 1 or not (asked.prompt_ids or asked.answer_ids):
+            return _refused("invalid", "expected max_tokens of at least 1, and ids")
+
+        async def work() -> Response:
+            return _json(await self.server.sample(asked))
+
+        return await while_connected(request, work())
+
+    async def abort(self, request: Request) -> Response:
+        await self.server.abort((await _read(request, AbortRequest)).ids)
+        return _json({})
+
+    async def pause(self, request: Request) -> Response:
+        asked = await _read(request, PauseRequest)
+        await self.server.pause(asked.mode, asked.seconds)
+        return _json({})
+
+    async def prepare(self, request: Request) -> Response:
+        await self.server.prepare(await _read(request, Weights))
+        return _json({})
+
+    async def update(self, request: Request) -> Response:
+        await self.server.update(await _read(request, Weights))
+        return _json({})
+
+    async def resume(self, request: Request) -> Response:
+        await self.server.resume()
+        return _json({})
+
+    async def status(self, request: Request) -> Response:
+        return _json(await self.server.status())
+
+
+async def while_connected(request: Request, answering: Coroutine[Any, Any, Response]) -> Response:
+    """The answer; cancelled when the client disconnects, so that no tokens are sampled in vain.
+
+    The request's body must have been read.
+    """
+    task = asyncio.create_task(answering)
+    left = asyncio.create_task(_disconnected(request))
+    try:
+        await asyncio.wait({task, left}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else Response(status_code=_CLIENT_LEFT)
+    finally:
+        for each in (task, left):
+            if not each.done():
+                each.cancel()
+                with suppress(asyncio.CancelledError):
+                    await each
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _read(request: Request, kind: type[T]) -> T:
+    return msgspec.json.decode(await request.body(), type=kind)
+
+
+def _failed(error: Exception) -> Response:
+    if isinstance(error, ContextLengthError):
+        return _refused("context", str(error))
+    if isinstance(error, NotSampledError):
+        return _refused("not-sampled", str(error))
+    if isinstance(error, WeightsError):
+        return _refused("weights", str(error))
+    if not isinstance(error, AleError):
+        traceback.print_exception(error)
+    return _refused("failed", f"{error}" if isinstance(error, AleError) else type(error).__name__)
+
+
+def _refused(kind: Any, message: str) -> Response:
+    body = _encoder.encode(Refusal(kind=kind, message=message))
+    return Response(body, _STATUS[kind], media_type="application/json")
+
+
+def _json(value: object) -> Response:
+    return Response(_encoder.encode(value), media_type="application/json")

@@ -1,0 +1,318 @@
+"""Several servers as one: who is asked, what is asked again, and what an update leaves."""
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from ale.errors import AleError, LLMError
+from ale_servers.client import Connections, HTTPServer
+from ale_servers.pool import PoolOptions, ServerPool
+from ale_servers.protocol import InferenceServer, NotSampledError
+from ale_servers.records import Entry, Sampled, SampleRequest, Weights
+from ale_servers.testing.bigram import FINGERPRINT, FIRST, BigramLab, BigramServer, digest_of
+from ale_servers.testing.contract import check_exact
+from ale_servers.testing.serving import serving
+
+_numbers = itertools.count()
+Make = Callable[..., ServerPool]
+
+
+class Registered:
+    """A registry of servers in this process."""
+
+    def __init__(self, servers: dict[str, InferenceServer]) -> None:
+        self.servers = servers
+
+    def entries(self) -> Sequence[Entry]:
+        return [Entry(url=url, name=url) for url in self.servers]
+
+
+class Faulty(BigramServer):
+    """Refuses some requests before they begin, or loses their answers."""
+
+    refuses = 0
+    loses = 0
+    unreachable = False
+
+    async def sample(self, request: SampleRequest) -> Sampled:
+        if self.refuses:
+            self.refuses -= 1
+            raise NotSampledError("it is full")
+        sampled = await super().sample(request)
+        if self.loses:
+            self.loses -= 1
+            raise LLMError("the connection was lost", transient=True)
+        return sampled
+
+    async def status(self) -> Any:
+        if self.unreachable:
+            raise NotSampledError("it can't be reached")
+        return await super().status()
+
+    async def prepare(self, weights: Weights) -> None:
+        if self.unreachable:
+            raise NotSampledError("it can't be reached")
+        await super().prepare(weights)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> BigramLab:
+    return BigramLab(tmp_path / "weights")
+
+
+@pytest_asyncio.fixture
+async def make() -> AsyncIterator[Make]:
+    pools: list[ServerPool] = []
+
+    def made(*servers: InferenceServer, **options: Any) -> ServerPool:
+        named = {f"s{n}": server for n, server in enumerate(servers)}
+        initial = Weights(version=0, digest=digest_of(FIRST), folder="")
+        pool = ServerPool(
+            Registered(named),
+            lambda entry: named[entry.url],
+            fingerprint=FINGERPRINT,
+            initial=initial,
+            options=PoolOptions(**{"refresh_s": 0.02, **options}),
+        )
+        pools.append(pool)
+        return pool
+
+    yield made
+    for pool in pools:
+        await pool.aclose()
+
+
+def ask(n: int = 4, **fields: Any) -> SampleRequest:
+    number = next(_numbers)
+    prompt = BigramLab.prompt
+    return SampleRequest(
+        id=f"r{number}", prompt_ids=prompt, max_tokens=n, seed=str(number), **fields
+    )
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def test_requests_are_spread_by_load_and_a_session_stays_where_it_is(make: Make) -> None:
+    servers = [BigramServer(token_s=0.002) for _ in range(3)]
+    pool = make(*servers)
+    await pool.refresh()
+    await asyncio.gather(*(pool.sample(ask(), f"e{n}") for n in range(30)))
+    assert [server.n_sampled for server in servers] == [40, 40, 40]
+    for _ in range(5):
+        await pool.sample(ask(100), "e0")
+    grown = [server.n_sampled - 40 for server in servers]
+    assert sorted(grown) == [0, 0, 500]
+
+
+async def test_thousands_at_once_wait_for_room_in_their_order(make: Make) -> None:
+    servers = [BigramServer(max_running=8) for _ in range(2)]
+    pool = make(*servers)
+    order: list[int] = []
+    most = Counter[str]()
+
+    async def one(n: int) -> None:
+        await pool.sample(ask(2), f"e{n}")
+        order.append(n)
+        for member in pool.members:
+            most[member.entry.url] = max(most[member.entry.url], member.in_flight)
+
+    await asyncio.gather(*(one(n) for n in range(3000)))
+    assert max(most.values()) <= 16
+    assert all(abs(at - n) < 64 for at, n in enumerate(order))
+    assert all(member.in_flight == 0 for member in pool.members)
+
+
+async def test_what_was_not_begun_is_sent_again(make: Make) -> None:
+    faulty, other = Faulty(), Faulty()
+    faulty.refuses = other.refuses = 1
+    assert len((await make(faulty, other).sample(ask(), "e")).ids) == 4
+
+
+async def test_what_may_have_been_sampled_is_not_sent_again(make: Make) -> None:
+    faulty = Faulty()
+    faulty.loses = 1
+    with pytest.raises(LLMError, match="lost") as caught:
+        await make(faulty).sample(ask(), "e")
+    assert caught.value.transient
+    assert faulty.n_sampled == 4
+
+
+async def test_the_deadline_names_the_servers_that_are_not_used(make: Make) -> None:
+    faulty = Faulty()
+    faulty.unreachable = True
+    with pytest.raises(
+        LLMError, match=r"within 0\.3 s; 0 of 1 servers are ready; s0 is down: it can"
+    ):
+        await make(faulty, timeout_s=0.3).sample(ask(), "e")
+
+
+async def test_cancelled_requests_free_their_places(make: Make) -> None:
+    pool = make(BigramServer(token_s=0.01, max_running=1))
+    tasks = [asyncio.create_task(pool.sample(ask(500), f"e{n}")) for n in range(20)]
+    await until(lambda: any(member.in_flight for member in pool.members))
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert [member.in_flight for member in pool.members] == [0]
+    assert len((await pool.sample(ask(1), "e")).ids) == 1
+
+
+@pytest.mark.parametrize("mode", ["keep", "abort"])
+async def test_an_update_in_the_middle_interrupts_and_loses_no_token(
+    make: Make, lab: BigramLab, mode: str
+) -> None:
+    servers = [BigramServer(token_s=0.001) for _ in range(2)]
+    pool = make(*servers, interruption=mode)
+    asked = [ask(200) for _ in range(10)]
+    tasks = [asyncio.create_task(pool.sample(each, each.id)) for each in asked]
+    await until(lambda: all(server.n_sampled > 50 for server in servers))
+    await pool.update(lab.publish(1))
+    await until(lambda: all(server.n_sampled > 500 for server in servers))
+    await pool.update(lab.publish(2))
+    for request, sampled in zip(asked, await asyncio.gather(*tasks), strict=True):
+        assert len(sampled.ids) == 200
+        assert {*sampled.versions} == {0, 1, 2}
+        assert list(sampled.versions) == sorted(sampled.versions)
+        check_exact(lab, request, sampled)
+
+
+async def test_interruptions_without_new_weights_change_no_token(make: Make) -> None:
+    server = BigramServer(token_s=0.001)
+    pool = make(server)
+    request = ask(200)
+    alone = await pool.sample(request, "e")
+    task = asyncio.create_task(pool.sample(request, "e"))
+    for _ in range(4):
+        await asyncio.sleep(0.02)
+        await server.abort()
+    again = await task
+    assert (again.ids, again.logprobs) == (alone.ids, alone.logprobs)
+
+
+async def test_refused_weights_leave_the_old_ones_on_all(make: Make, lab: BigramLab) -> None:
+    servers = [BigramServer(), BigramServer()]
+    pool = make(*servers)
+    await pool.refresh()
+    wrong = msgspec.structs.replace(lab.publish(1), digest="0" * 64)
+    with pytest.raises(AleError, match="version 1 was taken by no server"):
+        await pool.update(wrong)
+    assert [server.version for server in servers] == [0, 0]
+    assert {*(await pool.sample(ask(), "e")).versions} == {0}
+
+
+async def test_when_no_server_takes_what_it_has_prepared_all_keep_the_old_ones(
+    make: Make, lab: BigramLab
+) -> None:
+    servers = [BigramServer(), BigramServer()]
+    pool = make(*servers)
+    await pool.refresh()
+    for server in servers:
+        server.fails = "out of memory"
+    with pytest.raises(AleError, match="taken by no server: out of memory"):
+        await pool.update(lab.publish(1))
+    assert {*(await pool.sample(ask(), "e")).versions} == {0}
+
+
+async def test_a_server_that_fails_an_update_is_named_and_updated_before_it_samples(
+    make: Make, lab: BigramLab, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, bad = BigramServer(), BigramServer()
+    pool = make(good, bad)
+    await pool.refresh()
+    bad.fails = "out of memory"
+    await pool.update(lab.publish(1))
+    assert "the server s1 is behind: it failed to update: out of memory" in caplog.text
+    await asyncio.gather(*(pool.sample(ask(), f"e{n}") for n in range(8)))
+    assert bad.n_sampled == 0
+    bad.fails = None
+    await pool.refresh()
+    answers = await asyncio.gather(*(pool.sample(ask(), f"f{n}") for n in range(8)))
+    assert bad.n_sampled > 0
+    assert {version for each in answers for version in each.versions} == {1}
+
+
+async def test_a_server_that_was_away_is_updated_before_it_samples(
+    make: Make, lab: BigramLab
+) -> None:
+    here, away = Faulty(), Faulty()
+    pool = make(here, away)
+    away.unreachable = True
+    await pool.refresh()
+    await pool.update(lab.publish(1))
+    away.unreachable = False
+    await pool.refresh()
+    assert away.version == 1
+
+
+async def test_a_server_that_restarted_between_two_looks_samples_nothing_old(
+    make: Make, lab: BigramLab
+) -> None:
+    server = BigramServer()
+    pool = make(server, refresh_s=0.3)
+    await pool.refresh()
+    await pool.update(lab.publish(1))
+    server.table, server.version = FIRST, 0  # as after a restart
+    sampled = await pool.sample(ask(), "e")
+    assert {*sampled.versions} == {1}
+
+
+async def test_a_server_with_weights_of_somebody_else_is_refused(make: Make) -> None:
+    pool = make(BigramServer(table="another run's"), timeout_s=0.2)
+    with pytest.raises(
+        LLMError, match=r"s0 is refused: it has version 0 .* not weights of this run"
+    ):
+        await pool.sample(ask(), "e")
+
+
+async def test_it_is_taken_over_where_that_is_asked_for(make: Make, lab: BigramLab) -> None:
+    server = BigramServer(table="another run's")
+    pool = make(server, take_over=True)
+    pool.weights = lab.publish(0)
+    assert {*(await pool.sample(ask(), "e")).versions} == {0}
+    assert server.table == FIRST
+
+
+async def test_tokens_of_weights_that_somebody_else_loaded_are_refused(
+    make: Make, lab: BigramLab
+) -> None:
+    server = BigramServer()
+    pool = make(server, refresh_s=60)
+    await pool.sample(ask(), "e")
+    server.table, server.version = "another run's", 3
+    with pytest.raises(LLMError, match="is another run using it"):
+        await pool.sample(ask(), "e")
+
+
+async def test_a_server_that_dies_is_replaced_by_the_others(tmp_path: Path) -> None:
+    """Over HTTP: requests under way there are lost, later ones are not sent there."""
+    connections = Connections()
+    stays, dies = BigramServer(), BigramServer(token_s=0.01)
+    async with serving(stays) as first:
+        async with serving(dies) as second:
+            entries = {first: stays, second: dies}
+            pool = ServerPool(
+                Registered(dict(entries)),
+                lambda entry: HTTPServer(entry, connections),
+                fingerprint=FINGERPRINT,
+                initial=Weights(version=0, digest=digest_of(FIRST), folder=""),
+                options=PoolOptions(refresh_s=0.1),
+            )
+            await pool.refresh()
+            await asyncio.gather(*(pool.sample(ask(2), f"e{n}") for n in range(20)))
+            assert dies.n_sampled > 0
+        before = dies.n_sampled
+        await asyncio.gather(*(pool.sample(ask(2), f"e{n}") for n in range(20)))
+        assert dies.n_sampled == before
+        await pool.aclose()
+        await connections.aclose()

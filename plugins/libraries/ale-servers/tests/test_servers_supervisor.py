@@ -1,0 +1,97 @@
+# ruff: noqa: ASYNC110
+"""A supervised program is started again after a crash, and ends with its parent."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ale_servers import supervisor
+from ale_servers.supervisor import Command, is_alive, last_lines, supervised
+
+PROGRAM = """
+import os, sys
+print(os.getpid(), flush=True)
+sys.stdin.read()
+"""
+
+
+def command(log: Path, program: str = PROGRAM) -> Command:
+    return Command(argv=(sys.executable, "-c", program), log=log)
+
+
+async def pids(log: Path, n: int) -> list[int]:
+    async with asyncio.timeout(20):
+        while not log.exists() or len(log.read_text().split()) < n:
+            await asyncio.sleep(0.01)
+    return [int(each) for each in log.read_text().split()]
+
+
+async def gone(pid: int) -> None:
+    async with asyncio.timeout(20):
+        while is_alive(pid):
+            await asyncio.sleep(0.01)
+
+
+async def test_it_is_started_again_after_a_crash_and_ended_after_the_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_WAIT_S", 0.01)
+    said: list[str] = []
+    log = tmp_path / "logs/a.log"
+    async with supervised(command(log), said.append):
+        (first,) = await pids(log, 1)
+        os.kill(first, signal.SIGKILL)
+        _, second = await pids(log, 2)
+        assert is_alive(second)
+    assert said == ["the server ended with status -9; started again in 0.01 s"]
+    await gone(second)
+    assert last_lines(log, 1) == str(second)
+
+
+async def test_the_wait_grows_while_it_crashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(supervisor, "LONGEST_WAIT_S", 0.04)
+    said: list[str] = []
+    async with supervised(command(tmp_path / "log", "print(1); raise SystemExit(3)"), said.append):
+        async with asyncio.timeout(20):
+            while len(said) < 4:
+                await asyncio.sleep(0.01)
+    waits = [text.removeprefix("the server ended with status 3; ") for text in said[:4]]
+    assert waits == [f"started again in {each} s" for each in (0.01, 0.02, 0.04, 0.04)]
+
+
+def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import asyncio, sys\nfrom pathlib import Path\n"
+            "from ale_servers.supervisor import Command, supervised\n"
+            "async def main():\n"
+            "    argv = (sys.executable, '-c', sys.argv[2])\n"
+            "    async with supervised(Command(argv=argv, log=Path(sys.argv[1]))):\n"
+            "        await asyncio.sleep(60)\n"
+            "asyncio.run(main())",
+            str(log),
+            PROGRAM,
+        ]
+    )
+    deadline = time.monotonic() + 20
+    while not (log.exists() and log.read_text().strip()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    pid = int(log.read_text())
+    parent.kill()
+    parent.wait()
+    while is_alive(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,0 +1,226 @@
+"""The engine as an inference server: ids in, ids out, and weights from folders."""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from torch import Tensor
+
+from ale.errors import AleError, ContextLengthError
+from ale_llm_policy.engine import Engine
+from ale_llm_policy.jobs import Job, Outcome, Rules
+from ale_llm_policy.pretrained import TorchPolicy, weights
+from ale_servers.channel import files_of
+from ale_servers.protocol import NotSampledError, WeightsError
+from ale_servers.records import (
+    Interruption,
+    Sampled,
+    SampleRequest,
+    ServerStatus,
+    Weights,
+)
+
+
+class EngineServer:
+    """An `InferenceServer` in this process.
+
+    Args:
+        policy: what is sampled from.
+        engine: samples from it.
+        context: most tokens of prompt and answer together.
+    """
+
+    def __init__(self, policy: TorchPolicy, engine: Engine, *, context: int) -> None:
+        self._policy = policy
+        self._engine = engine
+        self._context = context
+        self._jobs: dict[str, Job] = {}
+        self._digests: dict[int, str] = {}
+        self._prepared: tuple[Weights, Mapping[str, Tensor]] | None = None
+        self._lease: asyncio.TimerHandle | None = None
+        self._instance, self._since = os.urandom(6).hex(), time.time()
+
+    async def sample(self, request: SampleRequest) -> Sampled:
+        """As `InferenceServer.sample`.
+
+        Raises:
+            ContextLengthError, NotSampledError, LLMError: see there.
+        """
+        if self._policy.version < request.least_version:
+            raise NotSampledError(
+                f"it has version {self._policy.version}, and the request needs "
+                f"{request.least_version} or later"
+            )
+        await self._digest()  # before the weights can change
+        sampled = await self.run(request)
+        digests = {version: self._digests[version] for version in {*sampled.versions}}
+        return Sampled(
+            ids=sampled.ids,
+            logprobs=sampled.logprobs,
+            versions=sampled.versions,
+            reason=sampled.reason,
+            digests=digests,
+        )
+
+    async def run(self, request: SampleRequest) -> Sampled:
+        """The same without digests, which take a moment to compute for each version."""
+        n = len(request.prompt_ids) + len(request.answer_ids)
+        forced = request.forced_ids
+        if n >= self._context or n + len(forced) > self._context:
+            message = f"{n + len(forced)} tokens, and the context holds {self._context}"
+            raise ContextLengthError(message)
+        rules = Rules(
+            temperature=request.temperature,
+            top_p=request.top_p,
+            max_tokens=min(request.max_tokens, self._context - n),
+            ends=frozenset(request.stop_ids),
+            stop=request.stop,
+        )
+        numbers = Random(request.seed)  # noqa: S311
+        for _ in request.answer_ids:
+            numbers.random()  # as when they were sampled
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Outcome] = loop.create_future()
+
+        def done(_: Job, outcome: Outcome | Exception) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits
+                loop.call_soon_threadsafe(_settle, ended, outcome)
+
+        prompt, begun = request.prompt_ids, request.answer_ids
+        if forced:
+            prompt, begun = (*prompt, *begun), ()
+        job = Job(prompt, rules, numbers, done, forced=forced, begun=begun)
+        self._jobs[request.id] = job
+        try:
+            self._engine.submit(job)
+            outcome = await ended
+        except asyncio.CancelledError:
+            self._engine.cancel(job)
+            raise
+        finally:
+            del self._jobs[request.id]
+        aborted = outcome.reason == "abort" and forced
+        return Sampled(
+            ids=() if aborted else job.output,
+            logprobs=tuple(job.logprobs),
+            versions=tuple(job.versions),
+            reason=outcome.reason,
+            digests={},
+        )
+
+    async def reload(self, change: Callable[[], None]) -> None:
+        """Change the weights between two steps; `change` sets the policy's version too."""
+
+        def reload() -> None:
+            self._engine.reload(change)
+            self._digests.pop(self._policy.version, None)
+
+        await asyncio.wrap_future(self._engine.call(reload))
+
+    async def abort(self, ids: tuple[str, ...] | None = None) -> None:
+        """As `InferenceServer.abort`."""
+        jobs = self._jobs.values() if ids is None else [self._jobs.get(each) for each in ids]
+        concerned = {id(job) for job in jobs if job is not None}
+        await self._call(lambda: self._engine.interrupt(lambda job: id(job) in concerned))
+
+    async def pause(self, mode: Interruption, seconds: float) -> None:
+        """As `InferenceServer.pause`."""
+        await self._call(self._engine.pause)
+        self._end_lease()
+        self._lease = asyncio.get_running_loop().call_later(seconds, self._engine.resume)
+        if mode == "abort":
+            await self.abort()
+
+    async def resume(self) -> None:
+        """As `InferenceServer.resume`."""
+        self._end_lease()
+        self._engine.resume()
+
+    def _end_lease(self) -> None:
+        if self._lease is not None:
+            self._lease.cancel()
+            self._lease = None
+
+    async def prepare(self, weights: Weights) -> None:
+        """As `InferenceServer.prepare`; holds a copy of the weights until they are taken."""
+        if self._prepared is None or self._prepared[0] != weights:
+            self._prepared = None
+            self._prepared = (weights, await asyncio.to_thread(self._read, weights))
+
+    def _read(self, published: Weights) -> Mapping[str, Tensor]:
+        try:
+            files_of(published)
+            tensors = weights.read(Path(published.folder))
+            weights.check(self._policy.base, tensors)
+        except WeightsError:
+            raise
+        except AleError as error:
+            raise WeightsError(str(error)) from error
+        found = weights.digest(tensors)
+        if found != published.digest:
+            raise WeightsError(
+                f"{published.folder} has the digest {found[:12]}; expected {published.digest[:12]}"
+            )
+        return tensors
+
+    async def update(self, weights: Weights) -> None:
+        """As `InferenceServer.update`."""
+        await self._digest()
+        await self.prepare(weights)
+        assert self._prepared is not None
+        _, tensors = self._prepared
+
+        def change() -> None:
+            self._policy.load_weights(tensors)
+            self._policy.version = weights.version
+            self._digests[weights.version] = weights.digest
+
+        await self._call(lambda: self._engine.reload(change))
+        self._prepared = None
+
+    async def status(self) -> ServerStatus:
+        """As `InferenceServer.status`."""
+        return ServerStatus(
+            instance=self._instance,
+            model=self._policy.name,
+            fingerprint=self._policy.fingerprint,
+            version=self._policy.version,
+            digest=await self._digest(),
+            paused=self._engine.paused,
+            running=self._engine.n_running,
+            waiting=self._engine.n_waiting,
+            max_running=self._engine.max_batch,
+            context=self._context,
+            deterministic=True,
+            since=self._since,
+        )
+
+    async def _digest(self) -> str:
+        """Of the present weights; computed where they did not come from a folder."""
+
+        def computed() -> str:
+            version = self._policy.version
+            if version not in self._digests:
+                tensors = dict(self._policy.base.named_parameters())
+                self._digests[version] = weights.digest(tensors)
+            return self._digests[version]
+
+        known = self._digests.get(self._policy.version)
+        return known or str(await self._call(computed))
+
+    async def _call(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.wrap_future(self._engine.call(work))
+
+
+def _settle(ended: "asyncio.Future[Outcome]", outcome: Outcome | Exception) -> None:
+    if ended.done():
+        return
+    if isinstance(outcome, Exception):
+        ended.set_exception(outcome)
+    else:
+        ended.set_result(outcome)

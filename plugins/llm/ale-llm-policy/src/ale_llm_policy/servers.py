@@ -1,0 +1,229 @@
+"""The model component that samples from inference servers, to which it gives the weights."""
+
+import asyncio
+import contextlib
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+from torch import Tensor
+
+from ale.errors import LLMError
+from ale.types import LLMCapabilities, PolicySnapshot, Sampling
+from ale_llm_policy.model import TokenLLM
+from ale_llm_policy.pretrained import TorchPolicy, weights
+from ale_servers.channel import WeightFolder
+from ale_servers.client import Connections, HTTPServer
+from ale_servers.pool import PoolOptions, ServerPool
+from ale_servers.records import Sampled, SampleRequest, Weights
+from ale_servers.registry import FolderRegistry, Registry
+from ale_servers.supervisor import Command, last_lines, serve_command, supervised
+from ale_training.lora import full_weights
+
+
+@frozen(kw_only=True)
+class OwnServers:
+    """Servers that a run starts on this machine and ends.
+
+    Attributes:
+        n: how many.
+        folder: for their model, their logs and their registry.
+        section: of the config, for `ale serve`, without the model.
+        environ: theirs.
+    """
+
+    n: int
+    folder: Path
+    section: Mapping[str, Any]
+    environ: Mapping[str, str]
+
+    @property
+    def registry(self) -> FolderRegistry:
+        """Where they are found."""
+        return FolderRegistry(self.folder / "registry")
+
+    def commands(self, policy: TorchPolicy) -> list[Command]:
+        """What is run, after the model has been written into the folder."""
+        model = self.folder / "model"
+        policy.save(model)
+        config = self.folder / "serve.yaml"
+        config.write_text(json.dumps({"llm": {**self.section, "model": str(model.absolute())}}))
+        return [
+            Command(
+                argv=serve_command(("--config", str(config)), self.registry, f"own-{number}"),
+                log=self.folder / f"own-{number}.log",
+                environ=self.environ,
+            )
+            for number in range(self.n)
+        ]
+
+
+class ServersLLM(TokenLLM):
+    """Samples from servers. A `Policy`: each `load_policy` gives them the weights.
+
+    Its own policy renders prompts, reads answers, and is the model that a trainer trains.
+
+    Args:
+        policy: model, tokenizer and template.
+        registry: where the servers are found.
+        channel: where weights are written.
+        options: how the servers are asked.
+        key: sent to them as a bearer token.
+        own: servers to start, which are those of the registry.
+        defaults: for options that a request leaves open; all set.
+        context: most tokens of prompt and answer together.
+        report: gets messages about own servers.
+    """
+
+    def __init__(
+        self,
+        policy: TorchPolicy,
+        registry: Registry,
+        channel: WeightFolder,
+        *,
+        options: PoolOptions,
+        key: str | None,
+        own: OwnServers | None,
+        defaults: Sampling,
+        context: int,
+        report: Callable[[str], None],
+    ) -> None:
+        super().__init__(policy, defaults=defaults, context=context)
+        self._registry = registry
+        self._channel = channel
+        self._options = options
+        self._connections = Connections(key)
+        self._own = own
+        self._report = report
+        # Adapters, which a trainer may add later, change names and, by roundings, values.
+        first = dict(policy.base.named_parameters())
+        self._names = list(first)
+        self._initial = Weights(version=policy.version, digest=weights.digest(first), folder="")
+        self._opening = asyncio.Lock()
+        self._pool: ServerPool | None = None
+        self._running = contextlib.AsyncExitStack()
+        self._written = False
+
+    @property
+    def capabilities(self) -> LLMCapabilities:
+        """Those that every server has; whether one is deterministic differs."""
+        return LLMCapabilities(tools=True, token_ids=True, logprobs=True)
+
+    @property
+    def policy_version(self) -> int:
+        """Of the weights that the next token is sampled from."""
+        return self.policy.version
+
+    async def check(self) -> None:
+        """Ask every server whether it has this model and these weights.
+
+        Own servers start with the first request.
+
+        Raises:
+            LLMError: none is there, or one has other weights.
+        """
+        if self._own is not None:
+            return
+        pool = await self._opened()
+        await pool.refresh()
+        states = {each.state for each in pool.members}
+        if "refused" in states or not states & {"ready", "behind"}:
+            raise LLMError("; ".join(pool.unusable()) or f"there is no server in {self._registry}")
+
+    async def _sample(self, asked: SampleRequest, session: str) -> Sampled:
+        pool = await self._opened()
+        if self._options.take_over:
+            await self._publish(pool)
+        try:
+            return await pool.sample(asked, session)
+        except LLMError as error:
+            if self._own is None:
+                raise
+            logs = [self._own.folder / f"own-{number}.log" for number in range(self._own.n)]
+            ends = "\n".join(f"{log}:\n{last_lines(log)}" for log in logs)
+            raise type(error)(f"{error}\n{ends}") from error
+
+    async def load_policy(self, snapshot: PolicySnapshot) -> None:
+        """Give all servers these weights, and sample from them.
+
+        `snapshot.weights` is None or this policy if they are in its model; else a mapping of names
+        to tensors. If it is None, `snapshot.path` is read, if that is given.
+
+        Raises:
+            InputError: the weights do not fit this model.
+            AleError: a server refuses them, or none has taken them. All still have the old ones.
+        """
+        pool = await self._opened()
+        published = await asyncio.to_thread(self._write, snapshot)
+        if published.digest == pool.weights.digest and published.version == pool.weights.version:
+            pool.weights = published
+        else:
+            await pool.update(published)
+        self.policy.version = snapshot.version
+
+    async def aclose(self) -> None:
+        """End own servers and close connections; others continue. Idempotent."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.aclose()
+        await self._connections.aclose()
+        await self._running.aclose()
+        if self._written:
+            self._channel.remove()
+
+    async def _opened(self) -> ServerPool:
+        async with self._opening:
+            if self._pool is None:
+                pool = ServerPool(
+                    self._registry,
+                    lambda entry: HTTPServer(entry, self._connections),
+                    fingerprint=self.policy.fingerprint,
+                    initial=self._initial,
+                    options=self._options,
+                )
+                await self._start_own()
+                self._pool = pool
+        return self._pool
+
+    async def _start_own(self) -> None:
+        if self._own is None:
+            return
+        for command in await asyncio.to_thread(self._own.commands, self.policy):
+            await self._running.enter_async_context(supervised(command, self._report))
+
+    async def _publish(self, pool: ServerPool) -> None:
+        """Write the weights of the start, for servers that have others."""
+        async with self._opening:
+            if not pool.weights.folder:
+                snapshot = PolicySnapshot(version=self.policy.version)
+                pool.weights = await asyncio.to_thread(self._write, snapshot)
+
+    def _write(self, snapshot: PolicySnapshot) -> Weights:
+        tensors = self._tensors(snapshot)
+
+        def write(folder: Path) -> str:
+            weights.write(folder, tensors)
+            return weights.digest(tensors)
+
+        self._written = True
+        return self._channel.publish(snapshot.version, write)
+
+    def _tensors(self, snapshot: PolicySnapshot) -> dict[str, Tensor]:
+        """The weights by the names of the plain model: tied ones once, adapters merged."""
+        given = snapshot.weights
+        if given is None and snapshot.path is not None:
+            given = weights.read(Path(snapshot.path))
+        if given is None or given is self.policy:
+            with self.policy.lock:
+                given = full_weights(self.policy.base)
+        else:
+            weights.check(self.policy.base, given)
+        return {name: given[name] for name in self._names}
+
+
+def temporary() -> Path:
+    """A folder where no run directory is given."""
+    return Path(tempfile.mkdtemp(prefix="ale-servers-"))

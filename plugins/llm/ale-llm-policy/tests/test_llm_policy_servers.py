@@ -1,0 +1,205 @@
+"""The component `servers`: two engines behind HTTP, and weights given through a folder."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import torch
+
+from ale.errors import InputError, LLMError
+from ale.plugin import BuildContext
+from ale.protocols import LLM, Policy
+from ale.testing.llm import LLMContract
+from ale.types import CompletionRequest, Message, PolicySnapshot, Sampling
+from ale_llm_policy.build import build_servers, wrap_policy
+from ale_llm_policy.model import PolicyLLM
+from ale_llm_policy.options import PolicyOptions, ServersOptions
+from ale_llm_policy.plugin import ale_llms
+from ale_llm_policy.pretrained import TorchPolicy
+from ale_llm_policy.servers import ServersLLM
+from ale_llm_policy.testing import CORPUS, forward_logits, new_policy, request
+from ale_servers.testing.serving import serving
+
+Connect = Callable[..., ServersLLM]
+
+
+class Lab:
+    """Two servers of the policy in a folder, and components that sample from them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.model = folder / "model"
+        self.engines: list[PolicyLLM] = []
+        self.urls: list[str] = []
+        self.made: list[ServersLLM] = []
+
+    async def start(self, servers: AsyncExitStack, policy: TorchPolicy) -> None:
+        self.engines.append(wrap_policy(policy, PolicyOptions()))
+        self.urls.append(await servers.enter_async_context(serving(self.engines[-1].server)))
+
+    def connect(self, **options: Any) -> ServersLLM:
+        given = {
+            "model": str(self.model),
+            "urls": tuple(self.urls),
+            "refresh_s": 0.05,
+            "timeout_s": 20.0,
+            **options,
+        }
+        context = BuildContext(run_directory=self.folder / "run")
+        self.made.append(build_servers(ServersOptions(**given), context))
+        return self.made[-1]
+
+
+@pytest_asyncio.fixture
+async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
+    lab = Lab(tmp_path)
+    new_policy().save(lab.model)
+    async with AsyncExitStack() as servers:
+        for _ in range(2):
+            await lab.start(servers, new_policy())
+        yield lab
+        for llm in (*lab.made, *lab.engines):
+            await llm.aclose()
+
+
+class TestServers(LLMContract):
+    @pytest.fixture
+    def llm(self, lab: Lab) -> LLM:
+        return lab.connect(max_tokens=32)
+
+
+def test_it_is_a_policy_and_asks_nobody_when_it_is_built(tmp_path: Path) -> None:
+    component = ale_llms()[1]
+    options = ServersOptions(urls=("http://127.0.0.1:1",))
+    assert isinstance(component.build(options, BuildContext()), Policy)
+
+
+@pytest.mark.parametrize("fields", [{}, {"urls": ("a",), "start": 1}])
+def test_servers_are_found_in_one_way(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="one of 'urls', 'registry' and 'start'"):
+        ServersOptions(**fields)
+
+
+def exact(policies: dict[int, TorchPolicy], answer: Any) -> None:
+    """Each token has the log-probability of a full forward pass of its version's weights."""
+    found = answer.tokens
+    chosen = torch.tensor(found.output_ids)[:, None]
+    for at, version in enumerate(found.policy_versions):
+        logits = forward_logits(policies[version], found.prompt_ids, found.output_ids[: at + 1])
+        meant = logits[-1].log_softmax(-1)[chosen[at]]
+        assert found.logprobs[at] == pytest.approx(float(meant), abs=1e-4), (at, version)
+
+
+@pytest.mark.parametrize("interruption", ["keep", "abort"])
+async def test_new_weights_reach_all_servers_in_the_middle_of_answers(
+    lab: Lab, interruption: str
+) -> None:
+    llm = lab.connect(interruption=interruption)
+    llm._end_ids = frozenset()
+    asked = [request(text, n=200) for text in ("a b", "c d", "e f", "g h")]
+    running = [asyncio.create_task(llm.complete(each)) for each in asked]
+    while not all(engine.engine.n_steps > 20 for engine in lab.engines):  # noqa: ASYNC110
+        await asyncio.sleep(0.002)
+    other = new_policy(seed=9)
+    weights = dict(other.model.named_parameters())
+    await llm.load_policy(PolicySnapshot(version=3, weights=weights))
+    assert [engine.policy_version for engine in lab.engines] == [3, 3]
+    for answer in await asyncio.gather(*running):
+        tokens = answer.tokens
+        assert tokens is not None
+        assert {*tokens.policy_versions} == {0, 3}
+        assert list(tokens.policy_versions) == sorted(tokens.policy_versions)
+        assert len(tokens.output_ids) == 200
+    exact({0: new_policy(), 3: other}, answer)
+
+
+async def test_the_next_turn_extends_the_ids_and_finds_the_cache(lab: Lab) -> None:
+    llm = lab.connect()
+    first = request(CORPUS[0] * 4, n=12)
+    answer = await llm.complete(first)
+    computed = sum(engine.engine.n_prefilled for engine in lab.engines)
+    more = (answer.message, Message(role="user", content="Continue."))
+    second = CompletionRequest(
+        messages=(*first.messages, *more),
+        conversation=first.conversation,
+        sampling=Sampling(max_tokens=4),
+        turn=1,
+        fresh_context=False,
+    )
+    next_answer = await llm.complete(second)
+    assert answer.tokens is not None
+    assert next_answer.tokens is not None
+    before = (*answer.tokens.prompt_ids, *answer.tokens.output_ids)
+    assert next_answer.tokens.prompt_ids[: len(before)] == before
+    added = len(next_answer.tokens.prompt_ids) - len(before)
+    after = sum(engine.engine.n_prefilled for engine in lab.engines)
+    assert after - computed <= added + 1
+
+
+async def test_answers_are_those_of_the_policy_itself(lab: Lab) -> None:
+    alone = wrap_policy(new_policy(), PolicyOptions())
+    stop = Sampling(max_tokens=40, stop=("e", "l"))
+    asked = [request("x y", seed=n, sampling=stop) for n in range(8)]
+    here = [await alone.complete(each) for each in asked]
+    llm = lab.connect()
+    there = [await llm.complete(each) for each in asked]
+    assert [each.message for each in there] == [each.message for each in here]
+    assert [each.tokens for each in there] == [each.tokens for each in here]
+    forced = Message(role="assistant", content="List the files.")
+    shown = request("x y")
+    scored = [await each.force(shown, forced) for each in (llm, alone)]
+    assert scored[0].tokens == scored[1].tokens
+    await alone.aclose()
+
+
+async def test_adapters_are_merged_into_what_the_servers_get(lab: Lab) -> None:
+    from peft import LoraConfig, inject_adapter_in_model
+
+    llm = lab.connect()
+    inject_adapter_in_model(LoraConfig(r=4, target_modules="all-linear"), llm.policy.model)
+    with torch.no_grad():
+        for name, weight in llm.policy.model.named_parameters():
+            if "lora_B" in name:
+                weight.normal_(std=0.2)
+    await llm.load_policy(PolicySnapshot(version=1))
+    answer = await llm.complete(request("a b"))
+    exact({1: llm.policy}, answer)
+    with pytest.raises(AssertionError):
+        exact({1: new_policy()}, answer)
+
+
+async def test_weights_of_another_model_change_nothing(lab: Lab) -> None:
+    llm = lab.connect()
+    with pytest.raises(InputError, match="another model"):
+        await llm.load_policy(PolicySnapshot(version=1, weights={"x": torch.zeros(1)}))
+    answer = await llm.complete(request("a b", n=4))
+    assert answer.tokens is not None
+    assert {*answer.tokens.policy_versions} == {llm.policy_version} == {0}
+
+
+async def test_a_server_with_other_weights_or_another_model_is_refused(lab: Lab) -> None:
+    await lab.connect().check()
+    new_policy(seed=4).save(lab.model)
+    with pytest.raises(LLMError, match="which are not weights of this run"):
+        await lab.connect().check()
+    llm = lab.connect(take_over=True)
+    await llm.check()
+    exact({0: new_policy(seed=4)}, await llm.complete(request("a b")))
+    tiny = {"model": None, "tiny": None}
+    with pytest.raises(LLMError, match="it has another model"):
+        await lab.connect(**tiny).check()
+
+
+async def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+    options = ServersOptions(urls=("http://127.0.0.1:9",), timeout_s=0.3)
+    llm = build_servers(options, BuildContext(run_directory=tmp_path))
+    with pytest.raises(LLMError, match=r"http://127\.0\.0\.1:9 can't be reached"):
+        await llm.check()
+    with pytest.raises(LLMError, match="0 of 1 servers are ready"):
+        await llm.complete(request("a"))
+    await llm.aclose()
+    assert not (tmp_path / "weights").exists()

@@ -1,0 +1,155 @@
+"""What asking a server costs: the client's and the protocol's overhead for each request.
+
+A server that samples from a table of bigrams runs in a process of its own, so that what is measured
+is the pool, its client and HTTP. A thousand requests at once, with prompts of 2,000 ids and answers
+of 8, and one after another. Exit status 1 where the client's own CPU time is above 1 ms for each
+request. A weight update by folder of a model with 0.5 GB, from the call to the answer of the first
+request afterwards, is timed too, with `ale serve` in a process of its own.
+
+    python tests/bench/bench_servers.py [requests]
+"""
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from ale.plugin import BuildContext
+from ale.types import CompletionRequest, Conversation, Message, PolicySnapshot, Sampling
+from ale_llm_policy.build import build_servers
+from ale_llm_policy.options import ServersOptions, TinyOptions
+from ale_servers.client import Connections, HTTPServer
+from ale_servers.pool import PoolOptions, ServerPool
+from ale_servers.records import SampleRequest, Weights
+from ale_servers.registry import Addresses
+from ale_servers.testing.bigram import CONTEXT, FINGERPRINT, FIRST, digest_of
+
+MAX_MS = 1.0
+"""CPU milliseconds of the client for each request."""
+MAX_UPDATE_S = 4.0
+SERVER = """
+import asyncio
+from ale_servers.testing.bigram import BigramServer
+from ale_servers.testing.serving import serving
+
+async def main():
+    async with serving(BigramServer(max_running=512)) as url:
+        print(url, flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def overhead(url: str, n: int, at_once: int) -> tuple[float, float]:
+    """CPU and wall milliseconds for each request."""
+    connections = Connections()
+    pool = ServerPool(
+        Addresses([url]),
+        lambda entry: HTTPServer(entry, connections),
+        fingerprint=FINGERPRINT,
+        initial=Weights(version=0, digest=digest_of(FIRST), folder=""),
+        options=PoolOptions(),
+    )
+    prompt = tuple(i % 32 for i in range(CONTEXT - 48))
+    asked = [
+        SampleRequest(id=str(i), prompt_ids=prompt, max_tokens=8, seed=str(i)) for i in range(n)
+    ]
+    await pool.sample(msgspec.structs.replace(asked[0], id="first"), "first")
+    free = asyncio.Semaphore(at_once)
+
+    async def one(request: SampleRequest) -> None:
+        async with free:
+            await pool.sample(request, request.id)
+
+    cpu, wall = time.process_time(), time.perf_counter()
+    await asyncio.gather(*(one(each) for each in asked))
+    found = (time.process_time() - cpu) / n * 1e3, (time.perf_counter() - wall) / n * 1e3
+    await pool.aclose()
+    await connections.aclose()
+    return found
+
+
+async def update() -> dict[str, float]:
+    """Seconds of a weight update of 0.5 GB by folder, and of the pause in it."""
+    tiny = TinyOptions(layers=10, width=1024, heads=16, kv_heads=8, head_dim=64, mlp=2816)
+    with tempfile.TemporaryDirectory() as folder:
+        options = ServersOptions(tiny=tiny, start=1, max_tokens=2)
+        llm = build_servers(options, BuildContext(run_directory=Path(folder)))
+        ask = CompletionRequest(
+            messages=(Message(role="user", content="a b"),),
+            conversation=Conversation(episode_id="e", task_id="t", rollout=0, seed=0),
+            turn=0,
+            sampling=Sampling(max_tokens=2),
+        )
+        await llm.complete(ask)
+        size = sum(weight.nbytes for weight in llm.policy.model.parameters())
+        with torch.no_grad():
+            for weight in llm.policy.model.parameters():
+                weight *= 1.01
+        paused: list[float] = []
+        _time_pause(llm, paused)
+        begun = time.perf_counter()
+        await llm.load_policy(PolicySnapshot(version=1))
+        whole = time.perf_counter() - begun
+        answer = await llm.complete(ask)
+        assert answer.tokens is not None
+        assert {*answer.tokens.policy_versions} == {1}
+        await llm.aclose()
+    return {"GB": size / 1e9, "seconds": whole, "paused": paused[0]}
+
+
+def _time_pause(llm: Any, paused: list[float]) -> None:
+    (member,) = llm._pool.members
+    server, begun = member.server, [0.0]
+    pause, resume = server.pause, server.resume
+
+    async def timed_pause(*given: Any) -> None:
+        begun[0] = time.perf_counter()
+        await pause(*given)
+
+    async def timed_resume() -> None:
+        await resume()
+        paused.append(time.perf_counter() - begun[0])
+
+    server.pause, server.resume = timed_pause, timed_resume
+
+
+def main() -> int:
+    """Measure and print; 1 where an aim is missed."""
+    n = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    torch.set_num_threads(1)
+    process = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        met = True
+        for at_once in (1, n):
+            cpu, wall = asyncio.run(overhead(url, n if at_once > 1 else n // 4, at_once))
+            met = met and cpu <= MAX_MS
+            verdict = "ok" if cpu <= MAX_MS else "MISSED"
+            print(
+                f"{at_once:5} at once: client {cpu:.2f} ms CPU a request <= {MAX_MS:g}  {verdict}"
+                f"   ({wall:.2f} ms wall)"
+            )
+    finally:
+        process.terminate()
+        process.wait()
+    found = asyncio.run(update())
+    verdict = "ok" if found["seconds"] <= MAX_UPDATE_S else "MISSED"
+    met = met and found["seconds"] <= MAX_UPDATE_S
+    print(
+        f"update of {found['GB']:.2f} GB by folder: {found['seconds']:.2f} s <= {MAX_UPDATE_S:g}"
+        f"  {verdict}, of which {found['paused']:.2f} s paused"
+    )
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""A policy that is sampled by servers and trained here equals one that is sampled here."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.needs("torch")
+
+KINDS = ["write", "copy", "delete"]
+PLACE = ("--folder", "registry")
+COUNT = ("--name", "one", "--count", "2", *PLACE)
+TINY = {"corpus": "corpus.txt", "layers": 2, "width": 64, "heads": 2, "mlp": 128}
+
+
+@pytest.fixture
+def config(workshop: Any) -> str:
+    from ale_tasks_shell import corpus
+
+    text = "".join(dict.fromkeys(corpus(0, 200, length=(1, 1), kinds=tuple(KINDS))))
+    workshop.write("corpus.txt", text)
+    workshop.config(
+        tasks={"type": "shell", "length": 1, "kinds": KINDS, "seed": 1, "count": 64},
+        llm={"type": "policy", "tiny": TINY, "max_tokens": 24},
+        agent={"type": "iflow", "system_prompt": "", "max_turns": 2},
+        credit={"type": "ipa", "failure_reward": -0.2},
+        starts={"type": "initial", "demonstrations": 2, "until": 1.0, "probes": 2},
+        trainer={
+            "type": "policy",
+            "objective": "reinforce",
+            "lr": 3e-3,
+            "imitation": {"when": "always", "weight": 1.0},
+        },
+        run={"steps": 3, "tasks_per_step": 4, "rollouts": 2, "concurrency": 4},
+    )
+    return "run.yaml"
+
+
+def sampled(workshop: Any, run: Path) -> dict[str, Any]:
+    return {
+        name: [turn["completion"]["tokens"] for turn in episode["trajectory"]["turns"]]
+        for name, episode in workshop.episodes(run).items()
+    }
+
+
+def trained(run: Path) -> list[bytes]:
+    return [file.read_bytes() for file in sorted(run.glob("checkpoints/*/trainer.safetensors"))]
+
+
+def test_servers_sample_what_the_policy_itself_would_to_the_bit(workshop: Any, config: str) -> None:
+    assert workshop.ale("run", config, timeout_s=120).code == 0
+    own = ("--set", "llm.type=servers", "--set", "llm.start=1")
+    done = workshop.ale("run", config, *own, timeout_s=120)
+    assert done.code == 0, done.text
+    here, there = workshop.runs
+    versions = {
+        version
+        for turns in sampled(workshop, there).values()
+        for turn in turns
+        for version in turn["policy_versions"]
+    }
+    assert versions == {0, 1, 2}
+    assert sampled(workshop, there) == sampled(workshop, here)
+    assert len(trained(here)) > 0
+    assert trained(there) == trained(here)
+    assert not (there / "weights").exists()
+    assert workshop.left_behind() == []
+
+
+def test_servers_outlive_runs_and_are_refused_with_weights_of_another(
+    workshop: Any, config: str
+) -> None:
+    workshop.write("serve.yaml", {"llm": {"type": "policy", "tiny": TINY}})
+    started = workshop.ale("server", "start", "--config", "serve.yaml", *COUNT, timeout_s=120)
+    assert started.code == 0, started.text
+    there = ("--set", "llm.type=servers", "--set", "llm.registry=registry", "--set", "run.steps=2")
+    assert workshop.ale("run", config, *there, timeout_s=120).code == 0
+    refused = workshop.ale("run", config, *there, timeout_s=120)
+    assert refused.code == 2
+    assert "which are not weights of this run" in refused.text
+    again = workshop.ale("run", config, *there, "--set", "llm.take_over=true", timeout_s=120)
+    assert again.code == 0, again.text
+    first, second = workshop.runs
+    assert sampled(workshop, second) == sampled(workshop, first)
+    assert trained(second) == trained(first)
+    listed = workshop.ale("server", "list", *PLACE).out.splitlines()
+    assert [line.split()[0] for line in listed] == ["name", "one-1", "one-2"]
+    assert [line.split()[3] for line in listed[1:]] == ["2", "2"]
+    assert workshop.ale("server", "stop", "--all", *PLACE).code == 0
+    assert "There is no server" in workshop.ale("server", "list", *PLACE).out
