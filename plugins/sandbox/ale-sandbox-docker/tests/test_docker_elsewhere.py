@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from ale_sandbox_container.testing.elsewhere import (
+from ale_sandbox_container_testing.elsewhere import (
     INSIDE,
     PYTHON,
     ElsewhereProbes,
@@ -20,8 +20,8 @@ from ale_sandbox_container.testing.elsewhere import (
     imported,
     own_engine,
 )
-from ale_sandbox_container.testing.restarts import RestartProbes
-from ale_sandbox_container.testing_images import BUSYBOX, provide
+from ale_sandbox_container_testing.images import BUSYBOX, provide
+from ale_sandbox_container_testing.restarts import RestartProbes
 
 pytestmark = pytest.mark.engine
 

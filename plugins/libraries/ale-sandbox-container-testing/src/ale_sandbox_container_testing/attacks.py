@@ -1,4 +1,3 @@
-# ruff: noqa: D102 - a name says what a test does
 """Attacks from inside the container."""
 
 import asyncio
@@ -13,7 +12,7 @@ from pathlib import Path
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_container.sandbox import ContainerSandbox
-from ale_sandbox_container.testing.tools import (
+from ale_sandbox_container_testing.tools import (
     PATIENCE_S,
     Make,
     command_lines,
@@ -84,7 +83,7 @@ class AttackProbes:
             assert result.exit_code != 0, attempt
 
     async def test_a_process_of_the_host_gets_no_signal(self, box: ContainerSandbox) -> None:
-        with subprocess.Popen(["sleep", "600"]) as victim:  # noqa: ASYNC220
+        with subprocess.Popen(["sleep", "600"]) as victim:
             await box.exec(f"kill -9 {victim.pid}; kill -9 {os.getpid()}", timeout_s=PATIENCE_S)
             assert victim.poll() is None
             victim.kill()
