@@ -197,6 +197,10 @@ class Engine(ABC):
     def kill(self, container: str) -> None:
         """End every process in it, and return when they have ended. Fine when it is gone."""
 
+    def end(self, container: str) -> None:
+        """Likewise, of a container whose supervisor has lost its stream, and so ends by itself."""
+        self.kill(container)
+
     def remove(self, container: str) -> None:
         """Kill and remove it with its volumes. Fine when it is gone already.
 

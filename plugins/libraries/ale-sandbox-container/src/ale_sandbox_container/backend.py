@@ -429,12 +429,11 @@ class ContainerBackend:
         return (await self._commit(box, "snapshot")).id
 
     async def _release(self, box: Box) -> None:
-        """Kill the container now and remove it in the background."""
+        """End the container now and remove it in the background."""
         self._orphans.leaving(box.record.id)
+        end = self._engine.end if box.origin.composed is None else self._engine.kill
         try:
-            await asyncio.shield(
-                asyncio.wrap_future(self._threads.heavy(lambda: self._engine.kill(box.name)))
-            )
+            await asyncio.shield(asyncio.wrap_future(self._threads.heavy(lambda: end(box.name))))
         finally:
             self._threads.background(lambda: self._clear(box))
 

@@ -107,6 +107,7 @@ class ContainerSandbox(BaseSandbox):
                 ),
                 command.max_output_bytes,
                 keep=True,
+                ends_s=command.timeout_s,
             )
         except NoProcessError:
             return ExecResult(exit_code=_NO_PROCESS, stdout=b"", stderr=_TOO_MANY)
