@@ -236,7 +236,7 @@ class Engine(ABC):
     def containers(self, label: str) -> Sequence[Found]:
         """Containers with this label, ended ones too."""
         return [
-            Found(id=box["Id"], labels=box["Labels"], running=box["State"] == "running")
+            Found(id=box["Id"], labels=box["Labels"])
             for box in self._labelled("/containers/json", label, all=True) or ()
         ]
 
@@ -302,11 +302,11 @@ class Engine(ABC):
         ):
             yield answer.iter_content(_PIECE)
 
-    def put(self, container: str, folder: str, data: Iterable[bytes]) -> None:
+    def put(self, container: str, folder: str, pieces: Callable[[], Iterable[bytes]]) -> None:
         """Unpack a tar stream in a folder of the container. A folder is never replaced by a file;
-        owners are those of the stream."""
+        owners are those of the stream, which may be read more than once."""
         params = {"path": folder, "noOverwriteDirNonDir": True, "copyUIDGID": False}
-        self._archive("PUT", container, params=params, data=data)
+        self._archive("PUT", container, params=params, data=pieces())
 
     def _archive(self, method: str, container: str, *fine: int, **about: Any) -> requests.Response:
         return self._ask(method, f"/containers/{container}/archive", *fine, **about)

@@ -119,10 +119,7 @@ class Commands:
             starts, running = self._starts, None
             try:
                 running = await self._ask(user, text, limit, keep)
-                if ends_s != 0.0:
-                    longest = worker.ANSWER_S if ends_s is None else min(ends_s, worker.ANSWER_S)
-                    await asyncio.wait([running.job.ended], timeout=longest)
-                await self._until_begun(running.job)
+                await _until_begun(running.job, ends_s)
             except NoProcessError:
                 await self._check_alive()
                 raise
@@ -137,13 +134,6 @@ class Commands:
                 if await self._has_begun(running):
                     return running
         raise SandboxError(f"something in sandbox {self._id} stops its workers")
-
-    @staticmethod
-    async def _until_begun(job: Job) -> None:
-        # Not by `wait_for`, which in Python 3.11 may lose a cancellation.
-        if not job.begun.done():
-            async with asyncio.timeout(worker.ANSWER_S):
-                await asyncio.shield(job.begun)
 
     async def _has_begun(self, running: Running) -> bool:
         """False where its worker was killed before it could begin. Raises as `start`."""
@@ -347,6 +337,17 @@ class Commands:
         for pool in self._pools.values():
             pool.close(f"sandbox {self._id} is closed")
         self._supervisor.close()
+
+
+async def _until_begun(job: Job, ends_s: float | None) -> None:
+    """Return at its end, where that comes within `ends_s`, else when it has begun."""
+    if ends_s != 0.0:
+        longest = worker.ANSWER_S if ends_s is None else min(ends_s, worker.ANSWER_S)
+        await asyncio.wait([job.ended], timeout=longest)
+    if not job.begun.done():
+        # Not by `wait_for`, which in Python 3.11 may lose a cancellation.
+        async with asyncio.timeout(worker.ANSWER_S):
+            await asyncio.shield(job.begun)
 
 
 async def _asked_of(pool: WorkerPool, question: bytes) -> Numbers:

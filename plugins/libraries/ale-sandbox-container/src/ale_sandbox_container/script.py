@@ -126,10 +126,11 @@ def _in_bytes(number: int) -> bytes:
     return b"%d" % (tag(number) * 1024)
 
 
-# Of a worker whose arguments are a mark, a folder and the words of a command.
+# Of a worker whose arguments are a mark, a folder and the words of a command. All is redirected
+# inside: dash and busybox lose the redirections of `(...)` where it ends a `{...}`.
 _CHILD = (
-    b'(%b||exit 126;echo "$1 s"||exit 126;cd -- "$2"||exit 126;unset OLDPWD;shift 2;'
-    b'exec $setsid "$@") 2>&3 3>&- '
+    b'(exec 2>&3 3>&- %b;%b||exit 126;echo "$1 s"||exit 126;cd -- "$2"||exit 126;unset OLDPWD;'
+    b'shift 2;exec $setsid "$@")'
 )
 
 
@@ -152,9 +153,10 @@ def command(
         stdin: None for none.
         text: what its descriptor 4 is to read.
     """
-    call = _CHILD % setup + b"</dev/null" if stdin is None else _printing(stdin) + _CHILD % setup
+    opened = (b"</dev/null " if stdin is None else b"") + (b"" if text is None else b"4<&5 5<&-")
+    call = (b"" if stdin is None else _printing(stdin)) + _CHILD % (opened, setup)
     if text is not None:
-        call = _printing(text) + b"{ " + call + b" 4<&5 5<&-; } 5<&0"
+        call = _printing(text) + b"{ " + call + b"; } 5<&0"
     words = b" ".join(map(quoted, (mark, cwd, *argv)))
     return b"set -- %b\ncommand eval %b\nend %b $?\nset --\n" % (words, quoted(call), mark)
 
@@ -162,7 +164,7 @@ def command(
 def shell(mark: bytes, argv: Sequence[bytes], *, setup: bytes, cwd: bytes) -> bytes:
     """Start a shell in a worker that is used for nothing else: it reads the worker's stdin."""
     words = b" ".join(map(quoted, (mark, cwd, *argv)))
-    call = quoted(_CHILD % setup)
+    call = quoted(_CHILD % (b"", setup))
     return b"set -- %b; command eval %b; end %b $?; exit\n" % (words, call, mark)
 
 
