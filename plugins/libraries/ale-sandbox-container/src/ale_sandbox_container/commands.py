@@ -170,11 +170,12 @@ class Commands:
         """End a command whose exit code is lost with its worker."""
         why: str | None = f"the connection to a command was lost: {running.worker.gone.result()}"
         try:
+            # At first, so that a worker that is only cut off ends too, and its exit code is known.
+            await self.end(running)
             if await running.worker.was_killed():
                 why = None
         finally:
             running.lost.set_result(why)
-        await self.end(running)
 
     def _settle(self, running: Running) -> None:
         """Return a worker to its pool: at once where its command can have left nothing."""
@@ -224,7 +225,6 @@ class Commands:
         await self.check_open()
         if code is None and not timed_out:
             lost = await running.lost
-            await self.end(running)
             await self.check_open()
             if lost is not None:
                 raise SandboxError(lost)
