@@ -13,7 +13,7 @@ from ale_sandbox_container import script, worker
 from ale_sandbox_container.pool import NoProcessError, WorkerPool
 from ale_sandbox_container.stream import STDOUT
 from ale_sandbox_container.worker import Job, Numbers, Supervisor, Worker
-from ale_sandbox_shell.session import KILLED
+from ale_sandbox_shell.capture import KILLED
 
 _LOG = logging.getLogger(__name__)
 _TRIES = 3

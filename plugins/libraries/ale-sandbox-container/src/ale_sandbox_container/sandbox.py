@@ -20,7 +20,7 @@ from ale_sandbox_container.pool import NoProcessError
 from ale_sandbox_container.session import HOLD, HOLD_AND_RUN, HOLDER_BYTES, ContainerSession
 from ale_sandbox_container.stream import STDERR, STDOUT
 from ale_sandbox_container.tarball import Ownership
-from ale_sandbox_shell.output import result_of
+from ale_sandbox_shell.capture import result_of
 from ale_sandbox_shell.text import LONGEST_ARGUMENT, as_bytes
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from attrs import frozen
 from ale.errors import SandboxError
 from ale_sandbox_container import script
 from ale_sandbox_container.stream import STDERR, STDOUT, Stream
-from ale_sandbox_shell.output import Capture
+from ale_sandbox_shell.capture import Capture
 
 _LATE_S = 0.01
 """Pause after each piece of output that no command waits for."""
