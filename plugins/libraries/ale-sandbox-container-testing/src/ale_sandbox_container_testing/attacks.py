@@ -9,6 +9,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_container.sandbox import ContainerSandbox
@@ -208,6 +210,22 @@ class AttackProbes:
             ):
                 await sandbox.exec(escape, timeout_s=PATIENCE_S)
             await until(lambda: len(host_processes(word)) >= 3, "the processes on the host")
+        assert host_processes(word) == []
+
+    async def test_a_supervisor_that_is_stopped_keeps_no_sandbox_open(self, make: Make) -> None:
+        word = f"86400.{secrets.randbelow(10**9)}"
+
+        def stopped() -> bool:
+            states = [Path(f"/proc/{pid}/stat").read_text() for pid in host_processes(f"{word}\0")]
+            return bool(states) and all(") T " in state for state in states)
+
+        async with opened(make()) as sandbox:
+            stop = f"sleep {word} & sleep 0.2; kill -STOP -1"
+            running = asyncio.ensure_future(sandbox.exec(stop))
+            await until(stopped, "the stop of all that runs")
+            await sandbox.close()
+            with pytest.raises(SandboxError, match="closed"):
+                await running
         assert host_processes(word) == []
 
     async def test_output_without_end_costs_no_memory(self, box: ContainerSandbox) -> None:
