@@ -119,10 +119,15 @@ def run_shared(session: nox.Session, program: str, *arguments: str) -> None:
     session.run(str(programs / program), *arguments, external=True)
 
 
-def test_needs(name: str) -> list[str]:
+def test_group(name: str) -> list[str]:
     """The dependency group ``test`` of a plugin."""
     project = nox.project.load_toml(FOLDERS[name] / "pyproject.toml")
     return list(nox.project.dependency_groups(project, "test"))
+
+
+def test_needs(name: str) -> list[str]:
+    """Of that, what is not in this repository."""
+    return [line for line in test_group(name) if _names(line) not in FOLDERS]
 
 
 @nox.session(tags=["fast"])
@@ -192,7 +197,9 @@ def repo(session: nox.Session) -> None:
 @nox.parametrize("name", PLUGINS, ids=PLUGINS)
 def plugin(session: nox.Session, name: str) -> None:
     """One plugin's tests with the core and that plugin alone."""
-    packages = [str(FOLDERS[other]) for other in (*libraries(name), name)]
+    tested_with = [_names(line) for line in test_group(name) if _names(line) in FOLDERS]
+    wanted = {name, *tested_with}.union(*map(libraries, (name, *tested_with)))
+    packages = [str(FOLDERS[other]) for other in sorted(wanted)]
     session.install("./core", *packages, *test_needs(name))
     session.env.update(QUIET)
     # The long ones: nox -s "plugin(ale-observe-wandb)" -- -m long

@@ -17,7 +17,7 @@ from sandboxes import Row, bench_session_command, compare, many_at_once, report,
 from ale.plugin import BuildContext
 from ale.protocols import Sandbox
 from ale.types import SandboxSpec
-from ale_sandbox_container.testing_images import BUSYBOX, CannotMakeError, provide
+from ale_sandbox_container_testing.images import BUSYBOX, CannotMakeError, provide
 
 ENGINES = ("docker", "podman")
 
@@ -64,9 +64,9 @@ async def bench_open_close(engine: str, address: str, backend: Any) -> Row:
 
 async def rows_of(engine: str, plugin: ModuleType) -> list[Row]:
     """Everything about one engine."""
-    options = plugin.ale_sandboxes()[0].options(image=BUSYBOX)
-    address = plugin.address(options, os.environ)
-    backend = plugin.build(options, BuildContext())
+    kind = plugin.ale_sandboxes()[0].options
+    address = plugin.address(kind(), os.environ)
+    backend = plugin.build(kind(image=BUSYBOX, host=address), BuildContext())
 
     async def episode() -> None:
         async with backend.open(SandboxSpec()) as sandbox:

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-from ale_sandbox_container.testing_images import BUSYBOX, DEBIAN, CannotMakeError, provide
+from ale_sandbox_container_testing.images import BUSYBOX, DEBIAN, CannotMakeError, provide
 
 PRIVILEGES: Mapping[str, Any] = {
     "capabilities": ["DOCKER_DEFAULT"],

@@ -72,7 +72,7 @@ def sandbox_of(kind: str, workshop: Any, tools: Path) -> Mapping[str, Any]:
     if kind == "local":
         return {"type": "local", "root": str(workshop.space)}
     if kind == "docker":
-        from ale_sandbox_container.testing_images import DEBIAN
+        from ale_sandbox_container_testing.images import DEBIAN
 
         if reason := why_not("docker"):
             pytest.skip(reason)

@@ -28,6 +28,7 @@ NUMBERS = range(1, 77)
 PROJECTS = [ROOT / "core", *sorted(path.parent for path in ROOT.glob("plugins/*/*/pyproject.toml"))]
 
 LIMITS = "plugins/sandbox/ale-sandbox-local/tests/test_local_limits.py"
+CONTAINERS = "plugins/libraries/ale-sandbox-container-testing/src/ale_sandbox_container_testing"
 ISOLATION = "core/src/ale/testing/sandbox/isolation.py"
 CUTS = "plugins/credit/ale-chunkers/tests/test_chunkers_cuts.py"
 SCHEMES = "plugins/credit/ale-credit/tests/test_credit_schemes.py"
@@ -42,11 +43,7 @@ ELSEWHERE: dict[int, dict[str, str]] = {
         LIMITS: "test_a_file_stops_at_its_size",
         ISOLATION: "test_memory_without_end_is_stopped_just_as_declared",
     },
-    38: {
-        "plugins/libraries/ale-sandbox-container/src/ale_sandbox_container/testing/attacks.py": (
-            "test_without_a_network_there_is_none"
-        )
-    },
+    38: {f"{CONTAINERS}/attacks.py": "test_without_a_network_there_is_none"},
     55: {"tests/e2e/test_repeatable.py": "test_two_runs_are_the_same_to_the_byte"},
     56: {CUTS: "test_message_gives_one_chunk_per_message_with_its_calls"},
     57: {CUTS: "test_ale_lite_gives_messages_and_then_their_calls"},

@@ -118,7 +118,8 @@ def test_versions_and_pins_agree_with_the_core(folder: Path) -> None:
     major, minor = map(int, version.split(".")[:2])
     own = {"ale-core", *(each.name for each in PLUGINS)}
     extras = project(folder).get("optional-dependencies", {}).values()
-    for line in (*needs(folder), *(line for extra in extras for line in extra)):
+    in_group = needs_and_tests(folder)
+    for line in (*in_group, *(line for extra in extras for line in extra)):
         if _normal(line) in own:
             assert line.endswith(f">={major}.{minor},<{major}.{minor + 1}"), line
 
@@ -131,7 +132,7 @@ def test_a_package_stands_in_the_group_of_what_it_registers(folder: Path) -> Non
     assert project(folder)["keywords"] == ["ale-library" if library else "ale-plugin"]
     assert ("entry-points" in project(folder)) != library
     if library:
-        users = [other for other in PLUGINS if folder.name in map(_normal, needs(other))]
+        users = [other for other in PLUGINS if folder.name in map(_normal, needs_and_tests(other))]
         assert len(users) >= 2, f"only {users} use it: move it there"
     else:
         assert GROUPS[group] & set(_answered(folder)), f"nothing in it belongs into {group}/"
@@ -139,6 +140,12 @@ def test_a_package_stands_in_the_group_of_what_it_registers(folder: Path) -> Non
 
 def needs(folder: Path) -> list[str]:
     return list(project(folder).get("dependencies", []))
+
+
+def needs_and_tests(folder: Path) -> list[str]:
+    """A library may be for tests alone."""
+    groups = tomllib.loads((folder / "pyproject.toml").read_text())["dependency-groups"]
+    return [*needs(folder), *groups["test"]]
 
 
 @each_plugin

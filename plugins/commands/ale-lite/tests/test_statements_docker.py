@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import ale_sandbox_docker.plugin
-from ale_sandbox_container.testing.fixtures import why_not
-from ale_sandbox_container.testing_images import DEBIAN
+from ale_sandbox_container_testing.fixtures import why_not
+from ale_sandbox_container_testing.images import DEBIAN
 
 pytestmark = pytest.mark.engine
 GATEWAY = (

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from ale_sandbox_shell.capture import Capture
 from ale_sandbox_shell.channel import Lines, Writer
-from ale_sandbox_shell.output import Capture, Pump
+from ale_sandbox_shell.output import Pump
 from ale_sandbox_shell.session import File, Outlet, ShellSession
 
 

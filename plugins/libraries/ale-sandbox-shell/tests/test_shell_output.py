@@ -3,8 +3,9 @@
 import asyncio
 import os
 
+from ale_sandbox_shell.capture import Capture
 from ale_sandbox_shell.channel import Lines, Writer
-from ale_sandbox_shell.output import Capture, Pump
+from ale_sandbox_shell.output import Pump
 
 
 def test_what_fits_is_whole() -> None:

@@ -2,27 +2,19 @@
 
 import pytest
 
-from ale.protocols import SandboxBackend
 from ale.testing.sandbox import SandboxContract
 from ale.testing.sandbox.exec import ExecProbes
 from ale.testing.sandbox.session import SessionProbes
-from ale_sandbox_container.testing_images import BUSYBOX, DEBIAN
+from ale_sandbox_container_testing.fixtures import OfItsKit
+from ale_sandbox_container_testing.images import BUSYBOX, DEBIAN
 
 pytestmark = pytest.mark.engine
 
 
-class TestDockerWithBusybox(SandboxContract):
+class TestDockerWithBusybox(OfItsKit, SandboxContract):
     container_image = BUSYBOX
     many = 12
     concurrency = 6
-
-    @pytest.fixture
-    def backend(self, backend: SandboxBackend) -> SandboxBackend:
-        return backend
-
-    @pytest.fixture
-    def small_limits(self, small_limits: SandboxBackend) -> SandboxBackend:
-        return small_limits
 
 
 class TestShellsOfDebian(ExecProbes, SessionProbes):

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from ale_sandbox_container.testing.elsewhere import (
+from ale_sandbox_container_testing.elsewhere import (
     INSIDE,
     PYTHON,
     ElsewhereProbes,
@@ -20,8 +20,8 @@ from ale_sandbox_container.testing.elsewhere import (
     imported,
     own_engine,
 )
-from ale_sandbox_container.testing.restarts import RestartProbes
-from ale_sandbox_container.testing_images import BUSYBOX, provide
+from ale_sandbox_container_testing.images import BUSYBOX, provide
+from ale_sandbox_container_testing.restarts import RestartProbes
 
 pytestmark = pytest.mark.engine
 
@@ -66,6 +66,24 @@ class TestRestarts(RestartProbes):
         """The SDK forgets to close those that it could not connect."""
         yield
         gc.collect()
+
+
+HIDDEN = """\
+import os, select, signal, sys
+names = ("fcntl", "grp", "pty", "pwd", "resource", "termios", "tty")
+sys.modules.update(dict.fromkeys(names))
+del os.pidfd_open, select.epoll, signal.pidfd_send_signal
+"""
+"""What only Linux has, or only Linux and macOS."""
+
+
+def test_ale_works_without_what_other_systems_lack() -> None:
+    """As for Docker Desktop: it shows what is imported and called, not another system."""
+    provide(["docker"], BUSYBOX)
+    options = json.dumps({"image": BUSYBOX})
+    command = [sys.executable, "-c", HIDDEN + INSIDE, "ale_sandbox_docker.plugin", options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "b'from inside' 3\n", done.stderr[-2000:]
 
 
 def test_ale_works_in_a_container_that_has_the_engines_socket() -> None:

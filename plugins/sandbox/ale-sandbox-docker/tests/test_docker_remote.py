@@ -15,8 +15,8 @@ from attrs import frozen
 
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext
-from ale_sandbox_container.testing.elsewhere import own_engine, use
-from ale_sandbox_container.testing_images import BUSYBOX, provide
+from ale_sandbox_container_testing.elsewhere import own_engine, use
+from ale_sandbox_container_testing.images import BUSYBOX, provide
 
 pytestmark = pytest.mark.engine
 PATIENCE_S = 30.0

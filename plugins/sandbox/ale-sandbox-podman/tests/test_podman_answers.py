@@ -39,7 +39,7 @@ def answering(*answers: tuple[int, object]) -> Iterator[PodmanEngine]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_POST = do_GET
+        do_POST = do_PUT = do_GET
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -75,6 +75,18 @@ def test_what_is_removed_while_a_list_is_made_is_left_out_of_it() -> None:
     gone = (500, {"cause": "image not known", "message": f"retrieving parent of image: {why}"})
     with answering(gone, gone, (200, [{"Id": "8", "Labels": None}])) as engine:
         assert [image.id for image in engine.images("ale.record")] == ["8"]
+
+
+def test_files_are_sent_again_where_nothing_was_there_to_unpack_them() -> None:
+    why = "passing bulk input to subprocess: write |1: broken pipe"
+    with answering((500, {"cause": why, "message": why}), (200, {})) as engine:
+        engine.put("box", "/", lambda: iter([b"tar"]))
+
+
+def test_any_other_error_of_an_unpacking_is_reported() -> None:
+    full = (500, {"cause": "", "message": "no space left on device"})
+    with answering(full) as engine, pytest.raises(SandboxError, match="no space left"):
+        engine.put("box", "/", lambda: iter([b"tar"]))
 
 
 def test_an_error_that_persists_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

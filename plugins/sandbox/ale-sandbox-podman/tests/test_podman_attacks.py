@@ -2,9 +2,9 @@
 
 import pytest
 
-from ale_sandbox_container.testing.attacks import AttackProbes
-from ale_sandbox_container.testing.commands import CommandProbes
-from ale_sandbox_container.testing_images import BUSYBOX, DEBIAN
+from ale_sandbox_container_testing.attacks import AttackProbes
+from ale_sandbox_container_testing.commands import CommandProbes
+from ale_sandbox_container_testing.images import BUSYBOX, DEBIAN
 
 pytestmark = pytest.mark.engine
 

@@ -5,25 +5,17 @@ With a larger image it is a long test: Docker's tests show both, through the sam
 
 import pytest
 
-from ale.protocols import SandboxBackend
 from ale.testing.sandbox import SandboxContract
-from ale_sandbox_container.testing_images import BUSYBOX, DEBIAN
+from ale_sandbox_container_testing.fixtures import OfItsKit
+from ale_sandbox_container_testing.images import BUSYBOX, DEBIAN
 
 pytestmark = pytest.mark.engine
 
 
-class TestPodmanWithBusybox(SandboxContract):
+class TestPodmanWithBusybox(OfItsKit, SandboxContract):
     container_image = BUSYBOX
     many = 12
     concurrency = 6
-
-    @pytest.fixture
-    def backend(self, backend: SandboxBackend) -> SandboxBackend:
-        return backend
-
-    @pytest.fixture
-    def small_limits(self, small_limits: SandboxBackend) -> SandboxBackend:
-        return small_limits
 
 
 @pytest.mark.long

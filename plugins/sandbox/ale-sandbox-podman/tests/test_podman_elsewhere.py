@@ -9,9 +9,9 @@ from types import ModuleType
 
 import pytest
 
-from ale_sandbox_container.testing.elsewhere import ElsewhereProbes, OwnEngine, own_engine
-from ale_sandbox_container.testing.restarts import RestartProbes
-from ale_sandbox_container.testing_images import BUSYBOX, provide
+from ale_sandbox_container_testing.elsewhere import ElsewhereProbes, OwnEngine, own_engine
+from ale_sandbox_container_testing.images import BUSYBOX, provide
+from ale_sandbox_container_testing.restarts import RestartProbes
 
 pytestmark = pytest.mark.engine
 

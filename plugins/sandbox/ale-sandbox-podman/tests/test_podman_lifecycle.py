@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from ale_sandbox_container.testing.distance import DistanceProbes
-from ale_sandbox_container.testing.ends import EndProbes, kill_hosts
-from ale_sandbox_container.testing.network import NetworkProbes
-from ale_sandbox_container.testing.privileges import PrivilegeProbes
-from ale_sandbox_container.testing.starts import StartProbes
-from ale_sandbox_container.testing.tools import Make
-from ale_sandbox_container.testing_images import BUSYBOX, DEBIAN
+from ale_sandbox_container_testing.distance import DistanceProbes
+from ale_sandbox_container_testing.ends import EndProbes, kill_hosts
+from ale_sandbox_container_testing.images import BUSYBOX, DEBIAN
+from ale_sandbox_container_testing.network import NetworkProbes
+from ale_sandbox_container_testing.privileges import PrivilegeProbes
+from ale_sandbox_container_testing.starts import StartProbes
+from ale_sandbox_container_testing.tools import Make
 
 pytestmark = pytest.mark.engine
 

@@ -15,19 +15,18 @@ import pytest
 from attrs import frozen
 
 from ale.errors import UnsupportedError
-from ale.protocols import SandboxBackend
 from ale.testing.sandbox import SandboxContract
 from ale.testing.sandbox.files import FileProbes
 from ale.testing.sandbox.isolation import IsolationProbes
 from ale.types import SandboxSpec
 from ale_sandbox_container.sealed import SealedShells
-from ale_sandbox_container.testing import fixtures
-from ale_sandbox_container.testing.attacks import AttackProbes
-from ale_sandbox_container.testing.commands import CommandProbes
-from ale_sandbox_container.testing.distance import DistanceProbes
-from ale_sandbox_container.testing.elsewhere import INSIDE, PYTHON, imported, own_engine
-from ale_sandbox_container.testing.tools import Make, opened, out
-from ale_sandbox_container.testing_images import BUSYBOX, provide
+from ale_sandbox_container_testing.attacks import AttackProbes
+from ale_sandbox_container_testing.commands import CommandProbes
+from ale_sandbox_container_testing.distance import DistanceProbes
+from ale_sandbox_container_testing.elsewhere import INSIDE, PYTHON, imported, own_engine
+from ale_sandbox_container_testing.fixtures import OfItsKit, maker, shells_at
+from ale_sandbox_container_testing.images import BUSYBOX, provide
+from ale_sandbox_container_testing.tools import Make, opened, out
 
 pytestmark = pytest.mark.engine
 
@@ -117,22 +116,12 @@ def _service(name: str, folder: Path, address: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def shells(plugin: ModuleType, rootless: Rootless) -> Iterator[SealedShells]:
-    yield from fixtures.shells(plugin, rootless.address)
+    yield from shells_at(plugin, rootless.address)
 
 
 @pytest.fixture
 def make(plugin: ModuleType, shells: SealedShells, rootless: Rootless, tmp_path: Path) -> Make:
-    return fixtures.make(plugin, BUSYBOX, shells, tmp_path, rootless.address)
-
-
-class OfItsKit:
-    @pytest.fixture
-    def backend(self, backend: SandboxBackend) -> SandboxBackend:
-        return backend
-
-    @pytest.fixture
-    def small_limits(self, small_limits: SandboxBackend) -> SandboxBackend:
-        return small_limits
+    return maker(plugin, BUSYBOX, shells, tmp_path, rootless.address)
 
 
 class TestFilesAndLimits(OfItsKit, FileProbes, IsolationProbes):

@@ -197,6 +197,10 @@ class Engine(ABC):
     def kill(self, container: str) -> None:
         """End every process in it, and return when they have ended. Fine when it is gone."""
 
+    def end(self, container: str) -> None:
+        """Likewise, of a container whose supervisor has lost its stream, and so ends by itself."""
+        self.kill(container)
+
     def remove(self, container: str) -> None:
         """Kill and remove it with its volumes. Fine when it is gone already.
 
@@ -232,7 +236,7 @@ class Engine(ABC):
     def containers(self, label: str) -> Sequence[Found]:
         """Containers with this label, ended ones too."""
         return [
-            Found(id=box["Id"], labels=box["Labels"], running=box["State"] == "running")
+            Found(id=box["Id"], labels=box["Labels"])
             for box in self._labelled("/containers/json", label, all=True) or ()
         ]
 
@@ -298,11 +302,11 @@ class Engine(ABC):
         ):
             yield answer.iter_content(_PIECE)
 
-    def put(self, container: str, folder: str, data: Iterable[bytes]) -> None:
+    def put(self, container: str, folder: str, pieces: Callable[[], Iterable[bytes]]) -> None:
         """Unpack a tar stream in a folder of the container. A folder is never replaced by a file;
-        owners are those of the stream."""
+        owners are those of the stream, which may be read more than once."""
         params = {"path": folder, "noOverwriteDirNonDir": True, "copyUIDGID": False}
-        self._archive("PUT", container, params=params, data=data)
+        self._archive("PUT", container, params=params, data=pieces())
 
     def _archive(self, method: str, container: str, *fine: int, **about: Any) -> requests.Response:
         return self._ask(method, f"/containers/{container}/archive", *fine, **about)

@@ -27,8 +27,6 @@ def parse_stat(header: str) -> Stat:
     mode = found["mode"]
     kind = next((kind for bit, kind in _KINDS if mode & bit), stat.S_IFREG)
     return Stat(
-        name=found["name"],
-        size=found["size"],
         mode=kind | mode & 0o777,
         mtime=datetime.fromisoformat(found["mtime"]).timestamp(),
         link=found["linkTarget"] if kind == stat.S_IFLNK else "",

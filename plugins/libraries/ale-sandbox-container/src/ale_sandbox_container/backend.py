@@ -5,7 +5,6 @@ import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
@@ -29,7 +28,7 @@ from ale_sandbox_container.orphans import Orphans
 from ale_sandbox_container.plan import limits_of, plan_of, workdir_of
 from ale_sandbox_container.pool import WorkerPool
 from ale_sandbox_container.records import LABEL, Kind, Record, parse
-from ale_sandbox_container.sandbox import ContainerSandbox, Setup
+from ale_sandbox_container.sandbox import ContainerSandbox
 from ale_sandbox_container.sealed import SEALED, SealedShells
 from ale_sandbox_container.stacks import Composed, Composer
 from ale_sandbox_container.tarball import Ownership
@@ -107,6 +106,8 @@ class ContainerBackend:
         self._lacking: dict[tuple[str, str], bool] = {}
         self._orphans = Orphans(engine, clock=context.clock)
         self.name = engine.name
+        self.monotonic = context.monotonic
+        self.limits = limits_of(options)
         self.facts = engine.facts()
         self.capabilities = capabilities_of(self.facts, options, services=composer is not None)
 
@@ -207,7 +208,7 @@ class ContainerBackend:
             made = await asyncio.shield(asyncio.wrap_future(launch))
             supervisor = await self._supervisor(box)
             handshake = supervisor.handshake.result()
-            sandbox = ContainerSandbox(self._setup(box, supervisor, made_workdir=made))
+            sandbox = self._sandbox(box, supervisor, made_workdir=made)
             if made:
                 await self._hand_over(box, handshake, sandbox)
             if LABEL in origin.image.labels:
@@ -337,43 +338,37 @@ class ContainerBackend:
             switches=box.origin.composed is None or not box.plan.network,
         )
 
-    def _sibling(
-        self, box: Box, spec: SandboxSpec
-    ) -> AbstractAsyncContextManager[ContainerSandbox]:
-        return self.open(replace(spec, tags={**box.spec.tags, **spec.tags}))
+    def _sandbox(self, box: Box, supervisor: Supervisor, *, made_workdir: bool) -> ContainerSandbox:
+        network = self._network(box)
+        handshake = supervisor.handshake.result()
+        root = None if handshake.uid == 0 else "0"
+        commands = Commands(
+            box.record.id,
+            supervisor,
+            pools=lambda user: self._pool(box, user),
+            restart=lambda: self._restart(box, network),
+            lost=lambda: self._lost(box),
+            root=root if box.plan.new_privileges else False,
+        )
+        return ContainerSandbox(
+            self,
+            box,
+            commands,
+            self._files(box, handshake),
+            network,
+            bash=handshake.bash,
+            made_workdir=made_workdir and not box.plan.volumes,
+        )
 
-    async def _service(self, box: Box, name: str) -> ServiceContainer:
+    async def service(self, box: Box, name: str) -> ServiceContainer:
+        """Another container of a task.
+
+        Raises:
+            SandboxError: there is none of that name.
+        """
         if self._composer is None:
             raise SandboxError(f"the task has no service {name!r}: {self.name} can have none here")
         return await self._composer.service(box.name, name, self._threads, self._context.clock)
-
-    def _setup(self, box: Box, supervisor: Supervisor, *, made_workdir: bool) -> Setup:
-        network = self._network(box)
-        handshake = supervisor.handshake.result()
-        return Setup(
-            id=box.record.id,
-            commands=Commands(
-                box.record.id,
-                supervisor,
-                pools=lambda user: self._pool(box, user),
-                restart=lambda: self._restart(box, network),
-                lost=lambda: self._lost(box),
-                root=(None if handshake.uid == 0 else "0") if box.plan.new_privileges else False,
-            ),
-            bash=handshake.bash,
-            files=self._files(box, handshake),
-            workdir=box.record.workdir,
-            made_workdir=made_workdir and not box.plan.volumes,
-            capabilities=self.capabilities,
-            limits=limits_of(self._options),
-            monotonic=self._context.monotonic,
-            fork=lambda: self._fork(box),
-            snapshot=lambda: self._snapshot(box),
-            release=lambda: self._release(box),
-            network=network,
-            sibling=lambda spec: self._sibling(box, spec),
-            service=lambda name: self._service(box, name),
-        )
 
     async def _restart(self, box: Box, network: Network) -> Supervisor:
         """End everything in the container, the supervisor too, and start it again."""
@@ -412,7 +407,8 @@ class ContainerBackend:
         await asyncio.shield(asyncio.ensure_future(commit()))
         return kept
 
-    async def _fork(self, box: Box) -> ContainerSandbox:
+    async def fork(self, box: Box) -> ContainerSandbox:
+        """Open a copy of a sandbox."""
         kept = await self._commit(box, "fork")
         tag = _tag("fork", kept.id)
         try:
@@ -425,16 +421,16 @@ class ContainerBackend:
             self._threads.background(lambda: self._engine.remove_image(tag))
             raise
 
-    async def _snapshot(self, box: Box) -> str:
+    async def snapshot(self, box: Box) -> str:
+        """Keep a sandbox's files, for `restore`."""
         return (await self._commit(box, "snapshot")).id
 
-    async def _release(self, box: Box) -> None:
-        """Kill the container now and remove it in the background."""
+    async def release(self, box: Box) -> None:
+        """End the container now and remove it in the background."""
         self._orphans.leaving(box.record.id)
+        end = self._engine.end if box.origin.composed is None else self._engine.kill
         try:
-            await asyncio.shield(
-                asyncio.wrap_future(self._threads.heavy(lambda: self._engine.kill(box.name)))
-            )
+            await asyncio.shield(asyncio.wrap_future(self._threads.heavy(lambda: end(box.name))))
         finally:
             self._threads.background(lambda: self._clear(box))
 

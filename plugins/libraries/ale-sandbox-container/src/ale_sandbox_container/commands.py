@@ -13,12 +13,15 @@ from ale_sandbox_container import script, worker
 from ale_sandbox_container.pool import NoProcessError, WorkerPool
 from ale_sandbox_container.stream import STDOUT
 from ale_sandbox_container.worker import Job, Numbers, Supervisor, Worker
-from ale_sandbox_shell.session import KILLED
+from ale_sandbox_shell.capture import KILLED
 
 _LOG = logging.getLogger(__name__)
 _TRIES = 3
 _LOOK_S = 0.1
 _LONGEST_LOOK_S = 30.0
+
+Text = Callable[[int, bytes], bytes]
+"""Makes the script for a worker from a command's number and mark."""
 
 
 @frozen
@@ -31,6 +34,8 @@ class Running:
     job: Job
     starts: int
     """How often the container had been started by then."""
+    at: float = field(factory=lambda: asyncio.get_running_loop().time())
+    """When it was asked for."""
     lost: "asyncio.Future[str | None]" = field(
         factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -89,14 +94,20 @@ class Commands:
         return self._pools[user]
 
     async def start(
-        self, user: str | None, text: Callable[[int, bytes], bytes], limit: int, *, keep: bool
+        self,
+        user: str | None,
+        text: Text,
+        limit: int,
+        *,
+        keep: bool,
+        ends_s: float | None = 0.0,
     ) -> Running:
-        """Give a command to a worker.
+        """Give a command to a worker, which has begun it when this returns.
 
         Args:
-            text: makes the script for the worker from the command's number and mark.
             limit: bytes of stdout and of stderr that are kept.
             keep: the worker returns to its pool when the command has ended.
+            ends_s: return at its end, where that comes so soon: one wait in place of two.
 
         Raises:
             NoProcessError: the container has no process left.
@@ -108,9 +119,7 @@ class Commands:
             starts, running = self._starts, None
             try:
                 running = await self._ask(user, text, limit, keep)
-                # Not by `wait_for`, which in Python 3.11 may lose a cancellation.
-                async with asyncio.timeout(worker.ANSWER_S):
-                    await asyncio.shield(running.job.begun)
+                await _until_begun(running.job, ends_s)
             except NoProcessError:
                 await self._check_alive()
                 raise
@@ -137,9 +146,7 @@ class Commands:
         # A process was there, but could not put the limits on itself.
         raise SandboxError(f"a command could not be started: {said.decode(errors='replace')}")
 
-    async def _ask(
-        self, user: str | None, text: Callable[[int, bytes], bytes], limit: int, keep: bool
-    ) -> Running:
+    async def _ask(self, user: str | None, text: Text, limit: int, keep: bool) -> Running:
         pool = self.pool(user)
         found = await pool.acquire()
         self._count += 1
@@ -163,11 +170,12 @@ class Commands:
         """End a command whose exit code is lost with its worker."""
         why: str | None = f"the connection to a command was lost: {running.worker.gone.result()}"
         try:
+            # At first, so that a worker that is only cut off ends too, and its exit code is known.
+            await self.end(running)
             if await running.worker.was_killed():
                 why = None
         finally:
             running.lost.set_result(why)
-        await self.end(running)
 
     def _settle(self, running: Running) -> None:
         """Return a worker to its pool: at once where its command can have left nothing."""
@@ -195,27 +203,28 @@ class Commands:
         return bool(found)
 
     async def outcome(self, running: Running, timeout_s: float | None) -> Outcome:
-        """Wait for a command's end; kill it on timeout or cancellation.
+        """Wait for a command's end; kill it on cancellation, or that long after it was asked for.
 
         Raises:
             SandboxError: the sandbox was closed, its container has ended, or the connection to
                 the engine was lost.
         """
-        timed_out = False
-        try:
-            async with asyncio.timeout(timeout_s):
-                code = await asyncio.shield(running.job.ended)
-        except TimeoutError:
-            timed_out = True
+        ended = running.job.ended
+        if not ended.done():
+            spent = asyncio.get_running_loop().time() - running.at
+            left = None if timeout_s is None else max(0.0, timeout_s - spent)
+            try:
+                await asyncio.wait([ended], timeout=left)
+            except asyncio.CancelledError:
+                await asyncio.shield(asyncio.ensure_future(self.end(running)))
+                raise
+        timed_out = not ended.done()
+        if timed_out:
             await self.end(running)
-            code = running.job.ended.result()
-        except asyncio.CancelledError:
-            await asyncio.shield(asyncio.ensure_future(self.end(running)))
-            raise
+        code = ended.result()
         await self.check_open()
         if code is None and not timed_out:
             lost = await running.lost
-            await self.end(running)
             await self.check_open()
             if lost is not None:
                 raise SandboxError(lost)
@@ -328,6 +337,17 @@ class Commands:
         for pool in self._pools.values():
             pool.close(f"sandbox {self._id} is closed")
         self._supervisor.close()
+
+
+async def _until_begun(job: Job, ends_s: float | None) -> None:
+    """Return at its end, where that comes within `ends_s`, else when it has begun."""
+    if ends_s != 0.0:
+        longest = worker.ANSWER_S if ends_s is None else min(ends_s, worker.ANSWER_S)
+        await asyncio.wait([job.ended], timeout=longest)
+    if not job.begun.done():
+        # Not by `wait_for`, which in Python 3.11 may lose a cancellation.
+        async with asyncio.timeout(worker.ANSWER_S):
+            await asyncio.shield(job.begun)
 
 
 async def _asked_of(pool: WorkerPool, question: bytes) -> Numbers:

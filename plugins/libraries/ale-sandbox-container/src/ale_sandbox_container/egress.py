@@ -12,11 +12,11 @@ import ipaddress
 import logging
 import os
 import socket
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
-from ale.errors import AleError, SandboxError, UnsupportedError
+from ale.errors import SandboxError, UnsupportedError
 
 PORT = 3128
 """Of the container's loopback."""
@@ -95,22 +95,9 @@ def listening(pid: int, port: int = PORT) -> socket.socket:
         UnsupportedError: this process may not enter it.
         SandboxError: something in it listens on that port already.
     """
-    made: list[socket.socket | AleError] = []
-
-    def enter() -> None:
-        # A namespace is entered by one thread alone, which ends after this.
-        try:
-            made.append(_listening(pid, port))
-        except AleError as error:
-            made.append(error)
-
-    thread = threading.Thread(target=enter, name="ale-netns")
-    thread.start()
-    thread.join()
-    (found,) = made
-    if isinstance(found, AleError):
-        raise found
-    return found
+    # A namespace is entered by one thread alone, which ends after this.
+    with ThreadPoolExecutor(1, "ale-netns") as thread:
+        return thread.submit(_listening, pid, port).result()
 
 
 def _enter(pid: int) -> None:

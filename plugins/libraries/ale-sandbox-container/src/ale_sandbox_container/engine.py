@@ -114,7 +114,6 @@ class Found:
 
     id: str
     labels: Mapping[str, str]
-    running: bool = False
 
 
 @frozen(kw_only=True)
@@ -135,8 +134,6 @@ class State:
 class Stat:
     """One path in a container, not followed where it is a link."""
 
-    name: str
-    size: int
     mode: int
     """As `os.stat` gives it."""
     mtime: float

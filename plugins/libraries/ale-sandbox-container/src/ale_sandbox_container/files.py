@@ -61,9 +61,10 @@ class Files:
 
     async def read(self, path: str, max_bytes: int | None) -> bytes:
         """A file's bytes, the first `max_bytes` of them."""
-        return await self.threads.call(lambda: self._read(path, max_bytes))
+        return await self.threads.call(lambda: self.read_now(path, max_bytes))
 
-    def _read(self, path: str, max_bytes: int | None) -> bytes:
+    def read_now(self, path: str, max_bytes: int | None = None) -> bytes:
+        """Likewise, blocking."""
         place, found = self._look(path)
         _must_be_file(found, path)
         with self.engine.get(self.container, place) as pieces, opened(pieces) as tar:
@@ -111,7 +112,7 @@ class Files:
                 pack.add_folder(name, 0o755, self.clock())
             yield pack
             try:
-                self.engine.put(self.container, folder, pack.pieces())
+                self.engine.put(self.container, folder, pack.pieces)
             except SandboxError as error:
                 if not _is_of_the_path(error):
                     raise
@@ -140,7 +141,7 @@ class Files:
         parent = posixpath.dirname(self.workdir)
         with Pack(parent, self.owner) as pack:
             pack.add_folder(self.workdir, 0o755, self.clock())
-            self.engine.put(self.container, parent, pack.pieces())
+            self.engine.put(self.container, parent, pack.pieces)
 
 
 _OF_THE_PATH = ("non-directory", "not a directory", "file exists")

@@ -13,6 +13,7 @@ from ale_sandbox_container.plan import container_name
 from ale_sandbox_container.records import LABEL, Record, parse
 
 _LOG = logging.getLogger(__name__)
+_KINDS = ("container", "image", "volume")
 
 
 @frozen
@@ -21,11 +22,9 @@ class Leftover:
 
     record: Record
     what: str
-    """``container``, ``image`` or ``volume``."""
+    """One of `_KINDS`."""
     handle: str
     """Name or id."""
-    ended: bool = False
-    """A container that does not run."""
 
 
 class Orphans:
@@ -70,15 +69,12 @@ class Orphans:
             raise SandboxError(f"{self._engine.name} could not remove: {names}")
 
     def _leftovers(self) -> Iterator[Leftover]:
-        for found in self._engine.containers(LABEL):
-            record = parse(found.labels[LABEL], f"container {found.id}")
-            yield Leftover(record, "container", found.id, ended=not found.running)
-        for found in self._engine.images(LABEL):
-            record = parse(found.labels[LABEL], f"image {found.id}")
-            yield Leftover(record, "image", found.id)
-        for found in self._engine.volumes(LABEL):
-            record = parse(found.labels[LABEL], f"volume {found.id}")
-            yield Leftover(record, "volume", found.id)
+        engine = self._engine
+        for what, those_with in zip(
+            _KINDS, (engine.containers, engine.images, engine.volumes), strict=True
+        ):
+            for found in those_with(LABEL):
+                yield Leftover(parse(found.labels[LABEL], f"{what} {found.id}"), what, found.id)
 
     def list(self) -> Sequence[SandboxInfo]:
         """Sandboxes and snapshots, and whatever dead owners left."""
@@ -145,4 +141,4 @@ class Orphans:
 
 def _order(leftover: Leftover) -> tuple[int, float]:
     """Containers before the images that they use, and images before those they were made from."""
-    return ("container", "image", "volume").index(leftover.what), -leftover.record.created
+    return _KINDS.index(leftover.what), -leftover.record.created

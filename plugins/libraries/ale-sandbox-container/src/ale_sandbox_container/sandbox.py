@@ -2,15 +2,16 @@
 
 import posixpath
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ale.errors import SandboxError
 from ale.protocols import ServiceContainer
 from ale.sandboxes import BaseSandbox, Command
-from ale.types import Capabilities, ExecResult, SandboxSpec
+from ale.types import ExecResult, SandboxSpec, replace
 from ale_sandbox_container import script
 from ale_sandbox_container.commands import Commands, Running
 from ale_sandbox_container.files import Files
@@ -19,10 +20,14 @@ from ale_sandbox_container.pool import NoProcessError
 from ale_sandbox_container.session import HOLD, HOLD_AND_RUN, HOLDER_BYTES, ContainerSession
 from ale_sandbox_container.stream import STDERR, STDOUT
 from ale_sandbox_container.tarball import Ownership
-from ale_sandbox_shell.output import result_of
+from ale_sandbox_shell.capture import result_of
 from ale_sandbox_shell.text import LONGEST_ARGUMENT, as_bytes
 
+if TYPE_CHECKING:
+    from ale_sandbox_container.backend import Box, ContainerBackend
+
 SHELL = b"/bin/sh"
+_BASH_OPTIONS = (b"--norc", b"--noprofile")
 _PATH = "/usr/bin:/bin"
 _NO_PROCESS = 126
 _TOO_MANY = b"no process could be started: the sandbox has as many as it may\n"
@@ -33,40 +38,35 @@ _SHELLS_OWN = frozenset(
 """Variables that a shell does not let be set like any other."""
 
 
-@frozen(kw_only=True)
-class Setup:
-    """What a sandbox gets from its backend."""
-
-    id: str
-    commands: Commands
-    bash: str | None
-    """Its path in the container."""
-    files: Files
-    workdir: str
-    made_workdir: bool
-    """The image has no such folder."""
-    capabilities: Capabilities
-    limits: str
-    """Shell script, ``ulimit`` commands joined by ``&&``."""
-    monotonic: Callable[[], float]
-    fork: Callable[[], Awaitable["ContainerSandbox"]]
-    snapshot: Callable[[], Awaitable[str]]
-    release: Callable[[], Awaitable[None]]
-    """Ends the container and all that belongs to it."""
-    network: Network
-    sibling: Callable[[SandboxSpec], AbstractAsyncContextManager["ContainerSandbox"]]
-    service: Callable[[str], Awaitable[ServiceContainer]]
-
-
 class ContainerSandbox(BaseSandbox):
-    """Runs commands in a container. See `ale.protocols.Sandbox` for what each method promises."""
+    """Runs commands in a container. See `ale.protocols.Sandbox` for what each method promises.
+
+    Args:
+        bash: its path in the container; None where the image has none.
+        made_workdir: the image has no such folder.
+    """
 
     files: Files
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup.id, setup.workdir, setup.capabilities, setup.files)
-        self._setup = setup
-        self._commands = setup.commands
+    def __init__(
+        self,
+        backend: "ContainerBackend",
+        box: "Box",
+        commands: Commands,
+        files: Files,
+        network: Network,
+        *,
+        bash: str | None,
+        made_workdir: bool,
+    ) -> None:
+        super().__init__(box.record.id, box.record.workdir, backend.capabilities, files)
+        self._backend = backend
+        self._box = box
+        self._commands = commands
+        self._own_files = files
+        self._network = network
+        self._bash = bash
+        self._made_workdir = made_workdir
         self._user: str | None = None
         self._sessions: list[ContainerSession] = []
 
@@ -81,7 +81,7 @@ class ContainerSandbox(BaseSandbox):
     def _script(self, number: int, env: Mapping[str, str]) -> bytes:
         """What a command's process does to itself before it becomes the command."""
         plain = {name: value for name, value in env.items() if _exportable(name)}
-        tagged = f"ulimit -m {script.tag(number)}&&{self._setup.limits}&&".encode()
+        tagged = f"ulimit -m {script.tag(number)}&&{self._backend.limits}&&".encode()
         return tagged + script.exports(plain) + b":"
 
     def _cwd(self, cwd: str | None) -> str:
@@ -89,7 +89,7 @@ class ContainerSandbox(BaseSandbox):
 
     async def execute(self, command: Command) -> ExecResult:
         """Run one command. See `ale.protocols.Sandbox.exec`."""
-        started = self._setup.monotonic()
+        started = self._backend.monotonic()
         argv = self._argv(command.command, command.env)
         text: bytes | None = None
         if isinstance(command.command, str) and len(argv[-1]) > LONGEST_ARGUMENT:
@@ -107,6 +107,7 @@ class ContainerSandbox(BaseSandbox):
                 ),
                 command.max_output_bytes,
                 keep=True,
+                ends_s=command.timeout_s,
             )
         except NoProcessError:
             return ExecResult(exit_code=_NO_PROCESS, stdout=b"", stderr=_TOO_MANY)
@@ -116,13 +117,12 @@ class ContainerSandbox(BaseSandbox):
             running.job.output[STDOUT],
             running.job.output[STDERR],
             timed_out=outcome.timed_out,
-            duration_s=self._setup.monotonic() - started,
+            duration_s=self._backend.monotonic() - started,
         )
 
     async def open_session(self, env: Mapping[str, str], cwd: str | None) -> ContainerSession:
         """Open a shell: bash where the image has one, else ``/bin/sh``."""
-        bash = self._setup.bash
-        argv = [SHELL] if bash is None else [bash.encode(), b"--norc", b"--noprofile"]
+        argv = [SHELL] if self._bash is None else [self._bash.encode(), *_BASH_OPTIONS]
         user = self._user
 
         async def shell(words: Sequence[bytes], env: Mapping[str, str], cwd: bytes) -> Running:
@@ -140,8 +140,8 @@ class ContainerSandbox(BaseSandbox):
             self._commands,
             await shell(holding, env, as_bytes(self._cwd(cwd))),
             lambda: shell([SHELL, b"-c", HOLD], {}, b"/"),
-            resets_lines=bash is not None,
-            monotonic=self._setup.monotonic,
+            resets_lines=self._bash is not None,
+            monotonic=self._backend.monotonic,
         )
         await session.start()
         self._sessions = [*self.sessions, session]
@@ -155,7 +155,7 @@ class ContainerSandbox(BaseSandbox):
     async def switch_user(self, user: str | None) -> None:
         """Switch the user of commands and files. See `ale.protocols.SwitchesUser`."""
         self.check_open()
-        self.files, self._user = self._setup.files, None
+        self.files, self._user = self._own_files, None
         if user is None:
             return
         name = user.partition(":")[0]
@@ -166,23 +166,24 @@ class ContainerSandbox(BaseSandbox):
             why = said.stderr.decode(errors="replace").strip()
             raise SandboxError(f"the sandbox has no user {user!r}: {why}")
         owner = Ownership(uid=int(numbers[0]), gid=int(numbers[1]))
-        self.files, self._user = evolve(self._setup.files, owner=owner), user
+        self.files, self._user = evolve(self._own_files, owner=owner), user
 
     async def agent_started(self, user: str | None) -> None:
         """Switch to the agent's user. See `ale.protocols.HasAgentUser`."""
         await self.switch_user(user)
-        if user is not None and self._setup.made_workdir:
+        if user is not None and self._made_workdir:
             await self.files.threads.call(self.files.own_workdir)
 
     async def set_network(self, network: bool, hosts: Sequence[str] = ()) -> Mapping[str, str]:
         """Connect to the network or to hosts alone. See `ale.protocols.ChangesNetwork`."""
         self.check_open()
-        return await self._setup.network.set(network, hosts)
+        return await self._network.set(network, hosts)
 
     def open_sibling(self, spec: SandboxSpec) -> AbstractAsyncContextManager["ContainerSandbox"]:
         """Open another sandbox. See `ale.protocols.OpensSiblings`."""
         self.check_open()
-        return self._setup.sibling(spec)
+        tags = {**self._box.spec.tags, **spec.tags}
+        return self._backend.open(replace(spec, tags=tags))
 
     async def service(self, name: str) -> ServiceContainer:
         """Another container of the task, by the name of its service.
@@ -191,7 +192,7 @@ class ContainerSandbox(BaseSandbox):
             SandboxError: there is none.
         """
         self.check_open()
-        return await self._setup.service(name)
+        return await self._backend.service(self._box, name)
 
     async def end_processes(self) -> int:
         """Kill every process but the supervisor's, sessions included; the number killed.
@@ -205,18 +206,18 @@ class ContainerSandbox(BaseSandbox):
     async def fork(self) -> "ContainerSandbox":
         """A container from a new layer that holds this one's files."""
         self.check_open()
-        return await self._setup.fork()
+        return await self._backend.fork(self._box)
 
     async def snapshot(self) -> str:
         """Keep the files as an image, for the backend's `restore`."""
         self.check_open()
-        return await self._setup.snapshot()
+        return await self._backend.snapshot(self._box)
 
     async def release(self) -> None:
         """End the container and remove all that belongs to it."""
         self._commands.close()
-        self._setup.network.close()
-        await self._setup.release()
+        self._network.close()
+        await self._backend.release(self._box)
 
 
 def _prefix(env: Mapping[str, str]) -> list[bytes]:

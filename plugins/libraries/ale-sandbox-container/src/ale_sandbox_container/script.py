@@ -103,23 +103,12 @@ echo "handshake $uid $gid $base $(command -v bash)"
 
 # What is printed after a command are the marks, so its stdout and stderr are the stream's own; the
 # worker's own errors go nowhere.
-# run MARK SETUP FOLDER ARGUMENT...
 # end MARK CODE
 WORKER = (
     b"exec 3>&2 2>/dev/null\ntrap : HUP INT QUIT TERM USR1 USR2 ALRM PIPE\n"
     + _FUNCTIONS
     + b"""\
 setsid=$(command -v setsid)
-run() {
-  (
-    eval "$2" || exit 126
-    echo "$1 s" || exit 126
-    cd -- "$3" || exit 126
-    unset OLDPWD
-    shift 3
-    exec $setsid "$@"
-  ) 2>&3 3>&-
-}
 end() {
   echo "$1 e $2" /proc/[0-9]*
   echo "$1 e" >&3
@@ -135,6 +124,14 @@ def tag(number: int) -> int:
 
 def _in_bytes(number: int) -> bytes:
     return b"%d" % (tag(number) * 1024)
+
+
+# Of a worker whose arguments are a mark, a folder and the words of a command. All is redirected
+# inside: dash and busybox lose the redirections of `(...)` where it ends a `{...}`.
+_CHILD = (
+    b'(exec 2>&3 3>&- %b;%b||exit 126;echo "$1 s"||exit 126;cd -- "$2"||exit 126;unset OLDPWD;'
+    b'shift 2;exec $setsid "$@")'
+)
 
 
 def command(
@@ -156,17 +153,19 @@ def command(
         stdin: None for none.
         text: what its descriptor 4 is to read.
     """
-    words = b" ".join(map(quoted, (mark, setup, cwd, *argv)))
-    call = b'run "$@" </dev/null' if stdin is None else _printing(stdin) + b'run "$@"'
+    opened = (b"</dev/null " if stdin is None else b"") + (b"" if text is None else b"4<&5 5<&-")
+    call = (b"" if stdin is None else _printing(stdin)) + _CHILD % (opened, setup)
     if text is not None:
-        call = _printing(text) + b"{ " + call.replace(b'"$@"', b'"$@" 4<&5 5<&-') + b"; } 5<&0"
+        call = _printing(text) + b"{ " + call + b"; } 5<&0"
+    words = b" ".join(map(quoted, (mark, cwd, *argv)))
     return b"set -- %b\ncommand eval %b\nend %b $?\nset --\n" % (words, quoted(call), mark)
 
 
 def shell(mark: bytes, argv: Sequence[bytes], *, setup: bytes, cwd: bytes) -> bytes:
     """Start a shell in a worker that is used for nothing else: it reads the worker's stdin."""
-    words = b" ".join(map(quoted, (mark, setup, cwd, *argv)))
-    return b"set -- %b; command eval 'run \"$@\"'; end %b $?; exit\n" % (words, mark)
+    words = b" ".join(map(quoted, (mark, cwd, *argv)))
+    call = quoted(_CHILD % (b"", setup))
+    return b"set -- %b; command eval %b; end %b $?; exit\n" % (words, call, mark)
 
 
 def _printing(data: bytes) -> bytes:

@@ -5,24 +5,20 @@ into by others of its user. A backend makes one volume per image; its containers
 """
 
 import asyncio
-import io
-import posixpath
-import stat
-import tarfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from ale.errors import SandboxError
 from ale_sandbox_container.api import Engine
-from ale_sandbox_container.engine import NotFoundError, Plan, Volume
+from ale_sandbox_container.engine import Plan, Volume
+from ale_sandbox_container.files import Files
+from ale_sandbox_container.tarball import Ownership, Pack
 from ale_sandbox_container.threads import EngineThreads
-from ale_sandbox_shell.unpack import opened
 
 IMAGE_SHELL = "/bin/sh"
 FOLDER = "/.ale"
 SEALED = f"{FOLDER}/sh"
 _EXECUTE_ONLY = 0o111
-_LINKS = 10
 
 
 class SealedShells:
@@ -78,10 +74,21 @@ class SealedShells:
             )
         )
         try:
-            path = _find(self._engine, container)
-            with self._engine.get(container, path) as pieces, opened(pieces) as tar:
-                data = _packed(tar)
-            self._engine.put(container, FOLDER, iter([data]))
+            files = Files(
+                engine=self._engine,
+                container=container,
+                workdir=FOLDER,
+                owner=Ownership(uid=0, gid=0),
+                clock=lambda: 0.0,
+                threads=self._threads,
+            )
+            data = files.read_now(IMAGE_SHELL)
+            with Pack(FOLDER, files.owner) as pack:
+                pack.add_bytes(SEALED, data, _EXECUTE_ONLY, 0.0)
+                self._engine.put(container, FOLDER, pack.pieces)
+        except OSError as error:
+            message = f"a sandbox needs a POSIX shell in its image: {IMAGE_SHELL}: {error.strerror}"
+            raise SandboxError(message) from None
         finally:
             self._engine.remove(container)
         return Volume(name=volume.name, target=FOLDER, read_only=True)
@@ -101,32 +108,3 @@ class SealedShells:
 def volume_name(id: str) -> str:
     """Of the volume with an id."""
     return f"ale-shell-{id}"
-
-
-def _find(engine: Engine, container: str) -> str:
-    path = IMAGE_SHELL
-    for _ in range(_LINKS):
-        try:
-            found = engine.stat(container, path)
-        except NotFoundError:
-            raise SandboxError(
-                "the image has no /bin/sh; a sandbox needs a POSIX shell in its image"
-            ) from None
-        if not stat.S_ISLNK(found.mode):
-            return path
-        path = posixpath.join(posixpath.dirname(path), found.link)
-    raise SandboxError("the image's /bin/sh is a circle of links")
-
-
-def _packed(tar: tarfile.TarFile) -> bytes:
-    """The first file of an archive, as an archive of the shell."""
-    entry = tar.next()
-    content = None if entry is None else tar.extractfile(entry)
-    if content is None:
-        raise SandboxError("the image's /bin/sh is not a file")
-    data, packed = content.read(), io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as out:
-        file = tarfile.TarInfo("sh")
-        file.mode, file.size = _EXECUTE_ONLY, len(data)
-        out.addfile(file, io.BytesIO(data))
-    return packed.getvalue()

@@ -24,8 +24,7 @@ from ale_sandbox_container import worker
 from ale_sandbox_container.commands import Commands, Running
 from ale_sandbox_container.stream import STDERR, STDOUT
 from ale_sandbox_container.worker import Job
-from ale_sandbox_shell.output import result_of
-from ale_sandbox_shell.session import KILLED
+from ale_sandbox_shell.capture import KILLED, result_of
 from ale_sandbox_shell.text import as_bytes, quoted
 
 # A shell says on its stderr how its child was killed: the stream's is its descriptor 3.

@@ -85,7 +85,7 @@ class Pack:
                 self.add_tree(f"{path.rstrip('/')}/{child.name}", child)
 
     def pieces(self) -> Iterator[bytes]:
-        """End the stream, and read it."""
+        """End the stream, and read it; again, where this is called again."""
         self._tar.close()  # idempotent, so that leaving the context does no harm
         self._file.seek(0, os.SEEK_SET)
         while piece := self._file.read(_PIECE):

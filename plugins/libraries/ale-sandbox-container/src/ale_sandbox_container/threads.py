@@ -1,14 +1,12 @@
 """Threads for an engine's blocking calls."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
 
-_LOG = logging.getLogger(__name__)
 _CALLS = 32
 
 

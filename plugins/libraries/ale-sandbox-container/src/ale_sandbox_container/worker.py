@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from attrs import frozen
 from ale.errors import SandboxError
 from ale_sandbox_container import script
 from ale_sandbox_container.stream import STDERR, STDOUT, Stream
-from ale_sandbox_shell.output import Capture
+from ale_sandbox_shell.capture import Capture
 
 _LATE_S = 0.01
 """Pause after each piece of output that no command waits for."""
@@ -107,29 +108,52 @@ def _found(data: bytes, mark: bytes) -> int:
     return len(data) if at < 0 else at
 
 
-class Worker:
-    """A shell in the container that runs one command at a time.
+class Shell(ABC):
+    """A shell in the container, at the end of a stream, and what is sent to it first."""
+
+    def __init__(self, stream: Stream, text: bytes) -> None:
+        self._stream = stream
+        stream.on_data = self._on_data
+        stream.ended.add_done_callback(lambda ended: self._on_end(ended.result()))
+        stream.send(text)
+
+    @property
+    def gone(self) -> "asyncio.Future[str]":
+        """Why its stream has ended, once it has."""
+        return self._stream.ended
+
+    def send(self, text: bytes) -> None:
+        """Send script, to it or to the shell that has taken its place."""
+        self._stream.send(text)
+
+    def close(self) -> None:
+        """Close its stream, which ends it. May be called again."""
+        self._stream.close()
+
+    @abstractmethod
+    def _on_data(self, channel: int, data: bytes) -> None:
+        """It has printed something."""
+
+    @abstractmethod
+    def _on_end(self, why: str) -> None:
+        """Its stream has ended."""
+
+
+class Worker(Shell):
+    """A shell that runs one command at a time.
 
     Args:
         exit_code: asks the engine for its exit code; None while it runs.
     """
 
     def __init__(self, stream: Stream, exit_code: Callable[[], Awaitable[int | None]]) -> None:
-        self._stream = stream
         self._exit_code = exit_code
         self._closed = False
         self.seen: frozenset[bytes] = frozenset()
         """Processes of the container that can't have its stdout or stderr."""
         self._channels = {number: Channel(number) for number in (STDOUT, STDERR)}
         self._jobs: set[Job] = set()
-        stream.on_data = self._on_data
-        stream.ended.add_done_callback(self._on_end)
-        stream.send(script.WORKER)
-
-    @property
-    def gone(self) -> "asyncio.Future[str]":
-        """Why its stream has ended, once it has."""
-        return self._stream.ended
+        super().__init__(stream, script.WORKER)
 
     def expect(self, limit: int) -> Job:
         """A job, whose mark the caller then makes the worker print."""
@@ -142,10 +166,6 @@ class Worker:
             self._jobs.add(job)
             job.ended.add_done_callback(lambda _: self._jobs.discard(job))
         return job
-
-    def send(self, text: bytes) -> None:
-        """Send script, to it or to the shell that has taken its place."""
-        self._stream.send(text)
 
     async def was_killed(self) -> bool:
         """Has it been killed, from inside or here? Else its connection was lost."""
@@ -166,14 +186,14 @@ class Worker:
             self._stream.pause(_LATE_S)
         self._channels[channel].feed(data)
 
-    def _on_end(self, _: "asyncio.Future[str]") -> None:
+    def _on_end(self, why: str) -> None:
         for job in list(self._jobs):
             job.end(None)
 
     def close(self) -> None:
         """End it. May be called again."""
         self._closed = True
-        self._stream.close()
+        super().close()
 
 
 @frozen(kw_only=True)
@@ -194,33 +214,24 @@ class Handshake:
                 "the engine limits the resident set (RLIMIT_RSS) of containers; that limit is "
                 "needed to tell commands apart. Remove it from the engine's default ulimits"
             )
-        return cls(
-            uid=int(uid),
-            gid=int(gid),
-            bash=bash[0] if bash else None,
-        )
+        return cls(uid=int(uid), gid=int(gid), bash=bash[0] if bash else None)
 
 
 Numbers = tuple[int, int]
 
 
-class Supervisor:
-    """The shell that kills commands. Questions are answered one after the other."""
+class Supervisor(Shell):
+    """The shell that kills commands. Questions are answered one after the other.
+
+    When its stream has ended, its container has, or can't be reached.
+    """
 
     def __init__(self, stream: Stream) -> None:
-        self._stream = stream
         self._rest = b""
         self._asked: deque[tuple[bytes, asyncio.Future[Numbers]]] = deque()
         self.handshake: asyncio.Future[Handshake] = asyncio.get_running_loop().create_future()
         self.handshake.add_done_callback(_seen)
-        stream.on_data = self._on_data
-        stream.ended.add_done_callback(self._on_end)
-        stream.send(script.SUPERVISOR)
-
-    @property
-    def gone(self) -> "asyncio.Future[str]":
-        """Why its stream has ended, once it has: its container has ended, or can't be reached."""
-        return self._stream.ended
+        super().__init__(stream, script.SUPERVISOR)
 
     async def ask(self, question: bytes) -> Numbers:
         """The two numbers of its answer.
@@ -233,7 +244,7 @@ class Supervisor:
             raise SandboxError(self.gone.result())
         answer: asyncio.Future[Numbers] = asyncio.get_running_loop().create_future()
         self._asked.append((question, answer))
-        self._stream.send(question)
+        self.send(question)
         async with asyncio.timeout(ANSWER_S):
             return await asyncio.shield(answer)
 
@@ -246,7 +257,7 @@ class Supervisor:
     def _on_line(self, line: bytes) -> None:
         if line == b"again":
             # It was killed, with whatever it had read of what was asked.
-            self._stream.send(script.SUPERVISOR + b"".join(asked for asked, _ in self._asked))
+            self.send(script.SUPERVISOR + b"".join(asked for asked, _ in self._asked))
         elif line.startswith(b"handshake") and not self.handshake.done():
             try:
                 self.handshake.set_result(Handshake.parse(line))
@@ -257,8 +268,8 @@ class Supervisor:
             _, answer = self._asked.popleft()
             answer.set_result((int(first), int(second)))
 
-    def _on_end(self, ended: "asyncio.Future[str]") -> None:
-        error = SandboxError(ended.result())
+    def _on_end(self, why: str) -> None:
+        error = SandboxError(why)
         waiting: list[asyncio.Future[Any]] = [
             self.handshake,
             *(answer for _, answer in self._asked),
@@ -267,10 +278,6 @@ class Supervisor:
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # not everybody waits for it
-
-    def close(self) -> None:
-        """Close its stream: the container ends. May be called again."""
-        self._stream.close()
 
 
 def _seen(future: "asyncio.Future[Handshake]") -> None:

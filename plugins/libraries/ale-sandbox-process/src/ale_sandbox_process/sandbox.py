@@ -16,7 +16,8 @@ from ale_sandbox_process import process_tags
 from ale_sandbox_process.records import Record
 from ale_sandbox_process.shell import HostShell, Pipes
 from ale_sandbox_process.spawn import command_line, input_of, pipe
-from ale_sandbox_shell.output import Drains, Pump, result_of
+from ale_sandbox_shell.capture import result_of
+from ale_sandbox_shell.output import Drains, Pump
 from ale_sandbox_shell.session import ShellSession
 from ale_sandbox_shell.text import as_bytes
 

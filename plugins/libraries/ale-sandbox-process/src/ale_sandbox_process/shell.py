@@ -9,8 +9,9 @@ from typing import Protocol
 from attrs import frozen
 
 from ale.errors import SandboxError
+from ale_sandbox_shell.capture import Capture
 from ale_sandbox_shell.channel import Lines, Writer
-from ale_sandbox_shell.output import Capture, Pump
+from ale_sandbox_shell.output import Pump
 from ale_sandbox_shell.session import File, Outlet
 
 _PIPES_OF_A_COMMAND = 2

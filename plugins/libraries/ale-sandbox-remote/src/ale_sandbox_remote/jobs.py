@@ -11,8 +11,7 @@ from ale.errors import SandboxError
 from ale.types import ExecResult
 from ale_sandbox_remote.client import PART, BrokenAnswerError, Client
 from ale_sandbox_remote.service import Remote
-from ale_sandbox_shell.output import Capture, result_of
-from ale_sandbox_shell.session import KILLED
+from ale_sandbox_shell.capture import KILLED, Capture, result_of
 from ale_sandbox_shell.text import LONGEST_ARGUMENT
 
 KEEP = "ALE_KEEP"

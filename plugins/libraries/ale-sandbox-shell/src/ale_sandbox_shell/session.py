@@ -26,10 +26,10 @@ from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.sandboxes import NUL_IN_COMMAND, refused
 from ale.types import ExecResult
-from ale_sandbox_shell.output import Capture, Pump, result_of
+from ale_sandbox_shell.capture import KILLED, Capture, result_of
+from ale_sandbox_shell.output import Pump
 from ale_sandbox_shell.text import LONGEST_ARGUMENT, as_bytes, quoted
 
-KILLED = 137
 _READY = b"ready"
 _TOKEN_BYTES = 8
 """Short, as the paths are: the shell reads its script byte by byte, each in a third of a us."""

@@ -20,6 +20,8 @@ from ale_sandbox_docker.certificates import Certificates
 from ale_sandbox_docker.client import ComposeClient
 
 _POLL_S = 0.05
+_ENDS_S = 2.0
+"""A container that takes longer to end by itself is killed."""
 _BUILDKIT = re.compile(
     r"^\s*(?:RUN\s+--(?:mount|network|security)=|(?:COPY|ADD)\s+(?:--\S+\s+)*--(?:chmod=|link|parents"
     r"|exclude=)|(?:RUN|COPY|ADD)\s(?:[^\n#]*\s)?<<-?[\"']?[A-Za-z_])",
@@ -145,6 +147,13 @@ class DockerEngine(Engine):
         """End every process in it."""
         # 404: it is gone; 409: it is not running, or paused.
         self._ask("POST", f"/containers/{container}/kill", 404, 409)
+
+    def end(self, container: str) -> None:
+        """Wait for its end: to kill it, the engine would start a process."""
+        with contextlib.suppress(SandboxError):
+            self._ask("POST", f"/containers/{container}/wait", timeout=_ENDS_S)
+            return
+        self.kill(container)
 
     def clear(self, project: str) -> None:
         """Remove what docker compose created for this project."""

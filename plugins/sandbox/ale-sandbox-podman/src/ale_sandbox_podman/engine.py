@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import posixpath
 import re
 import select
 import time
@@ -13,7 +12,6 @@ from urllib.parse import urlunsplit
 
 import podman
 import requests
-from attrs import evolve
 from podman.errors import APIError, BuildError, PodmanError
 
 from ale.errors import SandboxError, UnsupportedError
@@ -33,6 +31,8 @@ _ENDED = re.compile(r"/proc/\d+/\S*: no such (process|file)")
 """In an error of the engine: it looked for a process that is no more."""
 _GONE = re.compile(r"^\{\"cause\":.*(image not known|layer not known|no such container)")
 """An error of the engine: something was removed under its hands."""
+_NOT_STARTED = "passing bulk input to subprocess"
+"""In an error of the engine: what was to unpack a tar stream has ended before it read any."""
 
 _FACTS: dict[str, Facts] = {}
 """By address."""
@@ -194,13 +194,25 @@ class PodmanEngine(Engine):
         characters that only a star matches."""
         return re.sub(r"([\\?\[\]{}])", r"\\\1", path).replace("*", "[^\x01-)+-\U0010ffff]")
 
+    def put(self, container: str, folder: str, pieces: Callable[[], Iterable[bytes]]) -> None:
+        """Unpack a tar stream. Retries: the process that podman starts for it may fail to start
+        while others use the same container."""
+        deadline = time.monotonic() + _PASSING_S
+        while True:
+            try:
+                return super().put(container, folder, pieces)
+            except SandboxError as error:
+                if _NOT_STARTED not in str(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(_POLL_S)
+
     def stat(self, container: str, path: str) -> Stat:
         """One path in it."""
         found = super().stat(container, path)
         literal = self._literal(path)
         if found.link.endswith(literal) and literal != path:
             raise SandboxError(f"podman can't follow {path!r}: a link with such a name")
-        return evolve(found, name=posixpath.basename(path))
+        return found
 
     def close(self) -> None:
         """Close connections."""

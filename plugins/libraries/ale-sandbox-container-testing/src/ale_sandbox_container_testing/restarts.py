@@ -1,4 +1,3 @@
-# ruff: noqa: D102 - a name says what a test does
 """An engine that is killed in the middle of commands, and started again."""
 
 import asyncio
@@ -6,15 +5,17 @@ import secrets
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 from ale.errors import SandboxError
 from ale.plugin import BuildContext
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.records import LABEL
-from ale_sandbox_container.testing.elsewhere import OwnEngine
-from ale_sandbox_container.testing.ends import start_host
-from ale_sandbox_container.testing.tools import PATIENCE_S, host_processes, raises, until
-from ale_sandbox_container.testing_images import BUSYBOX
+from ale_sandbox_container_testing.elsewhere import OwnEngine
+from ale_sandbox_container_testing.ends import start_host
+from ale_sandbox_container_testing.images import BUSYBOX
+from ale_sandbox_container_testing.tools import PATIENCE_S, host_processes, until
 
 
 class RestartProbes:
@@ -76,9 +77,9 @@ def backend_at(own: OwnEngine, plugin: ModuleType) -> ContainerBackend:
 
 
 async def _refusal(work: Any) -> str:
-    with raises(SandboxError) as said:
+    with pytest.raises(SandboxError) as said:
         await asyncio.wait_for(work, PATIENCE_S)
-    return said[0]
+    return str(said.value)
 
 
 def _left(backend: ContainerBackend) -> list[str]:

@@ -1,6 +1,7 @@
-"""The fixtures that the probes need, for an adapter's ``conftest.py`` to register.
+"""The fixtures that the tests need. A ``conftest.py`` imports all of them.
 
-They build on two of its own: ``plugin``, its module ``plugin``; and ``image``, an image's name.
+It adds one of its own: ``plugin``, the module ``plugin`` of the adapter. Which image is started a
+class of tests says by its attribute ``container_image``.
 """
 
 import functools
@@ -9,14 +10,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
+import pytest_asyncio
+
 from ale.plugin import BuildContext
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.records import LABEL
 from ale_sandbox_container.sandbox import ContainerSandbox
 from ale_sandbox_container.sealed import SealedShells
-from ale_sandbox_container.testing.tools import TEST, Make, tags_of
-from ale_sandbox_container.testing_images import CannotMakeError, provide
+from ale_sandbox_container_testing.images import CannotMakeError, provide
+from ale_sandbox_container_testing.tools import TEST, Make, tags_of
 
 
 @functools.cache
@@ -33,6 +37,16 @@ def why_not(plugin: ModuleType, image: str) -> str | None:
     return None
 
 
+@pytest.fixture
+def image(plugin: ModuleType, request: pytest.FixtureRequest) -> str:
+    """Name of the image that `make` starts; skips where it or its engine can't be had."""
+    name: str = request.cls.container_image
+    reason = why_not(plugin, name)
+    if reason is not None:
+        pytest.skip(reason)
+    return name
+
+
 class KeptShells(SealedShells):
     """Volumes that outlive a backend: making one takes as long as a test."""
 
@@ -40,8 +54,8 @@ class KeptShells(SealedShells):
         """Nothing; the session's end does it."""
 
 
-def shells(plugin: ModuleType, host: str | None = None) -> Iterator[SealedShells]:
-    """One set for the session, at the usual engine or another."""
+def shells_at(plugin: ModuleType, host: str | None = None) -> Iterator[SealedShells]:
+    """One set of volumes at the usual engine or another, removed at the end."""
     backend = plugin.build(plugin.ale_sandboxes()[0].options(host=host), BuildContext())
     assert isinstance(backend, ContainerBackend)
     kept = KeptShells(
@@ -54,17 +68,19 @@ def shells(plugin: ModuleType, host: str | None = None) -> Iterator[SealedShells
     SealedShells.remove(kept)
 
 
-def make(
-    plugin: ModuleType,
-    image: str,
-    shells: SealedShells,
-    tmp_path: Path,
-    host: str | None = None,
+@pytest.fixture(scope="session")
+def shells(plugin: ModuleType) -> Iterator[SealedShells]:
+    """One set for the session."""
+    yield from shells_at(plugin)
+
+
+def maker(
+    plugin: ModuleType, image: str, shells: SealedShells, folder: Path, host: str | None = None
 ) -> Make:
-    """Builds a backend with these options, and with `context` for fields of the BuildContext."""
+    """What `make` is, at the usual engine or another."""
 
     def make_backend(*, context: dict[str, Any] | None = None, **options: Any) -> ContainerBackend:
-        about = {"tags": {TEST: str(tmp_path)}, "run_directory": tmp_path / "run"}
+        about = {"tags": {TEST: str(folder)}, "run_directory": folder / "run"}
         made = plugin.build(
             plugin.ale_sandboxes()[0].options(**{"image": image, "host": host, **options}),
             BuildContext(**{**about, **(context or {})}),
@@ -76,11 +92,19 @@ def make(
     return make_backend
 
 
+@pytest.fixture
+def make(plugin: ModuleType, image: str, shells: SealedShells, tmp_path: Path) -> Make:
+    """Builds a backend with these options, and with `context` for fields of the BuildContext."""
+    return maker(plugin, image, shells, tmp_path)
+
+
+@pytest.fixture
 def host(plugin: ModuleType, image: str, tmp_path: Path) -> tuple[str, dict[str, Any]]:
     """What a host process needs to build the same backend: options, and its tags."""
     return plugin.__name__, {"options": {"image": image}, "tags": {TEST: str(tmp_path)}}
 
 
+@pytest_asyncio.fixture
 async def backend(make: Make) -> AsyncIterator[ContainerBackend]:
     """One with its usual options, closed at the end."""
     made = make()
@@ -88,11 +112,33 @@ async def backend(make: Make) -> AsyncIterator[ContainerBackend]:
     await _close(made)
 
 
+@pytest_asyncio.fixture
 async def small_limits(make: Make) -> AsyncIterator[ContainerBackend]:
     """One whose limits are soon reached."""
     made = make(memory_mb=256, processes=64, file_size_mb=8, cpu_s=1)
     yield made
     await _close(made)
+
+
+@pytest_asyncio.fixture
+async def box(backend: ContainerBackend) -> AsyncIterator[ContainerSandbox]:
+    """An open sandbox."""
+    async with backend.open(SandboxSpec()) as sandbox:
+        yield sandbox
+
+
+class OfItsKit:
+    """Gives these fixtures to the contract kit of all sandboxes; the first of two bases."""
+
+    @pytest.fixture
+    def backend(self, backend: ContainerBackend) -> ContainerBackend:
+        """As above."""
+        return backend
+
+    @pytest.fixture
+    def small_limits(self, small_limits: ContainerBackend) -> ContainerBackend:
+        """As above."""
+        return small_limits
 
 
 async def _close(backend: ContainerBackend) -> None:
@@ -101,9 +147,3 @@ async def _close(backend: ContainerBackend) -> None:
     for image in backend._engine.images(LABEL):
         if tags_of(image) == backend._context.tags:
             backend._engine.remove_image(image.id)
-
-
-async def box(backend: ContainerBackend) -> AsyncIterator[ContainerSandbox]:
-    """An open sandbox."""
-    async with backend.open(SandboxSpec()) as sandbox:
-        yield sandbox

@@ -1,11 +1,10 @@
-# ruff: noqa: D102 - a name says what a test does
 """Set-user-id programs of an image, and limits that are lifted. Needs coreutils."""
 
 import asyncio
 from pathlib import Path
 
 from ale.types import SandboxSpec
-from ale_sandbox_container.testing.tools import Make, folder_of, opened, out, until
+from ale_sandbox_container_testing.tools import Make, folder_of, opened, out, until
 
 _SETUID = """\
 FROM {image}

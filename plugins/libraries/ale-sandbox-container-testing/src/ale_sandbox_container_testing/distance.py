@@ -1,4 +1,3 @@
-# ruff: noqa: D102 - a name says what a test does
 """An engine at the end of a slow connection, which may break."""
 
 import asyncio
@@ -8,10 +7,12 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
+
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
-from ale_sandbox_container.testing.tools import PATIENCE_S, Make, out, raises, until
+from ale_sandbox_container_testing.tools import PATIENCE_S, Make, out, until
 
 _PIECE = 1 << 16
 
@@ -175,7 +176,7 @@ class DistanceProbes:
                 transport = command.worker._stream._transport
                 assert transport is not None
                 transport.abort()
-                with raises(SandboxError, "connection"):
+                with pytest.raises(SandboxError, match="connection"):
                     await asyncio.wait_for(running, PATIENCE_S)
                 assert (await box.exec("echo on")).stdout == b"on\n"
             await backend.aclose()

@@ -5,8 +5,7 @@ import os
 import subprocess
 from collections.abc import Mapping
 
-from ale_sandbox_docker.client import CLIENTS
-
+CLIENTS = (("docker", "compose"), ("docker-compose",))
 COMPOSE = {"1": {"DOCKER_CONFIG": "/nonexistent"}, "2": {"DOCKER_CONFIG": "/opt/ale-compose-2"}}
 """Variables by major version: with them that version is the one that is used."""
 

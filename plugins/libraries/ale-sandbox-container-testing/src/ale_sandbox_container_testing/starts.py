@@ -1,4 +1,3 @@
-# ruff: noqa: D102 - a name says what a test does
 """Images, builds, limits and everything else that a container starts with."""
 
 import asyncio
@@ -8,18 +7,19 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from ale.errors import UnsupportedError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.context import digest_of
 from ale_sandbox_container.engine import Build
-from ale_sandbox_container.testing.tools import (
+from ale_sandbox_container_testing.tools import (
     PATIENCE_S,
     Make,
     folder_of,
     opened,
     out,
-    raises,
     refusal,
 )
 
@@ -198,7 +198,7 @@ class StartProbes:
             assert await sandbox.read("sub/other") == b"from the host"
             assert (sandbox.workdir, await out(sandbox, "pwd")) == ("/workspace", "/workspace")
             for refused in (sandbox.fork, sandbox.snapshot):
-                with raises(UnsupportedError):
+                with pytest.raises(UnsupportedError):
                     await refused()
 
     async def test_with_a_read_only_root_another_user_can_write_the_workspace(

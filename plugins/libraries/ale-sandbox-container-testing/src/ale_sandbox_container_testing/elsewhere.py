@@ -1,4 +1,3 @@
-# ruff: noqa: D102 - a name says what a test does
 """An engine that sees no file, process or network of this machine's: as in a virtual machine."""
 
 import contextlib
@@ -21,8 +20,8 @@ from ale.plugin import BuildContext
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.probing import ask
-from ale_sandbox_container.testing.tools import out, refusal
-from ale_sandbox_container.testing_images import BUSYBOX
+from ale_sandbox_container_testing.images import BUSYBOX
+from ale_sandbox_container_testing.tools import out, refusal
 
 INSIDE = """
 import asyncio, importlib, json, sys

@@ -1,6 +1,6 @@
 """Images for tests, made from this machine's own packages: no registry has to answer.
 
-    python -m ale_sandbox_container.testing_images docker podman
+    python -m ale_sandbox_container_testing.images docker podman
 
 ``ale-test-busybox:2`` holds a static busybox and nothing else; ``ale-test-debian:2`` a small Debian
 with bash, git and python3. Each is made only where an engine lacks it, once for all engines: the

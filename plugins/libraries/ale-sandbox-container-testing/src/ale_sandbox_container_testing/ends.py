@@ -1,4 +1,3 @@
-# ruff: noqa: D102 - a name says what a test does
 """Forks, snapshots, a killed host process: nothing may be left behind."""
 
 import asyncio
@@ -18,6 +17,8 @@ from concurrent.futures import wait
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pytest
+
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
@@ -25,7 +26,7 @@ from ale_sandbox_container.engine import Found
 from ale_sandbox_container.pool import NoProcessError
 from ale_sandbox_container.records import LABEL, parse
 from ale_sandbox_container.sandbox import ContainerSandbox
-from ale_sandbox_container.testing.tools import (
+from ale_sandbox_container_testing.tools import (
     PATIENCE_S,
     TEST,
     Make,
@@ -33,7 +34,6 @@ from ale_sandbox_container.testing.tools import (
     host_processes,
     opened,
     out,
-    raises,
     until,
 )
 
@@ -207,9 +207,9 @@ class EndProbes:
 
 async def _why_not_run(sandbox: ContainerSandbox) -> str:
     """Why no command runs in a container that has ended."""
-    with raises(SandboxError) as said:
+    with pytest.raises(SandboxError) as said:
         await sandbox.exec("sleep 60", timeout_s=PATIENCE_S)
-    return said[0].removeprefix(f"the container of sandbox {sandbox.id} ")
+    return str(said.value).removeprefix(f"the container of sandbox {sandbox.id} ")
 
 
 async def kill_hosts(
@@ -226,7 +226,7 @@ async def kill_hosts(
     for _ in range(sandboxes // max_parallel):
         batch = [f"86400.{secrets.randbelow(10**9)}" for _ in range(max_parallel)]
         process, _ = start_host(host, batch, wait=False)
-        time.sleep(random.uniform(0, 3))  # noqa: ASYNC251, S311
+        time.sleep(random.uniform(0, 3))
         _kill(process)
         words += batch
         containers |= {found.id for found in _own(backend, backend._engine.containers(LABEL))}
@@ -236,7 +236,7 @@ async def kill_hosts(
     # The engine finishes what it was doing when the client died.
     deadline = started_at + max(PATIENCE_S, float(sandboxes))
     while time.monotonic() < deadline and (await backend.prune() or _left(backend)):
-        time.sleep(0.3)  # noqa: ASYNC251
+        time.sleep(0.3)
     took = time.monotonic() - started_at
     assert _left(backend) == []
     await until(lambda: not _running([*words, *containers]), "the end of all processes")

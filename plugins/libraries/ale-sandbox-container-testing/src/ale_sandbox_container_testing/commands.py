@@ -1,4 +1,3 @@
-# ruff: noqa: D102 - a name says what a test does
 """The environment of commands, and what they leave behind."""
 
 import asyncio
@@ -6,7 +5,7 @@ from typing import Any
 
 from ale_sandbox_container import worker
 from ale_sandbox_container.sandbox import ContainerSandbox
-from ale_sandbox_container.testing.tools import PATIENCE_S, Make, opened, out, until
+from ale_sandbox_container_testing.tools import PATIENCE_S, Make, opened, out, until
 
 
 class CommandProbes:

@@ -1,4 +1,3 @@
-# ruff: noqa: D102 - a name says what a test does
 """Attacks from inside the container."""
 
 import asyncio
@@ -10,10 +9,12 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_container.sandbox import ContainerSandbox
-from ale_sandbox_container.testing.tools import (
+from ale_sandbox_container_testing.tools import (
     PATIENCE_S,
     Make,
     command_lines,
@@ -84,7 +85,7 @@ class AttackProbes:
             assert result.exit_code != 0, attempt
 
     async def test_a_process_of_the_host_gets_no_signal(self, box: ContainerSandbox) -> None:
-        with subprocess.Popen(["sleep", "600"]) as victim:  # noqa: ASYNC220
+        with subprocess.Popen(["sleep", "600"]) as victim:
             await box.exec(f"kill -9 {victim.pid}; kill -9 {os.getpid()}", timeout_s=PATIENCE_S)
             assert victim.poll() is None
             victim.kill()
@@ -209,6 +210,22 @@ class AttackProbes:
             ):
                 await sandbox.exec(escape, timeout_s=PATIENCE_S)
             await until(lambda: len(host_processes(word)) >= 3, "the processes on the host")
+        assert host_processes(word) == []
+
+    async def test_a_supervisor_that_is_stopped_keeps_no_sandbox_open(self, make: Make) -> None:
+        word = f"86400.{secrets.randbelow(10**9)}"
+
+        def stopped() -> bool:
+            states = [Path(f"/proc/{pid}/stat").read_text() for pid in host_processes(f"{word}\0")]
+            return bool(states) and all(") T " in state for state in states)
+
+        async with opened(make()) as sandbox:
+            stop = f"sleep {word} & sleep 0.2; kill -STOP -1"
+            running = asyncio.ensure_future(sandbox.exec(stop))
+            await until(stopped, "the stop of all that runs")
+            await sandbox.close()
+            with pytest.raises(SandboxError, match="closed"):
+                await running
         assert host_processes(word) == []
 
     async def test_output_without_end_costs_no_memory(self, box: ContainerSandbox) -> None:

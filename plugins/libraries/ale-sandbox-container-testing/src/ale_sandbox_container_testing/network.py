@@ -1,15 +1,16 @@
-# ruff: noqa: D102 - a name says what a test does
 """What a sandbox reaches while its network changes."""
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType
 
+import pytest
+
 from ale.errors import UnsupportedError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.sandbox import ContainerSandbox
-from ale_sandbox_container.testing.tools import Make, opened, out, raises
+from ale_sandbox_container_testing.tools import Make, opened, out
 
 _GET = """
 import os, sys, urllib.request
@@ -106,7 +107,7 @@ class NetworkProbes:
         spec = SandboxSpec(network=False)
         async with served(backend, "there") as host, backend.open(spec) as sandbox:
             if backend.name == "podman":
-                with raises(UnsupportedError, "was created without a network"):
+                with pytest.raises(UnsupportedError, match="was created without a network"):
                     await sandbox.set_network(True)
             else:
                 await sandbox.set_network(True)
