@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ale.errors import InputError, StoreError
+from ale.errors import AleError, InputError, StoreError
 from ale.protocols import LLM, Trainer
-from ale.testing.trainer import TrainerContract, credited_batch
-from ale.types import Batch, PolicySnapshot, StepReport
+from ale.testing.trainer import (
+    CriticTrainerContract,
+    TrainerContract,
+    batch_for_critic,
+    credited_batch,
+)
+from ale.types import Batch, Gae, PolicySnapshot, StepReport
 
 
 class Momentum:
@@ -194,4 +199,76 @@ async def test_the_kit_finds_a_damaged_checkpoint_that_raises_what_it_likes(
     with pytest.raises(json.JSONDecodeError):
         await kit.test_a_damaged_checkpoint_is_a_store_error(
             lambda: Raw(tmp_path), credited_batch, tmp_path
+        )
+
+
+class WithCritic(Momentum):
+    """Its critic is one number, too: what it expects of every state."""
+
+    has_critic = True
+    expected = 0.0
+
+    def gradient(self, batch: Batch) -> float:
+        credits = [credit for each in batch.groups for credit in each.credits]
+        for credit in credits:
+            if credit.gae is None:
+                raise AleError(f"the credit of {credit.episode_id} was not made for a critic")
+        surprises = [sum(credit.rewards) - self.expected for credit in credits]
+        mean = sum(surprises) / max(1, len(surprises))
+        self.expected += 0.1 * mean
+        return mean
+
+    def save(self, directory: Path) -> None:
+        super().save(directory)
+        (directory / "critic.json").write_text(json.dumps(self.expected))
+
+    def load(self, directory: Path) -> None:
+        super().load(directory)
+        try:
+            self.expected = json.loads((directory / "critic.json").read_text())
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{directory}: {error}") from error
+
+
+class TestWithCritic(CriticTrainerContract):
+    @pytest.fixture
+    def make_trainer(self, tmp_path: Path) -> Callable[[], Trainer]:
+        return lambda: WithCritic(tmp_path / "policy")
+
+
+critic_kit = CriticTrainerContract()
+
+
+def for_critic(step: int) -> Batch:
+    return batch_for_critic(step, Gae(gamma=0.9, lam=0.95, unit="chunk"))
+
+
+def test_the_kit_finds_a_critic_that_is_not_declared(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        critic_kit.test_it_declares_its_critic(lambda: Momentum(tmp_path))
+
+
+async def test_the_kit_finds_a_critic_that_takes_other_credit(tmp_path: Path) -> None:
+    class Indifferent(WithCritic):
+        def gradient(self, batch: Batch) -> float:
+            return Momentum.gradient(self, batch)
+
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        await critic_kit.test_credit_that_was_not_made_for_a_critic_is_refused(
+            Indifferent(tmp_path)
+        )
+    with pytest.raises(AssertionError):
+        await critic_kit.test_weights_that_the_critic_replaces_change_nothing(
+            lambda: Indifferent(tmp_path), for_critic
+        )
+
+
+async def test_the_kit_finds_a_critic_that_is_not_in_the_checkpoint(tmp_path: Path) -> None:
+    class Forgetful(WithCritic):
+        def load(self, directory: Path) -> None:
+            Momentum.load(self, directory)
+
+    with pytest.raises(AssertionError):
+        await kit.test_a_restarted_trainer_continues_from_its_checkpoint(
+            lambda: Forgetful(tmp_path), for_critic, tmp_path
         )

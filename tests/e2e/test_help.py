@@ -7,15 +7,9 @@ import pytest
 
 COMMANDS = (
     *("run", "check", "ablate", "art", "bench", "collect", "score", "dataset", "show", "credit"),
-    *("report", "new", "results", "harbor-job", "sandbox", "schema", "serve", "forks", "model"),
-    "plan",
+    *("report", "launch", "worker", "events", "new", "audit", "proxy", "results", "harbor-job"),
+    *("sandbox", "schema", "serve", "server", "skills", "forks", "runs", "traj", "model", "plan"),
     *("train", "plugins", "doctor"),
-    *("report", "new", "proxy", "results", "harbor-job", "sandbox", "schema", "serve", "skills"),
-    *("forks", "model", "train", "plugins", "doctor"),
-    *("report", "new", "audit", "results", "harbor-job", "sandbox", "schema", "serve", "forks"),
-    *("runs", "traj", "model", "train", "plugins", "doctor"),
-    *("report", "new", "results", "harbor-job", "sandbox", "schema", "serve", "server", "forks"),
-    *("model", "train", "plugins", "doctor"),
 )
 
 

@@ -159,3 +159,14 @@ def test_the_table_of_the_page_is_that_of_the_stored_results(
     page = driver.PAGE.read_text()
     assert driver.placed(page, results) == page
     assert len(list(csv.reader(text.splitlines()))) == len(results) + 1
+
+
+def test_results_that_are_stored_are_kept_unless_the_same_run_was_made_again(
+    smollm: dict[str, ModuleType],
+) -> None:
+    driver = smollm["smollm"]
+    stored = [driver.Result("ipa", 0, step, 0.0, 60, 26) for step in (0, 10)]
+    other = [driver.Result("weight-one", 0, 10, 0.0, 60, 20)]
+    again = [driver.Result("ipa", 0, 0, 0.0, 60, 25)]
+    assert driver.added(stored, other) == [*stored, *other]
+    assert driver.added([*stored, *other], again) == [*again, *other]

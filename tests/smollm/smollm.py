@@ -5,7 +5,8 @@
     python tests/smollm/smollm.py --collect      # the table of what is there
 
 Everything is stored in runs/smollm. A call resumes where the last one ended, in the middle of a run
-too. ``--docs`` writes results and table into docs/ as well.
+too. ``--docs`` adds the results to those in docs/smollm, where they replace those of the same arm
+and seed, and makes the table of docs/smollm.md from these.
 """
 
 import argparse
@@ -69,7 +70,7 @@ def main() -> int:
     results = sorted(collect(folder), key=astuple)
     print("\n".join(table(results)))
     if arguments.docs:
-        CSV.parent.mkdir(exist_ok=True)
+        results = added(from_csv(CSV.read_text()), results)
         CSV.write_text(as_csv(results))
         PAGE.write_text(placed(PAGE.read_text(), results))
     return 0
@@ -162,6 +163,13 @@ def collect(folder: Path) -> Iterator[Result]:
                     tasks=event["n_graded"],
                     successes=event["n_succeeded"],
                 )
+
+
+def added(stored: Sequence[Result], found: Sequence[Result]) -> list[Result]:
+    """Both, but of an arm and seed that were found again only what was found."""
+    again = {(each.arm, each.seed) for each in found}
+    kept = [each for each in stored if (each.arm, each.seed) not in again]
+    return sorted([*kept, *found], key=astuple)
 
 
 def as_csv(results: Iterable[Result]) -> str:

@@ -12,7 +12,7 @@ from plan import Plan
 from ale_ablate.measuring import Evaluated
 
 RUNS, EVALUATIONS = "runs.csv", "evaluations.csv"
-_RUN = ("training", "peak", "masked", "broken", "seconds")
+_RUN = ("training", "peak", "masked", "clamped", "broken", "seconds")
 _EVALUATION = ("step", "temperature", "graded", "succeeded", "broken")
 
 
@@ -91,6 +91,7 @@ def _numbers(line: Mapping[str, str], evaluated: Sequence[Evaluated]) -> Numbers
         training=_number(line["training"]),
         peak=float(line["peak"]),
         masked=float(line["masked"]),
+        clamped=float(line["clamped"]),
         rollouts=_unpacked(line["rollouts"]),
         broken=int(line["broken"]),
         seconds=_number(line["seconds"]),

@@ -31,6 +31,8 @@ class Numbers:
     """The largest gradient norm of a step, over the median one."""
     masked: float
     """Share of the tokens with a weight that the mask left out, mean over steps."""
+    clamped: float
+    """Share of these whose ratio the clamp changed, mean over steps."""
     rollouts: tuple[int, ...]
     """Training episodes of each step."""
     broken: int
@@ -141,6 +143,7 @@ def _numbers(run: Measured) -> Numbers:
     steps = list(_metrics(run.path))
     norms = sorted(norm for step in steps if (norm := step.get("grad_norm")))
     masked = [step.get("masked_fraction", 0.0) for step in steps]
+    clamped = [step.get("clamped_fraction", 0.0) for step in steps]
     return Numbers(
         before=run.held_out[0][1],
         after=run.held_out[-1][1],
@@ -150,6 +153,7 @@ def _numbers(run: Measured) -> Numbers:
         training=_training(run.counts),
         peak=norms[-1] / norms[len(norms) // 2] if norms else math.nan,
         masked=math.fsum(masked) / len(masked),
+        clamped=math.fsum(clamped) / len(clamped),
         rollouts=tuple(n for _, n in sorted(run.rollouts_by_step.items())),
         broken=run.broken,
         seconds=run.seconds,

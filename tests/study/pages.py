@@ -49,6 +49,7 @@ def _columns(table: Table) -> Iterator[tuple[str, Callable[[Row, Row], str | Non
     yield "training", lambda row, _: interval_text(row.mean(lambda run: run.training))
     yield "spike", lambda row, _: _spike(row)
     yield "masked", lambda row, _: interval_text(row.mean(lambda run: run.masked), alone=True)
+    yield "clamped", lambda row, _: interval_text(row.mean(lambda run: run.clamped), alone=True)
 
 
 def _against(

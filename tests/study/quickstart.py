@@ -1,10 +1,13 @@
-"""The quickstart and its controls over seeds.
+"""The quickstart and its controls over seeds, and PPO with a critic from the same starts.
 
-    python tests/study/quickstart.py --seeds 10    # what is missing, then the table
-    python tests/study/quickstart.py --seeds 0     # the table of what is stored
+    python tests/study/quickstart.py                   # what is missing, then the tables
+    python tests/study/quickstart.py --seeds 10 11     # of these seeds
+    python tests/study/quickstart.py --ppo 0 1 2       # PPO, after the seeds
+    python tests/study/quickstart.py --collect         # the tables of what is stored
 
 Runs are stored in runs/quickstart. A call resumes where the last one ended. Results are added to
-docs/study/quickstart.csv, and the table into the pages that have a place for it.
+docs/study/quickstart.csv, metrics of steps to quickstart-steps.csv beside it, and the tables to the
+pages that have a place for them.
 """
 
 import argparse
@@ -13,6 +16,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 from attrs import frozen
 
@@ -23,8 +28,11 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs"
 CONFIG = CONFIGS / "quickstart.yaml"
 RESULTS = ROOT / "docs" / "study" / "quickstart.csv"
+SECOND_SETTING = RESULTS.with_name("quickstart-second.csv")
+"""Of three other seeds, with another config that was given up."""
+STEPS = RESULTS.with_name("quickstart-steps.csv")
 PAGES = (ROOT / "README.md", ROOT / "docs" / "how-to" / "train.md")
-BEGIN, END = "<!-- table quickstart -->\n", "<!-- end -->"
+SEEDS = range(10)
 DEMONSTRATED, REINFORCED = 24, 12
 """Steps of the quickstart: with demonstrations, and after them."""
 _FROM_START = (
@@ -38,17 +46,31 @@ _FROM_START = (
     "trainer.decay_updates=null",
     "trainer.lr=6.0e-4",
     "trainer.imitation.lr=8.8e-4",
-    "evaluation.temperatures=[0]",
 )
 CONTROLS: Mapping[str, Sequence[str]] = {
-    "imitation": (*_FROM_START, f"starts.demonstrations={REINFORCED}"),
+    "imitation": (
+        *_FROM_START,
+        "evaluation.temperatures=[0]",
+        f"starts.demonstrations={REINFORCED}",
+    ),
     "weight-one": (
         *_FROM_START,
+        "evaluation.temperatures=[0]",
         "starts.demonstrations=0",
         "credit={type: weight-one}",
     ),
 }
 """Runs that begin with the policy at the end of the demonstrations."""
+PPO = "ppo"
+WITH_A_CRITIC = (
+    *_FROM_START,
+    "evaluation.temperatures=[0, 1]",
+    "starts.demonstrations=0",
+    "credit={type: gae, gamma: 0.95, lam: 0.95, unit: chunk}",
+    "trainer.objective=ppo",
+    "trainer.critic={type: head, lr: 5.0e-3}",
+)
+"""The same for PPO: as many tasks, rollouts and updates, and the same rates, as the others have."""
 MAIN = "quickstart"
 ENOUGH = 0.30
 """What greedy success has to be above the best control."""
@@ -76,7 +98,7 @@ COLUMNS = ("seed", "run", "after", "temperature", "successes", "graded")
 
 
 def stored(path: Path = RESULTS) -> list[Result]:
-    """The results in the CSV."""
+    """The results in a CSV."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -102,16 +124,34 @@ def store(results: Sequence[Result]) -> None:
             writer.writerow([getattr(one, column) for column in COLUMNS])
 
 
-def run_seed(seed: int, folder: Path) -> Iterator[list[Result]]:
-    """The results of the quickstart and of its controls with one seed; resumes what is there."""
+def run_seed(seed: int, folder: Path) -> None:
+    """Run the quickstart and its controls with one seed; resumes what is there."""
     main = _run(MAIN, seed, folder, ())
-    yield list(_measured(MAIN, seed, main))
+    add(MAIN, seed, main)
     model = folder / f"start-{seed}"
     if not model.exists():
         _ale("model", str(main), "--after", str(DEMONSTRATED), "--out", str(model))
     for name, overrides in CONTROLS.items():
-        run = _run(name, seed, folder, (*overrides, f"llm.model={model}"))
-        yield list(_measured(name, seed, run))
+        add(name, seed, _run(name, seed, folder, (*overrides, f"llm.model={model}")))
+
+
+def run_ppo(seed: int, folder: Path) -> None:
+    """Run PPO with a seed whose quickstart has been run; resumes what is there."""
+    model = folder / f"start-{seed}"
+    add(PPO, seed, _run(PPO, seed, folder, (*WITH_A_CRITIC, f"llm.model={model}")))
+
+
+def add(name: str, seed: int, run: Path) -> None:
+    """Put what a run has shown into the CSV files, in place of what they had of it."""
+
+    def others(rows: Sequence[Any]) -> list[Any]:
+        return [one for one in rows if (one.seed, one.run) != (seed, name)]
+
+    results = [*others(stored()), *_measured(name, seed, run)]
+    store(sorted(results, key=lambda one: one.seed))
+    if name in (MAIN, PPO):
+        steps = [*others(stored_steps()), *_steps(name, seed, run)]
+        store_steps(sorted(steps, key=lambda one: (one.run, one.seed, one.step)))
 
 
 def _run(name: str, seed: int, folder: Path, overrides: Sequence[str]) -> Path:
@@ -119,7 +159,12 @@ def _run(name: str, seed: int, folder: Path, overrides: Sequence[str]) -> Path:
     pattern = f"*-{name}-{seed}"
     begun = sorted(folder.glob(f"{pattern}/manifest.json"))
     if not begun:
-        sets = (f"run.name={name}-{seed}", f"run.directory={folder}", f"run.seed={seed}")
+        sets = (
+            f"run.name={name}-{seed}",
+            f"run.directory={folder}",
+            f"run.seed={seed}",
+            "observers=[{type: console}]",
+        )
         _ale("run", str(CONFIG), *(f"--set={each}" for each in (*sets, *overrides)))
     else:
         outcome = RunReader(begun[-1].parent).manifest.get("outcome")
@@ -147,6 +192,53 @@ def _measured(name: str, seed: int, run: Path) -> Iterator[Result]:
             )
 
 
+METRICS = ("success", "return_mean", "value_mean", "explained_variance")
+
+
+@frozen
+class Step:
+    """A step of reinforcement: a line of the CSV of steps."""
+
+    seed: int
+    run: str
+    step: int
+    metrics: Mapping[str, float]
+    """Those of `METRICS` that it has."""
+
+
+def stored_steps() -> list[Step]:
+    """The steps in the CSV."""
+    if not STEPS.exists():
+        return []
+    with STEPS.open(newline="") as file:
+        return [
+            Step(
+                int(row["seed"]),
+                row["run"],
+                int(row["step"]),
+                {name: float(row[name]) for name in METRICS if row[name]},
+            )
+            for row in csv.DictReader(file)
+        ]
+
+
+def store_steps(steps: Sequence[Step]) -> None:
+    """Write the CSV of steps."""
+    with STEPS.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("seed", "run", "step", *METRICS))
+        for one in steps:
+            values = (f"{one.metrics[m]:.4f}" if m in one.metrics else "" for m in METRICS)
+            writer.writerow([one.seed, one.run, one.step, *values])
+
+
+def _steps(name: str, seed: int, run: Path) -> Iterator[Step]:
+    for event in RunReader(run).events():
+        if event["event"] == "step_finished" and not event["metrics"].get("loss_imitation"):
+            found = {m: event["metrics"][m] for m in METRICS if m in event["metrics"]}
+            yield Step(seed, name, event["step"], found)
+
+
 @frozen(kw_only=True)
 class Seed:
     """The shares of one seed, on held-out tasks."""
@@ -158,34 +250,41 @@ class Seed:
     """Greedy, at the end of each control."""
     trained: Mapping[float, float]
     """At the end of the quickstart, by temperature."""
+    ppo: Mapping[float, float]
+    """At the end of PPO, by temperature."""
+
+    @property
+    def best_control(self) -> float | None:
+        """The best of start, cooler decoding and all controls; None until these have been run."""
+        if len(self.controls) < len(CONTROLS):
+            return None
+        return max(*self.start.values(), *self.controls.values())
 
     @property
     def margin(self) -> float | None:
-        """What greedy success is above the best of start, cooler decoding and all controls."""
-        if len(self.controls) < len(CONTROLS):
-            return None
-        return self.trained[0.0] - max(*self.start.values(), *self.controls.values())
+        """What greedy success is above the best control."""
+        best = self.best_control
+        return None if best is None else self.trained[0.0] - best
 
 
 def by_seed(results: Sequence[Result]) -> Iterator[Seed]:
     """The seeds whose quickstart is stored, with the controls that are."""
     for seed in sorted({one.seed for one in results if one.run == MAIN}):
         own = [one for one in results if one.seed == seed]
-        shares = {(one.run, one.after, one.temperature): one.share for one in own}
+        *_, demonstrated, end = sorted({one.after for one in own if one.run == MAIN})
+        last = {run: _of(own, run, end - demonstrated) for run in (*CONTROLS, PPO)}
         yield Seed(
             seed=seed,
-            start=_of(shares, DEMONSTRATED),
-            controls={
-                name: shares[name, REINFORCED, 0.0]
-                for name in CONTROLS
-                if (name, REINFORCED, 0.0) in shares
-            },
-            trained=_of(shares, DEMONSTRATED + REINFORCED),
+            start=_of(own, MAIN, demonstrated),
+            controls={name: last[name][0.0] for name in CONTROLS if last[name]},
+            trained=_of(own, MAIN, end),
+            ppo=last[PPO],
         )
 
 
-def _of(shares: Mapping[tuple[str, int, float], float], after: int) -> dict[float, float]:
-    return {t: share for (run, step, t), share in shares.items() if (run, step) == (MAIN, after)}
+def _of(results: Sequence[Result], run: str, after: int) -> dict[float, float]:
+    """The shares of a run after so many steps, by temperature."""
+    return {one.temperature: one.share for one in results if (one.run, one.after) == (run, after)}
 
 
 def table(results: Sequence[Result]) -> Iterator[str]:
@@ -221,27 +320,53 @@ def table(results: Sequence[Result]) -> Iterator[str]:
     )
 
 
-def placed(page: str, results: Sequence[Result]) -> str:
-    """A page with the table between its marks."""
-    before, _, rest = page.partition(BEGIN)
-    lines = "\n".join(table(results))
-    return f"{before}{BEGIN}{lines}\n{rest[rest.index(END) :]}"
+def ppo_table(results: Sequence[Result], steps: Sequence[Step]) -> Iterator[str]:
+    """The table of PPO, line by line; explained variances are means over three steps."""
+    header = ["seed", "start, greedy", "best control", "PPO, at 1", "PPO, greedy", "margin"]
+    yield f"| {' | '.join([*header, 'explained variance, first and last steps'])} |"
+    yield f"|---|{'---:|' * len(header)}"
+    for one in by_seed(results):
+        own = [
+            step.metrics["explained_variance"]
+            for step in steps
+            if (step.run, step.seed) == (PPO, one.seed)
+        ]
+        if own and one.ppo and one.best_control is not None:
+            shares = (one.start[0.0], one.best_control, one.ppo[1.0], one.ppo[0.0])
+            cells = [f"{share:.0%}" for share in shares]
+            margin = f"{100 * (one.ppo[0.0] - one.best_control):+.0f}"
+            explained = f"{fmean(own[:3]):.2f}, {fmean(own[-3:]):.2f}"
+            yield f"| {' | '.join([str(one.seed), *cells, margin, explained])} |"
+
+
+def placed(page: str, results: Sequence[Result], steps: Sequence[Step]) -> str:
+    """A page with the tables between the marks that it has."""
+    tables = {"quickstart": table(results), "ppo": ppo_table(results, steps)}
+    for name, lines in tables.items():
+        before, mark, rest = page.partition(f"<!-- table {name} -->\n")
+        if mark:
+            text = "\n".join(lines)
+            page = f"{before}{mark}{text}\n{rest[rest.index('<!-- end -->') :]}"
+    return page
 
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description="The quickstart and its controls over seeds.")
-    parser.add_argument("--seeds", type=int, default=10, help="0 runs nothing")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs="*", default=list(SEEDS))
+    parser.add_argument("--ppo", type=int, nargs="*", default=[], help="seeds that PPO is run with")
+    parser.add_argument("--collect", action="store_true", help="run nothing")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "quickstart")
     given = parser.parse_args()
-    for seed in range(given.seeds):
-        for found in run_seed(seed, given.folder.resolve()):
-            new = {(one.seed, one.run) for one in found}
-            kept = [one for one in stored() if (one.seed, one.run) not in new]
-            store(sorted([*kept, *found], key=lambda one: one.seed))
+    folder = given.folder.resolve()
+    if not given.collect:
+        for seed in given.seeds:
+            run_seed(seed, folder)
+        for seed in given.ppo:
+            run_ppo(seed, folder)
     for page in PAGES:
-        page.write_text(placed(page.read_text(), stored()))
-    print("\n".join(table(stored())))
+        page.write_text(placed(page.read_text(), stored(), stored_steps()))
+    print("\n".join([*table(stored()), "", *ppo_table(stored(), stored_steps())]))
 
 
 if __name__ == "__main__":

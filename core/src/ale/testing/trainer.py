@@ -6,17 +6,20 @@ class TestMine(TrainerContract):
     def make_trainer(self, tmp_path: Path) -> Callable[[], Trainer]:
         return lambda: Mine(MineOptions(), directory=tmp_path)
 ```
+
+`CriticTrainerContract` is for trainers with a critic, in the same way.
 """
 
 import hashlib
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from ale.errors import InputError, StoreError
-from ale.protocols import LLM, Trainer
+from ale.errors import AleError, InputError, StoreError
+from ale.protocols import LLM, CriticTrainer, Trainer
 from ale.testing.builders import episode, group, turn
 from ale.testing.fakes import FakeLLM
 from ale.types import (
@@ -24,6 +27,7 @@ from ale.types import (
     Chunk,
     Credit,
     CreditedGroup,
+    Gae,
     Message,
     PolicySnapshot,
     Span,
@@ -111,6 +115,18 @@ def without_credit(batch: Batch) -> Batch:
         )
         groups.append(replace(credited, credits=credits))
     return replace(batch, groups=tuple(groups))
+
+
+def batch_for_critic(step: int, gae: Gae) -> Batch:
+    """`credited_batch`, with credit that a critic is to complete."""
+    batch = credited_batch(step)
+    return replace(
+        batch,
+        groups=tuple(
+            replace(each, credits=tuple(replace(credit, gae=gae) for credit in each.credits))
+            for each in batch.groups
+        ),
+    )
 
 
 def _folder(tmp_path: Path) -> Path:
@@ -299,4 +315,71 @@ class TrainerContract:
             make_trainer().load(checkpoint)
 
 
-__all__ = ["TrainerContract", "credited_batch", "credited_group", "without_credit"]
+class CriticTrainerContract(TrainerContract):
+    """For trainers with a critic (`CriticTrainer`): `TrainerContract`, on credit that it completes.
+
+    That a run resumes with the critic as it was is among the tests of `TrainerContract`.
+    """
+
+    @pytest.fixture
+    def batch(self) -> Callable[[int], Batch]:
+        """Makes the batch of a step."""
+        gae = Gae(gamma=0.9, lam=0.95, unit="chunk")
+        return lambda step: batch_for_critic(step, gae)
+
+    def test_it_declares_its_critic(self, make_unattached: Callable[[], Trainer]) -> None:
+        trainer = make_unattached()
+        assert isinstance(trainer, CriticTrainer)
+        assert trainer.has_critic
+
+    @pytest.mark.parametrize("truncated", [False, True], ids=["ended", "cut-off"])
+    @pytest.mark.parametrize("unit", ["token", "turn", "chunk"])
+    @pytest.mark.asyncio
+    async def test_every_unit_is_completed(
+        self, trainer: Trainer, unit: Literal["token", "turn", "chunk"], truncated: bool
+    ) -> None:
+        gae = Gae(gamma=0.9, lam=0.95, unit=unit, truncated=truncated)
+        for step in range(2):
+            report = await trainer.step(batch_for_critic(step, gae))
+            _assert_finite(report)
+
+    @pytest.mark.asyncio
+    async def test_credit_that_was_not_made_for_a_critic_is_refused(self, trainer: Trainer) -> None:
+        with pytest.raises(AleError, match=credited_batch(0).groups[0].credits[0].episode_id):
+            await trainer.step(credited_batch(0))
+
+    @pytest.mark.asyncio
+    async def test_weights_that_the_critic_replaces_change_nothing(
+        self, make_trainer: Callable[[], Trainer], batch: Callable[[int], Batch]
+    ) -> None:
+        """`Credit.weights` are as if every state were worth 0; rewards and values decide."""
+        reports = []
+        for made in (batch(0), _with_other_weights(batch(0))):
+            trainer = make_trainer()
+            await trainer.step(made)
+            reports.append(self._computed(await trainer.step(batch(1))))
+        assert reports[1] == pytest.approx(reports[0], rel=self.tolerance)
+
+
+def _with_other_weights(batch: Batch) -> Batch:
+    groups = [
+        replace(
+            each,
+            credits=tuple(
+                replace(credit, weights=tuple(7.0 for _ in credit.weights))
+                for credit in each.credits
+            ),
+        )
+        for each in batch.groups
+    ]
+    return replace(batch, groups=tuple(groups))
+
+
+__all__ = [
+    "CriticTrainerContract",
+    "TrainerContract",
+    "batch_for_critic",
+    "credited_batch",
+    "credited_group",
+    "without_credit",
+]

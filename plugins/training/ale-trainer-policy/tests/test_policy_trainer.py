@@ -15,8 +15,9 @@ from ale.errors import AleError, InputError, StoreError
 from ale.plugin import BuildContext
 from ale.protocols import Trainer
 from ale.strict import parse_yaml, structure
-from ale.testing.trainer import TrainerContract, credited_batch
+from ale.testing.trainer import CriticTrainerContract, TrainerContract, credited_batch
 from ale.types import Batch
+from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.options import (
     ImitationOptions,
     LoraOptions,
@@ -73,6 +74,14 @@ class TestACopyWithAdapters(_Contract):
     @pytest.fixture(autouse=True)
     def seeded(self) -> None:
         torch.manual_seed(0)
+
+
+class TestCriticHead(_Contract, CriticTrainerContract):
+    fields = {"objective": "ppo", "critic": CriticOptions(type="head"), "epochs": 2}  # noqa: RUF012
+
+
+class TestCriticModel(_Contract, CriticTrainerContract):
+    fields = {"objective": "ppo", "critic": CriticOptions(type="model")}  # noqa: RUF012
 
 
 class TestSft(_Contract):
