@@ -25,7 +25,6 @@ KITS = {
     "ale_trainers": "TrainerContract",
     "ale_executors": "(Remote)?ExecutorContract",
     "ale_launchers": "LauncherContract",
-    "ale_executors": "ExecutorContract",
     "ale_middleware": "MiddlewareContract",
     "ale_observers": "ObserverContract",
 }

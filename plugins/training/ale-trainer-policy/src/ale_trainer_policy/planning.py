@@ -70,7 +70,7 @@ def planned(
 
 def _trainer(tree: Node, config: Mapping[str, Any]) -> LearnOptions:
     section = config.get("trainer")
-    name = str(section["type"]).rpartition("/")[2] if section else None
+    name = str(section["type"]).rpartition("/")[2] if section else ""
     if section is None or name not in _TRAINERS:
         message = f"trainer '{name}' is not planned" if section else "there is no trainer"
         expected = "trainer: {type: policy, ...} or {type: sft, ...}"

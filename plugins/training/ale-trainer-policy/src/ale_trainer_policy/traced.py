@@ -41,11 +41,11 @@ class Traced:
     """The most that is allocated at once beside weights and accumulated gradients."""
 
 
-class _Live(TorchDispatchMode):
+class _Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the bytes of all tensors that exist."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.now = 0
         self.peak = 0
         self._known: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -92,7 +92,9 @@ def trace(
     n = max(1, options.max_tokens_per_microbatch // context)
     samples = [sample_of(context, int(config.get_text_config().vocab_size)) for _ in range(n)]
     with torch.device("meta"):
-        model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
+        model: Any = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
+            config, dtype=dtype
+        )
         n_plain = sum(each.nbytes for each in model.parameters())
         if options.lora is not None:
             add_adapters(model, options.lora)

@@ -225,7 +225,12 @@ def split(
             samples, of about equal size, the largest first.
     """
     ordered = sorted(samples, key=lambda s: ([_sort_key(row) for row in s.rows], s.episode))
-    size_of = {"tree": _TreeSizes(), "packed": _packed_size, "padded": _padded_size}[packing]
+    sizes: dict[Packing, _SizeOf] = {
+        "tree": _TreeSizes(),
+        "packed": _packed_size,
+        "padded": _padded_size,
+    }
+    size_of = sizes[packing]
     pieces = _within(ordered, max_tokens, size_of)
     if ranks == 1 or not pieces:
         return pieces
