@@ -81,7 +81,10 @@ def worker(
 
 @click.group("events")
 def events() -> None:
-    """Show the events that runs publish (observer nats)."""
+    """Show the events that runs publish (observer nats).
+
+    Example: ale events tail --nats nats://10.0.0.5:4222
+    """
 
 
 @events.command("tail")
