@@ -121,6 +121,16 @@ def test_what_was_learned_is_more_than_any_control_has(study: ModuleType) -> Non
     assert sum(margin >= study.ENOUGH for margin in margins) >= 8
 
 
+def test_ppo_learned_more_than_any_control_with_each_of_three_seeds(study: ModuleType) -> None:
+    with_ppo = [seed for seed in study.by_seed(study.stored()) if seed.ppo]
+    assert [seed.seed for seed in with_ppo] == [0, 1, 2]
+    assert min(seed.ppo[0.0] - seed.best_control for seed in with_ppo) >= study.ENOUGH
+    steps = [step for step in study.stored_steps() if step.run == "ppo"]
+    assert [step.step for step in steps] == list(range(12)) * 3
+    late = [step.metrics for step in steps if step.step >= 9]
+    assert all(abs(each["value_mean"] - each["return_mean"]) < 0.4 for each in late)
+
+
 def test_the_readme_says_what_the_second_setting_showed(study: ModuleType) -> None:
     seeds = list(study.by_seed(study.stored(study.SECOND_SETTING)))
     margins = [f"{100 * s.margin:+.0f} (seed {s.seed})" for s in seeds if s.margin is not None]
