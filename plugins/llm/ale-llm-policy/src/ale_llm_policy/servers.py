@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -225,5 +226,5 @@ class ServersLLM(TokenLLM):
 
 
 def temporary() -> Path:
-    """A folder where no run directory is given."""
-    return Path(tempfile.mkdtemp(prefix="ale-servers-"))
+    """A folder for where no run directory is given; created when something is written."""
+    return Path(tempfile.gettempdir()) / f"ale-servers-{os.urandom(6).hex()}"
