@@ -235,6 +235,23 @@ async def test_a_group_past_the_limit_is_dropped_and_another_drawn(
     assert "0-t0-0" in {episode.id for episode in run.store.reader.episodes}
 
 
+async def test_the_newest_groups_may_come_first(workplace: Any, finish: Finish, bench: Any) -> None:
+    chance = random.Random(5)
+
+    async def agent(context: AgentContext) -> Stop:
+        await asyncio.sleep(chance.choice((0, 0, 0, 0.05)))
+        context.recorder.append(turn("done"))
+        return Stop(reason="finished")
+
+    bench.agent = agent
+    options = {"steps": 6, "staleness": 2, "too_stale": "drop", "take_first": "newest"}
+    run = workplace.prepared(config(workplace, **options))
+    assert (await finish(run)).outcome == "completed"
+    every = [group for batch in batches(run) for group in batch]
+    assert len(set(every)) == len(every) == 12
+    assert max(found["staleness_max"] for found in metrics(run)) <= 2
+
+
 def buffer_of(*started: int, newest_first: bool = False) -> Buffer:
     """Of groups that the policy had learned from so many steps for, the last one added first."""
     keys = [GroupKey(0, f"t{i}") for i in range(len(started))]

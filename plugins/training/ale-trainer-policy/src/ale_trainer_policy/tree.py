@@ -18,7 +18,7 @@ last[k] is the end of k's subtree. Token 5 (id 9) attends to tokens 1, 2, 4 and 
 last[3] = 3 < 5, nor to 0.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -209,6 +209,10 @@ def _optional(samples: Sequence[Sample], name: str) -> Floats | None:
     return None if missing else _column(samples, name, np.float64)
 
 
+_SizeOf = Callable[[Sequence[Sample], Sample, int], int]
+"""Of a micro-batch with one more sample, from the micro-batch, the sample and the size so far."""
+
+
 def split(
     samples: Sequence[Sample], max_tokens: int, *, packing: Packing = "tree", ranks: int = 1
 ) -> list[list[Sample]]:
@@ -225,12 +229,12 @@ def split(
             samples, of about equal size, the largest first.
     """
     ordered = sorted(samples, key=lambda s: ([_sort_key(row) for row in s.rows], s.episode))
-    sizes: dict[Packing, _SizeOf] = {
+    ways: Mapping[Packing, _SizeOf] = {
         "tree": _TreeSizes(),
         "packed": _packed_size,
         "padded": _padded_size,
     }
-    size_of = sizes[packing]
+    size_of = ways[packing]
     pieces = _within(ordered, max_tokens, size_of)
     if ranks == 1 or not pieces:
         return pieces
@@ -244,10 +248,6 @@ def split(
         else:
             low = middle + 1
     return sorted(_within(ordered, low, size_of), key=lambda p: -_size(p, size_of))
-
-
-_SizeOf = Callable[[Sequence[Sample], Sample, int], int]
-"""Of a micro-batch with one more sample, from the micro-batch, the sample and the size so far."""
 
 
 def _within(ordered: Sequence[Sample], bound: int, size_of: _SizeOf) -> list[list[Sample]]:
