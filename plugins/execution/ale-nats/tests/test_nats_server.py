@@ -13,9 +13,10 @@ import nkeys
 import pytest
 
 from ale.errors import AleError
+from ale.runs import Registry
 from ale.testing.executor import KitRun, spec_of, work
 from ale.types import Episode, Work
-from ale.workers import Registry, Worker
+from ale.workers import Worker
 from ale_nats.executor import NatsExecutor
 from ale_nats.options import NatsOptions, ServerOptions
 from ale_nats.testing import Server, WorkerGroup, free_port

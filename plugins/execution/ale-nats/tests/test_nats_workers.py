@@ -10,9 +10,10 @@ import pytest
 
 from ale.errors import AleError
 from ale.protocols import RunningRun
+from ale.runs import Registry
 from ale.testing.executor import KitRun, appears, spec_of, work
 from ale.types import Episode, RunSpec, replace
-from ale.workers import Registry, Worker
+from ale.workers import Worker
 from ale_nats.connection import connected
 from ale_nats.executor import NatsExecutor, Session
 from ale_nats.options import NatsOptions
@@ -82,6 +83,7 @@ async def test_a_worker_of_another_version_takes_nothing_and_says_why(
     assert "takes no works of run-0" in output.read_text()
 
 
+@pytest.mark.long
 async def test_a_work_that_no_worker_survives_is_a_broken_episode(
     make_run: MakeRun, own_group: WorkerGroup
 ) -> None:
@@ -213,6 +215,7 @@ async def test_a_server_that_has_lost_its_files_gets_all_again(
     assert [episode.reward for episode in episodes] == [1.0] * 4
 
 
+@pytest.mark.long
 async def test_a_server_that_stays_away_ends_the_run_after_a_while(
     make_run: MakeRun, own_server: Server
 ) -> None:

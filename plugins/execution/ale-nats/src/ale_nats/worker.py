@@ -14,8 +14,9 @@ from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
 from ale.errors import InputError
+from ale.runs import Registry
 from ale.types import Episode, Work
-from ale.workers import Registry, Worker, broken, decode, encode
+from ale.workers import Worker, broken, decode, encode
 from ale_nats.connection import LOST, Link, connected
 from ale_nats.messages import Announcement, Progress, Refusal, encoded
 from ale_nats.options import ServerOptions
