@@ -46,7 +46,7 @@ TYPES = (
     "event",
     "_record",
 )
-PROTOCOLS = ("task", "sandbox", "llm", "agent", "start", "training", "executor")
+PROTOCOLS = ("task", "sandbox", "llm", "agent", "start", "training", "executor", "launcher")
 TITLES = {
     "task": "Tasks",
     "sandbox": "Sandboxes",
@@ -60,6 +60,7 @@ TITLES = {
     "credit": "Groups and credit",
     "training": "Training",
     "executor": "Executors",
+    "launcher": "Launchers",
     "work": "Works",
     "event": "Events",
     "_record": "Making a record",
