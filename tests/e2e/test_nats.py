@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ale_nats.testing import Fleet, Server, wait_for
+from ale_nats.testing import Server, WorkerGroup, wait_for
 
 WORKERS = 3
 LOST_AFTER_S = 2
@@ -31,8 +31,8 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def fleet(server: Server, tmp_path: Path) -> Iterator[Fleet]:
-    made = Fleet(server.url, tmp_path / "workers")
+def group(server: Server, tmp_path: Path) -> Iterator[WorkerGroup]:
+    made = WorkerGroup(server.url, tmp_path / "workers")
     for _ in range(WORKERS):
         made.start()
     yield made
@@ -58,7 +58,9 @@ def stored(workshop: Any) -> dict[str, str]:
     return found
 
 
-def break_things(workshop: Any, server: Server, fleet: Fleet, episodes: int, seed: int) -> None:
+def break_things(
+    workshop: Any, server: Server, group: WorkerGroup, episodes: int, seed: int
+) -> None:
     """Kill two workers at random moments and restart the server, while episodes come in."""
     chance = random.Random(seed)
     moments = sorted(chance.sample(range(episodes // 10, episodes * 2 // 3), 3))
@@ -69,7 +71,7 @@ def break_things(workshop: Any, server: Server, fleet: Fleet, episodes: int, see
             time.sleep(chance.uniform(0.1, 1.0))
             server.start()
         else:
-            fleet.end(chance.choice(fleet.workers))
+            group.end(chance.choice(group.workers))
 
 
 def _so_far(workshop: Any) -> list[str]:
@@ -78,14 +80,14 @@ def _so_far(workshop: Any) -> list[str]:
 
 
 def same_as_local(
-    workshop: Any, shell: Any, server: Server, fleet: Fleet, episodes: int, seed: int
+    workshop: Any, shell: Any, server: Server, group: WorkerGroup, episodes: int, seed: int
 ) -> None:
     configure(workshop, shell, server, episodes)
     running = workshop.start("run", "run.yaml")
-    break_things(workshop, server, fleet, episodes, seed)
+    break_things(workshop, server, group, episodes, seed)
     done = running.ended(300)
     assert done.code == 0, done.text
-    assert len(fleet.workers) == WORKERS - 2
+    assert len(group.workers) == WORKERS - 2
     spread = stored(workshop)
     assert len(spread) == episodes
     alone = workshop.ale("run", "run.yaml", "--set", "executor.type=local", timeout_s=300)
@@ -94,21 +96,21 @@ def same_as_local(
 
 
 def test_each_episode_is_there_once_and_as_a_local_run_has_it(
-    workshop: Any, shell: Any, server: Server, fleet: Fleet
+    workshop: Any, shell: Any, server: Server, group: WorkerGroup
 ) -> None:
-    same_as_local(workshop, shell, server, fleet, 60, seed=5)
+    same_as_local(workshop, shell, server, group, 60, seed=5)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_so_it_is_with_300_episodes(
-    workshop: Any, shell: Any, server: Server, fleet: Fleet, seed: int
+    workshop: Any, shell: Any, server: Server, group: WorkerGroup, seed: int
 ) -> None:
-    same_as_local(workshop, shell, server, fleet, 300, seed)
+    same_as_local(workshop, shell, server, group, 300, seed)
 
 
 def test_a_run_that_was_killed_is_resumed_with_what_its_workers_have_finished(
-    workshop: Any, shell: Any, server: Server, fleet: Fleet
+    workshop: Any, shell: Any, server: Server, group: WorkerGroup
 ) -> None:
     configure(workshop, shell, server, 60)
     running = workshop.start("run", "run.yaml")

@@ -46,7 +46,7 @@ from ale.protocols import Start
 from ale.strict import Node, from_plain, structure
 from ale.types import Episode, Failure, RunSpec, Stage, Stop, Trajectory, Work
 
-__all__ = ["Registry", "Worker", "broken", "decode", "encode"]
+__all__ = ["Worker", "broken", "decode", "encode"]
 
 T = TypeVar("T")
 _FILE = "the run's config"
@@ -104,7 +104,7 @@ class Worker:
         """The parts of a run, built in this process.
 
         Args:
-            registry: the components here; plugin files of the config are added to it.
+            registry: an `ale.runs.Registry`; plugin files of the config are added to it.
             environ: to read secrets from; default: that of the process.
 
         Raises:
@@ -186,11 +186,13 @@ class Worker:
 
     def _prepare(self, work: Work) -> PreparedTask:
         key = (work.split, work.task.id)
-        if key not in self._prepared:
+        known = self._prepared.get(key)
+        if known is None or known.task != work.task:
             if problems := missing_features(work.task, self._parts.backend):
                 raise InputError(problems)
-            self._prepared[key] = prepare(work.task, self._registry, self._context)
-        return self._prepared[key]
+            known = prepare(work.task, self._registry, self._context)
+            self._prepared[key] = known
+        return known
 
     async def aclose(self) -> Sequence[str]:
         """Close model and sandbox; what could not be closed, a message each."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ale_nats.testing import Fleet, Server
+from ale_nats.testing import Server, WorkerGroup
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -28,9 +28,9 @@ def server(tmp_path_factory: pytest.TempPathFactory, has_server: None) -> Iterat
 
 
 @pytest.fixture(scope="session")
-def fleet(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def group(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerGroup]:
     """Two workers of that server."""
-    made = Fleet(server.url, tmp_path_factory.mktemp("workers"))
+    made = WorkerGroup(server.url, tmp_path_factory.mktemp("workers"))
     made.start()
     made.start()
     yield made
@@ -47,8 +47,8 @@ def own_server(tmp_path: Path, has_server: None) -> Iterator[Server]:
 
 
 @pytest.fixture
-def own_fleet(own_server: Server, tmp_path: Path) -> Iterator[Fleet]:
+def own_group(own_server: Server, tmp_path: Path) -> Iterator[WorkerGroup]:
     """Workers of that one; none yet."""
-    made = Fleet(own_server.url, tmp_path / "workers")
+    made = WorkerGroup(own_server.url, tmp_path / "workers")
     yield made
     made.stop()

@@ -18,6 +18,9 @@ from ale_nats.testing import ALE, Server, free_port, wait_for
 
 
 class TestPublisher(ObserverContract):
+    settle_s = 120.0
+    """It publishes the stages too: six events for each episode."""
+
     @pytest.fixture
     def observer(self, server: Server) -> object:
         return EventPublisher(EventOptions(url=server.url), {})

@@ -8,14 +8,14 @@ from ale.protocols import Executor
 from ale.testing.executor import RemoteExecutorContract
 from ale_nats.executor import NatsExecutor
 from ale_nats.options import NatsOptions
-from ale_nats.testing import LOST_AFTER_S, Fleet
+from ale_nats.testing import LOST_AFTER_S, WorkerGroup
 
 
 class TestNats(RemoteExecutorContract):
     @pytest.fixture
-    def executor(self, fleet: Fleet) -> Executor:
-        return NatsExecutor(NatsOptions(url=fleet.url, lost_after_s=LOST_AFTER_S), {})
+    def executor(self, group: WorkerGroup) -> Executor:
+        return NatsExecutor(NatsOptions(url=group.url, lost_after_s=LOST_AFTER_S), {})
 
     @pytest.fixture
-    def kill_a_worker(self, fleet: Fleet) -> Callable[[int], None]:
-        return fleet.kill
+    def kill_a_worker(self, group: WorkerGroup) -> Callable[[int], None]:
+        return group.kill

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,16 @@ import nkeys
 import pytest
 
 from ale.errors import AleError
-from ale.testing.executor import spec_of, work
-from ale.types import Episode
-from ale.workers import Registry, Worker
+from ale.runs import Registry
+from ale.testing.executor import KitRun, spec_of, work
+from ale.types import Episode, Work
+from ale.workers import Worker
 from ale_nats.executor import NatsExecutor
 from ale_nats.options import NatsOptions, ServerOptions
-from ale_nats.testing import Fleet, Server, free_port
+from ale_nats.testing import Server, WorkerGroup, free_port
 
 Environ = Mapping[str, str]
+ONE = work("one")
 
 
 async def check(options: NatsOptions, environ: Environ | None = None) -> None:
@@ -126,15 +128,15 @@ def certificates(tmp_path: Path) -> Path:
     return folder
 
 
-async def one_episode(options: NatsOptions, environ: Environ, folder: Path) -> Episode:
-    """The episode of one work, run by a worker of the server."""
-    from ale.testing.executor import KitRun
-
+async def one_episode(
+    options: NatsOptions, environ: Environ, folder: Path, asked: Work = ONE
+) -> Episode:
+    """The episode of a work, run by a worker of the server."""
     spec = spec_of(folder, "one")
     here = Worker.build(spec, Registry.installed(), {})
     run = KitRun(executor=NatsExecutor(options, environ), spec=spec, here=here)
     async with run.open() as workers:
-        return await run.stored(workers, work("one"))
+        return await run.stored(workers, asked)
 
 
 async def test_runs_and_workers_speak_tls_with_certificates_of_their_own(
@@ -152,19 +154,46 @@ async def test_runs_and_workers_speak_tls_with_certificates_of_their_own(
         "tls_key": certificates / "client.key",
     }
     flags = [f"--{name.replace('_', '-')}={path}" for name, path in own.items()]
-    fleet = Fleet(server.url, tmp_path / "workers", flags)
+    group = WorkerGroup(server.url, tmp_path / "workers", flags)
     try:
-        fleet.start()
+        group.start()
         options = NatsOptions(url=server.url, **own)
         assert (await one_episode(options, {}, tmp_path)).reward == 1.0
     finally:
-        fleet.stop()
+        group.stop()
     with pytest.raises(AleError, match=r"TLS failed: .*CERTIFICATE_VERIFY_FAILED"):
         await check(NatsOptions(url=server.url))
     with pytest.raises(AleError, match=r"at tls://127\.0\.0\.1"):
         await check(NatsOptions(url=server.url, tls_ca=certificates / "ca.pem"))
     with pytest.raises(AleError, match="the TLS files can't be used"):
         await check(NatsOptions(url=server.url, tls_ca=certificates / "absent.pem"))
+
+
+def _user(name: str, publish: Sequence[str], subscribe: Sequence[str]) -> dict[str, Any]:
+    permissions = {"publish": [*publish], "subscribe": [*subscribe]}
+    return {"user": name, "password": f"{name}-secret", "permissions": permissions}
+
+
+async def test_the_documented_permissions_suffice(started: Any, tmp_path: Path) -> None:
+    api = ["$JS.API.>", "$JS.ACK.>", "$O.>"]
+    tells = [f"ale.v1.{kind}.>" for kind in ("stage", "refused", "episode")]
+    users = [
+        _user("run", ["ale.v1.>", *api], ["ale.v1.>", "_INBOX.>"]),
+        _user("worker", [*tells, *api], ["ale.v1.>", "_INBOX.>"]),
+    ]
+    config = tmp_path / "server.conf"
+    config.write_text(json.dumps({"authorization": {"users": users}}))
+    server = started("-c", str(config))
+    flags = ("--user-env", "NATS_USER", "--password-env", "NATS_PASSWORD")
+    group = WorkerGroup(server.url, tmp_path / "workers", flags)
+    try:
+        group.start(environ={"NATS_USER": "worker", "NATS_PASSWORD": "worker-secret"})
+        options = NatsOptions(url=server.url, user_env="U", password_env="P")
+        large = work("large", "head -c 3000000 /dev/zero | tr '\\0' x; touch done")
+        environ = {"U": "run", "P": "run-secret"}
+        assert (await one_episode(options, environ, tmp_path, large)).reward == 1.0
+    finally:
+        group.stop()
 
 
 def _text(data: bytes) -> str:

@@ -143,7 +143,7 @@ async def connected(
 async def _first_time(
     connecting: Coroutine[Any, Any, None], refused: asyncio.Event, timeout_s: float
 ) -> None:
-    """Try to connect until every server has said no: the client itself would go on for ever."""
+    """Try to connect until every server has said no: the client itself would try for ever."""
     attempt, no = asyncio.create_task(connecting), asyncio.create_task(refused.wait())
     await asyncio.wait({attempt, no}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     no.cancel()

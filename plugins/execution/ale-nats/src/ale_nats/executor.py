@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from attrs import define, field, frozen
 from nats.aio.msg import Msg
+from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import APIError, NotFoundError, ObjectNotFoundError
 
@@ -104,6 +105,7 @@ class Session:
         """Episodes of an earlier session, which the run has not asked for yet."""
         self._given: dict[str, Msg] = {}
         """Messages of the episodes that the run has and has not stored."""
+        self._episodes: JetStreamContext.PushSubscription | None = None
         self._before = 0
         """The last message in the stream of episodes when this session began."""
         self._heard = False
@@ -125,14 +127,7 @@ class Session:
             await link.stream.delete_consumer(EPISODES, episodes_consumer(token))
         self._before = (await link.stream.stream_info(EPISODES)).state.last_seq
         await self._make_consumer()
-        await link.stream.subscribe(
-            subject("episode", token, "*"),
-            durable=episodes_consumer(token),
-            stream=EPISODES,
-            cb=self._on_episode,
-            manual_ack=True,
-            config=ConsumerConfig(ack_wait=_EPISODE_WAIT_S, max_ack_pending=_UNLIMITED),
-        )
+        await self._subscribe()
         await link.client.subscribe(subject("stage", token, "*"), cb=self._on_stage)
         await link.client.subscribe(subject("refused", token), cb=self._on_refusal)
         await self._announce()
@@ -155,6 +150,17 @@ class Session:
             max_ack_pending=_UNLIMITED,
         )
         await self._link.stream.add_consumer(WORKS, config)
+
+    async def _subscribe(self) -> None:
+        """Receive episodes from now on."""
+        self._episodes = await self._link.stream.subscribe(
+            subject("episode", self._token, "*"),
+            durable=episodes_consumer(self._token),
+            stream=EPISODES,
+            cb=self._on_episode,
+            manual_ack=True,
+            config=ConsumerConfig(ack_wait=_EPISODE_WAIT_S, max_ack_pending=_UNLIMITED),
+        )
 
     async def _announce(self) -> None:
         made = Announcement(
@@ -339,6 +345,13 @@ class Session:
         async def restore() -> None:
             await self._link.ensure(streams(self._options.queue_limit))
             await self._make_consumer()
+            try:
+                await self._link.stream.consumer_info(EPISODES, episodes_consumer(self._token))
+            except NotFoundError:
+                assert self._episodes is not None, "made when the session began"
+                await self._episodes.unsubscribe()
+                self._before = 0
+                await self._subscribe()
             if not await self._announced():
                 await self._announce()
 

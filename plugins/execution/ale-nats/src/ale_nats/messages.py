@@ -17,7 +17,7 @@ class Announcement:
     lost_after_s: float
     """Seconds without a sign of life after which a work is given to another worker."""
     deliveries: int
-    """Workers that may be lost over one work."""
+    """Times that a work is given to workers which are lost over it."""
 
 
 @record

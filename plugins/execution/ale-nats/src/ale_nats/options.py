@@ -69,7 +69,9 @@ class NatsOptions(ServerOptions):
     deliveries: int = field(
         default=5,
         validator=ge(1),
-        metadata=doc("Workers that may be lost over one work until its episode is broken."),
+        metadata=doc(
+            "Times that a work is given to workers and lost, until its episode is broken."
+        ),
     )
     queue_limit: int = field(
         default=10_000,

@@ -76,7 +76,7 @@ class Server:
 
 
 @define
-class Fleet:
+class WorkerGroup:
     """Workers of one server."""
 
     url: str

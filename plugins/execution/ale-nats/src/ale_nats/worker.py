@@ -10,11 +10,13 @@ from typing import Any
 import msgspec
 from attrs import define, field, frozen
 from nats.aio.msg import Msg
+from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
 from ale.errors import InputError
+from ale.runs import Registry
 from ale.types import Episode, Work
-from ale.workers import Registry, Worker, broken, decode, encode
+from ale.workers import Worker, broken, decode, encode
 from ale_nats.connection import LOST, Link, connected
 from ale_nats.messages import Announcement, Progress, Refusal, encoded
 from ale_nats.options import ServerOptions
@@ -208,10 +210,11 @@ class WorkerProcess:
     async def _leave(self, taking: _Taking) -> None:
         """Stop a run's works, and close its parts."""
         taking.ended = True
-        tasks = [*taking.running.values(), *([taking.puller] if taking.puller else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        pullers = [] if taking.puller is None else [taking.puller]
+        for tasks in (pullers, [*taking.running.values()]):
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         for problem in await taking.worker.aclose():
             self._report(problem)
 
@@ -226,6 +229,17 @@ class WorkerProcess:
     async def _pull(self, token: str, taking: _Taking) -> None:
         """Take works of one run, as many as there are free slots."""
         works = await self._link.stream.pull_subscribe_bind(works_consumer(token), stream=WORKS)
+        try:
+            await self._pull_from(works, token, taking)
+        finally:
+            # Else the server would answer a request that nobody waits for any more with a work.
+            with suppress(*LOST):
+                await works.unsubscribe()
+                await self._link.client.flush()
+
+    async def _pull_from(
+        self, works: JetStreamContext.PullSubscription, token: str, taking: _Taking
+    ) -> None:
         while not taking.ended:
             await self._slots.acquire()
             held = True
@@ -277,9 +291,9 @@ class WorkerProcess:
             self._report(f"could not take the work {message.subject}: {error!r}")
 
     async def _episode(self, token: str, taking: _Taking, work: Work, message: Msg) -> Episode:
-        lost, limit = message.metadata.num_delivered - 1, taking.announcement.deliveries
-        if lost >= limit:
-            reason = f"{lost} workers were lost while they ran it (executor.deliveries)"
+        before = message.metadata.num_delivered - 1
+        if before >= taking.announcement.deliveries:
+            reason = f"workers took it {before} times and were lost (executor.deliveries)"
             return broken(work, "WorkerLostError", reason)
         return await taking.worker.run(work, lambda work, stage: self._tell(token, work, stage))
 

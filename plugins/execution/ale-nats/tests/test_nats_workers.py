@@ -1,0 +1,290 @@
+"""Which works a worker takes, what is lost, limited, given back and resumed; with real servers."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ale.errors import AleError
+from ale.protocols import RunningRun
+from ale.runs import Registry
+from ale.testing.executor import KitRun, appears, spec_of, work
+from ale.types import Episode, RunSpec, replace
+from ale.workers import Worker
+from ale_nats.connection import connected
+from ale_nats.executor import NatsExecutor, Session
+from ale_nats.options import NatsOptions
+from ale_nats.subjects import EPISODES, OBJECTS, RUNS, WORKS
+from ale_nats.testing import Server, WorkerGroup, free_port, wait_for
+
+MakeRun = Callable[..., KitRun]
+
+
+@pytest.fixture
+def make_run(own_server: Server, tmp_path: Path) -> MakeRun:
+    """Makes a run of that server, with options of its executor."""
+
+    def make(change: Callable[[RunSpec], RunSpec] = lambda spec: spec, **options: Any) -> KitRun:
+        spec = spec_of(tmp_path, f"run {len(made)}")
+        made.append(spec.run_id)
+        settings = NatsOptions(url=own_server.url, **{"lost_after_s": 1.0, **options})
+        here = Worker.build(spec, Registry.installed(), {})
+        return KitRun(executor=NatsExecutor(settings, {}), spec=change(spec), here=here)
+
+    made: list[str] = []
+    return make
+
+
+async def told(reports: list[str], text: str) -> str:
+    """Wait until the user is told something."""
+    async with asyncio.timeout(30):
+        while not (found := [report for report in reports if text in report]):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    return found[0]
+
+
+async def test_only_a_worker_with_all_labels_takes_a_runs_works(
+    make_run: MakeRun, own_group: WorkerGroup
+) -> None:
+    plain, able = own_group.start("--labels", "gpu"), own_group.start("--labels", "docker, gpu")
+    run = make_run(labels=("gpu", "docker"))
+    async with run.open() as workers:
+        await asyncio.gather(*(run.stored(workers, work(f"w{i}")) for i in range(8)))
+    assert "takes works" in able.read_text()
+    assert "takes works" not in plain.read_text()
+
+
+async def test_nobody_is_there_and_the_user_is_told_what_to_start(
+    make_run: MakeRun, own_server: Server
+) -> None:
+    run = make_run(silence_s=0.2, labels=("gpu",))
+    async with run.open() as workers:
+        asked = asyncio.create_task(workers.run(work("alone")))
+        message = await told(run.reports, "no worker has taken")
+        assert f"ale worker --nats {own_server.url} --labels gpu" in message
+        workers.drain()
+        assert await asked is None, "nobody had begun it"
+
+
+async def test_a_worker_of_another_version_takes_nothing_and_says_why(
+    make_run: MakeRun, own_group: WorkerGroup
+) -> None:
+    output = own_group.start("--name", "old")
+    run = make_run(lambda spec: replace(spec, versions={"ale-core": "7.7"}))
+    async with run.open() as workers:
+        asked = asyncio.create_task(workers.run(work("other")))
+        message = await told(run.reports, "the worker old can't run this run's episodes")
+        workers.drain()
+        assert await asked is None
+    assert "the run has ale-core 7.7, this worker has" in message
+    assert "takes no works of run-0" in output.read_text()
+
+
+@pytest.mark.long
+async def test_a_work_that_no_worker_survives_is_a_broken_episode(
+    make_run: MakeRun, own_group: WorkerGroup
+) -> None:
+    own_group.start()
+    own_group.start()
+    run = make_run(deliveries=2)
+    deadly = work("deadly", "kill -9 $PPID")
+    async with run.open() as workers:
+        asked = asyncio.create_task(run.stored(workers, deadly))
+        while not asked.done():
+            for dead in [each for each in own_group.workers if each.poll() is not None]:
+                own_group.end(dead)
+                await asyncio.to_thread(own_group.start)
+            await asyncio.sleep(0.1)
+        episode = await asked
+    assert episode.failure is not None
+    assert episode.failure.kind == "WorkerLostError"
+    assert "workers took it" in episode.failure.message
+    assert own_group.started > 2
+    assert any("no sign of life: 0-deadly-0" in report for report in run.reports)
+
+
+async def test_a_run_waits_while_the_queue_is_full(
+    make_run: MakeRun, own_group: WorkerGroup
+) -> None:
+    run = make_run(queue_limit=2)
+    async with run.open() as workers:
+        asked = [asyncio.create_task(run.stored(workers, work(f"w{i}"))) for i in range(6)]
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(own_group.start)
+        episodes = await asyncio.gather(*asked)
+    assert [episode.reward for episode in episodes] == [1.0] * 6
+
+
+async def test_a_finished_run_leaves_nothing_in_the_server(
+    make_run: MakeRun, own_group: WorkerGroup, own_server: Server
+) -> None:
+    own_group.start()
+    run = make_run()
+    large = work("large", "head -c 3000000 /dev/zero | tr '\\0' x; touch done")
+    async with run.open() as workers:
+        await run.stored(workers, large)
+        dropped = await workers.run(work("dropped", "head -c 3000000 /dev/zero | tr '\\0' y"))
+        assert dropped is not None
+    async with connected(NatsOptions(url=own_server.url), {}, name="test") as link:
+        for stream in (RUNS, WORKS, EPISODES):
+            state = (await link.stream.stream_info(stream)).state
+            assert (stream, state.messages, state.consumer_count) == (stream, 0, 0)
+        store = await link.stream.object_store(OBJECTS)
+        assert await _names(store) == []
+
+
+async def _names(store: Any) -> list[str]:
+    from nats.js.errors import NotFoundError
+
+    try:
+        return [info.name for info in await store.list(ignore_deletes=True)]
+    except NotFoundError:
+        return []
+
+
+async def killed_session(run: KitRun, asked: list[Any], until: Path) -> None:
+    """A session that asks for works and is gone, as after kill -9, once a file is there."""
+    executor = run.executor
+    assert isinstance(executor, NatsExecutor)
+    running = RunningRun(
+        spec=run.spec,
+        concurrency=8,
+        run_here=run.here.run,
+        on_stage=lambda work, stage: None,
+        report=run.reports.append,
+    )
+    async with connected(executor.options, {}, name="killed") as link:
+        session = Session(link, running, executor.options)
+        await session.start()
+        tasks = [asyncio.create_task(session.run(each)) for each in asked]
+        await appears(until)
+        await link.client.close()  # what it would say on its way out is not heard
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_resumed_run_gets_what_was_finished_while_nobody_was_there(
+    make_run: MakeRun, own_group: WorkerGroup, own_server: Server, tmp_path: Path
+) -> None:
+    own_group.start()
+    run, counts, begun = make_run(), tmp_path / "counts", tmp_path / "begun"
+    goal = f"echo $seed >> {counts}; touch {begun}; sleep 0.5; touch done"
+    works = [work(f"w{i}", goal, seed=i) for i in range(3)]
+    await killed_session(run, works, begun)
+    await asyncio.to_thread(wait_for, lambda: len(counts.read_text().split()) == 3, "3 works")
+    await asyncio.sleep(1.5)  # longer than after which a worker counts as lost
+    async with run.open() as workers:
+        episodes = await asyncio.gather(*(run.stored(workers, each) for each in works))
+    assert [episode.reward for episode in episodes] == [1.0] * 3
+    assert sorted(counts.read_text().split()) == ["0", "1", "2"], "each was run once"
+
+
+async def test_the_server_is_restarted_while_works_run(
+    make_run: MakeRun, own_group: WorkerGroup, own_server: Server, tmp_path: Path
+) -> None:
+    own_group.start()
+    run, begun, go = make_run(), tmp_path / "begun", tmp_path / "go"
+    goal = f"touch {begun}; while ! test -e {go}; do sleep 0.05; done; touch done"
+    async with run.open() as workers:
+        asked = [asyncio.create_task(run.stored(workers, work(f"w{i}", goal))) for i in range(6)]
+        await appears(begun)
+        await asyncio.to_thread(own_server.stop)
+        go.touch()
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(own_server.start)
+        episodes = await asyncio.gather(*asked)
+    assert [episode.reward for episode in episodes] == [1.0] * 6
+
+
+async def test_a_server_that_has_lost_its_files_gets_all_again(
+    make_run: MakeRun, own_group: WorkerGroup, own_server: Server, tmp_path: Path
+) -> None:
+    run = make_run()
+    async with run.open() as workers:
+        asked = [asyncio.create_task(run.stored(workers, work(f"w{i}"))) for i in range(4)]
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(own_server.stop)
+        (own_server.folder / "store").rename(tmp_path / "lost")
+        await asyncio.to_thread(own_server.start)
+        await asyncio.to_thread(own_group.start)
+        episodes = await asyncio.wait_for(asyncio.gather(*asked), 30)
+    assert [episode.reward for episode in episodes] == [1.0] * 4
+
+
+@pytest.mark.long
+async def test_a_server_that_stays_away_ends_the_run_after_a_while(
+    make_run: MakeRun, own_server: Server
+) -> None:
+    run = make_run(give_up_s=0.5)
+
+    async def ask() -> None:
+        async with run.open() as workers:
+            asked = asyncio.create_task(workers.run(work("waits")))
+            await asyncio.sleep(0.2)
+            await asyncio.to_thread(own_server.stop)
+            await asked
+
+    with pytest.raises(AleError, match=r"no NATS server at .* for 0\.5 s; resume the run"):
+        await ask()
+    assert any("was not told that the run ended" in report for report in run.reports)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_worker_that_is_told_to_end_gives_back_or_finishes_its_works(
+    make_run: MakeRun, own_group: WorkerGroup, tmp_path: Path, number: signal.Signals
+) -> None:
+    output = own_group.start()
+    first = own_group.workers[0]
+    # So long that only what is given back, not what is thought to be lost, comes soon.
+    run, begun, go = make_run(lost_after_s=60.0), tmp_path / "begun", tmp_path / "go"
+    goal = f"echo $$ >> {begun}; while ! test -e {go}; do sleep 0.05; done; touch done"
+    async with run.open() as workers:
+        asked = asyncio.create_task(run.stored(workers, work("w", goal)))
+        await appears(begun)
+        first.send_signal(number)
+        if number == signal.SIGTERM:
+            await asyncio.to_thread(first.wait, 20)
+            await asyncio.to_thread(own_group.start)
+        await asyncio.sleep(0.3)
+        go.touch()
+        episode = await asyncio.wait_for(asked, 30)
+    assert episode.reward == 1.0
+    assert await asyncio.to_thread(first.wait, 20) == 128 + number
+    times = len(begun.read_text().split())
+    assert times == (2 if number == signal.SIGTERM else 1)
+    last = output.read_text().splitlines()[-1]
+    assert last == ("0 episodes" if number == signal.SIGTERM else "1 episodes")
+
+
+def test_an_idle_worker_ends_where_it_is_told_to(own_group: WorkerGroup) -> None:
+    own_group.start("--exit-when-idle", "0.3")
+    assert own_group.workers[0].wait(20) == 0
+
+
+def test_a_worker_without_a_server_says_so(tmp_path: Path) -> None:
+    import subprocess
+
+    from ale_nats.testing import ALE
+
+    url = f"nats://127.0.0.1:{free_port()}"
+    command = [ALE, "worker", "--nats", url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert f"no NATS server can be reached at {url}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+async def test_two_runs_share_a_worker(make_run: MakeRun, own_group: WorkerGroup) -> None:
+    own_group.start()
+    one, other = make_run(), make_run()
+
+    async def all_of(run: KitRun) -> list[Episode]:
+        async with run.open() as workers:
+            return await asyncio.gather(*(run.stored(workers, work(f"w{i}")) for i in range(8)))
+
+    found = await asyncio.gather(all_of(one), all_of(other))
+    assert [[episode.reward for episode in episodes] for episodes in found] == [[1.0] * 8] * 2
