@@ -48,7 +48,10 @@ TYPES = (
     "event",
     "_record",
 )
-PROTOCOLS = ("task", "sandbox", "llm", "agent", "start", "training", "executor", "middleware")
+PROTOCOLS = (
+    *("task", "sandbox", "llm", "agent", "start", "training", "executor", "launcher"),
+    "middleware",
+)
 TITLES = {
     "task": "Tasks",
     "sandbox": "Sandboxes",
@@ -62,6 +65,7 @@ TITLES = {
     "credit": "Groups and credit",
     "training": "Training",
     "executor": "Executors",
+    "launcher": "Launchers",
     "work": "Works",
     "event": "Events",
     "_record": "Making a record",

@@ -91,7 +91,7 @@ def _fields(line: str) -> dict[str, str]:
 
 def _where(component: dict[str, str]) -> str:
     nodes = component.get("NodeList", "(null)")
-    return "" if nodes == "(null)" else f"on {nodes}"
+    return "" if nodes in ("", "(null)") else f"on {nodes}"
 
 
 def _status(component: dict[str, str]) -> int:
