@@ -190,7 +190,8 @@ def measure(database: Database) -> tuple[list[float], float]:
 
 
 def update(folder: Path) -> tuple[float, float, float]:
-    """CPU seconds of a first update of 20,000 episodes in 20 runs, of one without news, of one more."""
+    """CPU seconds of a first update of 20,000 episodes in 20 runs, of one without news, of one with
+    one more episode."""
     turns = [turn("I look. " * 20, calls=[("shell", "{}")], observations=["x" * 1500])] * 5
     stores = []
     for run in range(20):
