@@ -5,10 +5,10 @@ words, none that matches. Each is timed some times over, with another value wher
 several; what counts is the 95th percentile over all of them. The bare operation is SQLite's own
 count over the same table. Text is that of one turn per episode.
 
-An update without anything new, and one after one more episode, are compared with the first update.
+An update without anything new, and one after one more episode, are compared with the first update,
+in CPU time.
 """
 
-import math
 import random
 import statistics
 import sys
@@ -190,7 +190,8 @@ def measure(database: Database) -> tuple[list[float], float]:
 
 
 def update(folder: Path) -> tuple[float, float, float]:
-    """Seconds of a first update of 20,000 episodes in 20 runs, of one without news, of one more."""
+    """CPU seconds of a first update of 20,000 episodes in 20 runs, of one without news, of one with
+    one more episode."""
     turns = [turn("I look. " * 20, calls=[("shell", "{}")], observations=["x" * 1500])] * 5
     stores = []
     for run in range(20):
@@ -203,16 +204,13 @@ def update(folder: Path) -> tuple[float, float, float]:
     database = open_database(str(folder / "index.sqlite"))
     seconds = []
     for _ in range(2):
-        started = time.perf_counter()
+        started = time.process_time()
         Indexer(database).update(folder)
-        seconds.append(time.perf_counter() - started)
-    one = math.inf
-    for number in range(1000, 1005):  # the quickest: another process may have the processor
-        stores[0].add_episode(episode(1.0, *turns, rollout=number))
-        started = time.perf_counter()
-        assert Indexer(database).update(folder).episodes == 1
-        one = min(one, time.perf_counter() - started)
-    return seconds[0], seconds[1], one
+        seconds.append(time.process_time() - started)
+    stores[0].add_episode(episode(1.0, *turns, rollout=1000))
+    started = time.process_time()
+    assert Indexer(database).update(folder).episodes == 1
+    return seconds[0], seconds[1], time.process_time() - started
 
 
 def main() -> int:
@@ -230,15 +228,15 @@ def main() -> int:
         first, nothing, one = update(Path(folder) / "runs")
     p95 = statistics.quantiles(taken, n=20)[-1]
     fast, prompt = p95 <= P95_AIM_MS, max(nothing, one) <= UPDATE_AIM_S
-    print(f"20,000 episodes in 20 runs: first update {first:.1f} s ({20_000 / first:,.0f}/s)")
+    print(f"20,000 episodes in 20 runs: first update {first:.1f} CPU s ({20_000 / first:,.0f}/s)")
     print(f"{'':<28}{'measured':>10}{'bare':>10}{'ratio':>8}  aim")
     print(
         f"{'filter, p95, ms':<28}{p95:>10.1f}{bare:>10.1f}{p95 / bare:>8.2f}"
         f"  at most {P95_AIM_MS:.0f} ms  {'ok' if fast else 'MISSED'}"
     )
-    print(f"{'update, nothing new, ms':<28}{1000 * nothing:>10.1f}{1000 * first:>10.1f}")
+    print(f"{'update, nothing new, CPU ms':<28}{1000 * nothing:>10.1f}{1000 * first:>10.1f}")
     print(
-        f"{'update, one episode, ms':<28}{1000 * one:>10.1f}{1000 * first:>10.1f}"
+        f"{'update, one episode, CPU ms':<28}{1000 * one:>10.1f}{1000 * first:>10.1f}"
         f"{one / first:>8.4f}  at most {1000 * UPDATE_AIM_S:.0f} ms  {'ok' if prompt else 'MISSED'}"
     )
     return int(not (fast and prompt))

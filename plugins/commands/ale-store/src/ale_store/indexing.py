@@ -109,12 +109,27 @@ class Indexer:
         with self._database.writing() as connection:
             run = self._describe(connection, reader, before)
             self._read_tasks(connection, run, reader, before)
-        n = 0
-        while added := self._next(run, reader.episodes, writing.add_episodes, before, reader):
-            n += added
         events: Lines[dict[str, Any]] = Lines(path / _EVENTS, dict[str, Any])
-        while self._next(run, events, writing.add_events, before, reader):
-            pass
+        n = self._read_all(run, reader.episodes, writing.add_episodes, before, reader)
+        self._read_all(run, events, writing.add_events, before, reader)
+        return n
+
+    def _read_all(
+        self,
+        run: int,
+        lines: Lines[T],
+        add: "writing.Add[T]",
+        stamps: Mapping[str, Stamp],
+        reader: RunReader,
+    ) -> int:
+        """Read what was added to a file; the number of lines.
+
+        A file may grow as fast as it is read: what comes after the end was seen waits.
+        """
+        n, added = 0, _BATCH
+        while added == _BATCH:
+            added = self._next(run, lines, add, stamps, reader)
+            n += added
         return n
 
     def forget(self, paths: Sequence[Path]) -> None:
