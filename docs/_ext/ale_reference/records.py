@@ -62,6 +62,7 @@ TITLES = {
     "credit": "Groups and credit",
     "training": "Training",
     "executor": "Executors",
+    "middleware": "Middleware",
     "work": "Works",
     "event": "Events",
     "_record": "Making a record",

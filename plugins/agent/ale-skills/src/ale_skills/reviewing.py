@@ -1,6 +1,6 @@
 """Measures what skills were worth, and retires those that are not shown to help."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,7 +50,7 @@ def _judged(skill: Skill, store: Store, pairs: int) -> Reviewed:
     return Reviewed(skill, worth, "retired")
 
 
-def differences(episodes: Iterator[Episode] | Sequence[Episode]) -> Mapping[str, list[Evidence]]:
+def differences(episodes: Iterable[Episode]) -> Mapping[str, list[Evidence]]:
     """By skill: the difference in each group in which some rollouts had it and others not."""
     rewards: dict[tuple[str, str], tuple[list[float], list[float]]] = {}
     for episode in episodes:

@@ -64,7 +64,7 @@ from ale.commands import PATH
     help="Apply the section middleware of this config: skills, hints.",
 )
 @click.pass_obj
-def proxy(registry: Any, upstream: str, run: Path | None, **options: Any) -> None:
+def proxy(registry: Any, /, upstream: str, run: Path | None, **options: Any) -> None:
     """Record what an agent asks a model, from between the two.
 
     URL is that of an OpenAI-compatible server, or of Anthropic's. Requests and answers pass
