@@ -80,14 +80,16 @@ def test_a_recording_is_continued_and_survives_a_kill(workshop: Any) -> None:
         command = ("proxy", server.url, "--port", "0", "--run", "runs/kept")
         for rollout, ending in enumerate((signal.SIGKILL, signal.SIGTERM)):
             proxy, url = started(workshop, *command)
-            headers = {"X-Ale-Session": f"s{rollout}", "X-Ale-Task": "t"}
+            headers = {"X-Ale-Session": "s", "X-Ale-Task": "t"}
             post(url, "chat/completions", asked, **headers)
-            ended = post(url, f"sessions/s{rollout}/feedback", {"score": 0.5})
-            assert ended["episode"] == f"0-t-{rollout}"
+            ended = post(url, "sessions/s/feedback", {"score": 0.5})
+            assert (ended["episode"], ended["turns"]) == (f"0-t-{rollout}", 1 + rollout)
+            post(url, "chat/completions", asked, **headers)
             proxy.signal(ending)
             proxy.ended(PATIENCE_S)
     kept = workshop.folder / "runs" / "kept"
-    assert list(workshop.episodes(kept)) == ["0-t-0", "0-t-1"]
+    rewards = {name: each["reward"] for name, each in workshop.episodes(kept).items()}
+    assert rewards == {"0-t-0": 0.5, "0-t-1": 0.5, "0-t-2": None}
     manifest = json.loads((kept / "manifest.json").read_text())
     assert (manifest["n_tasks"], manifest["outcome"]["n_graded"]) == (1, 2)
 

@@ -21,7 +21,7 @@ from ale._store.index import SUCCESS
 from ale.errors import AleError
 from ale.types import Episode, Task
 
-__all__ = ["Recording", "run_folder"]
+__all__ = ["Recording", "masked", "run_folder"]
 
 
 def run_folder(name: str, runs: Path | None = None) -> Path:
@@ -64,8 +64,12 @@ class Recording:
     def next_rollout(self, task_id: str) -> int:
         """Number of the next episode of a task; it is not given again."""
         rollout = self._rollouts.get(task_id, 0)
-        self._rollouts[task_id] = rollout + 1
+        self.keep_rollout(task_id, rollout)
         return rollout
+
+    def keep_rollout(self, task_id: str, rollout: int) -> None:
+        """Give this number, and those below it, to no other episode of the task."""
+        self._rollouts[task_id] = max(self._rollouts.get(task_id, 0), rollout + 1)
 
     def add(self, task: Task, episode: Episode, secrets: Collection[str] = ()) -> Episode:
         """Store an episode, and its task where it is the first of it.
@@ -82,13 +86,10 @@ class Recording:
         """
         if problem := invalid_record(episode):
             raise AleError(f"episode {episode.id} can't be stored: {problem}")
-        named = {f"API_KEY_{number}": secret for number, secret in enumerate(secrets)}
-        redactor = Redactor(named)
         if task.id not in self._tasks:
-            data = redactor.scrub_json(encode(task))
-            self._store.add_task(decoder(Task).decode(data))
+            self._store.add_task(decoder(Task).decode(masked(encode(task), secrets)))
             self._tasks.add(task.id)
-        stored: Episode = decoder(Episode).decode(redactor.scrub_json(encode(episode)))
+        stored: Episode = decoder(Episode).decode(masked(encode(episode), secrets))
         self._store.add_episode(stored)
         return stored
 
@@ -111,6 +112,11 @@ class Recording:
         }
         self._store.set_outcome(ended, n_tasks=len(self._tasks))
         self._store.close()
+
+
+def masked(data: bytes, secrets: Collection[str]) -> bytes:
+    """JSON with these secrets masked in its strings; those of fewer than 8 characters stay."""
+    return Redactor({f"API_KEY_{i}": secret for i, secret in enumerate(secrets)}).scrub_json(data)
 
 
 def _manifest(path: Path, config: Mapping[str, Any], registry: Registry) -> dict[str, Any]:

@@ -66,6 +66,7 @@ TITLES = {
     "training": "Training",
     "executor": "Executors",
     "launcher": "Launchers",
+    "middleware": "Middleware",
     "work": "Works",
     "event": "Events",
     "_record": "Making a record",

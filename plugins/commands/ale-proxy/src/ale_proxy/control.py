@@ -66,7 +66,8 @@ class Control:
         said = await _read(request, _Said)
         if said.score is None and not said.text:
             raise _refusal(web.HTTPBadRequest, "feedback needs a score, a text, or both")
-        session.feedback.append(Feedback(score=said.score, text=said.text, author=said.author))
+        feedback = Feedback(score=said.score, text=said.text, author=said.author)
+        self.sessions.say(session, feedback)
         if said.score is None:
             return _json(_shown(session))
         return self._ended(session, "feedback")

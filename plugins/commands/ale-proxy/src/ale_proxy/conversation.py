@@ -2,7 +2,16 @@
 
 from collections.abc import Sequence
 
-from ale.types import Completion, Message, Observation, ToolCall, ToolSpec, Turn, replace
+from ale.types import (
+    Completion,
+    Message,
+    Observation,
+    ToolCall,
+    ToolSpec,
+    Trajectory,
+    Turn,
+    replace,
+)
 from ale_proxy.apis import Answered, Asked, UnreadableError
 
 
@@ -12,11 +21,12 @@ class Turns:
     What `Trajectory.messages` rebuilds from them for a turn is the conversation of its request.
     """
 
-    def __init__(self) -> None:
-        self.turns: list[Turn] = []
-        self._said: tuple[Message, ...] = ()
+    def __init__(self, turns: Sequence[Turn] = ()) -> None:
+        before = Trajectory(turns=tuple(turns))
+        self.turns = list(turns)
+        self._said = before.messages()
         """The last request's conversation and its answer."""
-        self._tools: tuple[ToolSpec, ...] = ()
+        self._tools: tuple[ToolSpec, ...] = before.tools()
         self._by_response: dict[str, tuple[Message, ...]] = {}
 
     def add(

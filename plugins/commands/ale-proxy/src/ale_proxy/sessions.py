@@ -23,6 +23,7 @@ from ale_proxy.apis import UnreadableError
 from ale_proxy.conversation import Turns
 from ale_proxy.episodes import Feedback, episode_id_of, episode_of, task_of
 from ale_proxy.exchange import Exchange
+from ale_proxy.journal import Entry, Journal, turns_of
 
 _log = logging.getLogger(__name__)
 Ending = Literal["feedback", "end", "timeout", "shutdown"]
@@ -55,22 +56,34 @@ class Session:
     """The keys of its requests: in memory alone, to be masked where a message has one."""
     running: dict[Exchange, None] = field(factory=dict, repr=False)
 
-    def record(self, exchange: Exchange, *, processed: bool) -> None:
-        """Make a turn of an answer, once; one that can't be recorded is counted."""
+    def record(self, exchange: Exchange, *, processed: bool) -> Iterator[Entry]:
+        """Make a turn of an answer, once; one that can't be recorded is counted.
+
+        Yields:
+            what has happened, for the journal.
+        """
         if exchange.recorded:
             return
         exchange.recorded = True
-        n = len(self.conversation.turns)
+        turns = self.conversation.turns
+        n, last = len(turns), turns[-1] if turns else None
         answered = exchange.answered(turn=n, processed=processed)
-        if answered is None or exchange.asked is None:
-            self.left_out[exchange.left_out or UNFINISHED] += 1
+        reason = exchange.left_out or UNFINISHED
+        if answered is not None and exchange.asked is not None:
+            try:
+                spent = exchange.duration_s
+                self.conversation.add(exchange.messages, exchange.asked, answered, spent)
+            except UnreadableError as error:
+                reason = f"the request can't be recorded: {error}"
+        if len(turns) == n:
+            self.left_out[reason] += 1
+            yield Entry(left_out=reason)
             return
         self.apis.add(exchange.api.name)
-        spent = exchange.duration_s
-        try:
-            self.conversation.add(exchange.messages, exchange.asked, answered, spent)
-        except UnreadableError as error:
-            self.left_out[f"the request can't be recorded: {error}"] += 1
+        if n and turns[n - 1] is not last:
+            yield Entry(number=n - 1, turn=turns[n - 1])
+        facts = self.rewriting.facts if self.rewriting is not None and n == 0 else []
+        yield Entry(number=n, turn=turns[n], api=exchange.api.name, facts=facts)
 
 
 @frozen(kw_only=True)
@@ -107,6 +120,9 @@ class Sessions:
         self._idle_s = idle_s
         self._processed = processed
         self._open: dict[str, Session] = {}
+        self._journal = Journal(recording.path)
+        for entries in self._journal.read():
+            self._restore(entries)
         # Of this process: names that are made of keys can't be searched for by trying keys.
         self._salt = os.urandom(32)
 
@@ -149,21 +165,65 @@ class Sessions:
             raise
         finally:
             if session.running.pop(exchange, exchange) is None:
-                session.record(exchange, processed=self._processed)
+                self._record(session, exchange)
                 session.last = time.monotonic()
+
+    def say(self, session: Session, feedback: Feedback) -> None:
+        """Keep what was said of a session."""
+        session.feedback.append(feedback)
+        self._note(session, Entry(feedback=feedback))
+
+    def _record(self, session: Session, exchange: Exchange) -> None:
+        for entry in session.record(exchange, processed=self._processed):
+            self._note(session, entry)
+
+    def _note(self, session: Session, entry: Entry) -> None:
+        """Write to the journal. Where that fails, requests pass and the session is in memory."""
+        try:
+            self._journal.write(session.name, entry, session.secrets)
+        except StoreError as error:
+            _log.error("session %s is not on disk: %s", session.name, error)
+
+    def _restore(self, entries: list[Entry]) -> None:
+        """Open a session again that was open when the proxy was killed."""
+        first = next((each for each in entries if each.task is not None), None)
+        if first is None or first.task is None:
+            return
+        now = time.monotonic()
+        session = Session(
+            name=first.session,
+            started=datetime.fromisoformat(first.started),
+            began=now,
+            last=now,
+            conversation=Turns(turns_of(entries)),
+            feedback=[each.feedback for each in entries if each.feedback is not None],
+            left_out=Counter(each.left_out for each in entries if each.left_out is not None),
+            apis={each.api for each in entries if each.api},
+        )
+        self.recording.keep_rollout(first.task.id, first.rollout)
+        self._know(session, first.task, first.rollout)
+        if session.rewriting is not None:
+            session.rewriting.facts = [fact for each in entries for fact in each.facts]
+        self._open[session.name] = session
 
     def _begin(self, session: Session, task: Task) -> None:
         """The session's task is known, and with it what its episode is called."""
-        session.task = task
-        session.rollout = self.recording.next_rollout(task.id)
+        rollout = self.recording.next_rollout(task.id)
+        self._know(session, task, rollout)
+        started = session.started.isoformat()
+        entry = Entry(session=session.name, started=started, task=task, rollout=rollout)
+        self._note(session, entry)
+
+    def _know(self, session: Session, task: Task, rollout: int) -> None:
+        session.task, session.rollout = task, rollout
         if not self._middleware:
             return
-        episode_id = episode_id_of(task, session.rollout)
+        episode_id = episode_id_of(task, rollout)
         digest = hashlib.sha256(f"{self.recording.run_id}/{episode_id}".encode()).digest()
         conversation = Conversation(
             episode_id=episode_id,
             task_id=task.id,
-            rollout=session.rollout,
+            rollout=rollout,
             seed=int.from_bytes(digest[:4]),
         )
         context = MiddlewareContext(task=task, conversation=conversation)
@@ -173,7 +233,7 @@ class Sessions:
         """Record the answers that are complete, though their connections are still open."""
         for exchange in session.running:
             if exchange.complete:
-                session.record(exchange, processed=self._processed)
+                self._record(session, exchange)
 
     def end(self, session: Session, how: Ending) -> Ended:
         """End a session and store it.
@@ -185,7 +245,7 @@ class Sessions:
         for exchange in session.running:
             if not exchange.recorded:
                 exchange.give_up(UNFINISHED)
-                session.record(exchange, processed=self._processed)
+                self._record(session, exchange)
         session.running.clear()
         stored = None
         if session.conversation.turns or session.left_out or session.feedback:
@@ -194,6 +254,7 @@ class Sessions:
             assert session.task is not None
             episode = episode_of(session, session.task, how, time.monotonic() - session.began)
             stored = self.recording.add(session.task, episode, session.secrets)
+        self._journal.remove(session.name)
         del self._open[session.name]
         return Ended(
             session=session.name,

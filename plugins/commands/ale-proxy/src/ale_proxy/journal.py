@@ -1,0 +1,90 @@
+"""Open sessions on disk, so that a proxy that is killed loses none: a file for each session."""
+
+import hashlib
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ale.errors import InputError, Problem, StoreError
+from ale.recording import masked
+from ale.types import Task, Turn
+from ale_proxy.episodes import Feedback
+
+FOLDER = "open_sessions"
+
+
+class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What has happened in a session. The first entry of a file says which session it is."""
+
+    session: str = ""
+    started: str = ""
+    """UTC, ISO 8601."""
+    task: Task | None = None
+    rollout: int = 0
+    number: int = 0
+    """Of the turn: one that is written again, with observations, replaces the first."""
+    turn: Turn | None = None
+    api: str = ""
+    facts: list[dict[str, Any]] = []
+    """Of the middleware."""
+    left_out: str | None = None
+    feedback: Feedback | None = None
+
+
+class Journal:
+    """The folder of a run directory with the sessions that are open."""
+
+    def __init__(self, run: Path) -> None:
+        self._folder = run / FOLDER
+
+    def read(self) -> Iterator[list[Entry]]:
+        """The entries of each session; a line that a kill has cut off is left out.
+
+        Raises:
+            InputError: a file has something else in it.
+        """
+        for path in sorted(self._folder.glob("*.jsonl")):
+            lines = path.read_bytes().split(b"\n")[:-1]
+            try:
+                yield [msgspec.json.decode(line, type=Entry) for line in lines]
+            except msgspec.MsgspecError as error:
+                raise InputError([Problem(message=str(error), file=str(path))]) from None
+
+    def write(self, session: str, entry: Entry, secrets: Collection[str] = ()) -> None:
+        """Append an entry, by one system call.
+
+        Args:
+            secrets: masked, as in an episode.
+
+        Raises:
+            StoreError: the disk is full.
+        """
+        data = masked(msgspec.json.encode(entry), secrets) + b"\n"
+        path = self._path(session)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        try:
+            self._folder.mkdir(exist_ok=True)
+            descriptor = os.open(path, flags, 0o600)
+            try:
+                os.write(descriptor, data)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise StoreError(f"{path} can't be written: {error.strerror}") from error
+
+    def remove(self, session: str) -> None:
+        """A session has ended, and its episode is stored."""
+        self._path(session).unlink(missing_ok=True)
+
+    def _path(self, session: str) -> Path:
+        # Names of sessions differ in case, and may have dots and colons.
+        return self._folder / f"{hashlib.sha256(session.encode()).hexdigest()[:24]}.jsonl"
+
+
+def turns_of(entries: list[Entry]) -> list[Turn]:
+    """The turns of a session, in order."""
+    turns: Mapping[int, Turn] = {e.number: e.turn for e in entries if e.turn is not None}
+    return [turns[number] for number in sorted(turns)]

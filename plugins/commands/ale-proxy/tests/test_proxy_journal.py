@@ -1,0 +1,81 @@
+"""A proxy that is killed loses no session: what was open is open again."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from ale.errors import InputError
+from ale.recording import Recording
+from ale.runs import Registry
+from ale.testing.openai_server import openai_server
+from ale_proxy.journal import FOLDER
+from ale_proxy.running import ProxyOptions, proxying, server_url
+from ale_proxy.sessions import Sessions
+
+from .conftest import CONFIG, Proxied
+
+CALL = {"calls": [{"name": "add", "arguments": {}, "id": "c1"}]}
+KEY = "sk-a-key-that-is-secret"
+
+
+@contextlib.asynccontextmanager
+async def killed(path: Path, upstream: str) -> AsyncIterator[Proxied]:
+    """A proxy that ends without ending its sessions, as after ``kill -9``."""
+    recording = Recording(path, CONFIG, Registry())
+    sessions = Sessions(recording, idle_s=600)
+    with contextlib.suppress(KeyError):
+        options = ProxyOptions(upstream=upstream, port=0)
+        async with proxying(options, server_url(upstream), sessions) as url:
+            yield Proxied(url, sessions, path)
+            sessions._open.clear()
+    recording.close()
+
+
+async def ask(proxy: Proxied, path: str, body: Any) -> Any:
+    headers = {"X-Ale-Session": "s", "Authorization": f"Bearer {KEY}"}
+    async with httpx.AsyncClient(trust_env=False) as asking:
+        return (await asking.post(f"{proxy.url}/{path}", json=body, headers=headers)).json()
+
+
+async def test_a_session_continues_after_a_kill_as_if_there_had_been_none(tmp_path: Path) -> None:
+    script = {"conversations": [{"match": "1", "steps": [CALL, {"text": f"2, {KEY}"}]}]}
+    messages: list[Any] = [{"role": "user", "content": "1+1?"}]
+    path = tmp_path / "run"
+    with openai_server(script) as server:
+        async with killed(path, server.url) as proxy:
+            answer = await ask(proxy, "chat/completions", {"messages": messages})
+            await ask(proxy, "sessions/s/feedback", {"text": "Faster."})
+            await ask(proxy, "chat/completions", {"messages": [{"role": "user"}]})
+        (file,) = (path / FOLDER).iterdir()
+        file.write_bytes(file.read_bytes() + b'{"turn": {"prom')
+        async with killed(path, server.url) as proxy:
+            (session,) = proxy.sessions
+            assert (len(session.conversation.turns), session.left_out.total()) == (1, 1)
+            messages += [
+                answer["choices"][0]["message"],
+                {"role": "tool", "tool_call_id": "c1", "content": "2"},
+            ]
+            await ask(proxy, "chat/completions", {"messages": messages})
+            assert KEY.encode() not in file.read_bytes()
+            ended = await ask(proxy, "sessions/s/feedback", {"score": 1, "text": "Right."})
+            (episode,) = proxy.episodes()
+    assert (ended["episode"], ended["turns"]) == (episode.id, 2)
+    first, second = episode.trajectory.turns
+    assert [observation.content for observation in first.observations] == ["2"]
+    assert (second.fresh_context, second.prompt) == (False, ())
+    assert [said["text"] for said in episode.metadata["feedback"]] == ["Faster.", "Right."]
+    assert not list((path / FOLDER).iterdir())
+
+
+async def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    recording = Recording(tmp_path / "run", CONFIG, Registry())
+    folder = tmp_path / "run" / FOLDER
+    folder.mkdir()
+    (folder / "odd.jsonl").write_text("[]\n")
+    with pytest.raises(InputError, match=r"odd\.jsonl"):
+        Sessions(recording, idle_s=1)
+    recording.close()
