@@ -3,8 +3,9 @@
 A server that samples from a table of bigrams runs in a process of its own, so that what is measured
 is the pool, its client and HTTP. A thousand requests at once, with prompts of 2,000 ids and answers
 of 8, and one after another. Exit status 1 where the client's own CPU time is above 1 ms for each
-request. A weight update by folder of a model with 0.5 GB, from the call to the answer of the first
-request afterwards, is timed too, with `ale serve` in a process of its own.
+request, or where a weight update by folder of a model with 0.5 GB, with `ale serve` in a process of
+its own, takes more than 6 times as long as writing, reading and copying the weights in this process
+just before.
 
     python tests/bench/bench_servers.py [requests]
 """
@@ -24,6 +25,7 @@ from ale.plugin import BuildContext
 from ale.types import CompletionRequest, Conversation, Message, PolicySnapshot, Sampling
 from ale_llm_policy.build import build_servers
 from ale_llm_policy.options import ServersOptions, TinyOptions
+from ale_llm_policy.pretrained import weights
 from ale_servers.client import Connections, HTTPServer
 from ale_servers.pool import PoolOptions, ServerPool
 from ale_servers.records import SampleRequest, Weights
@@ -32,7 +34,8 @@ from ale_servers.testing.bigram import CONTEXT, FINGERPRINT, FIRST, digest_of
 
 MAX_MS = 1.0
 """CPU milliseconds of the client for each request."""
-MAX_UPDATE_S = 4.0
+MAX_UPDATE = 6.0
+"""Of an update on one server, in times of writing, reading and copying in one process."""
 SERVER = """
 import asyncio
 from ale_servers.testing.bigram import BigramServer
@@ -93,6 +96,12 @@ async def update() -> dict[str, float]:
         with torch.no_grad():
             for weight in llm.policy.model.parameters():
                 weight *= 1.01
+        begun = time.perf_counter()
+        copy = Path(folder) / "copy"
+        copy.mkdir()
+        weights.write(copy, dict(llm.policy.base.named_parameters()))
+        llm.policy.load_weights(copy)
+        plain = time.perf_counter() - begun
         paused: list[float] = []
         _time_pause(llm, paused)
         begun = time.perf_counter()
@@ -102,7 +111,7 @@ async def update() -> dict[str, float]:
         assert answer.tokens is not None
         assert {*answer.tokens.policy_versions} == {1}
         await llm.aclose()
-    return {"GB": size / 1e9, "seconds": whole, "paused": paused[0]}
+    return {"GB": size / 1e9, "seconds": whole, "plain": plain, "paused": paused[0]}
 
 
 def _time_pause(llm: Any, paused: list[float]) -> None:
@@ -142,11 +151,12 @@ def main() -> int:
         process.terminate()
         process.wait()
     found = asyncio.run(update())
-    verdict = "ok" if found["seconds"] <= MAX_UPDATE_S else "MISSED"
-    met = met and found["seconds"] <= MAX_UPDATE_S
+    ratio = found["seconds"] / found["plain"]
+    met = met and ratio <= MAX_UPDATE
     print(
-        f"update of {found['GB']:.2f} GB by folder: {found['seconds']:.2f} s <= {MAX_UPDATE_S:g}"
-        f"  {verdict}, of which {found['paused']:.2f} s paused"
+        f"update of {found['GB']:.2f} GB by folder: {found['seconds']:.2f} s, of which "
+        f"{found['paused']:.2f} s paused; {ratio:.1f} times writing, reading and copying it "
+        f"<= {MAX_UPDATE:g}  {'ok' if ratio <= MAX_UPDATE else 'MISSED'}"
     )
     return 0 if met else 1
 
