@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from ale.errors import InputError
+from ale.runs import Registry
 from ale.types import RunSpec, Stage, Work
-from ale.workers import Registry, Worker, decode, encode
+from ale.workers import Worker, decode, encode
 
 Message = tuple[int, str, bytes]
 """Key of the work; ``episode`` or the stage that it has entered; the episode."""
