@@ -26,6 +26,13 @@ class TestStore(ObserverContract):
     def observer(self) -> object:
         return build()
 
+    @pytest.mark.long
+    @pytest.mark.asyncio
+    async def test_holds_no_more_after_ten_thousand_episodes(
+        self, observer: object, tmp_path: Path
+    ) -> None:
+        await super().test_holds_no_more_after_ten_thousand_episodes(observer, tmp_path)
+
 
 def stored(where: str) -> list[tuple[Any, ...]]:
     database = open_database(where)
