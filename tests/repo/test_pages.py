@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ale._config.load import select
-from ale._config.model import RunOptions
+from ale._config.model import PARTS, RunOptions
 from ale._registry import Registry
 from ale.strict import Node, parse_yaml, structure
 
@@ -22,19 +22,7 @@ READMES = [
     *sorted(ROOT.glob("core/*.md")),
     *sorted(ROOT.glob("plugins/*/*/*.md")),
 ]
-PARTS = (
-    "tasks",
-    "sandbox",
-    "llm",
-    "agent",
-    "chunker",
-    "credit",
-    "starts",
-    "trainer",
-    "executor",
-    "launch",
-)
-SECTIONS = {*PARTS, "middleware", "evaluation", "observers", "run", "extends"}
+SECTIONS = {*PARTS, "launch", "middleware", "evaluation", "observers", "run", "extends"}
 
 _YAML = re.compile(r"^```(?:yaml|\{code-block\} yaml\n(?::[^\n]*\n)?)\n(.*?)^```$", re.M | re.S)
 
@@ -81,7 +69,7 @@ def configs(page: Path) -> Iterator[Node]:
 @each_page
 def test_an_example_of_a_config_is_one(page: Path, registry: Registry) -> None:
     for config in configs(page):
-        for kind in PARTS:
+        for kind in (*PARTS, "launch"):
             part = config.get(kind)
             if part is not None and part.get("type") is not None:
                 select(part, kind, registry, path=kind)

@@ -14,6 +14,7 @@ from attrs import field, frozen
 from ale._config import load_config, structure_config
 from ale._config.load import select
 from ale._config.model import (
+    PARTS,
     EvaluationOptions,
     LaunchOptions,
     RunConfig,
@@ -44,6 +45,7 @@ __all__ = [
     "CANCELLING",
     "END_OF_DEMONSTRATIONS",
     "FINISHING",
+    "PARTS",
     "SUCCESS",
     "TERMINATED",
     "Causes",

@@ -7,22 +7,12 @@ from typing import Any
 
 import attrs
 
+from ale._config.model import PARTS
 from ale._run.loop import planned_episodes
 from ale._run.plan import tasks_per_step
 from ale._run.start import Prepared
 from ale.text import counted, sampling_name
 
-_PARTS = (
-    "tasks",
-    "sandbox",
-    "llm",
-    "agent",
-    "chunker",
-    "credit",
-    "starts",
-    "trainer",
-    "executor",
-)
 _MARGIN = 10
 
 
@@ -34,7 +24,7 @@ def describe_plan(ready: Prepared, *, defaults: bool = False) -> str:
         defaults: list the options that have their default values too, a line each.
     """
     config = ready.config
-    parts = [(section, getattr(config, section)) for section in _PARTS]
+    parts = [(section, getattr(config, section)) for section in PARTS]
     parts += [("middleware", each) for each in config.middleware]
     parts += [("observer", observer) for observer in config.observers]
     if config.evaluation is not None:

@@ -10,6 +10,7 @@ import attrs
 from ale._config.auto import choose_sandbox
 from ale._config.formats import convert
 from ale._config.model import (
+    PARTS,
     AutoChoice,
     Evaluation,
     EvaluationOptions,
@@ -34,18 +35,7 @@ _DEFAULTS: dict[str, Any] = {
     "observers": [{"type": "console"}],
 }
 _OPTIONAL = ("llm", "starts", "trainer", "launch")
-_PARTS = (
-    "tasks",
-    "sandbox",
-    "llm",
-    "agent",
-    "chunker",
-    "credit",
-    "starts",
-    "trainer",
-    "executor",
-    "launch",
-)
+_PARTS = (*PARTS, "launch")
 _SECTIONS = (*_PARTS, "middleware", "evaluation", "observers", "run", PLUGINS)
 _RUN = [option.name for option in attrs.fields(RunOptions)]
 _UNKNOWN = "unknown option"

@@ -12,6 +12,18 @@ from ale.errors import Problem
 from ale.plugin import doc, ge, gt
 from ale.strict import Node, describe
 
+PARTS = (
+    "tasks",
+    "sandbox",
+    "llm",
+    "agent",
+    "chunker",
+    "credit",
+    "starts",
+    "trainer",
+    "executor",
+)
+"""The sections that select one component each, which takes part in a run."""
 Isolation = Literal["network", "files", "processes"]
 
 

@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 import ale
 from ale.errors import InputError, PluginError, Problem
-from ale.runs import Registry, lock
+from ale.runs import PARTS, Registry, lock
 from ale.text import counted, table
 from ale_ablate.checking import CheckedCell, check_cells
 from ale_ablate.comparing import Comparison
@@ -27,19 +27,6 @@ from ale_ablate.running import Runner
 from ale_ablate.sweeping import FOLDER as SWEEP
 from ale_ablate.sweeping import choose, sweep_of, values_of
 from ale_ablate.tables import terminal
-
-_COMPONENTS = (
-    "tasks",
-    "sandbox",
-    "llm",
-    "agent",
-    "chunker",
-    "credit",
-    "starts",
-    "trainer",
-    "executor",
-)
-"""Sections of a config that pick a component by its type."""
 
 
 @frozen(kw_only=True)
@@ -125,7 +112,7 @@ def control_cells(arms: Sequence[Cell], controls: Controls) -> tuple[Cell, ...]:
 
 def _takes(registry: Registry) -> Takes:
     def takes(section: str, type_: str, option: str) -> bool | None:
-        if section not in _COMPONENTS or option == "type":
+        if section not in PARTS or option == "type":
             return None
         try:
             options = registry.find(section, type_).component.options

@@ -4,24 +4,20 @@ from collections import Counter
 from typing import Any
 from urllib.parse import quote
 
-from ale.runs import EvaluationOptions, LaunchOptions, Registry, RunOptions, SandboxRequirements
+from ale.runs import (
+    PARTS,
+    EvaluationOptions,
+    LaunchOptions,
+    Registry,
+    RunOptions,
+    SandboxRequirements,
+)
 from ale_schema.options import Schema, needs, properties
 from ale_schema.stored import DRAFT
 
 VERSION = 1
 TITLE = f"A config of `ale run`, version {VERSION}"
-PARTS = (
-    "tasks",
-    "sandbox",
-    "llm",
-    "agent",
-    "chunker",
-    "credit",
-    "starts",
-    "trainer",
-    "executor",
-    "launch",
-)
+SELECTING = (*PARTS, "launch")
 COMMON: dict[str, type] = {"sandbox": SandboxRequirements, "launch": LaunchOptions}
 REQUIRED = ("tasks", "agent")
 DEFAULTS = {"sandbox": "auto", "chunker": "interaction", "credit": "ipa", "executor": "local"}
@@ -35,8 +31,8 @@ def config_schema(registry: Registry) -> dict[str, Any]:
     A file that extends another may lack required values, which the other may have. Problems that
     only a run can find (a missing folder, options that exclude each other) are left to `ale check`.
     """
-    kinds = {kind: _Kind(registry, kind) for kind in (*PARTS, "middleware", "observer")}
-    sections = {name: kinds[name].section for name in PARTS}
+    kinds = {kind: _Kind(registry, kind) for kind in (*SELECTING, "middleware", "observer")}
+    sections = {name: kinds[name].section for name in SELECTING}
     tasks, added, observer = kinds["tasks"], kinds["middleware"], kinds["observer"]
     return {
         "$schema": DRAFT,
@@ -95,11 +91,11 @@ _PLUGINS: Schema = {
 
 def _whole(kinds: "dict[str, _Kind]") -> Schema:
     """Requirements of a config that extends no other."""
-    needed = [made for name in PARTS for made in kinds[name].needed_sections()]
+    needed = [made for name in SELECTING for made in kinds[name].needed_sections()]
     return {
         "required": list(REQUIRED),
         "properties": {
-            **{name: kinds[name].whole for name in PARTS},
+            **{name: kinds[name].whole for name in SELECTING},
             "evaluation": {"required": ["tasks"], "properties": {"tasks": kinds["tasks"].whole}},
         },
         **({"allOf": needed} if needed else {}),

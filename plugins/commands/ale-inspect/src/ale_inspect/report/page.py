@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from ale.runs import RunReader
+from ale.runs import PARTS, RunReader
 from ale.text import counted, seconds, wilson
 from ale_charts import Chart, render
 from ale_inspect.report.curves import constants, episode_charts, metric_charts
@@ -14,17 +14,6 @@ from ale_inspect.report.forks import fork_rows
 from ale_inspect.report.gathering import Facts, Head, Sums
 from ale_inspect.report.tables import kind_name, start_rows, task_rows
 
-_PARTS = (
-    "tasks",
-    "sandbox",
-    "llm",
-    "agent",
-    "chunker",
-    "credit",
-    "starts",
-    "trainer",
-    "executor",
-)
 _STAGES = 8
 _CAUSES = 20
 
@@ -95,7 +84,7 @@ def _header(facts: Facts) -> dict[str, Any]:
         "warnings": [facts.warning[:1].upper() + facts.warning[1:]] if facts.warning else [],
         "parts": [
             (part, str(config[part].get("type", "")).rpartition("/")[2])
-            for part in _PARTS
+            for part in PARTS
             if part in config
         ],
         "tiles": list(_tiles(facts)),
