@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from ale_nats.testing import Server, WorkerGroup
+
 pytestmark = pytest.mark.needs("torch")
 
 KINDS = ["write", "copy", "delete"]
@@ -65,6 +67,29 @@ def test_servers_sample_what_the_policy_itself_would_to_the_bit(workshop: Any, c
     assert trained(there) == trained(here)
     assert not (there / "weights").exists()
     assert workshop.left_behind() == []
+
+
+def test_workers_on_nats_sample_from_the_servers_that_the_run_trains(
+    workshop: Any, config: str, tmp_path: Path
+) -> None:
+    both = ("--set", "llm.type=servers", "--set", "llm.start=1", "--set", "starts=null")
+    assert workshop.ale("run", config, *both, timeout_s=120).code == 0
+    server, folder = Server(tmp_path / "nats"), tmp_path / "workers"
+    server.start()
+    workers = WorkerGroup(server.url, folder)
+    try:
+        for _ in range(2):
+            workers.start()
+        nats = ("--set", "executor.type=nats", "--set", f"executor.url={server.url}")
+        done = workshop.ale("run", config, *both, *nats, timeout_s=120)
+    finally:
+        workers.stop()
+        server.stop()
+    assert done.code == 0, done.text
+    here, there = workshop.runs
+    assert sampled(workshop, there) == sampled(workshop, here)
+    assert len(trained(here)) > 0
+    assert trained(there) == trained(here)
 
 
 def test_servers_outlive_runs_and_are_refused_with_weights_of_another(

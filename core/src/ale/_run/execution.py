@@ -93,7 +93,7 @@ class Executing:
             self.on_stage(work.id, work.task.id, stage)
 
         running = RunningRun(
-            spec=run_spec(self.config, self.registry, self.parts, self.run_id),
+            spec=await run_spec(self.config, self.registry, self.parts, self.run_id),
             concurrency=self.config.run.concurrency,
             run_here=run_here,
             on_stage=on_stage,
@@ -103,11 +103,11 @@ class Executing:
             yield Works(workers, plans)
 
 
-def run_spec(config: RunConfig, registry: Registry, parts: Parts, run_id: str) -> RunSpec:
+async def run_spec(config: RunConfig, registry: Registry, parts: Parts, run_id: str) -> RunSpec:
     """What a worker in another process builds the run's parts from."""
     resolved = {name: config.resolved[name] for name in WORKER_SECTIONS if name in config.resolved}
     if isinstance(parts.llm, ServedPolicy):
-        resolved["llm"] = {**resolved["llm"], **parts.llm.client_options()}
+        resolved["llm"] = {**resolved["llm"], **await parts.llm.client_options()}
     return RunSpec(
         run_id=run_id,
         config=_plain(resolved),

@@ -84,9 +84,13 @@ class Policy(LLM, Protocol):
 class ServedPolicy(Policy, Protocol):
     """What a policy may also be: one whose weights are in servers that other processes can ask."""
 
-    def client_options(self) -> Mapping[str, Any]:
+    async def client_options(self) -> Mapping[str, Any]:
         """Options with which the same component asks the same servers from another process.
 
-        They replace those of the config, and contain no secret. Called once the run has started.
+        They replace those of the config, and contain no secret. Called once the run has started;
+        servers of the run's own have to be started now, since this process may ask them nothing.
+
+        Raises:
+            LLMError: they can't be started.
         """
         ...

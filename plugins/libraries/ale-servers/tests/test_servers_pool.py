@@ -294,6 +294,45 @@ async def test_tokens_of_weights_that_somebody_else_loaded_are_refused(
         await pool.sample(ask(), "e")
 
 
+async def test_a_pool_that_follows_samples_from_what_another_one_has_loaded(
+    make: Make, lab: BigramLab
+) -> None:
+    one, other = BigramServer(), BigramServer()
+    leads, follows = make(one, other), make(one, other, follow=True)
+    for version in (1, 2):
+        await leads.refresh()
+        await leads.update(lab.publish(version))
+        for n in range(4):
+            asked = ask()
+            sampled = await follows.sample(asked, f"e{n}")
+            assert {*sampled.versions} == {version}
+            check_exact(lab, asked, sampled)
+
+
+async def test_a_pool_that_follows_samples_nothing_older_than_what_it_has_seen(
+    make: Make,
+) -> None:
+    missed, has_it = BigramServer(), BigramServer()
+    has_it.table, has_it.version = "newer", 1
+    follows = make(missed, has_it, follow=True)
+    await follows.refresh()
+    await follows.refresh()
+    assert [each.state for each in follows.members] == ["behind", "ready"]
+    for n in range(4):
+        assert {*(await follows.sample(ask(), f"e{n}")).versions} == {1}
+    assert missed.n_sampled == 0
+
+
+async def test_one_version_has_one_set_of_weights_for_a_pool_that_follows(make: Make) -> None:
+    server = BigramServer(table="one")
+    pool = make(server, follow=True)
+    server.version = 7
+    await pool.sample(ask(), "e")
+    server.table = "another"
+    with pytest.raises(LLMError, match="not version 7 of this run"):
+        await pool.sample(ask(), "e")
+
+
 async def test_a_server_that_dies_is_replaced_by_the_others(tmp_path: Path) -> None:
     """Over HTTP: requests under way there are lost, later ones are not sent there."""
     connections = Connections()

@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 import torch
 
-from ale.errors import InputError, LLMError
+from ale.errors import AleError, InputError, LLMError
 from ale.plugin import BuildContext
-from ale.protocols import LLM, Policy
+from ale.protocols import LLM, ServedPolicy
 from ale.testing.llm import LLMContract
 from ale.types import CompletionRequest, Message, PolicySnapshot, Sampling
 from ale_llm_policy.build import build_servers, wrap_policy
@@ -75,7 +75,7 @@ class TestServers(LLMContract):
 def test_it_is_a_policy_and_asks_nobody_when_it_is_built(tmp_path: Path) -> None:
     component = ale_llms()[1]
     options = ServersOptions(urls=("http://127.0.0.1:1",))
-    assert isinstance(component.build(options, BuildContext()), Policy)
+    assert isinstance(component.build(options, BuildContext()), ServedPolicy)
 
 
 @pytest.mark.parametrize("fields", [{}, {"urls": ("a",), "start": 1}])
@@ -192,6 +192,23 @@ async def test_a_server_with_other_weights_or_another_model_is_refused(lab: Lab)
     tiny = {"model": None, "tiny": None}
     with pytest.raises(LLMError, match="it has another model"):
         await lab.connect(**tiny).check()
+
+
+async def test_a_worker_samples_from_the_weights_that_the_run_has_given(lab: Lab) -> None:
+    run = lab.connect()
+    worker = lab.connect(**await run.client_options())
+    other = new_policy(seed=9)
+    assert worker.policy_version == 0
+    exact({0: new_policy()}, await worker.complete(request("a b")))
+    await run.load_policy(PolicySnapshot(version=1, weights=dict(other.model.named_parameters())))
+    exact({1: other}, await worker.complete(request("c d")))
+    with pytest.raises(AleError, match="another process's to change"):
+        await worker.load_policy(PolicySnapshot(version=2))
+
+
+def test_what_follows_starts_and_takes_over_nothing() -> None:
+    with pytest.raises(ValueError, match="'follow' takes the servers as they are"):
+        ServersOptions(urls=("http://127.0.0.1:1",), follow=True, take_over=True)
 
 
 async def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ class PoolOptions:
     """Seconds between looks at the registry and at each server."""
     take_over: bool = False
     """Give servers with weights of somebody else this run's weights, where they fit."""
+    follow: bool = False
+    """Sample from the newest weights that a server has, which another process gives them."""
     pause_s: float = 120.0
     """Servers resume by themselves after these, should this process be killed."""
 
@@ -161,8 +163,13 @@ class ServerPool:
             wait = min(2 * wait, _LONGEST_WAIT_S)
 
     def _check(self, member: Member, part: Sampled) -> None:
-        """Refuse tokens of weights that this run has not published."""
+        """Refuse tokens of weights that this run has not published.
+
+        One that follows learns the digest of each version with its first token.
+        """
         for version in {*part.versions}:
+            if self._options.follow:
+                self._digests.setdefault(version, part.digests.get(version, ""))
             if part.digests.get(version) != self._digests.get(version, ""):
                 reason = f"it sampled from weights that are not version {version} of this run"
                 self._set(member, "refused", reason)
@@ -234,6 +241,11 @@ class ServerPool:
             if each.state != "ready"
         ]
 
+    async def start(self) -> None:
+        """Look at the servers, and again from time to time; the first request does so too."""
+        await self.refresh()
+        self._keep_fresh()
+
     def _keep_fresh(self) -> None:
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh_always())
@@ -274,10 +286,14 @@ class ServerPool:
     def _judged(self, status: ServerStatus) -> tuple[State, str]:
         if status.fingerprint != self._fingerprint:
             return "refused", f"it has another model, {status.model}, or another vocabulary"
+        if self._options.follow and status.version > self.weights.version:
+            # A server with older ones has missed an update, or has restarted.
+            self.weights = Weights(version=status.version, digest=status.digest, folder="")
         if (status.version, status.digest) == (self.weights.version, self.weights.digest):
             return "ready", ""
         what = f"version {status.version} with digest {status.digest[:12]}"
-        if self._options.take_over or status.digest in self._digests.values():
+        ours = self._options.take_over or self._options.follow
+        if ours or status.digest in self._digests.values():
             return "behind", f"it has {what}"
         return "refused", (
             f"it has {what}, which are not weights of this run: it has version "
@@ -304,6 +320,8 @@ class ServerPool:
             AleError: a server refuses the weights, or none has taken them. All servers still have
                 the old ones.
         """
+        if not self._members:
+            await self.refresh()
         async with self._changing:
             members = [each for each in self._members.values() if each.state == "ready"]
             prepared = await self._each(members, lambda server: server.prepare(weights))

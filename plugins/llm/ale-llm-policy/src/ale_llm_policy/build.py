@@ -64,9 +64,11 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
             interruption=options.interruption,
             refresh_s=options.refresh_s,
             take_over=options.take_over,
+            follow=options.follow,
         ),
         key=_key(options, context),
         own=own,
+        client=_client_options(options, own),
         defaults=_defaults(options),
         context=options.context or policy.context,
         report=log.warning,
@@ -75,6 +77,18 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
 
 def _registry(options: ServersOptions) -> Registry:
     return FolderRegistry(options.registry) if options.registry else Addresses(options.urls)
+
+
+def _client_options(options: ServersOptions, own: OwnServers | None) -> dict[str, Any]:
+    """Options with which another process samples from the same servers."""
+    folder = own.registry.folder if own else options.registry
+    return {
+        "urls": list(options.urls),
+        "registry": None if folder is None else str(folder.absolute()),
+        "start": 0,
+        "take_over": False,
+        "follow": True,
+    }
 
 
 def _key(options: ServersOptions, context: BuildContext) -> str | None:

@@ -147,6 +147,13 @@ class ServersOptions(PolicyOptions):
         default=False,
         metadata=doc("Give servers that have other weights those of this run, at its start."),
     )
+    follow: bool = field(
+        default=False,
+        metadata=doc(
+            "Sample from the newest weights that a server has: another process gives them. Set for "
+            "the workers of an executor."
+        ),
+    )
     weights: Path | None = field(
         default=None,
         metadata=doc(
@@ -168,3 +175,5 @@ class ServersOptions(PolicyOptions):
         super().__attrs_post_init__()
         if sum((bool(self.urls), self.registry is not None, self.start > 0)) != 1:
             raise ValueError("give one of 'urls', 'registry' and 'start'")
+        if self.follow and (self.take_over or self.start > 0):
+            raise ValueError("'follow' takes the servers as they are: without take_over and start")

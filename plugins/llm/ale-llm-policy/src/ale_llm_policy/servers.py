@@ -12,7 +12,7 @@ from typing import Any
 from attrs import frozen
 from torch import Tensor
 
-from ale.errors import LLMError
+from ale.errors import AleError, LLMError
 from ale.types import LLMCapabilities, PolicySnapshot, Sampling
 from ale_llm_policy.model import TokenLLM
 from ale_llm_policy.pretrained import TorchPolicy, weights
@@ -74,6 +74,7 @@ class ServersLLM(TokenLLM):
         options: how the servers are asked.
         key: sent to them as a bearer token.
         own: servers to start, which are those of the registry.
+        client: options with which another process samples from the same servers.
         defaults: for options that a request leaves open; all set.
         context: most tokens of prompt and answer together.
         report: gets messages about own servers.
@@ -88,6 +89,7 @@ class ServersLLM(TokenLLM):
         options: PoolOptions,
         key: str | None,
         own: OwnServers | None,
+        client: Mapping[str, Any],
         defaults: Sampling,
         context: int,
         report: Callable[[str], None],
@@ -98,6 +100,7 @@ class ServersLLM(TokenLLM):
         self._options = options
         self._connections = Connections(key)
         self._own = own
+        self._client = client
         self._report = report
         # Adapters, which a trainer may add later, change names and, by roundings, values.
         first = dict(policy.base.named_parameters())
@@ -134,6 +137,15 @@ class ServersLLM(TokenLLM):
         if "refused" in states or not states & {"ready", "behind"}:
             raise LLMError("; ".join(pool.unusable()) or f"there is no server in {self._registry}")
 
+    async def client_options(self) -> Mapping[str, Any]:
+        """Options with which the workers of an executor sample from the same servers.
+
+        Raises:
+            LLMError: own servers can't be started.
+        """
+        await (await self._opened()).start()
+        return self._client
+
     async def _sample(self, asked: SampleRequest, session: str) -> Sampled:
         pool = await self._opened()
         if self._options.take_over:
@@ -155,8 +167,11 @@ class ServersLLM(TokenLLM):
 
         Raises:
             InputError: the weights do not fit this model.
-            AleError: a server refuses them, or none has taken them. All still have the old ones.
+            AleError: a server refuses them, or none has taken them. All still have the old ones; or
+                this component follows another one.
         """
+        if self._options.follow:
+            raise AleError("llm.follow: the servers' weights are another process's to change")
         pool = await self._opened()
         published = await asyncio.to_thread(self._write, snapshot)
         if published.digest == pool.weights.digest and published.version == pool.weights.version:
