@@ -23,8 +23,8 @@ from .test_docs import missing
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = (
-    "tasks, sandbox, llm, agent, chunker, credit, starts, trainer, evaluation, observers, run, "
-    "plugins"
+    "tasks, sandbox, llm, agent, chunker, credit, starts, trainer, executor, launch, middleware, "
+    "evaluation, observers, run, plugins"
 )
 RUN_OPTIONS = (
     "concurrency, deterministic, directory, grace_s, grading_timeout_s, keep_checkpoints, name, "

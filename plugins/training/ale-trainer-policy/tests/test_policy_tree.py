@@ -10,7 +10,7 @@ import pytest
 import torch
 from attrs import evolve
 
-from ale_trainer_policy.attention import make_plan, seen_from
+from ale_trainer_policy.attention import compiled_block_mask, make_plan, seen_from
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.models import prepare
 from ale_trainer_policy.options import PRESETS, ImitationOptions, LearnOptions
@@ -81,6 +81,25 @@ def test_the_interval_of_entry_and_exit_is_being_an_ancestor(seed: int) -> None:
     assert torch.equal(seen_from(last, position, None)(0, 0, q, k), wanted)
     near = position[q] - position[k] < 3
     assert torch.equal(seen_from(last, position, 3)(0, 0, q, k), wanted & near)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+@pytest.mark.parametrize("window", [None, 40])
+def test_the_compiled_mask_of_flex_attention_is_that_mask(window: int | None) -> None:
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    rng = np.random.default_rng(0)
+    start = rng.integers(0, 50, 300)
+    rows = [np.concatenate([start[:n], rng.integers(0, 50, 200)]) for n in (100, 250, 300)]
+    tree, _ = merge(rows)
+    n = len(tree.ids)
+    seen = seen_from(torch.as_tensor(tree.last), torch.as_tensor(tree.position), window)
+    made = compiled_block_mask()(seen, None, None, n, n, device="cpu")
+    plain = create_block_mask(seen, None, None, n, n, device="cpu")
+    assert n > 128  # several blocks
+    assert torch.equal(made.to_dense(), plain.to_dense())
+    assert torch.equal(made.full_kv_num_blocks, plain.full_kv_num_blocks)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -161,13 +161,12 @@ def _flex(
     scaling: float | None,
     window: int | None,
 ) -> Tensor:
-    from torch.nn.attention.flex_attention import create_block_mask
-
     assert tree.last is not None
     n = query.shape[2]
     if window not in tree.masks:
         seen = seen_from(tree.last, tree.position, window)
-        tree.masks[window] = create_block_mask(seen, None, None, n, n, device=str(query.device))
+        make = compiled_block_mask()
+        tree.masks[window] = make(seen, None, None, n, n, device=str(query.device))
     block_mask = tree.masks[window]
     gqa = query.shape[1] != key.shape[1]
     out: Tensor = _compiled_flex()(
@@ -181,6 +180,15 @@ def _compiled_flex() -> Callable[..., Tensor]:
     from torch.nn.attention.flex_attention import flex_attention
 
     compiled: Callable[..., Tensor] = torch.compile(flex_attention, dynamic=True)
+    return compiled
+
+
+@cache
+def compiled_block_mask() -> Callable[..., Any]:
+    """`create_block_mask`, compiled: otherwise it has all N^2 entries of the mask in memory."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    compiled: Callable[..., Any] = torch.compile(create_block_mask, dynamic=True)
     return compiled
 
 
