@@ -251,6 +251,7 @@ class ObserverContract:
     ) -> None:
         manager = register(observer)
         notify(manager, [started(tmp_path, None), *episodes(range(1000))])
+        await asyncio.sleep(0.5)  # a queue with room for these alone is emptied meanwhile
         tracemalloc.start()
         try:
             notify(manager, episodes(range(1000, 2000)))

@@ -39,7 +39,7 @@ async def test_the_answer_ends_the_episode(play: Any) -> None:
 
 async def test_without_an_answer_it_is_asked_for_again(play: Any) -> None:
     played = await play(answer("<step>Hm.</step>"), answer(SOLVED), agent="steps")
-    assert played.said_to_model(1).startswith("There is no answer yet.")
+    assert played.prompt_of(1).startswith("There is no answer yet.")
     assert [o.error for o in played.observations] == ["no answer"]
     assert played.stop.detail == "42"
     roles = [message.role for message in played.trajectory.messages()]
