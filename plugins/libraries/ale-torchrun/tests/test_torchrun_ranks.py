@@ -45,15 +45,15 @@ def test_a_failure_or_a_kill_stays_one(tmp_path: Path, text: str) -> None:
 def test_a_signal_goes_to_the_process_of_rank_0(tmp_path: Path) -> None:
     launch = launch_of(tmp_path)
     assert process_of_rank_0(launch) is None
-    with start(launch, "trap 'exit 130' INT; while :; do sleep 0.05; done") as rank:
+    with start(launch, "trap 'exit 143' TERM; while :; do sleep 0.05; done") as rank:
         while process_of_rank_0(launch) is None:
             time.sleep(0.02)
         time.sleep(0.3)
         found = process_of_rank_0(launch)
         assert found is not None
-        os.kill(found, signal.SIGINT)
+        os.kill(found, signal.SIGTERM)
         assert rank.wait(20) == 0
-    assert status_of_run(launch, 0) == 130
+    assert status_of_run(launch, 0) == 143
 
 
 def test_another_rank_becomes_its_command(tmp_path: Path) -> None:
