@@ -71,7 +71,7 @@ def lab(tmp_path: Path) -> BigramLab:
 async def make() -> AsyncIterator[Make]:
     pools: list[ServerPool] = []
 
-    def made(*servers: InferenceServer, **options: Any) -> ServerPool:
+    def made(*servers: InferenceServer, run: str = "", **options: Any) -> ServerPool:
         named = {f"s{n}": server for n, server in enumerate(servers)}
         initial = Weights(version=0, digest=digest_of(FIRST), folder="")
         pool = ServerPool(
@@ -79,6 +79,7 @@ async def make() -> AsyncIterator[Make]:
             lambda entry: named[entry.url],
             fingerprint=FINGERPRINT,
             initial=initial,
+            run=run,
             options=PoolOptions(**{"refresh_s": 0.02, **options}),
         )
         pools.append(pool)
@@ -294,14 +295,37 @@ async def test_tokens_of_weights_that_somebody_else_loaded_are_refused(
         await pool.sample(ask(), "e")
 
 
+async def test_an_update_that_no_server_can_prepare_is_an_error(make: Make, lab: BigramLab) -> None:
+    servers = Faulty(), Faulty()
+    pool = make(*servers, refresh_s=60)
+    await pool.sample(ask(), "e")
+    for server in servers:
+        server.unreachable = True
+    with pytest.raises(AleError, match="version 1 was taken by no server: it can't be reached"):
+        await pool.update(lab.publish(1))
+    assert pool.weights.version == 0
+
+
+async def test_further_turns_wait_for_room_too(make: Make) -> None:
+    server = BigramServer(max_running=1, token_s=0.001)
+    pool = make(server)
+    await asyncio.gather(*(pool.sample(ask(1), f"e{n}") for n in range(20)))
+    further = [asyncio.create_task(pool.sample(ask(3), f"e{n}")) for n in range(20)]
+    most = 0
+    while not all(each.done() for each in further):
+        most = max(most, *(member.in_flight for member in pool.members))
+        await asyncio.sleep(0)
+    assert most == 2
+
+
 async def test_a_pool_that_follows_samples_from_what_another_one_has_loaded(
     make: Make, lab: BigramLab
 ) -> None:
     one, other = BigramServer(), BigramServer()
-    leads, follows = make(one, other), make(one, other, follow=True)
+    leads, follows = make(one, other, run="r"), make(one, other, run="r", follow=True)
     for version in (1, 2):
         await leads.refresh()
-        await leads.update(lab.publish(version))
+        await leads.update(msgspec.structs.replace(lab.publish(version), run="r"))
         for n in range(4):
             asked = ask()
             sampled = await follows.sample(asked, f"e{n}")
@@ -313,8 +337,8 @@ async def test_a_pool_that_follows_samples_nothing_older_than_what_it_has_seen(
     make: Make,
 ) -> None:
     missed, has_it = BigramServer(), BigramServer()
-    has_it.table, has_it.version = "newer", 1
-    follows = make(missed, has_it, follow=True)
+    has_it.table, has_it.version, has_it.run = "newer", 1, "r"
+    follows = make(missed, has_it, run="r", follow=True)
     await follows.refresh()
     await follows.refresh()
     assert [each.state for each in follows.members] == ["behind", "ready"]
@@ -325,10 +349,10 @@ async def test_a_pool_that_follows_samples_nothing_older_than_what_it_has_seen(
 
 async def test_one_version_has_one_set_of_weights_for_a_pool_that_follows(make: Make) -> None:
     server = BigramServer(table="one")
-    pool = make(server, follow=True)
-    server.version = 7
+    server.version, server.run = 7, "r"
+    pool = make(server, run="r", follow=True)
     await pool.sample(ask(), "e")
-    server.table = "another"
+    server.table, server.run = "another", "another run"
     with pytest.raises(LLMError, match="not version 7 of this run"):
         await pool.sample(ask(), "e")
 

@@ -1,6 +1,7 @@
 """The component `servers`: two engines behind HTTP, and weights given through a folder."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -17,9 +18,9 @@ from ale.testing.llm import LLMContract
 from ale.types import CompletionRequest, Message, PolicySnapshot, Sampling
 from ale_llm_policy.build import build_servers, wrap_policy
 from ale_llm_policy.model import PolicyLLM
-from ale_llm_policy.options import PolicyOptions, ServersOptions
+from ale_llm_policy.options import Following, PolicyOptions, ServersOptions
 from ale_llm_policy.plugin import ale_llms
-from ale_llm_policy.pretrained import TorchPolicy
+from ale_llm_policy.pretrained import TorchPolicy, load_policy
 from ale_llm_policy.servers import ServersLLM
 from ale_llm_policy.testing import CORPUS, forward_logits, new_policy, request
 from ale_servers.testing.serving import serving
@@ -36,12 +37,15 @@ class Lab:
         self.engines: list[PolicyLLM] = []
         self.urls: list[str] = []
         self.made: list[ServersLLM] = []
+        self.run_id = "this-run"
 
     async def start(self, servers: AsyncExitStack, policy: TorchPolicy) -> None:
         self.engines.append(wrap_policy(policy, PolicyOptions()))
         self.urls.append(await servers.enter_async_context(serving(self.engines[-1].server)))
 
     def connect(self, **options: Any) -> ServersLLM:
+        if isinstance(options.get("follow"), dict):
+            options["follow"] = Following(**options["follow"])
         given = {
             "model": str(self.model),
             "urls": tuple(self.urls),
@@ -49,7 +53,7 @@ class Lab:
             "timeout_s": 20.0,
             **options,
         }
-        context = BuildContext(run_directory=self.folder / "run")
+        context = BuildContext(run_directory=self.folder / "run", run_id=self.run_id)
         self.made.append(build_servers(ServersOptions(**given), context))
         return self.made[-1]
 
@@ -206,9 +210,68 @@ async def test_a_worker_samples_from_the_weights_that_the_run_has_given(lab: Lab
         await worker.load_policy(PolicySnapshot(version=2))
 
 
+async def test_a_worker_refuses_the_weights_of_another_run(lab: Lab) -> None:
+    run = lab.connect()
+    worker = lab.connect(**await run.client_options(), timeout_s=0.5)
+    lab.run_id = "another-run"
+    other = dict(new_policy(seed=9).model.named_parameters())
+    await lab.connect().load_policy(PolicySnapshot(version=7, weights=other))
+    with pytest.raises(LLMError, match="which are not weights of this run"):
+        await worker.complete(request("a b"))
+
+
+async def test_workers_sample_from_what_a_run_has_taken_over(lab: Lab) -> None:
+    lab.run_id = "an-earlier-run"
+    other = dict(new_policy(seed=9).model.named_parameters())
+    await lab.connect().load_policy(PolicySnapshot(version=5, weights=other))
+    lab.run_id = "this-run"
+    run = lab.connect(take_over=True)
+    worker = lab.connect(**await run.client_options())
+    exact({0: new_policy()}, await worker.complete(request("a b")))
+
+
+async def test_a_run_knows_the_weights_that_it_gave_before_it_was_killed(lab: Lab) -> None:
+    other = dict(new_policy(seed=9).model.named_parameters())
+    await lab.connect().load_policy(PolicySnapshot(version=2, weights=other))
+    resumed = lab.connect()
+    await resumed.check()
+    await resumed.load_policy(PolicySnapshot(version=2, weights=other))
+    exact({2: new_policy(seed=9)}, await resumed.complete(request("a b")))
+
+
+async def test_a_request_whose_client_leaves_early_stops_nothing(lab: Lab) -> None:
+    engine = lab.engines[0]
+    busy = threading.Event()
+    held = engine.engine.call(busy.wait)
+    left = asyncio.create_task(engine.server.status())
+    await asyncio.sleep(0.05)
+    left.cancel()
+    busy.set()
+    await asyncio.wrap_future(held)
+    assert (await engine.server.status()).version == 0
+
+
+def test_the_model_of_own_servers_is_the_plain_one_though_adapters_were_added(
+    tmp_path: Path,
+) -> None:
+    from peft import LoraConfig, inject_adapter_in_model
+
+    options = ServersOptions(start=1)
+    llm = build_servers(options, BuildContext(run_directory=tmp_path))
+    before = {name: weight.clone() for name, weight in llm.policy.base.named_parameters()}
+    inject_adapter_in_model(LoraConfig(r=4, target_modules="all-linear"), llm.policy.model)
+    assert llm._own is not None
+    llm._own.commands(llm.policy, llm._first)
+    saved = load_policy(str(tmp_path / "servers" / "model"))
+    after = dict(saved.base.named_parameters())
+    assert after.keys() == before.keys()
+    assert all(torch.equal(after[name], weight) for name, weight in before.items())
+
+
 def test_what_follows_starts_and_takes_over_nothing() -> None:
+    follow = Following(version=0, digest="x")
     with pytest.raises(ValueError, match="'follow' takes the servers as they are"):
-        ServersOptions(urls=("http://127.0.0.1:1",), follow=True, take_over=True)
+        ServersOptions(urls=("http://127.0.0.1:1",), follow=follow, take_over=True)
 
 
 async def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:

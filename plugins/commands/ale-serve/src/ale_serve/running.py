@@ -1,6 +1,7 @@
 """Builds a model, serves it over HTTP, and closes it at the end."""
 
 import asyncio
+import ipaddress
 import os
 import signal
 import socket
@@ -75,7 +76,18 @@ def run(section: Node, registry: Registry, endpoint: Endpoint, say: Callable[[st
         message = f"the model {name} does not sample by token ids, so no run can use it as a server"
         hint = "register a model of type policy"
         raise InputError([Problem(message=message, path="--register", hint=hint)])
+    if served.inference is not None and key is None and not _is_loopback(endpoint.host):
+        message = f"others than this machine could change the model's weights at {endpoint.host}"
+        hint = "--api-key-env VARIABLE: clients then need the key in it"
+        raise InputError([Problem(message=message, path="--host", hint=hint)])
     asyncio.run(_serve(served, endpoint, say))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _key(variable: str | None, environ: Mapping[str, str]) -> str | None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,8 @@ class Keeping(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     born: str
     """When it was started: another process may get its id later."""
+    host: str
+    """The folder may be shared with other machines."""
 
 
 def default_folder() -> Path:
@@ -77,7 +80,7 @@ def start(
     log = log_file(registry, name)
     log.write_bytes(b"")
     pid = _spawn([sys.executable, "-m", "ale_server.keeping", str(log), *command], log, environ)
-    record = Keeping(name=name, pid=pid, born=_born(pid))
+    record = Keeping(name=name, pid=pid, born=_born(pid), host=socket.gethostname())
     _record(registry, name).write_bytes(msgspec.json.encode(record))
     try:
         return _wait_for(registry, record, wait_s)
@@ -153,10 +156,12 @@ def _within(seconds: float, true: Callable[[], bool]) -> bool:
 
 
 def _read(file: Path) -> Keeping | None:
+    """A record of this machine; None for any other."""
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Keeping)
+        record = msgspec.json.decode(file.read_bytes(), type=Keeping)
     except (OSError, msgspec.DecodeError):
         return None
+    return record if record.host == socket.gethostname() else None
 
 
 def _runs(record: Keeping) -> bool:

@@ -75,7 +75,9 @@ class WeightFolder:
             self.root.rmdir()
 
     def _versions(self) -> list[Path]:
-        return [each for each in self.root.glob("v*") if re.fullmatch(r"v\d{8,}", each.name)]
+        """Those with a marker: other folders of such a name are somebody else's."""
+        named = [each for each in self.root.glob("v*") if re.fullmatch(r"v\d{8,}", each.name)]
+        return [each for each in named if (each / MARKER).is_file()]
 
     def _remove_old(self, newest: Path) -> None:
         others = [each for each in self._versions() if each != newest]

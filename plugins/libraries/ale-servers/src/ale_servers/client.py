@@ -34,6 +34,7 @@ T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
 _sampled = msgspec.json.Decoder(Sampled)
 _status = msgspec.json.Decoder(ServerStatus)
+_JSON = {"Content-Type": "application/json"}
 _refusal = msgspec.json.Decoder(Refusal)
 _ERRORS: Mapping[str, type[AleError]] = {
     "context": ContextLengthError,
@@ -133,7 +134,7 @@ class HTTPServer:
         url = f"{self._url}/ale/{what}"
         try:
             async with self._connections.session().post(
-                url, data=_encoder.encode(body), timeout=limit
+                url, data=_encoder.encode(body), headers=_JSON, timeout=limit
             ) as response:
                 content = await response.read()
                 if response.status != 200:

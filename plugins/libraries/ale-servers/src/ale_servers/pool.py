@@ -43,7 +43,7 @@ class PoolOptions:
     take_over: bool = False
     """Give servers with weights of somebody else this run's weights, where they fit."""
     follow: bool = False
-    """Sample from the newest weights that a server has, which another process gives them."""
+    """Sample from the newest weights of the run that a server has; another process gives them."""
     pause_s: float = 120.0
     """Servers resume by themselves after these, should this process be killed."""
 
@@ -84,6 +84,7 @@ class ServerPool:
         fingerprint: of the model; a server of another one is refused.
         initial: the weights before the first update; their folder may be empty, if they have not
             been written.
+        run: id of the run; what it has published before, it knows by this.
         options: how they are asked.
     """
 
@@ -94,11 +95,13 @@ class ServerPool:
         *,
         fingerprint: str,
         initial: Weights,
+        run: str = "",
         options: PoolOptions | None = None,
     ) -> None:
         self._registry = registry
         self._connect = connect
         self._fingerprint = fingerprint
+        self._run = run
         self._options = options or PoolOptions()
         self.weights = initial
         """Those that are sampled from."""
@@ -155,21 +158,18 @@ class ServerPool:
             except NotSampledError as error:
                 self._lose(member, str(error))
             else:
-                self._check(member, part)
+                await self._check(member, part)
                 return part
             finally:
                 self._release(member)
             await asyncio.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT_S)
 
-    def _check(self, member: Member, part: Sampled) -> None:
-        """Refuse tokens of weights that this run has not published.
-
-        One that follows learns the digest of each version with its first token.
-        """
+    async def _check(self, member: Member, part: Sampled) -> None:
+        """Refuse tokens of weights that this run has not published."""
+        if self._options.follow and not self._digests.keys() >= {*part.versions}:
+            await self._look_at(member)  # the run may have updated it
         for version in {*part.versions}:
-            if self._options.follow:
-                self._digests.setdefault(version, part.digests.get(version, ""))
             if part.digests.get(version) != self._digests.get(version, ""):
                 reason = f"it sampled from weights that are not version {version} of this run"
                 self._set(member, "refused", reason)
@@ -178,7 +178,7 @@ class ServerPool:
     async def _acquire(self, session: str) -> Member:
         """The server of the session, else the least loaded one, as soon as one has room."""
         member = self._sessions.get(session)
-        if member is None or member.state != "ready":
+        if member is None or member.state != "ready" or not member.has_room:
             member = self._least_loaded()
             if member is None:
                 future: asyncio.Future[Member] = asyncio.get_running_loop().create_future()
@@ -286,14 +286,15 @@ class ServerPool:
     def _judged(self, status: ServerStatus) -> tuple[State, str]:
         if status.fingerprint != self._fingerprint:
             return "refused", f"it has another model, {status.model}, or another vocabulary"
-        if self._options.follow and status.version > self.weights.version:
+        ours = bool(self._run) and status.run == self._run
+        if self._options.follow and ours and status.version > self.weights.version:
             # A server with older ones has missed an update, or has restarted.
             self.weights = Weights(version=status.version, digest=status.digest, folder="")
+            self._digests[status.version] = status.digest
         if (status.version, status.digest) == (self.weights.version, self.weights.digest):
             return "ready", ""
         what = f"version {status.version} with digest {status.digest[:12]}"
-        ours = self._options.take_over or self._options.follow
-        if ours or status.digest in self._digests.values():
+        if self._options.take_over or ours or status.digest in self._digests.values():
             return "behind", f"it has {what}"
         return "refused", (
             f"it has {what}, which are not weights of this run: it has version "
@@ -328,7 +329,10 @@ class ServerPool:
             refused = [error for error in prepared.values() if isinstance(error, WeightsError)]
             if refused:
                 raise AleError(f"version {weights.version} was taken by no server: {refused[0]}")
-            members = self._without_lost(members, prepared)
+            asked, members = members, self._without_lost(members, prepared)
+            if asked and not members:
+                reasons = "; ".join(map(str, filter(None, prepared.values())))
+                raise AleError(f"version {weights.version} was taken by no server: {reasons}")
             if members:
                 await self._switch(members, weights)
             self._digests[weights.version] = weights.digest

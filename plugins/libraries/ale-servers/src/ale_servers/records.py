@@ -59,6 +59,8 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     """SHA-256 over names, types, shapes and values of the tensors."""
     folder: str
+    run: str = ""
+    """Id of the run that has published them."""
 
 
 class PauseRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +89,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     digest: str
     """Of the weights that the next token is sampled from."""
+    run: str = ""
+    """Id of the run that has given it these weights; empty if none has."""
     paused: bool
     running: int
     waiting: int

@@ -48,6 +48,9 @@ def _route(
     async def handle(request: Request) -> Response:
         if not admits(request):
             return _refused("unauthorized", "the key is missing or wrong")
+        # What a page in a browser can send without being allowed to has another type.
+        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+            return _refused("invalid", "expected Content-Type: application/json")
         try:
             return await verb(request)
         except ClientDisconnect:

@@ -55,16 +55,20 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
             environ={**os.environ, **context.environ},
         )
     registry = own.registry if own else _registry(options)
+    # Several runs may be given one folder.
+    folder = run / "weights" if options.weights is None else options.weights / context.run_id
     return ServersLLM(
         policy,
         registry,
-        WeightFolder(options.weights or run / "weights"),
+        WeightFolder(folder),
+        run=context.run_id,
+        following=options.follow,
         options=PoolOptions(
             timeout_s=options.timeout_s,
             interruption=options.interruption,
             refresh_s=options.refresh_s,
             take_over=options.take_over,
-            follow=options.follow,
+            follow=options.follow is not None,
         ),
         key=_key(options, context),
         own=own,
@@ -87,7 +91,6 @@ def _client_options(options: ServersOptions, own: OwnServers | None) -> dict[str
         "registry": None if folder is None else str(folder.absolute()),
         "start": 0,
         "take_over": False,
-        "follow": True,
     }
 
 

@@ -78,6 +78,8 @@ class Engine:
         future: Future[Any] = Future()
 
         def task() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 future.set_result(work())
             except BaseException as error:

@@ -116,6 +116,14 @@ class PolicyOptions:
 
 
 @frozen(kw_only=True)
+class Following:
+    """The weights that a run has given its servers when its workers start."""
+
+    version: int = field(validator=ge(0), metadata=doc("Their version."))
+    digest: str = field(metadata=doc("Their digest, as `ale server list --json` shows it."))
+
+
+@frozen(kw_only=True)
 class ServersOptions(PolicyOptions):
     """Inference servers that sample the policy, whose weights a trainer in this process changes.
 
@@ -147,11 +155,11 @@ class ServersOptions(PolicyOptions):
         default=False,
         metadata=doc("Give servers that have other weights those of this run, at its start."),
     )
-    follow: bool = field(
-        default=False,
+    follow: Following | None = field(
+        default=None,
         metadata=doc(
-            "Sample from the newest weights that a server has: another process gives them. Set for "
-            "the workers of an executor."
+            "Sample from the newest weights of the run that a server has: another process gives "
+            "them. Set for the workers of an executor."
         ),
     )
     weights: Path | None = field(
@@ -175,5 +183,5 @@ class ServersOptions(PolicyOptions):
         super().__attrs_post_init__()
         if sum((bool(self.urls), self.registry is not None, self.start > 0)) != 1:
             raise ValueError("give one of 'urls', 'registry' and 'start'")
-        if self.follow and (self.take_over or self.start > 0):
+        if self.follow is not None and (self.take_over or self.start > 0):
             raise ValueError("'follow' takes the servers as they are: without take_over and start")

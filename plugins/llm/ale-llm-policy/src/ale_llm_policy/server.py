@@ -41,6 +41,7 @@ class EngineServer:
         self._context = context
         self._jobs: dict[str, Job] = {}
         self._digests: dict[int, str] = {}
+        self._run = ""
         self._prepared: tuple[Weights, Mapping[str, Tensor]] | None = None
         self._lease: asyncio.TimerHandle | None = None
         self._instance, self._since = os.urandom(6).hex(), time.time()
@@ -103,7 +104,8 @@ class EngineServer:
             self._engine.cancel(job)
             raise
         finally:
-            del self._jobs[request.id]
+            if self._jobs.get(request.id) is job:
+                del self._jobs[request.id]
         aborted = outcome.reason == "abort" and forced
         return Sampled(
             ids=() if aborted else job.output,
@@ -178,6 +180,7 @@ class EngineServer:
         def change() -> None:
             self._policy.load_weights(tensors)
             self._policy.version = weights.version
+            self._run = weights.run
             self._digests[weights.version] = weights.digest
 
         await self._call(lambda: self._engine.reload(change))
@@ -191,6 +194,7 @@ class EngineServer:
             fingerprint=self._policy.fingerprint,
             version=self._policy.version,
             digest=await self._digest(),
+            run=self._run,
             paused=self._engine.paused,
             running=self._engine.n_running,
             waiting=self._engine.n_waiting,

@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from attrs import frozen
 from torch import Tensor
 
 from ale.errors import AleError, LLMError
 from ale.types import LLMCapabilities, PolicySnapshot, Sampling
 from ale_llm_policy.model import TokenLLM
+from ale_llm_policy.options import Following
 from ale_llm_policy.pretrained import TorchPolicy, weights
 from ale_servers.channel import WeightFolder
 from ale_servers.client import Connections, HTTPServer
@@ -46,10 +48,15 @@ class OwnServers:
         """Where they are found."""
         return FolderRegistry(self.folder / "registry")
 
-    def commands(self, policy: TorchPolicy) -> list[Command]:
-        """What is run, after the model has been written into the folder."""
+    def commands(self, policy: TorchPolicy, named: Mapping[str, Tensor]) -> list[Command]:
+        """What is run, after the model has been written into the folder.
+
+        Args:
+            policy: model, tokenizer and template.
+            named: its weights by the names of the plain model; adapters may have been added to it.
+        """
         model = self.folder / "model"
-        policy.save(model)
+        policy.save(model, named)
         config = self.folder / "serve.yaml"
         config.write_text(json.dumps({"llm": {**self.section, "model": str(model.absolute())}}))
         return [
@@ -71,6 +78,8 @@ class ServersLLM(TokenLLM):
         policy: model, tokenizer and template.
         registry: where the servers are found.
         channel: where weights are written.
+        run: id of the run.
+        following: what the run has given its servers, if this is one of its workers.
         options: how the servers are asked.
         key: sent to them as a bearer token.
         own: servers to start, which are those of the registry.
@@ -86,6 +95,8 @@ class ServersLLM(TokenLLM):
         registry: Registry,
         channel: WeightFolder,
         *,
+        run: str,
+        following: Following | None,
         options: PoolOptions,
         key: str | None,
         own: OwnServers | None,
@@ -103,9 +114,15 @@ class ServersLLM(TokenLLM):
         self._client = client
         self._report = report
         # Adapters, which a trainer may add later, change names and, by roundings, values.
-        first = dict(policy.base.named_parameters())
-        self._names = list(first)
-        self._initial = Weights(version=policy.version, digest=weights.digest(first), folder="")
+        self._first = dict(policy.base.named_parameters())
+        self._names = list(self._first)
+        self._run = run
+        version, digest = policy.version, ""
+        if following is None:
+            digest = weights.digest(self._first)
+        else:
+            version, digest = following.version, following.digest
+        self._initial = Weights(version=version, digest=digest, folder="")
         self._opening = asyncio.Lock()
         self._pool: ServerPool | None = None
         self._running = contextlib.AsyncExitStack()
@@ -143,8 +160,12 @@ class ServersLLM(TokenLLM):
         Raises:
             LLMError: own servers can't be started.
         """
-        await (await self._opened()).start()
-        return self._client
+        pool = await self._opened()
+        if self._options.take_over:
+            await self._publish(pool)
+        await pool.start()
+        given = {"version": pool.weights.version, "digest": pool.weights.digest}
+        return {**self._client, "follow": given}
 
     async def _sample(self, asked: SampleRequest, session: str) -> Sampled:
         pool = await self._opened()
@@ -198,6 +219,7 @@ class ServersLLM(TokenLLM):
                     lambda entry: HTTPServer(entry, self._connections),
                     fingerprint=self.policy.fingerprint,
                     initial=self._initial,
+                    run=self._run,
                     options=self._options,
                 )
                 await self._start_own()
@@ -207,7 +229,8 @@ class ServersLLM(TokenLLM):
     async def _start_own(self) -> None:
         if self._own is None:
             return
-        for command in await asyncio.to_thread(self._own.commands, self.policy):
+        commands = self._own.commands
+        for command in await asyncio.to_thread(commands, self.policy, self._first):
             await self._running.enter_async_context(supervised(command, self._report))
 
     async def _publish(self, pool: ServerPool) -> None:
@@ -225,7 +248,8 @@ class ServersLLM(TokenLLM):
             return weights.digest(tensors)
 
         self._written = True
-        return self._channel.publish(snapshot.version, write)
+        published = self._channel.publish(snapshot.version, write)
+        return msgspec.structs.replace(published, run=self._run)
 
     def _tensors(self, snapshot: PolicySnapshot) -> dict[str, Tensor]:
         """The weights by the names of the plain model: tied ones once, adapters merged."""

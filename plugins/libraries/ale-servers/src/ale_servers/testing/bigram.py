@@ -71,6 +71,7 @@ class BigramServer:
 
     def __init__(self, *, token_s: float = 0.0, table: str = FIRST, max_running: int = 64) -> None:
         self.table, self.version = table, 0
+        self.run = ""
         self.n_sampled = 0
         self.fails: str | None = None
         """A text makes every update fail with it, though prepared."""
@@ -187,6 +188,7 @@ class BigramServer:
         if self.fails is not None:
             raise WeightsError(self.fails)
         self.table, self.version = files_of(weights)[0].read_text(), weights.version
+        self.run = weights.run
 
     async def status(self) -> ServerStatus:
         """As `InferenceServer.status`."""
@@ -196,6 +198,7 @@ class BigramServer:
             fingerprint=FINGERPRINT,
             version=self.version,
             digest=digest_of(self.table),
+            run=self.run,
             paused=self._paused,
             running=len(self._jobs),
             waiting=0,

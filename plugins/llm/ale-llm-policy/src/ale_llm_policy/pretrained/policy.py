@@ -2,12 +2,13 @@
 
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers.utils import logging
 
 from ale_llm_policy.pretrained import weights
@@ -77,10 +78,15 @@ class TorchPolicy:
         with self.lock:
             weights.load(self._base, source)
 
-    def save(self, directory: Path) -> None:
-        """Write model, tokenizer and template in the format of transformers."""
+    def save(self, directory: Path, named: Mapping[str, Tensor] | None = None) -> None:
+        """Write model, tokenizer and template in the format of transformers.
+
+        Args:
+            named: weights by the names of the plain model; the model's own if None.
+        """
+        state = None if named is None else dict(named)
         with self.lock, no_progress_bars():
-            self._base.save_pretrained(directory, safe_serialization=True)
+            self._base.save_pretrained(directory, safe_serialization=True, state_dict=state)
         self.tokenizer.save_pretrained(directory)
 
 
