@@ -256,7 +256,7 @@ DEAD_SERVER = (
     "llm: 127.0.0.1:PORT: cannot connect to http://127.0.0.1:PORT/v1 (All connection attempts "
     "failed); start the server (LM Studio: lms server start; vLLM: vllm serve MODEL; Ollama: "
     "ollama serve) or correct llm.base_url",
-    "    hint      --no-checks skips this check (run.preflight)",
+    "    hint      run.preflight: false skips this check, as does ale run --no-checks",
     "1 problem; nothing was started.",
 )
 

@@ -95,7 +95,7 @@ def refused(workshop: Any) -> str:
     assert (ended.out, workshop.runs) == ("", [])
     assert "Traceback" not in ended.err
     assert ended.err.endswith("1 problem; nothing was started.\n")
-    assert "--no-checks skips this check" in ended.err
+    assert "run.preflight: false skips this check" in ended.err
     return str(ended.err)
 
 

@@ -11,7 +11,7 @@ from ale._run.agent import agent_context, effective_limits, model_for, run_agent
 from ale._run.grading import grade
 from ale._run.parts import PreparedTask, WorkerParts
 from ale._run.plan import EpisodePlan
-from ale._run.record import EpisodeRecord, StageTimer, failure_from
+from ale._run.record import BROKEN, EpisodeRecord, StageTimer, failure_from
 from ale._run.task_setup import sandbox_spec, set_up
 from ale._run.timeouts import CLEANUP_S, Supervisor, open_in_time
 from ale.errors import LLMError
@@ -123,6 +123,7 @@ class _Attempt:
     async def _run_agent(self, task: Task, sandbox: Sandbox) -> None:
         parts, options = self.runner.parts, self.runner.options
         llm = model_for(parts.llm, self.plan, self.record)
+        self.record.stop = BROKEN
         context = agent_context(self.plan, task, sandbox, llm, self._limits(task), self.record)
         context = with_middleware(context, parts.middleware, self.record)
         self.record.stop = await run_agent(

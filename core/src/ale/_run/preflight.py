@@ -15,7 +15,7 @@ from ale.protocols import Checkable, CheckableBackend, CheckableExecutor
 CHECK_S = 12.0
 """Seconds for the check of a model: a little more than its client's own limit, whose error names
 the URL."""
-_HINT = "--no-checks skips this check (run.preflight)"
+_HINT = "run.preflight: false skips this check, as does ale run --no-checks"
 
 
 async def preflight(config: RunConfig, parts: Parts, tasks: Tasks, n_done: int = 0) -> None:

@@ -15,6 +15,7 @@ from ale.middleware import Rewriting
 from ale.protocols import Restoring
 from ale.types import Episode, Failure, Score, Stage, Stop, Trajectory, Turn
 
+BROKEN = Stop(reason="agent_error", detail="the episode broke while the agent ran")
 _NOT_STARTED = Stop(reason="agent_error", detail="the agent was never started")
 
 

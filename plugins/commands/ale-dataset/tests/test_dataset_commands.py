@@ -89,7 +89,7 @@ def rows(path: str) -> list[dict[str, Any]]:
 def test_pairs_of_one_prompt_are_the_default(scored: Ale) -> None:
     result = scored("dataset", "dpo", "--in", "data/scored.jsonl", "--out", "dpo.jsonl")
     assert result.output.splitlines() == [
-        "dpo.jsonl: 1 rows from 3 prompts",
+        "dpo.jsonl: 1 row from 3 prompts",
         "  episodes: 2",
         "  left out 2: only one rollout reached the prompt",
     ]

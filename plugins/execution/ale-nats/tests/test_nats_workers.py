@@ -257,7 +257,7 @@ async def test_a_worker_that_is_told_to_end_gives_back_or_finishes_its_works(
     times = len(begun.read_text().split())
     assert times == (2 if number == signal.SIGTERM else 1)
     last = output.read_text().splitlines()[-1]
-    assert last == ("0 episodes" if number == signal.SIGTERM else "1 episodes")
+    assert last == ("0 episodes" if number == signal.SIGTERM else "1 episode")
 
 
 def test_an_idle_worker_ends_where_it_is_told_to(own_group: WorkerGroup) -> None:

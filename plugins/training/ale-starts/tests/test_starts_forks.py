@@ -79,8 +79,8 @@ def test_the_command_shows_a_table_per_expert_with_its_crucial_fork(write: Any) 
         "      3  12 of 12  100%  76 to 100",
     ]
     assert "by Fisher's exact test, one-sided, at 0.05" in done.output
-    assert "1 tasks were started at their own beginning only." in done.output
-    assert "1 episodes of other starts" in done.output
+    assert "Started at their own beginning only: 1 task." in done.output
+    assert "1 episode of other starts" in done.output
     assert "crucial  say ls" not in forks(run, "--level", "1e-9").output
     assert "expert of" not in forks(run, "--since", "1").output
 
@@ -90,7 +90,7 @@ def test_a_run_without_starts_and_a_task_that_is_not_there_are_said(write: Any) 
     assert forks(run, "--task", "t").output.startswith("t, expert of 2 turns")
     assert forks(run, "--task", "plain").output == (
         "No rollout started inside an expert's episode.\n"
-        "1 tasks were started at their own beginning only.\n"
+        "Started at their own beginning only: 1 task.\n"
     )
     error = forks(run, "--task", "plane").exception
     assert isinstance(error, InputError)

@@ -26,7 +26,7 @@ def skills() -> None:
 
 @skills.command("list")
 @_store
-@click.option("--all", "retired", is_flag=True, help="With those that were retired.")
+@click.option("--all", "retired", is_flag=True, help="Retired skills too.")
 def list_(store: Path, retired: bool) -> None:
     """List the skills, with what each was worth.
 
@@ -44,7 +44,11 @@ def list_(store: Path, retired: bool) -> None:
 
 @skills.command("add")
 @_store
-@click.option("--goal", default="", help="Text of a task that it fits; it is found by its words.")
+@click.option(
+    "--goal",
+    default="",
+    help="Goal of a task that it is for: tasks are matched by its words.",
+)
 @click.argument("text")
 def add(store: Path, goal: str, text: str) -> None:
     """Add a skill that you write.
@@ -69,7 +73,11 @@ def add(store: Path, goal: str, text: str) -> None:
     "--below", default=0.5, show_default=True, help="Only of episodes with a smaller reward."
 )
 @click.option(
-    "--most", type=click.IntRange(1), default=20, show_default=True, help="Requests, at most."
+    "--most",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Most requests made.",
 )
 @click.option(
     "--details",
@@ -106,7 +114,7 @@ def propose(
     type=click.IntRange(2),
     default=10,
     show_default=True,
-    help="Pairs from which a skill that is not shown to help is retired.",
+    help="Pairs after which a skill is retired unless they show that it helps.",
 )
 def review(runs: tuple[Path, ...], store: Path, pairs: int) -> None:
     """Measure what skills were worth in RUNS, and retire what does not help.
@@ -126,9 +134,9 @@ def review(runs: tuple[Path, ...], store: Path, pairs: int) -> None:
 @skills.command("retire")
 @_store
 @click.argument("skill")
-@click.option("--undo", is_flag=True, help="Use it again.")
+@click.option("--undo", is_flag=True, help="Use a retired skill again.")
 def retire(store: Path, skill: str, undo: bool) -> None:
-    """Use a SKILL no longer, whatever it was worth.
+    """Stop using a SKILL, whatever was measured of it.
 
     Example: ale skills retire --store skills.db 3f2a91c07b
     """

@@ -12,7 +12,7 @@ from ale.commands import PATH, Starting, overrides_option
 @click.option(
     "--on",
     metavar="NAME",
-    help="Launcher (launch.type): local, torchrun, or that of another package; default: local.",
+    help="Launcher (launch.type): local, torchrun, or one of another package; default: local.",
 )
 @click.option(
     "--nodes", type=click.IntRange(1), help="Machines for the trainer's processes (launch.nodes)."
@@ -39,9 +39,9 @@ def launch(
 ) -> None:
     """Start the run of CONFIG with its servers and workers.
 
-    Where they run is the section `launch`. The output of each process is in logs/ of the run
-    directory; that of the run is shown too. The first Ctrl-C ends the run as in `ale run`: running
-    episodes are finished; the second cancels them. Everything else ends with the run.
+    The section `launch` of CONFIG says where they run. The output of each process is in logs/ of
+    the run directory; that of the run is shown too. The first Ctrl-C ends the run as in `ale run`:
+    running episodes are finished; the second cancels them. Everything else ends with the run.
 
     \b
     Examples:

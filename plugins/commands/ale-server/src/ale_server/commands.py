@@ -35,8 +35,10 @@ def server() -> None:
 @server.command("start")
 @click.argument("llm", metavar=COMPONENT, required=False)
 @click.option("--config", type=PATH, metavar="FILE", help="Serve this config's section llm.")
-@click.option("--name", help="Of the server; default: server-1 and so on.")
-@click.option("--count", type=click.IntRange(1), default=1, help="How many; NAME-1, NAME-2, ...")
+@click.option("--name", help="Name of the server; default: server-1 and so on.")
+@click.option(
+    "--count", type=click.IntRange(1), default=1, help="Number of servers: NAME-1, NAME-2, ..."
+)
 @click.option("--gpus", metavar="LIST", help="CUDA_VISIBLE_DEVICES of the server, such as 0,1.")
 @click.option(
     "--wait",
@@ -44,7 +46,7 @@ def server() -> None:
     default=180.0,
     show_default=True,
     metavar="SECONDS",
-    help="For the servers to answer; then they are stopped again.",
+    help="Most seconds until a server answers; one that does not is stopped.",
 )
 @_FOLDER
 def start(
@@ -59,6 +61,8 @@ def start(
     """Start a server, wait until it answers, and leave it running.
 
     It gets a free port and a log, and is started again after a crash.
+
+    Example: ale server start policy:model=my_model --count 2 --gpus 0
     """
     from ale_server.running import names_for, start
 
@@ -74,7 +78,10 @@ def start(
 @server.command("list")
 @_FOLDER
 def list_(folder: Path | None) -> None:
-    """List the servers of a folder: address, model, version, load, since when."""
+    """List the servers of a folder: address, model, version, load, since when.
+
+    Example: ale server list
+    """
     from ale_server.listing import listing
 
     for line in listing(_place(folder)):
@@ -83,10 +90,13 @@ def list_(folder: Path | None) -> None:
 
 @server.command("stop")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--all", "every", is_flag=True, help="All of this machine.")
+@click.option("--all", "every", is_flag=True, help="All that were started on this machine.")
 @_FOLDER
 def stop(names: tuple[str, ...], every: bool, folder: Path | None) -> None:
-    """Stop servers of this machine."""
+    """Stop servers of this machine.
+
+    Example: ale server stop one
+    """
     from ale_server.running import started, stop
 
     if bool(names) == every:

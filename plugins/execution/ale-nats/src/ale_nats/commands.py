@@ -21,10 +21,18 @@ _SERVER = (
         help="The server; of a cluster, several URLs with commas between. Default: $NATS_URL.",
     ),
     click.option("--credentials", type=PATH, help="A .creds file."),
-    click.option("--user-env", metavar="VARIABLE", help="The variable that holds the user."),
-    click.option("--password-env", metavar="VARIABLE", help="The one that holds the password."),
-    click.option("--token-env", metavar="VARIABLE", help="The one that holds a token."),
-    click.option("--tls-ca", type=PATH, help="Certificates that the server's is checked by."),
+    click.option(
+        "--user-env", metavar="VARIABLE", help="Environment variable with the user's name."
+    ),
+    click.option(
+        "--password-env", metavar="VARIABLE", help="Environment variable with the password."
+    ),
+    click.option("--token-env", metavar="VARIABLE", help="Environment variable with a token."),
+    click.option(
+        "--tls-ca",
+        type=PATH,
+        help="Certificates of the authorities that the server's may be signed by.",
+    ),
     click.option("--tls-certificate", type=PATH, help="This client's own certificate."),
     click.option("--tls-key", type=PATH, help="Key of this client's certificate."),
 )
@@ -43,13 +51,13 @@ def server_options(command: F) -> F:
     "--labels",
     metavar="A,B",
     default="",
-    help="What this machine has: it takes works of runs whose executor.labels are among these.",
+    help="Labels of this machine. It runs episodes of runs whose executor.labels are among them.",
 )
 @click.option(
     "-n",
     "--slots",
     type=click.IntRange(1),
-    help="Works that it runs at once; default: the number of processors.",
+    help="Most episodes at the same time; default: the number of processors.",
 )
 @click.option("--name", help="Its name in messages; default: host and process id.")
 @click.option(
@@ -57,17 +65,18 @@ def server_options(command: F) -> F:
     "idle_s",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="End after so long without a work; default: never.",
+    help="End after so long without an episode to run; default: never.",
 )
 def worker(
     labels: str, slots: int | None, name: str | None, idle_s: float | None, **server: Any
 ) -> None:
     """Run the episodes of runs whose executor is nats, on this machine.
 
-    It takes works of every run that has its parts here: sandbox, agent, model and criteria of the
+    It runs those of every run whose sandbox, agent, model and criteria are installed here in the
     same versions. Secrets, such as a model's key, are read from this process's environment.
 
-    The first Ctrl-C finishes the running episodes, the second gives them back to the queue.
+    The first Ctrl-C finishes the running episodes; the second returns them to the queue, for other
+    workers.
 
     \b
     Examples:

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from ale.text import counted
 from ale_nats.events import shown_events
 from ale_nats.options import ServerOptions
 from ale_nats.worker import WorkerOptions, WorkerProcess, worker_process
@@ -38,7 +39,7 @@ async def _worker(server: ServerOptions, options: WorkerOptions) -> int:
             await serving
         except asyncio.CancelledError:
             _say("running episodes were given back to the queue")
-        _say(f"{process.finished} episodes")
+        _say(counted(process.finished, "episode"))
         return ended.code
 
 

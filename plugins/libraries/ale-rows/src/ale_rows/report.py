@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from attrs import define, field, frozen
 
+from ale.text import counted
 from ale_rows.writing import store_errors
 
 
@@ -23,7 +24,7 @@ class Report:
     read: int
     """Items that the stage read, in `unit`."""
     unit: str
-    """Unit of `read` and `dropped`: ``episodes``, ``prompts``, ..."""
+    """Unit of `read` and `dropped`, in the plural: ``episodes``, ``prompts``, ..."""
     written: int
     """Rows of the output."""
     dropped: Mapping[str, int] = field(factory=dict)
@@ -33,7 +34,8 @@ class Report:
 
     def lines(self) -> list[str]:
         """For a terminal."""
-        lines = [f"{self.output}: {self.written} rows from {self.read} {self.unit}"]
+        written, read = counted(self.written, "row"), counted(self.read, self.unit[:-1])
+        lines = [f"{self.output}: {written} from {read}"]
         lines += [f"  {name}: {value:g}" for name, value in self.notes.items()]
         return lines + [f"  left out {n}: {reason}" for reason, n in self.dropped.items()]
 

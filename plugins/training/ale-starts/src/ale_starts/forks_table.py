@@ -1,7 +1,7 @@
 """``ale forks``: success curves as text."""
 
 from ale.errors import InputError, Problem, nearest
-from ale.text import shorten, table
+from ale.text import counted, shorten, table
 from ale_forks import Curve, Curves
 
 _MAX_TEXT = 60
@@ -37,9 +37,11 @@ def forks_table(found: Curves, *, level: float, task_id: str | None = None) -> s
             "Counts are pooled over training steps, so over versions of the policy.",
         ]
     if plain:
-        notes.append(f"{len(plain)} tasks were started at their own beginning only.")
+        notes.append(f"Started at their own beginning only: {counted(len(plain), 'task')}.")
     if found.other:
-        notes.append(f"{found.other} episodes of other starts, such as demonstrations: left out.")
+        notes.append(
+            f"Left out: {counted(found.other, 'episode')} of other starts, such as demonstrations."
+        )
     if not chosen:
         notes.insert(0, "No rollout started inside an expert's episode.")
     return "\n\n".join([*parts, "\n".join(notes)])

@@ -63,7 +63,7 @@ def planned(
     yield _head(sampler, options, found)
     yield from _table(found)
     verdict = "fits" if fits else "does not fit"
-    yield f"{'at most at once':{_WIDTH}}{_size(found.peak):>10}  of {_size(limit)}: {verdict}"
+    yield f"{'peak':{_WIDTH}}{_size(found.peak):>10}  of {_size(limit)}: {verdict}"
     if together is not None:
         yield from _ways(alone, together, limit)
 
@@ -74,7 +74,8 @@ def _trainer(tree: Node, config: Mapping[str, Any]) -> LearnOptions:
     if section is None or name not in _TRAINERS:
         message = f"trainer '{name}' is not planned" if section else "there is no trainer"
         expected = "trainer: {type: policy, ...} or {type: sft, ...}"
-        raise tree.error(message, path="trainer", expected=expected)
+        where = tree.get("trainer") or tree
+        raise where.error(message, path="trainer", expected=expected)
     given = {key: value for key, value in section.items() if key != "type"}
     return structure(from_plain(given), _TRAINERS[name], path="trainer")
 
