@@ -1,10 +1,16 @@
 """The launcher ``slurm`` on a real Slurm of three nodes."""
 
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
-from ale.protocols import Launcher
-from ale.testing.launcher import LauncherContract
-from ale_slurm.launcher import SlurmLauncher
+from ale.errors import LaunchError
+from ale.protocols import Launch, Launcher
+from ale.testing.launcher import LauncherContract, eventually, says, started, waited
+from ale_slurm.launcher import Job, SlurmLauncher
 from ale_slurm.options import SlurmOptions
 
 
@@ -12,4 +18,30 @@ from ale_slurm.options import SlurmOptions
 class TestSlurm(LauncherContract):
     @pytest.fixture
     def launcher(self) -> Launcher:
-        return SlurmLauncher(SlurmOptions(grace_s=1))
+        return SlurmLauncher(SlurmOptions(grace_s=1), poll_s=0.5)
+
+    async def test_a_controller_that_does_not_answer_for_a_while_ends_nothing(
+        self,
+        launcher: Launcher,
+        launch: Callable[..., Launch],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        wanted = launch("echo ready; until [ -e enough ]; do sleep 0.1; done; exit 3")
+        said: list[str] = []
+        async with started(launcher, wanted, said.append) as launched:
+            waiting = asyncio.create_task(waited(launched))
+            await eventually(lambda: says(wanted, "run", "ready"))
+            conf = Path(os.environ["SLURM_CONF"])
+            elsewhere = tmp_path / "slurm.conf"  # where nobody listens
+            elsewhere.write_text(conf.read_text().replace("SlurmctldPort=", "SlurmctldPort=1#"))
+            monkeypatch.setenv("SLURM_CONF", str(elsewhere))
+            await eventually(lambda: waiting.done() or any("asking again" in each for each in said))
+            monkeypatch.setenv("SLURM_CONF", str(conf))
+            (tmp_path / "enough").touch()
+            assert await waiting == 3
+
+    async def test_a_job_that_slurm_does_not_know_is_an_error(self) -> None:
+        job = Job("999999", print, detached=False)
+        with pytest.raises(LaunchError, match="Invalid job id"):
+            await asyncio.wait_for(job.wait(), 4)
