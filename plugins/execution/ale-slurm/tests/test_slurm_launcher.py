@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ale.errors import LaunchError
-from ale.protocols import Launch, Launcher
+from ale.protocols import LOST, Launch, Launcher
 from ale.testing.launcher import LauncherContract, eventually, says, started, waited
 from ale_slurm.launcher import Job, SlurmLauncher
 from ale_slurm.options import SlurmOptions
@@ -45,3 +45,10 @@ class TestSlurm(LauncherContract):
         job = Job("999999", print, detached=False)
         with pytest.raises(LaunchError, match="Invalid job id"):
             await asyncio.wait_for(job.wait(), 4)
+
+    async def test_a_script_that_a_signal_killed_is_a_lost_run(
+        self, launcher: Launcher, launch: Callable[..., Launch]
+    ) -> None:
+        """Slurm writes `0:9` then: the status is 0, and the signal 9."""
+        async with started(launcher, launch("kill -KILL $PPID; sleep 1")) as launched:
+            assert await waited(launched) == LOST

@@ -115,8 +115,9 @@ def _where(component: dict[str, str]) -> str:
 
 
 def _status(component: dict[str, str]) -> int:
-    code = int(component["ExitCode"].partition(":")[0])
-    return code if component["JobState"] in ("COMPLETED", "FAILED") else LOST
+    """The status of the script; with 0, a failed job was ended by a signal or by Slurm."""
+    code, state = int(component["ExitCode"].partition(":")[0]), component["JobState"]
+    return code if state == "COMPLETED" or (state == "FAILED" and code != 0) else LOST
 
 
 async def slurm(program: str, *arguments: str, stdin: str = "", refused: bool = False) -> str:
