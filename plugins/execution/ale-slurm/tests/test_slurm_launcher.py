@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,3 +53,14 @@ class TestSlurm(LauncherContract):
         """Slurm writes `0:9` then: the status is 0, and the signal 9."""
         async with started(launcher, launch("kill -KILL $PPID; sleep 1")) as launched:
             assert await waited(launched) == LOST
+
+    async def test_a_signal_in_the_pause_before_a_restart_ends_the_run(
+        self, launcher: Launcher, launch: Callable[..., Launch], tmp_path: Path
+    ) -> None:
+        wanted = launch("echo start >> starts; kill -KILL $$", restarts=1)
+        async with started(launcher, wanted) as launched:
+            waiting = asyncio.create_task(waited(launched))
+            await eventually(lambda: says(wanted, "job", "started again"))
+            await launched.send_signal(signal.SIGTERM)
+            assert await waiting == 128 + signal.SIGKILL
+        assert (tmp_path / "starts").read_text() == "start\n"
