@@ -1,5 +1,6 @@
 """The launcher ``local``: the contract, and CPU cores and GPUs of each process's own."""
 
+import asyncio
 import os
 import shlex
 import signal
@@ -15,9 +16,11 @@ from attrs import evolve
 from ale.errors import InputError
 from ale.protocols import Launch, Launcher, Process
 from ale.testing.launcher import LauncherContract, script, started, waited
+from ale_launch.launching import to_the_end
 from ale_launch.local import LocalLauncher
 from ale_launch.options import LocalOptions
 from ale_launch.slots import assign, gpus_of_this_machine
+from ale_launch.supervised import Supervised
 
 CORES = sorted(os.sched_getaffinity(0))
 
@@ -106,6 +109,39 @@ async def test_a_program_that_does_not_exist_is_named_in_the_log(
     async with started(LocalLauncher(LocalOptions()), wanted) as launched:
         assert await waited(launched) == 1
     assert "no-such-program can't be started: No such file" in wanted.log("none").read_text()
+
+
+async def test_a_signal_in_the_pause_before_a_restart_ends_the_run(
+    launch: Callable[..., Launch], tmp_path: Path
+) -> None:
+    paused = asyncio.Event()
+    wanted = evolve(launch("echo start >> starts; kill -KILL $$"), restarts=1)
+    local = LocalLauncher(LocalOptions())
+    async with started(local, wanted, lambda _: paused.set()) as launched:
+        waiting = asyncio.create_task(waited(launched))
+        await asyncio.wait_for(paused.wait(), 60)
+        await launched.send_signal(signal.SIGTERM)
+        assert await waiting == 128 + signal.SIGKILL
+    assert (tmp_path / "starts").read_text() == "start\n"
+
+
+async def test_a_signal_before_the_run_has_its_process_reaches_it(
+    launch: Callable[..., Launch],
+) -> None:
+    async with started(LocalLauncher(LocalOptions()), launch("sleep 60")) as launched:
+        await launched.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(launched.wait(), 20) == 128 + signal.SIGTERM
+
+
+def test_a_signal_while_the_launch_starts_is_passed_on(launch: Callable[..., Launch]) -> None:
+    class Signalled(LocalLauncher):
+        async def start(self, launch: Launch, say: Callable[[str], None]) -> Supervised:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(0.1)
+            return await super().start(launch, say)
+
+    status = to_the_end(Signalled(LocalOptions(grace_s=1)), launch("sleep 60"), print)
+    assert status == 128 + signal.SIGTERM
 
 
 _LAUNCHER = """

@@ -150,6 +150,41 @@ def test_an_archive_that_differs_from_the_run_is_not_kept(
     assert not list(run.parent.glob("*.tar.gz*"))
 
 
+def test_an_archive_that_appears_meanwhile_is_not_overwritten(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process archives a run of this name from elsewhere at the same time."""
+    target, others = run.parent / "first.tar.gz", run.parent / ".first.tar.gz.partial"
+    others.write_text("of another process")
+    plain = tarfile.TarFile.addfile
+
+    def meanwhile(self: tarfile.TarFile, entry: tarfile.TarInfo, file: Any = None) -> None:
+        target.write_text("another")
+        plain(self, entry, file)
+
+    monkeypatch.setattr(tarfile.TarFile, "addfile", meanwhile)
+    with pytest.raises(InputError, match="appeared meanwhile"):
+        archive(run, run.parent)
+    assert (target.read_text(), others.read_text()) == ("another", "of another process")
+    assert sorted(path.name for path in run.parent.iterdir()) == [others.name, "first", target.name]
+
+
+def test_the_name_of_an_archive_is_on_the_disk_before_its_run_is_removed(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, plain = [], os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").resolve() == tmp_path / "archives":
+            synced.append(run.exists())
+        plain(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    target = archive(run, tmp_path / "archives", keep=True)
+    archive(run, target.parent)
+    assert (synced, run.exists()) == ([True, True], False)
+
+
 def test_damage_anywhere_in_an_archive_is_found(run: Path, tmp_path: Path) -> None:
     target = archive(run, tmp_path / "archives", keep=True)
     whole = target.read_bytes()

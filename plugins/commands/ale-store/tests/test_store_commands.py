@@ -228,6 +228,23 @@ def test_exported_tables_are_read_by_duckdb(folder: Path, ale: Ale, tmp_path: Pa
     assert n == 2
 
 
+def test_only_a_folder_of_exported_tables_is_replaced(
+    folder: Path, ale: Ale, tmp_path: Path
+) -> None:
+    done = ale("traj", "export", "--out", "runs")
+    assert (done.exit_code, "runs holds first" in done.stderr) == (2, True)
+    assert (folder / "first" / "manifest.json").exists()
+    (tmp_path / "file").write_text("precious")
+    assert ale("traj", "export", "--out", "file").exit_code == 2
+    assert (tmp_path / "file").read_text() == "precious"
+    assert ale("traj", "export", "--out", "tables").exit_code == 0
+    assert ale("traj", "export", "--limit", 1, "--out", "tables").exit_code == 0
+    (tmp_path / "tables" / "notes.txt").write_text("precious")
+    done = ale("traj", "export", "--out", "tables")
+    assert (done.exit_code, "tables holds notes.txt" in done.stderr) == (2, True)
+    assert (tmp_path / "tables" / "notes.txt").read_text() == "precious"
+
+
 def test_an_episode_that_moved_since_is_not_exported_as_another(folder: Path, ale: Ale) -> None:
     ale("runs", "index")
     path = folder / "first" / "episodes.jsonl"

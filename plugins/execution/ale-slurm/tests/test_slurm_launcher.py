@@ -1,10 +1,17 @@
 """The launcher ``slurm`` on a real Slurm of three nodes."""
 
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
-from ale.protocols import Launcher
-from ale.testing.launcher import LauncherContract
-from ale_slurm.launcher import SlurmLauncher
+from ale.errors import LaunchError
+from ale.protocols import LOST, Launch, Launcher
+from ale.testing.launcher import LauncherContract, eventually, says, started, waited
+from ale_slurm.launcher import Job, SlurmLauncher
 from ale_slurm.options import SlurmOptions
 
 
@@ -12,4 +19,48 @@ from ale_slurm.options import SlurmOptions
 class TestSlurm(LauncherContract):
     @pytest.fixture
     def launcher(self) -> Launcher:
-        return SlurmLauncher(SlurmOptions(grace_s=1))
+        return SlurmLauncher(SlurmOptions(grace_s=1), poll_s=0.5)
+
+    async def test_a_controller_that_does_not_answer_for_a_while_ends_nothing(
+        self,
+        launcher: Launcher,
+        launch: Callable[..., Launch],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        wanted = launch("echo ready; until [ -e enough ]; do sleep 0.1; done; exit 3")
+        said: list[str] = []
+        async with started(launcher, wanted, said.append) as launched:
+            waiting = asyncio.create_task(waited(launched))
+            await eventually(lambda: says(wanted, "run", "ready"))
+            conf = Path(os.environ["SLURM_CONF"])
+            elsewhere = tmp_path / "slurm.conf"  # where nobody listens
+            elsewhere.write_text(conf.read_text().replace("SlurmctldPort=", "SlurmctldPort=1#"))
+            monkeypatch.setenv("SLURM_CONF", str(elsewhere))
+            await eventually(lambda: waiting.done() or any("asking again" in each for each in said))
+            monkeypatch.setenv("SLURM_CONF", str(conf))
+            (tmp_path / "enough").touch()
+            assert await waiting == 3
+
+    async def test_a_job_that_slurm_does_not_know_is_an_error(self) -> None:
+        job = Job("999999", print, detached=False)
+        with pytest.raises(LaunchError, match="Invalid job id"):
+            await asyncio.wait_for(job.wait(), 4)
+
+    async def test_a_script_that_a_signal_killed_is_a_lost_run(
+        self, launcher: Launcher, launch: Callable[..., Launch]
+    ) -> None:
+        """Slurm writes `0:9` then: the status is 0, and the signal 9."""
+        async with started(launcher, launch("kill -KILL $PPID; sleep 1")) as launched:
+            assert await waited(launched) == LOST
+
+    async def test_a_signal_in_the_pause_before_a_restart_ends_the_run(
+        self, launcher: Launcher, launch: Callable[..., Launch], tmp_path: Path
+    ) -> None:
+        wanted = launch("echo start >> starts; kill -KILL $$", restarts=1)
+        async with started(launcher, wanted) as launched:
+            waiting = asyncio.create_task(waited(launched))
+            await eventually(lambda: says(wanted, "job", "started again"))
+            await launched.send_signal(signal.SIGTERM)
+            assert await waiting == 128 + signal.SIGKILL
+        assert (tmp_path / "starts").read_text() == "start\n"

@@ -96,7 +96,7 @@ async def release(job: str) -> None:
 async def lose(launch: Launch, lose_it: Callable[[Any], object]) -> list[str]:
     """Start it, do something to its job after some episodes; what was said until the end."""
     said: list[str] = []
-    job: Any = await SlurmLauncher(SlurmOptions(grace_s=1)).start(launch, said.append)
+    job: Any = await SlurmLauncher(SlurmOptions(grace_s=1), 0.5).start(launch, said.append)
     try:
         waiting = asyncio.create_task(job.wait())
         while len(episodes(launch)) < 2:

@@ -63,6 +63,7 @@ class Supervised:
         self._running: dict[str, asyncio.subprocess.Process] = {}
         self._tasks: list[asyncio.Task[int]] = []
         self._signalled = self._lost = self._ending = False
+        self._signal = signal.SIGTERM
 
     def start(self, slots: Sequence[Slot]) -> None:
         """Start every process, the run last, which is the first slot."""
@@ -80,7 +81,7 @@ class Supervised:
 
     async def send_signal(self, number: signal.Signals) -> None:
         """Pass a signal to the run."""
-        self._signalled = True
+        self._signalled, self._signal = True, number
         process = self._running.get(self._launch.run.name)
         if process is not None:
             self._send(process, number)
@@ -128,7 +129,9 @@ class Supervised:
                 return LOST
             self._say(f"{slot.name} {ended}: started again ({starts} of {self._launch.restarts})")
             pause = min(_FIRST_PAUSE_S * 2 ** (starts - 1), _LONGEST_PAUSE_S)
-            await self._pause(pause)
+            await self._pause(pause, is_run)
+            if is_run and self._signalled:
+                return self._status(ended.status)
         return LOST
 
     def _is_lost(self, ended: Ended, is_run: bool) -> bool:
@@ -136,10 +139,13 @@ class Supervised:
             return ended.code < 0 and not self._signalled
         return ended.code != 0
 
-    async def _pause(self, seconds: float) -> None:
+    def _is_over(self, is_run: bool) -> bool:
+        return self._ending or (is_run and self._signalled)
+
+    async def _pause(self, seconds: float, is_run: bool) -> None:
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        while not self._ending and loop.time() < until:  # noqa: ASYNC110 - also ends early
+        while not self._is_over(is_run) and loop.time() < until:  # noqa: ASYNC110 - also ends early
             await asyncio.sleep(0.05)
 
     async def _once(self, slot: Slot) -> Ended:
@@ -158,6 +164,8 @@ class Supervised:
         self._running[slot.name] = process
         if self._ending:
             await self._end(process)
+        elif self._signalled and slot.process.role == "run":  # before it could be sent
+            self._send(process, self._signal)
         try:
             return Ended(await process.wait())
         finally:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+from uuid import uuid4
 
 from ale.errors import InputError, NotUsableError, Problem, StoreError
 from ale.runs import RunReader
@@ -56,6 +57,7 @@ def archive(run: Path, folder: Path, *, keep: bool = False) -> Path:
             elif _compare(target, run) is not None:
                 message = "another archive of this name, not of the run as it is now"
                 raise InputError([Problem(message=message, file=str(target))])
+            _sync(folder)
         except OSError as error:
             raise StoreError(f"{target} can't be written: {error.strerror}") from error
         if not keep:
@@ -65,9 +67,9 @@ def archive(run: Path, folder: Path, *, keep: bool = False) -> Path:
 
 def _write(run: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.partial")
+    partial = target.with_name(f".{target.name}.{uuid4().hex}.partial")
     try:
-        with partial.open("wb") as file:
+        with partial.open("xb") as file:
             with tarfile.open(fileobj=file, mode="w:gz", compresslevel=_LEVEL) as tar:
                 for path in _entries(run):
                     _add(tar, path, f"{run.name}/{path.relative_to(run)}")
@@ -76,9 +78,21 @@ def _write(run: Path, target: Path) -> None:
         different = _compare(partial, run)
         if different is not None:
             raise StoreError(f"{run} was not archived: {different} differs in the archive")
-        partial.rename(target)
+        os.link(partial, target)  # a rename would overwrite one that has appeared
+    except FileExistsError:
+        message = "another archive of this name appeared meanwhile"
+        raise InputError([Problem(message=message, file=str(target))]) from None
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """Write the names in a folder to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _entries(run: Path) -> Iterator[Path]:

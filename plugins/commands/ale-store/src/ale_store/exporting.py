@@ -1,6 +1,7 @@
 """Write what was found to files: rows of episodes for data sets, tables as Parquet."""
 
 import importlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,12 @@ def export(connection: Connection, ids: Select[Any], out: Path) -> int:
         ids: a query for the ids of the episodes.
         out: a ``.jsonl`` file: whole episodes, as `ale score` and `ale dataset` read them; a
             ``.parquet`` file: their rows of the table `episodes`; or, without a suffix, a folder
-            with a Parquet file of each table, with the rows that belong to these episodes.
+            with a Parquet file of each table, with the rows that belong to these episodes. A
+            folder that exists is replaced if it holds nothing but such files.
 
     Raises:
-        InputError: another suffix, or a run directory no longer has an episode.
+        InputError: another suffix; what exists is not replaced; or a run directory no longer has
+            an episode.
         NotUsableError: pyarrow is needed and not installed.
         StoreError: something can't be written.
     """
@@ -45,6 +48,7 @@ def export(connection: Connection, ids: Select[Any], out: Path) -> int:
     if out.suffix:
         with replacing(out) as partial:
             return _write_table(connection, schema.episodes, ids, partial)
+    _refuse_other_content(out)
     with replacing(out, folder=True) as partial:
         partial.mkdir()
         for name in TABLES:
@@ -53,6 +57,22 @@ def export(connection: Connection, ids: Select[Any], out: Path) -> int:
             if name == "episodes":
                 written = n
     return written
+
+
+def _refuse_other_content(out: Path) -> None:
+    """Refuse an output that exists and is not a folder of exported tables."""
+    if not os.path.lexists(out):
+        return
+    if out.is_symlink() or not out.is_dir():
+        message = f"{out} exists and is not a folder; it is not replaced"
+    else:
+        known = {f"{name}.parquet" for name in TABLES}
+        found = out.iterdir()
+        others = sorted(each.name for each in found if each.name not in known or each.is_dir())
+        if not others:
+            return
+        message = f"{out} holds {others[0]}, which is no exported table; it is not replaced"
+    raise InputError([Problem(message=message, file="--out", hint="choose another name")])
 
 
 def _whole(connection: Connection, ids: Select[Any]) -> Iterator[EpisodeRow]:

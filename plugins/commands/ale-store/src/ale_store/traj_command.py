@@ -164,7 +164,8 @@ def export(out: Path, limit: int | None, seed: int, **given: Any) -> None:
     """Write the episodes that pass all filters.
 
     .jsonl has whole episodes, as `ale collect` writes them: `ale score` and `ale dataset` read it.
-    Parquet has the tables of the database, for DuckDB, pandas and others.
+    Parquet has the tables of the database, for DuckDB, pandas and others. A file that exists is
+    replaced; a folder that exists is replaced only if it holds nothing but such tables.
 
     \b
     Examples:

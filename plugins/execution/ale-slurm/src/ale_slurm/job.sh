@@ -73,6 +73,7 @@ run() {
     echo "the run ended with status $status: started again ($left left)"
     left=$((left - 1))
     sleep 1
+    [ -n "$asked" ] && break   # in the pause
   done
 }
 # Torchrun ends with 0 when rank 0 has come to an end, and says that in its file; else with 1.

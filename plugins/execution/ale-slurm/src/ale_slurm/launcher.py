@@ -10,7 +10,9 @@ from ale.protocols import LOST, Launch, Launched
 from ale_slurm.options import SlurmOptions
 from ale_slurm.script import JOB_LOG, script_of
 
-_POLL_S = 0.5
+_POLL_S = 5.0
+_PATIENCE_S = 1800.0
+"""How long the controller may not answer: as long as an administrator restarts it."""
 _ENDED = {
     *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"),
     *("BOOT_FAIL", "DEADLINE", "PREEMPTED"),
@@ -20,8 +22,9 @@ _ENDED = {
 class SlurmLauncher:
     """Submits one job for everything."""
 
-    def __init__(self, options: SlurmOptions) -> None:
+    def __init__(self, options: SlurmOptions, poll_s: float = _POLL_S) -> None:
         self._options = options
+        self._poll_s = poll_s
 
     def plan(self, launch: Launch) -> str:
         """The script that `start` submits."""
@@ -32,7 +35,8 @@ class SlurmLauncher:
         script = script_of(launch, self._options)
         launch.log(JOB_LOG).parent.mkdir(parents=True, exist_ok=True)
         printed = await slurm("sbatch", "--parsable", stdin=script)
-        job = Job(printed.strip().partition(";")[0], say, detached=self._options.detach)
+        id = printed.strip().partition(";")[0]
+        job = Job(id, say, detached=self._options.detach, poll_s=self._poll_s)
         say(f"job {job.id}; its own log is {JOB_LOG}.log")
         return job
 
@@ -40,10 +44,13 @@ class SlurmLauncher:
 class Job:
     """A submitted job."""
 
-    def __init__(self, id: str, say: Callable[[str], None], *, detached: bool) -> None:
+    def __init__(
+        self, id: str, say: Callable[[str], None], *, detached: bool, poll_s: float = _POLL_S
+    ) -> None:
         self.id = id
         self._say = say
         self._detached = detached
+        self._poll_s = poll_s
         self._state = ""
 
     async def wait(self) -> int:
@@ -62,7 +69,7 @@ class Job:
                 # The node of the script is lost, and Slurm leaves the other components running:
                 # the job could never start again. The refusal of the leader is expected.
                 await slurm("scontrol", "requeue", self.id, refused=True)
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(self._poll_s)
 
     async def send_signal(self, number: signal.Signals) -> None:
         """To the script, which passes it on."""
@@ -75,14 +82,27 @@ class Job:
             return
         await slurm("scancel", "--quiet", self.id, refused=True)
         while not await self._has_ended():  # noqa: ASYNC110 - Slurm does not tell
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(self._poll_s)
 
     async def _has_ended(self) -> bool:
         return all(each["JobState"] in _ENDED for each in await self._components())
 
     async def _components(self) -> list[dict[str, str]]:
-        printed = await slurm("scontrol", "show", "job", "--oneliner", self.id)
-        return [_fields(line) for line in printed.splitlines() if line.startswith("JobId=")]
+        """The job as Slurm shows it; asked again while the controller does not answer."""
+        loop = asyncio.get_running_loop()
+        until, said = loop.time() + _PATIENCE_S, False
+        while True:
+            try:
+                printed = await slurm("scontrol", "show", "job", "--oneliner", self.id)
+            except LaunchError as error:
+                if "Invalid job id" in str(error) or loop.time() > until:
+                    raise
+                if not said:
+                    self._say(f"job {self.id}: {error}; asking again")
+                    said = True
+                await asyncio.sleep(self._poll_s)
+            else:
+                return [_fields(line) for line in printed.splitlines() if line.startswith("JobId=")]
 
 
 def _fields(line: str) -> dict[str, str]:
@@ -95,8 +115,9 @@ def _where(component: dict[str, str]) -> str:
 
 
 def _status(component: dict[str, str]) -> int:
-    code = int(component["ExitCode"].partition(":")[0])
-    return code if component["JobState"] in ("COMPLETED", "FAILED") else LOST
+    """The status of the script; with 0, a failed job was ended by a signal or by Slurm."""
+    code, state = int(component["ExitCode"].partition(":")[0]), component["JobState"]
+    return code if state == "COMPLETED" or (state == "FAILED" and code != 0) else LOST
 
 
 async def slurm(program: str, *arguments: str, stdin: str = "", refused: bool = False) -> str:
