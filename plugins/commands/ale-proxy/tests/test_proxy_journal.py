@@ -13,7 +13,7 @@ from ale.recording import Recording
 from ale.runs import Registry
 from ale.testing.openai_server import openai_server
 from ale_proxy.journal import FOLDER
-from ale_proxy.running import ProxyOptions, proxying, server_url
+from ale_proxy.running import ProxyOptions, proxying, run, server_url
 from ale_proxy.sessions import Sessions
 
 from .conftest import CONFIG, Proxied
@@ -79,3 +79,13 @@ async def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"odd\.jsonl"):
         Sessions(recording, idle_s=1)
     recording.close()
+
+
+def test_a_run_of_another_program_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    Recording(path, {**CONFIG, "llm": {"type": "local"}}, Registry()).close()
+    before = {file: file.read_bytes() for file in path.iterdir() if file.is_file()}
+    options = ProxyOptions(upstream="http://127.0.0.1:9", port=0, run=path)
+    with pytest.raises(InputError, match="not recorded by the same program: llm.type is local"):
+        run(options, Registry(), say=pytest.fail)
+    assert {file: file.read_bytes() for file in path.iterdir() if file.is_file()} == before
