@@ -95,6 +95,10 @@ class Recording:
         self._store.add_episode(stored)
         return stored
 
+    def has(self, task_id: str, rollout: int) -> bool:
+        """Whether this episode is stored."""
+        return ("train", 0, task_id, "", rollout, None) in self._store.index
+
     def event(self, name: str, **facts: Any) -> None:
         """Append to the event log."""
         self._store.add_event(name, time.time(), **facts)
