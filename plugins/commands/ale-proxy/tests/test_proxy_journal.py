@@ -1,6 +1,7 @@
 """A proxy that is killed loses no session: what was open is open again."""
 
 import contextlib
+import resource
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
-from ale.errors import InputError
+from ale.errors import InputError, StoreError
 from ale.recording import Recording
 from ale.runs import Registry
 from ale.testing.openai_server import openai_server
-from ale_proxy.journal import FOLDER
+from ale.types import Task
+from ale_proxy.journal import FOLDER, Entry, Journal
 from ale_proxy.running import ProxyOptions, proxying, run, server_url
 from ale_proxy.sessions import Sessions
 
@@ -86,6 +88,34 @@ async def test_a_session_whose_episode_is_stored_already_is_not_stored_again(
             assert not list(proxy.sessions)
             assert len(proxy.episodes()) == 1
     assert not list((path / FOLDER).iterdir())
+
+
+def test_a_line_that_does_not_fit_on_the_disk_is_not_there_in_part(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    first = Entry(session="s", task=Task(id="t", goal="?"))
+    journal.write("s", first)
+    (file,) = (tmp_path / FOLDER).iterdir()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # As a full disk: the system writes what fits, then refuses (Python ignores SIGXFSZ).
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + 10, hard))
+    try:
+        with pytest.raises(StoreError, match="can't be written"):
+            journal.write("s", Entry(left_out="a longer reason"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    journal.write("s", Entry(left_out="another"))
+    assert list(journal.read()) == [[first, Entry(left_out="another")]]
+
+
+def test_an_entry_after_a_line_that_was_cut_off_is_a_line_of_its_own(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    first = Entry(session="s", task=Task(id="t", goal="?"))
+    journal.write("s", first)
+    (file,) = (tmp_path / FOLDER).iterdir()
+    file.write_bytes(file.read_bytes() + b'{"turn": {"prom')
+    assert list(journal.read()) == [[first]]
+    journal.write("s", Entry(left_out="another"))
+    assert list(journal.read()) == [[first, Entry(left_out="another")]]
 
 
 async def test_a_damaged_file_is_named(tmp_path: Path) -> None:
