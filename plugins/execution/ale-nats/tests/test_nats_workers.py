@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from ale.errors import AleError
 from ale.protocols import RunningRun
 from ale.runs import Registry
-from ale.testing.executor import KitRun, appears, spec_of, work
+from ale.testing.executor import LIMIT_S, KitRun, appears, spec_of, work
 from ale.types import Episode, RunSpec, replace
 from ale.workers import Worker
 from ale_nats.connection import connected
@@ -116,6 +116,42 @@ async def test_a_run_waits_while_the_queue_is_full(
         await asyncio.to_thread(own_group.start)
         episodes = await asyncio.gather(*asked)
     assert [episode.reward for episode in episodes] == [1.0] * 6
+
+
+async def test_a_work_that_waits_for_the_queue_is_withdrawn_too(
+    make_run: MakeRun, own_group: WorkerGroup
+) -> None:
+    async with make_run(queue_limit=1).open() as other, make_run(queue_limit=1).open() as workers:
+        holding = asyncio.create_task(other.run(work("other")))
+        await _until(lambda: _messages(own_group.url, WORKS), 1)
+        asked = asyncio.create_task(workers.run(work("waits")))
+        await asyncio.sleep(0.5)
+        workers.drain()
+        assert await asyncio.wait_for(asked, 10) is None
+        other.drain()
+        assert await holding is None
+
+
+async def test_a_work_that_is_withdrawn_while_it_is_sent_is_not_in_the_queue(
+    make_run: MakeRun, own_group: WorkerGroup
+) -> None:
+    async with make_run().open() as workers:
+        asked = asyncio.create_task(workers.run(work("large", "true #" + "x" * 5_000_000)))
+        await asyncio.sleep(0)
+        workers.drain()
+        assert await asyncio.wait_for(asked, 10) is None
+        assert await _messages(own_group.url, WORKS) == 0
+
+
+async def _messages(url: str, stream: str) -> int:
+    async with connected(NatsOptions(url=url), {}, name="test") as link:
+        return (await link.stream.stream_info(stream)).state.messages
+
+
+async def _until(count: Callable[[], Awaitable[int]], expected: int) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while await count() != expected:  # noqa: ASYNC110 - only the server knows
+            await asyncio.sleep(0.05)
 
 
 async def test_a_finished_run_leaves_nothing_in_the_server(

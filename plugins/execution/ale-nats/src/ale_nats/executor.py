@@ -92,6 +92,7 @@ class _Asked:
     work: Work
     answer: "asyncio.Future[Episode | None]"
     taken_by: str | None = None
+    withdrawn: bool = False
 
 
 class Session:
@@ -212,7 +213,7 @@ class Session:
         asked = _Asked(work, asyncio.get_running_loop().create_future())
         self._asked[token] = asked
         try:
-            await self._queue(token, work)
+            await self._queue(token, asked)
             return await asked.answer
         except asyncio.CancelledError:
             with suppress(*LOST):
@@ -231,12 +232,12 @@ class Session:
         """Withdraw what no worker has taken."""
         for token, asked in self._asked.items():
             if asked.taken_by is None and not asked.answer.done():
+                asked.withdrawn = True
                 asked.answer.set_result(None)
                 self._begin(self._withdraw(token))
 
-    async def _queue(self, token: str, work: Work) -> None:
-        body, headers = await self._link.pack(f"work.{self._token}", encode(work))
-
+    async def _queue(self, token: str, asked: _Asked) -> None:
+        body, headers = await self._link.pack(f"work.{self._token}", encode(asked.work))
         where = subject("work", self._token, token)
 
         async def publish() -> bool:
@@ -250,8 +251,10 @@ class Session:
                     raise
             return True
 
-        while not await self._again(publish):  # noqa: ASYNC110 - only the server knows
+        while not asked.answer.done() and not await self._again(publish):  # noqa: ASYNC110
             await asyncio.sleep(_RETRY_S)
+        if asked.withdrawn:  # `drain` may have looked for it before it was there
+            await self._again(lambda: self._withdraw(token))
 
     async def _withdraw(self, token: str) -> None:
         """Take a work out of the queue, and end it where it runs."""
@@ -358,7 +361,7 @@ class Session:
         await self._again(restore)
         for token, asked in [*self._asked.items()]:
             if not asked.answer.done():
-                await self._queue(token, asked.work)
+                await self._queue(token, asked)
 
     def _fail(self) -> None:
         limit = self._options.give_up_s
