@@ -236,6 +236,26 @@ async def test_the_server_is_restarted_while_works_run(
     assert [episode.reward for episode in episodes] == [1.0] * 6
 
 
+async def test_an_episode_that_is_lost_with_the_connection_comes_again(
+    make_run: MakeRun, own_group: WorkerGroup, own_server: Server, tmp_path: Path
+) -> None:
+    own_group.start()
+    run, begun, go = make_run(), tmp_path / "begun", tmp_path / "go"
+    goal = f"touch {begun}; while ! test -e {go}; do sleep 0.05; done; touch done"
+    async with run.open() as workers:
+        assert isinstance(workers, Session)
+        asked = asyncio.create_task(run.stored(workers, work("one", goal)))
+        await appears(begun)
+        connection = workers._link.client._transport._io_writer.transport  # type: ignore[union-attr]
+        connection.pause_reading()
+        go.touch()
+        await _until(lambda: _messages(own_server.url, EPISODES), 1)
+        await asyncio.sleep(0.2)  # the server pushes it
+        connection.abort()
+        episode = await asyncio.wait_for(asked, 20)
+    assert episode.reward == 1.0
+
+
 async def test_a_server_that_has_lost_its_files_gets_all_again(
     make_run: MakeRun, own_group: WorkerGroup, own_server: Server, tmp_path: Path
 ) -> None:
