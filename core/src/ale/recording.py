@@ -15,10 +15,10 @@ from typing import Any
 
 from ale._registry import Registry
 from ale._run.manifest import run_id_for, versions
-from ale._store import Redactor, RunDirectory
+from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import decoder, encode, invalid_record
 from ale._store.index import SUCCESS
-from ale.errors import AleError
+from ale.errors import AleError, InputError, Problem
 from ale.types import Episode, Task
 
 __all__ = ["Recording", "masked", "run_folder"]
@@ -39,7 +39,8 @@ class Recording:
         registry: of the packages whose versions are stored.
 
     Raises:
-        InputError: there is something else at the path.
+        InputError: there is something else at the path, such as a run of `ale run`: its
+            ``llm.type`` is not that of `config`.
         StoreError: it can't be written, or another process writes to it.
     """
 
@@ -47,6 +48,7 @@ class Recording:
         self._began = time.monotonic()
         redactor = Redactor(os.environ)
         if path.exists():
+            _check_recorded_so(path, config)
             self._store = RunDirectory.resume(path, redactor)
         else:
             self._store = RunDirectory.create(path, _manifest(path, config, registry), redactor)
@@ -93,6 +95,10 @@ class Recording:
         self._store.add_episode(stored)
         return stored
 
+    def has(self, task_id: str, rollout: int) -> bool:
+        """Whether this episode is stored."""
+        return ("train", 0, task_id, "", rollout, None) in self._store.index
+
     def event(self, name: str, **facts: Any) -> None:
         """Append to the event log."""
         self._store.add_event(name, time.time(), **facts)
@@ -117,6 +123,15 @@ class Recording:
 def masked(data: bytes, secrets: Collection[str]) -> bytes:
     """JSON with these secrets masked in its strings; those of fewer than 8 characters stay."""
     return Redactor({f"API_KEY_{i}": secret for i, secret in enumerate(secrets)}).scrub_json(data)
+
+
+def _check_recorded_so(path: Path, config: Mapping[str, Any]) -> None:
+    found = (RunReader(path).manifest["config"].get("llm") or {}).get("type")
+    expected = (config.get("llm") or {}).get("type")
+    if found != expected:
+        message = f"this run was not recorded by the same program: llm.type is {found}"
+        problem = Problem(message=message, file=str(path), expected=str(expected))
+        raise InputError([problem])
 
 
 def _manifest(path: Path, config: Mapping[str, Any], registry: Registry) -> dict[str, Any]:

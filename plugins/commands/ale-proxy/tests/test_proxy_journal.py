@@ -1,6 +1,7 @@
 """A proxy that is killed loses no session: what was open is open again."""
 
 import contextlib
+import resource
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,13 @@ from typing import Any
 import httpx
 import pytest
 
-from ale.errors import InputError
+from ale.errors import InputError, StoreError
 from ale.recording import Recording
 from ale.runs import Registry
 from ale.testing.openai_server import openai_server
-from ale_proxy.journal import FOLDER
-from ale_proxy.running import ProxyOptions, proxying, server_url
+from ale.types import Task
+from ale_proxy.journal import FOLDER, Entry, Journal
+from ale_proxy.running import ProxyOptions, proxying, run, server_url
 from ale_proxy.sessions import Sessions
 
 from .conftest import CONFIG, Proxied
@@ -71,6 +73,51 @@ async def test_a_session_continues_after_a_kill_as_if_there_had_been_none(tmp_pa
     assert not list((path / FOLDER).iterdir())
 
 
+async def test_a_session_whose_episode_is_stored_already_is_not_stored_again(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "run"
+    with openai_server({"*": {"text": "Hm."}}) as server:
+        async with killed(path, server.url) as proxy:
+            await ask(proxy, "chat/completions", {"messages": [{"role": "user", "content": "?"}]})
+            (file,) = (path / FOLDER).iterdir()
+            written = file.read_bytes()
+            await ask(proxy, "sessions/s/feedback", {"score": 1})
+            file.write_bytes(written)  # as if killed before it was removed
+        async with killed(path, server.url) as proxy:
+            assert not list(proxy.sessions)
+            assert len(proxy.episodes()) == 1
+    assert not list((path / FOLDER).iterdir())
+
+
+def test_a_line_that_does_not_fit_on_the_disk_is_not_there_in_part(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    first = Entry(session="s", task=Task(id="t", goal="?"))
+    journal.write("s", first)
+    (file,) = (tmp_path / FOLDER).iterdir()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # As a full disk: the system writes what fits, then refuses (Python ignores SIGXFSZ).
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + 10, hard))
+    try:
+        with pytest.raises(StoreError, match="can't be written"):
+            journal.write("s", Entry(left_out="a longer reason"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    journal.write("s", Entry(left_out="another"))
+    assert list(journal.read()) == [[first, Entry(left_out="another")]]
+
+
+def test_an_entry_after_a_line_that_was_cut_off_is_a_line_of_its_own(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    first = Entry(session="s", task=Task(id="t", goal="?"))
+    journal.write("s", first)
+    (file,) = (tmp_path / FOLDER).iterdir()
+    file.write_bytes(file.read_bytes() + b'{"turn": {"prom')
+    assert list(journal.read()) == [[first]]
+    journal.write("s", Entry(left_out="another"))
+    assert list(journal.read()) == [[first, Entry(left_out="another")]]
+
+
 async def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     recording = Recording(tmp_path / "run", CONFIG, Registry())
     folder = tmp_path / "run" / FOLDER
@@ -79,3 +126,13 @@ async def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"odd\.jsonl"):
         Sessions(recording, idle_s=1)
     recording.close()
+
+
+def test_a_run_of_another_program_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    Recording(path, {**CONFIG, "llm": {"type": "local"}}, Registry()).close()
+    before = {file: file.read_bytes() for file in path.iterdir() if file.is_file()}
+    options = ProxyOptions(upstream="http://127.0.0.1:9", port=0, run=path)
+    with pytest.raises(InputError, match=r"not recorded by the same program: .* is local"):
+        run(options, Registry(), say=pytest.fail)
+    assert {file: file.read_bytes() for file in path.iterdir() if file.is_file()} == before

@@ -297,6 +297,9 @@ async def test_sessions_need_the_key_that_was_set(start: Start) -> None:
         proxy: Proxied = await start(server.url, key_env="right")
         await said(proxy.url, False, ASK, headers={"X-Ale-Session": "s"})
         assert (await post(proxy, "s/end", Authorization="Bearer wrong")).status_code == 401
+        for path in ("current/feedback", "current/end"):
+            answer = await post(proxy, path, {"score": 1}, **{"X-Ale-Session": "s"})
+            assert answer.status_code == 401, "the agent knows its session's name"
         assert (await post(proxy, "s/end", Authorization="Bearer right")).status_code == 200
 
 

@@ -1,5 +1,6 @@
 """The observer ``nats`` and ``ale events tail``, with a real server."""
 
+import asyncio
 import json
 import subprocess
 from collections.abc import Callable
@@ -78,6 +79,20 @@ async def test_an_event_that_is_larger_than_a_message_goes_by_the_object_store(
     found = await events_of(server, "large")
     message = found[2]["episode"]["trajectory"]["turns"][0]["completion"]["message"]
     assert message["content"] == "x" * 3_000_000
+
+
+async def test_an_event_that_is_large_waits_for_a_server_that_is_away(own_server: Server) -> None:
+    publisher = EventPublisher(EventOptions(url=own_server.url, connect_timeout_s=1), {})
+    publisher.ale_run_started(started("away"))
+    wait_for(lambda: not publisher._sending._waiting, "the first event")  # type: ignore[union-attr]
+    own_server.stop()
+    made = episode(1.0, turn("x" * 3_000_000), task_id="t", episode_id="0-t-0")
+    publisher.ale_episode_finished(EpisodeFinished(episode=made, at=3.0))
+    await asyncio.sleep(2.5)  # an attempt fails
+    own_server.start()
+    publisher.ale_run_finished(finished("away"))
+    found = await events_of(own_server, "away")
+    assert [event["event"] for event in found] == [HOOKS[0], *HOOKS[2:]]
 
 
 async def test_secrets_are_masked(server: Server) -> None:

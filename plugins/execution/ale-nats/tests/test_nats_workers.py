@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from ale.errors import AleError
 from ale.protocols import RunningRun
 from ale.runs import Registry
-from ale.testing.executor import KitRun, appears, spec_of, work
+from ale.testing.executor import LIMIT_S, KitRun, appears, spec_of, work
 from ale.types import Episode, RunSpec, replace
 from ale.workers import Worker
 from ale_nats.connection import connected
@@ -118,6 +118,42 @@ async def test_a_run_waits_while_the_queue_is_full(
     assert [episode.reward for episode in episodes] == [1.0] * 6
 
 
+async def test_a_work_that_waits_for_the_queue_is_withdrawn_too(
+    make_run: MakeRun, own_group: WorkerGroup
+) -> None:
+    async with make_run(queue_limit=1).open() as other, make_run(queue_limit=1).open() as workers:
+        holding = asyncio.create_task(other.run(work("other")))
+        await _until(lambda: _messages(own_group.url, WORKS), 1)
+        asked = asyncio.create_task(workers.run(work("waits")))
+        await asyncio.sleep(0.5)
+        workers.drain()
+        assert await asyncio.wait_for(asked, 10) is None
+        other.drain()
+        assert await holding is None
+
+
+async def test_a_work_that_is_withdrawn_while_it_is_sent_is_not_in_the_queue(
+    make_run: MakeRun, own_group: WorkerGroup
+) -> None:
+    async with make_run().open() as workers:
+        asked = asyncio.create_task(workers.run(work("large", "true #" + "x" * 5_000_000)))
+        await asyncio.sleep(0)
+        workers.drain()
+        assert await asyncio.wait_for(asked, 10) is None
+        assert await _messages(own_group.url, WORKS) == 0
+
+
+async def _messages(url: str, stream: str) -> int:
+    async with connected(NatsOptions(url=url), {}, name="test") as link:
+        return (await link.stream.stream_info(stream)).state.messages
+
+
+async def _until(count: Callable[[], Awaitable[int]], expected: int) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while await count() != expected:  # noqa: ASYNC110 - only the server knows
+            await asyncio.sleep(0.05)
+
+
 async def test_a_finished_run_leaves_nothing_in_the_server(
     make_run: MakeRun, own_group: WorkerGroup, own_server: Server
 ) -> None:
@@ -198,6 +234,26 @@ async def test_the_server_is_restarted_while_works_run(
         await asyncio.to_thread(own_server.start)
         episodes = await asyncio.gather(*asked)
     assert [episode.reward for episode in episodes] == [1.0] * 6
+
+
+async def test_an_episode_that_is_lost_with_the_connection_comes_again(
+    make_run: MakeRun, own_group: WorkerGroup, own_server: Server, tmp_path: Path
+) -> None:
+    own_group.start()
+    run, begun, go = make_run(), tmp_path / "begun", tmp_path / "go"
+    goal = f"touch {begun}; while ! test -e {go}; do sleep 0.05; done; touch done"
+    async with run.open() as workers:
+        assert isinstance(workers, Session)
+        asked = asyncio.create_task(run.stored(workers, work("one", goal)))
+        await appears(begun)
+        connection = workers._link.client._transport._io_writer.transport  # type: ignore[union-attr]
+        connection.pause_reading()
+        go.touch()
+        await _until(lambda: _messages(own_server.url, EPISODES), 1)
+        await asyncio.sleep(0.2)  # the server pushes it
+        connection.abort()
+        episode = await asyncio.wait_for(asked, 20)
+    assert episode.reward == 1.0
 
 
 async def test_a_server_that_has_lost_its_files_gets_all_again(

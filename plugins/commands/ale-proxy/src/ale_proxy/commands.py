@@ -55,7 +55,8 @@ from ale.commands import PATH
 @click.option(
     "--key-env",
     metavar="VARIABLE",
-    help="Requests about sessions need the key in this environment variable.",
+    help="Requests about sessions need the key in this environment variable, those about current "
+    "too; without it, an agent that reaches the proxy can score itself.",
 )
 @click.option(
     "--config",

@@ -79,12 +79,10 @@ class Control:
             raise _refusal(web.HTTPInsufficientStorage, str(error)) from None
 
     def _session(self, request: web.Request) -> Session:
+        self._admit(request)  # for `current` too: an agent must not score itself
         name = request.match_info["name"]
         if name == CURRENT:
-            # Who has the key or the name of a session may end it.
             name = self.forwarder.session_name(request)
-        else:
-            self._admit(request)
         session = self.sessions.get(name)
         if session is None:
             message = f"no session '{name}' is open; it may have ended"

@@ -41,20 +41,22 @@ class Journal:
         self._folder = run / FOLDER
 
     def read(self) -> Iterator[list[Entry]]:
-        """The entries of each session; a line that a kill has cut off is left out.
+        """The entries of each session; a line that a kill has cut off is removed.
 
         Raises:
             InputError: a file has something else in it.
         """
         for path in sorted(self._folder.glob("*.jsonl")):
-            lines = path.read_bytes().split(b"\n")[:-1]
+            *lines, rest = path.read_bytes().split(b"\n")
+            if rest:  # else the next entry would be written behind it
+                os.truncate(path, path.stat().st_size - len(rest))
             try:
                 yield [msgspec.json.decode(line, type=Entry) for line in lines]
             except msgspec.MsgspecError as error:
                 raise InputError([Problem(message=str(error), file=str(path))]) from None
 
     def write(self, session: str, entry: Entry, secrets: Collection[str] = ()) -> None:
-        """Append an entry, by one system call.
+        """Append an entry, whole or not at all.
 
         Args:
             secrets: masked, as in an episode.
@@ -69,7 +71,7 @@ class Journal:
             self._folder.mkdir(exist_ok=True)
             descriptor = os.open(path, flags, 0o600)
             try:
-                os.write(descriptor, data)
+                _write(descriptor, data)
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -82,6 +84,16 @@ class Journal:
     def _path(self, session: str) -> Path:
         # Names of sessions differ in case, and may have dots and colons.
         return self._folder / f"{hashlib.sha256(session.encode()).hexdigest()[:24]}.jsonl"
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    size, left = os.fstat(descriptor).st_size, memoryview(data)
+    try:
+        while left:
+            left = left[os.write(descriptor, left) :]
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
 
 
 def turns_of(entries: list[Entry]) -> list[Turn]:

@@ -189,6 +189,9 @@ class Sessions:
         first = next((each for each in entries if each.task is not None), None)
         if first is None or first.task is None:
             return
+        if self.recording.has(first.task.id, first.rollout):
+            self._journal.remove(first.session)  # killed between storing it and this
+            return
         now = time.monotonic()
         session = Session(
             name=first.session,

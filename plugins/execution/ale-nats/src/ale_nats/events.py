@@ -156,10 +156,12 @@ class _Sending:
         ids, by which the server drops those that it has.
         """
         count = min(len(self._waiting), _BATCH)
-        batch = [await self._message(link, *self._waiting.popleft()) for _ in range(count)]
+        batch: list[tuple[str, bytes, dict[str, str]]] = []
         stored = False
         while not stored:
             try:
+                while len(batch) < count:
+                    batch.append(await self._message(link, *self._waiting[len(batch)]))
                 for where, body, headers in batch[:-1]:
                     await link.client.publish(where, body, headers=headers)
                 where, body, headers = batch[-1]
@@ -169,6 +171,8 @@ class _Sending:
                 if self._closing:
                     raise
                 await asyncio.sleep(_RETRY_S)
+        for _ in batch:
+            self._waiting.popleft()
 
     async def _message(
         self, link: Link, hook: str, data: bytes

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from attrs import define, field, frozen
 from nats.aio.msg import Msg
+from nats.errors import BadSubscriptionError
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import APIError, NotFoundError, ObjectNotFoundError
@@ -92,6 +93,7 @@ class _Asked:
     work: Work
     answer: "asyncio.Future[Episode | None]"
     taken_by: str | None = None
+    withdrawn: bool = False
 
 
 class Session:
@@ -212,7 +214,7 @@ class Session:
         asked = _Asked(work, asyncio.get_running_loop().create_future())
         self._asked[token] = asked
         try:
-            await self._queue(token, work)
+            await self._queue(token, asked)
             return await asked.answer
         except asyncio.CancelledError:
             with suppress(*LOST):
@@ -231,12 +233,12 @@ class Session:
         """Withdraw what no worker has taken."""
         for token, asked in self._asked.items():
             if asked.taken_by is None and not asked.answer.done():
+                asked.withdrawn = True
                 asked.answer.set_result(None)
                 self._begin(self._withdraw(token))
 
-    async def _queue(self, token: str, work: Work) -> None:
-        body, headers = await self._link.pack(f"work.{self._token}", encode(work))
-
+    async def _queue(self, token: str, asked: _Asked) -> None:
+        body, headers = await self._link.pack(f"work.{self._token}", encode(asked.work))
         where = subject("work", self._token, token)
 
         async def publish() -> bool:
@@ -250,8 +252,10 @@ class Session:
                     raise
             return True
 
-        while not await self._again(publish):  # noqa: ASYNC110 - only the server knows
+        while not asked.answer.done() and not await self._again(publish):  # noqa: ASYNC110
             await asyncio.sleep(_RETRY_S)
+        if asked.withdrawn:  # `drain` may have looked for it before it was there
+            await self._again(lambda: self._withdraw(token))
 
     async def _withdraw(self, token: str) -> None:
         """Take a work out of the queue, and end it where it runs."""
@@ -259,12 +263,20 @@ class Session:
         await self._link.stream.purge_stream(WORKS, subject=where)
         await self._link.client.publish(subject("cancel", self._token, token))
 
-    async def _again(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call until it succeeds. `_fail` ends it where the server stays away."""
+    async def _again(
+        self, call: Callable[[], Awaitable[T]], *, final: tuple[type[Exception], ...] = ()
+    ) -> T:
+        """Make a call until it succeeds. `_fail` ends it where the server stays away.
+
+        Args:
+            final: errors that another attempt does not help against; they are raised.
+        """
         deadline = time.monotonic() + self._options.give_up_s
         while True:
             try:
                 return await call()
+            except final:
+                raise
             except LOST as error:
                 if time.monotonic() > deadline:
                     raise AleError(
@@ -283,7 +295,8 @@ class Session:
                 self._given[token] = message
                 asked.answer.set_result(episode)
         elif token in self._given:
-            await message.ack()  # another copy, of a worker that was thought to be lost
+            if _place(self._given[token]) != _place(message):
+                await message.ack()  # another copy, of a worker that was thought to be lost
         elif message.metadata.sequence.stream <= self._before:
             self._early[token] = message
         else:
@@ -291,7 +304,8 @@ class Session:
 
     async def _read(self, message: Msg) -> Episode | None:
         try:
-            return decode(await self._link.unpack(message), Episode)
+            body = await self._again(lambda: self._link.unpack(message), final=_GONE)
+            return decode(body, Episode)
         except (*_GONE, msgspec.MsgspecError) as error:
             # Without its acknowledgement the work is given to another worker.
             self._run.report(f"an episode could not be read, and is sampled again: {error}")
@@ -345,20 +359,26 @@ class Session:
         async def restore() -> None:
             await self._link.ensure(streams(self._options.queue_limit))
             await self._make_consumer()
-            try:
-                await self._link.stream.consumer_info(EPISODES, episodes_consumer(self._token))
-            except NotFoundError:
-                assert self._episodes is not None, "made when the session began"
-                await self._episodes.unsubscribe()
-                self._before = 0
-                await self._subscribe()
+            await self._receive_again()
             if not await self._announced():
                 await self._announce()
 
         await self._again(restore)
         for token, asked in [*self._asked.items()]:
             if not asked.answer.done():
-                await self._queue(token, asked.work)
+                await self._queue(token, asked)
+
+    async def _receive_again(self) -> None:
+        """Episodes that were lost on their way come again at once, not after `_EPISODE_WAIT_S`."""
+        stream = self._link.stream
+        assert self._episodes is not None, "made when the session began"
+        with suppress(BadSubscriptionError):  # an earlier attempt has done so
+            await self._episodes.unsubscribe()
+        with suppress(NotFoundError):
+            await stream.delete_consumer(EPISODES, episodes_consumer(self._token))
+        last = (await stream.stream_info(EPISODES)).state.last_seq
+        self._before = min(self._before, last)  # less where the server has lost its files
+        await self._subscribe()
 
     def _fail(self) -> None:
         limit = self._options.give_up_s
@@ -379,3 +399,8 @@ class Session:
         task = asyncio.create_task(call)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _place(message: Msg) -> int:
+    """Of a message in its stream."""
+    return message.metadata.sequence.stream
