@@ -303,6 +303,11 @@ def test_a_worker_whose_sandbox_isolates_too_little_refuses_the_run(tmp_path: Pa
         Worker.build(replace(spec, config={**spec.config, "sandbox": sandbox}), Registry(), {})
 
 
+def test_a_worker_may_require_more_isolation_than_the_run(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"sandbox\.require: .* does not isolate the network"):
+        Worker.build(spec_of(tmp_path, "r"), Registry(), {}, require=["network"])
+
+
 async def test_a_work_that_a_worker_can_not_grade_comes_back_broken(tmp_path: Path) -> None:
     worker = Worker.build(spec_of(tmp_path, "r"), Registry(), {})
     made = work("odd")

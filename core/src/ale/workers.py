@@ -20,7 +20,7 @@ has no run directory.
 
 import os
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from attrs import field, frozen
@@ -99,13 +99,22 @@ class Worker:
 
     @classmethod
     def build(
-        cls, spec: RunSpec, registry: Registry, environ: Mapping[str, str] | None = None
+        cls,
+        spec: RunSpec,
+        registry: Registry,
+        environ: Mapping[str, str] | None = None,
+        *,
+        require: Collection[str] = (),
+        readable: Collection[str] | None = None,
     ) -> "Worker":
         """The parts of a run, built in this process.
 
         Args:
             registry: an `ale.runs.Registry`; plugin files of the config are added to it.
             environ: to read secrets from; default: that of the process.
+            require: what the sandbox must isolate, beside what the config requires: ``network``,
+                ``files``, ``processes``.
+            readable: the variables that the parts get; default: all. The others are masked too.
 
         Raises:
             InputError: with every problem: another version of a package than the run has, a part
@@ -124,10 +133,10 @@ class Worker:
             run_id=spec.run_id,
             staleness=options.staleness,
             tags={"run": spec.run_id},
-            environ=environ,
+            environ={k: v for k, v in environ.items() if readable is None or k in readable},
             **(seeded_clocks(options.seed) if options.deterministic else {}),
         )
-        parts, sandbox = _build_parts(root, registry, context)
+        parts, sandbox = _build_parts(root, registry, context, require)
         return cls(
             spec=spec,
             sandbox=sandbox,
@@ -227,7 +236,9 @@ def _file_problems(spec: RunSpec, files: Mapping[str, str]) -> list[Problem]:
     ]
 
 
-def _build_parts(root: Node, registry: Registry, context: BuildContext) -> tuple[WorkerParts, str]:
+def _build_parts(
+    root: Node, registry: Registry, context: BuildContext, require: Collection[str]
+) -> tuple[WorkerParts, str]:
     """The parts, and the name of the sandbox."""
     problems: list[Problem] = []
     built: dict[str, Any] = {"llm": None}
@@ -251,7 +262,7 @@ def _build_parts(root: Node, registry: Registry, context: BuildContext) -> tuple
             problems += error.problems
     if problems:
         raise InputError(problems)
-    _check_isolation(root.get("sandbox"), built["sandbox"], names["sandbox"])
+    _check_isolation(root.get("sandbox"), built["sandbox"], names["sandbox"], require)
     parts = WorkerParts(
         backend=built["sandbox"],
         llm=built["llm"],
@@ -261,11 +272,13 @@ def _build_parts(root: Node, registry: Registry, context: BuildContext) -> tuple
     return parts, names["sandbox"]
 
 
-def _check_isolation(section: Node | None, backend: Any, name: str) -> None:
+def _check_isolation(
+    section: Node | None, backend: Any, name: str, require: Collection[str]
+) -> None:
     node = None if section is None else section.get("require")
-    if node is None:
-        return
-    required = structure(Node({"require": node}, _FILE), SandboxRequirements).require
+    required = {*require}
+    if node is not None:
+        required |= {*structure(Node({"require": node}, _FILE), SandboxRequirements).require}
     missing = [each for each in not_isolated(backend.capabilities) if each in required]
     if missing:
         message = f"sandbox '{name}' does not isolate {listed(missing)} on this machine"

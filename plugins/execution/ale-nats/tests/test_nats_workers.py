@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ale.errors import AleError
+from ale.errors import AleError, InputError
 from ale.protocols import RunningRun
 from ale.runs import Registry
 from ale.testing.executor import LIMIT_S, KitRun, appears, spec_of, work
@@ -17,6 +17,7 @@ from ale.workers import Worker
 from ale_nats.connection import connected
 from ale_nats.executor import NatsExecutor, Session
 from ale_nats.options import NatsOptions
+from ale_nats.running import run_worker
 from ale_nats.subjects import EPISODES, OBJECTS, RUNS, WORKS
 from ale_nats.testing import Server, WorkerGroup, free_port, wait_for
 
@@ -81,6 +82,46 @@ async def test_a_worker_of_another_version_takes_nothing_and_says_why(
         assert await asked is None
     assert "the run has ale-core 7.7, this worker has" in message
     assert "takes no works of run-0" in output.read_text()
+
+
+async def test_a_worker_refuses_a_sandbox_that_isolates_less_than_it_requires(
+    make_run: MakeRun, own_group: WorkerGroup
+) -> None:
+    own_group.start("--name", "careful", "--require", "network,files")
+    run = make_run()
+    async with run.open() as workers:
+        asked = asyncio.create_task(workers.run(work("other")))
+        message = await told(run.reports, "the worker careful can't run this run's episodes")
+        workers.drain()
+        assert await asked is None
+    assert "does not isolate the network or files" in message
+
+
+def test_a_worker_can_only_require_what_sandboxes_isolate() -> None:
+    with pytest.raises(InputError, match="--require: unknown: moon"):
+        run_worker(NatsOptions(), "", 1, None, None, require="files,moon")
+
+
+async def test_a_worker_lets_runs_read_only_the_variables_that_it_allows(
+    make_run: MakeRun, own_group: WorkerGroup
+) -> None:
+    environ = {"MODEL_KEY": "key-of-a-model", "OTHER_KEY": "another-secret"}
+    own_group.start("--name", "careful", "--allow-env", "MODEL_KEY", environ=environ)
+
+    def asking(variable: str) -> Callable[[RunSpec], RunSpec]:
+        llm = {"type": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "m"}
+        section = {**llm, "api_key_env": variable}
+        return lambda spec: replace(spec, config={**spec.config, "llm": section})
+
+    run = make_run(asking("MODEL_KEY"))
+    async with run.open() as workers:
+        assert (await run.stored(workers, work("allowed"))).reward == 1.0
+    run = make_run(asking("OTHER_KEY"))
+    async with run.open() as workers:
+        asked = asyncio.create_task(workers.run(work("other")))
+        assert "OTHER_KEY" in await told(run.reports, "the worker careful can't run")
+        workers.drain()
+        assert await asked is None
 
 
 @pytest.mark.long

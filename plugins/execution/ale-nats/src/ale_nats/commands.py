@@ -67,8 +67,28 @@ def server_options(command: F) -> F:
     metavar="SECONDS",
     help="End after so long without an episode to run; default: never.",
 )
+@click.option(
+    "--require",
+    metavar="A,B",
+    default="",
+    help="What the sandbox of a run must isolate: network, files, processes; runs whose sandbox "
+    "does not are refused.",
+)
+@click.option(
+    "--allow-env",
+    "readable",
+    metavar="VARIABLE",
+    multiple=True,
+    help="A variable that runs may read here; may be given again. Default: all.",
+)
 def worker(
-    labels: str, slots: int | None, name: str | None, idle_s: float | None, **server: Any
+    labels: str,
+    slots: int | None,
+    name: str | None,
+    idle_s: float | None,
+    require: str,
+    readable: tuple[str, ...],
+    **server: Any,
 ) -> None:
     """Run the episodes of runs whose executor is nats, on this machine.
 
@@ -85,7 +105,7 @@ def worker(
     """
     from ale_nats.running import run_worker
 
-    run_worker(_options(server), labels, slots, name, idle_s)
+    run_worker(_options(server), labels, slots, name, idle_s, require, readable)
 
 
 @click.group("events")

@@ -4,27 +4,54 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Sequence
 
 import click
 
 from ale.text import counted
+from ale.errors import InputError, Problem
 from ale_nats.events import shown_events
 from ale_nats.options import ServerOptions
 from ale_nats.worker import WorkerOptions, WorkerProcess, worker_process
 
+ISOLATION = ("network", "files", "processes")
+
 
 def run_worker(
-    server: ServerOptions, labels: str, slots: int | None, name: str | None, idle_s: float | None
+    server: ServerOptions,
+    labels: str,
+    slots: int | None,
+    name: str | None,
+    idle_s: float | None,
+    require: str = "",
+    readable: Sequence[str] = (),
 ) -> None:
-    """``ale worker``. Raises `AleError` where the server can't be reached."""
+    """``ale worker``.
+
+    Raises:
+        InputError: `require` names something that no sandbox isolates.
+        AleError: the server can't be reached.
+    """
+    required = _words(require)
+    if unknown := required - {*ISOLATION}:
+        message = f"unknown: {', '.join(sorted(unknown))}"
+        raise InputError(
+            [Problem(message=message, path="--require", expected=", ".join(ISOLATION))]
+        )
     options = WorkerOptions(
-        labels=frozenset(filter(None, (label.strip() for label in labels.split(",")))),
+        labels=_words(labels),
+        require=required,
+        readable=frozenset(readable) or None,
         slots=slots or len(os.sched_getaffinity(0)),
         idle_s=idle_s,
         **({} if name is None else {"name": name}),
     )
     code = asyncio.run(_worker(server, options))
     sys.exit(code)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(filter(None, (word.strip() for word in text.split(","))))
 
 
 async def _worker(server: ServerOptions, options: WorkerOptions) -> int:

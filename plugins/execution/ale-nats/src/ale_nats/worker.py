@@ -49,6 +49,10 @@ class WorkerOptions:
     slots: int = 1
     """Works that it runs at once."""
     name: str = field(factory=lambda: f"{socket.gethostname()}-{os.getpid()}")
+    require: frozenset[str] = frozenset()
+    """What the sandbox of a run must isolate."""
+    readable: frozenset[str] | None = None
+    """Variables that runs may name; None: all."""
     idle_s: float | None = None
     """Seconds without a work after which it ends; None: never."""
 
@@ -180,7 +184,13 @@ class WorkerProcess:
         spec = announcement.spec
         try:
             # A registry of its own: two runs may load plugin files that register the same names.
-            worker = Worker.build(spec, Registry.installed(), self._environ)
+            worker = Worker.build(
+                spec,
+                Registry.installed(),
+                self._environ,
+                require=self._options.require,
+                readable=self._options.readable,
+            )
         except InputError as error:
             await self._refuse(token, body, [str(problem) for problem in error.problems])
             return
