@@ -93,12 +93,19 @@ async def connected(
         AleError: the server can't be reached, refuses this client or has no JetStream.
     """
     errors: list[Exception] = []
+    answers: list[Exception] = []
     refused = asyncio.Event()
     servers = options.url.split(",")
 
     async def note(error: Exception) -> None:
-        errors.append(error)
-        if len(errors) >= len(servers):
+        # A server that refuses a client closes the connection, sometimes before its reason is read:
+        # the next attempt may read it.
+        if isinstance(error, ConnectionResetError):
+            errors.insert(0, error)
+        else:
+            errors.append(error)
+            answers.append(error)
+        if len(answers) >= len(servers):
             refused.set()
 
     async def lost() -> None:

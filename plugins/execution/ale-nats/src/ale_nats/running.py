@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import click
 
-from ale.text import counted
 from ale.errors import InputError, Problem
+from ale.text import counted
 from ale_nats.events import shown_events
 from ale_nats.options import ServerOptions
 from ale_nats.worker import WorkerOptions, WorkerProcess, worker_process
