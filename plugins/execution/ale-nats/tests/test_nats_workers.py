@@ -1,8 +1,10 @@
 """Which works a worker takes, what is lost, limited, given back and resumed; with real servers."""
 
 import asyncio
+import hashlib
 import signal
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,16 +104,48 @@ def test_a_worker_can_only_require_what_sandboxes_isolate() -> None:
         run_worker(NatsOptions(), "", 1, None, None, require="files,moon")
 
 
+KEYED = """
+from attrs import field, frozen
+from ale.errors import InputError, Problem
+from ale.plugin import Component, doc, hookimpl
+from ale.testing.fakes import FakeLLM
+
+
+@frozen(kw_only=True)
+class Options:
+    api_key_env: str = field(metadata=doc("The key's variable."))
+
+
+def build(options, context):
+    if context.secret(options.api_key_env) is None:
+        raise InputError([Problem(message=f"{options.api_key_env} is not set")])
+    return FakeLLM([])
+
+
+@hookimpl
+def ale_llms():
+    return [Component("keyed", Options, build, summary="Needs a key.")]
+"""
+
+
+def with_model(spec: RunSpec, *, file: Path, variable: str) -> RunSpec:
+    """The run with a model that needs the key in a variable."""
+    file.write_text(KEYED)
+    plugins = [*spec.config["plugins"], str(file)]
+    llm = {"type": "keyed", "api_key_env": variable}
+    digests = {**spec.plugin_files, str(file): hashlib.sha256(KEYED.encode()).hexdigest()}
+    config = {**spec.config, "llm": llm, "plugins": plugins}
+    return replace(spec, config=config, plugin_files=digests)
+
+
 async def test_a_worker_lets_runs_read_only_the_variables_that_it_allows(
-    make_run: MakeRun, own_group: WorkerGroup
+    make_run: MakeRun, own_group: WorkerGroup, tmp_path: Path
 ) -> None:
     environ = {"MODEL_KEY": "key-of-a-model", "OTHER_KEY": "another-secret"}
     own_group.start("--name", "careful", "--allow-env", "MODEL_KEY", environ=environ)
 
     def asking(variable: str) -> Callable[[RunSpec], RunSpec]:
-        llm = {"type": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "m"}
-        section = {**llm, "api_key_env": variable}
-        return lambda spec: replace(spec, config={**spec.config, "llm": section})
+        return partial(with_model, file=tmp_path / "keyed.py", variable=variable)
 
     run = make_run(asking("MODEL_KEY"))
     async with run.open() as workers:
