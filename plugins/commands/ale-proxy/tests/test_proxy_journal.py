@@ -1,8 +1,9 @@
 """A proxy that is killed loses no session: what was open is open again."""
 
 import contextlib
+import json
 import resource
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from ale_proxy.journal import FOLDER, Entry, Journal
 from ale_proxy.running import ProxyOptions, proxying, run, server_url
 from ale_proxy.sessions import Sessions
 
-from .conftest import CONFIG, Proxied
+from .conftest import CONFIG, Answers, Proxied
 
 CALL = {"calls": [{"name": "add", "arguments": {}, "id": "c1"}]}
 KEY = "sk-a-key-that-is-secret"
@@ -71,6 +72,32 @@ async def test_a_session_continues_after_a_kill_as_if_there_had_been_none(tmp_pa
     assert (second.fresh_context, second.prompt) == (False, ())
     assert [said["text"] for said in episode.metadata["feedback"]] == ["Faster.", "Right."]
     assert not list((path / FOLDER).iterdir())
+
+
+async def test_a_turn_is_on_disk_before_the_agent_has_the_whole_answer(
+    tmp_path: Path, canned: Callable[[Answers], str]
+) -> None:
+    """Though the server does not end the answer, so that the request is still being answered."""
+    chunk = json.dumps({"choices": [{"index": 0, "delta": {"content": "Yes."}}]})
+    last = json.dumps({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    head = (
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    data = f"data: {chunk}\n\ndata: {last}\n\ndata: [DONE]\n\n"
+    upstream = canned({"/v1/chat/completions": [f"{head}{len(data):x}\r\n{data}\r\n", 60.0]})
+    asked = {"messages": [{"role": "user", "content": "Well?"}], "stream": True}
+    async with (
+        killed(tmp_path / "run", upstream) as proxy,
+        httpx.AsyncClient(trust_env=False) as client,
+        client.stream("POST", f"{proxy.url}/chat/completions", json=asked) as answer,
+    ):
+        async for line in answer.aiter_lines():
+            if line == "data: [DONE]":
+                break
+        ((session, turn),) = Journal(tmp_path / "run").read()
+    assert session.task is not None
+    assert turn.turn is not None
+    assert turn.turn.completion.message.content == "Yes."
 
 
 async def test_a_session_whose_episode_is_stored_already_is_not_stored_again(

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import aiohttp
 from aiohttp import web
@@ -74,7 +74,7 @@ class Forwarder:
                 return web.Response(
                     status=500, text=error_body(message), content_type="application/json"
                 )
-            return await self._forward(request, body, exchange)
+            return await self._forward(request, body, exchange, session)
 
     def session_of(self, request: web.Request) -> Session:
         """The session that a request belongs to: by its header, or else by its key.
@@ -97,6 +97,7 @@ class Forwarder:
         request: web.Request,
         body: bytes | aiohttp.StreamReader | None,
         exchange: Exchange | None = None,
+        session: Session | None = None,
     ) -> web.StreamResponse:
         asking = self._client.request(
             request.method,
@@ -111,23 +112,30 @@ class Forwarder:
         except (aiohttp.ClientError, OSError) as error:
             return _unreachable(error, exchange)
         async with upstream:
-            return await _answer(request, upstream, exchange)
+            if exchange is not None:
+                exchange.answer_begins(upstream.status, upstream.headers)
+
+            def passes(data: bytes) -> None:
+                if exchange is not None and session is not None:
+                    exchange.feed(data)
+                    self._sessions.settle(session)
+
+            return await _answer(request, upstream, exchange, passes)
 
 
 async def _answer(
-    request: web.Request, upstream: aiohttp.ClientResponse, exchange: Exchange | None
+    request: web.Request,
+    upstream: aiohttp.ClientResponse,
+    exchange: Exchange | None,
+    passes: Callable[[bytes], None],
 ) -> web.StreamResponse:
     response = _head(upstream)
-    if exchange is not None:
-        exchange.answer_begins(upstream.status, upstream.headers)
     await response.prepare(request)
     try:
         async for data in upstream.content.iter_any():
+            # Before it is sent: who has the whole answer may end the session, or kill the proxy.
+            passes(data)
             await response.write(data)
-            # Nothing else runs between the two, unless the client reads too slowly: who has the
-            # answer may end the session at once.
-            if exchange is not None:
-                exchange.feed(data)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError) as error:
         if isinstance(error, aiohttp.ClientConnectionResetError):
             raise  # the client's connection, not the server's

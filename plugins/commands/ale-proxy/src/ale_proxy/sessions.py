@@ -153,7 +153,7 @@ class Sessions:
     @contextmanager
     def exchanging(self, session: Session, exchange: Exchange) -> Iterator[None]:
         """Record an exchange at the end of the block, unless its session has ended by then."""
-        self._settle(session)
+        self.settle(session)
         if session.task is None and exchange.asked is not None:
             self._begin(session, task_of(session.task_id, exchange.messages))
         session.running[exchange] = None
@@ -232,10 +232,10 @@ class Sessions:
         context = MiddlewareContext(task=task, conversation=conversation)
         session.rewriting = Rewriting(self._middleware, context)
 
-    def _settle(self, session: Session) -> None:
+    def settle(self, session: Session) -> None:
         """Record the answers that are complete, though their connections are still open."""
         for exchange in session.running:
-            if exchange.complete:
+            if not exchange.recorded and exchange.complete:
                 self._record(session, exchange)
 
     def end(self, session: Session, how: Ending) -> Ended:
@@ -244,7 +244,7 @@ class Sessions:
         Raises:
             StoreError: the disk is full; the session stays open.
         """
-        self._settle(session)
+        self.settle(session)
         for exchange in session.running:
             if not exchange.recorded:
                 exchange.give_up(UNFINISHED)

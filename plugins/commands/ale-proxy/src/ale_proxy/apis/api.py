@@ -107,7 +107,7 @@ class WholeBody:
     def complete(self) -> bool:
         """Is it a whole object by now?"""
         # A body without its last brace need not be parsed.
-        return self._data.rstrip().endswith(b"}") and self._parsed() is not None
+        return self._data[-80:].rstrip().endswith(b"}") and self._parsed() is not None
 
     def _parsed(self) -> Mapping[str, Any] | None:
         try:
