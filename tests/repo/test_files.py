@@ -1,5 +1,6 @@
-"""Files are small, and the top level has no unknown files."""
+"""Files are small and written in one way, and the top level has no unknown files."""
 
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -17,6 +18,32 @@ def test_a_file_has_at_most_500_lines() -> None:
     lines = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in PYTHON}
     assert "core/src/ale/hookspecs.py" in lines
     assert {path: number for path, number in lines.items() if number > LONGEST} == {}
+
+
+RENAMED = {
+    "ale/_store/checkpoints.py": "a folder is renamed to be removed",
+    "ale_rows/tables.py": "in a folder that nobody else sees yet",
+    "ale_signed_tests/inside/supervisor.py": "runs in a sandbox, with the standard library alone",
+    "ale_store/archiving.py": "an archive may not take the place of one that has appeared",
+    "ale_store/removing.py": "a folder is renamed to be removed",
+    "ale_torchrun/rank.py": "runs on another machine, with the standard library alone",
+}
+"""Files of packages that rename files themselves, and why."""
+
+
+def test_files_are_written_and_replaced_by_the_core_alone() -> None:
+    """A file that is written in place, or replaced by hand, can be half a file to a reader."""
+    by_hand = re.compile(
+        r"os\.(replace|rename)\(|shutil\.move\(|\.rename\(|with_name\(f\"\.|"
+        r"(?<!records)\.replace\((path|target|out|file|folder)\)"
+    )
+    found = {
+        "/".join(path.parts[path.parts.index("src") + 1 :])
+        for path in PYTHON
+        if "src" in path.parts and "testing" not in path.parts
+        if by_hand.search(path.read_text())
+    }
+    assert found == {"ale/files.py", *RENAMED}, "use `ale.files.replacing`"
 
 
 def test_the_top_level_has_no_unknown_files() -> None:

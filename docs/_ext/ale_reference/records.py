@@ -31,6 +31,7 @@ MODULES = (
     "recording",
     "attempts",
     "text",
+    "files",
     "testing.builders",
     "testing.fakes",
 )

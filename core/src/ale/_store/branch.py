@@ -13,8 +13,8 @@ from ale._store.checkpoints import Checkpoints
 from ale._store.directory import RunReader
 from ale._store.groups import FILE as GROUPS
 from ale._store.groups import GroupKey, Groups
-from ale._store.lines import write_whole
-from ale.errors import InputError, Problem, StoreError
+from ale.errors import InputError, Problem
+from ale.files import remove_partial, replacing, store_errors, write_whole
 
 _SESSIONS = ("run_started", "run_resumed", "run_finished")
 _COPIED = ("tasks.jsonl", "evaluation_tasks.jsonl")
@@ -62,9 +62,8 @@ def branch_run(
     run.pop("outcome", None)
     stream = reader.index().stream
     belongs = _of_first(steps, steps if evaluated else steps - 1, stream)
-    partial = target.with_name(f".{target.name}.partial")
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
+    remove_partial(target)
+    with store_errors(target), replacing(target) as partial:
         (partial / "credits").mkdir(parents=True)
         for name in _COPIED:
             if (source / name).exists():
@@ -85,9 +84,6 @@ def branch_run(
         )
         text = json.dumps(run, indent=2, ensure_ascii=False)
         write_whole(partial / "manifest.json", text.encode() + b"\n")
-        partial.rename(target)
-    except OSError as error:
-        raise StoreError(f"{target} can't be written: {error.strerror}") from error
 
 
 def _of_first(steps: int, last_evaluation: int, stream: Groups | None) -> Callable[[_Head], bool]:

@@ -10,7 +10,7 @@ import msgspec
 from attrs import frozen
 
 from ale._store.codec import encode, unreadable
-from ale._store.lines import write_whole, writing
+from ale.files import replacing, store_errors, write_whole
 from ale.types import StepReport
 
 _REPORT = "step.json"
@@ -38,11 +38,9 @@ class Checkpoints:
     @contextmanager
     def writing(self, step: int) -> Iterator[Path]:
         """A folder to write a step's checkpoint into; it counts as one after the block."""
-        partial = _partial(self.folder(step))
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        yield partial
-        partial.replace(self.folder(step))
+        with replacing(self.folder(step)) as partial:
+            partial.mkdir()
+            yield partial
 
     def keep_newest(self, n: int | None) -> None:
         """Remove all but the newest `n` (None keeps all), and partial ones of a killed run.
@@ -50,7 +48,7 @@ class Checkpoints:
         Raises:
             StoreError: one can't be removed.
         """
-        with writing(self.path):
+        with store_errors(self.path):
             for left in self.path.glob(".*.partial"):
                 shutil.rmtree(left)
             for step in [] if n is None else self.steps()[:-n]:

@@ -10,7 +10,7 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -27,10 +27,11 @@ from ale._store.groups import (
     read_groups,
 )
 from ale._store.index import Index, StoredEpisode
-from ale._store.lines import SCHEMA, Appender, Lines, write_whole, writing
+from ale._store.lines import SCHEMA, Appender, Lines
 from ale._store.lock import lock
 from ale._store.redact import Redactor
 from ale.errors import InputError, Problem, StoreError
+from ale.files import replacing, store_errors, write_whole
 from ale.protocols import LOGS
 from ale.strict import nearest
 from ale.types import CreditedEpisode, Episode, Split, Task
@@ -109,13 +110,12 @@ class RunDirectory:
             write_whole(path / "manifest.json", written)
             return cls(path, redactor)
         # Renamed once it has a manifest: without one it could not be resumed.
-        partial = path.with_name(f".{path.name}.partial")
         try:
             if path.exists():
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-            partial.mkdir(parents=True, exist_ok=True)
-            write_whole(partial / "manifest.json", written)
-            partial.rename(path)
+            with replacing(path) as partial:
+                partial.mkdir()
+                (partial / "manifest.json").write_bytes(written)
         except OSError as error:
             raise StoreError(f"{path} can't be created: {error.strerror}") from error
         return cls(path, redactor)
@@ -159,32 +159,19 @@ class RunDirectory:
         return self._credits_path(step).exists()
 
     @contextmanager
-    def writing_credits(self, step: int) -> Iterator[Callable[[CreditedEpisode], None]]:
+    def writing_credits(self, step: int) -> Iterator[Callable[[CreditedEpisode], object]]:
         """Write a step's credits atomically; the block gets a function that writes one row.
 
         Raises:
             StoreError: they can't be written (a full disk); none are stored then.
         """
         target = self._credits_path(step)
-        partial = target.with_suffix(".partial")
-        with writing(target):
-            target.parent.mkdir(exist_ok=True)
-            file = partial.open("wb")
-
-        def write(row: CreditedEpisode) -> None:
-            with writing(target):
-                file.write(self._redactor.scrub_json(encode(row)) + b"\n")
-
-        try:
-            yield write
-            with writing(target):
-                file.close()
-                partial.replace(target)
-        except BaseException:
-            with suppress(OSError):  # the first error is the one to report
-                file.close()
-            partial.unlink(missing_ok=True)
-            raise
+        with (
+            store_errors(target),
+            replacing(target) as partial,
+            partial.open("wb") as file,
+        ):
+            yield lambda row: file.write(self._redactor.scrub_json(encode(row)) + b"\n")
 
     def _credits_path(self, step: int) -> Path:
         return self.path / "credits" / f"{step:05d}.jsonl"
@@ -225,7 +212,7 @@ def _discard_episodes(path: Path) -> None:
     learned = Checkpoints(path / "checkpoints").newest()
     for step in {group.step for group in gone} | forget_batches(path, gone, learned):
         (path / "credits" / f"{step:05d}.jsonl").unlink(missing_ok=True)
-    with writing(file):
+    with store_errors(file):
         os.truncate(file, end)
     # Last: after a crash before this, the same is done once more, and nothing was added since.
     rest = {name: value for name, value in outcome.items() if name != _DISCARD}

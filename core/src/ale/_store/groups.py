@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ale._store.codec import encode
-from ale._store.lines import Appender, Lines, write_whole
+from ale._store.lines import Appender, Lines
 from ale._store.redact import Redactor
+from ale.files import write_whole
 from ale.types._record import record
 
 FILE = "groups.jsonl"

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -11,6 +10,7 @@ import msgspec
 from ale._store.codec import decoder, encode, unreadable
 from ale._store.redact import Redactor
 from ale.errors import StoreError
+from ale.files import store_errors
 
 T = TypeVar("T")
 SCHEMA = 1
@@ -42,7 +42,7 @@ class Appender:
         data = self._redactor.scrub_json(encode(record)) + b"\n"
         start = self._size
         try:
-            with writing(self.path):
+            with store_errors(self.path):
                 self._write(data)
         except StoreError:
             os.truncate(self._descriptor, start)
@@ -60,31 +60,6 @@ class Appender:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn an `OSError` in the block into a `StoreError` that names `path`."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"{path} can't be written: {error.strerror}") from error
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Replace a file atomically.
-
-    Raises:
-        StoreError: it can't be written (a full disk); the old file stays.
-    """
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with writing(path):
-            partial.write_bytes(data)
-            partial.replace(path)
-    except StoreError:
-        partial.unlink(missing_ok=True)
-        raise
 
 
 def _remove_incomplete_line(path: Path) -> int:

@@ -1,8 +1,8 @@
 """Write the results of a grid: tables and page."""
 
-from ale.errors import StoreError
+from ale.files import write_whole
 from ale_ablate.comparing import Comparison, compare
-from ale_ablate.grid import Grid, write_whole
+from ale_ablate.grid import Grid
 from ale_ablate.measuring import measure_grid
 from ale_ablate.notes import stored_notes
 from ale_ablate.page import page
@@ -29,9 +29,6 @@ def conclude(grid: Grid) -> Comparison:
         "evaluations.csv": evaluations_comma_separated(comparison),
         "report.html": "".join(page(comparison)),
     }
-    try:
-        for name, text in made.items():
-            write_whole(grid.path / name, text)
-    except OSError as error:
-        raise StoreError(f"{grid.path} can't be written: {error.strerror}") from error
+    for name, text in made.items():
+        write_whole(grid.path / name, text)
     return comparison

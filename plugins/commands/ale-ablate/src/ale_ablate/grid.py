@@ -7,7 +7,6 @@ its output, ``output.log``.
 
 import itertools
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ import yaml
 from attrs import field, frozen
 
 from ale.errors import InputError, Problem, StoreError
+from ale.files import write_whole
 
 SCHEMA = 1
 FILE = "grid.json"
@@ -259,10 +259,7 @@ def save(grid: Grid) -> None:
     Raises:
         StoreError: it can't be written.
     """
-    try:
-        write_whole(grid.path / FILE, json.dumps(_plain(grid), indent=2, ensure_ascii=False))
-    except OSError as error:
-        raise StoreError(f"{grid.path} can't be written: {error.strerror}") from error
+    write_whole(grid.path / FILE, json.dumps(_plain(grid), indent=2, ensure_ascii=False))
 
 
 def _plain(grid: Grid) -> dict[str, Any]:
@@ -325,13 +322,3 @@ def read(path: Path) -> Grid:
     except (ValueError, KeyError, TypeError) as error:
         message = f"can't be read: {type(error).__name__}: {error}"
         raise InputError([Problem(message=message, file=str(file))]) from None
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file atomically."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_bytes(text.encode("utf-8", "replace"))
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -8,8 +8,8 @@ import gzip
 import hashlib
 import json
 import os
-import shutil
 import tarfile
+import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +18,7 @@ from typing import IO, Any
 from uuid import uuid4
 
 from ale.errors import InputError, NotUsableError, Problem, StoreError
+from ale.files import replacing, store_errors
 from ale.runs import RunReader
 from ale_store.removing import held, remove
 
@@ -188,19 +189,16 @@ def restore(path: Path, folder: Path) -> Path:
     target = folder / name
     if target.exists():
         raise InputError([Problem(message="is there already", file=str(target))])
-    partial = folder / f".{name}.partial"
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
+    with (
+        store_errors(target),
+        replacing(target) as partial,
+        tempfile.TemporaryDirectory(dir=folder, prefix=f".{name}.") as scratch,
+    ):
         with _reading(path) as tar:
             for entry in tar:
-                _extract(tar, entry, partial, path)
-        RunReader(partial / name)  # it is one
-        (partial / name).rename(target)
-    except OSError as error:
-        raise StoreError(f"{target} can't be written: {error.strerror}") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+                _extract(tar, entry, Path(scratch), path)
+        RunReader(Path(scratch) / name)  # it is one
+        (Path(scratch) / name).rename(partial)
     return target
 
 

@@ -50,7 +50,6 @@ def export(connection: Connection, ids: Select[Any], out: Path) -> int:
             return _write_table(connection, schema.episodes, ids, partial)
     _refuse_other_content(out)
     with replacing(out, folder=True) as partial:
-        partial.mkdir()
         for name in TABLES:
             table = schema.metadata.tables[name]
             n = _write_table(connection, table, ids, partial / f"{name}.parquet")

@@ -1,11 +1,11 @@
 """Tags of runs, in a file of the run directory: they last as long as the run does."""
 
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from ale.errors import InputError, Problem, StoreError
+from ale.errors import InputError, Problem
+from ale.files import write_whole
 
 TAGS = "tags.json"
 
@@ -42,10 +42,5 @@ def change_tags(run: Path, add: Iterable[str] = (), remove: Iterable[str] = ()) 
             message = f"the tag {tag!r} is empty, or has a blank or a comma in it"
             raise InputError([Problem(message=message, file="--add")])
     tags = sorted({*read_tags(run), *added} - {*remove})
-    partial = run / f".{TAGS}.{os.getpid()}"
-    try:
-        partial.write_text(json.dumps(tags, ensure_ascii=False) + "\n")
-        partial.replace(run / TAGS)
-    except OSError as error:
-        raise StoreError(f"{run / TAGS} can't be written: {error.strerror}") from error
+    write_whole(run / TAGS, json.dumps(tags, ensure_ascii=False) + "\n")
     return tags

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from attrs import define, field, frozen
 
+from ale.files import store_errors
 from ale.text import counted
-from ale_rows.writing import store_errors
 
 
 @frozen(kw_only=True, slots=False)

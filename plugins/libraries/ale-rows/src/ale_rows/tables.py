@@ -59,7 +59,6 @@ def write_dataset(rows: Iterable[Any], out: Path, kind: type[Any]) -> int:
         message = f"{out} exists and is not a folder of one data set; it is not replaced"
         raise InputError([Problem(message=message, path="out", hint="choose another name")])
     with replacing(out, folder=True) as partial:
-        partial.mkdir()
         data = partial / "rows.arrow"
         written = 0
         with arrow.OSFile(str(data), "wb") as sink, arrow.ipc.new_stream(sink, schema) as writer:

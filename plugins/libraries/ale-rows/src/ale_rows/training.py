@@ -1,7 +1,6 @@
 """`ale dataset train`: train on scored rows instead of in a run."""
 
 import hashlib
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -10,12 +9,13 @@ import msgspec
 from attrs import frozen
 
 from ale.errors import InputError, Problem, StoreError
+from ale.files import replacing, store_errors, write_whole
 from ale.protocols import LLM, Policy, Trainer
 from ale.types import Batch, CreditedGroup, Group, Rollout, StepReport
 from ale_rows.reading import RowFile, refuse_schema
 from ale_rows.rows import ScoredRow
 from ale_rows.scoring import GroupKey
-from ale_rows.writing import encode, replacing, store_errors
+from ale_rows.writing import encode
 
 OnStep = Callable[[StepReport], object]
 
@@ -119,8 +119,7 @@ def _begin(out: Path, source: Path, groups: int) -> None:
     try:
         stored = msgspec.json.decode(path.read_bytes(), type=_Training)
     except FileNotFoundError:
-        with replacing(path) as partial:
-            partial.write_bytes(encode(training) + b"\n")
+        write_whole(path, encode(training) + b"\n")
         return
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StoreError(f"{path} can't be read: {error}") from error
@@ -173,12 +172,9 @@ async def _restored(out: Path, trainer: Trainer, llm: LLM | None) -> int:
 
 
 def _save(trainer: Trainer, target: Path) -> None:
-    partial = target.with_name(f".{target.name}.partial")
-    with store_errors(target):
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
+    with store_errors(target), replacing(target) as partial:
+        partial.mkdir()
         trainer.save(partial)
-        partial.replace(target)
 
 
 def _note(out: Path, report: StepReport) -> None:

@@ -1,7 +1,5 @@
 """Write files atomically."""
 
-import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +7,9 @@ from typing import Any
 
 import msgspec
 
-from ale.errors import InputError, Problem, StoreError
+from ale import files
+from ale.errors import InputError, Problem
+from ale.files import store_errors
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
@@ -35,8 +35,8 @@ def replacing(out: Path, *, folder: bool = False) -> Iterator[Path]:
     """A path to write to in the block, which then replaces `out`.
 
     Args:
-        folder: `out` may be a folder, which is replaced with its contents. Otherwise a folder is
-            refused.
+        folder: the path is a new folder, and `out` may be one, which is replaced with its
+            contents. Otherwise a folder is refused.
 
     Raises:
         InputError: `out` is a folder where a file is to be written.
@@ -45,28 +45,8 @@ def replacing(out: Path, *, folder: bool = False) -> Iterator[Path]:
     if out.is_dir() and not folder:
         message = f"{out} is a folder; a file is to be written"
         raise InputError([Problem(message=message, path="out", hint=f"{out / 'rows.jsonl'}")])
-    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
-    try:
-        with store_errors(out):
-            out.parent.mkdir(parents=True, exist_ok=True)
-            yield partial
-            if out.is_dir():
-                shutil.rmtree(out)
-            partial.replace(out)
-    finally:
-        if partial.is_dir():
-            shutil.rmtree(partial)
-        else:
-            partial.unlink(missing_ok=True)
-
-
-@contextmanager
-def store_errors(out: Path) -> Iterator[None]:
-    """Raise an `OSError` of the block as `StoreError`: `out` can't be written."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"{out} can't be written: {error.strerror or error}") from error
+    with store_errors(out), files.replacing(out, folder=folder) as partial:
+        yield partial
 
 
 @contextmanager

@@ -18,6 +18,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ale.files import replacing
+
 BUSYBOX = "ale-test-busybox:2"
 DEBIAN = "ale-test-debian:2"
 _RELEASE = "bookworm"
@@ -70,13 +72,11 @@ def _run(argv: Sequence[str]) -> None:
 
 
 def _make(image: str, tar: Path) -> None:
-    draft = tar.with_suffix(".draft")
-    with tempfile.TemporaryDirectory() as name:
+    with replacing(tar) as draft, tempfile.TemporaryDirectory() as name:
         root = Path(name) / "root"
         (_busybox if image == BUSYBOX else _debian)(root)
         with tarfile.open(draft, "w") as file:
             file.add(root, ".")
-    draft.rename(tar)
 
 
 def _tool(name: str, package: str) -> str:

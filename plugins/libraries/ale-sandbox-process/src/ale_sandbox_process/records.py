@@ -9,13 +9,13 @@ from typing import Any, Generic, TypeVar
 from attrs import asdict, field, frozen
 
 from ale.errors import SandboxError
+from ale.files import remove_partial, replacing
 from ale.types import SandboxInfo
 from ale_sandbox_process.claims import claim, private, sweep
 from ale_sandbox_process.process_tags import ProcessTag
 from ale_sandbox_shell.owner import Owner
 
 _TRIES = 100
-_PARTIAL = ".draft"
 
 
 @frozen(kw_only=True)
@@ -115,17 +115,15 @@ class Records(Generic[RecordT]):
 
     def replace(self, record: RecordT) -> None:
         """Replace a record atomically."""
-        path = self._path(record)
-        partial = path.with_suffix(_PARTIAL)
-        partial.write_bytes(_text(record))
-        partial.replace(path)
+        with replacing(self._path(record)) as partial:
+            partial.write_bytes(_text(record))
 
     def drop(self, record: RecordT) -> None:
         """Forget it."""
         path = self._path(record)
         path.unlink(missing_ok=True)
         # Left by a process that was killed while it replaced its record.
-        path.with_suffix(_PARTIAL).unlink(missing_ok=True)
+        remove_partial(path)
 
     def all(self) -> list[RecordT]:
         """Every record, by id.

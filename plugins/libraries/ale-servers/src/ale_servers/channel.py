@@ -6,7 +6,6 @@ file system makes of the rename.
 """
 
 import contextlib
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from ale.files import replacing
 from ale_servers.protocol import WeightsError
 from ale_servers.records import Weights
 
@@ -49,21 +49,11 @@ class WeightFolder:
             OSError: the folder can't be written.
         """
         folder = (self.root / f"v{version:08d}").absolute()
-        partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        try:
+        with replacing(folder, folder=True, sync=True) as partial:
             digest = write(partial)
-            files = sorted(partial.iterdir())
-            for file in files:
-                _synchronise(file)
-            marker = _Marker(version, digest, {file.name: file.stat().st_size for file in files})
+            sizes = {file.name: file.stat().st_size for file in sorted(partial.iterdir())}
+            marker = _Marker(version, digest, sizes)
             (partial / MARKER).write_bytes(msgspec.json.encode(marker))
-            _synchronise(partial / MARKER)
-            shutil.rmtree(folder, ignore_errors=True)
-            partial.rename(folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
         self._remove_old(folder)
         return Weights(version=version, digest=digest, folder=str(folder))
 
@@ -106,8 +96,3 @@ def files_of(weights: Weights) -> list[Path]:
     if found != marker.files:
         raise WeightsError(f"{folder} is not whole: expected {marker.files}, found {found} bytes")
     return [folder / name for name in marker.files]
-
-
-def _synchronise(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

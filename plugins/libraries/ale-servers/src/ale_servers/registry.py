@@ -16,6 +16,7 @@ from typing import Protocol
 
 import msgspec
 
+from ale.files import replacing
 from ale_servers.records import Entry
 
 BEAT_S = 2.0
@@ -72,11 +73,8 @@ class FolderRegistry:
 
     def add(self, entry: Entry) -> None:
         """Write an entry, or renew it with other contents."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        file = self._file(entry.name)
-        partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
-        partial.write_bytes(msgspec.json.encode(entry))
-        partial.rename(file)
+        with replacing(self._file(entry.name)) as partial:
+            partial.write_bytes(msgspec.json.encode(entry))
 
     def renew(self, entry: Entry) -> None:
         """Renew an entry; written again if somebody has removed it."""

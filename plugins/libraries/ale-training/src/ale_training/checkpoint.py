@@ -1,6 +1,5 @@
 """A checkpoint: one safetensors file of tensors, and one JSON file of counters."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -11,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ale.errors import StoreError
+from ale.files import replacing, write_whole
 
 TENSORS = "trainer.safetensors"
 STATE = "trainer.json"
@@ -33,15 +33,9 @@ T = TypeVar("T")
 
 def write(directory: Path, state: State, tensors: Mapping[str, Tensor]) -> None:
     """Write both files atomically, the counters last."""
-    partial = directory / f"{TENSORS}.partial"
-    save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, partial)
-    partial.replace(directory / TENSORS)
-    partial = directory / f"{STATE}.partial"
-    with partial.open("wb") as file:
-        file.write(msgspec.json.encode(state))
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(directory / STATE)
+    with replacing(directory / TENSORS) as partial:
+        save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, partial)
+    write_whole(directory / STATE, msgspec.json.encode(state), sync=True)
 
 
 def read(

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from ale.files import remove_partial, replacing
 from ale_tasks_swe.git import git
 from ale_tasks_swe.mirrors import locked
 
@@ -28,10 +29,9 @@ def cut_checkout(mirror: Path, commit: str, history: int, cache: Path, name: str
         return path
     with locked(path):
         if not path.is_dir():
-            draft = path.with_name(f"{path.name}.draft")
-            shutil.rmtree(draft, ignore_errors=True)
-            _make(draft, mirror, commit, history)
-            draft.rename(path)
+            remove_partial(path)
+            with replacing(path) as draft:
+                _make(draft, mirror, commit, history)
     return path
 
 

@@ -2,13 +2,13 @@
 
 import fcntl
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import frozen
 
+from ale.files import remove_partial, replacing
 from ale_tasks_swe.git import GitError, git
 
 
@@ -75,10 +75,9 @@ class Mirrors:
         if path.exists():
             git("fetch", "--quiet", "--prune", "origin", cwd=path)
         else:
-            draft = path.with_name(f"{path.name}.draft")
-            shutil.rmtree(draft, ignore_errors=True)
-            git("clone", "--quiet", "--mirror", "--", address, str(draft))
-            draft.rename(path)
+            remove_partial(path)
+            with replacing(path) as draft:
+                git("clone", "--quiet", "--mirror", "--", address, str(draft))
         if not _has(path, commit):
             # Of a pull request that was squashed, for example: no branch has it.
             git("fetch", "--quiet", "origin", commit, cwd=path)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import attrs
 
-from ale.errors import InputError, Problem, StoreError
+from ale.errors import InputError, Problem
+from ale.files import replacing, store_errors
 from ale.plugin import BuildContext
 from ale.runs import Registry, RunReader, apply_overrides, build_choice
 from ale.strict import Node, from_plain, structure
@@ -259,19 +259,13 @@ def _write(
 @contextmanager
 def _new_folder(out: Path) -> Iterator[Path]:
     """A folder to write into, renamed to `out` at the end, and removed on an error."""
-    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        partial.mkdir()
     except OSError as error:
         raise _refused(f"{out} can't be created: {error.strerror}", "--out") from error
-    try:
+    with store_errors(out), replacing(out) as partial:
+        partial.mkdir()
         yield partial
-        partial.rename(out)
-    except OSError as error:
-        raise StoreError(f"{out} can't be written: {error}") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _sampling_section(section: Node, registry: Registry, out: Path) -> Mapping[str, Any]:

@@ -4,7 +4,6 @@
 pass over the episode; no extra forward pass is run.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import msgspec
 import numpy as np
 
 from ale.errors import StoreError
+from ale.files import replacing
 from ale.types import Batch, Turn
 from ale_trainer_policy.samples import Floats, Sample
 
@@ -64,8 +64,8 @@ def write_lines(path: Path, lines: Sequence[Mapping[str, Any]], hint: str = "") 
         StoreError: the file can't be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, msgspec.json.Encoder().encode_lines(lines))
+        with replacing(path, sync=True) as partial:
+            partial.write_bytes(msgspec.json.Encoder().encode_lines(lines))
     except OSError as error:
         message = f"{path} can't be written: {error.strerror}"
         raise StoreError("; ".join(filter(None, [message, hint]))) from error
@@ -86,12 +86,3 @@ def _by_turn(turns: Sequence[Turn], sample: Sample, log_ratio: Floats) -> list[l
         row[sample.place[here]] = rounded[here]
         found.append(row.tolist())
     return found
-
-
-def _replace(path: Path, data: bytes) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)

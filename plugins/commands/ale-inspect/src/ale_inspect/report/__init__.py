@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ale.files import replacing
 from ale.runs import RunReader
 from ale_inspect.report.gathering import gather
 from ale_inspect.report.page import page
@@ -26,13 +27,7 @@ def write_report(run: RunReader, target: Path, *, episodes: int, megabytes: floa
         InputError: a stored line is damaged.
         OSError: the target can't be written.
     """
-    partial = target.with_name(f".{target.name}.partial")
-    try:
-        with partial.open("wb") as file:
-            for piece in page(run, gather(run), episodes, int(1e6 * megabytes)):
-                file.write(piece.encode("utf-8", "replace"))
-            size = file.tell()
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
-    return size
+    with replacing(target) as partial, partial.open("wb") as file:
+        for piece in page(run, gather(run), episodes, int(1e6 * megabytes)):
+            file.write(piece.encode("utf-8", "replace"))
+        return file.tell()

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from ale.errors import InputError, Problem, StoreError
+from ale.errors import InputError, Problem
+from ale.files import replacing, store_errors
 from ale.runs import RunReader
 from ale.types import Episode, Score, Split, Task, Trajectory, Turn, replace
 from ale_results.job.digest import digest_of
@@ -34,16 +35,9 @@ def write_job(run: Path, jobs: Path, name: str | None = None, split: Split = "tr
     if folder.exists():
         hint = "remove it, or choose another name with --name"
         raise InputError([Problem(message="the job already exists", file=str(folder), hint=hint)])
-    draft = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(draft, ignore_errors=True)
-    try:
-        draft.mkdir(parents=True)
+    with store_errors(folder), replacing(folder) as draft:
+        draft.mkdir()
         _Writer(reader, folder, draft, split).write()
-        draft.rename(folder)
-    except OSError as error:
-        raise StoreError(f"{folder} can't be written: {error}") from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return folder
 
 

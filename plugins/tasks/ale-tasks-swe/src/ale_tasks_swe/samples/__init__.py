@@ -7,13 +7,13 @@ writes ``tasks.jsonl`` in the format of SWE-bench, and git mirrors in ``reposito
 
 import json
 import random
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from attrs import field, frozen
 
+from ale.files import remove_partial, replacing
 from ale_tasks_swe.git import git
 from ale_tasks_swe.mirrors import locked
 from ale_tasks_swe.samples.bug import Bug, changed
@@ -36,10 +36,9 @@ def make_samples(cache: Path) -> Path:
     if not folder.is_dir():
         with locked(folder):
             if not folder.is_dir():
-                draft = folder.with_name(f"{folder.name}.draft")
-                shutil.rmtree(draft, ignore_errors=True)
-                write_samples(draft)
-                draft.rename(folder)
+                remove_partial(folder)
+                with replacing(folder) as draft:
+                    write_samples(draft)
     return folder
 
 

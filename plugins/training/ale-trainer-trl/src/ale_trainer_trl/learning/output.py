@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from ale.files import write_whole
 from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.options import Training
 from ale_trainer_trl.learning.packages import NEEDED, installed
@@ -131,7 +132,4 @@ def write_record(training: Training, method: str, data: str, trained: Trained | 
         "versions": {name: installed(name) for name in ("ale-trainer-trl", *NEEDED)},
         "trained": done,
     }
-    file = training.output_dir / RECORD
-    partial = file.with_name(f".{RECORD}.partial")
-    partial.write_text(json.dumps(record, indent=2) + "\n")
-    partial.replace(file)
+    write_whole(training.output_dir / RECORD, json.dumps(record, indent=2) + "\n")

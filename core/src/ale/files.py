@@ -1,0 +1,85 @@
+"""Write files and folders so that others see the old one or the new one, never a part of it."""
+
+import glob
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ale.errors import StoreError
+
+
+@contextmanager
+def store_errors(path: Path) -> Iterator[None]:
+    """Turn an `OSError` in the block into a `StoreError`: `path` can't be written."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path} can't be written: {error.strerror or error}") from error
+
+
+@contextmanager
+def replacing(target: Path, *, folder: bool = False, sync: bool = False) -> Iterator[Path]:
+    """A path beside `target` to write to in the block, which takes its place when the block ends.
+
+    After an exception `target` is as it was, and what was written is removed. A killed process
+    leaves a hidden file or folder ``.NAME.PID.partial``.
+
+    Args:
+        target: its parents are made.
+        folder: the path is that of a new, empty folder, and a folder at `target` is replaced with
+            all that is in it. Otherwise the block creates what it wants, and a folder at `target`
+            that is not empty is an error.
+        sync: have it on the disk before it takes its place, for after a power loss.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    _remove(partial)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        if folder:
+            partial.mkdir()
+        yield partial
+        if sync:
+            _sync(partial)
+        if folder and target.is_dir():
+            shutil.rmtree(target)
+        partial.replace(target)
+    finally:
+        _remove(partial)
+
+
+def write_whole(path: Path, data: bytes | str, *, sync: bool = False) -> None:
+    """Replace a file; text is written as UTF-8.
+
+    Args:
+        sync: as of `replacing`.
+
+    Raises:
+        StoreError: it can't be written (a full disk); the old file stays.
+    """
+    encoded = data.encode("utf-8", "replace") if isinstance(data, str) else data
+    with store_errors(path), replacing(path, sync=sync) as partial:
+        partial.write_bytes(encoded)
+
+
+def remove_partial(target: Path) -> None:
+    """Remove what killed processes left of `target`; nobody may be writing it, as under a lock."""
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
+        _remove(left)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    for file in [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]:
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())

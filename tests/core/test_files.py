@@ -1,0 +1,78 @@
+"""Files and folders are replaced whole, or stay as they are: `ale.files`."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from ale.errors import StoreError
+from ale.files import remove_partial, replacing, store_errors, write_whole
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    write_whole(tmp_path / "new" / "notes.txt", "old")
+    write_whole(tmp_path / "new" / "notes.txt", "größer", sync=True)
+    assert (tmp_path / "new" / "notes.txt").read_text(encoding="utf-8") == "größer"
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["notes.txt"]
+
+
+def test_readers_see_the_old_file_until_the_block_has_ended(tmp_path: Path) -> None:
+    target = tmp_path / "rows.jsonl"
+    target.write_text("old")
+    with replacing(target) as partial:
+        partial.write_text("new")
+        assert target.read_text() == "old"
+    assert target.read_text() == "new"
+
+
+def interrupted(partial: Path) -> None:
+    partial.write_text("half")
+    raise KeyboardInterrupt
+
+
+def test_after_an_error_the_old_file_stays_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "rows.jsonl"
+    target.write_text("old")
+    with pytest.raises(KeyboardInterrupt), replacing(target) as partial:
+        interrupted(partial)
+    assert target.read_text() == "old"
+    assert [*tmp_path.iterdir()] == [target]
+
+
+def test_a_folder_takes_the_place_of_one_with_other_files(tmp_path: Path) -> None:
+    target = tmp_path / "tables"
+    for name in ("first", "second"):
+        with replacing(target, folder=True, sync=True) as partial:
+            (partial / name).write_text(name)
+    assert [path.name for path in target.iterdir()] == ["second"]
+    assert [*tmp_path.iterdir()] == [target]
+
+
+def test_a_folder_with_files_in_it_is_not_replaced_unasked(tmp_path: Path) -> None:
+    target = tmp_path / "run"
+    target.mkdir()
+    (target / "manifest.json").write_text("{}")
+    with pytest.raises(OSError, match="not empty"), replacing(target) as partial:
+        partial.mkdir()
+    assert (target / "manifest.json").exists()
+    assert [*tmp_path.iterdir()] == [target]
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    target = tmp_path / "taken" / "notes.txt"
+    (tmp_path / "taken").write_text("a file, not a folder")
+    with pytest.raises(StoreError, match=r"taken/notes\.txt can't be written: .+"):
+        write_whole(target, b"")
+    with pytest.raises(StoreError, match="disk can't be written: No space left"):  # noqa: SIM117
+        with store_errors(tmp_path / "disk"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_what_killed_processes_left_of_one_target_is_removed(tmp_path: Path) -> None:
+    (tmp_path / ".mirror.git.17.partial").mkdir()
+    (tmp_path / ".mirror.git.17.partial" / "HEAD").write_text("half a clone")
+    (tmp_path / ".mirror.git.18.partial").write_text("half a file")
+    other = tmp_path / ".other.git.17.partial"
+    other.mkdir()
+    remove_partial(tmp_path / "mirror.git")
+    assert [*tmp_path.iterdir()] == [other]
