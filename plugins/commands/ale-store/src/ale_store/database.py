@@ -1,5 +1,7 @@
 """A database of runs: SQLite in a file, or PostgreSQL by a URL; its tables are made as needed."""
 
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -143,8 +145,23 @@ def _shown(url: URL) -> str:
 
 def _prepare(connection: Any, _: object) -> None:
     connection.isolation_level = None  # `_begin` begins transactions
-    for setting in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
+    _use_wal(connection)
+    for setting in ("synchronous = NORMAL", "foreign_keys = ON"):
         connection.execute(f"PRAGMA {setting}")
+
+
+def _use_wal(connection: Any) -> None:
+    """SQLite does not wait here itself while another process makes the same change."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _begin(connection: Connection) -> None:
