@@ -245,6 +245,12 @@ def docs(session: nox.Session) -> None:
     run_shared(session, "sphinx-build", "-q", "-W", "--keep-going", "docs", "docs/_build/html")
 
 
+@nox.session(venv_backend="none")
+def addresses(session: nox.Session) -> None:
+    """Write the repository's address, of pyproject.toml, into metadata and READMEs."""
+    session.run(sys.executable, "core/workspace/addresses.py", external=True)
+
+
 @nox.session
 def build(session: nox.Session) -> None:
     """Build every package into dist/, check the uploads, and run the demo from the wheels."""

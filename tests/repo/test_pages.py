@@ -1,8 +1,10 @@
 """What pages and READMEs say is so: links, packages, examples of configs."""
 
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from ale.strict import Node, parse_yaml, structure
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+ADDRESSES: dict[str, Any] = runpy.run_path(str(ROOT / "core/workspace/addresses.py"))
 GENERATED = DOCS / "reference" / "generated"
 WRITTEN = [
     path for path in sorted(DOCS.rglob("*.md")) if not {"_build", "generated"} & {*path.parts}
@@ -40,9 +43,10 @@ def registry() -> Registry:
 def test_a_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         path = target.partition("#")[0]
-        if not path or ":" in path:
+        of_repository = ADDRESSES["addressed_file"](path)
+        if not path or (":" in path and of_repository is None):
             continue
-        linked = (page.parent / path).resolve()
+        linked = of_repository or (page.parent / path).resolve()
         # Links to what is generated are held by the build of the documentation.
         assert linked.is_relative_to(GENERATED) or linked.exists(), target
 

@@ -1,8 +1,10 @@
 """The READMEs of the packages as pages."""
 
 import re
+import runpy
 import tomllib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ def pages(registry: Registry, root: Path) -> Mapping[str, str]:
     folders = [root / "core", *sorted(p.parent for p in root.glob("plugins/*/*/pyproject.toml"))]
     projects = {folder: _project(folder) for folder in folders}
     made = {
-        f"packages/{project['name']}.md": _page(folder, project)
+        f"packages/{project['name']}.md": _page(folder, project, root)
         for folder, project in projects.items()
     }
     names = [project["name"] for project in projects.values()]
@@ -55,22 +57,21 @@ def _registrations(distribution: str, registry: Registry) -> str:
     return ", ".join(map(code, offered))
 
 
-def _page(folder: Path, project: dict[str, Any]) -> str:
+def _page(folder: Path, project: dict[str, Any], root: Path) -> str:
     readme = folder / "README.md"
     text = readme.read_text() if readme.exists() else ""
     if not text.strip():
         text = f"# {project['name']}\n\n{project['description']}\n"
-    return _LINK.sub(_link, text)
+    address = runpy.run_path(str(root / "core/workspace/addresses.py"))["repository"](root)
+    return _LINK.sub(partial(_link, f"{address}/blob/main/"), text)
 
 
-def _link(match: "re.Match[str]") -> str:
-    """Links between READMEs are links between their pages; other relative ones are words."""
-    label, target = match[1], match[2]
-    if re.match(r"[a-z]+:|#", target):
-        return match[0]
-    other = re.fullmatch(r"(?:\.\./)+(?:plugins/)?(?:[a-z]+/)?([a-z-]+)/README\.md", target)
+def _link(address: str, match: "re.Match[str]") -> str:
+    """Links to files of the repository that are pages here are links to these pages."""
+    label, target = match[1], match[2].removeprefix(address)
+    other = re.fullmatch(r"(?:plugins/[a-z]+/)?([a-z0-9-]+)/README\.md", target)
     if other:
         name = "ale-core" if other[1] == "core" else other[1]
         return f"[{label}]({name}.md)"
-    page = re.fullmatch(r"(?:\.\./)+docs/(.+\.md)(#.*)?", target)
-    return f"[{label}](../../../{page[1]})" if page else label
+    page = re.fullmatch(r"docs/(.+\.md)(#.*)?", target)
+    return f"[{label}](../../../{page[1]})" if page else match[0]
