@@ -169,7 +169,7 @@ E2E = {
     "learning": ["learning", "stream", "controls", "model", "dataset", "trl"],
     "pages": ["docs", "newcomer", "configs"],
     "tasks": ["harbor*", "tasks*"],
-    "faults": [
+    "failures": [
         *("bad_input", "broken_plugins", "crowd", "full_disk", "kill", "outcome", "server"),
         "signals",
     ],

@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[2]
 PRIVATE = {
     r"doors?": "hook, extension point",
     r"fall(s|en)? silent|speaks? (first|next)": "the expert's turns end",
+    r"faults?": "error, problem, failure",
     r"fleets?": "worker group",
     r"nudges?d?": "compact, reminder",
     r"go(es|ing)? on\b(?! (GitHub|a|the)\b)": "continue, resume",
@@ -49,10 +50,13 @@ FILES = sorted(
 
 @pytest.mark.parametrize("word", PRIVATE)
 def test_no_word_has_a_private_meaning(word: str) -> None:
-    # In names too: `lay_over`, `KeeperLink`.
+    # In names too: `lay_over`, `_fault`.
     found = re.compile(rf"(?<![A-Za-z])({word})(?![A-Za-z])".replace(" ", r"[\s_]+"), re.I)
     places = []
     for path in FILES:
+        # A fault that a test injects is one: fault injection.
+        if word == r"faults?" and ("testing" in path.parts or path.suffix == ".md"):
+            continue
         text = path.read_text()
         for match in found.finditer(text):
             line = text.count("\n", 0, match.start()) + 1

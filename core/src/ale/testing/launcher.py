@@ -130,8 +130,8 @@ class LauncherContract:
     ) -> None:
         once = "[ -e two ] && exit 0; [ -e one ] && touch two || touch one; kill -KILL $$"
         wanted = launch("until [ -e two ]; do sleep 0.05; done; sleep 0.5", once, restarts=2)
-        said: list[str] = []
-        async with started(launcher, wanted, said.append) as launched:
+        reports: list[str] = []
+        async with started(launcher, wanted, reports.append) as launched:
             assert await waited(launched) == 0
 
     @pytest.mark.asyncio

@@ -41,14 +41,14 @@ TEXT = "I will look at it."
 
 def _turns(n: int) -> Sequence[Turn]:
     """Turns of one call each and six tokens; the first one with the task's messages."""
-    said = (Message(role="system", content="You work."), Message(role="user", content="Do it."))
+    messages = (Message(role="system", content="You work."), Message(role="user", content="Do it."))
     return [
         turn(
             TEXT,
             calls=[("bash", '{"command": "ls"}')],
             tokens=6,
             fresh_context=i == 0,
-            prompt=said if i == 0 else (),
+            prompt=messages if i == 0 else (),
         )
         for i in range(n)
     ]

@@ -15,8 +15,8 @@ class EchoAgent:
     async def run(self, context: AgentContext) -> Stop:
         """One turn, which no model has sampled."""
         asked = Message(role="user", content=context.task.goal)
-        said = Message(role="assistant", content=context.task.goal)
-        completion = Completion(message=said, model="echo")
+        message = Message(role="assistant", content=context.task.goal)
+        completion = Completion(message=message, model="echo")
         turn = Turn(prompt=(asked,), fresh_context=True, completion=completion)
         context.recorder.append(turn)
         return Stop(reason="finished", detail="dry run: the goal was said again")

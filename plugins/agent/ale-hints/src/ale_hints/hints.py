@@ -69,13 +69,13 @@ def _not_text(key: str, node: Node) -> Problem:
 
 def _of_feedback(run: Path, most: int) -> Mapping[str, str]:
     """What was said of the episodes of a run, by task; each text once."""
-    said: dict[str, dict[str, None]] = {}
+    by_task: dict[str, dict[str, None]] = {}
     for episode in RunReader(run).episodes:
         for entry in episode.metadata.get("feedback", ()):
-            texts = said.setdefault(episode.task_id, {})
+            texts = by_task.setdefault(episode.task_id, {})
             texts.pop(entry["text"], None)
             texts[entry["text"]] = None
     return {
         task: "\n".join(f"- {text}" for text in list(reversed(texts))[:most])
-        for task, texts in said.items()
+        for task, texts in by_task.items()
     }

@@ -69,15 +69,15 @@ async def propose(
     made = Proposed()
     asked = 0
     for run, goal, episode in _episodes(runs):
-        said = feedback_on(episode, details=details)
-        reason = _left_out(episode, said, below, store.was_asked(run, episode.id))
+        feedback = feedback_on(episode, details=details)
+        reason = _left_out(episode, feedback, below, store.was_asked(run, episode.id))
         if reason is None and asked >= most:
             reason = "the number of requests was reached"
         if reason is not None:
             made.left_out[reason] += 1
             continue
         asked += 1
-        text = await _ask(llm, store, goal, episode, said)
+        text = await _ask(llm, store, goal, episode, feedback)
         _add(text, store, made, goal=goal, run=run, episode=episode.id)
         store.set_asked(run, episode.id)
     return made
@@ -85,10 +85,11 @@ async def propose(
 
 def feedback_on(episode: Episode, *, details: bool = False) -> list[str]:
     """What was said of an episode."""
-    said = [entry["text"] for entry in episode.metadata.get("feedback", ()) if entry["text"]]
+    feedback = [entry["text"] for entry in episode.metadata.get("feedback", ()) if entry["text"]]
     if details:
-        said += [s.detail for s in episode.scores if s.value < 1 and s.detail not in ("", *said)]
-    return said
+        failed = [score.detail for score in episode.scores if score.value < 1]
+        feedback += [detail for detail in failed if detail not in ("", *feedback)]
+    return feedback
 
 
 def _episodes(runs: Sequence[Path]) -> Iterator[tuple[str, str, Episode]]:
@@ -102,25 +103,25 @@ def _episodes(runs: Sequence[Path]) -> Iterator[tuple[str, str, Episode]]:
                 yield str(reader.manifest["run_id"]), goal, episode
 
 
-def _left_out(episode: Episode, said: Sequence[str], below: float, asked: bool) -> str | None:
+def _left_out(episode: Episode, feedback: Sequence[str], below: float, asked: bool) -> str | None:
     if episode.reward is None:
         return "broken or without a score"
     if episode.reward >= below:
         return "good enough"
-    if not said:
+    if not feedback:
         return "nothing was said about it"
     return "asked about before" if asked else None
 
 
 async def _ask(
-    llm: LLM, store: Store, goal: str, episode: Episode, said: Sequence[str]
+    llm: LLM, store: Store, goal: str, episode: Episode, feedback: Sequence[str]
 ) -> str | None:
     """The text of a skill; empty for none; None for an answer of another form."""
     known = store.fitting(goal, top_k=10, threshold=0)
     prompt = _PROMPT.format(
         goal=goal[:_LONGEST],
         work=_work(episode),
-        feedback="\n".join(f"- {text[:_LONGEST]}" for text in said),
+        feedback="\n".join(f"- {text[:_LONGEST]}" for text in feedback),
         known="\n".join(f"- {skill.text}" for skill in known) or "nothing",
     )
     request = CompletionRequest(

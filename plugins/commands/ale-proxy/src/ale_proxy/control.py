@@ -17,7 +17,7 @@ CURRENT = "current"
 """In place of a session's name: that of the request's own header or key."""
 
 
-class _Said(msgspec.Struct, forbid_unknown_fields=True):
+class _FeedbackBody(msgspec.Struct, forbid_unknown_fields=True):
     score: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     text: str = ""
     author: str = ""
@@ -63,12 +63,12 @@ class Control:
     async def _feedback(self, request: web.Request) -> web.Response:
         """Keep a text; with a score, end the session."""
         session = self._session(request)
-        said = await _read(request, _Said)
-        if said.score is None and not said.text:
+        body = await _read(request, _FeedbackBody)
+        if body.score is None and not body.text:
             raise _refusal(web.HTTPBadRequest, "feedback needs a score, a text, or both")
-        feedback = Feedback(score=said.score, text=said.text, author=said.author)
+        feedback = Feedback(score=body.score, text=body.text, author=body.author)
         self.sessions.say(session, feedback)
-        if said.score is None:
+        if body.score is None:
             return _json(_shown(session))
         return self._ended(session, "feedback")
 

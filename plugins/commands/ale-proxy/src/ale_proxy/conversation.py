@@ -24,7 +24,7 @@ class Turns:
     def __init__(self, turns: Sequence[Turn] = ()) -> None:
         before = Trajectory(turns=tuple(turns))
         self.turns = list(turns)
-        self._said = before.messages()
+        self._messages = before.messages()
         """The last request's conversation and its answer."""
         self._tools: tuple[ToolSpec, ...] = before.tools()
         self._by_response: dict[str, tuple[Message, ...]] = {}
@@ -47,26 +47,26 @@ class Turns:
             messages = self._continued(messages, asked.previous)
         turn = self._turn(messages, asked, answered.completion)
         self.turns.append(replace(turn, duration_s=round(duration_s, 6)))
-        self._said = (*messages, answered.completion.message)
+        self._messages = (*messages, answered.completion.message)
         self._tools = asked.tools
         if answered.id is not None:
-            self._by_response[answered.id] = self._said
+            self._by_response[answered.id] = self._messages
 
     def _continued(self, messages: tuple[Message, ...], previous: str) -> tuple[Message, ...]:
         """The whole conversation, of which the server has kept a part."""
         if previous not in self._by_response:
             raise UnreadableError("it continues a response that this session has not seen")
         # Instructions are not kept by the server: those of the request hold.
-        told = [message for message in messages[:1] if message.role == "system"]
-        kept = [each for each in self._by_response[previous] if each.role != "system" or not told]
-        return (*told, *kept, *messages[len(told) :])
+        system = [message for message in messages[:1] if message.role == "system"]
+        kept = [each for each in self._by_response[previous] if each.role != "system" or not system]
+        return (*system, *kept, *messages[len(system) :])
 
     def _turn(self, messages: tuple[Message, ...], asked: Asked, completion: Completion) -> Turn:
-        n = len(self._said)
+        n = len(self._messages)
         continues = n > 0 and not asked.alone and asked.tools == self._tools
-        if continues and len(messages) > n and all(map(_same, self._said, messages[:n])):
+        if continues and len(messages) > n and all(map(_same, self._messages, messages[:n])):
             new = messages[n:]
-            found = _observations(self._said[-1].tool_calls, new)
+            found = _observations(self._messages[-1].tool_calls, new)
             if found is not None:
                 self.turns[-1] = replace(self.turns[-1], observations=found)
                 return Turn(prompt=new[len(found) :], completion=completion)

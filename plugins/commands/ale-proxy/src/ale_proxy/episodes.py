@@ -53,7 +53,7 @@ def episode_of(session: "Session", task: Task, how: "Ending", seconds: float) ->
 
     Without a score it has no reward, and so no part in training: nothing is invented.
     """
-    said = [each for each in session.feedback if each.text]
+    texts = [each for each in session.feedback if each.text]
     scored = next((each for each in reversed(session.feedback) if each.score is not None), None)
     score = None if scored is None else scored.score
     turns = tuple(session.conversation.turns)
@@ -65,11 +65,11 @@ def episode_of(session: "Session", task: Task, how: "Ending", seconds: float) ->
     }
     if session.rewriting is not None:
         metadata["middleware"] = session.rewriting.facts
-    if said:
-        metadata["feedback"] = [{"author": each.author, "text": each.text} for each in said]
+    if texts:
+        metadata["feedback"] = [{"author": each.author, "text": each.text} for each in texts]
     if session.left_out:
         metadata["not_recorded"] = dict(session.left_out)
-    text = "\n".join(each.text for each in said)
+    text = "\n".join(each.text for each in texts)
     scores = (
         ()
         if score is None

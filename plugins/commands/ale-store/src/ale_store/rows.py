@@ -125,12 +125,12 @@ def turn_rows(episode: Episode) -> Iterator[Row]:
 
 def turn_text(turn: Turn) -> str:
     """What was said in a turn: its prompt without the system's, the answer, calls, observations."""
-    said = [message.content for message in turn.prompt if message.role != "system"]
+    parts = [message.content for message in turn.prompt if message.role != "system"]
     answer = turn.completion.message
-    said += [answer.reasoning or "", answer.content]
-    said += [f"{call.name} {call.arguments}" for call in answer.tool_calls]
-    said += [observation.content for observation in turn.observations]
-    text = plain("\n".join(filter(None, said)))
+    parts += [answer.reasoning or "", answer.content]
+    parts += [f"{call.name} {call.arguments}" for call in answer.tool_calls]
+    parts += [observation.content for observation in turn.observations]
+    text = plain("\n".join(filter(None, parts)))
     if len(text) <= LONGEST_TEXT:
         return text
     half = LONGEST_TEXT // 2

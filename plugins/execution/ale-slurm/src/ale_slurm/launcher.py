@@ -90,16 +90,16 @@ class Job:
     async def _components(self) -> list[dict[str, str]]:
         """The job as Slurm shows it; asked again while the controller does not answer."""
         loop = asyncio.get_running_loop()
-        until, said = loop.time() + _PATIENCE_S, False
+        until, reported = loop.time() + _PATIENCE_S, False
         while True:
             try:
                 printed = await slurm("scontrol", "show", "job", "--oneliner", self.id)
             except LaunchError as error:
                 if "Invalid job id" in str(error) or loop.time() > until:
                     raise
-                if not said:
+                if not reported:
                     self._say(f"job {self.id}: {error}; asking again")
-                    said = True
+                    reported = True
                 await asyncio.sleep(self._poll_s)
             else:
                 return [_fields(line) for line in printed.splitlines() if line.startswith("JobId=")]

@@ -95,29 +95,29 @@ class HTTPServer:
 
     async def abort(self, ids: tuple[str, ...] | None = None) -> None:
         """As `InferenceServer.abort`."""
-        await self._told("abort", AbortRequest(ids=ids))
+        await self._notify("abort", AbortRequest(ids=ids))
 
     async def pause(self, mode: Interruption, seconds: float) -> None:
         """As `InferenceServer.pause`."""
-        await self._told("pause", PauseRequest(mode=mode, seconds=seconds))
+        await self._notify("pause", PauseRequest(mode=mode, seconds=seconds))
 
     async def prepare(self, weights: Weights) -> None:
         """As `InferenceServer.prepare`."""
-        await self._told("prepare", weights, timeout_s=CONTROL_S)
+        await self._notify("prepare", weights, timeout_s=CONTROL_S)
 
     async def update(self, weights: Weights) -> None:
         """As `InferenceServer.update`."""
-        await self._told("update", weights, timeout_s=CONTROL_S)
+        await self._notify("update", weights, timeout_s=CONTROL_S)
 
     async def resume(self) -> None:
         """As `InferenceServer.resume`."""
-        await self._told("resume", {})
+        await self._notify("resume", {})
 
     async def status(self) -> ServerStatus:
         """As `InferenceServer.status`."""
         return await self._asked("status", {}, _status, timeout_s=STATUS_S)
 
-    async def _told(self, what: str, body: object, timeout_s: float = STATUS_S) -> None:
+    async def _notify(self, what: str, body: object, timeout_s: float = STATUS_S) -> None:
         await self._posted(what, body, timeout_s)
 
     async def _asked(

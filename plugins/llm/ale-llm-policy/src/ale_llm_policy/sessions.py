@@ -41,14 +41,14 @@ class Sessions:
         added messages; a repeated request gets the same ids again. A fresh context, or an unknown
         conversation, is rendered.
         """
-        said = self._conversations.get(request.conversation.episode_id)
-        if not request.fresh_context and said is not None:
-            if request.messages == said.messages[:-1]:
-                return tuple(said.ids[: said.n_prompt])
-            added = _added(said.messages, request.messages)
+        before = self._conversations.get(request.conversation.episode_id)
+        if not request.fresh_context and before is not None:
+            if request.messages == before.messages[:-1]:
+                return tuple(before.ids[: before.n_prompt])
+            added = _added(before.messages, request.messages)
             if added is not None:
-                calls = said.messages[-1].tool_calls
-                return self._template.extend(tuple(said.ids), added, calls)
+                calls = before.messages[-1].tool_calls
+                return self._template.extend(tuple(before.ids), added, calls)
         return self._template.prompt(request.messages, request.tools)
 
     def remember_answer(
@@ -64,7 +64,9 @@ class Sessions:
             self._conversations.popitem(last=False)
 
 
-def _added(said: tuple[Message, ...], messages: tuple[Message, ...]) -> tuple[Message, ...] | None:
+def _added(
+    before: tuple[Message, ...], messages: tuple[Message, ...]
+) -> tuple[Message, ...] | None:
     """The messages added to a stored conversation; None if it differs, or nothing was added."""
-    n = len(said)
-    return messages[n:] if len(messages) > n and messages[:n] == said else None
+    n = len(before)
+    return messages[n:] if len(messages) > n and messages[:n] == before else None

@@ -26,7 +26,7 @@ class Fetched:
     artifact: Artifact
     path: Path | None
     """Where it was copied to; None if that failed."""
-    fault: str | None = None
+    problem: str | None = None
 
     @property
     def entry(self) -> dict[str, str]:
@@ -36,7 +36,7 @@ class Fetched:
             "source": artifact.source,
             **({} if artifact.destination is None else {"destination": artifact.destination}),
             **({} if artifact.service is None else {"service": artifact.service}),
-            "status": self.fault or "ok",
+            "status": self.problem or "ok",
         }
 
 
@@ -55,16 +55,16 @@ async def fetched(sandbox: Sandbox, sources: Sequence[Artifact], folder: Path) -
     for artifact in sources:
         path = folder / (artifact.destination or artifact.source).strip("/")
         if any(found.path == path for found in made):
-            made.append(Fetched(artifact=artifact, path=None, fault="skipped: its path is taken"))
+            made.append(Fetched(artifact=artifact, path=None, problem="skipped: its path is taken"))
             continue
-        fault = await _fault_of(sandbox, artifact, path)
-        if fault is None and artifact.exclude:
+        problem = await _problem_of(sandbox, artifact, path)
+        if problem is None and artifact.exclude:
             await asyncio.to_thread(thin_out, path, artifact.exclude)
-        made.append(Fetched(artifact=artifact, path=None if fault else path, fault=fault))
+        made.append(Fetched(artifact=artifact, path=None if problem else path, problem=problem))
     return made
 
 
-async def _fault_of(sandbox: Sandbox, artifact: Artifact, path: Path) -> str | None:
+async def _problem_of(sandbox: Sandbox, artifact: Artifact, path: Path) -> str | None:
     if artifact.service in (None, MAIN):
         return await had(sandbox, artifact.source, path)
     try:

@@ -82,7 +82,7 @@ class Client:
     def refusals(self, folder: Folder) -> list[tuple[str, str]]:
         """All that can't be given: links of the file's folder that lead out of it too."""
         led = (path for path in self.paths if not _stays(folder, path))
-        return [*self.refused, *(path.fault for path in led)]
+        return [*self.refused, *(path.refusal for path in led)]
 
 
 def _stays(folder: Folder, path: compose_policy.HostPath) -> bool:
@@ -167,9 +167,9 @@ def _is_odd(service: dict[str, Any], plain: dict[str, Any]) -> bool:
     """Does it ask for what only docker compose gives?"""
     if any(key not in _NOTHING | _HANDLED for key in service):
         return True
-    if "build" in plain and _build_fault(plain["build"]):
+    if "build" in plain and _build_problem(plain["build"]):
         return True
-    return "volumes" in service and _volumes_fault(service["volumes"]) is not None
+    return "volumes" in service and _volumes_problem(service["volumes"]) is not None
 
 
 def _secrets_of(
@@ -195,9 +195,9 @@ def _client(
     several: bool,
     refused: list[tuple[str, str]],
 ) -> Client:
-    fault = _platform_fault(service["platform"]) if "platform" in service else None
-    if fault is not None:
-        refused.append((f"{path}.platform", fault))
+    problem = _platform_problem(service["platform"]) if "platform" in service else None
+    if problem is not None:
+        refused.append((f"{path}.platform", problem))
     limits = _limits(service)
     # Where docker compose makes it, it also knows its environment and its image.
     image = None if "build" in service else str(service.get("image", "")) or None
@@ -220,7 +220,7 @@ def _text(service: dict[str, Any], key: str) -> str | None:
     return str(service[key]) if key in service else None
 
 
-def _build_fault(build: Any) -> str | None:
+def _build_problem(build: Any) -> str | None:
     wanted = build if isinstance(build, dict) else {"context": build}
     context, file = wanted.get("context", "."), wanted.get("dockerfile", "Dockerfile")
     if str(context).rstrip("/") not in (".", "") or str(file).removeprefix("./") != "Dockerfile":
@@ -238,14 +238,14 @@ def _command(command: Any) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _volumes_fault(volumes: Any) -> str | None:
+def _volumes_problem(volumes: Any) -> str | None:
     for volume in volumes if isinstance(volumes, list) else [volumes]:
         if not str(volume).startswith(_LOGS):
             return f"a volume is not supported yet ({volume})"
     return None
 
 
-def _platform_fault(wanted: Any) -> str | None:
+def _platform_problem(wanted: Any) -> str | None:
     own = {"x86_64": "linux/amd64", "AMD64": "linux/amd64", "aarch64": "linux/arm64"}
     here = own.get(platform.machine(), platform.machine())
     return None if wanted == here else f"this machine is {here}, the task wants {wanted}"

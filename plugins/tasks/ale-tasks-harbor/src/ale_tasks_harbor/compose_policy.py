@@ -52,7 +52,7 @@ class HostPath:
     """The whole value."""
 
     @property
-    def fault(self) -> Refusal:
+    def refusal(self) -> Refusal:
         """Where it leads out."""
         return self.key, f"{_OUTSIDE} ({self.value})"
 
@@ -72,7 +72,7 @@ def refusals(document: Document, own: str | None) -> Iterator[Refusal]:
         for name, about in _table(document.get(kind)).items():
             for key, why in of_one(_table(about)):
                 yield f"{kind}.{name}.{key}", why
-    yield from (found.fault for found in paths(document) if is_outside(found.path))
+    yield from (found.refusal for found in paths(document) if is_outside(found.path))
 
 
 def _of_service(service: Document, *, is_own: bool) -> Iterator[Refusal]:

@@ -285,7 +285,7 @@ class TaskTests:
             if folder is not None:
                 await verifier_output.rewards(folder, rewards)
             below = reward.below(rewards, self.options.min_rewards)
-            notes = "".join(f"; no further step: {fault}" for fault in below) + notes
+            notes = "".join(f"; no further step: {problem}" for problem in below) + notes
             value, ends = reward.single(rewards), bool(below)
         else:
             (value, detail), ends = self._parsed(result), False

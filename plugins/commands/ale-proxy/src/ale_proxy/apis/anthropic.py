@@ -40,8 +40,8 @@ class AnthropicApi:
 
     def asked(self, body: Mapping[str, Any]) -> Asked:
         """The conversation, with tools, of a request."""
-        told = text_of(body.get("system"))
-        head = [Message(role="system", content=told)] if told else []
+        system = text_of(body.get("system"))
+        head = [Message(role="system", content=system)] if system else []
         wire = [mapping(each, "a message") for each in items(body.get("messages"), "messages")]
         return Asked(
             messages=(*head, *(message for each in wire for message in _messages(each))),
@@ -62,7 +62,7 @@ class AnthropicApi:
         An old system prompt that the new one begins with keeps its parts, and with them the marks
         of what is cached.
         """
-        old, told = body["messages"], bool(text_of(body.get("system")))
+        old, system = body["messages"], bool(text_of(body.get("system")))
         first = [message for message in before if message.role != "system"]
         rest = [
             {"role": message.role, "content": message.content} if at is None else old[at]
@@ -70,7 +70,7 @@ class AnthropicApi:
                 first, [message for message in after if message.role != "system"]
             )
         ]
-        changed = {**body, "messages": [*rest, *old[len(before) - told :]]}
+        changed = {**body, "messages": [*rest, *old[len(before) - system :]]}
         system = "\n\n".join(message.content for message in after if message.role == "system")
         return {**changed, "system": _system(body.get("system"), system)} if system else changed
 
@@ -103,11 +103,11 @@ def _messages(wire: Mapping[str, Any]) -> Iterator[Message]:
 
 def _assistant(blocks: Sequence[Mapping[str, Any]]) -> Message:
     calls = [block for block in blocks if block.get("type") == "tool_use"]
-    said = [block for block in blocks if block.get("type") == "text"]
+    texts = [block for block in blocks if block.get("type") == "text"]
     thought = [str(b.get("thinking") or "") for b in blocks if b.get("type") == "thinking"]
     return Message(
         role="assistant",
-        content=text_of(said),
+        content=text_of(texts),
         reasoning="".join(thought) or None,
         tool_calls=tuple(
             ToolCall(

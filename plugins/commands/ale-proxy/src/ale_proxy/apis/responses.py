@@ -35,8 +35,8 @@ class ResponsesApi:
         given = body.get("input")
         if isinstance(given, str):
             given = [{"role": "user", "content": given}]
-        told = body.get("instructions")
-        head = [Message(role="system", content=told)] if isinstance(told, str) else []
+        system = body.get("instructions")
+        head = [Message(role="system", content=system)] if isinstance(system, str) else []
         wire = [mapping(item, "an item") for item in items(given, "input")]
         previous = body.get("previous_response_id")
         return Asked(
@@ -58,14 +58,14 @@ class ResponsesApi:
         """With other instructions and first items."""
         given = body.get("input")
         old = [{"role": "user", "content": given}] if isinstance(given, str) else list(given or ())
-        told = isinstance(body.get("instructions"), str)
-        instructions = [m.content for m in after if m.role == "system" and m not in before[told:]]
+        skip = isinstance(body.get("instructions"), str)
+        instructions = [m.content for m in after if m.role == "system" and m not in before[skip:]]
         rest = [
-            {"role": message.role, "content": message.content} if at is None else old[at - told]
+            {"role": message.role, "content": message.content} if at is None else old[at - skip]
             for message, at in unchanged_tail(before, after)
-            if message.role != "system" or (at is not None and at >= told)
+            if message.role != "system" or (at is not None and at >= skip)
         ]
-        changed = {**body, "input": [*rest, *old[len(before) - told :]]}
+        changed = {**body, "input": [*rest, *old[len(before) - skip :]]}
         return {**changed, "instructions": "\n\n".join(instructions)} if instructions else changed
 
 
@@ -120,8 +120,8 @@ def _answered(response: Mapping[str, Any], asked: Asked) -> Answered:
     if status not in ("completed", "incomplete") or response.get("error") or output is None:
         raise UnreadableError("the response is not complete")
     wire = [mapping(item, "an item") for item in items(output, "output")]
-    said = [message for message in map(_message, wire) if message is not None]
-    (message,) = _joined([Message(role="assistant"), *said])
+    messages = [message for message in map(_message, wire) if message is not None]
+    (message,) = _joined([Message(role="assistant"), *messages])
     used = response.get("usage") or {}
     reason = "tool_calls" if message.tool_calls else "stop"
     completion = Completion(
