@@ -331,7 +331,7 @@ async def test_with_staleness_the_next_episodes_run_while_the_trainer_learns(
         async def step(self, batch: Batch) -> StepReport:
             learning.set()
             if batch.step == 0:
-                await asyncio.wait_for(sampled_meanwhile.wait(), 20)
+                await asyncio.wait_for(sampled_meanwhile.wait(), 60)
             return await super().step(batch)
 
     bench.agent = agent

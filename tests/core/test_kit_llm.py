@@ -13,6 +13,7 @@ import pytest
 from attrs import evolve
 
 from ale.errors import LLMError
+from ale.testing import llm as llm_kit
 from ale.testing.llm import CAPITAL, COUNT, LLMContract, ask
 from ale.testing.openai import OpenAIServerContract
 from ale.types import (
@@ -234,7 +235,7 @@ class NaiveLLM:
             json.dumps({"messages": messages}).encode(),
             {"Authorization": f"Bearer {self._key}"},
         )
-        with urllib.request.urlopen(call, timeout=1) as response:
+        with urllib.request.urlopen(call, timeout=3) as response:
             message = json.loads(response.read())["choices"][0]["message"]
         return Completion(message=Message(role="assistant", content=message["content"] or ""))
 
@@ -303,14 +304,17 @@ async def test_a_context_error_without_its_kind_is_caught() -> None:
         await server_kit.test_a_conversation_too_long_has_an_error_of_its_own(NaiveLLM)
 
 
-async def test_a_connection_left_open_by_cancellation_is_caught() -> None:
+async def test_a_connection_left_open_by_cancellation_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Slow(NaiveLLM):
         def _ask(self, request: CompletionRequest) -> Completion:
             call = urllib.request.Request(f"{self._url}/chat/completions", b'{"messages": []}')
-            with urllib.request.urlopen(call, timeout=3) as response:
+            with urllib.request.urlopen(call, timeout=9) as response:
                 response.read()
             raise AssertionError
 
+    monkeypatch.setattr(llm_kit, "CANCEL_S", 0.5)
     with pytest.raises(TimeoutError):
         await server_kit.test_cancellation_closes_the_connection(Slow, "silence")
 

@@ -207,7 +207,7 @@ def test_the_command_line_takes_yaml_and_prints_the_url(tmp_path: Path) -> None:
         try:
             assert process.stdout is not None
             url = urlsplit(process.stdout.readline().strip())
-            connection = http.client.HTTPConnection(url.netloc, timeout=5)
+            connection = http.client.HTTPConnection(url.netloc, timeout=60)
             connection.request("GET", f"{url.path}/models")
             assert json.loads(connection.getresponse().read())["data"] == [{"id": "scripted"}]
             connection.close()

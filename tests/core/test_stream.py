@@ -142,7 +142,7 @@ def slow_for(steps: int, school: School) -> Callable[[AgentContext], Any]:
 
     async def agent(context: AgentContext) -> Stop:
         if context.conversation.episode_id == "0-t0-0":
-            await asyncio.wait_for(school.learners[-1].learned[steps - 1].wait(), 20)
+            await asyncio.wait_for(school.learners[-1].learned[steps - 1].wait(), 60)
         context.recorder.append(turn("done"))
         return Stop(reason="finished")
 

@@ -224,7 +224,7 @@ async def test_the_seconds_of_episodes_that_run_ahead_are_those_of_their_own_ste
 
     class Patient(Parts):
         async def step(self, batch: Batch) -> StepReport:
-            await asyncio.wait_for(ahead.wait(), 20)
+            await asyncio.wait_for(ahead.wait(), 60)
             return await super().step(batch)
 
     bench.agent = agent

@@ -177,7 +177,7 @@ class Workshop:
         """A file of the run, each line whole."""
         path = (run or self.run) / file
         # While a run writes, a reader may see the beginning of a line before its end.
-        deadline = time.monotonic() + 5.0
+        deadline = time.monotonic() + 60.0
         while (text := path.read_text()) and not text.endswith("\n"):
             assert time.monotonic() < deadline, f"{file} ends with half a line"
             time.sleep(0.01)
@@ -190,7 +190,7 @@ class Workshop:
         assert len(by_id) == len(rows), "an episode was written twice"
         return by_id
 
-    def wait_for(self, what: Callable[[], Any], timeout_s: float = 20.0) -> Any:
+    def wait_for(self, what: Callable[[], Any], timeout_s: float = 120.0) -> Any:
         """What `what` gives as soon as it is something."""
         deadline = time.monotonic() + timeout_s
         while not (found := what()):

@@ -67,7 +67,7 @@ BROKEN: dict[str, tuple[list[dict[str, Any]], str]] = {
     "always-half": ([{**TOUCH, "fault": "half"}], "connection"),
     "always-invalid": ([{"fault": "invalid_json"}], "read"),
     "half-a-letter": ([{**TOUCH, "text": "\ud83d"}], "surrogate"),
-    "silence": ([{"fault": "silence"}], "2 s"),
+    "silence": ([{"fault": "silence"}], "3 s"),
 }
 
 
@@ -80,7 +80,7 @@ def test_a_failure_of_the_model_is_recorded_and_affects_no_other_episode(
         workshop.task(name)
         conversations.append({"match": f"Do {name}\\.", "steps": steps})
     with openai_server({"conversations": conversations}) as server:
-        workshop.config(**sections(server.url, stream=stream, timeout_s=2.0))
+        workshop.config(**sections(server.url, stream=stream, timeout_s=3.0))
         done = workshop.ale("run", "run.yaml", timeout_s=50.0)
     assert done.code == 3, done.text
     assert "Traceback" not in done.text

@@ -36,7 +36,7 @@ def replacing(target: Path, *, folder: bool = False, sync: bool = False) -> Iter
     Raises:
         OSError: it can't be written.
     """
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    partial = _partial(target, os.getpid())
     _remove(partial)
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -66,10 +66,21 @@ def write_whole(path: Path, data: bytes | str, *, sync: bool = False) -> None:
         partial.write_bytes(encoded)
 
 
-def remove_partial(target: Path) -> None:
-    """Remove what killed processes left of `target`; nobody may be writing it, as under a lock."""
+def remove_partial(target: Path, pid: int | None = None) -> None:
+    """Remove what killed processes left of `target`; nobody may be writing it, as under a lock.
+
+    Args:
+        pid: of this process alone, which is found without listing the folder.
+    """
+    if pid is not None:
+        _remove(_partial(target, pid))
+        return
     for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
         _remove(left)
+
+
+def _partial(target: Path, pid: int) -> Path:
+    return target.with_name(f".{target.name}.{pid}.partial")
 
 
 def _remove(path: Path) -> None:

@@ -19,7 +19,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Final, Generic, TypeVar
 
 from ale.errors import AleError
@@ -111,3 +111,6 @@ class BackgroundSender(Generic[T]):
                     send(item)
         except Exception as error:  # raised again by the next `send` or `close`
             self._error = error
+            with suppress(queue.Empty):
+                while True:  # `close` may be waiting for room in a full queue
+                    self._items.get_nowait()

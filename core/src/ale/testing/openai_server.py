@@ -361,7 +361,7 @@ class ScriptedServer:
         """How the requests that are over have ended, in the order in which they ended."""
         return [line["outcome"] for line in self._lines() if "outcome" in line]
 
-    async def outcome(self, index: int, *, timeout_s: float = 5.0) -> str:
+    async def outcome(self, index: int, *, timeout_s: float = 60.0) -> str:
         """How the request at `index` of `outcomes` ended, waiting for its end.
 
         Raises:

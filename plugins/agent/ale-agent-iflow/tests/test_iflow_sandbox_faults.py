@@ -73,7 +73,7 @@ def only(kind):
 
 @only(Fenced)
 async def test_a_path_outside_the_workspace_is_an_observation(sandbox):
-    result = await Files(sandbox, max_output_bytes=1000).read("/etc/x", timeout_s=5)
+    result = await Files(sandbox, max_output_bytes=1000).read("/etc/x", timeout_s=60)
     assert result.error == "/etc/x: it leads out of the sandbox"
 
 
@@ -81,7 +81,7 @@ async def test_a_path_outside_the_workspace_is_an_observation(sandbox):
 async def test_a_removed_sandbox_is_an_error_and_no_observation(sandbox):
     await sandbox.close()
     with pytest.raises(SandboxError):
-        await Files(sandbox, max_output_bytes=1000).read("/etc/x", timeout_s=5)
+        await Files(sandbox, max_output_bytes=1000).read("/etc/x", timeout_s=60)
 
 
 @only(Slow)
@@ -94,8 +94,8 @@ async def test_a_file_that_takes_too_long_is_a_timeout(sandbox):
 @only(Unlucky)
 async def test_a_shell_that_died_between_two_commands_is_replaced_and_the_command_run(sandbox):
     shell = Shell(sandbox, max_output_bytes=1000)
-    assert (await shell.run("echo one", timeout_s=5)).content == "one\n[exit code 0]"
-    second = (await shell.run("echo two", timeout_s=5)).content
+    assert (await shell.run("echo one", timeout_s=60)).content == "one\n[exit code 0]"
+    second = (await shell.run("echo two", timeout_s=60)).content
     assert second.startswith("[the earlier shell has ended; this is a new one")
     assert second.endswith("two\n[exit code 0]")
     await shell.close()
@@ -113,7 +113,7 @@ async def test_a_shell_that_died_between_two_commands_is_replaced_and_the_comman
 )
 async def test_an_error_of_a_path_is_put_into_words(sandbox, error, message):
     sandbox.error = error
-    assert (await Files(sandbox, max_output_bytes=1000).read("f", timeout_s=5)).error == message
+    assert (await Files(sandbox, max_output_bytes=1000).read("f", timeout_s=60)).error == message
 
 
 @only(Bare)
@@ -121,4 +121,4 @@ async def test_an_error_of_a_path_is_put_into_words(sandbox, error, message):
 async def test_an_error_of_the_backend_is_not_reported_as_one_of_the_path(sandbox, error):
     sandbox.error = error
     with pytest.raises(type(error)):
-        await Files(sandbox, max_output_bytes=1000).read("f", timeout_s=5)
+        await Files(sandbox, max_output_bytes=1000).read("f", timeout_s=60)

@@ -130,9 +130,9 @@ def test_a_call_that_is_written_wrongly_is_refused_with_a_reason(body, error):
     ],
 )
 def test_hostile_text_is_parsed_in_linear_time(content):
-    started = time.perf_counter()
+    started = time.process_time()
     text_format.read(content, "id")
-    assert time.perf_counter() - started < 2.0
+    assert time.process_time() - started < 2.0
 
 
 # -- in an episode

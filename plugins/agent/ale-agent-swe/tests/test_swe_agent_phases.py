@@ -141,7 +141,7 @@ async def test_a_given_test_command_is_run_with_each_patch(play: Play) -> None:
 @pytest.mark.asyncio
 async def test_tests_that_take_too_long_are_ended(play: Play) -> None:
     played = await play(
-        PLAN, block("diff", DIFF), test_command="sleep 60", tool_timeout_s=0.5, max_repairs=0
+        PLAN, block("diff", DIFF), test_command="sleep 60", tool_timeout_s=3.0, max_repairs=0
     )
     assert played.observations[1].timed_out
     assert played.stop.reason == "gave_up"

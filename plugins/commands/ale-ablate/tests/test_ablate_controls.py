@@ -137,7 +137,7 @@ def test_a_grid_with_controls_that_was_killed_resumes_exactly(workshop: Any) -> 
     os.kill(running.process.pid, signal.SIGKILL)
     running.process.wait()
     grid = workshop.grid()
-    running.wait_for(lambda: not _holders(grid), 20)
+    running.wait_for(lambda: not _holders(grid))
     again = workshop.ablate("--resume", grid)
     assert again.code == 0, again.err + again.out
     runs = sorted(path.parent for path in grid.glob("cells/*/seed-0/*/manifest.json"))

@@ -128,7 +128,7 @@ def test_a_killed_grid_ends_its_runs_and_resumes_exactly(workshop: Any) -> None:
     running.process.kill()
     running.process.wait()
     grid = workshop.grid()
-    running.wait_for(lambda: not holders(grid), 20)
+    running.wait_for(lambda: not holders(grid))
     finished = directories(grid)[0]
     before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
     kept = episodes(grid)

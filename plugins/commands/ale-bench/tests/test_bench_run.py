@@ -96,7 +96,7 @@ def test_a_folder_with_a_run_of_another_config_is_refused(desk: Any, serve: Serv
 
 
 def test_a_folder_in_which_a_run_is_running_is_refused(desk: Any, serve: Serve) -> None:
-    flags = (*GSM8K, serve(delay_s=0.3).url, "-k", "6", "-n", "1")
+    flags = (*GSM8K, serve(delay_s=0.3).url, "-k", "200", "-n", "1")
     process = desk.start(*flags)
     try:
         while not desk.episodes:

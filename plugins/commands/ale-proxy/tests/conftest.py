@@ -86,6 +86,6 @@ async def ask_raw(port: int, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
     await writer.drain()
-    answered = await asyncio.wait_for(reader.read(), 20)
+    answered = await asyncio.wait_for(reader.read(), 60)
     writer.close()
     return answered

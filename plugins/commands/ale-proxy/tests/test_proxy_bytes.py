@@ -105,7 +105,7 @@ async def test_a_stream_is_passed_on_while_it_comes(
     proxy: Proxied = await start(canned({"/v1/chat/completions": [head, first, 30.0, *rest]}))
     reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
     writer.write(request("/v1/chat/completions", proxy.port))
-    got = await asyncio.wait_for(reader.readuntil(b'"He"'), 10)
+    got = await asyncio.wait_for(reader.readuntil(b'"He"'), 60)
     assert got.startswith(b"HTTP/1.1 200 OK")
     writer.close()
 
@@ -146,7 +146,7 @@ async def test_a_client_that_leaves_ends_the_request_to_the_server(
         reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
         body = '{"messages": [{"role": "user", "content": "x"}], "stream": true}'
         writer.write(request("/v1/chat/completions", proxy.port, body))
-        await asyncio.wait_for(reader.readuntil(b"content"), 10)
+        await asyncio.wait_for(reader.readuntil(b"content"), 60)
         writer.close()
         assert await server.outcome(0) == "client_left"
 

@@ -274,10 +274,10 @@ async def test_a_disconnected_client_stops_its_sampling(start: Start) -> None:
     slow = Slow()
     async with client(await start(slow)) as asking:
         asked = asyncio.create_task(asking.chat.completions.create(**ASK))
-        await asyncio.wait_for(slow.asked.wait(), 30)
+        await asyncio.wait_for(slow.asked.wait(), 60)
         asked.cancel()
         await asyncio.wait({asked})
-    await asyncio.wait_for(slow.given_up.wait(), 30)
+    await asyncio.wait_for(slow.given_up.wait(), 60)
 
 
 async def test_many_requests_at_once_get_their_own_answers(start: Start) -> None:

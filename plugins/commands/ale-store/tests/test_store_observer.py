@@ -57,7 +57,7 @@ def test_a_running_run_is_in_the_database(
     notify(manager, [started(tmp_path / "runs" / "r")])
     store.add_episode(attempt(0))
     notify(manager, [ended(0, 1.0)])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while stored(where) != [("r", None, 1)] and time.monotonic() < deadline:
         time.sleep(0.05)
     assert stored(where) == [("r", None, 1)]

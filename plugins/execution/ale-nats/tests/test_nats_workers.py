@@ -202,7 +202,7 @@ async def test_a_work_that_waits_for_the_queue_is_withdrawn_too(
         asked = asyncio.create_task(workers.run(work("waits")))
         await asyncio.sleep(0.5)
         workers.drain()
-        assert await asyncio.wait_for(asked, 10) is None
+        assert await asyncio.wait_for(asked, 60) is None
         other.drain()
         assert await holding is None
 
@@ -214,7 +214,7 @@ async def test_a_work_that_is_withdrawn_while_it_is_sent_is_not_in_the_queue(
         asked = asyncio.create_task(workers.run(work("large", "true #" + "x" * 5_000_000)))
         await asyncio.sleep(0)
         workers.drain()
-        assert await asyncio.wait_for(asked, 10) is None
+        assert await asyncio.wait_for(asked, 60) is None
         assert await _messages(own_group.url, WORKS) == 0
 
 
@@ -327,7 +327,7 @@ async def test_an_episode_that_is_lost_with_the_connection_comes_again(
         await _until(lambda: _messages(own_server.url, EPISODES), 1)
         await asyncio.sleep(0.2)  # the server pushes it
         connection.abort()
-        episode = await asyncio.wait_for(asked, 20)
+        episode = await asyncio.wait_for(asked, 60)
     assert episode.reward == 1.0
 
 
@@ -342,7 +342,7 @@ async def test_a_server_that_has_lost_its_files_gets_all_again(
         (own_server.folder / "store").rename(tmp_path / "lost")
         await asyncio.to_thread(own_server.start)
         await asyncio.to_thread(own_group.start)
-        episodes = await asyncio.wait_for(asyncio.gather(*asked), 30)
+        episodes = await asyncio.wait_for(asyncio.gather(*asked), 60)
     assert [episode.reward for episode in episodes] == [1.0] * 4
 
 
@@ -382,7 +382,7 @@ async def test_a_worker_that_is_told_to_end_gives_back_or_finishes_its_works(
             await asyncio.to_thread(own_group.start)
         await asyncio.sleep(0.3)
         go.touch()
-        episode = await asyncio.wait_for(asked, 30)
+        episode = await asyncio.wait_for(asked, 60)
     assert episode.reward == 1.0
     assert await asyncio.to_thread(first.wait, 20) == 128 + number
     times = len(begun.read_text().split())

@@ -45,7 +45,7 @@ class TestSlurm(LauncherContract):
     async def test_a_job_that_slurm_does_not_know_is_an_error(self) -> None:
         job = Job("999999", print, detached=False)
         with pytest.raises(LaunchError, match="Invalid job id"):
-            await asyncio.wait_for(job.wait(), 4)
+            await asyncio.wait_for(job.wait(), 60)
 
     async def test_a_script_that_a_signal_killed_is_a_lost_run(
         self, launcher: Launcher, launch: Callable[..., Launch]

@@ -133,7 +133,7 @@ async def test_a_worker_that_is_ended_while_it_starts_is_started_again(
     first = engine.writer
     pool.drop()
     waiting = asyncio.ensure_future(pool.acquire())
-    asked = await asyncio.wait_for(mark(), 10)
+    asked = await asyncio.wait_for(mark(), 60)
     engine.say(STDOUT, b"%b e 0\n" % asked)
     engine.say(STDERR, b"%b e\n" % asked)
     pool.release(await waiting)

@@ -91,7 +91,7 @@ def test_a_partial_file_is_removed_with_its_record(tmp_path: Path) -> None:
     records = Records(tmp_path / "ale", "mine", Own)
     records.add(record())
     (path,) = records.folder.glob("*.json")
-    path.with_name(f".{path.name}.1.partial").write_text("{")
+    path.with_name(f".{path.name}.{record().owner.pid}.partial").write_text("{")
     assert records.all() == [record()]
     records.drop(record())
     assert list(records.folder.iterdir()) == []

@@ -38,7 +38,7 @@ async def test_a_pump_that_is_finished_takes_what_is_there_and_drops_the_rest() 
     assert (capture.value(), pump.open) == (b"before", True)
     os.write(writer, b"after")
     os.close(writer)
-    assert await asyncio.wait_for(ended, 10) is pump
+    assert await asyncio.wait_for(ended, 60) is pump
     assert capture.value() == b"before"
 
 
@@ -68,5 +68,5 @@ async def test_lines_arrive_whole_and_the_end_is_reported_once() -> None:
     await asyncio.sleep(0.05)
     os.write(writer, b"o\nthree")
     os.close(writer)
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), 60)
     assert lines == [b"one", b"two"]

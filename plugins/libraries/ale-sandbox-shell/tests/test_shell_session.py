@@ -51,7 +51,7 @@ async def test_the_end_of_the_shell_is_its_code(session: ShellSession) -> None:
 
 async def test_a_timeout_closes_the_session(session: ShellSession) -> None:
     await session.run("true", timeout_s=30)
-    result = await session.run("echo early; sleep 60", timeout_s=1)
+    result = await session.run("echo early; sleep 60", timeout_s=2)
     assert (result.timed_out, result.stdout, session.closed) == (True, b"early\n", True)
 
 

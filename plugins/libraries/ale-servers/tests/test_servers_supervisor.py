@@ -79,13 +79,13 @@ def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
             "async def main():\n"
             "    argv = (sys.executable, '-c', sys.argv[2])\n"
             "    async with supervised(Command(argv=argv, log=Path(sys.argv[1]))):\n"
-            "        await asyncio.sleep(60)\n"
+            "        await asyncio.sleep(600)\n"
             "asyncio.run(main())",
             str(log),
             PROGRAM,
         ]
     )
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (log.exists() and log.read_text().strip()):
         assert time.monotonic() < deadline
         time.sleep(0.01)

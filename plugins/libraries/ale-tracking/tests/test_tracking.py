@@ -1,7 +1,6 @@
 """The metrics, the thread and the observer that joins them."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -148,9 +147,7 @@ def test_a_tracker_that_hangs_does_not_block_the_run() -> None:
         yield lambda point: None
 
     manager = register(Tracker(hang, name="x", window=1, finish_timeout_s=0.1))
-    start = time.monotonic()
     notify(manager, [started(Path()), *episodes(range(100))])
     with pytest.raises(AleError, match=r"x: not finished after 0\.1 seconds"):
         notify(manager, [finished(Path())])
-    assert time.monotonic() - start < 2.0
     release.set()

@@ -93,7 +93,7 @@ def test_the_import_reads_no_env_file_and_leaves_the_environment_alone(tmp_path:
 
 def keyless(url: str, **options: object) -> LLM:
     (component,) = ale_llms()
-    made = LiteLLMOptions(model="m", base_url=url, retry_min_s=10.0, **options)
+    made = LiteLLMOptions(model="m", base_url=url, retry_min_s=600.0, retry_max_s=600.0, **options)
     return component.build(made, BuildContext(environ={}))
 
 
@@ -108,14 +108,16 @@ async def test_a_local_server_needs_no_key_and_the_model_no_provider() -> None:
 
 async def test_a_key_that_litellm_does_not_find_is_an_error_at_once() -> None:
     (component,) = ale_llms()
-    llm = component.build(LiteLLMOptions(model="openai/m", retry_min_s=10.0), BuildContext())
+    llm = component.build(
+        LiteLLMOptions(model="openai/m", retry_min_s=600.0, retry_max_s=600.0), BuildContext()
+    )
     assert isinstance(llm, Checkable)
     started = time.perf_counter()
     with pytest.raises(LLMError, match=r"llm\.api_key_env"):
         await llm.complete(ask(CAPITAL))
     with pytest.raises(LLMError, match="set OPENAI_API_KEY"):
         await llm.check()
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 60
 
 
 async def test_a_server_that_never_answered_is_not_retried_and_is_named() -> None:
@@ -125,7 +127,7 @@ async def test_a_server_that_never_answered_is_not_retried_and_is_named() -> Non
     for request in (llm.complete(ask(CAPITAL)), llm.check()):
         with pytest.raises(LLMError, match=r"cannot connect to http://127\.0\.0\.1:9/v1"):
             await request
-    assert time.perf_counter() - started < 8
+    assert time.perf_counter() - started < 60
 
 
 async def test_an_unknown_model_is_named_with_those_that_the_server_has() -> None:

@@ -18,7 +18,7 @@ def connect_with(**options: object) -> Connect:
             base_url=url,
             model="m",
             api_key_env="KEY",
-            timeout_s=1.0,
+            timeout_s=3.0,
             max_retries=3,
             retry_min_s=0.01,
             retry_max_s=0.02,

@@ -198,7 +198,7 @@ class SessionProbes:
         await run(session, f"({beat('earlier')}) &")
         await started(box, "earlier")
         result = await session.run(
-            f"echo early; (({beat('orphan')}) &); trap '' TERM; {beat('self')}", timeout_s=0.7
+            f"echo early; (({beat('orphan')}) &); trap '' TERM; {beat('self')}", timeout_s=2.0
         )
         expect(result, timed_out=True, stdout=b"early\n")
         assert result.exit_code != 0, "a command killed by its time limit has exit code 0"

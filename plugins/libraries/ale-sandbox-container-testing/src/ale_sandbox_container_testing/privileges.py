@@ -37,7 +37,7 @@ class PrivilegeProbes:
         async with opened(backend, build=folder) as sandbox:
             said = await out(sandbox, "/su/cat /proc/self/status | grep Uid")
             assert said.split() == ["Uid:", "1234", "0", "0", "0"]
-            assert (await sandbox.exec("/su/sleep 100 & wait", timeout_s=1.0)).timed_out
+            assert (await sandbox.exec("/su/sleep 100 & wait", timeout_s=2.0)).timed_out
             assert await out(sandbox, _RUNNING) == "0", "it outlived its command's time limit"
             await sandbox.exec("/su/sleep 100 >/dev/null 2>&1 &")
 
@@ -55,7 +55,7 @@ class PrivilegeProbes:
         folder = folder_of(tmp_path, _SETUID.format(image=image))
         async with opened(backend, build=folder) as sandbox:
             await sandbox.switch_user("1234")
-            ended = await sandbox.exec("id -u; /su/sleep 100 & wait", timeout_s=1.0)
+            ended = await sandbox.exec("id -u; /su/sleep 100 & wait", timeout_s=2.0)
             assert (ended.stdout, ended.timed_out) == (b"1234\n", True)
             assert await out(sandbox, _RUNNING) == "0"
 

@@ -123,7 +123,7 @@ class Records(Generic[RecordT]):
         path = self._path(record)
         path.unlink(missing_ok=True)
         # Left by a process that was killed while it replaced its record.
-        remove_partial(path)
+        remove_partial(path, record.owner.pid)
 
     def all(self) -> list[RecordT]:
         """Every record, by id.
