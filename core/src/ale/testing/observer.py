@@ -200,7 +200,7 @@ class ObserverContract:
     """Seconds that ``ale_run_finished`` may take: nothing follows, so it may write what is left."""
     flat_bytes = 256 * 1024
     """Memory growth allowed over 10,000 episodes: less than an id for each."""
-    settle_s = 20.0
+    settle_s = 120.0
     """How long an observer that writes in the background may take to work off its queue."""
 
     @pytest.fixture

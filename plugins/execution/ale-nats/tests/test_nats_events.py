@@ -19,7 +19,6 @@ from ale_nats.testing import ALE, Server, free_port, wait_for
 
 
 class TestPublisher(ObserverContract):
-    settle_s = 120.0
     """It publishes the stages too: six events for each episode."""
 
     @pytest.fixture

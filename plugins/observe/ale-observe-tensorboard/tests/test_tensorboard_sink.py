@@ -32,8 +32,6 @@ def build(**fields: Any) -> object:
 
 
 class TestTensorBoard(ObserverContract):
-    settle_s = 120.0  # its checksums are computed in Python
-
     @pytest.fixture
     def observer(self, sdk: None) -> object:
         return build()

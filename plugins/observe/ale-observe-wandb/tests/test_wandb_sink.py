@@ -43,8 +43,6 @@ def build(**fields: Any) -> object:
 
 
 class TestOffline(ObserverContract):
-    settle_s = 120.0
-
     @pytest.fixture
     def observer(self, sdk: None) -> object:
         return build()

@@ -1,7 +1,6 @@
 """Options: how a NATS server is reached, and those of the executor and the observer ``nats``."""
 
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from attrs import field, frozen
@@ -105,8 +104,3 @@ class EventOptions(ServerOptions):
         validator=gt(0),
         metadata=doc("Seconds that the end of the run waits until every event is stored."),
     )
-
-
-def server_of(options: ServerOptions) -> dict[str, Any]:
-    """The options of `ServerOptions` alone."""
-    return {name: getattr(options, name) for name in ServerOptions.__annotations__}
