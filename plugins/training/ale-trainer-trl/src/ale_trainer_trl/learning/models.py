@@ -118,3 +118,11 @@ def quantized(how: Quantization, dtype: torch.dtype) -> BitsAndBytesConfig:
 def _unloadable(name: str, error: Exception) -> Exception:
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return unloadable(name, reason, path=_PATH)
+
+
+def use_absolute_base(model: Any) -> None:
+    """Make the folder of an adapter's base model absolute, so that it loads from anywhere."""
+    for config in getattr(model, "peft_config", {}).values():
+        base = config.base_model_name_or_path
+        if base and Path(base).is_dir():
+            config.base_model_name_or_path = str(Path(base).resolve())
