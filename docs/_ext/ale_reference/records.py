@@ -44,7 +44,7 @@ TYPES = (
     "chunk",
     "credit",
     "training",
-    "work",
+    "job",
     "event",
     "_record",
 )
@@ -67,7 +67,7 @@ TITLES = {
     "executor": "Executors",
     "launcher": "Launchers",
     "middleware": "Middleware",
-    "work": "Works",
+    "job": "Jobs",
     "event": "Events",
     "_record": "Making a record",
 }

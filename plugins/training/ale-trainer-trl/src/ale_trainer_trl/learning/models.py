@@ -1,5 +1,6 @@
 """Loads the model to train, quantised if asked for, and its adapters' config."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
