@@ -46,5 +46,5 @@ def _local(options: None, context: BuildContext) -> Executor:
 @hookimpl
 def ale_executors() -> Sequence[Component[Any, Executor]]:
     """The executor that needs nothing else."""
-    summary = "runs the episodes in the run's own process"
+    summary = "Runs the episodes in the process of the run itself."
     return [Component("local", None, _local, summary=summary)]
