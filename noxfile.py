@@ -146,10 +146,14 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(tags=["fast"], requires=["workspace"])
 def types(session: nox.Session) -> None:
-    """Mypy, strict, over every package: with what the extra ``train`` brings, and without it."""
+    """Mypy, strict, over every package: with what the extra ``train`` brings, and without it.
+
+    Without it every test has to be collected, too, as `pytest` does where a user types it.
+    """
     run_shared(session, "mypy")
     session.install("-e", ".[dev]")
     session.run("mypy", "--cache-dir", str(Path(session.create_tmp()).resolve() / "cache"))
+    session.run("pytest", "--collect-only", "-q")
 
 
 @nox.session(**SHARED, tags=["fast"])

@@ -33,15 +33,11 @@ def over_nats(config: Path, url: str) -> Path:
 def shortened(config: Path) -> None:
     """One command in each episode."""
     turns = [
-        {
-            "calls": [
-                {"name": "shell", "arguments": {"command": "mkdir work; touch work/sorted.txt"}}
-            ]
-        },
+        {"calls": [{"name": "shell", "arguments": {"command": "mkdir job; touch job/sorted.txt"}}]},
         {"calls": [{"name": "finish", "arguments": {"summary": "sorted"}}]},
     ]
     (config.parent / "script.yaml").write_text(json.dumps({"default": turns}))
-    check = {"type": "command_exit_code", "command": "test -e work/sorted.txt"}
+    check = {"type": "command_exit_code", "command": "test -e job/sorted.txt"}
     for path in (config.parent / "tasks").iterdir():
         task = json.loads(path.read_text())
         path.write_text(json.dumps({**task, "success_criteria": [check]}))

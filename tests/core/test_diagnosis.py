@@ -30,6 +30,13 @@ def test_messages_that_differ_only_in_ids_and_ports_are_one_cause() -> None:
     ]
 
 
+def test_refusals_of_the_context_size_are_one_cause_for_tasks_of_any_length() -> None:
+    causes = Causes()
+    for n_tokens in (640, 1034):
+        causes.add(broken(f"{n_tokens} tokens, and the context has 512", "ContextLengthError"))
+    assert [cause.n for cause in causes.common(9)] == [2]
+
+
 def step(number: int, **metrics: float) -> dict[str, Any]:
     return {"event": "step_finished", "step": number, "metrics": metrics}
 

@@ -1,4 +1,4 @@
-"""The executor `local`: works run in the run's own process."""
+"""The executor `local`: jobs run in the run's own process."""
 
 import pytest
 

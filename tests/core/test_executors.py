@@ -1,4 +1,4 @@
-"""A run whose works leave the process: what is sent, what is refused, what is given back."""
+"""A run whose jobs leave the process: what is sent, what is refused, what is given back."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -19,9 +19,9 @@ from ale.protocols import AgentContext, RunningRun, Workers
 from ale.runs import RunReader
 from ale.strict import from_plain
 from ale.testing.builders import turn
-from ale.testing.executor import spec_of, work
+from ale.testing.executor import job, spec_of
 from ale.testing.fakes import FakePolicy
-from ale.types import Episode, EpisodeStage, Message, RunFinished, RunSpec, Stop, Work, replace
+from ale.types import Episode, EpisodeStage, Job, Message, RunFinished, RunSpec, Stop, replace
 from ale.workers import Worker, broken, decode, encode
 
 Finish = Callable[[Run], Any]
@@ -31,7 +31,7 @@ Finish = Callable[[Run], Any]
 class Options:
     """Options of an executor whose workers are as far away as JSON can be."""
 
-    remote: bool = field(default=True, metadata=doc("Whether works leave the process."))
+    remote: bool = field(default=True, metadata=doc("Whether jobs leave the process."))
 
 
 class Distant:
@@ -46,7 +46,7 @@ class Distant:
         self.drained = 0
         self.opened = 0
         self.check_error: AleError | None = None
-        self.give: Callable[[Work, Episode], Episode | None] = lambda work, episode: episode
+        self.give: Callable[[Job, Episode], Episode | None] = lambda job, episode: episode
 
     @hookimpl
     def ale_executors(self) -> Sequence[Component[Any, Any]]:
@@ -80,14 +80,14 @@ class _Workers:
     def __init__(self, executor: Distant, worker: Worker, run: RunningRun) -> None:
         self.executor, self.worker, self.running = executor, worker, run
 
-    async def run(self, work: Work) -> Episode | None:
-        self.executor.sent.append(encode(work))
-        received = decode(self.executor.sent[-1], Work)
+    async def run(self, job: Job) -> Episode | None:
+        self.executor.sent.append(encode(job))
+        received = decode(self.executor.sent[-1], Job)
         episode = await self.worker.run(received, self.running.on_stage)
-        return self.executor.give(work, decode(encode(episode), Episode))
+        return self.executor.give(job, decode(encode(episode), Episode))
 
-    async def stored(self, work: Work) -> None:
-        self.executor.stored_ids.append(work.id)
+    async def stored(self, job: Job) -> None:
+        self.executor.stored_ids.append(job.id)
 
     def drain(self) -> None:
         self.executor.drained += 1
@@ -184,26 +184,26 @@ async def test_stages_reach_the_observers(
     assert {(e.episode_id, e.task_id) for e in seen} == {("0-t0-0", "t0")}
 
 
-async def test_an_episode_of_another_work_ends_the_run(
+async def test_an_episode_of_another_job_ends_the_run(
     distant: Distant, workplace: Any, finish: Finish
 ) -> None:
-    distant.give = lambda work, episode: replace(episode, id="0-t9-0")
+    distant.give = lambda job, episode: replace(episode, id="0-t9-0")
     run = workplace.prepared(config_of(workplace))
-    with pytest.raises(PluginError, match="for the work 0-t0-0"):
+    with pytest.raises(PluginError, match="for the job 0-t0-0"):
         await finish(run)
     assert stored_in(run) == {}
 
 
-async def test_ctrl_c_drains_the_executor_and_leaves_withdrawn_works_for_a_resume(
+async def test_ctrl_c_drains_the_executor_and_leaves_withdrawn_job_for_a_resume(
     distant: Distant, workplace: Any, finish: Finish
 ) -> None:
     outside = workplace.outside()
     run = workplace.prepared(config_of(workplace, n=4), interrupt=outside.interrupt)
 
-    def give(work: Work, episode: Episode) -> Episode | None:
+    def give(job: Job, episode: Episode) -> Episode | None:
         if not outside.interrupt.draining:
             outside.interrupt.on_interrupt()
-        return episode if work.rollout == 0 else None
+        return episode if job.rollout == 0 else None
 
     distant.give = give
     finished = await finish(run)
@@ -212,17 +212,17 @@ async def test_ctrl_c_drains_the_executor_and_leaves_withdrawn_works_for_a_resum
     kept = {*stored_in(run)}
     assert kept
     assert all(id.endswith("-0") for id in kept)
-    distant.give = lambda work, episode: episode
+    distant.give = lambda job, episode: episode
     again = resume(run.store.path, workplace.outside())
     assert (await finish(again)).outcome == "completed"
     assert len(stored_in(run)) == 8
     assert len(distant.stored_ids) == 8
 
 
-async def test_broken_works_stop_a_run_early_as_local_ones_do(
+async def test_broken_job_stop_a_run_early_as_local_ones_do(
     distant: Distant, workplace: Any, finish: Finish
 ) -> None:
-    distant.give = lambda work, _: broken(work, "WorkerLostError", "3 workers were lost")
+    distant.give = lambda job, _: broken(job, "WorkerLostError", "3 workers were lost")
     run = workplace.prepared(config_of(workplace, n=4))
     assert (await finish(run)).outcome == "stopped"
     assert run.early_stop.cause == "queued: WorkerLostError: 3 workers were lost"
@@ -308,16 +308,16 @@ def test_a_worker_may_require_more_isolation_than_the_run(tmp_path: Path) -> Non
         Worker.build(spec_of(tmp_path, "r"), Registry(), {}, require=["network"])
 
 
-async def test_a_work_that_a_worker_can_not_grade_comes_back_broken(tmp_path: Path) -> None:
+async def test_a_job_that_a_worker_can_not_grade_comes_back_broken(tmp_path: Path) -> None:
     worker = Worker.build(spec_of(tmp_path, "r"), Registry(), {})
-    made = work("odd")
+    made = job("odd")
     task = replace(made.task, criteria=(replace(made.task.criteria[0], type="taste"),))
     episode = await worker.run(replace(made, task=task))
     assert episode.failure is not None
     assert "no criterion 'taste'" in episode.failure.message
 
 
-async def test_a_cancelled_run_cancels_its_works(
+async def test_a_cancelled_run_cancels_its_jobs(
     distant: Distant, workplace: Any, bench: Any, finish: Finish
 ) -> None:
     begun: asyncio.Queue[None] = asyncio.Queue()

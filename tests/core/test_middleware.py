@@ -16,7 +16,7 @@ from ale.protocols import AgentContext, MiddlewareContext, Rewritten
 from ale.strict import from_plain
 from ale.testing.fakes import FakeLLM
 from ale.testing.middleware import MiddlewareContract
-from ale.types import Completion, CompletionRequest, Episode, Message, RunSpec, Stop, Turn, Work
+from ale.types import Completion, CompletionRequest, Episode, Job, Message, RunSpec, Stop, Turn
 from ale.workers import Worker
 
 Finish = Callable[[Run], Any]
@@ -132,7 +132,7 @@ async def test_a_worker_in_another_process_adds_the_same(
     spec = RunSpec(run_id="r", config=sections, versions={}, plugin_files={})
     worker = Worker.build(spec, workplace.registry, {})
     (task,) = bench.tasks(1)
-    episode = await worker.run(Work(id="0-t0-0", task=task))
+    episode = await worker.run(Job(id="0-t0-0", task=task))
     assert episode.metadata["middleware"] == [{"type": "adding", "added": "One: t0"}]
     assert episode.trajectory.messages(0)[0].content == "One: t0"
 

@@ -174,17 +174,56 @@ def test_without_checks_a_run_with_broken_episodes_ends(workshop: Any) -> None:
     assert ended.out.startswith("completed: 4 episodes on disk")
 
 
-def test_the_time_limit_of_an_episode_includes_the_retries_of_its_model(workshop: Any) -> None:
+TOO_LONG = {"fault": "context_length"}
+
+
+def test_a_context_that_is_too_small_for_every_first_request_stops_the_run(workshop: Any) -> None:
+    for number in range(5):
+        workshop.task(f"t{number}")
+    with openai_server({"*": TOO_LONG, **MODELS}) as server:
+        workshop.config(llm=model(server.url), run={"concurrency": 1})
+        ended = workshop.ale("run", "run.yaml")
+    assert ended.code == 3, ended.text
+    cause = "agent: ContextLengthError: the first request is too long for the model: "
+    assert f"  the first 3 episodes all broke: {cause}" in ended.out
+    assert "maximum context length is 4096 tokens" in ended.out
+    assert "vLLM: --max-model-len" in ended.out
+
+
+def test_a_context_that_is_too_small_for_one_task_is_counted_as_a_cause(workshop: Any) -> None:
+    workshop.task("long")
+    workshop.task("short")
+    touch = {"calls": [{"name": "shell", "arguments": {"command": "touch done"}}]}
+    conversations = [
+        {"match": "Do long\\.", "steps": [TOO_LONG] * 9},
+        {"match": "Do short\\.", "steps": [touch, FINISH]},
+    ]
+    with openai_server({"conversations": conversations, **MODELS}) as server:
+        workshop.config(llm=model(server.url))
+        ended = workshop.ale("run", "run.yaml")
+    assert ended.code == 3, ended.text
+    assert "  broken       1  (no reward)\n    1 x agent: ContextLengthError: " in ended.out
+    assert workshop.episodes()["0-long-0"]["reward"] is None
+    assert workshop.episodes()["0-short-0"]["reward"] == 1.0
+
+
+def test_an_episode_whose_model_never_answers_ends_at_its_time_limit_and_is_broken(
+    workshop: Any,
+) -> None:
     workshop.task("t")
     with openai_server({"*": {**FINISH, "delay_s": 60}, **MODELS}) as server:
         workshop.config(
             llm=model(server.url, timeout_s=1), agent={"type": "iflow", "time_limit_s": 3}
         )
         ended = workshop.ale("run", "run.yaml")
-    assert ended.code == 0, ended.text
+    assert ended.code == 3, ended.text
+    cause = "agent: LLMError: no answer of the model within the agent's time limit: 3 s are over"
+    assert f"  broken       1  (no reward)\n    1 x {cause}\n" in ended.out
     (episode,) = workshop.episodes().values()
+    assert episode["reward"] is None
     assert episode["trajectory"]["stop"]["reason"] == "time_limit"
-    assert 2.5 < episode["seconds"]["agent"] < 30
+    assert episode["earlier_failures"] == []
+    assert 2.5 < episode["seconds"]["agent"] < 60
 
 
 def test_the_printed_time_includes_the_start_of_the_program(workshop: Any, shell: Any) -> None:

@@ -6,14 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from click.testing import CliRunner, Result
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from ale.runs import Registry
-from ale_llm_policy.kv_cache import KVCache
-from ale_llm_policy.packed import Packed
-from ale_trainer_policy.commands import plan
+
+pytestmark = pytest.mark.needs("torch")
 
 SIZES: dict[str, Any] = {
     "hidden_size": 64,
@@ -38,6 +35,10 @@ Ask = Callable[..., Result]
 @pytest.fixture
 def ask(tmp_path: Path) -> Ask:
     """`ale plan` of a config whose model has a config, but no weights."""
+    from transformers import LlamaConfig
+
+    from ale_trainer_policy.commands import plan
+
     LlamaConfig(**SIZES).save_pretrained(tmp_path / "model")
     (tmp_path / "run.yaml").write_text(CONFIG)
     arguments = [str(tmp_path / "run.yaml"), "--set", f"llm.model={tmp_path / 'model'}"]
@@ -49,6 +50,8 @@ def ask(tmp_path: Path) -> Ask:
 
 
 def test_a_plan_names_the_parts_their_sum_and_whether_it_fits(ask: Ask) -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
     found = json.loads(ask("--json").output)
     sizes = {part["name"]: part["bytes"] for part in found["parts"]}
     model = LlamaForCausalLM(LlamaConfig(**SIZES))
@@ -61,6 +64,11 @@ def test_a_plan_names_the_parts_their_sum_and_whether_it_fits(ask: Ask) -> None:
 
 def held_by_the_sampler(model: Any, *, rows: int, columns: int) -> int:
     """Bytes of keys and values of the sampler's own cache."""
+    import torch
+
+    from ale_llm_policy.kv_cache import KVCache
+    from ale_llm_policy.packed import Packed
+
     cache, packed = KVCache(torch.device("cpu")), Packed(model)
     cache.reserve(rows, columns)
     starts = torch.zeros(rows, dtype=torch.int64)

@@ -1,8 +1,14 @@
 """Commands that read runs work for an agent that acts by text, without tool calls."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+
+from ale._cli.main import cli
+from ale.runs import Registry
 
 AGENT = '''\
 from ale.plugin import Component, hookimpl
@@ -50,12 +56,14 @@ class TextAgent:
 def ale_agents():
     return [Component("by-text", None, lambda o, c: TextAgent(), summary="Acts by text.")]
 '''
-LINES = [{"text": "I look.\n$ ls -A\n$ echo found it"}, {"text": "$ touch done"}, {"text": "Done."}]
+GOOD = [{"text": "I look.\n$ ls -A\n$ echo found it"}, {"text": "$ touch done"}, {"text": "Done."}]
+BAD = [{"text": "$ echo nothing to do"}, {"text": "Done."}]
+CHUNKERS = [each.component.name for each in Registry.installed().registrations("chunker")]
 
 
 @pytest.fixture
 def run(workshop: Any) -> str:
-    """One episode with three turns and three commands."""
+    """Two episodes of one task: a success in three turns, and a failure in two."""
     workshop.write("site/text_agent.py", AGENT)
     info = "site/text_agent-1.0.dist-info"
     workshop.write(
@@ -64,29 +72,68 @@ def run(workshop: Any) -> str:
     workshop.write(f"{info}/entry_points.txt", "[ale]\ntext = text_agent\n")
     workshop.environ["PYTHONPATH"] = str(workshop.folder / "site")
     workshop.task("t")
-    workshop.scripted({"default": LINES}, agent={"type": "by-text"})
+    script = {"tasks": {"t": [GOOD, BAD]}, "tokens": True}
+    workshop.scripted(script, agent={"type": "by-text"}, run={"rollouts": 2})
     done = workshop.ale("run", "run.yaml")
     assert done.code == 0, done.text
-    assert "completed: 1 episode on disk" in done.out
-    assert all(
-        not turn["completion"]["message"].get("tool_calls")
-        for turn in workshop.episodes()["0-t-0"]["trajectory"]["turns"]
+    episodes = workshop.episodes()
+    assert [episodes[f"0-t-{rollout}"]["reward"] for rollout in (0, 1)] == [1.0, 0.0]
+    assert not any(
+        turn["completion"]["message"].get("tool_calls")
+        for episode in episodes.values()
+        for turn in episode["trajectory"]["turns"]
     )
     return str(workshop.run)
 
 
-@pytest.mark.parametrize("chunker", ["interaction", "message", "tool-call"])
-def test_show_and_credit_name_the_commands_that_were_read_from_the_text(
-    workshop: Any, run: str, chunker: str
-) -> None:
+def test_show_names_the_commands_that_were_read_from_the_text(workshop: Any, run: str) -> None:
     shown = workshop.ale("show", run, "0-t-0")
     assert shown.code == 0, shown.text
     assert "$ touch done" in shown.out
     assert "> sh (read from the text)" in shown.out
     assert "| found it" in shown.out
-    credited = workshop.ale("credit", run, "--scheme", "ipa", "--chunker", chunker)
-    assert credited.code == 0, credited.text
-    assert "touch done" in credited.out
+
+
+def test_every_installed_chunker_cuts_it_for_credit_and_data_sets(
+    workshop: Any, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workshop.folder)
+    ale("collect", run, "--out", "raw.jsonl")
+    for chunker in CHUNKERS:
+        chosen = ("--chunker", chunker, "--scheme", "ipa")
+        assert "0-t-0: reward 1.000, " in ale("credit", run, *chosen), chunker
+        scored, rows = Path(f"{chunker}.jsonl"), Path(f"{chunker}.rl.jsonl")
+        ale("score", "--in", "raw.jsonl", "--out", str(scored), *chosen)
+        assert f'"{chunker}"' in scored.read_text()
+        ale("dataset", "rl", "--in", str(scored), "--out", str(rows))
+        assert "touch done" in rows.read_text(), chunker
+
+
+def ale(*arguments: str) -> str:
+    """What a command prints that runs in this process: forty starts of `ale` would take long."""
+    done = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, (arguments, done.output)
+    return done.output
+
+
+def test_its_episodes_become_conversations_and_preferences(workshop: Any, run: str) -> None:
+    for arguments in (
+        ("collect", run, "--out", "raw.jsonl"),
+        ("score", "--in", "raw.jsonl", "--out", "scored.jsonl"),
+        ("dataset", "sft", "--in", "scored.jsonl", "--out", "sft.jsonl", "--min-reward", "1"),
+        ("dataset", "dpo", "--in", "scored.jsonl", "--out", "dpo.jsonl"),
+        ("dataset", "export", "--in", "sft.jsonl", "--out", "chats.jsonl", "--format", "openai"),
+    ):
+        done = workshop.ale(*arguments)
+        assert done.code == 0, (arguments, done.text)
+    pair = json.loads((workshop.folder / "dpo.jsonl").read_text())
+    assert (pair["chosen"][0]["content"], pair["rejected"][0]["content"]) == (
+        GOOD[0]["text"],
+        BAD[0]["text"],
+    )
+    chat = json.loads((workshop.folder / "chats.jsonl").read_text())
+    said = [each["content"] for each in chat["messages"] if each["role"] == "assistant"]
+    assert said == [line["text"] for line in GOOD]
 
 
 def test_report_and_results_are_written(workshop: Any, run: str) -> None:

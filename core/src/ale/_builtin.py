@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from ale.protocols import Executor, RunningRun, Workers
-    from ale.types import Work
+    from ale.types import Job
 
 
 class Local:
-    """Runs every work in the run's own process."""
+    """Runs every job in the run's own process."""
 
     remote = False
 
@@ -30,9 +30,9 @@ class LocalWorkers:
 
     def __init__(self, run: RunningRun) -> None:
         self.run = run.run_here
-        """As in the protocol; a work is never withdrawn, since each is begun at once."""
+        """As in the protocol; a job is never withdrawn, since each is begun at once."""
 
-    async def stored(self, work: Work) -> None:
+    async def stored(self, job: Job) -> None:
         """Nothing was kept."""
 
     def drain(self) -> None:
@@ -46,5 +46,5 @@ def _local(options: None, context: BuildContext) -> Executor:
 @hookimpl
 def ale_executors() -> Sequence[Component[Any, Executor]]:
     """The executor that needs nothing else."""
-    summary = "runs the episodes in the run's own process"
+    summary = "Runs the episodes in the process of the run itself."
     return [Component("local", None, _local, summary=summary)]

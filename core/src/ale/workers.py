@@ -1,16 +1,16 @@
-"""Run the works of a run in another process, for authors of executors.
+"""Run the jobs of a run in another process, for authors of executors.
 
-A run gives its executor a `RunSpec`, which is plain data, and one `Work` after the other. Anywhere
+A run gives its executor a `RunSpec`, which is plain data, and one `Job` after the other. Anywhere
 else, a `Worker` builds from that spec the parts that sample and grade, and nothing else: no task
 source, trainer, observer or run directory. Its secrets come from its own environment; those of the
 run are never sent::
 
     worker = Worker.build(spec, Registry.installed())
     await worker.prune()
-    episode = await worker.run(work)
+    episode = await worker.run(job)
     await worker.aclose()
 
-`encode` and `decode` turn specs, works and episodes into JSON and back.
+`encode` and `decode` turn specs, jobs and episodes into JSON and back.
 
 What can't leave the run's process is refused before the run starts: start schemes, whose experts
 are there, and a model whose weights a trainer updates there (`ale.protocols.ServedPolicy` is one
@@ -44,7 +44,7 @@ from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
 from ale.protocols import Start
 from ale.strict import Node, from_plain, structure
-from ale.types import Episode, Failure, RunSpec, Stage, Stop, Trajectory, Work
+from ale.types import Episode, Failure, Job, RunSpec, Stage, Stop, Trajectory
 
 __all__ = ["Worker", "broken", "decode", "encode"]
 
@@ -53,7 +53,7 @@ _FILE = "the run's config"
 
 
 def decode(data: bytes, cls: type[T]) -> T:
-    """A `RunSpec`, `Work` or `Episode` from JSON.
+    """A `RunSpec`, `Job` or `Episode` from JSON.
 
     Raises:
         msgspec.MsgspecError: it is something else.
@@ -61,30 +61,30 @@ def decode(data: bytes, cls: type[T]) -> T:
     return decoder(cls).decode(data)
 
 
-def broken(work: Work, kind: str, message: str, *, stage: Stage = "queued") -> Episode:
-    """The episode of a work that could not be run: broken, without a reward.
+def broken(job: Job, kind: str, message: str, *, stage: Stage = "queued") -> Episode:
+    """The episode of a job that could not be run: broken, without a reward.
 
     Args:
         kind: of the failure, like the name of an error class: ``WorkerLostError``.
     """
     return Episode(
-        id=work.id,
-        task_id=work.task.id,
-        split=work.split,
-        step=work.step,
-        start=work.start,
-        rollout=work.rollout,
-        seed=work.seed,
-        temperature=work.temperature,
+        id=job.id,
+        task_id=job.task.id,
+        split=job.split,
+        step=job.step,
+        start=job.start,
+        rollout=job.rollout,
+        seed=job.seed,
+        temperature=job.temperature,
         reward=None,
-        trajectory=Trajectory(stop=Stop(reason="agent_error", detail="the work was not run")),
+        trajectory=Trajectory(stop=Stop(reason="agent_error", detail="the job was not run")),
         failure=Failure(stage=stage, kind=kind, message=message),
     )
 
 
 @frozen(kw_only=True)
 class Worker:
-    """Runs works of one run, any number at once."""
+    """Runs jobs of one run, any number at once."""
 
     spec: RunSpec
     sandbox: str
@@ -151,7 +151,7 @@ class Worker:
         """Remove what processes that are no longer alive have left of this kind of sandbox.
 
         Returns:
-            Why it could not, which keeps no work from being run; None where it could.
+            Why it could not, which keeps no job from being run; None where it could.
         """
         try:
             await self._parts.backend.prune()
@@ -160,46 +160,46 @@ class Worker:
         return None
 
     async def run(
-        self, work: Work, on_stage: Callable[[Work, Stage], None] = lambda work, stage: None
+        self, job: Job, on_stage: Callable[[Job, Stage], None] = lambda job, stage: None
     ) -> Episode:
-        """The episode of a work, as a local run would have it; a broken one is tried again.
+        """The episode of a job, as a local run would have it; a broken one is tried again.
 
         The secrets of this process are masked in it.
 
         Raises nothing but `CancelledError`: a failure is in the result.
         """
         try:
-            prepared = self._prepare(work)
+            prepared = self._prepare(job)
         except InputError as error:
-            return broken(work, "InputError", str(error))
+            return broken(job, "InputError", str(error))
         runner = EpisodeRunner(
             parts=self._parts,
             options=self._options,
             context=self._context,
-            on_stage=lambda _, stage: on_stage(work, stage),
+            on_stage=lambda _, stage: on_stage(job, stage),
             supervisor=self._supervisor,
         )
         plan = EpisodePlan(
-            split=work.split,
-            step=work.step,
+            split=job.split,
+            step=job.step,
             prepared=prepared,
-            start=Start(task_id=work.task.id, rollouts=1, name=work.start),
-            rollout=work.rollout,
-            seed=work.seed,
-            temperature=work.temperature,
+            start=Start(task_id=job.task.id, rollouts=1, name=job.start),
+            rollout=job.rollout,
+            seed=job.seed,
+            temperature=job.temperature,
         )
         episode = await runner.run(plan)
         data = encode(episode)
         masked = self._redactor.scrub_json(data)
         return episode if masked is data else decode(masked, Episode)
 
-    def _prepare(self, work: Work) -> PreparedTask:
-        key = (work.split, work.task.id)
+    def _prepare(self, job: Job) -> PreparedTask:
+        key = (job.split, job.task.id)
         known = self._prepared.get(key)
-        if known is None or known.task != work.task:
-            if problems := missing_features(work.task, self._parts.backend):
+        if known is None or known.task != job.task:
+            if problems := missing_features(job.task, self._parts.backend):
                 raise InputError(problems)
-            known = prepare(work.task, self._registry, self._context)
+            known = prepare(job.task, self._registry, self._context)
             self._prepared[key] = known
         return known
 

@@ -27,7 +27,7 @@ class Stage:
 PIPELINE = (
     Stage("Read tasks", ("tasks",), "Task"),
     Stage("Choose where rollouts begin", ("starts",), "Start"),
-    Stage("Choose where episodes run", ("executor",), "Works"),
+    Stage("Choose where episodes run", ("executor",), "Jobs"),
     Stage("Open a sandbox", ("sandbox",), "Sandbox"),
     Stage("Let the agent work", ("agent", "llm", "middleware"), "Trajectory"),
     Stage("Grade what it left", ("criterion",), "Episode, stored"),

@@ -45,7 +45,7 @@ TYPES = (
     "chunk",
     "credit",
     "training",
-    "work",
+    "job",
     "event",
     "_record",
 )
@@ -68,7 +68,7 @@ TITLES = {
     "executor": "Executors",
     "launcher": "Launchers",
     "middleware": "Middleware",
-    "work": "Works",
+    "job": "Jobs",
     "event": "Events",
     "_record": "Making a record",
 }

@@ -25,7 +25,7 @@ episodes broke; 130 interrupted; 143 terminated."""
 _BUILT_IN = {
     "run": "Run CONFIG: sample, grade and credit episodes, and train on them.",
     "check": "Validate CONFIG and its tasks and print every option; nothing is run.",
-    "plugins": "List the installed components, or show the options of one.",
+    "plugins": "List what a config can choose from, or show the options of one component.",
     "doctor": "Show which components work on this machine, and how to fix the others.",
 }
 _FIRST = 2

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 @click.option("-v", "--verbose", is_flag=True, help="Print the tracebacks of failed packages.")
 @click.pass_context
 def command(ctx: click.Context, kind: str | None, name: str | None, verbose: bool) -> None:
-    """List the installed components, or show the options of one.
+    """List what a config can choose from, or show the options of one component.
 
-    For a PACKAGE that failed to load, print its traceback.
+    KIND is a section of the config, such as sandbox or credit; NAME is a `type` of it. With the
+    name of a PACKAGE that failed to load, its traceback is printed.
 
     \b
     Examples:

@@ -9,7 +9,7 @@ from ale._run.expert_guided import ExpertGuidedLLM
 from ale._run.plan import EpisodePlan
 from ale._run.record import EpisodeRecord
 from ale._run.timeouts import OverdueError, Supervisor
-from ale.errors import AleError
+from ale.errors import AleError, ContextLengthError, LLMError
 from ale.middleware import Rewriting, RewritingLLM
 from ale.protocols import (
     LLM,
@@ -53,6 +53,19 @@ async def run_agent(
     if not isinstance(stop, Stop):
         raise AleError(f"the agent returned {stop!r} instead of a Stop")
     return stop
+
+
+def check_answered(stop: Stop) -> None:
+    """Check the end of an agent that has a model and recorded no turn: did the model fail it?
+
+    Raises:
+        ContextLengthError: the first request was too long.
+        LLMError: no answer came within the time limit.
+    """
+    if stop.reason == "context":
+        raise ContextLengthError(f"the first request is too long for the model: {stop.detail}")
+    if stop.reason == "time_limit":
+        raise LLMError(f"no answer of the model within the agent's time limit: {stop.detail}")
 
 
 def agent_context(

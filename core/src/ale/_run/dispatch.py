@@ -7,7 +7,7 @@ from attrs import field, frozen
 
 from ale._config import RunOptions
 from ale._run.early_stop import EarlyStop
-from ale._run.execution import Works
+from ale._run.execution import Jobs
 from ale._run.hooks import Observers
 from ale._run.interrupt import Interrupt
 from ale._run.plan import EpisodePlan
@@ -22,7 +22,7 @@ from ale.types import EpisodeFinished
 class Dispatcher:
     """Runs the episodes of one run."""
 
-    works: Works
+    jobs: Jobs
     options: RunOptions
     store: RunDirectory
     context: BuildContext
@@ -65,11 +65,11 @@ class Dispatcher:
     async def _run_one(self, plan: EpisodePlan) -> None:
         """Run and store one, then free its slot."""
         try:
-            episode = await self.works.run(plan)
+            episode = await self.jobs.run(plan)
             if episode is None or self.early_stop.cause is not None:
                 return  # finished while the run is being stopped: sampled again with the others
             self.store.add_episode(episode)
-            await self.works.stored(plan)
+            await self.jobs.stored(plan)
             self.times.add(episode)
             event = EpisodeFinished(episode=episode, at=self.context.clock())
             self.observers.notify("ale_episode_finished", event)

@@ -7,7 +7,14 @@ from datetime import UTC, datetime
 from attrs import field, frozen
 
 from ale._config import RunOptions
-from ale._run.agent import agent_context, effective_limits, model_for, run_agent, with_middleware
+from ale._run.agent import (
+    agent_context,
+    check_answered,
+    effective_limits,
+    model_for,
+    run_agent,
+    with_middleware,
+)
 from ale._run.grading import grade
 from ale._run.parts import PreparedTask, WorkerParts
 from ale._run.plan import EpisodePlan
@@ -126,9 +133,12 @@ class _Attempt:
         self.record.stop = BROKEN
         context = agent_context(self.plan, task, sandbox, llm, self._limits(task), self.record)
         context = with_middleware(context, parts.middleware, self.record)
+        n_turns = len(self.record.turns)
         self.record.stop = await run_agent(
             parts.agent, context, self.runner.supervisor, options.grace_s
         )
+        if parts.llm is not None and len(self.record.turns) == n_turns:
+            check_answered(self.record.stop)
         if not self._task.keep_processes:
             # What the agent left running must not affect the verdict.
             await sandbox.end_processes()

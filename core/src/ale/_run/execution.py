@@ -1,4 +1,4 @@
-"""Hand planned episodes to the executor as works; refuse what can not leave the process."""
+"""Hand planned episodes to the executor as jobs; refuse what can not leave the process."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -14,20 +14,20 @@ from ale._run.parts import Parts
 from ale._run.plan import EpisodePlan
 from ale.errors import InputError, PluginError, Problem
 from ale.protocols import Policy, RunningRun, ServedPolicy, Workers
-from ale.types import Episode, RunSpec, Stage, Work
+from ale.types import Episode, Job, RunSpec, Stage
 
 WORKER_SECTIONS = ("sandbox", "llm", "agent", "middleware", "run", "plugins")
-"""Sections of a config that the process that runs a work needs."""
+"""Sections of a config that the process that runs a job needs."""
 _NEEDS_LOCAL = "executor: {type: local}"
 
 
 @define
-class Works:
-    """The works that the run has asked for, in the hands of its executor."""
+class Jobs:
+    """The jobs that the run has asked for, in the hands of its executor."""
 
     workers: Workers
     _plans: dict[str, EpisodePlan]
-    """Of the works that are under way, by id."""
+    """Of the jobs that are under way, by id."""
 
     async def run(self, plan: EpisodePlan) -> Episode | None:
         """The episode of a plan; None where it was withdrawn.
@@ -35,28 +35,28 @@ class Works:
         Raises:
             PluginError: the executor gave back something else.
         """
-        work = work_of(plan)
-        self._plans[work.id] = plan
+        job = job_of(plan)
+        self._plans[job.id] = plan
         try:
-            episode = await self.workers.run(work)
+            episode = await self.workers.run(job)
         finally:
-            del self._plans[work.id]
-        if episode is not None and getattr(episode, "id", None) != work.id:
-            raise PluginError(f"the executor returned {episode!r} for the work {work.id}")
+            del self._plans[job.id]
+        if episode is not None and getattr(episode, "id", None) != job.id:
+            raise PluginError(f"the executor returned {episode!r} for the job {job.id}")
         return episode
 
     async def stored(self, plan: EpisodePlan) -> None:
         """The episode of this plan is on disk."""
-        await self.workers.stored(work_of(plan))
+        await self.workers.stored(job_of(plan))
 
     def drain(self) -> None:
         """No further plan follows."""
         self.workers.drain()
 
 
-def work_of(plan: EpisodePlan) -> Work:
+def job_of(plan: EpisodePlan) -> Job:
     """A plan as plain data."""
-    return Work(
+    return Job(
         id=plan.id,
         task=plan.prepared.task,
         split=plan.split,
@@ -82,15 +82,15 @@ class Executing:
     report: Callable[[str], None]
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[Works]:
+    async def open(self) -> AsyncIterator[Jobs]:
         """The run's executor, open. Raises `AleError` where it can't be opened."""
         plans: dict[str, EpisodePlan] = {}
 
-        async def run_here(work: Work) -> Episode:
-            return await self.runner.run(plans[work.id])
+        async def run_here(job: Job) -> Episode:
+            return await self.runner.run(plans[job.id])
 
-        def on_stage(work: Work, stage: Stage) -> None:
-            self.on_stage(work.id, work.task.id, stage)
+        def on_stage(job: Job, stage: Stage) -> None:
+            self.on_stage(job.id, job.task.id, stage)
 
         running = RunningRun(
             spec=await run_spec(self.config, self.registry, self.parts, self.run_id),
@@ -100,7 +100,7 @@ class Executing:
             report=self.report,
         )
         async with self.parts.executor.open(running) as workers:
-            yield Works(workers, plans)
+            yield Jobs(workers, plans)
 
 
 async def run_spec(config: RunConfig, registry: Registry, parts: Parts, run_id: str) -> RunSpec:

@@ -14,7 +14,7 @@ from ale._run.dispatch import Dispatcher
 from ale._run.early_stop import EarlyStop, StoppedEarlyError
 from ale._run.episode import EpisodeRunner
 from ale._run.evaluation import Evaluator
-from ale._run.execution import Executing, Works
+from ale._run.execution import Executing, Jobs
 from ale._run.hooks import Observers
 from ale._run.interrupt import Interrupt
 from ale._run.loop import Loop, planned_episodes
@@ -70,9 +70,9 @@ class Run:
         before = self.store.reader.manifest.get("outcome") or {}
         try:
             await self._prune()
-            async with self._executing(observers).open() as works:
-                self.interrupt.on_drain = works.drain
-                outcome = await self._loop(observers, works).run()
+            async with self._executing(observers).open() as jobs:
+                self.interrupt.on_drain = jobs.drain
+                outcome = await self._loop(observers, jobs).run()
         except StoppedEarlyError:
             outcome = "stopped"
         except asyncio.CancelledError:
@@ -115,10 +115,10 @@ class Run:
             report=self._report,
         )
 
-    def _loop(self, observers: Observers, works: Works) -> Loop:
+    def _loop(self, observers: Observers, jobs: Jobs) -> Loop:
         times = Times(self.context.monotonic)
         dispatcher = Dispatcher(
-            works=works,
+            jobs=jobs,
             options=self.config.run,
             store=self.store,
             context=self.context,

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 from attrs import frozen
 
 from ale._store.index import Index
+from ale.errors import ContextLengthError
 from ale.text import shorten
 from ale.types import Episode
 
 _WIDTH = 200
 _VARYING = re.compile(r"\b[0-9a-f]{8,}\b|(?<=:)[0-9]{4,5}\b|\b[0-9]+\.[0-9]+\b")
 """Ids, ports and durations differ between failures with the same cause; status codes do not."""
+_NUMBER = re.compile(r"[0-9]+")
 
 
 class Cause(NamedTuple):
@@ -40,7 +42,9 @@ class Causes:
             return
         failure = episode.failure
         message = shorten(f"{failure.stage}: {failure.kind}: {failure.message}", _WIDTH)
-        cause = _VARYING.sub("*", message)
+        # How many tokens a request has differs from task to task.
+        varying = _NUMBER if failure.kind == ContextLengthError.__name__ else _VARYING
+        cause = varying.sub("*", message)
         self._counts[cause] += 1
         self._first.setdefault(cause, (message, episode.id))
 

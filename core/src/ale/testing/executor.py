@@ -1,4 +1,4 @@
-"""Contract kit for executors: every work gives one episode, the one that this process would give.
+"""Contract kit for executors: every job gives one episode, the one that this process would give.
 
 ```python
 class TestMine(ExecutorContract):
@@ -7,8 +7,8 @@ class TestMine(ExecutorContract):
         return Mine(MineOptions())
 ```
 
-For one whose works leave the process, derive from `RemoteExecutorContract`. The tests need at least
-two workers that wait for works, each of which runs at least two at once and builds the parts of a
+For one whose jobs leave the process, derive from `RemoteExecutorContract`. The tests need at least
+two workers that wait for jobs, each of which runs at least two at once and builds the parts of a
 run with `ale.workers`; the kit's parts come with the spec, as a plugin file.
 """
 
@@ -26,7 +26,7 @@ from attrs import field, frozen
 import ale
 from ale.protocols import Executor, RunningRun, Workers
 from ale.runs import Registry
-from ale.types import CriterionSpec, Episode, RunSpec, Stage, Task, Work, replace
+from ale.types import CriterionSpec, Episode, Job, RunSpec, Stage, Task, replace
 from ale.workers import Worker
 
 PARTS = '''
@@ -77,10 +77,10 @@ _LARGE = 5_000_000
 _STAGES: Sequence[Stage] = ("queued", "sandbox", "setup", "agent", "grading", "teardown")
 
 
-def work(name: str, goal: str = "touch done", **fields: object) -> Work:
-    """A work whose agent runs `goal` in a shell; it succeeds where there is a file ``done``."""
+def job(name: str, goal: str = "touch done", **fields: object) -> Job:
+    """A job whose agent runs `goal` in a shell; it succeeds where there is a file ``done``."""
     task = Task(id=name, goal=goal, criteria=(CriterionSpec(type="kit-done"),))
-    return Work(id=f"0-{name}-0", task=task, **fields)  # type: ignore[arg-type]
+    return Job(id=f"0-{name}-0", task=task, **fields)  # type: ignore[arg-type]
 
 
 def spec_of(folder: Path, run_id: str, *, retries: int = 0) -> RunSpec:
@@ -123,16 +123,16 @@ class KitRun:
         )
         return self.executor.open(running)
 
-    async def _run_here(self, work: Work) -> Episode:
-        return await self.here.run(work, self._on_stage)
+    async def _run_here(self, job: Job) -> Episode:
+        return await self.here.run(job, self._on_stage)
 
-    def _on_stage(self, work: Work, stage: Stage) -> None:
-        self.stages.append((work.id, stage))
+    def _on_stage(self, job: Job, stage: Stage) -> None:
+        self.stages.append((job.id, stage))
 
-    async def stored(self, workers: Workers, asked: Work) -> Episode:
-        """The episode of a work, after which the run has stored it."""
+    async def stored(self, workers: Workers, asked: Job) -> Episode:
+        """The episode of a job, after which the run has stored it."""
         episode = await asyncio.wait_for(workers.run(asked), LIMIT_S)
-        assert episode is not None, "only a work that was withdrawn has no episode"
+        assert episode is not None, "only a job that was withdrawn has no episode"
         await asyncio.wait_for(workers.stored(asked), LIMIT_S)
         return episode
 
@@ -173,7 +173,7 @@ class ExecutorContract:
 
     @pytest.fixture
     def executor(self) -> Executor:
-        """A built executor; its workers, if it has any, wait for works."""
+        """A built executor; its workers, if it has any, wait for jobs."""
         raise NotImplementedError("override the fixture `executor`")
 
     @pytest_asyncio.fixture
@@ -183,21 +183,21 @@ class ExecutorContract:
         return KitRun(executor=executor, spec=spec, here=here)
 
     @pytest.mark.asyncio
-    async def test_every_work_gives_the_episode_that_this_process_gives(self, run: KitRun) -> None:
-        works = [
-            work("succeeds", "echo $seed; touch done", seed=11, step=3, rollout=2),
-            work("fails", "echo no; exit 3", split="evaluation", temperature=0.0),
-            work("words", "printf 'h\\303\\251 \\360\\237\\230\\200'; touch done", start="s.1"),
+    async def test_every_job_gives_the_episode_that_this_process_gives(self, run: KitRun) -> None:
+        jobs = [
+            job("succeeds", "echo $seed; touch done", seed=11, step=3, rollout=2),
+            job("fails", "echo no; exit 3", split="evaluation", temperature=0.0),
+            job("words", "printf 'h\\303\\251 \\360\\237\\230\\200'; touch done", start="s.1"),
         ]
-        expected = [plain(await run.here.run(each)) for each in works]
+        expected = [plain(await run.here.run(each)) for each in jobs]
         async with run.open() as workers:
-            given = await asyncio.gather(*(run.stored(workers, each) for each in works))
+            given = await asyncio.gather(*(run.stored(workers, each) for each in jobs))
         assert [plain(each) for each in given] == expected
         assert [each.reward for each in given] == [1.0, 0.0, 1.0]
 
     @pytest.mark.asyncio
-    async def test_a_work_that_breaks_comes_back_with_the_reason(self, run: KitRun) -> None:
-        made = work("broken")
+    async def test_a_job_that_breaks_comes_back_with_the_reason(self, run: KitRun) -> None:
+        made = job("broken")
         task = replace(made.task, setup_steps=("echo no disk >&2; exit 9",))
         async with run.open() as workers:
             episode = await run.stored(workers, replace(made, task=task))
@@ -207,13 +207,13 @@ class ExecutorContract:
         assert "no disk" in episode.failure.message
 
     @pytest.mark.asyncio
-    async def test_works_run_at_once_and_come_back_as_they_end(
+    async def test_job_run_at_once_and_come_back_as_they_end(
         self, run: KitRun, tmp_path: Path
     ) -> None:
         # Each waits for the file that the other one writes.
         one, two = tmp_path / "one", tmp_path / "two"
-        waits = work("waits", f"touch {one}; until test -e {two}; do sleep 0.05; done; touch done")
-        writes = work("writes", f"while ! test -e {one}; do sleep 0.05; done; touch done")
+        waits = job("waits", f"touch {one}; until test -e {two}; do sleep 0.05; done; touch done")
+        writes = job("writes", f"while ! test -e {one}; do sleep 0.05; done; touch done")
         async with run.open() as workers:
             slow = asyncio.create_task(run.stored(workers, waits))
             quick = await run.stored(workers, writes)
@@ -222,9 +222,9 @@ class ExecutorContract:
             assert (await slow).reward == quick.reward == 1.0
 
     @pytest.mark.asyncio
-    async def test_stages_that_are_reported_are_those_of_the_work(self, run: KitRun) -> None:
+    async def test_stages_that_are_reported_are_those_of_the_job(self, run: KitRun) -> None:
         async with run.open() as workers:
-            await asyncio.gather(*(run.stored(workers, work(name)) for name in ("a", "b")))
+            await asyncio.gather(*(run.stored(workers, job(name)) for name in ("a", "b")))
         for name in ("0-a-0", "0-b-0"):
             seen = [_STAGES.index(stage) for id, stage in run.stages if id == name]
             assert seen == sorted(seen)
@@ -232,24 +232,24 @@ class ExecutorContract:
 
     @pytest.mark.asyncio
     async def test_a_large_episode_comes_back_whole(self, run: KitRun) -> None:
-        large = work("large", f"head -c {_LARGE} /dev/zero | tr '\\0' x; touch done")
+        large = job("large", f"head -c {_LARGE} /dev/zero | tr '\\0' x; touch done")
         expected = plain(await run.here.run(large))
         async with run.open() as workers:
             assert plain(await run.stored(workers, large)) == expected
 
     @pytest.mark.asyncio
-    async def test_a_cancelled_work_ends_and_can_be_asked_for_again(
+    async def test_a_cancelled_job_ends_and_can_be_asked_for_again(
         self, run: KitRun, tmp_path: Path
     ) -> None:
         begun = tmp_path / "begun"
         async with run.open() as workers:
-            asked = asyncio.create_task(workers.run(work("again", endless(begun))))
+            asked = asyncio.create_task(workers.run(job("again", endless(begun))))
             await appears(begun)
             asked.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asked
             await ends(begun)
-            episode = await run.stored(workers, work("again", "touch done"))
+            episode = await run.stored(workers, job("again", "touch done"))
         assert episode.reward == 1.0
 
     @pytest.mark.asyncio
@@ -258,7 +258,7 @@ class ExecutorContract:
     ) -> None:
         begun = tmp_path / "begun"
         async with run.open() as workers:
-            asked = asyncio.create_task(workers.run(work("left", endless(begun))))
+            asked = asyncio.create_task(workers.run(job("left", endless(begun))))
             await appears(begun)
             asked.cancel()
         await ends(begun)
@@ -268,15 +268,15 @@ class ExecutorContract:
         begun, go = tmp_path / "begun", tmp_path / "go"
         goal = f"touch {begun}; while ! test -e {go}; do sleep 0.05; done; touch done"
         async with run.open() as workers:
-            asked = asyncio.create_task(run.stored(workers, work("begun", goal)))
+            asked = asyncio.create_task(run.stored(workers, job("begun", goal)))
             await appears(begun)
             workers.drain()
             go.touch()
             assert (await asyncio.wait_for(asked, LIMIT_S)).reward == 1.0
 
     @pytest.mark.asyncio
-    async def test_a_resumed_run_gets_every_work_that_it_asks_for(self, run: KitRun) -> None:
-        first, second = work("first", "echo 1; touch done"), work("second")
+    async def test_a_resumed_run_gets_every_job_that_it_asks_for(self, run: KitRun) -> None:
+        first, second = job("first", "echo 1; touch done"), job("second")
         async with run.open() as workers:
             before = await run.stored(workers, first)
             dropped = await asyncio.wait_for(workers.run(second), LIMIT_S)
@@ -298,11 +298,11 @@ class RemoteExecutorContract(ExecutorContract):
         """
         raise NotImplementedError("override the fixture `kill_a_worker`")
 
-    def test_it_says_that_works_leave_the_process(self, executor: Executor) -> None:
+    def test_it_says_that_job_leave_the_process(self, executor: Executor) -> None:
         assert executor.remote
 
     @pytest.mark.asyncio
-    async def test_the_work_of_a_worker_that_was_killed_is_run_by_another(
+    async def test_the_job_of_a_worker_that_was_killed_is_run_by_another(
         self, run: KitRun, tmp_path: Path, kill_a_worker: Callable[[int], None]
     ) -> None:
         process, go = tmp_path / "process", tmp_path / "go"
@@ -311,9 +311,9 @@ class RemoteExecutorContract(ExecutorContract):
             f"while ! test -e {go}; do sleep 0.05; done; touch done"
         )
         async with run.open() as workers:
-            asked = asyncio.create_task(run.stored(workers, work("lost", goal)))
+            asked = asyncio.create_task(run.stored(workers, job("lost", goal)))
             others = [
-                asyncio.create_task(run.stored(workers, work(f"other{i}", "sleep 0.2; touch done")))
+                asyncio.create_task(run.stored(workers, job(f"other{i}", "sleep 0.2; touch done")))
                 for i in range(4)
             ]
             await appears(process)
@@ -323,4 +323,4 @@ class RemoteExecutorContract(ExecutorContract):
         assert [each.reward for each in episodes] == [1.0] * 5
 
 
-__all__ = ["ExecutorContract", "KitRun", "RemoteExecutorContract", "spec_of", "work"]
+__all__ = ["ExecutorContract", "KitRun", "RemoteExecutorContract", "job", "spec_of"]

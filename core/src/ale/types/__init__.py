@@ -12,6 +12,7 @@ from ale.types.event import (
     RunStarted,
     StepFinished,
 )
+from ale.types.job import Job, RunSpec
 from ale.types.message import (
     Completion,
     CompletionRequest,
@@ -39,7 +40,6 @@ from ale.types.sandbox import (
 from ale.types.task import Constraints, CriterionSpec, Environment, Task
 from ale.types.training import Batch, CreditedGroup, PolicySnapshot, StepReport
 from ale.types.trajectory import Observation, Stop, StopReason, Trajectory, Turn
-from ale.types.work import RunSpec, Work
 
 __all__ = [
     "Batch",
@@ -67,6 +67,7 @@ __all__ = [
     "Gae",
     "Group",
     "IsolationLevel",
+    "Job",
     "LLMCapabilities",
     "Limits",
     "Message",
@@ -97,7 +98,6 @@ __all__ = [
     "Trajectory",
     "Turn",
     "Usage",
-    "Work",
     "call_count",
     "record",
     "replace",

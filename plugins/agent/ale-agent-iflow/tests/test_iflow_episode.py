@@ -208,6 +208,12 @@ async def test_text_before_any_call_does_not_end_the_episode(play):
     assert [turn.credited for turn in played.turns] == [False, True, True]
 
 
+async def test_with_finish_text_any_text_ends_the_episode_with_one_request(play):
+    played = await play(answer("Done."), finish="text")
+    assert played.stop == Stop(reason="finished", detail="Done.")
+    assert len(played.llm.requests) == 1
+
+
 @pytest.mark.parametrize(
     "idle",
     [

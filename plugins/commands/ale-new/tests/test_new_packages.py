@@ -27,12 +27,15 @@ REGISTERED: Mapping[str, tuple[str, type, Mapping[str, Any]]] = {
     "sandbox": ("ale_sandboxes", protocols.SandboxBackend, {}),
     "llm": ("ale_llms", protocols.LLM, {}),
     "agent": ("ale_agents", protocols.Agent, {}),
+    "middleware": ("ale_middleware", protocols.Middleware, {}),
     "criterion": ("ale_criteria", protocols.Criterion, {"path": "a.txt"}),
     "chunker": ("ale_chunkers", protocols.Chunker, {}),
     "credit": ("ale_credit_schemes", protocols.CreditScheme, {}),
     "starts": ("ale_starts", protocols.StartScheme, {}),
     "trainer": ("ale_trainers", protocols.Trainer, {}),
     "observer": ("ale_observers", object, {}),
+    "executor": ("ale_executors", protocols.Executor, {}),
+    "launch": ("ale_launchers", protocols.Launcher, {}),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 

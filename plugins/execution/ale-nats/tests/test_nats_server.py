@@ -14,15 +14,15 @@ import pytest
 
 from ale.errors import AleError
 from ale.runs import Registry
-from ale.testing.executor import KitRun, spec_of, work
-from ale.types import Episode, Work
+from ale.testing.executor import KitRun, job, spec_of
+from ale.types import Episode, Job
 from ale.workers import Worker
 from ale_nats.executor import NatsExecutor
 from ale_nats.options import NatsOptions, ServerOptions
 from ale_nats.testing import Server, WorkerGroup, free_port
 
 Environ = Mapping[str, str]
-ONE = work("one")
+ONE = job("one")
 
 
 async def check(options: NatsOptions, environ: Environ | None = None) -> None:
@@ -129,9 +129,9 @@ def certificates(tmp_path: Path) -> Path:
 
 
 async def one_episode(
-    options: NatsOptions, environ: Environ, folder: Path, asked: Work = ONE
+    options: NatsOptions, environ: Environ, folder: Path, asked: Job = ONE
 ) -> Episode:
-    """The episode of a work, run by a worker of the server."""
+    """The episode of a job, run by a worker of the server."""
     spec = spec_of(folder, "one")
     here = Worker.build(spec, Registry.installed(), {})
     run = KitRun(executor=NatsExecutor(options, environ), spec=spec, here=here)
@@ -189,7 +189,7 @@ async def test_the_documented_permissions_suffice(started: Any, tmp_path: Path) 
     try:
         group.start(environ={"NATS_USER": "worker", "NATS_PASSWORD": "worker-secret"})
         options = NatsOptions(url=server.url, user_env="U", password_env="P")
-        large = work("large", "head -c 3000000 /dev/zero | tr '\\0' x; touch done")
+        large = job("large", "head -c 3000000 /dev/zero | tr '\\0' x; touch done")
         environ = {"U": "run", "P": "run-secret"}
         assert (await one_episode(options, environ, tmp_path, large)).reward == 1.0
     finally:

@@ -1,4 +1,4 @@
-"""Which works a worker takes, what is lost, limited, given back and resumed; with real servers."""
+"""Which jobs a worker takes, what is lost, limited, given back and resumed; with real servers."""
 
 import asyncio
 import hashlib
@@ -13,14 +13,14 @@ import pytest
 from ale.errors import AleError, InputError
 from ale.protocols import RunningRun
 from ale.runs import Registry
-from ale.testing.executor import LIMIT_S, KitRun, appears, spec_of, work
+from ale.testing.executor import LIMIT_S, KitRun, appears, job, spec_of
 from ale.types import Episode, RunSpec, replace
 from ale.workers import Worker
 from ale_nats.connection import connected
 from ale_nats.executor import NatsExecutor, Session
 from ale_nats.options import NatsOptions
 from ale_nats.running import run_worker
-from ale_nats.subjects import EPISODES, OBJECTS, RUNS, WORKS
+from ale_nats.subjects import EPISODES, JOBS, OBJECTS, RUNS
 from ale_nats.testing import Server, WorkerGroup, free_port, wait_for
 
 MakeRun = Callable[..., KitRun]
@@ -49,15 +49,15 @@ async def told(reports: list[str], text: str) -> str:
     return found[0]
 
 
-async def test_only_a_worker_with_all_labels_takes_a_runs_works(
+async def test_only_a_worker_with_all_labels_takes_a_runs_jobs(
     make_run: MakeRun, own_group: WorkerGroup
 ) -> None:
     plain, able = own_group.start("--labels", "gpu"), own_group.start("--labels", "docker, gpu")
     run = make_run(labels=("gpu", "docker"))
     async with run.open() as workers:
-        await asyncio.gather(*(run.stored(workers, work(f"w{i}")) for i in range(8)))
-    assert "takes works" in able.read_text()
-    assert "takes works" not in plain.read_text()
+        await asyncio.gather(*(run.stored(workers, job(f"w{i}")) for i in range(8)))
+    assert "takes jobs" in able.read_text()
+    assert "takes jobs" not in plain.read_text()
 
 
 async def test_nobody_is_there_and_the_user_is_told_what_to_start(
@@ -65,7 +65,7 @@ async def test_nobody_is_there_and_the_user_is_told_what_to_start(
 ) -> None:
     run = make_run(silence_s=0.2, labels=("gpu",))
     async with run.open() as workers:
-        asked = asyncio.create_task(workers.run(work("alone")))
+        asked = asyncio.create_task(workers.run(job("alone")))
         message = await told(run.reports, "no worker has taken")
         assert f"ale worker --nats {own_server.url} --labels gpu" in message
         workers.drain()
@@ -78,12 +78,12 @@ async def test_a_worker_of_another_version_takes_nothing_and_says_why(
     output = own_group.start("--name", "old")
     run = make_run(lambda spec: replace(spec, versions={"ale-core": "7.7"}))
     async with run.open() as workers:
-        asked = asyncio.create_task(workers.run(work("other")))
+        asked = asyncio.create_task(workers.run(job("other")))
         message = await told(run.reports, "the worker old can't run this run's episodes")
         workers.drain()
         assert await asked is None
     assert "the run has ale-core 7.7, this worker has" in message
-    assert "takes no works of run-0" in output.read_text()
+    assert "takes no jobs of run-0" in output.read_text()
 
 
 async def test_a_worker_refuses_a_sandbox_that_isolates_less_than_it_requires(
@@ -92,7 +92,7 @@ async def test_a_worker_refuses_a_sandbox_that_isolates_less_than_it_requires(
     own_group.start("--name", "careful", "--require", "network,files")
     run = make_run()
     async with run.open() as workers:
-        asked = asyncio.create_task(workers.run(work("other")))
+        asked = asyncio.create_task(workers.run(job("other")))
         message = await told(run.reports, "the worker careful can't run this run's episodes")
         workers.drain()
         assert await asked is None
@@ -149,23 +149,23 @@ async def test_a_worker_lets_runs_read_only_the_variables_that_it_allows(
 
     run = make_run(asking("MODEL_KEY"))
     async with run.open() as workers:
-        assert (await run.stored(workers, work("allowed"))).reward == 1.0
+        assert (await run.stored(workers, job("allowed"))).reward == 1.0
     run = make_run(asking("OTHER_KEY"))
     async with run.open() as workers:
-        asked = asyncio.create_task(workers.run(work("other")))
+        asked = asyncio.create_task(workers.run(job("other")))
         assert "OTHER_KEY" in await told(run.reports, "the worker careful can't run")
         workers.drain()
         assert await asked is None
 
 
 @pytest.mark.long
-async def test_a_work_that_no_worker_survives_is_a_broken_episode(
+async def test_a_job_that_no_worker_survives_is_a_broken_episode(
     make_run: MakeRun, own_group: WorkerGroup
 ) -> None:
     own_group.start()
     own_group.start()
     run = make_run(deliveries=2)
-    deadly = work("deadly", "kill -9 $PPID")
+    deadly = job("deadly", "kill -9 $PPID")
     async with run.open() as workers:
         asked = asyncio.create_task(run.stored(workers, deadly))
         while not asked.done():
@@ -186,20 +186,20 @@ async def test_a_run_waits_while_the_queue_is_full(
 ) -> None:
     run = make_run(queue_limit=2)
     async with run.open() as workers:
-        asked = [asyncio.create_task(run.stored(workers, work(f"w{i}"))) for i in range(6)]
+        asked = [asyncio.create_task(run.stored(workers, job(f"w{i}"))) for i in range(6)]
         await asyncio.sleep(0.5)
         await asyncio.to_thread(own_group.start)
         episodes = await asyncio.gather(*asked)
     assert [episode.reward for episode in episodes] == [1.0] * 6
 
 
-async def test_a_work_that_waits_for_the_queue_is_withdrawn_too(
+async def test_a_job_that_waits_for_the_queue_is_withdrawn_too(
     make_run: MakeRun, own_group: WorkerGroup
 ) -> None:
     async with make_run(queue_limit=1).open() as other, make_run(queue_limit=1).open() as workers:
-        holding = asyncio.create_task(other.run(work("other")))
-        await _until(lambda: _messages(own_group.url, WORKS), 1)
-        asked = asyncio.create_task(workers.run(work("waits")))
+        holding = asyncio.create_task(other.run(job("other")))
+        await _until(lambda: _messages(own_group.url, JOBS), 1)
+        asked = asyncio.create_task(workers.run(job("waits")))
         await asyncio.sleep(0.5)
         workers.drain()
         assert await asyncio.wait_for(asked, 60) is None
@@ -207,15 +207,15 @@ async def test_a_work_that_waits_for_the_queue_is_withdrawn_too(
         assert await holding is None
 
 
-async def test_a_work_that_is_withdrawn_while_it_is_sent_is_not_in_the_queue(
+async def test_a_job_that_is_withdrawn_while_it_is_sent_is_not_in_the_queue(
     make_run: MakeRun, own_group: WorkerGroup
 ) -> None:
     async with make_run().open() as workers:
-        asked = asyncio.create_task(workers.run(work("large", "true #" + "x" * 5_000_000)))
+        asked = asyncio.create_task(workers.run(job("large", "true #" + "x" * 5_000_000)))
         await asyncio.sleep(0)
         workers.drain()
         assert await asyncio.wait_for(asked, 60) is None
-        assert await _messages(own_group.url, WORKS) == 0
+        assert await _messages(own_group.url, JOBS) == 0
 
 
 async def _messages(url: str, stream: str) -> int:
@@ -234,13 +234,13 @@ async def test_a_finished_run_leaves_nothing_in_the_server(
 ) -> None:
     own_group.start()
     run = make_run()
-    large = work("large", "head -c 3000000 /dev/zero | tr '\\0' x; touch done")
+    large = job("large", "head -c 3000000 /dev/zero | tr '\\0' x; touch done")
     async with run.open() as workers:
         await run.stored(workers, large)
-        dropped = await workers.run(work("dropped", "head -c 3000000 /dev/zero | tr '\\0' y"))
+        dropped = await workers.run(job("dropped", "head -c 3000000 /dev/zero | tr '\\0' y"))
         assert dropped is not None
     async with connected(NatsOptions(url=own_server.url), {}, name="test") as link:
-        for stream in (RUNS, WORKS, EPISODES):
+        for stream in (RUNS, JOBS, EPISODES):
             state = (await link.stream.stream_info(stream)).state
             assert (stream, state.messages, state.consumer_count) == (stream, 0, 0)
         store = await link.stream.object_store(OBJECTS)
@@ -257,14 +257,14 @@ async def _names(store: Any) -> list[str]:
 
 
 async def killed_session(run: KitRun, asked: list[Any], until: Path) -> None:
-    """A session that asks for works and is gone, as after kill -9, once a file is there."""
+    """A session that asks for jobs and is gone, as after kill -9, once a file is there."""
     executor = run.executor
     assert isinstance(executor, NatsExecutor)
     running = RunningRun(
         spec=run.spec,
         concurrency=8,
         run_here=run.here.run,
-        on_stage=lambda work, stage: None,
+        on_stage=lambda job, stage: None,
         report=run.reports.append,
     )
     async with connected(executor.options, {}, name="killed") as link:
@@ -284,24 +284,24 @@ async def test_a_resumed_run_gets_what_was_finished_while_nobody_was_there(
     own_group.start()
     run, counts, begun = make_run(), tmp_path / "counts", tmp_path / "begun"
     goal = f"echo $seed >> {counts}; touch {begun}; sleep 0.5; touch done"
-    works = [work(f"w{i}", goal, seed=i) for i in range(3)]
-    await killed_session(run, works, begun)
-    await asyncio.to_thread(wait_for, lambda: len(counts.read_text().split()) == 3, "3 works")
+    jobs = [job(f"w{i}", goal, seed=i) for i in range(3)]
+    await killed_session(run, jobs, begun)
+    await asyncio.to_thread(wait_for, lambda: len(counts.read_text().split()) == 3, "3 jobs")
     await asyncio.sleep(1.5)  # longer than after which a worker counts as lost
     async with run.open() as workers:
-        episodes = await asyncio.gather(*(run.stored(workers, each) for each in works))
+        episodes = await asyncio.gather(*(run.stored(workers, each) for each in jobs))
     assert [episode.reward for episode in episodes] == [1.0] * 3
     assert sorted(counts.read_text().split()) == ["0", "1", "2"], "each was run once"
 
 
-async def test_the_server_is_restarted_while_works_run(
+async def test_the_server_is_restarted_while_job_run(
     make_run: MakeRun, own_group: WorkerGroup, own_server: Server, tmp_path: Path
 ) -> None:
     own_group.start()
     run, begun, go = make_run(), tmp_path / "begun", tmp_path / "go"
     goal = f"touch {begun}; while ! test -e {go}; do sleep 0.05; done; touch done"
     async with run.open() as workers:
-        asked = [asyncio.create_task(run.stored(workers, work(f"w{i}", goal))) for i in range(6)]
+        asked = [asyncio.create_task(run.stored(workers, job(f"w{i}", goal))) for i in range(6)]
         await appears(begun)
         await asyncio.to_thread(own_server.stop)
         go.touch()
@@ -319,7 +319,7 @@ async def test_an_episode_that_is_lost_with_the_connection_comes_again(
     goal = f"touch {begun}; while ! test -e {go}; do sleep 0.05; done; touch done"
     async with run.open() as workers:
         assert isinstance(workers, Session)
-        asked = asyncio.create_task(run.stored(workers, work("one", goal)))
+        asked = asyncio.create_task(run.stored(workers, job("one", goal)))
         await appears(begun)
         connection = workers._link.client._transport._io_writer.transport  # type: ignore[union-attr]
         connection.pause_reading()
@@ -336,7 +336,7 @@ async def test_a_server_that_has_lost_its_files_gets_all_again(
 ) -> None:
     run = make_run()
     async with run.open() as workers:
-        asked = [asyncio.create_task(run.stored(workers, work(f"w{i}"))) for i in range(4)]
+        asked = [asyncio.create_task(run.stored(workers, job(f"w{i}"))) for i in range(4)]
         await asyncio.sleep(0.3)
         await asyncio.to_thread(own_server.stop)
         (own_server.folder / "store").rename(tmp_path / "lost")
@@ -354,7 +354,7 @@ async def test_a_server_that_stays_away_ends_the_run_after_a_while(
 
     async def ask() -> None:
         async with run.open() as workers:
-            asked = asyncio.create_task(workers.run(work("waits")))
+            asked = asyncio.create_task(workers.run(job("waits")))
             await asyncio.sleep(0.2)
             await asyncio.to_thread(own_server.stop)
             await asked
@@ -365,7 +365,7 @@ async def test_a_server_that_stays_away_ends_the_run_after_a_while(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_worker_that_is_told_to_end_gives_back_or_finishes_its_works(
+async def test_a_worker_that_is_told_to_end_gives_back_or_finishes_its_jobs(
     make_run: MakeRun, own_group: WorkerGroup, tmp_path: Path, number: signal.Signals
 ) -> None:
     output = own_group.start()
@@ -374,7 +374,7 @@ async def test_a_worker_that_is_told_to_end_gives_back_or_finishes_its_works(
     run, begun, go = make_run(lost_after_s=60.0), tmp_path / "begun", tmp_path / "go"
     goal = f"echo $$ >> {begun}; while ! test -e {go}; do sleep 0.05; done; touch done"
     async with run.open() as workers:
-        asked = asyncio.create_task(run.stored(workers, work("w", goal)))
+        asked = asyncio.create_task(run.stored(workers, job("w", goal)))
         await appears(begun)
         first.send_signal(number)
         if number == signal.SIGTERM:
@@ -415,7 +415,7 @@ async def test_two_runs_share_a_worker(make_run: MakeRun, own_group: WorkerGroup
 
     async def all_of(run: KitRun) -> list[Episode]:
         async with run.open() as workers:
-            return await asyncio.gather(*(run.stored(workers, work(f"w{i}")) for i in range(8)))
+            return await asyncio.gather(*(run.stored(workers, job(f"w{i}")) for i in range(8)))
 
     found = await asyncio.gather(all_of(one), all_of(other))
     assert [[episode.reward for episode in episodes] for episodes in found] == [[1.0] * 8] * 2

@@ -157,9 +157,9 @@ class Episode(EpisodeLoop):
     def _finishes(self, completion: Completion) -> bool:
         """Does this answer without a call end the episode?"""
         whole = completion.finish_reason not in ("length", "content_filter")
-        acted = self.budget.steps > 0
-        by_text = self._options.finish == "text"
-        return by_text and acted and whole and has_text(completion.message.content)
+        finish, acted = self._options.finish, self.budget.steps > 0
+        by_text = finish == "text" or (finish == "after-call" and acted)
+        return by_text and whole and has_text(completion.message.content)
 
     def _remind(self, completion: Completion) -> tuple[Message, ...]:
         if self._reminders >= self._options.max_reminders:

@@ -48,11 +48,11 @@ class IflowOptions:
         validator=ge(256),
         metadata=doc("Of a tool's output that the model sees; more is cut in the middle."),
     )
-    finish: Literal["text", "tool"] = field(
-        default="text",
+    finish: Literal["text", "after-call", "tool"] = field(
+        default="after-call",
         metadata=doc(
-            "What ends the episode as finished: a call of the tool finish and, with 'text', also "
-            "an answer of text alone once a tool call has been run."
+            "What ends the episode as finished besides a call of the tool finish: an answer of "
+            "text alone (text), only once a tool call has been run (after-call), or nothing (tool)."
         ),
     )
     max_reminders: int = field(

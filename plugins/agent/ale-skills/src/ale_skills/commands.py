@@ -136,7 +136,7 @@ def review(runs: tuple[Path, ...], store: Path, pairs: int) -> None:
 @click.argument("skill")
 @click.option("--undo", is_flag=True, help="Use a retired skill again.")
 def retire(store: Path, skill: str, undo: bool) -> None:
-    """Stop using a SKILL, whatever was measured of it.
+    """Stop using a SKILL, whatever its measured worth.
 
     Example: ale skills retire --store skills.db 3f2a91c07b
     """

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 @click.option(
     "--sweep",
     metavar="KEY=VALUE,...",
-    help="Choose one of these values for each combination before, by seeds that are not reported.",
+    help="Values to tune first: each combination gets the one with the best mean reward in runs of "
+    "its own, whose seeds are not those compared.",
 )
 @click.option(
     "--sweep-seeds", type=click.IntRange(1), default=2, show_default=True, help="Runs of each."

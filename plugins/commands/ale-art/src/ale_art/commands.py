@@ -15,7 +15,9 @@ from ale_art.config import Flags, config_of
 
 @click.group("art")
 def art() -> None:
-    """Train a model to write code, on MBPP, by the tests that its code passes.
+    """Train a model to write Python by reinforcement learning on MBPP: the reward is tests passed.
+
+    MBPP is a set of short programming problems, each with tests.
 
     \b
     Example:
@@ -48,7 +50,7 @@ def art() -> None:
     type=click.FloatRange(0, min_open=True),
     default=2e-5,
     show_default=True,
-    help="Of the trainer.",
+    help="Learning rate of the trainer.",
 )
 @click.option(
     "--max-attempts",

@@ -54,6 +54,10 @@ def list_(registry: "Registry", as_json: bool) -> None:
     """List the installed benchmarks, and what each needs.
 
     Any installed package with a task source can add some.
+
+    \b
+    Example:
+      ale bench list
     """
     from ale_bench.offered import offered
     from ale_bench.tables import benchmarks_json, benchmarks_text
@@ -117,10 +121,10 @@ def run(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Run BENCHMARK against a model, and show pass@k with intervals.
+    """Let a model answer the problems of BENCHMARK, grade the answers, and show pass@k.
 
-    The run is one of `ale run`, and is stored like any other. After a Ctrl-C or a kill, the same
-    command continues it. Exit codes are those of `ale run`.
+    BENCHMARK is a name of `ale bench list`. The run is stored like any other of `ale run`, with the
+    same exit codes. After a Ctrl-C or a kill, the same command continues it.
 
     \b
     Examples:
@@ -179,6 +183,10 @@ def show(registry: "Registry", run: Path, as_json: bool) -> None:
     """Show the results of RUN, finished or not, of `ale bench run` or `ale run`.
 
     RUN is a run directory, or the folder that `ale bench run` has made for one.
+
+    \b
+    Example:
+      ale bench show runs/humaneval-small-1a2b3c4d
     """
     _show(run, registry, as_json=as_json)
 

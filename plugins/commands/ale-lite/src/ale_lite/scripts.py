@@ -33,7 +33,12 @@ def _setting(key: str, path: Path) -> str:
 @click.group(cls=Group)
 @click.version_option(package_name="ale-lite")
 def iflow() -> None:
-    """An agent that works on one task in a terminal; everything else is done with `ale`."""
+    """Let a model work on one task in a sandbox, by tool calls.
+
+    \b
+    Example:
+      iflow run --task tasks/tbp_examples/basics_ls.yaml --config configs/local_lmstudio.yaml
+    """
 
 
 @iflow.command("run")
@@ -58,7 +63,12 @@ def iflow_run(task: Path, config: Path) -> None:
 @click.group(cls=Group)
 @click.version_option(package_name="ale-lite")
 def tbp() -> None:
-    """Benchmark a model on tasks in a terminal."""
+    """Run a model on every task of a folder, and store the results.
+
+    \b
+    Example:
+      tbp run --tasks tasks/tbp_examples --config configs/local_lmstudio.yaml --out runs/
+    """
 
 
 @tbp.command("run")
@@ -112,7 +122,15 @@ def _roll(arguments: list[str]) -> None:
 @click.group(cls=Group)
 @click.version_option(package_name="ale-lite")
 def roll() -> None:
-    """From stored runs to scored chunks, to preference pairs, to an adapter."""
+    """Turn stored runs into scored chunks, preference pairs and a trained adapter, in four steps.
+
+    \b
+    Examples:
+      roll collect --runs runs/ --out datasets/raw.jsonl
+      roll ipa-score --in datasets/raw.jsonl --out datasets/ipa_scored.jsonl
+      roll make-dpo --in datasets/ipa_scored.jsonl --out datasets/dpo.jsonl
+      roll train-dpo --config dpo.yaml
+    """
 
 
 @roll.command("collect")
@@ -189,12 +207,17 @@ def roll_train_dpo(config: str) -> None:
 @click.group(cls=Group)
 @click.version_option(package_name="ale-lite")
 def rock() -> None:
-    """Sandboxes: which of them are usable on this machine."""
+    """Show which sandboxes work on this machine.
+
+    \b
+    Example:
+      rock doctor
+    """
 
 
 @rock.command("doctor")
 def rock_doctor() -> None:
-    """Name each sandbox, its state and the reason, and what `backend: auto` means here.
+    """Show each sandbox, whether it works here and why not, and which one `backend: auto` chooses.
 
     \b
     Example:

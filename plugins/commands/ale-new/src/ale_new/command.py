@@ -37,9 +37,9 @@ def command(
 ) -> None:
     """Write a plugin package NAME that registers one component of a KIND.
 
-    KIND is tasks, sandbox, llm, agent, criterion, chunker, credit, starts, trainer, observer or
-    command. The package installs, is listed by `ale plugins` and passes its contract kit; replace
-    its implementation with yours and keep the tests passing.
+    KIND is tasks, sandbox, llm, agent, middleware, criterion, chunker, credit, starts, trainer,
+    observer, executor, launch or command. The package installs, is listed by `ale plugins` and
+    passes its contract kit; replace its implementation with yours and keep the tests passing.
 
     Example: ale new criterion ale-criterion-min-size --author 'Ada Lovelace <ada@example.org>'
     """

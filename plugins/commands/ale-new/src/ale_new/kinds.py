@@ -36,12 +36,15 @@ _ALL = (
     Kind(name="sandbox", prefixes=("sandbox",)),
     Kind(name="llm", prefixes=("llm",)),
     Kind(name="agent", prefixes=("agent",)),
+    Kind(name="middleware", prefixes=("middleware",)),
     Kind(name="criterion", prefixes=("criterion", "criteria"), joiner="_"),
     Kind(name="chunker", prefixes=("chunker", "chunkers")),
     Kind(name="credit", noun="credit scheme", prefixes=("credit-scheme", "credit")),
     Kind(name="starts", noun="start scheme", prefixes=("start-scheme", "starts", "start")),
     Kind(name="trainer", prefixes=("trainer", "train")),
     Kind(name="observer", prefixes=("observer", "observe")),
+    Kind(name="executor", prefixes=("executor",)),
+    Kind(name="launch", noun="launcher", prefixes=("launcher", "launch")),
     Kind(name="command", prefixes=("command",)),
 )
 

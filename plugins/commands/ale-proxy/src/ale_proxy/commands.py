@@ -49,14 +49,14 @@ from ale.commands import PATH
     type=click.Choice(["raw", "processed"]),
     default="raw",
     show_default=True,
-    help="Which log-probabilities the server gives; raw ones are stored only of requests with "
-    "temperature 1 and top_p 1.",
+    help="Log-probabilities that the server gives: before (raw) or after (processed) temperature "
+    "and top_p; raw ones are stored only of requests with temperature 1 and top_p 1.",
 )
 @click.option(
     "--key-env",
     metavar="VARIABLE",
-    help="Requests about sessions need the key in this environment variable, those about current "
-    "too; without it, an agent that reaches the proxy can score itself.",
+    help="Environment variable with a key that requests to read, score or end a session need, the "
+    "current one too; without it, an agent that reaches the proxy can score itself.",
 )
 @click.option(
     "--config",
@@ -66,11 +66,11 @@ from ale.commands import PATH
 )
 @click.pass_obj
 def proxy(registry: Any, /, upstream: str, run: Path | None, **options: Any) -> None:
-    """Record what an agent asks a model, from between the two.
+    """Stand between any agent and its model server, and record what they exchange as episodes.
 
-    URL is that of an OpenAI-compatible server, or of Anthropic's. Requests and answers pass
-    unchanged; each session becomes an episode. The URL for the agent is printed first, then the run
-    directory.
+    URL is that of the model server: OpenAI-compatible, or Anthropic's. Set the agent's base URL to
+    the one that is printed. Requests and answers pass unchanged. Each session of the agent becomes
+    an episode in a run directory, which `ale show` and `ale collect` read.
 
     \b
     Examples:

@@ -33,10 +33,14 @@ from ale.commands import COMPONENT, PATH
     "--register",
     type=PATH,
     metavar="FOLDER",
-    help="Keep an entry for runs that sample here in this folder, while it runs.",
+    help="Folder of the registry in which runs find this server, while it runs.",
 )
 @click.option("--register-as", metavar="NAME", help="Name of the entry; default: host and process.")
-@click.option("--end-with-stdin", is_flag=True, help="End when the standard input is closed, too.")
+@click.option(
+    "--end-with-stdin",
+    is_flag=True,
+    help="End when standard input is closed, as well as by Ctrl-C.",
+)
 @click.pass_context
 def serve(
     ctx: click.Context,

@@ -78,7 +78,7 @@ def start(
 @server.command("list")
 @_FOLDER
 def list_(folder: Path | None) -> None:
-    """List the servers of a folder: address, model, version, load, since when.
+    """List the servers of a registry: address, model, version, load and start.
 
     Example: ale server list
     """

@@ -72,7 +72,7 @@ class Filters:
     error: str | None = None
     """Part of the error of the episode or of a tool call, in any case."""
     failed: str | None = None
-    """A criterion that does not hold."""
+    """Only episodes that failed this criterion."""
     text: str | None = None
     """Words of which one turn has all; those in double quotes in this order."""
 

@@ -192,7 +192,7 @@ def archive(
     "--to", type=PATH, metavar="FOLDER", help="Where to make the runs. Default: beside each."
 )
 def restore(archives: tuple[Path, ...], to: Path | None) -> None:
-    """Make the run directories of ARCHIVES again. The archives stay.
+    """Unpack ARCHIVES into run directories; the archives are kept.
 
     \b
     Example:
@@ -206,7 +206,7 @@ def restore(archives: tuple[Path, ...], to: Path | None) -> None:
 
 @runs.command("index")
 @folder_argument
-@click.option("--rebuild", is_flag=True, help="Forget what is known of these runs first.")
+@click.option("--rebuild", is_flag=True, help="Read these runs again from the beginning.")
 @store_option
 def index(folder: Path, rebuild: bool, store: str | None) -> None:
     """Bring the database up to date with the runs in FOLDER; default: runs.

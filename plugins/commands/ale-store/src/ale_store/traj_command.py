@@ -33,7 +33,9 @@ _FILTERS: tuple[Callable[[Any], Any], ...] = (
     click.option("--model", help="Name of the model, as it named itself or in the config."),
     click.option("--min-reward", type=float, help="A reward of at least this."),
     click.option("--max-reward", type=float, help="A reward of at most this."),
-    click.option("--broken/--graded", default=None, help="Without, or with, a reward."),
+    click.option(
+        "--broken/--graded", default=None, help="Only broken episodes, or only graded ones."
+    ),
     times("Started"),
     click.option("--split", type=click.Choice(["train", "evaluation"]), help="Default: both."),
     click.option("--step", type=click.IntRange(0), help="Training step."),
@@ -42,7 +44,7 @@ _FILTERS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--error", metavar="TEXT", help="Part of the error of the episode or of a tool call."
     ),
-    click.option("--failed", metavar="CRITERION", help="A criterion that does not hold."),
+    click.option("--failed", metavar="CRITERION", help="Only episodes that failed this criterion."),
     click.option(
         "--text",
         metavar="WORDS",
@@ -85,7 +87,7 @@ def _print(rows: list[dict[str, Any]], as_json: bool) -> None:
 
 @click.group("traj")
 def traj() -> None:
-    """Find the episodes of stored runs, draw samples of them, export them.
+    """Search the episodes of all stored runs: list, sample or export those that match.
 
     \b
     Examples:
@@ -131,7 +133,7 @@ def query(order: Any, limit: int, as_json: bool, **given: Any) -> None:
 @traj.command("sample")
 @_filtered
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Episodes.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Another seed, other ones.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draw.")
 @json_option
 def sample(limit: int, seed: int, as_json: bool, **given: Any) -> None:
     """Show episodes at random, of those that pass all filters.

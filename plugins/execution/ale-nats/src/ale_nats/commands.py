@@ -79,7 +79,7 @@ def server_options(command: F) -> F:
     "readable",
     metavar="VARIABLE",
     multiple=True,
-    help="A variable that runs may read here; may be given again. Default: all.",
+    help="A variable that runs may read here; repeatable. Default: all.",
 )
 def worker(
     labels: str,

@@ -1,4 +1,4 @@
-"""The executor ``nats``: works into a stream, episodes out of another one."""
+"""The executor ``nats``: jobs into a stream, episodes out of another one."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from nats.js.errors import APIError, NotFoundError, ObjectNotFoundError
 
 from ale.errors import AleError
 from ale.protocols import RunningRun, Workers
-from ale.types import Episode, Work
+from ale.types import Episode, Job
 from ale.workers import decode, encode
 from ale_nats.connection import LOST, Link, connected
 from ale_nats.messages import Announcement, Progress, Refusal, encoded
@@ -24,14 +24,14 @@ from ale_nats.options import NatsOptions
 from ale_nats.subjects import (
     ACK,
     EPISODES,
+    JOBS,
     RUNS,
-    WORKS,
     episodes_consumer,
+    job_token,
+    jobs_consumer,
     run_token,
     streams,
     subject,
-    work_token,
-    works_consumer,
 )
 
 T = TypeVar("T")
@@ -45,13 +45,13 @@ _UNLIMITED = 1_000_000
 _FULL = "maximum messages exceeded"
 """JetStream's words for a stream that takes no more messages for now."""
 _SAME_SUBJECT = "per subject"
-"""Part of its words where the work is there already."""
+"""Part of its words where the job is there already."""
 _GONE = (NotFoundError, ObjectNotFoundError)
 
 
 @frozen
 class NatsExecutor:
-    """Hands works to workers over a NATS server."""
+    """Hands jobs to workers over a NATS server."""
 
     options: NatsOptions
     environ: Mapping[str, str] = field(repr=False)
@@ -88,16 +88,16 @@ class NatsExecutor:
 
 @define(eq=False)
 class _Asked:
-    """A work that the run waits for."""
+    """A job that the run waits for."""
 
-    work: Work
+    job: Job
     answer: "asyncio.Future[Episode | None]"
     taken_by: str | None = None
     withdrawn: bool = False
 
 
 class Session:
-    """One session of a run, and its works and episodes in the server."""
+    """One session of a run, and its jobs and episodes in the server."""
 
     def __init__(self, link: Link, run: RunningRun, options: NatsOptions) -> None:
         self._link, self._run, self._options = link, run, options
@@ -111,7 +111,7 @@ class Session:
         self._before = 0
         """The last message in the stream of episodes when this session began."""
         self._heard = False
-        """Whether a worker has taken a work, or has said why not."""
+        """Whether a worker has taken a job, or has said why not."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._give_up: asyncio.TimerHandle | None = None
         self._silence: asyncio.TimerHandle | None = None
@@ -145,13 +145,13 @@ class Session:
 
     async def _make_consumer(self) -> None:
         config = ConsumerConfig(
-            durable_name=works_consumer(self._token),
-            filter_subject=subject("work", self._token, "*"),
+            durable_name=jobs_consumer(self._token),
+            filter_subject=subject("job", self._token, "*"),
             ack_policy=AckPolicy.EXPLICIT,
             ack_wait=self._options.lost_after_s,
             max_ack_pending=_UNLIMITED,
         )
-        await self._link.stream.add_consumer(WORKS, config)
+        await self._link.stream.add_consumer(JOBS, config)
 
     async def _subscribe(self) -> None:
         """Receive episodes from now on."""
@@ -193,10 +193,10 @@ class Session:
     async def _purge(self) -> None:
         stream, token = self._link.stream, self._token
         await stream.purge_stream(RUNS, subject=subject("run", token))
-        await stream.purge_stream(WORKS, subject=subject("work", token, "*"))
+        await stream.purge_stream(JOBS, subject=subject("job", token, "*"))
         await stream.purge_stream(EPISODES, subject=subject("episode", token, "*"))
         for where, name in (
-            (WORKS, works_consumer(token)),
+            (JOBS, jobs_consumer(token)),
             (EPISODES, episodes_consumer(token)),
         ):
             with suppress(NotFoundError):
@@ -204,14 +204,14 @@ class Session:
 
     # What the run calls
 
-    async def run(self, work: Work) -> Episode | None:
+    async def run(self, job: Job) -> Episode | None:
         """As in the protocol."""
-        token = work_token(work.id)
+        token = job_token(job.id)
         early = self._early.pop(token, None)
         if early is not None and (episode := await self._read(early)) is not None:
             self._given[token] = early
             return episode
-        asked = _Asked(work, asyncio.get_running_loop().create_future())
+        asked = _Asked(job, asyncio.get_running_loop().create_future())
         self._asked[token] = asked
         try:
             await self._queue(token, asked)
@@ -224,9 +224,9 @@ class Session:
         finally:
             del self._asked[token]
 
-    async def stored(self, work: Work) -> None:
-        """Acknowledge the episode, and for its worker the work."""
-        message = self._given.pop(work_token(work.id))
+    async def stored(self, job: Job) -> None:
+        """Acknowledge the episode, and for its worker the job."""
+        message = self._given.pop(job_token(job.id))
         await self._again(lambda: self._acknowledge(message))
 
     def drain(self) -> None:
@@ -238,8 +238,8 @@ class Session:
                 self._begin(self._withdraw(token))
 
     async def _queue(self, token: str, asked: _Asked) -> None:
-        body, headers = await self._link.pack(f"work.{self._token}", encode(asked.work))
-        where = subject("work", self._token, token)
+        body, headers = await self._link.pack(f"job.{self._token}", encode(asked.job))
+        where = subject("job", self._token, token)
 
         async def publish() -> bool:
             """False where the queue is full."""
@@ -258,9 +258,9 @@ class Session:
             await self._again(lambda: self._withdraw(token))
 
     async def _withdraw(self, token: str) -> None:
-        """Take a work out of the queue, and end it where it runs."""
-        where = subject("work", self._token, token)
-        await self._link.stream.purge_stream(WORKS, subject=where)
+        """Take a job out of the queue, and end it where it runs."""
+        where = subject("job", self._token, token)
+        await self._link.stream.purge_stream(JOBS, subject=where)
         await self._link.client.publish(subject("cancel", self._token, token))
 
     async def _again(
@@ -313,10 +313,10 @@ class Session:
             return None
 
     async def _acknowledge(self, message: Msg) -> None:
-        """Remove an episode from the server, and its work."""
-        work = (message.headers or {}).get(ACK)
-        if work is not None:
-            await self._link.client.publish(work, b"+ACK")
+        """Remove an episode from the server, and its job."""
+        job = (message.headers or {}).get(ACK)
+        if job is not None:
+            await self._link.client.publish(job, b"+ACK")
         if not message.is_acked:
             await message.ack()
         await self._link.remove(message)
@@ -328,9 +328,9 @@ class Session:
         if asked is None:
             return
         if progress.stage != "queued":
-            self._run.on_stage(asked.work, progress.stage)  # type: ignore[arg-type]
+            self._run.on_stage(asked.job, progress.stage)  # type: ignore[arg-type]
         elif asked.taken_by is not None and progress.delivery > 1:
-            what = f"{asked.work.id}, which {asked.taken_by} had"
+            what = f"{asked.job.id}, which {asked.taken_by} had"
             self._run.report(f"no sign of life: {what}, is run again on {progress.worker}")
         asked.taken_by = progress.worker
 

@@ -58,25 +58,23 @@ class NatsOptions(ServerOptions):
     """Episodes on workers over NATS JetStream."""
 
     labels: tuple[str, ...] = field(
-        default=(), metadata=doc("Labels that a worker needs to take works of this run.")
+        default=(), metadata=doc("Labels that a worker needs to take jobs of this run.")
     )
     lost_after_s: float = field(
         default=30.0,
         validator=ge(1.0),
-        metadata=doc("Seconds without a sign of life until a worker's works are given to others."),
+        metadata=doc("Seconds without a sign of life until a worker's jobs are given to others."),
     )
     deliveries: int = field(
         default=5,
         validator=ge(1),
-        metadata=doc(
-            "Times that a work is given to workers and lost, until its episode is broken."
-        ),
+        metadata=doc("Times that a job is given to workers and lost, until its episode is broken."),
     )
     queue_limit: int = field(
         default=10_000,
         validator=ge(1),
         metadata=doc(
-            "Most works of all runs that the server holds, set by the first run; a run waits while "
+            "Most jobs of all runs that the server holds, set by the first run; a run waits while "
             "it is full."
         ),
     )

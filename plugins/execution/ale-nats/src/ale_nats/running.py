@@ -56,7 +56,7 @@ def _words(text: str) -> frozenset[str]:
 
 async def _worker(server: ServerOptions, options: WorkerOptions) -> int:
     async with worker_process(server, options, _say, os.environ) as process:
-        _say(f"worker {options.name} at {server.url}: {options.slots} at once, waiting for works")
+        _say(f"worker {options.name} at {server.url}: {options.slots} at once, waiting for jobs")
         ended = _Ended(process)
         serving = asyncio.create_task(process.serve())
         loop = asyncio.get_running_loop()

@@ -13,7 +13,7 @@ from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfi
 VERSION = "v1"
 PREFIX = f"ale.{VERSION}"
 
-RUNS, WORKS, EPISODES, EVENTS = "ALE_RUN", "ALE_WORK", "ALE_EPISODE", "ALE_EVENT"
+RUNS, JOBS, EPISODES, EVENTS = "ALE_RUN", "ALE_JOB", "ALE_EPISODE", "ALE_EVENT"
 """Streams."""
 OBJECTS = "ale_large"
 """Bucket of the object store for what is larger than a message may be."""
@@ -21,7 +21,7 @@ OBJECTS = "ale_large"
 OBJECT = "Ale-Object"
 """Header: the name of the object that is the message's body."""
 ACK = "Ale-Ack"
-"""Header of an episode: the subject on which its work is acknowledged."""
+"""Header of an episode: the subject on which its job is acknowledged."""
 
 _DAY_S = 86_400.0
 _KEPT_S = 7 * _DAY_S
@@ -36,9 +36,9 @@ def run_token(run_id: str) -> str:
     return safe if safe == run_id else f"{safe}-{_digest(run_id)}"
 
 
-def work_token(work_id: str) -> str:
-    """A work's id as one token of a subject."""
-    return _digest(work_id)
+def job_token(job_id: str) -> str:
+    """A job's id as one token of a subject."""
+    return _digest(job_id)
 
 
 def _digest(text: str) -> str:
@@ -46,13 +46,13 @@ def _digest(text: str) -> str:
 
 
 def subject(kind: str, *tokens: str) -> str:
-    """``ale.v1.work.RUN.WORK``."""
+    """``ale.v1.job.RUN.JOB``."""
     return ".".join((PREFIX, kind, *tokens))
 
 
-def works_consumer(run: str) -> str:
-    """The durable consumer from which workers take a run's works."""
-    return f"works-{run}"
+def jobs_consumer(run: str) -> str:
+    """The durable consumer from which workers take a run's jobs."""
+    return f"jobs-{run}"
 
 
 def episodes_consumer(run: str) -> str:
@@ -66,17 +66,17 @@ def streams(queue_limit: int) -> Sequence[StreamConfig]:
     return [
         StreamConfig(
             name=RUNS,
-            description="runs that want works run",
+            description="runs that want jobs run",
             subjects=[subject("run", "*")],
             max_age=_RUNS_KEPT_S,
             **common,
         ),
         StreamConfig(
-            name=WORKS,
-            description="works until their episodes are stored",
-            subjects=[subject("work", "*", "*")],
+            name=JOBS,
+            description="jobs until their episodes are stored",
+            subjects=[subject("job", "*", "*")],
             retention=RetentionPolicy.WORK_QUEUE,
-            # A work that is asked for again while it is queued or run stays as it is.
+            # A job that is asked for again while it is queued or run stays as it is.
             discard=DiscardPolicy.NEW,
             discard_new_per_subject=True,
             max_msgs=queue_limit,

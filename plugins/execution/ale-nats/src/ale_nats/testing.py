@@ -95,7 +95,7 @@ class WorkerGroup:
             variables = {**os.environ, **(environ or {})}
             made = subprocess.Popen(command, stderr=file, start_new_session=True, env=variables)
         self.workers.append(made)
-        wait_for(lambda: "waiting for works" in output.read_text(), f"worker {self.started}")
+        wait_for(lambda: "waiting for jobs" in output.read_text(), f"worker {self.started}")
         return output
 
     def kill(self, pid: int) -> None:

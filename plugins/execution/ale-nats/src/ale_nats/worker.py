@@ -1,4 +1,4 @@
-"""``ale worker``: takes works of any run, and runs them as the run itself would."""
+"""``ale worker``: takes jobs of any run, and runs them as the run itself would."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from nats.js.errors import NotFoundError
 
 from ale.errors import InputError
 from ale.runs import Registry
-from ale.types import Episode, Work
+from ale.types import Episode, Job
 from ale.workers import Worker, broken, decode, encode
 from ale_nats.connection import LOST, Link, connected
 from ale_nats.messages import Announcement, Progress, Refusal, encoded
@@ -23,18 +23,18 @@ from ale_nats.options import ServerOptions
 from ale_nats.subjects import (
     ACK,
     EPISODES,
+    JOBS,
     RUNS,
-    WORKS,
+    job_token,
+    jobs_consumer,
     streams,
     subject,
-    work_token,
-    works_consumer,
 )
 
 _POLL_S = 10.0
 """Seconds between looks for runs whose announcement was missed."""
 _PULL_S = 2.0
-"""Seconds for which one run is asked for works before the next one's turn."""
+"""Seconds for which one run is asked for jobs before the next one's turn."""
 _RETRY_S = 0.5
 _BEATS = 3
 """Signs of life in the time after which a worker counts as lost."""
@@ -47,19 +47,19 @@ class WorkerOptions:
 
     labels: frozenset[str] = frozenset()
     slots: int = 1
-    """Works that it runs at once."""
+    """Jobs that it runs at once."""
     name: str = field(factory=lambda: f"{socket.gethostname()}-{os.getpid()}")
     require: frozenset[str] = frozenset()
     """What the sandbox of a run must isolate."""
     readable: frozenset[str] | None = None
     """Variables that runs may name; None: all."""
     idle_s: float | None = None
-    """Seconds without a work after which it ends; None: never."""
+    """Seconds without a job after which it ends; None: never."""
 
 
 @define(eq=False)
 class _Taking:
-    """A run that this worker takes works of."""
+    """A run that this worker takes jobs of."""
 
     announcement: Announcement
     body: bytes
@@ -71,7 +71,7 @@ class _Taking:
 
 
 class WorkerProcess:
-    """Takes works until it is told to stop."""
+    """Takes jobs until it is told to stop."""
 
     def __init__(
         self,
@@ -91,10 +91,10 @@ class WorkerProcess:
         self._giving_back = False
         self._last = asyncio.get_running_loop().time()
         self.finished = 0
-        """Works whose episodes are in the server."""
+        """Jobs whose episodes are in the server."""
 
     async def serve(self) -> None:
-        """Take works until `drain` was called and the last one is finished, or idle."""
+        """Take jobs until `drain` was called and the last one is finished, or idle."""
         client = self._link.client
         await self._link.ensure(streams(_QUEUE_LIMIT))
         await client.subscribe(subject("run", "*"), cb=self._on_run)
@@ -117,7 +117,7 @@ class WorkerProcess:
                 await client.flush()
 
     def drain(self) -> None:
-        """Take no further works; those that run are finished."""
+        """Take no further jobs; those that run are finished."""
         self._draining.set()
 
     def _wait_s(self) -> float:
@@ -160,7 +160,7 @@ class WorkerProcess:
             await self._consider(token, await self._link.unpack(message))
 
     async def _consider(self, token: str, body: bytes) -> None:
-        """Take works of a run from now on, or say why not."""
+        """Take jobs of a run from now on, or say why not."""
         async with self._looking:
             known = self._runs.get(token)
             if self._draining.is_set() or self._refused.get(token) == body:
@@ -199,11 +199,11 @@ class WorkerProcess:
         taking = _Taking(announcement, body, worker)
         self._runs[token] = taking
         taking.puller = asyncio.create_task(self._pull(token, taking))
-        self._report(f"takes works of {spec.run_id} (sandbox {worker.sandbox})")
+        self._report(f"takes jobs of {spec.run_id} (sandbox {worker.sandbox})")
 
     async def _refuse(self, token: str, body: bytes, reasons: list[str]) -> None:
         self._refused[token] = body
-        self._report(f"takes no works of {token}:\n" + "\n".join(reasons))
+        self._report(f"takes no jobs of {token}:\n" + "\n".join(reasons))
         refusal = Refusal(worker=self._options.name, reasons=tuple(reasons))
         await self._link.client.publish(subject("refused", token), encoded(refusal))
 
@@ -218,7 +218,7 @@ class WorkerProcess:
             self._begin(self._leave(taking))
 
     async def _leave(self, taking: _Taking) -> None:
-        """Stop a run's works, and close its parts."""
+        """Stop a run's jobs, and close its parts."""
         taking.ended = True
         pullers = [] if taking.puller is None else [taking.puller]
         for tasks in (pullers, [*taking.running.values()]):
@@ -229,32 +229,32 @@ class WorkerProcess:
             self._report(problem)
 
     async def _on_cancel(self, message: Msg) -> None:
-        *_, token, work = message.subject.split(".")
+        *_, token, job = message.subject.split(".")
         taking = self._runs.get(token)
-        if taking is not None and work in taking.running:
-            taking.running[work].cancel()
+        if taking is not None and job in taking.running:
+            taking.running[job].cancel()
 
-    # Works
+    # Jobs
 
     async def _pull(self, token: str, taking: _Taking) -> None:
-        """Take works of one run, as many as there are free slots."""
-        works = await self._link.stream.pull_subscribe_bind(works_consumer(token), stream=WORKS)
+        """Take jobs of one run, as many as there are free slots."""
+        jobs = await self._link.stream.pull_subscribe_bind(jobs_consumer(token), stream=JOBS)
         try:
-            await self._pull_from(works, token, taking)
+            await self._pull_from(jobs, token, taking)
         finally:
-            # Else the server would answer a request that nobody waits for any more with a work.
+            # Else the server would answer a request that nobody waits for any more with a job.
             with suppress(*LOST):
-                await works.unsubscribe()
+                await jobs.unsubscribe()
                 await self._link.client.flush()
 
     async def _pull_from(
-        self, works: JetStreamContext.PullSubscription, token: str, taking: _Taking
+        self, jobs: JetStreamContext.PullSubscription, token: str, taking: _Taking
     ) -> None:
         while not taking.ended:
             await self._slots.acquire()
             held = True
             try:
-                (message,) = await works.fetch(1, timeout=_PULL_S)
+                (message,) = await jobs.fetch(1, timeout=_PULL_S)
                 self._start(token, taking, message)
                 held = False
             except (TimeoutError, IndexError):
@@ -278,7 +278,7 @@ class WorkerProcess:
         task.add_done_callback(done)
 
     async def _handle(self, token: str, taking: _Taking, message: Msg) -> None:
-        """Run one work, and give its episode to the server."""
+        """Run one job, and give its episode to the server."""
         name = message.subject.rpartition(".")[2]
         try:
             if message.metadata.num_delivered > 1 and await self._has_episode(token, name):
@@ -286,10 +286,10 @@ class WorkerProcess:
                 await message.nak(taking.announcement.lost_after_s)
                 return
             async with self._signs_of_life(message, taking.announcement.lost_after_s):
-                work = decode(await self._link.unpack(message), Work)
-                self._tell(token, work, "queued", message.metadata.num_delivered)
-                episode = await self._episode(token, taking, work, message)
-                await self._give(token, work, episode, message.reply)
+                job = decode(await self._link.unpack(message), Job)
+                self._tell(token, job, "queued", message.metadata.num_delivered)
+                episode = await self._episode(token, taking, job, message)
+                await self._give(token, job, episode, message.reply)
                 self.finished += 1
         except asyncio.CancelledError:
             if self._giving_back and not message.is_acked:
@@ -298,14 +298,14 @@ class WorkerProcess:
             raise
         except (*LOST, msgspec.MsgspecError) as error:
             # It was taken out of the queue, or comes again.
-            self._report(f"could not take the work {message.subject}: {error!r}")
+            self._report(f"could not take the job {message.subject}: {error!r}")
 
-    async def _episode(self, token: str, taking: _Taking, work: Work, message: Msg) -> Episode:
+    async def _episode(self, token: str, taking: _Taking, job: Job, message: Msg) -> Episode:
         before = message.metadata.num_delivered - 1
         if before >= taking.announcement.deliveries:
             reason = f"workers took it {before} times and were lost (executor.deliveries)"
-            return broken(work, "WorkerLostError", reason)
-        return await taking.worker.run(work, lambda work, stage: self._tell(token, work, stage))
+            return broken(job, "WorkerLostError", reason)
+        return await taking.worker.run(job, lambda job, stage: self._tell(token, job, stage))
 
     async def _has_episode(self, token: str, name: str) -> bool:
         try:
@@ -314,8 +314,8 @@ class WorkerProcess:
             return False
         return True
 
-    async def _give(self, token: str, work: Work, episode: Episode, acknowledge: str) -> None:
-        where, data = subject("episode", token, work_token(work.id)), encode(episode)
+    async def _give(self, token: str, job: Job, episode: Episode, acknowledge: str) -> None:
+        where, data = subject("episode", token, job_token(job.id)), encode(episode)
         given = False
         while not given:
             try:
@@ -339,9 +339,9 @@ class WorkerProcess:
         finally:
             beating.cancel()
 
-    def _tell(self, token: str, work: Work, stage: str, delivery: int = 1) -> None:
+    def _tell(self, token: str, job: Job, stage: str, delivery: int = 1) -> None:
         progress = Progress(stage=stage, worker=self._options.name, delivery=delivery)
-        where = subject("stage", token, work_token(work.id))
+        where = subject("stage", token, job_token(job.id))
         self._begin(self._publish(where, encoded(progress)))
 
     async def _publish(self, where: str, data: bytes) -> None:

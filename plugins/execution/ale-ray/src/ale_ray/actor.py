@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 
 from ale.errors import InputError
 from ale.runs import Registry
-from ale.types import RunSpec, Stage, Work
+from ale.types import Job, RunSpec, Stage
 from ale.workers import Worker, decode, encode
 
 Message = tuple[int, str, bytes]
-"""Key of the work; ``episode`` or the stage that it has entered; the episode."""
+"""Key of the job; ``episode`` or the stage that it has entered; the episode."""
 EPISODE = "episode"
 
 
@@ -31,17 +31,17 @@ class Rollouts:
         await self._worker.prune()
         return ""
 
-    async def submit(self, key: int, work: bytes) -> None:
+    async def submit(self, key: int, job: bytes) -> None:
         """Begin an episode."""
-        self._tasks[key] = asyncio.create_task(self._run(key, decode(work, Work)))
+        self._tasks[key] = asyncio.create_task(self._run(key, decode(job, Job)))
 
-    async def _run(self, key: int, work: Work) -> None:
-        def on_stage(_: Work, stage: Stage) -> None:
+    async def _run(self, key: int, job: Job) -> None:
+        def on_stage(_: Job, stage: Stage) -> None:
             self._send((key, stage, b""))
 
-        assert self._worker is not None, "built before the first work"
+        assert self._worker is not None, "built before the first job"
         try:
-            episode = await self._worker.run(work, on_stage)
+            episode = await self._worker.run(job, on_stage)
             self._send((key, EPISODE, encode(episode)))
         finally:
             del self._tasks[key]

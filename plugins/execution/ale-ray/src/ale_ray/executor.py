@@ -1,4 +1,4 @@
-"""The executor ``ray``: works to actors, episodes from their streams."""
+"""The executor ``ray``: jobs to actors, episodes from their streams."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from ray.exceptions import RayError
 
 from ale.errors import AleError
 from ale.protocols import RunningRun, Workers
-from ale.types import Episode, Stage, Work
+from ale.types import Episode, Job, Stage
 from ale.workers import broken, decode, encode
 from ale_ray.actor import EPISODE, Message
 from ale_ray.cluster import connected, end_actor, end_actors, nodes, start_actor
@@ -24,7 +24,7 @@ _LONGEST_PAUSE_S = 30.0
 
 @frozen
 class RayExecutor:
-    """Hands works to one actor on each node of a Ray cluster."""
+    """Hands jobs to one actor on each node of a Ray cluster."""
 
     options: RayOptions
     remote: bool = True
@@ -45,9 +45,9 @@ class RayExecutor:
 
 @define(eq=False)
 class _Asked:
-    """A work that the run waits for."""
+    """A job that the run waits for."""
 
-    work: Work
+    job: Job
     answer: "asyncio.Future[Episode | None]"
     node: "_Node | None" = None
     losses: int = 0
@@ -55,7 +55,7 @@ class _Asked:
 
 @define(eq=False)
 class _Node:
-    """A node whose actor is ready for works."""
+    """A node whose actor is ready for jobs."""
 
     id: str
     actor: Any
@@ -90,12 +90,12 @@ class Session:
 
     # What the run calls
 
-    async def run(self, work: Work) -> Episode | None:
+    async def run(self, job: Job) -> Episode | None:
         """As in the protocol."""
         if self._error is not None:
             raise self._error
         key, self._next_key = self._next_key, self._next_key + 1
-        asked = _Asked(work, asyncio.get_running_loop().create_future())
+        asked = _Asked(job, asyncio.get_running_loop().create_future())
         self._asked[key] = asked
         self._place(key)
         try:
@@ -110,7 +110,7 @@ class Session:
             if asked.node is not None:
                 asked.node.keys.discard(key)
 
-    async def stored(self, work: Work) -> None:
+    async def stored(self, job: Job) -> None:
         """Nothing was kept."""
 
     def drain(self) -> None:
@@ -120,10 +120,10 @@ class Session:
             if asked.node is None and not asked.answer.done():
                 asked.answer.set_result(None)
 
-    # Works and nodes
+    # Jobs and nodes
 
     def _place(self, key: int) -> None:
-        """Give a work to the node with the fewest; without one it waits."""
+        """Give a job to the node with the fewest; without one it waits."""
         asked = self._asked[key]
         if asked.answer.done():
             return
@@ -134,11 +134,11 @@ class Session:
         node = min(self._ready.values(), key=lambda each: len(each.keys))
         asked.node = node
         node.keys.add(key)
-        # A work that does not arrive is noticed by the end of the actor's stream.
-        node.actor.submit.remote(key, encode(asked.work))
+        # A job that does not arrive is noticed by the end of the actor's stream.
+        node.actor.submit.remote(key, encode(asked.job))
 
     def _take_back(self, node: _Node) -> None:
-        """Give the works of a lost node to the others."""
+        """Give the jobs of a lost node to the others."""
         del self._ready[node.id]
         for key in sorted(node.keys):
             asked = self._asked[key]
@@ -147,7 +147,7 @@ class Session:
                 self._place(key)
             elif not asked.answer.done():
                 message = f"{asked.losses} nodes were lost while they ran it"
-                asked.answer.set_result(broken(asked.work, "WorkerLostError", message))
+                asked.answer.set_result(broken(asked.job, "WorkerLostError", message))
 
     async def _watch(self) -> None:
         """Serve every node that is there; give up where there is none for long."""
@@ -183,7 +183,7 @@ class Session:
             del self._serving[id]
 
     async def _one_actor(self, id: str) -> None:
-        """Start an actor, take its results until it is lost, and give its works to others."""
+        """Start an actor, take its results until it is lost, and give its jobs to others."""
         actor = start_actor(self._run.spec.run_id, id, self._options)
         node = _Node(id, actor)
         try:
@@ -222,7 +222,7 @@ class Session:
         if what == EPISODE:
             asked.answer.set_result(decode(data, Episode))
         else:
-            self._run.on_stage(asked.work, cast("Stage", what))
+            self._run.on_stage(asked.job, cast("Stage", what))
 
     def _begin(self, work: Any) -> None:
         task = asyncio.create_task(work)

@@ -25,7 +25,9 @@ class Head(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 @click.group("audit")
 def audit() -> None:
-    """Verify what the observer `audit` has written.
+    """Check that nobody has changed a stored run, by the log that the observer `audit` keeps.
+
+    A run has this log with `observers: [{type: audit}]`: each line has the hash of the one before.
 
     \b
     Examples:
@@ -43,10 +45,10 @@ def audit() -> None:
     help="What `ale audit head` printed earlier, kept elsewhere.",
 )
 def verify(run: Path, head: tuple[int, str] | None) -> None:
-    """Verify the audit of RUN, and RUN by it: every missing, changed or reordered line is named.
+    """Check the audit log of RUN, and RUN against it; name each missing, changed or moved line.
 
-    Whoever can write to the run directory can write the whole audit again. Only --head, from a
-    place that they can't write to, shows this.
+    Somebody who can write to the run directory can write the whole log anew. Only --head, kept in a
+    place that they can't write to, shows that.
 
     \b
     Examples:
@@ -62,9 +64,10 @@ def verify(run: Path, head: tuple[int, str] | None) -> None:
 @audit.command("head")
 @run_argument
 def head(run: Path) -> None:
-    """Print the number and the hash of the last line of the audit of RUN.
+    """Print the number and the hash of the last line of RUN's audit log.
 
-    Kept elsewhere, they show later that nothing up to this line was changed.
+    Keep them in another place: `ale audit verify RUN --head NUMBER:HASH` then shows that nothing up
+    to this line was changed.
 
     \b
     Example:

@@ -24,6 +24,7 @@ from ale_trainer_policy.memory_plan import (
     Sampler,
 )
 from ale_trainer_policy.options import LearnOptions, PolicyOptions, SftOptions
+from ale_training.hub import only_local
 
 _TRAINERS: Mapping[str, type[LearnOptions]] = {"policy": PolicyOptions, "sft": SftOptions}
 _WIDTH = 36
@@ -124,11 +125,13 @@ def _model_config(section: Mapping[str, Any], options: Any, registry: Registry, 
             asyncio.run(llm.aclose())
     from transformers import AutoConfig
 
+    name = str(options.model)
+    local = only_local(name, path="llm.model")
     try:
-        return AutoConfig.from_pretrained(str(options.model))
+        return AutoConfig.from_pretrained(name, local_files_only=local)
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
-        message = f"the config of {options.model} can't be read: {reason}"
+        message = f"the config of {name} can't be read: {reason}"
         raise InputError([Problem(message=message, path="llm.model")]) from error
 
 

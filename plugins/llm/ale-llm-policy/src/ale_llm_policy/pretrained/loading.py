@@ -14,6 +14,7 @@ from ale_llm_policy.pretrained.errors import input_error
 from ale_llm_policy.pretrained.policy import TorchPolicy, no_progress_bars
 from ale_llm_policy.pretrained.template import ChatTemplate, Turns
 from ale_llm_policy.pretrained.tiny import TinyShape, make_tiny
+from ale_training.hub import only_local, unloadable
 
 Dtype = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -61,11 +62,12 @@ def load_policy(
         InputError: it can't be loaded, or its template does not extend its own prefix.
     """
     place = resolve_device(device)
+    local = only_local(name, path="llm.model")
     try:
         with no_progress_bars():
-            tokenizer = _tokenizer(name)
+            tokenizer = _tokenizer(name, local)
             model: Any = AutoModelForCausalLM.from_pretrained(
-                name, dtype=resolve_dtype(dtype, place)
+                name, dtype=resolve_dtype(dtype, place), local_files_only=local
             )
     except (OSError, ValueError, KeyError) as error:
         raise _not_loadable(name, error) from error
@@ -87,20 +89,8 @@ def _ends(model: Any, tokenizer: Any) -> set[int]:
 def _not_loadable(name: str, error: Exception) -> Exception:
     folder = Path(name).expanduser().absolute()
     reason = str(error).strip().splitlines()[0]
-    hint = None
-    if not folder.exists():
-        siblings = sorted(each.name for each in folder.parent.glob("*/"))
-        hint = nearest(folder.name, siblings)
-        reason = f"there is no folder {folder}" + (f", and {reason}" if _is_hub_name(name) else "")
-    else:
-        lacks, hint = _lacking(folder)
-        reason = lacks or reason
-    return input_error(
-        f"{name} can't be loaded: {reason}",
-        path="llm.model",
-        expected="a folder with config.json, weights and tokenizer.json, or a name on the hub",
-        hint=hint,
-    )
+    lacks, hint = _lacking(folder) if folder.exists() else (None, None)
+    return unloadable(name, lacks or reason, path="llm.model", hint=hint)
 
 
 def _lacking(folder: Path) -> tuple[str | None, str | None]:
@@ -115,10 +105,6 @@ def _lacking(folder: Path) -> tuple[str | None, str | None]:
         if not any(folder.glob(kind)):
             return f"{folder.name} has no {kind}", None
     return None, None
-
-
-def _is_hub_name(name: str) -> bool:
-    return name.count("/") <= 1 and not name.startswith((".", "/", "~"))
 
 
 def resolve_device(device: Device) -> torch.device:
@@ -141,13 +127,13 @@ def resolve_dtype(dtype: Dtype, device: torch.device) -> torch.dtype:
     return {"float32": torch.float32, "bfloat16": torch.bfloat16}[dtype]
 
 
-def _tokenizer(name: str) -> Any:
+def _tokenizer(name: str, local: bool) -> Any:
     """The model's tokenizer, as its ``tokenizer.json`` has it.
 
     AutoTokenizer puts a class of its own in the place of some; where its ids then differ from the
     file's, the file counts: the model was trained with it.
     """
-    tokenizer = AutoTokenizer.from_pretrained(name)
+    tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local)
     if not getattr(tokenizer, "is_fast", False):
         raise input_error(
             f"{name} has no fast tokenizer", path="llm.model", expected="a tokenizer.json"

@@ -6,12 +6,13 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
-from ale.errors import NotUsableError, nearest
+from ale.errors import NotUsableError
 from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.options import Device, Dtype, Quantization, Training
 from ale_trainer_trl.learning.packages import require_packages
+from ale_training.hub import only_local, unloadable
 
-EXPECTED = "a folder with config.json, weights and tokenizer.json, or a name on the hub"
+_PATH = "model_name_or_path"
 
 
 def check(training: Training) -> None:
@@ -62,14 +63,13 @@ def load_tokenizer(name: str) -> Any:
     Raises:
         InputError: it can't be loaded, or has no end-of-text token.
     """
+    local = only_local(name, path=_PATH)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local)
     except (OSError, ValueError, KeyError) as error:
         raise _unloadable(name, error) from error
     if tokenizer.eos_token is None:
-        raise input_error(
-            f"the tokenizer of {name} has no end-of-text token", path="model_name_or_path"
-        )
+        raise input_error(f"the tokenizer of {name} has no end-of-text token", path=_PATH)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
@@ -89,12 +89,14 @@ def load_model(training: Training) -> Any:
             "quantization_config": quantized(training.quantization, dtype),
             "device_map": {"": 0},
         }
+    name = training.model_name_or_path
+    local = only_local(name, path=_PATH)
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(
-            training.model_name_or_path, dtype=dtype, **more
+            name, dtype=dtype, local_files_only=local, **more
         )
     except (OSError, ValueError, KeyError) as error:
-        raise _unloadable(training.model_name_or_path, error) from error
+        raise _unloadable(name, error) from error
     return model if more else model.to(place)
 
 
@@ -115,19 +117,8 @@ def quantized(how: Quantization, dtype: torch.dtype) -> BitsAndBytesConfig:
 
 
 def _unloadable(name: str, error: Exception) -> Exception:
-    folder = Path(name).expanduser().absolute()
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    hint = None
-    if not folder.exists():
-        siblings = sorted(each.name for each in folder.parent.glob("*/"))
-        hint = nearest(folder.name, siblings)
-        reason = f"there is no folder {folder}" + (f", and {reason}" if _is_hub_name(name) else "")
-    message = f"{name} can't be loaded: {reason}"
-    return input_error(message, path="model_name_or_path", expected=EXPECTED, hint=hint)
-
-
-def _is_hub_name(name: str) -> bool:
-    return name.count("/") <= 1 and not name.startswith((".", "/", "~"))
+    return unloadable(name, reason, path=_PATH)
 
 
 def use_absolute_base(model: Any) -> None:

@@ -1,4 +1,4 @@
-"""Works: planned episodes as plain data, and what a process needs to run them."""
+"""Jobs: planned episodes as plain data, and what a process needs to run them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from ale.types.task import Task
 
 
 @record
-class Work:
+class Job:
     """One planned episode, as plain data: any process that has the run's parts can run it."""
 
     schema: int = 1
@@ -31,7 +31,7 @@ class Work:
 
 @record
 class RunSpec:
-    """What another process needs to build the parts that run a run's works; see `ale.workers`."""
+    """What another process needs to build the parts that run a run's jobs; see `ale.workers`."""
 
     schema: int = 1
     run_id: str
