@@ -121,6 +121,7 @@ class Engine(ABC):
             id=found["Id"],
             workdir=config.get("WorkingDir") or "",
             entrypoint=config.get("Entrypoint") or (),
+            user=config.get("User") or "",
             health=next(filter(None, checks), None),
             labels=config.get("Labels") or {},
         )
