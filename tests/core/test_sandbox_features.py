@@ -3,6 +3,7 @@
 from typing import get_args
 
 from ale._run.parts import missing_features
+from ale._run.task_setup import sandbox_spec
 from ale.protocols import FEATURES
 from ale.testing.fakes import FolderBackend
 from ale.types import Capabilities, Environment, SandboxFeature, Task, replace
@@ -32,6 +33,13 @@ def test_the_features_of_steps_and_an_agents_user_count_too() -> None:
     (problem,) = missing_features(task, _Backend())
     assert "sandbox: agent-user, change-network; 'folder'" in problem.message
     assert (problem.file, problem.path) == ("task.toml", "sandbox")
+
+
+def test_a_sandbox_is_told_what_the_task_and_its_steps_require() -> None:
+    step = Task(id="s", goal="", environment=Environment(requires=("change-network",)))
+    whole = Environment(requires=("list-sessions", "change-network"))
+    spec = sandbox_spec(Task(id="t", goal="", environment=whole, steps=(step, step)), {})
+    assert spec.requires == ("list-sessions", "change-network")
 
 
 def test_every_feature_has_a_protocol() -> None:

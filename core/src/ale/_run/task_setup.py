@@ -14,6 +14,7 @@ _EXCERPT_BYTES = 2000
 def sandbox_spec(task: Task, tags: Mapping[str, str]) -> SandboxSpec:
     """The sandbox that a task requires."""
     required = task.environment
+    environments = [part.environment for part in (task, *task.steps)]
     return SandboxSpec(
         image=required.image,
         build=required.build,
@@ -26,6 +27,7 @@ def sandbox_spec(task: Task, tags: Mapping[str, str]) -> SandboxSpec:
         storage_mb=required.storage_mb,
         user=required.user,
         agent_user=required.agent_user,
+        requires=tuple({name: None for one in environments for name in one.requires}),
         tags=tags,
     )
 

@@ -43,6 +43,8 @@ class SandboxSpec:
     agent_user: str | None = None
     """User of commands from the end of the set-up on; a copy (fork or restored snapshot) starts
     with it. Only where the backend has the feature ``agent-user``."""
+    requires: tuple[SandboxFeature, ...] = ()
+    """Features that will be used: what a sandbox needs for the others alone may be left out."""
     tags: Mapping[str, str] = field(factory=dict)
     """Identify it after a crash: ``run``, ``episode`` and what the backend adds."""
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ale_sandbox_container.context import digest_of, is_ignored, rules_of
+from ale_sandbox_container.context import digest_of, seen
 
 
 @pytest.mark.parametrize(
@@ -18,13 +18,19 @@ from ale_sandbox_container.context import digest_of, is_ignored, rules_of
         ("*.md\n!README.md", ["x.md"], ["README.md"]),
         ("d\n!d/kept", ["d/x"], ["d/kept"]),
         ("?.[ch]\n# a\n\n", ["a.c", "b.h"], ["ab.c", "a.o", "a"]),
-        ("*", ["x", "d/x"], ["Dockerfile", ".dockerignore"]),
+        ("*", ["x", "d/x"], ["Dockerfile", "Containerfile", ".dockerignore"]),
         (".", [], ["x"]),
     ],
 )
-def test_a_line_leaves_out_what_it_names(text: str, ignored: list[str], kept: list[str]) -> None:
-    rules = rules_of(text)
-    assert [name for name in (*ignored, *kept) if is_ignored(name, rules)] == ignored
+def test_a_line_leaves_out_what_it_names(
+    tmp_path: Path, text: str, ignored: list[str], kept: list[str]
+) -> None:
+    (tmp_path / ".dockerignore").write_text(text)
+    for name in (*ignored, *kept):
+        if name != ".dockerignore":
+            (tmp_path / name).mkdir(parents=True, exist_ok=True)
+    left = {str(path.relative_to(tmp_path)) for path in seen(tmp_path)}
+    assert [name for name in (*ignored, *kept) if name not in left] == ignored
 
 
 def test_the_digest_is_that_of_what_the_build_sees(tmp_path: Path) -> None:

@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 
 from ale.types import SandboxSpec
-from ale_sandbox_container.engine import Image, Volume
+from ale_sandbox_container.engine import Image, Plan, Volume
 from ale_sandbox_container.options import ContainerOptions
 from ale_sandbox_container.plan import ENTRYPOINT, HEALTH, plan_of
 from ale_sandbox_container.records import Record
 from ale_sandbox_shell.owner import Owner
 
+OPTIONS = ContainerOptions(image="i")
 
-def environment(image: Image, env: Mapping[str, str] | None = None) -> Mapping[str, str]:
+
+def planned(image: Image, spec: SandboxSpec, options: ContainerOptions = OPTIONS) -> Plan:
     record = Record(
         id="one",
         kind="sandbox",
@@ -22,9 +24,12 @@ def environment(image: Image, env: Mapping[str, str] | None = None) -> Mapping[s
         created=0.0,
         workdir="/w",
     )
-    spec = SandboxSpec(env=env or {})
     shell = Volume(name="v", target="/.ale", read_only=True)
-    return plan_of(ContainerOptions(image="i"), spec, record, image, shell).env
+    return plan_of(options, spec, record, image, shell)
+
+
+def environment(image: Image, env: Mapping[str, str] | None = None) -> Mapping[str, str]:
+    return planned(image, SandboxSpec(env=env or {})).env
 
 
 def test_a_container_is_told_what_its_image_would_have_started() -> None:
@@ -69,3 +74,26 @@ def test_an_image_that_starts_nothing_and_a_snapshot_tell_nothing() -> None:
         id="i", workdir="", entrypoint=["/sh", "-c", "x"], labels={"ale.record": "any"}
     )
     assert ENTRYPOINT not in environment(snapshot)
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "image_user", "offline"),
+    [
+        ({}, {}, "", True),
+        ({}, {}, "0:0", True),
+        ({"network": True}, {}, "", False),
+        ({"requires": ("change-network",)}, {}, "", False),
+        ({"requires": ("change-network",)}, {"network": False}, "", True),
+        ({}, {}, "nobody", False),
+        ({"user": "root"}, {}, "nobody", True),
+        ({"user": "nobody"}, {}, "", False),
+        ({}, {"user": "1000"}, "", False),
+        ({}, {"read_only": True}, "", False),
+    ],
+)
+def test_a_container_is_offline_for_good_where_root_starts_it_and_no_network_can_be_wanted(
+    spec: Mapping[str, Any], options: Mapping[str, Any], image_user: str, offline: bool
+) -> None:
+    image = Image(id="i", workdir="/w", user=image_user)
+    made = planned(image, SandboxSpec(**spec), ContainerOptions(image="i", **options))
+    assert made.offline is offline

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ale_sandbox_container import probing
-from ale_sandbox_container.archive import parse_stat
+from ale_sandbox_container.api import parse_stat
 
 REMEDIES = {"missing": "install it", "silent": "start it", "refused": "join the group"}
 INFO = {

@@ -100,11 +100,25 @@ class NetworkProbes:
             assert await fetched(sandbox, host) == "there"
         await backend.aclose()
 
+    async def test_localhost_has_an_address_without_a_network(self, make: Make) -> None:
+        look = ["python3", "-c", "import socket; print(socket.gethostbyname('localhost'))"]
+        for backend in (make(), make(user="1000"), make(read_only=True)):
+            async with opened(backend) as box:
+                assert (await box.exec(look)).stdout == b"127.0.0.1\n"
+
+    async def test_a_sandbox_opened_without_a_network_gets_none_unless_the_task_requires_it(
+        self, make: Make
+    ) -> None:
+        async with opened(make(), network=False) as box:
+            with pytest.raises(UnsupportedError, match="without a network"):
+                await box.set_network(True)
+            assert await out(box, "ls /sys/class/net") == "lo"
+
     async def test_a_sandbox_opened_without_a_network_gets_one_if_the_engine_can(
         self, make: Make
     ) -> None:
         backend = make()
-        spec = SandboxSpec(network=False)
+        spec = SandboxSpec(network=False, requires=("change-network",))
         async with served(backend, "there") as host, backend.open(spec) as sandbox:
             if backend.name == "podman":
                 with pytest.raises(UnsupportedError, match="was created without a network"):

@@ -3,18 +3,20 @@
 One request for each thing done. Every method blocks and is called from threads, several at a time.
 """
 
+import base64
 import contextlib
 import json
 import ssl
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
 import requests
 
 from ale.errors import SandboxError
-from ale_sandbox_container.archive import STAT_HEADER, parse_stat
 from ale_sandbox_container.engine import (
     Build,
     ConflictError,
@@ -32,6 +34,16 @@ TIMEOUT_S = 120
 CONNECTIONS = 64
 _PIECE = 1 << 16
 _HEALTH = ("starting", "healthy", "unhealthy")
+_STAT_HEADER = "X-Docker-Container-Path-Stat"
+# What Go's os.FileMode says besides the permission bits.
+_KINDS = (
+    (1 << 31, stat.S_IFDIR),
+    (1 << 27, stat.S_IFLNK),
+    (1 << 25, stat.S_IFIFO),
+    (1 << 24, stat.S_IFSOCK),
+    (1 << 21, stat.S_IFCHR),
+    (1 << 26, stat.S_IFBLK),
+)
 
 
 class Engine(ABC):
@@ -121,6 +133,7 @@ class Engine(ABC):
             id=found["Id"],
             workdir=config.get("WorkingDir") or "",
             entrypoint=config.get("Entrypoint") or (),
+            user=config.get("User") or "",
             health=next(filter(None, checks), None),
             labels=config.get("Labels") or {},
         )
@@ -290,7 +303,7 @@ class Engine(ABC):
         answer = self._archive("HEAD", container, 400, 500, params={"path": self._literal(path)})
         if answer.status_code != 200:
             raise SandboxError(f"{path!r} can't be read")
-        return parse_stat(answer.headers[STAT_HEADER])
+        return parse_stat(answer.headers[_STAT_HEADER])
 
     @contextlib.contextmanager
     def get(self, container: str, path: str) -> Iterator[Iterator[bytes]]:
@@ -334,3 +347,15 @@ def text_of(line: Mapping[str, Any]) -> str:
         return ""
     status = " ".join(str(line[key]) for key in ("id", "status") if key in line)
     return str(line.get("stream") or line.get("error") or status)
+
+
+def parse_stat(header: str) -> Stat:
+    """What an archive call says about a path: Base64, in Podman's case that of URLs."""
+    found = json.loads(base64.b64decode(header.replace("-", "+").replace("_", "/")))
+    mode = found["mode"]
+    kind = next((kind for bit, kind in _KINDS if mode & bit), stat.S_IFREG)
+    return Stat(
+        mode=kind | mode & 0o777,
+        mtime=datetime.fromisoformat(found["mtime"]).timestamp(),
+        link=found["linkTarget"] if kind == stat.S_IFLNK else "",
+    )

@@ -45,6 +45,8 @@ class Image:
     """Empty where the image sets none."""
     entrypoint: Sequence[str] = ()
     """What the image would start. The supervisor is started in its place."""
+    user: str = ""
+    """Empty where the image sets none, which is root."""
     health: Mapping[str, Any] | None = None
     """Its health check, in the words of Docker's interface. No engine runs it."""
     labels: Mapping[str, str] = field(factory=dict)
@@ -90,6 +92,9 @@ class Plan:
     env: Mapping[str, str] = field(factory=dict)
     user: str | None = None
     network: bool = False
+    offline: bool = False
+    """Never connected to anything: the engine need not prepare for it. Process 1 then writes
+    ``/etc/hosts``."""
     cpus: float | None = None
     memory_bytes: int | None = None
     processes: int | None = None

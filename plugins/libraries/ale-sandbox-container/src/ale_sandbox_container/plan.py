@@ -40,6 +40,14 @@ def network_of(options: ContainerOptions, spec: SandboxSpec) -> bool:
     return False not in wishes and True in wishes
 
 
+def _is_offline(options: ContainerOptions, spec: SandboxSpec, image: Image) -> bool:
+    may_change = options.network is not False and "change-network" in spec.requires
+    user = options.user if spec.user is None else spec.user
+    # Only root can write /etc/hosts, which an engine else mounts.
+    is_root = (image.user if user is None else user).partition(":")[0] in ("", "0", "root")
+    return is_root and not (network_of(options, spec) or may_change or options.read_only)
+
+
 def plan_of(
     options: ContainerOptions,
     spec: SandboxSpec,
@@ -69,6 +77,7 @@ def plan_of(
         },
         user=options.user if spec.user is None else spec.user,
         network=network_of(options, spec),
+        offline=_is_offline(options, spec, image),
         cpus=options.cpus if spec.cpus is None else spec.cpus,
         memory_bytes=None if memory is None else memory * MIB,
         processes=None if options.processes is None else options.processes + _RESERVED_PROCESSES,

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from ale_sandbox_shell.text import as_bytes, quoted
 
 PROCESS_1 = """\
+[ -s /etc/hosts ] || { echo 127.0.0.1 localhost; echo ::1 localhost; } 2>/dev/null >/etc/hosts
 while :; do
   command eval '"$0"'
   [ $? -eq 0 ] && exit
