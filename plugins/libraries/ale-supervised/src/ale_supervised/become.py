@@ -1,7 +1,7 @@
-"""Becomes a command on some CPU cores, which gets SIGTERM when the process that started it dies.
+"""Becomes a command on some CPU cores, which gets a signal when the process that started it dies.
 
-Run by its path, with only the standard library: PARENT CORES COMMAND...; CORES is ``0,1`` or ``-``.
-A killed launcher must not leave processes behind.
+Run by its path, with only the standard library: PARENT SIGNAL CORES COMMAND...; SIGNAL is a number,
+CORES is ``0,1`` or ``-``. A killed launcher must not leave processes behind.
 """
 
 import ctypes
@@ -14,13 +14,13 @@ _PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     """Set both, then execute the command."""
-    parent, cores, *command = sys.argv[1:]
+    parent, number, cores, *command = sys.argv[1:]
     if cores != "-":
         os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored where a shell put ale in the background
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
     if os.getppid() != int(parent):
-        sys.exit(128 + signal.SIGTERM)  # it was gone before the kernel was asked
+        sys.exit(128 + int(number))  # it was gone before the kernel was asked
     try:
         os.execvp(command[0], command)  # noqa: S606
     except OSError as error:
