@@ -42,7 +42,7 @@ def supervised(folder: Path, run: One, *others: One, restarts: int = 0) -> Super
 async def test_what_can_not_be_started_ends_the_launch_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "r" / "logs" / "work.log").mkdir(parents=True)
     made = supervised(tmp_path, part("run", "sleep 600", "run"), part("work", "sleep 600"))
-    with pytest.raises(LaunchError, match="work can't be started: .*directory"):
+    with pytest.raises(LaunchError, match=r"work can't be started: .*directory"):
         await asyncio.wait_for(made.wait(), 60)
 
 

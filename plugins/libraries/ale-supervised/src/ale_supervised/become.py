@@ -17,7 +17,9 @@ def main() -> None:
     parent, number, cores, *command = sys.argv[1:]
     if cores != "-":
         os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored where a shell put ale in the background
+    # Ignored where a shell put ale in the background, and blocked in the threads of Ray.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
     if os.getppid() != int(parent):
         sys.exit(128 + int(number))  # it was gone before the kernel was asked
