@@ -168,8 +168,10 @@ class Placement:
         record_of(self._launch).unlink(missing_ok=True)
         begun = []
         for number, actor in enumerate(actors):
-            where = ("--nnodes", str(len(actors)), "--node-rank", str(number))
-            where = (*where, "--master-addr", head, "--master-port", str(port))
+            where = (
+                *("--nnodes", str(len(actors)), "--node-rank", str(number)),
+                *("--master-addr", head, "--master-port", str(port)),
+            )
             command = torchrun(self._launch, where, restarts=0)
             begun.append(self._begun(spot, actor, command, self._launch if number == 0 else None))
         return Ranks(await asyncio.gather(*begun), self._options.grace_s)
@@ -247,4 +249,4 @@ class Placement:
 
 
 async def _all(references: Sequence[Any]) -> Sequence[tuple[str, int]]:
-    return await asyncio.gather(*references)
+    return list(await asyncio.gather(*references))

@@ -5,6 +5,7 @@ import signal
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import ray
 from attrs import frozen
@@ -39,7 +40,7 @@ class Place:
         """The address of this node for the others, and a free port of it."""
         with socket.socket() as probe:
             probe.bind(("", 0))
-            return ray.util.get_node_ip_address(), int(probe.getsockname()[1])
+            return str(cast("Any", ray).util.get_node_ip_address()), int(probe.getsockname()[1])
 
     async def start(self, order: Order) -> str:
         """Start the process; why that is not possible here, or nothing."""
