@@ -313,6 +313,14 @@ def lite(session: nox.Session) -> None:
 
 
 @nox.session
+def launchers(session: nox.Session) -> None:
+    """One config by every launcher: the same episodes and weights. Needs Slurm; minutes."""
+    session.install("-e", ".[dev,train,ray]")
+    session.env.update(QUIET)
+    session.run("pytest", "-m", "long", "tests/e2e/test_launch_anywhere.py", *session.posargs)
+
+
+@nox.session
 def study(session: nox.Session) -> None:
     """Objectives, starts and IPA's parts against each other over seeds: docs/study.md; hours."""
     session.install("-e", ".[train]")

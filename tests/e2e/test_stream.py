@@ -103,8 +103,3 @@ def test_a_stream_learns_from_older_versions_and_says_how_old(workshop: Any, con
         assert 0 <= of_step["trainer_waiting_share"] <= 1
         assert 0 <= of_step["rollouts_waiting_share"] <= 1
     assert max(behind) >= 1, "it sampled while it trained"
-    refused = workshop.ale(
-        "check", config, "--set=run.schedule=stream", "--set=starts.type=initial"
-    )
-    assert refused.code == 2
-    assert "starts: section 'starts' plans the episodes of a step" in refused.text

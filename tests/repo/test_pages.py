@@ -51,6 +51,12 @@ def test_a_link_leads_somewhere(page: Path) -> None:
         assert linked.is_relative_to(GENERATED) or linked.exists(), target
 
 
+@each_page
+def test_a_test_that_a_page_names_is_there(page: Path) -> None:
+    for named in re.findall(r"`((?:tests|plugins)/[\w./-]+)`", page.read_text()):
+        assert (ROOT / named).exists(), named
+
+
 def test_the_readme_names_every_package_and_no_other() -> None:
     text = (ROOT / "README.md").read_text()
     linked = set(re.findall(r"\]\(plugins/[a-z]+/([a-z0-9-]+)/README\.md\)", text))

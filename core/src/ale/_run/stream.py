@@ -7,42 +7,32 @@ what is missing and has the buffer back. docs/why/asynchronous.md has the reason
 """
 
 import asyncio
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from typing import NamedTuple
 
 from attrs import define, field, frozen
 
 from ale._config import RunConfig
 from ale._run.capacity import Capacity
 from ale._run.loop import Loop
-from ale._run.plan import EpisodePlan, episode_plans, tasks_of_step, tasks_per_step
+from ale._run.plan import EpisodePlan
+from ale._run.refill import has_signal
+from ale._run.stream_plan import Drawn, StreamPlan
 from ale._store.groups import GroupKey, Groups
 from ale.errors import InputError, Problem
-from ale.protocols import Start
 
 
 def check_stream(config: RunConfig) -> None:
     """Raises `InputError` where options contradict the schedule."""
     options = config.run
     problems = []
-    if options.schedule == "stream":
-        if config.starts is not None:
-            problems.append(_plans_steps("starts", "section 'starts' plans the episodes of a step"))
-        if options.refills:
-            problems.append(_plans_steps("run.refills", "refills add to the episodes of a step"))
-    elif options.too_stale != "train":
+    if options.schedule != "stream" and options.too_stale != "train":
         problems.append(_without("too_stale", options.too_stale, "run.schedule: stream"))
     if options.take_first != "oldest" and options.too_stale != "drop":
         problems.append(_without("take_first", options.take_first, "run.too_stale: drop"))
     if problems:
         raise InputError(problems)
-
-
-def _plans_steps(path: str, reason: str) -> Problem:
-    message = f"{reason}; with run.schedule: stream a step learns from any that are complete"
-    return Problem(path=path, message=message, hint="run.schedule: steps")
 
 
 def _without(option: str, value: str, needed: str) -> Problem:
@@ -57,46 +47,63 @@ def exceeds_staleness(config: RunConfig) -> bool:
     return streams and options.too_stale == "train"
 
 
-@define
-class Buffer:
-    """The complete groups that no step has learned from, in the order in which they were drawn.
-
-    It holds at most `Capacity.batch` * (`Capacity.staleness` + 1) groups, which the capacity
-    ensures, and nothing but their names: the episodes are on disk.
-    """
-
-    groups: Groups
-    newest_first: bool = False
-    _waiting: list[tuple[int, GroupKey]] = field(factory=list)
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def add(self, number: int, group: GroupKey) -> None:
-        """Add a complete group; `number` counts the groups as they are drawn."""
-        self._waiting.append((number, group))
-
-    def older_than(self, version: int) -> list[GroupKey]:
-        """Take out the groups that were started before the policy had learned from `version`."""
-        old = [each for each in self._waiting if self.groups.started[each[1]] < version]
-        self._waiting = [each for each in self._waiting if each not in old]
-        return [group for _, group in sorted(old)]
-
-    def take(self, n: int) -> list[GroupKey]:
-        """Take out `n` groups, in the order in which they were drawn."""
-        chosen = sorted(self._waiting, reverse=self.newest_first)[:n]
-        self._waiting = [each for each in self._waiting if each not in chosen]
-        return [group for _, group in sorted(chosen)]
-
-
-@frozen(kw_only=True)
-class _Drawn:
-    """A group to sample."""
+class _Waiting(NamedTuple):
+    """A complete group in the buffer."""
 
     number: int
     """How many were drawn before it."""
     key: GroupKey
-    plans: Callable[[], Iterator[EpisodePlan]]
+    useful: bool
+    """The trainer gets it; it is more than a refill."""
+
+
+@define
+class Buffer:
+    """The complete groups that no step has learned from, in the order in which they were drawn.
+
+    It holds at most the groups of `Capacity.staleness` + 1 steps, which the capacity ensures, and
+    nothing but their names: the episodes are on disk.
+    """
+
+    groups: Groups
+    newest_first: bool = False
+    _waiting: list[_Waiting] = field(factory=list)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def useful(self) -> int:
+        """Number of those that the trainer gets."""
+        return sum(each.useful for each in self._waiting)
+
+    def add(self, number: int, group: GroupKey, *, useful: bool = True) -> None:
+        """Add a complete group; `number` counts the groups as they are drawn."""
+        self._waiting.append(_Waiting(number, group, useful))
+
+    def older_than(self, version: int) -> list[GroupKey]:
+        """Take out the groups that were started before the policy had learned from `version`."""
+        old = [each for each in self._waiting if self.groups.started[each.key] < version]
+        self._waiting = [each for each in self._waiting if each not in old]
+        return [each.key for each in sorted(old)]
+
+    def take(self, n: int, refills: int = 0) -> list[GroupKey] | None:
+        """Take out a step's groups, in the order in which they were drawn; None: there are too few.
+
+        Args:
+            n: useful groups that fill the step.
+            refills: with at most so many times `n` further ones it is full, too.
+        """
+        most = n * (refills + 1)
+        if self.useful < n and len(self) < most:
+            return None
+        chosen: list[_Waiting] = []
+        for each in sorted(self._waiting, reverse=self.newest_first):
+            if sum(one.useful for one in chosen) == n or len(chosen) == most:
+                break
+            chosen.append(each)
+        self._waiting = [each for each in self._waiting if each not in chosen]
+        return [each.key for each in sorted(chosen)]
 
 
 @define(kw_only=True)
@@ -105,8 +112,6 @@ class _State:
 
     version: int = 0
     """Steps that the policy has learned from."""
-    accepted: int = 0
-    """Groups that were complete and are not dropped."""
     running: int = 0
     stopped: bool = False
     """A Ctrl-C left episodes out."""
@@ -117,10 +122,16 @@ class StreamLoop(Loop):
     """The steps of a run whose groups are sampled in a stream."""
 
     _state: _State = field(factory=_State, init=False)
+    _plan: StreamPlan = field(init=False)
     _buffer: Buffer = field(init=False)
     _capacity: Capacity = field(init=False)
     _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
     """Set whenever something has changed that a step or the start of a group may wait for."""
+
+    @_plan.default
+    def _make_plan(self) -> StreamPlan:
+        tasks, options = self.tasks["train"], self.config.run
+        return StreamPlan(tasks=tasks, options=options, scheme=self.parts.starts, store=self.store)
 
     @_buffer.default
     def _make_buffer(self) -> Buffer:
@@ -130,22 +141,23 @@ class StreamLoop(Loop):
     def _make_capacity(self) -> Capacity:
         options = self.config.run
         return Capacity(
-            batch=tasks_per_step(self.tasks["train"], options),
             staleness=options.staleness,
             steps=options.steps,
             max_running=options.concurrency,
+            refills=options.refills,
         )
 
     async def _run(self, group: asyncio.TaskGroup) -> str:
         self.evaluator.restore()
         await self.training.restore()
+        self._plan.restore()
+        self._plan.upto(self._capacity.ahead(0))
         if not await self.evaluator.evaluate(0, due=False):
             return "drained"
         self._restore()
         producer: asyncio.Task[None] | None = None
-        n_steps = self.config.run.steps
         try:
-            for step in range(n_steps):
+            for step in range(self.config.run.steps):
                 if producer is None and not self.training.has_learned(step):
                     producer = group.create_task(self._start_groups(group))
                 with self.times.on("rollouts"):
@@ -153,9 +165,7 @@ class StreamLoop(Loop):
                 if not filled:
                     return "drained"
                 await self.training.learn(step, {"groups_waiting": float(len(self._buffer))})
-                # With staleness 0 no episode of the next step is sampled beside an evaluation,
-                # as without a stream: what a sampler computes together can change last digits.
-                if not await self.evaluator.evaluate(step + 1, due=step + 1 == n_steps):
+                if not await self._evaluate_after(step):
                     return "drained"
                 self._state.version = step + 1
                 self._changed.set()
@@ -164,26 +174,37 @@ class StreamLoop(Loop):
                 producer.cancel()
         return "completed"
 
+    async def _evaluate_after(self, step: int) -> bool:
+        """Plan what follows and evaluate; False after a Ctrl-C.
+
+        With staleness 0 no episode of the next step is sampled beside an evaluation, as without a
+        stream: what a sampler computes together can change last digits.
+        """
+        self._plan.learn(step + 1)
+        self._plan.upto(self._capacity.ahead(step + 1))
+        last = step + 1 == self.config.run.steps
+        still = not last and self._plan.demonstrates(step + 1)
+        # The end of the demonstrations is evaluated, to show what imitation achieved.
+        shown = self._plan.demonstrates(step) and not still
+        return await self.evaluator.evaluate(step + 1, due=last or shown, shown=shown)
+
     def _restore(self) -> None:
         """Find the complete groups that no step has learned from."""
-        groups, last = self.store.groups, self.store.index.last_drawn()
-        self._state.accepted = sum(map(len, groups.batches.values()))
-        for drawn in self._drawn():
-            if drawn.key.step > last:
-                break
-            if not groups.is_used(drawn.key) and self._is_complete(drawn):
+        for drawn in self._plan.groups(self.store.index.last_drawn()):
+            if not self.store.groups.is_used(drawn.key) and self._is_complete(drawn):
                 self._accept(drawn)
 
     async def _fill(self, step: int) -> bool:
         """Choose the groups of a step, once there are enough; False after a Ctrl-C."""
-        options, n = self.config.run, self._capacity.batch
+        options, n = self.config.run, self._plan.size(step)
         while step not in self.store.groups.batches:
             if self._state.stopped or self.dispatcher.interrupt.draining:
                 return False
             if options.too_stale == "drop":
                 self._drop(step, self._buffer.older_than(step - options.staleness))
-            if len(self._buffer) >= n:
-                self.store.add_groups("trained", step, self._buffer.take(n))
+            chosen = self._buffer.take(n, options.refills)
+            if chosen is not None:
+                self.store.add_groups("trained", step, chosen)
             else:
                 await self._change()
         return True
@@ -191,37 +212,46 @@ class StreamLoop(Loop):
     def _drop(self, step: int, groups: Sequence[GroupKey]) -> None:
         if groups:
             self.store.add_groups("dropped", step, groups)
-            self._state.accepted -= len(groups)
             self._changed.set()
 
     async def _start_groups(self, tasks: asyncio.TaskGroup) -> None:
         """Start one group after the other, as far as capacity and free slots let it."""
-        for drawn in self._drawn():
-            if self.store.groups.is_used(drawn.key) or self._is_complete(drawn):
-                continue
+        drawn = self._plan.groups()
+        while True:
             while not self._free() and not self._state.stopped:
                 with self._held_up():
                     await self._change()
             if self._state.stopped:
                 return
+            # Only now, for a scheme plans a further step by what it has learned so far.
+            group = next(each for each in drawn if self._is_missing(each))
             self._state.running += 1
             started = asyncio.Event()
-            tasks.create_task(self._sample_group(drawn, started))
+            tasks.create_task(self._sample_group(group, started))
             await started.wait()
 
+    def _wanted(self) -> int:
+        """Groups of the steps that groups may be started for, and whose groups are not chosen."""
+        version = self._state.version
+        ahead, chosen = self._capacity.ahead(version), self.store.groups.batches
+        return sum(self._plan.size(step) for step in range(version, ahead) if step not in chosen)
+
     def _free(self) -> int:
-        state = self._state
+        waiting = self._buffer.useful
         return self._capacity.free(
-            version=state.version, accepted=state.accepted, running=state.running
+            wanted=self._wanted(),
+            waiting=waiting,
+            running=self._state.running,
+            useless=len(self._buffer) - waiting,
         )
 
     def _held_up(self) -> AbstractContextManager[None]:
         """Measures how long no group may start, unless no further one is needed."""
-        state, capacity = self._state, self._capacity
-        needed = state.accepted + state.running < capacity.steps * capacity.batch
-        return self.times.holding_up_rollouts() if needed else nullcontext()
+        last = self._capacity.ahead(self._state.version) == self._capacity.steps
+        lacking = self._wanted() - self._buffer.useful - self._state.running
+        return self.times.holding_up_rollouts() if lacking > 0 or not last else nullcontext()
 
-    async def _sample_group(self, drawn: _Drawn, started: asyncio.Event) -> None:
+    async def _sample_group(self, drawn: Drawn, started: asyncio.Event) -> None:
         """Run a group's episodes.
 
         Args:
@@ -236,7 +266,7 @@ class StreamLoop(Loop):
             self._state.stopped = True
         self._changed.set()
 
-    def _plans(self, drawn: _Drawn, started: asyncio.Event) -> Iterator[EpisodePlan]:
+    def _plans(self, drawn: Drawn, started: asyncio.Event) -> Iterator[EpisodePlan]:
         fresh = not any(plan.key in self.store.index for plan in drawn.plans())
         for number, plan in enumerate(drawn.plans()):
             yield plan
@@ -245,23 +275,16 @@ class StreamLoop(Loop):
                 self.store.add_groups("started", self._state.version, [drawn.key])
         started.set()
 
-    def _accept(self, drawn: _Drawn) -> None:
-        self._buffer.add(drawn.number, drawn.key)
-        self._state.accepted += 1
+    def _accept(self, drawn: Drawn) -> None:
+        useful = not self.config.run.refills or has_signal(self.store.index.rewards_of(drawn.key))
+        self._buffer.add(drawn.number, drawn.key, useful=useful)
 
-    def _is_complete(self, drawn: _Drawn) -> bool:
+    def _is_missing(self, drawn: Drawn) -> bool:
+        return not self.store.groups.is_used(drawn.key) and not self._is_complete(drawn)
+
+    def _is_complete(self, drawn: Drawn) -> bool:
         return all(plan.key in self.store.index for plan in drawn.plans())
 
     async def _change(self) -> None:
         self._changed.clear()
         await self._changed.wait()
-
-    def _drawn(self) -> Iterator[_Drawn]:
-        """Every group in the order in which the steps of a run without a stream would draw it."""
-        options = self.config.run
-        for number in itertools.count():
-            step, place = divmod(number, self._capacity.batch)
-            prepared = tasks_of_step(self.tasks["train"], options, step)[place]
-            start = Start(task_id=prepared.task.id, rollouts=options.rollouts)
-            plans = partial(episode_plans, [prepared], options, step, [start])
-            yield _Drawn(number=number, key=GroupKey(step, start.task_id), plans=plans)

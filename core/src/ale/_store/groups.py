@@ -1,5 +1,7 @@
 """``groups.jsonl``: which groups a run with ``schedule: stream`` started, trained on and dropped.
 
+Where a start scheme plans the steps, also which groups these have.
+
 The complete groups that were neither trained on nor dropped are the buffer: nothing else stores it.
 """
 
@@ -14,7 +16,7 @@ from ale.files import write_whole
 from ale.types._record import record
 
 FILE = "groups.jsonl"
-Change = Literal["started", "trained", "dropped"]
+Change = Literal["planned", "started", "trained", "dropped"]
 
 
 class GroupKey(NamedTuple):
@@ -36,6 +38,7 @@ class GroupEvent:
     """How many steps the policy had learned from by then: of `trained`, the step that learns from
     these groups."""
     groups: tuple[GroupKey, ...]
+    """Of `planned`: those of the next step of drawing, which may be none."""
 
 
 class Groups:
@@ -48,6 +51,9 @@ class Groups:
         """The groups of each step."""
         self.n_dropped: dict[int, int] = {}
         """Number of groups that were dropped when a step's were chosen."""
+        self.planned: list[tuple[int, Sequence[GroupKey]]] = []
+        """Of each step of drawing that a start scheme has planned: the steps that the scheme had
+        learned from, and the groups."""
         self._used: dict[GroupKey, int] = {}
         for event in events:
             self.add(event)
@@ -55,13 +61,15 @@ class Groups:
     def add(self, event: GroupEvent) -> None:
         """Take in a line."""
         match event.event:
+            case "planned":
+                self.planned.append((event.step, event.groups))
             case "started":
                 self.started |= dict.fromkeys(event.groups, event.step)
             case "trained":
                 self.batches[event.step] = event.groups
             case "dropped":
                 self.n_dropped[event.step] = self.n_dropped.get(event.step, 0) + len(event.groups)
-        if event.event != "started":
+        if event.event in ("trained", "dropped"):
             self._used |= dict.fromkeys(event.groups, event.step)
 
     def is_used(self, group: GroupKey) -> bool:
@@ -101,7 +109,13 @@ def forget_batches(path: Path, gone: Set[GroupKey], learned: int) -> set[int]:
         if event.event == "trained" and event.step > learned and not gone.isdisjoint(event.groups)
     }
     if steps:
-        left = [each for each in events if each.event != "trained" or each.step not in steps]
+        # What was planned after these steps depends on them.
+        left = [
+            each
+            for each in events
+            if not (each.event == "trained" and each.step in steps)
+            and not (each.event == "planned" and each.step > min(steps))
+        ]
         write_whole(path / FILE, b"".join(encode(event) + b"\n" for event in left))
     return steps
 

@@ -127,6 +127,15 @@ class Index:
                 found.setdefault(_group_of(key), []).append(reward)
         return found
 
+    def rewards_of(self, group: GroupKey) -> list[float]:
+        """The rewards of a group's graded episodes, whatever step learns from it."""
+        rows = self._rows.get(("train", group.step), {})
+        return [
+            reward
+            for key, (_, reward) in rows.items()
+            if reward is not None and _group_of(key) == group
+        ]
+
     def group_keys(self, step: int) -> set[GroupKey]:
         """The groups of a step, broken ones included."""
         return {_group_of(key) for key, _ in self._of(step, "train")}

@@ -19,8 +19,8 @@ from ale.testing.launcher import LauncherContract, script, started, waited
 from ale_launch.launching import to_the_end
 from ale_launch.local import LocalLauncher
 from ale_launch.options import LocalOptions
-from ale_launch.slots import assign, gpus_of_this_machine
-from ale_launch.supervised import Supervised
+from ale_launch.slots import Slot, assign, gpus_of_this_machine
+from ale_supervised import Supervised
 
 CORES = sorted(os.sched_getaffinity(0))
 
@@ -88,7 +88,8 @@ def test_gpus_are_those_of_the_variable_or_of_the_driver(tmp_path: Path) -> None
         (tmp_path / name).mkdir()
     assert gpus_of_this_machine({}, tmp_path) == ("0", "1")
     assert gpus_of_this_machine({"CUDA_VISIBLE_DEVICES": "3, 5"}, tmp_path) == ("3", "5")
-    assert gpus_of_this_machine({"CUDA_VISIBLE_DEVICES": ""}, tmp_path) == ()
+    for none in ("", "-1"):
+        assert gpus_of_this_machine({"CUDA_VISIBLE_DEVICES": none}, tmp_path) == ()
 
 
 async def test_a_process_runs_on_the_cores_that_it_asked_for(
@@ -135,7 +136,7 @@ async def test_a_signal_before_the_run_has_its_process_reaches_it(
 
 def test_a_signal_while_the_launch_starts_is_passed_on(launch: Callable[..., Launch]) -> None:
     class Signalled(LocalLauncher):
-        async def start(self, launch: Launch, say: Callable[[str], None]) -> Supervised:
+        async def start(self, launch: Launch, say: Callable[[str], None]) -> Supervised[Slot]:
             os.kill(os.getpid(), signal.SIGTERM)
             await asyncio.sleep(0.1)
             return await super().start(launch, say)

@@ -3,16 +3,32 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from ale.errors import LaunchError
 from ale.protocols import LOST, Launch, Launcher
-from ale.testing.launcher import LauncherContract, eventually, says, started, waited
+from ale.testing.launcher import LauncherContract, alive, eventually, says, started, waited
 from ale_slurm.launcher import Job, SlurmLauncher
 from ale_slurm.options import SlurmOptions
+
+
+@contextmanager
+def no_controller(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In the block the programs of Slurm ask where nobody listens."""
+    conf = Path(os.environ["SLURM_CONF"])
+    elsewhere = folder / "slurm.conf"
+    elsewhere.write_text(conf.read_text().replace("SlurmctldPort=", "SlurmctldPort=1#"))
+    monkeypatch.setenv("SLURM_CONF", str(elsewhere))
+    yield
+    monkeypatch.setenv("SLURM_CONF", str(conf))
+
+
+def asked_again(said: list[str]) -> bool:
+    return any("asking again" in each for each in said)
 
 
 @pytest.mark.usefixtures("cluster")
@@ -33,14 +49,33 @@ class TestSlurm(LauncherContract):
         async with started(launcher, wanted, said.append) as launched:
             waiting = asyncio.create_task(waited(launched))
             await eventually(lambda: says(wanted, "run", "ready"))
-            conf = Path(os.environ["SLURM_CONF"])
-            elsewhere = tmp_path / "slurm.conf"  # where nobody listens
-            elsewhere.write_text(conf.read_text().replace("SlurmctldPort=", "SlurmctldPort=1#"))
-            monkeypatch.setenv("SLURM_CONF", str(elsewhere))
-            await eventually(lambda: waiting.done() or any("asking again" in each for each in said))
-            monkeypatch.setenv("SLURM_CONF", str(conf))
+            with no_controller(tmp_path, monkeypatch):
+                await eventually(lambda: waiting.done() or asked_again(said))
             (tmp_path / "enough").touch()
             assert await waiting == 3
+
+    async def test_a_signal_and_the_end_reach_a_job_whose_controller_was_away(
+        self,
+        launcher: Launcher,
+        launch: Callable[..., Launch],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        ids: Path,
+    ) -> None:
+        wanted = launch("trap 'echo told' TERM; echo ready; while :; do sleep 0.1; done")
+        said: list[str] = []
+        async with started(launcher, wanted, said.append) as launched:
+            await eventually(lambda: says(wanted, "run", "ready"))
+            for task, told in (
+                (launched.send_signal(signal.SIGTERM), lambda: says(wanted, "run", "told")),
+                (launched.end(), lambda: not alive(ids)),
+            ):
+                said.clear()
+                with no_controller(tmp_path, monkeypatch):
+                    calling = asyncio.create_task(task)
+                    await eventually(lambda calling=calling: calling.done() or asked_again(said))
+                await asyncio.wait_for(calling, 60)
+                await eventually(told)
 
     async def test_a_job_that_slurm_does_not_know_is_an_error(self) -> None:
         job = Job("999999", print, detached=False)

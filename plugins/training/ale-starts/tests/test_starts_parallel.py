@@ -169,6 +169,16 @@ def test_the_same_demonstrations_may_follow_each_other_until_the_end_of_the_run(
         InitialOptions(after="same-demonstrations")
 
 
+def test_a_task_that_was_demonstrated_twice_in_a_step_is_repeated_once() -> None:
+    """A stream may learn in one step from what was drawn for two."""
+    options = InitialOptions(demonstrations=1, after="same-demonstrations")
+    scheme = initial(options, BuildContext())
+    (start,) = scheme.plan(0, [EIGHT], 4)
+    twice = [rolled_out(start, step=step, rollout=0, reward=1.0, turns=0) for step in (0, 1)]
+    scheme.learn(0, twice)
+    assert [each.task_id for each in scheme.plan(1, [EIGHT], 4)] == ["eight"]
+
+
 def contents(start: Start) -> list[object]:
     return [turn.completion.message for turn in replayed(start)]
 

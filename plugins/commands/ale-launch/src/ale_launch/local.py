@@ -3,12 +3,13 @@
 import os
 import shlex
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ale.errors import InputError, Problem
 from ale.protocols import Launch
 from ale_launch.options import LocalOptions
 from ale_launch.slots import Slot, assign, gpus_of_this_machine
-from ale_launch.supervised import Supervised
+from ale_supervised import Child, Supervised
 
 
 class LocalLauncher:
@@ -21,9 +22,10 @@ class LocalLauncher:
         """A line for each process, with its cores and GPUs."""
         return plan_text(launch, self._slots(launch))
 
-    async def start(self, launch: Launch, say: Callable[[str], None]) -> Supervised:
+    async def start(self, launch: Launch, say: Callable[[str], None]) -> Supervised[Slot]:
         """Start the servers and workers, then the run."""
-        supervised = Supervised(launch, self._options.grace_s, say)
+        start = partial(start_here, launch)
+        supervised = Supervised(launch, start, self._options.grace_s, say)
         supervised.start(self._slots(launch))
         return supervised
 
@@ -32,6 +34,19 @@ class LocalLauncher:
             message = f"the launcher 'local' has one machine, not {launch.nodes}"
             raise InputError([Problem(message=message, path="launch.nodes")])
         return assign(launch, launch.run.ranks, gpus_here(self._options))
+
+
+async def start_here(
+    launch: Launch, slot: Slot, target: Callable[[], int | None] = lambda: None
+) -> Child:
+    """Start a process with the cores and GPUs of its slot; `target` as of `Child.start`."""
+    return await Child.start(
+        slot.process.command,
+        environ={**os.environ, **slot.environ(launch)},
+        log=launch.log(slot.name),
+        cores=slot.cores,
+        target=target if slot.process.role == "run" else lambda: None,
+    )
 
 
 def gpus_here(options: LocalOptions) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from attrs import frozen
@@ -38,7 +39,9 @@ def gpus_of_this_machine(environ: Mapping[str, str], driver: Path = _DRIVER) -> 
     """Ids of the visible GPUs: those that the variable names, or all of the NVIDIA driver."""
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        return tuple(each.strip() for each in visible.split(",") if each.strip())
+        ids = (each.strip() for each in visible.split(","))
+        # CUDA sees those before the first that is none: -1, or nothing.
+        return tuple(takewhile(lambda each: each and not each.startswith("-"), ids))
     return tuple(map(str, range(len(list(driver.glob("*"))))))
 
 

@@ -1,15 +1,16 @@
 """The launcher ``torchrun``: ranks by torchrun, and what is beside them by subprocesses."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from attrs import evolve
 
 from ale.errors import InputError, Problem
 from ale.protocols import Launch
-from ale_launch.local import gpus_here, plan_text
+from ale_launch.local import gpus_here, plan_text, start_here
 from ale_launch.options import TorchrunOptions
 from ale_launch.slots import Slot, assign
-from ale_launch.supervised import Supervised
+from ale_supervised import Supervised
 from ale_torchrun import check_ranks, process_of_rank_0, record_of, status_of_run, torchrun
 
 
@@ -24,18 +25,19 @@ class TorchrunLauncher:
         here = self._here(launch)
         return plan_text(here, self._slots(here))
 
-    async def start(self, launch: Launch, say: Callable[[str], None]) -> Supervised:
+    async def start(self, launch: Launch, say: Callable[[str], None]) -> Supervised[Slot]:
         """Start the servers and workers, then torchrun, which starts the ranks again itself."""
         here = self._here(launch)
         slots = self._slots(here)
         if self._options.node == 0:
             record_of(launch).unlink(missing_ok=True)
+        target = partial(process_of_rank_0, launch)
         supervised = Supervised(
             here,
+            partial(start_here, here, target=target),
             self._options.grace_s,
             say,
             status=lambda code: status_of_run(launch, code),
-            target=lambda: process_of_rank_0(launch),
         )
         supervised.start(slots)
         return supervised

@@ -1,6 +1,7 @@
 """What runs on a node: many episodes at once, whose results are streamed to the run."""
 
 import asyncio
+import traceback
 from collections.abc import AsyncIterator
 
 from ale.errors import InputError
@@ -9,8 +10,9 @@ from ale.types import Job, RunSpec, Stage
 from ale.workers import Worker, decode, encode
 
 Message = tuple[int, str, bytes]
-"""Key of the job; ``episode`` or the stage that it has entered; the episode."""
-EPISODE = "episode"
+"""Key of the job; ``episode``, ``failed`` or the stage that it has entered; the episode, or why
+there is none."""
+EPISODE, FAILED = "episode", "failed"
 
 
 class Rollouts:
@@ -33,18 +35,24 @@ class Rollouts:
 
     async def submit(self, key: int, job: bytes) -> None:
         """Begin an episode."""
-        self._tasks[key] = asyncio.create_task(self._run(key, decode(job, Job)))
+        task = self._tasks[key] = asyncio.create_task(self._run(key, job))
+        task.add_done_callback(lambda _: self._ended(key, task))
 
-    async def _run(self, key: int, job: Job) -> None:
+    def _ended(self, key: int, task: "asyncio.Task[None]") -> None:
+        """Nobody awaits the task: what it raises has to be sent."""
+        del self._tasks[key]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._send((key, FAILED, "".join(traceback.format_exception(error)).encode()))
+
+    async def _run(self, key: int, data: bytes) -> None:
+        job = decode(data, Job)
+
         def on_stage(_: Job, stage: Stage) -> None:
             self._send((key, stage, b""))
 
         assert self._worker is not None, "built before the first job"
-        try:
-            episode = await self._worker.run(job, on_stage)
-            self._send((key, EPISODE, encode(episode)))
-        finally:
-            del self._tasks[key]
+        episode = await self._worker.run(job, on_stage)
+        self._send((key, EPISODE, encode(episode)))
 
     def _send(self, message: Message) -> None:
         self._messages.append(message)

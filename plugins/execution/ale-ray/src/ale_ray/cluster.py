@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import threading
 import uuid
@@ -42,7 +43,8 @@ def connected(options: RayOptions) -> Iterator[None]:
                 include_dashboard=None if options.address else False,
             )
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise AleError(f"no Ray cluster at {options.address}: {error}") from error
+            where = options.address or os.environ.get("RAY_ADDRESS", "this machine")
+            raise AleError(f"no Ray cluster at {where}: {error}") from error
     try:
         yield
     finally:
@@ -103,7 +105,10 @@ async def end_actors(run_id: str) -> int:
 async def end_actor(actor: Any) -> list[str]:
     """End an actor; what it could not close."""
     failed: list[str] = []
-    with suppress(RayError, TimeoutError):
-        failed = await asyncio.wait_for(actor.close.remote(), _CLOSE_S)
-    ray.kill(actor, no_restart=True)
+    with suppress(RayError):  # it has ended, or its node is gone
+        try:
+            failed = await asyncio.wait_for(actor.close.remote(), _CLOSE_S)
+        except TimeoutError:
+            failed = [f"an actor was killed that did not end its episodes within {_CLOSE_S:g} s"]
+        ray.kill(actor, no_restart=True)
     return failed

@@ -2,18 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 from attrs import define, field, frozen
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 
 from ale.errors import AleError
 from ale.protocols import RunningRun, Workers
 from ale.types import Episode, Job, Stage
 from ale.workers import broken, decode, encode
-from ale_ray.actor import EPISODE, Message
+from ale_ray.actor import EPISODE, FAILED, Message
 from ale_ray.cluster import connected, end_actor, end_actors, nodes, start_actor
 from ale_ray.options import RayOptions
 
@@ -72,9 +72,10 @@ class Session:
         self._ready: dict[str, _Node] = {}
         self._serving: dict[str, asyncio.Task[None]] = {}
         self._refused: dict[str, str] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._alive: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._nobody_since = time.monotonic()
-        self._error: AleError | None = None
+        self._error: BaseException | None = None
         self._draining = False
 
     def begin(self) -> None:
@@ -83,10 +84,12 @@ class Session:
 
     async def close(self) -> None:
         """End every actor."""
-        tasks = [*self._tasks, *self._serving.values()]
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for found in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(found, Exception):
+                self._run.report(f"an actor could not be ended: {_first_line(found)}")
 
     # What the run calls
 
@@ -152,29 +155,41 @@ class Session:
     async def _watch(self) -> None:
         """Serve every node that is there; give up where there is none for long."""
         while True:
-            for id in nodes(self._options) - self._serving.keys():
-                self._serving[id] = asyncio.create_task(self._serve(id))
+            self._look()
+            for id in self._alive - self._serving.keys():
+                self._serving[id] = self._begin(self._serve(id))
             if self._ready:
                 self._nobody_since = time.monotonic()
             elif time.monotonic() - self._nobody_since > self._options.give_up_s:
-                self._fail()
+                self._fail(self._nobody())
             await asyncio.sleep(_LOOK_S)
 
-    def _fail(self) -> None:
+    def _look(self) -> None:
+        """Find the nodes. While the cluster's head does not answer, they are those of before."""
+        try:
+            self._alive = nodes(self._options)
+        except RayError as error:
+            self._refuse("head", f"it does not list its nodes: {_first_line(error)}")
+
+    def _nobody(self) -> AleError:
         where = "" if self._options.resource is None else f" with '{self._options.resource}'"
         reasons = "\n".join(dict.fromkeys(self._refused.values()))
         message = f"no node{where} of the Ray cluster has been able to run episodes for "
         message += f"{self._options.give_up_s:g} s"
-        self._error = AleError(f"{message}:\n{reasons}" if reasons else message)
+        return AleError(f"{message}:\n{reasons}" if reasons else message)
+
+    def _fail(self, error: BaseException) -> None:
+        """End the run: no work can be run any more."""
+        self._error = error
         for asked in self._asked.values():
             if not asked.answer.done():
-                asked.answer.set_exception(self._error)
+                asked.answer.set_exception(error)
 
     async def _serve(self, id: str) -> None:
         """Keep an actor on a node as long as it is part of the cluster."""
         pause = _LOOK_S
         try:
-            while id in nodes(self._options):
+            while id in self._alive:
                 started = time.monotonic()
                 await self._one_actor(id)
                 pause = _LOOK_S if time.monotonic() - started > pause else 2 * pause
@@ -187,18 +202,26 @@ class Session:
         actor = start_actor(self._run.spec.run_id, id, self._options)
         node = _Node(id, actor)
         try:
-            if refused := await actor.build.remote(encode(self._run.spec)):
-                self._refuse(id, refused)
+            if refused := await self._build(actor):
+                self._refuse(f"node {id[:8]}", f"it can't run episodes:\n{refused}")
             else:
                 await self._take_results(node)
         except RayError as error:
-            reason = str(error).partition("\n")[0]
+            reason = _first_line(error)
             self._run.report(f"the actor on node {id[:8]} of the Ray cluster was lost: {reason}")
         finally:
             if self._ready.get(id) is node:
                 self._take_back(node)
             for failed in await end_actor(actor):
                 self._run.report(failed)
+
+    async def _build(self, actor: Any) -> str:
+        """Build the parts of the run; why that is not possible there, or nothing."""
+        try:
+            refused: str = await actor.build.remote(encode(self._run.spec))
+        except RayTaskError as error:  # of the code there; a lost actor is another one
+            return str(error)
+        return refused
 
     async def _take_results(self, node: _Node) -> None:
         """Give it works until its stream ends."""
@@ -210,10 +233,10 @@ class Session:
             for message in cast("list[Message]", await batch):
                 self._receive(*message)
 
-    def _refuse(self, id: str, reason: str) -> None:
-        if self._refused.get(id) != reason:
-            self._refused[id] = reason
-            self._run.report(f"node {id[:8]} of the Ray cluster can't run episodes:\n{reason}")
+    def _refuse(self, what: str, reason: str) -> None:
+        if self._refused.get(what) != reason:
+            self._refused[what] = reason
+            self._run.report(f"{what} of the Ray cluster: {reason}")
 
     def _receive(self, key: int, what: str, data: bytes) -> None:
         asked = self._asked.get(key)
@@ -221,10 +244,24 @@ class Session:
             return
         if what == EPISODE:
             asked.answer.set_result(decode(data, Episode))
+        elif what == FAILED:
+            asked.answer.set_result(broken(asked.work, "WorkerError", data.decode()))
         else:
             self._run.on_stage(asked.job, cast("Stage", what))
 
-    def _begin(self, work: Any) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """Nobody awaits these tasks: what one raises ends the run."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            known = isinstance(error, RayError)
+            self._fail(AleError(f"the Ray cluster: {_first_line(error)}") if known else error)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]

@@ -1,4 +1,6 @@
-"""Options of the executor ``ray``."""
+"""Options of the executor and of the launcher ``ray``."""
+
+from typing import Literal
 
 from attrs import field, frozen
 
@@ -32,4 +34,36 @@ class RayOptions:
         default=120.0,
         validator=gt(0),
         metadata=doc("Seconds without any node that can run episodes, after which the run ends."),
+    )
+
+
+@frozen(kw_only=True)
+class RayLaunchOptions:
+    """The processes of a launch on a Ray cluster."""
+
+    address: str | None = field(
+        default=None,
+        metadata=doc(
+            "HOST:PORT of the cluster; default: that of RAY_ADDRESS, or one that is started here "
+            "for this launch."
+        ),
+    )
+    resource: str | None = field(
+        default=None, metadata=doc("Use only nodes with this custom resource.")
+    )
+    strategy: Literal["spread", "pack"] = field(
+        default="spread",
+        metadata=doc(
+            "'spread' over the nodes or 'pack' on few, as far as possible, by a placement group."
+        ),
+    )
+    give_up_s: float = field(
+        default=1800.0,
+        validator=gt(0),
+        metadata=doc("Seconds without room for a process, after which the launch ends."),
+    )
+    grace_s: float = field(
+        default=30.0,
+        validator=ge(0),
+        metadata=doc("Seconds from SIGTERM to SIGKILL for what is ended, at a second Ctrl-C too."),
     )

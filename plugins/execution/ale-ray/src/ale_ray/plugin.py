@@ -1,4 +1,4 @@
-"""The executor ``ray``."""
+"""The executor and the launcher ``ray``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 
 if TYPE_CHECKING:
-    from ale.protocols import Executor
-    from ale_ray.options import RayOptions
+    from ale.protocols import Executor, Launcher
+    from ale_ray.options import RayLaunchOptions, RayOptions
 
 
 def _options() -> type[RayOptions]:
@@ -33,6 +33,32 @@ def ale_executors() -> Sequence[Component[Any, Executor]]:
             _options,
             _build,
             summary="Episodes on the nodes of a Ray cluster.",
+            probe=lambda: Probe.of_package("ray", remedy="pip install ale-ray"),
+        )
+    ]
+
+
+def _launch_options() -> type[RayLaunchOptions]:
+    from ale_ray.options import RayLaunchOptions
+
+    return RayLaunchOptions
+
+
+def _launcher(options: RayLaunchOptions, context: BuildContext) -> Launcher:
+    from ale_ray.launcher import RayLauncher
+
+    return RayLauncher(options)
+
+
+@hookimpl
+def ale_launchers() -> Sequence[Component[Any, Launcher]]:
+    """Register ``ray``."""
+    return [
+        Component(
+            "ray",
+            _launch_options,
+            _launcher,
+            summary="Processes where a Ray cluster has room for them.",
             probe=lambda: Probe.of_package("ray", remedy="pip install ale-ray"),
         )
     ]

@@ -74,35 +74,52 @@ class Job:
     async def send_signal(self, number: signal.Signals) -> None:
         """To the script, which passes it on."""
         name = number.name.removeprefix("SIG")
-        await slurm("scancel", f"--signal={name}", "--batch", self.id, refused=True)
+        try:
+            await self._answered("scancel", f"--signal={name}", "--batch", self.id)
+        except LaunchError as error:
+            if not _is_over(error):
+                raise
 
     async def end(self) -> None:
-        """Cancel the job, and wait until nothing of it runs."""
+        """Cancel the job until nothing of it runs."""
         if self._detached:
             return
-        await slurm("scancel", "--quiet", self.id, refused=True)
-        while not await self._has_ended():  # noqa: ASYNC110 - Slurm does not tell
-            await asyncio.sleep(self._poll_s)
+        try:
+            while not await self._has_ended():
+                # Again: a requeued job, or one of an overloaded controller, can outlive the first.
+                await slurm("scancel", "--quiet", self.id, refused=True)
+                await asyncio.sleep(self._poll_s)
+        except LaunchError as error:
+            if not _is_over(error):
+                raise
 
     async def _has_ended(self) -> bool:
         return all(each["JobState"] in _ENDED for each in await self._components())
 
     async def _components(self) -> list[dict[str, str]]:
-        """The job as Slurm shows it; asked again while the controller does not answer."""
+        """The job as Slurm shows it."""
+        printed = await self._answered("scontrol", "show", "job", "--oneliner", self.id)
+        return [_fields(line) for line in printed.splitlines() if line.startswith("JobId=")]
+
+    async def _answered(self, program: str, *arguments: str) -> str:
+        """What a program prints, which is run again while the controller does not answer."""
         loop = asyncio.get_running_loop()
         until, reported = loop.time() + _PATIENCE_S, False
         while True:
             try:
-                printed = await slurm("scontrol", "show", "job", "--oneliner", self.id)
+                return await slurm(program, *arguments)
             except LaunchError as error:
-                if "Invalid job id" in str(error) or loop.time() > until:
+                if _is_over(error) or loop.time() > until:
                     raise
                 if not reported:
                     self._say(f"job {self.id}: {error}; asking again")
                     reported = True
                 await asyncio.sleep(self._poll_s)
-            else:
-                return [_fields(line) for line in printed.splitlines() if line.startswith("JobId=")]
+
+
+def _is_over(error: LaunchError) -> bool:
+    """Does Slurm say that there is nothing of the job any more?"""
+    return any(text in str(error) for text in ("Invalid job id", "already complet"))
 
 
 def _fields(line: str) -> dict[str, str]:

@@ -104,10 +104,11 @@ class WithDemonstrations:
         seen = list(episodes)
         if self._repeats and step < self._steps:
             # From the episodes: a resumed run has not planned the steps that are on disk.
-            shown = [each for each in seen if each.start == DEMONSTRATION]
+            # A step of a stream may have learned from two demonstrations of a task.
+            shown = {each.task_id: each for each in seen if each.start == DEMONSTRATION}
             self._shown[step] = [
-                _demonstrated(each.task_id, demonstration_of(each, "off", tagged=False))
-                for each in shown
+                _demonstrated(task_id, demonstration_of(each, "off", tagged=False))
+                for task_id, each in shown.items()
             ]
         if self._until is not None and step < self._steps:
             probes = [episode.reward == SUCCESS for episode in seen if not episode.start]

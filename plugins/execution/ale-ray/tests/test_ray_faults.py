@@ -1,0 +1,54 @@
+"""What nobody awaits in the executor ``ray`` ends the run with its reason, and is not lost."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ale.protocols import RunningRun
+from ale.testing.executor import LIMIT_S, spec_of, work
+from ale.types import Episode, Stage, Work
+from ale.workers import encode
+from ale_ray.actor import FAILED, Rollouts
+from ale_ray.executor import RayExecutor
+from ale_ray.options import RayOptions
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+async def not_here(work: Work) -> Episode:
+    raise AssertionError("it runs on the cluster")
+
+
+async def test_an_error_in_taking_results_ends_the_run_with_it(
+    cluster: Any, tmp_path: Path
+) -> None:
+    def on_stage(work: Work, stage: Stage) -> None:
+        raise RuntimeError(f"cannot show {stage}")
+
+    run = RunningRun(
+        spec=spec_of(tmp_path, "faults"),
+        concurrency=1,
+        run_here=not_here,
+        on_stage=on_stage,
+        report=print,
+    )
+    executor = RayExecutor(RayOptions(address=cluster.address, resource="one"))
+    async with executor.open(run) as workers:
+        with pytest.raises(RuntimeError, match="cannot show"):
+            await asyncio.wait_for(workers.run(work("a")), LIMIT_S)
+        with pytest.raises(RuntimeError, match="cannot show"):
+            await workers.run(work("b"))
+
+
+async def test_a_work_that_an_actor_can_not_read_comes_back_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    actor = Rollouts()
+    assert await actor.build(encode(spec_of(tmp_path, "faults"))) == ""
+    await actor.submit(7, b"{}")
+    (message,) = await asyncio.wait_for(anext(actor.results()), LIMIT_S)
+    assert message[:2] == (7, FAILED)
+    assert b"missing required field" in message[2]
+    assert await actor.close() == []

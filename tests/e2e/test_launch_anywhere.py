@@ -1,0 +1,219 @@
+"""One config by every launcher: the same episodes once each, and the same weights to the bit.
+
+The hosts are emulated: nodes of Ray, Slurm's daemons and torchrun's hosts on this machine. Needs
+torch and ray, and Slurm's programs: `nox -s launchers`.
+"""
+
+import hashlib
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [
+    pytest.mark.needs("torch", "ray"),
+    pytest.mark.long,
+    pytest.mark.filterwarnings("ignore"),
+]
+
+PLUGINS = Path(__file__).resolve().parents[2] / "plugins" / "execution"
+EPISODES = {f"{step}-t{task}-{i}" for step in range(3) for task in range(2) for i in range(2)}
+AGENT = """\
+from ale.plugin import Component, hookimpl
+from ale.types import CompletionRequest, Limits, Message, Stop, Turn
+
+
+class OneAnswer:
+    limits = Limits()
+
+    async def run(self, context):
+        prompt = (Message(role="user", content=context.task.goal),)
+        completion = await context.llm.complete(
+            CompletionRequest(
+                messages=prompt, conversation=context.conversation, turn=0, fresh_context=True
+            )
+        )
+        context.recorder.append(Turn(prompt=prompt, fresh_context=True, completion=completion))
+        return Stop(reason="finished")
+
+
+@hookimpl
+def ale_agents():
+    return [Component("one-answer", None, lambda o, c: OneAnswer(), summary="Answers once.")]
+"""
+
+
+def fixtures_of(package: str) -> Any:
+    """The module with the fixtures of a package's tests."""
+    file = PLUGINS / package / "tests" / "conftest.py"
+    spec = importlib.util.spec_from_file_location(f"conftest_of_{package}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = made
+    spec.loader.exec_module(made)
+    return made
+
+
+slurm = fixtures_of("ale-slurm").cluster
+
+
+@pytest.fixture(scope="module")
+def ray_nodes() -> Iterator[Any]:
+    """A head that runs nothing, and three nodes."""
+    ray = fixtures_of("ale-ray")
+    from ray.cluster_utils import Cluster
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        head = {"num_cpus": 0, "object_store_memory": ray.STORE, "include_dashboard": False}
+        made = Cluster(initialize_head=True, head_node_args=head)
+        for _ in range(3):
+            made.add_node(num_cpus=2, object_store_memory=ray.STORE)
+        yield made
+        made.shutdown()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def config(workshop: Any) -> str:
+    """Two ranks that train, with a server beside them for which the run waits."""
+    for number in range(2):
+        workshop.task(f"t{number}")
+    workshop.write("one_answer.py", AGENT)
+    workshop.write("corpus.txt", "Do t0. Do t1. done\n" * 20)
+    port = str(free_port())
+    server = {
+        "name": "web",
+        "role": "server",
+        "command": [sys.executable, "-m", "http.server", port, "--bind", "127.0.0.1"],
+        "url": f"http://127.0.0.1:{port}/",
+    }
+    workshop.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    workshop.config(
+        plugins=["one_answer.py"],
+        agent={"type": "one-answer"},
+        llm={
+            "type": "policy",
+            "tiny": {"corpus": "corpus.txt", "layers": 2, "width": 64, "heads": 2, "mlp": 128},
+            "max_tokens": 8,
+        },
+        credit={"type": "ipa", "failure_reward": -0.5},
+        trainer={"type": "policy", "lr": 1e-2, "sync": "copy", "processes": 2},
+        launch={"type": "local", "restarts": 2, "processes": [server]},
+        run={"steps": 3, "rollouts": 2, "concurrency": 1, "deterministic": True},
+    )
+    return "run.yaml"
+
+
+def outcome(workshop: Any, run: Path) -> dict[str, str]:
+    """Hashes of what was trained; the episodes are there once each."""
+    assert workshop.episodes(run).keys() == EPISODES
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert manifest["outcome"]["outcome"] == "completed"
+    last = run / "checkpoints" / "00002"
+    found = {
+        str(path.relative_to(last)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(last.rglob("*.safetensors"))
+    }
+    assert found
+    return found
+
+
+def by(workshop: Any, config: str, name: str, *more: str) -> dict[str, str]:
+    """What one `ale launch` has trained."""
+    given = ("--directory", f"runs/{name}", "--on", name.partition("-")[0], *more)
+    done = workshop.ale("launch", config, *given, timeout_s=400)
+    log = workshop.folder / "runs" / name / "logs" / "run.log"
+    assert done.code == 0, done.text + (log.read_text() if log.exists() else "")
+    assert (log.parent / "web.log").exists()
+    return outcome(workshop, workshop.folder / "runs" / name)
+
+
+def by_two_hosts(workshop: Any, config: str) -> dict[str, str]:
+    meeting = f"launch.rendezvous=127.0.0.1:{free_port()}"
+    given = ("--on", "torchrun", "--nodes", "2", "--set", meeting, "--directory", "runs/hosts")
+    hosts = [
+        workshop.start(
+            *("launch", config, *given, "--set", f"launch.node={i}"),
+            *("--set", "launch.address=127.0.0.1"),
+        )
+        for i in range(2)
+    ]
+    done = [host.ended(400) for host in hosts]
+    assert [each.code for each in done] == [0, 0], done
+    return outcome(workshop, workshop.folder / "runs" / "hosts")
+
+
+def test_one_config_ends_alike_by_local_torchrun_and_two_hosts(workshop: Any, config: str) -> None:
+    local = by(workshop, config, "local")
+    assert by(workshop, config, "torchrun") == local
+    assert by_two_hosts(workshop, config) == local
+
+
+def test_one_config_ends_alike_by_local_and_by_ray_with_a_lost_node(
+    workshop: Any, config: str, ray_nodes: Any
+) -> None:
+    local = by(workshop, config, "local")
+    where = ("--nodes", "2", "--set", f"launch.address={ray_nodes.address}")
+    assert by(workshop, config, "ray", *where) == local
+    directory = workshop.folder / "runs" / "ray-lost"
+    given = ("--directory", str(directory), "--on", "ray", *where)
+    running = workshop.start("launch", config, *given)
+    workshop.wait_for((directory / "checkpoints" / "00000").is_dir, 200)
+    lost = node_of_rank_0(ray_nodes, directory)
+    ray_nodes.remove_node(lost, allow_graceful=False)
+    done = running.ended(400)
+    assert done.code == 0, done.text
+    assert "started again (1 of 2)" in done.err
+    assert outcome(workshop, directory) == local
+
+
+def node_of_rank_0(cluster: Any, directory: Path) -> Any:
+    pid = json.loads((directory / "logs" / ".rank0.json").read_text())["pid"]
+    above = [pid]
+    while above[-1] > 1:
+        stat = Path(f"/proc/{above[-1]}/stat").read_text()
+        above.append(int(stat.rpartition(")")[2].split()[1]))
+    (found,) = [
+        node
+        for node in cluster.worker_nodes
+        if any(p.process.pid in above for some in node.all_processes.values() for p in some)
+    ]
+    return found
+
+
+def test_one_config_ends_alike_by_local_and_by_slurm(
+    workshop: Any, config: str, slurm: Any
+) -> None:
+    workshop.environ["SLURM_CONF"] = os.environ["SLURM_CONF"]
+    local = by(workshop, config, "local")
+    assert by(workshop, config, "slurm", "--nodes", "2") == local
+
+
+def test_an_interrupt_on_ray_ends_everything_and_the_same_command_continues(
+    workshop: Any, config: str, ray_nodes: Any
+) -> None:
+    directory = workshop.folder / "runs" / "ray"
+    where = ("--set", f"launch.address={ray_nodes.address}")
+    running = workshop.start("launch", config, "--directory", str(directory), "--on", "ray", *where)
+    workshop.wait_for((directory / "checkpoints" / "00000").is_dir, 200)
+    running.signal(signal.SIGINT)
+    assert running.ended(200).code == 130
+    found = subprocess.run(["pgrep", "-f", str(directory)], capture_output=True, text=True)
+    assert found.stdout == ""
+    by(workshop, config, "ray", *where)
