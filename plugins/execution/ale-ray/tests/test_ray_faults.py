@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ale.protocols import RunningRun
-from ale.testing.executor import LIMIT_S, spec_of, work
-from ale.types import Episode, Stage, Work
+from ale.testing.executor import LIMIT_S, job, spec_of
+from ale.types import Episode, Job, Stage
 from ale.workers import encode
 from ale_ray.actor import FAILED, Rollouts
 from ale_ray.executor import RayExecutor
@@ -17,14 +17,14 @@ from ale_ray.options import RayOptions
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-async def not_here(work: Work) -> Episode:
+async def not_here(job: Job) -> Episode:
     raise AssertionError("it runs on the cluster")
 
 
 async def test_an_error_in_taking_results_ends_the_run_with_it(
     cluster: Any, tmp_path: Path
 ) -> None:
-    def on_stage(work: Work, stage: Stage) -> None:
+    def on_stage(job: Job, stage: Stage) -> None:
         raise RuntimeError(f"cannot show {stage}")
 
     run = RunningRun(
@@ -37,12 +37,12 @@ async def test_an_error_in_taking_results_ends_the_run_with_it(
     executor = RayExecutor(RayOptions(address=cluster.address, resource="one"))
     async with executor.open(run) as workers:
         with pytest.raises(RuntimeError, match="cannot show"):
-            await asyncio.wait_for(workers.run(work("a")), LIMIT_S)
+            await asyncio.wait_for(workers.run(job("a")), LIMIT_S)
         with pytest.raises(RuntimeError, match="cannot show"):
-            await workers.run(work("b"))
+            await workers.run(job("b"))
 
 
-async def test_a_work_that_an_actor_can_not_read_comes_back_with_the_reason(
+async def test_a_job_that_an_actor_can_not_read_comes_back_with_the_reason(
     tmp_path: Path,
 ) -> None:
     actor = Rollouts()

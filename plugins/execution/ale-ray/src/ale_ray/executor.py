@@ -179,7 +179,7 @@ class Session:
         return AleError(f"{message}:\n{reasons}" if reasons else message)
 
     def _fail(self, error: BaseException) -> None:
-        """End the run: no work can be run any more."""
+        """End the run: no job can be run any more."""
         self._error = error
         for asked in self._asked.values():
             if not asked.answer.done():
@@ -224,7 +224,7 @@ class Session:
         return refused
 
     async def _take_results(self, node: _Node) -> None:
-        """Give it works until its stream ends."""
+        """Give it jobs until its stream ends."""
         stream = node.actor.results.options(num_returns="streaming").remote()
         self._ready[node.id] = node
         for key in [key for key, asked in self._asked.items() if asked.node is None]:
@@ -245,7 +245,7 @@ class Session:
         if what == EPISODE:
             asked.answer.set_result(decode(data, Episode))
         elif what == FAILED:
-            asked.answer.set_result(broken(asked.work, "WorkerError", data.decode()))
+            asked.answer.set_result(broken(asked.job, "WorkerError", data.decode()))
         else:
             self._run.on_stage(asked.job, cast("Stage", what))
 
