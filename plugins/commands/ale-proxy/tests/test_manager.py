@@ -113,9 +113,9 @@ async def test_results_are_graded_by_criteria_and_what_they_say_is_the_feedback(
     tmp_path: Path,
 ) -> None:
     tasks = [graded_task("right"), graded_task("wrong")]
-    async with bridge(tmp_path / "run") as url:
-        async with working(url, {"right": "Paris", "wrong": "Lyon"}):
-            counts = await manage(url, tasks, by_criteria(*tasks), rollouts=2)
+    answers = {"right": "Paris", "wrong": "Lyon"}
+    async with bridge(tmp_path / "run") as url, working(url, answers):
+        counts = await manage(url, tasks, by_criteria(*tasks), rollouts=2)
     assert (counts.graded, counts.total, counts.not_graded) == (4, 2.0, 0)
     episodes = {each.id: each for each in RunReader(tmp_path / "run").episodes}
     assert {name: each.reward for name, each in episodes.items()} == {
@@ -211,7 +211,7 @@ async def test_a_bridge_that_does_not_answer_or_refuses_is_an_error(tmp_path: Pa
     await client.aclose()
     async with bridge(tmp_path / "run") as url:
         client = BridgeClient(url, None)
-        with pytest.raises(AleError, match="expected `str`"):
+        with pytest.raises(AleError, match="Expected `str`"):
             await client.assign(prompt=1)
         await client.aclose()
 
