@@ -16,6 +16,7 @@ from yarl import URL
 
 from ale.errors import AleError, InputError, Problem
 from ale.plugin import BuildContext
+from ale.processes import announced
 from ale.protocols import Middleware
 from ale.recording import Recording, run_folder
 from ale.runs import Registry, build_choice
@@ -71,7 +72,7 @@ def run(options: ProxyOptions, registry: Registry, say: Callable[[str], None]) -
             recording, idle_s=options.idle_s, processed=processed, middleware=middleware
         )
         proxy = proxying(options, upstream, sessions, key)
-        asyncio.run(serve(proxy, f"{options.host}:{options.port}", recording, say))
+        asyncio.run(serve("proxy", proxy, f"{options.host}:{options.port}", recording, say))
     finally:
         recording.close()
 
@@ -129,12 +130,16 @@ def key_in(variable: str | None, option: str) -> str | None:
 
 
 async def serve(
+    kind: str,
     serving: AbstractAsyncContextManager[str],
     address: str,
     recording: Recording,
     say: Callable[[str], None],
 ) -> None:
     """Say where it listens and where it records, and wait for SIGINT or SIGTERM.
+
+    Args:
+        kind: of process, for ``ale status``.
 
     Raises:
         AleError: it can't listen at the address.
@@ -145,9 +150,10 @@ async def serve(
         loop.add_signal_handler(number, ended.set)
     try:
         async with serving as url:
-            say(url)
-            say(str(recording.path))
-            await ended.wait()
+            with announced(kind, directory=recording.path, url=url):
+                say(url)
+                say(str(recording.path))
+                await ended.wait()
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise AleError(f"can't listen at the address: {reason}") from error

@@ -67,7 +67,7 @@ def run(options: BridgeOptions, registry: Registry, say: Callable[[str], None]) 
             secrets=[key for key in (keys.manager, keys.worker) if key],
         )
         bridge = bridging(options, sessions, keys)
-        asyncio.run(serve(bridge, f"{proxy.host}:{proxy.port}", recording, say))
+        asyncio.run(serve("bridge", bridge, f"{proxy.host}:{proxy.port}", recording, say))
     finally:
         recording.close()
 
