@@ -42,9 +42,7 @@ def registry(url: str = SILENT) -> Registry:
         def ale_sandboxes(self) -> Sequence[Any]:
             yes, no = Probe(usable=True, reason="it is here"), Probe(usable=False, reason="gone")
             return [
-                Component(
-                    "folder", None, lambda *_: FolderBackend(), probe=lambda: yes, summary="F"
-                ),
+                Component("folder", None, _never, probe=lambda: yes, summary="F"),
                 Component("absent", None, _never, probe=lambda: no, summary="A"),
             ]
 
