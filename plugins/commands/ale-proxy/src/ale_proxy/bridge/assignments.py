@@ -266,7 +266,7 @@ class Assignments:
             id=session.name,
             task_id=task.id,
             prompt=task.goal,
-            environment=task.metadata["environment"],
+            environment=task.environment_kind or "chat",
             messages=[ChatMessage(role=each.role, content=each.content) for each in messages],
         )
 
@@ -311,4 +311,4 @@ class Assignments:
 
 
 def _has(environments: Sequence[str] | None, task: Task) -> bool:
-    return environments is None or task.metadata["environment"] in environments
+    return environments is None or task.environment_kind in environments

@@ -4,11 +4,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from ale.types import EnvironmentKind
 from ale_proxy.assignment import State
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$")]
 TaskId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,79}$")]
-Kind = Literal["chat", "terminal", "swe", "gui"]
 Wait = Annotated[float, msgspec.Meta(ge=0, le=60)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -23,7 +23,7 @@ class Assign(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Of this assignment; given, the request can be repeated without a second assignment."""
     worker: Name | None = None
     """Default: any worker may take it."""
-    environment: Kind = "chat"
+    environment: EnvironmentKind = "chat"
     """What kind of environment it needs; kept as `metadata.environment` of the task."""
     tags: list[str] = []
 
@@ -32,7 +32,7 @@ class Take(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A worker asks for a task."""
 
     worker: Name
-    environments: list[Kind] | None = None
+    environments: list[EnvironmentKind] | None = None
     """The kinds that it has; default: all."""
     wait_s: Wait = 0
 

@@ -16,13 +16,11 @@ from ale.protocols import LLM, Criterion, SandboxBackend
 from ale.runs import Registry, build_choice
 from ale.strict import from_plain, read_yaml
 from ale.text import counted
-from ale.types import Task
+from ale.types import ENVIRONMENT_KINDS, Task
 from ale_proxy.assignment import Result
 from ale_proxy.manager.client import WAIT_S, BridgeClient
 from ale_proxy.manager.grading import Grader
 from ale_proxy.running import key_in, server_url
-
-_KINDS = ("chat", "terminal", "swe", "gui")
 
 
 @frozen(kw_only=True)
@@ -115,7 +113,7 @@ class _Manager:
                 "prompt": task.goal,
                 "task_id": task.id,
                 "id": f"{self._name}.{task.id}.{rollout}",
-                "environment": task.metadata.get("environment", "chat"),
+                "environment": task.environment_kind or "chat",
                 "tags": list(task.tags),
                 **({"worker": self._options.worker} if self._options.worker else {}),
             }
@@ -200,7 +198,7 @@ def _criterion(
 def _problems(task: Task, llm: LLM | None, config: Path) -> list[Problem]:
     """Why this task can't be given to a worker elsewhere and graded here."""
     problem = partial(Problem, file=task.origin or str(config), path=f"task {task.id}")
-    kind = task.metadata.get("environment", "chat")
+    kind = task.metadata.get("environment")
     found = []
     if task.steps or task.setup_steps or task.agent_setup_steps or task.files:
         message = "it has files, setup or steps, which a worker elsewhere does not get"
@@ -208,7 +206,7 @@ def _problems(task: Task, llm: LLM | None, config: Path) -> list[Problem]:
     if not task.criteria and llm is None:
         message = "it has no criteria, and no model could grade it"
         found.append(problem(message=message, expected="a section llm"))
-    if kind not in _KINDS:
-        expected = f"one of {', '.join(_KINDS)}"
+    if kind is not None and task.environment_kind is None:
+        expected = f"one of {', '.join(ENVIRONMENT_KINDS)}"
         found.append(problem(message=f"unknown environment '{kind}'", expected=expected))
     return found
