@@ -16,8 +16,9 @@ from ale.recording import Recording
 from ale.runs import Registry, RunReader
 from ale.testing.openai_server import openai_server
 from ale.types import Message
-from ale_proxy.bridge.api import OPERATIONS, Keys
+from ale_proxy.bridge.api import Keys
 from ale_proxy.bridge.openapi import document
+from ale_proxy.bridge.operations import OPERATIONS
 from ale_proxy.bridge.running import BridgeOptions, bridging
 from ale_proxy.journal import FOLDER
 from ale_proxy.running import ProxyOptions

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from ale_proxy.bridge.api import LONGEST_WAIT_S, OPERATIONS, Operation
 from ale_proxy.bridge.forms import Error
+from ale_proxy.bridge.operations import LONGEST_WAIT_S, OPERATIONS, Operation
 
 _REF = "#/components/schemas/{name}"
 
