@@ -65,7 +65,7 @@ def _head(path: Path, process: Process | None) -> dict[str, Any]:
     pid, llm = holder(path), (manifest["config"].get("llm") or {}).get("type")
     return {
         **head,
-        "kind": _KINDS.get(llm, "run") if process is None else process.kind,
+        "kind": _KINDS.get(str(llm), "run") if process is None else process.kind,
         "created": manifest["created"],
         "state": _state(pid, manifest.get("outcome")),
         "pid": int(pid) if pid else None,
