@@ -12,6 +12,7 @@ from typing import Any
 from attrs import field, frozen
 
 from ale._config import load_config, structure_config
+from ale._config.environment import overriding
 from ale._config.load import select
 from ale._config.model import (
     PARTS,
@@ -65,6 +66,7 @@ __all__ = [
     "branch_run",
     "build_choice",
     "check_config",
+    "environment_overrides",
     "holder",
     "learning",
     "lock",
@@ -168,6 +170,14 @@ def apply_overrides(node: Node, overrides: Sequence[str]) -> Node:
         InputError: an override is not ``key=value``.
     """
     return merge(node, parse_overrides(overrides))
+
+
+def environment_overrides(environ: Mapping[str, str]) -> list[str]:
+    """Variables such as ``ALE_LLM__MODEL``, which override a config, as ``llm.model=value``.
+
+    For processes elsewhere, which don't have them.
+    """
+    return [f"{key}={environ[name]}" for name, key in overriding(environ).items()]
 
 
 def parse_choice(text: str, *, option: str) -> Node:

@@ -29,6 +29,7 @@ MODULES = (
     "workers",
     "middleware",
     "recording",
+    "processes",
     "attempts",
     "text",
     "files",

@@ -1,5 +1,6 @@
 """Structure a merged tree: select each part's component and structure its options."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import attrs
 
 from ale._config.auto import choose_sandbox
+from ale._config.environment import parse_environment
 from ale._config.formats import convert
 from ale._config.model import (
     PARTS,
@@ -46,7 +48,7 @@ _COMMON: dict[str, type] = {"sandbox": SandboxRequirements, "launch": LaunchOpti
 def load_config(
     path: Path, registry: Registry, overrides: Sequence[str] = (), format: str | None = None
 ) -> RunConfig:
-    """Read and check a config.
+    """Read and check a config, with the environment's variables and these overrides over it.
 
     Args:
         path: of the YAML file.
@@ -57,7 +59,8 @@ def load_config(
     Raises:
         InputError: with every problem of every section.
     """
-    converted = convert(read_source(path), parse_overrides(overrides), registry, format)
+    changed = merge(parse_environment(os.environ, _SECTIONS), parse_overrides(overrides))
+    converted = convert(read_source(path), changed, registry, format)
     config = structure_config(converted.root, registry)
     environ = {name: key.value for name, key in converted.environ.items()}
     source = {"file": str(path.resolve()), "format": format} if environ else None

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from attrs import Attribute, evolve, field, frozen, validators
 
+from ale._config.environment import origins
 from ale._registry import Registration
 from ale.errors import Problem
 from ale.plugin import doc, ge, gt
@@ -360,7 +361,8 @@ class RunConfig:
         more = (self.starts, self.trainer, self.executor, self.launch, evaluation)
         lists = (*self.middleware, *self.observers)
         found = [None if part is None else part.dropped for part in (*parts, *more, *lists)]
-        return [note for note in found if note is not None]
+        set_by = [f"{key} is set by {name}" for key, name in origins(self.source or Node({}))]
+        return [*set_by, *(note for note in found if note is not None)]
 
 
 def _option_of(values: Mapping[str, Any], wanted: str) -> str | None:

@@ -26,7 +26,7 @@ def parse_overrides(overrides: Sequence[str]) -> Node:
     # Merged with each other first, so that the order of a type and its options does not matter.
     tree = Node({}, "--set", None)
     for override in overrides:
-        tree = merge(tree, _parse_override(override))
+        tree = merge(tree, parse_override(override))
     return tree
 
 
@@ -77,19 +77,27 @@ def merge(below: Node, above: Node) -> Node:
     return Node(merged, above.file, above.line, below.replaced_text)
 
 
-def _parse_override(text: str) -> Node:
+def parse_override(text: str, origin: str = "--set") -> Node:
+    """The tree of one override.
+
+    Args:
+        origin: where it was given, for messages.
+
+    Raises:
+        InputError: it is not ``key=value``.
+    """
     path, equals, value = text.partition("=")
     keys = path.split(".")
     if not equals or not all(keys):
         message = f"expected key.key=value, found '{text}'"
-        raise Node(None, "--set").error(message, hint="for example --set credit.type=grpo")
+        raise Node(None, origin).error(message, hint="for example --set credit.type=grpo")
     # Paths in an override are relative to the working directory.
-    node = parse_yaml(value, file="--set")
+    node = parse_yaml(value, file=origin)
     node = _without_line(node)
     if node.mapping is not None and "type" in node.mapping:
         node.mapping["type"] = evolve(node.mapping["type"], whole_section=True)
     for key in reversed(keys):
-        node = Node({key: node}, "--set", None)
+        node = Node({key: node}, origin, None)
     return node
 
 

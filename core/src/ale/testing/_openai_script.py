@@ -137,7 +137,7 @@ class Answer:
             "id": "chatcmpl-scripted",
             "object": kind,
             "created": self.step.get("created", int(time.time())),
-            "model": self.body.get("model", ""),
+            "model": self.step.get("model", self.body.get("model", "")),
         }
 
     def _calls(self) -> list[dict[str, Any]]:

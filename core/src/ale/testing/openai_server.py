@@ -44,6 +44,7 @@ as ``{id: m, owned_by: vllm}``), or a step with an integer ``fault``; by default
   and in the answer are counted;
 - ``tokens``: ``{prompt_ids, ids, logprobs, texts}``, sent the way vLLM does, to a request that
   has ``return_token_ids`` (the ids) and ``logprobs`` (one log-probability per id, with ``texts``);
+- ``model``: the name of the model in the answer; by default, the request's;
 - ``created``: the time in the answer, seconds since the epoch; by default, now;
 - ``delay_s``: seconds to wait first.
 

@@ -37,11 +37,19 @@ from ale.types.sandbox import (
     SandboxInfo,
     SandboxSpec,
 )
-from ale.types.task import Constraints, CriterionSpec, Environment, Task
+from ale.types.task import (
+    ENVIRONMENT_KINDS,
+    Constraints,
+    CriterionSpec,
+    Environment,
+    EnvironmentKind,
+    Task,
+)
 from ale.types.training import Batch, CreditedGroup, PolicySnapshot, StepReport
 from ale.types.trajectory import Observation, Stop, StopReason, Trajectory, Turn
 
 __all__ = [
+    "ENVIRONMENT_KINDS",
     "Batch",
     "BatchStatistics",
     "Capabilities",
@@ -56,6 +64,7 @@ __all__ = [
     "CriterionSpec",
     "Enforcement",
     "Environment",
+    "EnvironmentKind",
     "Episode",
     "EpisodeFinished",
     "EpisodeStage",

@@ -1,12 +1,15 @@
 """Tasks: goal, environment, constraints and success criteria."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from attrs import field
 
 from ale.types._record import record
 from ale.types.sandbox import SandboxFeature
+
+EnvironmentKind = Literal["chat", "terminal", "swe", "gui"]
+ENVIRONMENT_KINDS: tuple[EnvironmentKind, ...] = get_args(EnvironmentKind)
 
 
 @record
@@ -103,3 +106,11 @@ class Task:
     steps_reward: Literal["mean", "last"] = "mean"
     """Which graded steps count towards the reward."""
     metadata: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def environment_kind(self) -> str | None:
+        """The kind of environment that it is about: one of `ENVIRONMENT_KINDS`, as its
+        ``metadata.environment`` says. For scorers, and for the routing of tasks to workers. None
+        where that says nothing or something else."""
+        kind = self.metadata.get("environment")
+        return kind if kind in ENVIRONMENT_KINDS else None

@@ -9,7 +9,7 @@ import pytest
 from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale_llm_openai import plugin
-from ale_llm_openai.options import OpenAIOptions
+from ale_llm_openai.options import OllamaOptions, OpenAIOptions
 
 
 def test_the_presets_differ_in_where_they_look_alone() -> None:
@@ -20,6 +20,7 @@ def test_the_presets_differ_in_where_they_look_alone() -> None:
         "vllm": "http://127.0.0.1:8000/v1",
         "sglang": "http://127.0.0.1:30000/v1",
         "ollama": "http://127.0.0.1:11434/v1",
+        "semantic-router": "http://127.0.0.1:8801/v1",
     }
     assert len({c.build for c in plugin.ale_llms()}) == 1
 
@@ -72,6 +73,13 @@ def test_a_named_variable_that_is_not_set_is_an_error_at_build(environ: dict[str
 def test_options_that_make_no_sense_are_refused(wrong: dict[str, object], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         OpenAIOptions(model="m", **wrong)
+
+
+@pytest.mark.parametrize("field", ["num_ctx", "options", "keep_alive", "think"])
+def test_what_ollama_would_ignore_is_refused_and_said_how_to_set(field: str) -> None:
+    with pytest.raises(ValueError, match=f"takes no {field} and would ignore it; (set|give) "):
+        OllamaOptions(model="m", extra_body={field: 1})
+    assert OpenAIOptions(model="m", extra_body={field: 1}), "other servers may take it"
 
 
 def test_token_ids_are_promised_exactly_where_they_are_asked_for() -> None:

@@ -16,7 +16,7 @@ from ale.protocols import LLM, Checkable
 from ale.testing.llm import ADD, CAPITAL, SUM, ask
 from ale.testing.openai_server import ScriptedServer, openai_server
 from ale.types import Message, Sampling, TokenTrace
-from ale_llm_openai.options import OpenAIOptions
+from ale_llm_openai.options import OllamaOptions, OpenAIOptions, SemanticRouterOptions
 from ale_llm_openai.plugin import ale_llms
 
 KEY = "sk-very-secret"
@@ -51,6 +51,31 @@ async def test_the_request_has_what_the_options_and_the_agent_want_and_nothing_e
         "max_tokens": 9,
         "top_k": 20,
     }
+
+
+async def test_ollama_is_told_how_much_to_reason_in_the_field_that_it_reads() -> None:
+    with openai_server([{"text": "Hm."}]) as server:
+        options = {"base_url": server.url, "model": "qwen3", "send_seed": False}
+        made = OllamaOptions(**options, extra_body={"reasoning_effort": "none"})
+        llm = ale_llms()[0].build(made, BuildContext())
+        await llm.complete(ask(CAPITAL))
+        await llm.aclose()
+        (request,) = server.requests()
+    assert request["body"] == {
+        "model": "qwen3",
+        "messages": [{"role": "user", "content": CAPITAL}],
+        "reasoning_effort": "none",
+    }
+
+
+async def test_the_model_that_a_router_chose_is_recorded() -> None:
+    with openai_server([{"text": "Hm.", "model": "qwen3-math"}]) as server:
+        llm = ale_llms()[0].build(SemanticRouterOptions(base_url=server.url), BuildContext())
+        answer = await llm.complete(ask(CAPITAL))
+        await llm.aclose()
+        (request,) = server.requests()
+    assert request["body"]["model"] == "auto"
+    assert answer.model == "qwen3-math"
 
 
 async def test_a_server_that_checks_no_key_gets_a_placeholder() -> None:

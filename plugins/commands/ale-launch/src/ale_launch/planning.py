@@ -1,5 +1,6 @@
 """From a config to the processes that are started."""
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +9,14 @@ from typing import Any
 from attrs import frozen
 
 from ale.protocols import Launch, Launcher, Process
-from ale.runs import Checked, LaunchOptions, Registry, build_choice, check_config
+from ale.runs import (
+    Checked,
+    LaunchOptions,
+    Registry,
+    build_choice,
+    check_config,
+    environment_overrides,
+)
 from ale.strict import from_plain
 
 _READY = Path(__file__).with_name("ready.py")
@@ -53,7 +61,8 @@ def prepare(asked: Asked, registry: Registry) -> tuple[str, Launcher, Launch]:
 def _launch(asked: Asked, checked: Checked) -> Launch:
     options = checked.launch
     arguments = ["run", str(asked.config.absolute()), "--directory", str(checked.path)]
-    for override in asked.all_overrides:
+    # The process may be on a machine that does not have this one's variables.
+    for override in (*environment_overrides(os.environ), *asked.all_overrides):
         arguments += ["--set", override]
     if asked.format is not None:
         arguments += ["--format", asked.format]

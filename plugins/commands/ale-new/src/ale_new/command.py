@@ -41,13 +41,20 @@ def command(
     observer, executor, launch or command. The package installs, is listed by `ale plugins` and
     passes its contract kit; replace its implementation with yours and keep the tests passing.
 
+    The KIND openclaw is no plugin: it writes a folder NAME with a manager and a worker for
+    OpenClaw, who work through `ale bridge`.
+
     Example: ale new criterion ale-criterion-min-size --author 'Ada Lovelace <ada@example.org>'
     """
     from ale_new.about import About
     from ale_new.kinds import kind_named
     from ale_new.names import names
+    from ale_new.workspaces import WORKSPACES
     from ale_new.writing import write
 
+    if kind in WORKSPACES:
+        _write_workspace(directory, kind, name)
+        return
     try:
         chosen_kind = kind_named(kind)
     except ValueError as error:
@@ -68,6 +75,22 @@ def command(
     for path in written:
         click.echo(f"wrote {path}")
     click.echo(_next(chosen_kind, chosen, directory))
+
+
+def _write_workspace(directory: Path, kind: str, name: str) -> None:
+    from ale_new.workspaces import write_workspace
+
+    if not name or Path(name).name != name:
+        raise click.BadParameter(f"'{name}' is not the name of a folder", param_hint="NAME")
+    try:
+        written = write_workspace(directory, kind, name)
+    except FileExistsError as error:
+        raise click.BadParameter(f"{error.filename} exists already", param_hint="NAME") from None
+    except OSError as error:
+        raise click.BadParameter(str(error), param_hint="--directory") from None
+    for path in written:
+        click.echo(f"wrote {path}")
+    click.echo(f"\nNext: read {directory / name / 'README.md'}")
 
 
 def _next(kind: "Kind", chosen: "Names", directory: Path) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from ale.errors import nearest
+from ale_new.workspaces import WORKSPACES
 
 
 @frozen(kw_only=True)
@@ -62,7 +63,7 @@ def kind_named(name: str) -> Kind:
     """
     names = {**KINDS, **{kind.words.replace(" ", "-"): kind for kind in _ALL}}
     if name not in names:
-        hint = nearest(name, names)
+        hint = nearest(name, (*names, *WORKSPACES))
         message = f"'{name}' is not a kind of plugin: expected one of {', '.join(KINDS)}"
         raise ValueError(f"{message}; {hint}" if hint else message)
     return names[name]

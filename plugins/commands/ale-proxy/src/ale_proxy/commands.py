@@ -1,5 +1,6 @@
-"""``ale proxy`` as click sees it; its work is imported when it runs."""
+"""``ale proxy``, ``bridge`` and ``manage`` as click sees them; their work is imported later."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,62 @@ import click
 
 from ale.commands import PATH
 
+_SHARED = (
+    click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at."),
+    click.option(
+        "--run",
+        type=PATH,
+        metavar="DIR",
+        help="Run directory to record to; one that was recorded before is continued. Default: a "
+        "new one in ./runs.",
+    ),
+    click.option(
+        "--idle-s",
+        type=click.FloatRange(0, min_open=True),
+        default=600.0,
+        show_default=True,
+        help="Seconds without a request after which a session ends by itself.",
+    ),
+    click.option(
+        "--session-header",
+        default="X-Ale-Session",
+        show_default=True,
+        help="Request header that names the session; without it, a key is one session.",
+    ),
+    click.option(
+        "--ask-tokens",
+        is_flag=True,
+        help="Ask the server for token ids and log-probabilities where the agent does not; its "
+        "answers then have fields that the agent did not ask for.",
+    ),
+    click.option(
+        "--logprobs-mode",
+        type=click.Choice(["raw", "processed"]),
+        default="raw",
+        show_default=True,
+        help="Log-probabilities that the server gives: before (raw) or after (processed) "
+        "temperature and top_p; raw ones are stored only of requests with temperature 1 and "
+        "top_p 1.",
+    ),
+    click.option(
+        "--config",
+        type=PATH,
+        metavar="FILE",
+        help="Apply the section middleware of this config: skills, hints.",
+    ),
+)
+
+
+def _shared(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of both commands: where to listen, and what is recorded and how."""
+    for option in reversed(_SHARED):
+        command = option(command)
+    return command
+
 
 @click.command("proxy")
 @click.argument("upstream", metavar="URL")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@_shared
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -19,50 +72,10 @@ from ale.commands import PATH
     help="0 takes a free port.",
 )
 @click.option(
-    "--run",
-    type=PATH,
-    metavar="DIR",
-    help="Run directory to record to; one that was recorded before is continued. Default: a new "
-    "one in ./runs.",
-)
-@click.option(
-    "--idle-s",
-    type=click.FloatRange(0, min_open=True),
-    default=600.0,
-    show_default=True,
-    help="Seconds without a request after which a session ends by itself.",
-)
-@click.option(
-    "--session-header",
-    default="X-Ale-Session",
-    show_default=True,
-    help="Request header that names the session; without it, a key is one session.",
-)
-@click.option(
-    "--ask-tokens",
-    is_flag=True,
-    help="Ask the server for token ids and log-probabilities where the agent does not; its answers "
-    "then have fields that the agent did not ask for.",
-)
-@click.option(
-    "--logprobs-mode",
-    type=click.Choice(["raw", "processed"]),
-    default="raw",
-    show_default=True,
-    help="Log-probabilities that the server gives: before (raw) or after (processed) temperature "
-    "and top_p; raw ones are stored only of requests with temperature 1 and top_p 1.",
-)
-@click.option(
     "--key-env",
     metavar="VARIABLE",
     help="Environment variable with a key that requests to read, score or end a session need, the "
     "current one too; without it, an agent that reaches the proxy can score itself.",
-)
-@click.option(
-    "--config",
-    type=PATH,
-    metavar="FILE",
-    help="Apply the section middleware of this config: skills, hints.",
 )
 @click.pass_obj
 def proxy(registry: Any, /, upstream: str, run: Path | None, **options: Any) -> None:
@@ -81,3 +94,127 @@ def proxy(registry: Any, /, upstream: str, run: Path | None, **options: Any) -> 
     from ale_proxy.running import run as serve
 
     serve(ProxyOptions(upstream=upstream, run=run, **options), registry, say=click.echo)
+
+
+@click.command("bridge")
+@_shared
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8100,
+    show_default=True,
+    help="0 takes a free port.",
+)
+@click.option(
+    "--upstream",
+    default="",
+    metavar="URL",
+    help="Be a proxy of this model server too: what a worker asks there for a task is recorded as "
+    "its episode's turns.",
+)
+@click.option(
+    "--lease-s",
+    type=click.FloatRange(0, min_open=True),
+    default=3600.0,
+    show_default=True,
+    help="Seconds after which a task that was taken and not handed in is given again.",
+)
+@click.option(
+    "--key-env",
+    metavar="VARIABLE",
+    help="Requests of managers need the key in this environment variable, and those of workers, "
+    "where they have no key of their own.",
+)
+@click.option(
+    "--worker-key-env",
+    metavar="VARIABLE",
+    help="Requests of workers need the key in this one; it is not good for assigning and grading.",
+)
+@click.pass_obj
+def bridge(
+    registry: Any,
+    /,
+    upstream: str,
+    run: Path | None,
+    lease_s: float,
+    worker_key_env: str | None,
+    **options: Any,
+) -> None:
+    """Let managers assign tasks and grade them, and workers take and answer them, over HTTP.
+
+    What was graded is an episode of the run directory. What was assigned and not graded stays open
+    when the bridge ends, and is open again in one with the same --run. Its URL is printed first,
+    then the run directory; URL/openapi.json describes the requests.
+
+    \b
+    Examples:
+      ale bridge --run runs/team
+      ale bridge --run runs/team --upstream http://127.0.0.1:8000/v1 --key-env MANAGER_KEY
+    """
+    from ale_proxy.bridge.running import BridgeOptions
+    from ale_proxy.bridge.running import run as serve
+    from ale_proxy.running import ProxyOptions
+
+    proxy = ProxyOptions(upstream=upstream, run=run, **options)
+    chosen = BridgeOptions(proxy=proxy, lease_s=lease_s, worker_key_env=worker_key_env)
+    serve(chosen, registry, say=click.echo)
+
+
+@click.command("manage")
+@click.argument("config", type=PATH)
+@click.option(
+    "--bridge",
+    "url",
+    default="http://127.0.0.1:8100",
+    show_default=True,
+    metavar="URL",
+    help="The bridge that workers take tasks from.",
+)
+@click.option(
+    "--name",
+    help="Of these assignments; with the name of earlier ones, those are continued. Default: a "
+    "new one.",
+)
+@click.option(
+    "--rollouts",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How often each task is assigned.",
+)
+@click.option(
+    "--at-once",
+    type=click.IntRange(1),
+    default=16,
+    show_default=True,
+    help="Assignments that are open at a time.",
+)
+@click.option(
+    "--timeout-s",
+    type=click.FloatRange(0, min_open=True),
+    default=3600.0,
+    show_default=True,
+    help="Seconds after which an assignment without a result is ended without a score.",
+)
+@click.option(
+    "--details",
+    is_flag=True,
+    help="Where no model writes feedback: what the criteria say is the feedback. It may give "
+    "answers away.",
+)
+@click.option("--worker", help="Assign to this worker. Default: to any.")
+@click.option("--key-env", metavar="VARIABLE", help="Environment variable with the manager's key.")
+@click.pass_obj
+def manage(registry: Any, /, config: Path, url: str, **options: Any) -> None:
+    """Assign the tasks of CONFIG through a bridge, grade the results and say why.
+
+    Of CONFIG, the section `tasks` is read; `llm`, a model that grades tasks without criteria and
+    writes the feedback; and `sandbox`, where criteria run. Without `llm`, the feedback is a score.
+
+    \b
+    Example:
+      ale manage manager.yaml --bridge http://127.0.0.1:8100 --rollouts 4
+    """
+    from ale_proxy.manager.running import ManagerOptions, run
+
+    run(ManagerOptions(config=config, bridge=url, **options), registry, say=click.echo)

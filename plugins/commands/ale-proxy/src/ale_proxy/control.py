@@ -67,7 +67,10 @@ class Control:
         if body.score is None and not body.text:
             raise _refusal(web.HTTPBadRequest, "feedback needs a score, a text, or both")
         feedback = Feedback(score=body.score, text=body.text, author=body.author)
-        self.sessions.say(session, feedback)
+        try:
+            self.sessions.say(session, feedback)
+        except StoreError as error:
+            raise _refusal(web.HTTPInsufficientStorage, str(error)) from None
         if body.score is None:
             return _json(_shown(session))
         return self._ended(session, "feedback")

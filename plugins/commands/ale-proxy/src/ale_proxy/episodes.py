@@ -57,6 +57,8 @@ def episode_of(session: "Session", task: Task, how: "Ending", seconds: float) ->
     scored = next((each for each in reversed(session.feedback) if each.score is not None), None)
     score = None if scored is None else scored.score
     turns = tuple(session.conversation.turns)
+    if session.assignment is not None:
+        turns = turns or session.assignment.turns(task)
     failure = _failure(session, turns, score)
     metadata: dict[str, Any] = {
         "session": session.name,
@@ -65,6 +67,8 @@ def episode_of(session: "Session", task: Task, how: "Ending", seconds: float) ->
     }
     if session.rewriting is not None:
         metadata["middleware"] = session.rewriting.facts
+    if session.assignment is not None:
+        metadata["assignment"] = session.assignment.facts()
     if texts:
         metadata["feedback"] = [{"author": each.author, "text": each.text} for each in texts]
     if session.left_out:

@@ -10,7 +10,8 @@ import msgspec
 
 from ale.errors import InputError, Problem, StoreError
 from ale.recording import masked
-from ale.types import Task, Turn
+from ale.types import Message, Task, Turn
+from ale_proxy.assignment import Assignment, Result
 from ale_proxy.episodes import Feedback
 
 FOLDER = "open_sessions"
@@ -32,6 +33,11 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Of the middleware."""
     left_out: str | None = None
     feedback: Feedback | None = None
+    assigned: str | None = None
+    """Of an assignment: for which worker, or empty."""
+    taken: str = ""
+    messages: tuple[Message, ...] = ()
+    result: Result | None = None
 
 
 class Journal:
@@ -100,3 +106,16 @@ def turns_of(entries: list[Entry]) -> list[Turn]:
     """The turns of a session, in order."""
     turns: Mapping[int, Turn] = {e.number: e.turn for e in entries if e.turn is not None}
     return [turns[number] for number in sorted(turns)]
+
+
+def assignment_of(entries: list[Entry], now: float) -> Assignment | None:
+    """What has become of an assignment; None of a session that is none."""
+    first = next((each for each in entries if each.assigned is not None), None)
+    if first is None or first.assigned is None:
+        return None
+    made = Assignment(worker=first.assigned)
+    for entry in entries:
+        if entry.taken:
+            made.taken_by, made.taken_at, made.messages = entry.taken, now, entry.messages
+        made.result = made.result or entry.result
+    return made

@@ -1,4 +1,4 @@
-"""The command ``proxy``."""
+"""The commands ``proxy``, ``bridge`` and ``manage``."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def ale_commands() -> "Sequence[click.Command]":
-    """Add ``ale proxy``."""
-    from ale_proxy.commands import proxy
+    """Add ``ale proxy``, ``ale bridge`` and ``ale manage``."""
+    from ale_proxy.commands import bridge, manage, proxy
 
-    return [proxy]
+    return [proxy, bridge, manage]

@@ -3,8 +3,8 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ from yarl import URL
 
 from ale.errors import AleError, InputError, Problem
 from ale.plugin import BuildContext
+from ale.processes import announced
 from ale.protocols import Middleware
 from ale.recording import Recording, run_folder
 from ale.runs import Registry, build_choice
@@ -57,7 +58,7 @@ def run(options: ProxyOptions, registry: Registry, say: Callable[[str], None]) -
         AleError: the proxy can't listen at the address.
     """
     upstream = server_url(options.upstream)
-    key = _key(options.key_env, os.environ)
+    key = key_in(options.key_env, "--key-env")
     middleware = built_middleware(options.config, registry)
     config = {
         "llm": {"type": "ale-proxy/proxy", "upstream": str(upstream)},
@@ -70,7 +71,8 @@ def run(options: ProxyOptions, registry: Registry, say: Callable[[str], None]) -
         sessions = Sessions(
             recording, idle_s=options.idle_s, processed=processed, middleware=middleware
         )
-        asyncio.run(_serve(options, upstream, sessions, key, say))
+        proxy = proxying(options, upstream, sessions, key)
+        asyncio.run(serve("proxy", proxy, f"{options.host}:{options.port}", recording, say))
     finally:
         recording.close()
 
@@ -112,35 +114,49 @@ def built_middleware(config: Path | None, registry: Registry) -> Sequence[tuple[
     return [build_choice(node, "middleware", registry, context) for node in section.items]
 
 
-def _key(variable: str | None, environ: Mapping[str, str]) -> str | None:
+def key_in(variable: str | None, option: str) -> str | None:
+    """The key in an environment variable; None where none is named.
+
+    Raises:
+        InputError: it is not set.
+    """
     if variable is None:
         return None
-    key = environ.get(variable, "").strip()
+    key = os.environ.get(variable, "").strip()
     if not key:
         message = f"the environment variable {variable} is not set"
-        raise InputError([Problem(message=message, path="--key-env")])
+        raise InputError([Problem(message=message, path=option)])
     return key
 
 
-async def _serve(
-    options: ProxyOptions,
-    upstream: URL,
-    sessions: Sessions,
-    key: str | None,
+async def serve(
+    kind: str,
+    serving: AbstractAsyncContextManager[str],
+    address: str,
+    recording: Recording,
     say: Callable[[str], None],
 ) -> None:
+    """Say where it listens and where it records, and wait for SIGINT or SIGTERM.
+
+    Args:
+        kind: of process, for ``ale status``.
+
+    Raises:
+        AleError: it can't listen at the address.
+    """
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     try:
-        async with proxying(options, upstream, sessions, key) as url:
-            say(url)
-            say(str(sessions.recording.path))
-            await ended.wait()
+        async with serving as url:
+            with announced(kind, directory=recording.path, url=url):
+                say(url)
+                say(str(recording.path))
+                await ended.wait()
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise AleError(f"can't listen at {options.host}:{options.port}: {reason}") from error
+        raise AleError(f"can't listen at the address: {reason}") from error
 
 
 @asynccontextmanager
@@ -151,6 +167,21 @@ async def proxying(
 
     Raises:
         OSError: the address is taken, or does not belong to this machine.
+    """
+    async with (
+        forwarding(options, upstream, sessions, key) as routes,
+        listening(options.host, options.port, routes, sessions) as url,
+    ):
+        yield f"{url}/v1"
+
+
+@asynccontextmanager
+async def forwarding(
+    options: ProxyOptions, upstream: URL, sessions: Sessions, key: str | None
+) -> AsyncIterator[list[web.RouteDef]]:
+    """The routes of the proxy, with connections to the server that are closed with the block.
+
+    The last one is for every path.
     """
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_S)
     client = aiohttp.ClientSession(
@@ -166,9 +197,18 @@ async def proxying(
         session_header=options.session_header,
         ask_tokens=options.ask_tokens,
     )
+    everything = web.route("*", "/{path:.*}", forwarder.handle)
+    async with client:
+        yield [*Control(sessions, forwarder, key).routes(), everything]
+
+
+@asynccontextmanager
+async def listening(
+    host: str, port: int, routes: Sequence[web.RouteDef], sessions: Sessions
+) -> AsyncIterator[str]:
+    """Answer requests while the block runs, then end the sessions; ``http://HOST:PORT``."""
     app = web.Application(client_max_size=MOST_BODY)
-    app.add_routes(Control(sessions, forwarder, key).routes())
-    app.router.add_route("*", "/{path:.*}", forwarder.handle)
+    app.add_routes(routes)
     runner = web.AppRunner(
         app,
         handle_signals=False,
@@ -180,14 +220,13 @@ async def proxying(
     await runner.setup()
     idle = asyncio.create_task(sessions.end_idle())
     try:
-        site = web.TCPSite(runner, options.host, options.port, backlog=1024)
+        site = web.TCPSite(runner, host, port, backlog=1024)
         await site.start()
-        address, port = runner.addresses[0][:2]
-        yield f"http://{f'[{address}]' if ':' in address else address}:{port}/v1"
+        address, taken = runner.addresses[0][:2]
+        yield f"http://{f'[{address}]' if ':' in address else address}:{taken}"
     finally:
         idle.cancel()
         with suppress(asyncio.CancelledError):
             await idle
         await runner.cleanup()
-        await client.close()
         sessions.end_all()

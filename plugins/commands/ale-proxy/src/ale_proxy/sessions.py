@@ -20,10 +20,11 @@ from ale.protocols import Middleware, MiddlewareContext
 from ale.recording import Recording
 from ale.types import Conversation, Task
 from ale_proxy.apis import UnreadableError
+from ale_proxy.assignment import Assignment, Done
 from ale_proxy.conversation import Turns
 from ale_proxy.episodes import Feedback, episode_id_of, episode_of, task_of
 from ale_proxy.exchange import Exchange
-from ale_proxy.journal import Entry, Journal, turns_of
+from ale_proxy.journal import Entry, Journal, assignment_of, turns_of
 
 _log = logging.getLogger(__name__)
 Ending = Literal["feedback", "end", "timeout", "shutdown"]
@@ -55,6 +56,8 @@ class Session:
     secrets: set[str] = field(factory=set, repr=False)
     """The keys of its requests: in memory alone, to be masked where a message has one."""
     running: dict[Exchange, None] = field(factory=dict, repr=False)
+    assignment: Assignment | None = None
+    """Of a task that was assigned through the bridge: it does not end by itself."""
 
     def record(self, exchange: Exchange, *, processed: bool) -> Iterator[Entry]:
         """Make a turn of an answer, once; one that can't be recorded is counted.
@@ -105,6 +108,7 @@ class Sessions:
         idle_s: seconds after the last request's end until a session ends by itself.
         processed: the server's log-probabilities are those that it samples from.
         middleware: what is added to each conversation, with the names of the components.
+        secrets: masked in all that is stored, beside the keys of each session's requests.
     """
 
     def __init__(
@@ -114,12 +118,16 @@ class Sessions:
         idle_s: float,
         processed: bool = False,
         middleware: Sequence[tuple[str, Middleware]] = (),
+        secrets: Collection[str] = (),
     ) -> None:
         self.recording = recording
+        self._secrets = frozenset(secrets)
         self._middleware = middleware
         self._idle_s = idle_s
         self._processed = processed
         self._open: dict[str, Session] = {}
+        self.done: dict[str, Done] = {}
+        """Assignments that have ended in this process."""
         self._journal = Journal(recording.path)
         for entries in self._journal.read():
             self._restore(entries)
@@ -169,9 +177,34 @@ class Sessions:
                 session.last = time.monotonic()
 
     def say(self, session: Session, feedback: Feedback) -> None:
-        """Keep what was said of a session."""
+        """Keep what was said of a session.
+
+        Raises:
+            StoreError: the disk is full; it is not kept.
+        """
+        self.keep(session, Entry(feedback=feedback))
         session.feedback.append(feedback)
-        self._note(session, Entry(feedback=feedback))
+
+    def assign(self, name: str, task: Task, worker: str) -> Session:
+        """Open the session of a task that was assigned.
+
+        Raises:
+            StoreError: the disk is full; it is not open.
+        """
+        now = time.monotonic()
+        session = Session(name=name, started=datetime.now(UTC), began=now, last=now)
+        session.assignment = Assignment(worker=worker)
+        self._begin(session, task, strict=True)
+        self._open[name] = session
+        return session
+
+    def keep(self, session: Session, entry: Entry) -> None:
+        """Write to the journal what must not be lost.
+
+        Raises:
+            StoreError: the disk is full.
+        """
+        self._journal.write(session.name, entry, self._secrets | session.secrets)
 
     def _record(self, session: Session, exchange: Exchange) -> None:
         for entry in session.record(exchange, processed=self._processed):
@@ -180,7 +213,7 @@ class Sessions:
     def _note(self, session: Session, entry: Entry) -> None:
         """Write to the journal. Where that fails, requests pass and the session is in memory."""
         try:
-            self._journal.write(session.name, entry, session.secrets)
+            self.keep(session, entry)
         except StoreError as error:
             _log.error("session %s is not on disk: %s", session.name, error)
 
@@ -202,6 +235,7 @@ class Sessions:
             feedback=[each.feedback for each in entries if each.feedback is not None],
             left_out=Counter(each.left_out for each in entries if each.left_out is not None),
             apis={each.api for each in entries if each.api},
+            assignment=assignment_of(entries, now),
         )
         self.recording.keep_rollout(first.task.id, first.rollout)
         self._know(session, first.task, first.rollout)
@@ -209,13 +243,16 @@ class Sessions:
             session.rewriting.facts = [fact for each in entries for fact in each.facts]
         self._open[session.name] = session
 
-    def _begin(self, session: Session, task: Task) -> None:
+    def _begin(self, session: Session, task: Task, *, strict: bool = False) -> None:
         """The session's task is known, and with it what its episode is called."""
         rollout = self.recording.next_rollout(task.id)
         self._know(session, task, rollout)
         started = session.started.isoformat()
-        entry = Entry(session=session.name, started=started, task=task, rollout=rollout)
-        self._note(session, entry)
+        assigned = None if session.assignment is None else session.assignment.worker
+        entry = Entry(
+            session=session.name, started=started, task=task, rollout=rollout, assigned=assigned
+        )
+        (self.keep if strict else self._note)(session, entry)
 
     def _know(self, session: Session, task: Task, rollout: int) -> None:
         session.task, session.rollout = task, rollout
@@ -251,12 +288,20 @@ class Sessions:
                 self._record(session, exchange)
         session.running.clear()
         stored = None
-        if session.conversation.turns or session.left_out or session.feedback:
+        if session.assignment or session.conversation.turns or session.left_out or session.feedback:
             if session.task is None:
                 self._begin(session, task_of(session.task_id, ()))
             assert session.task is not None
             episode = episode_of(session, session.task, how, time.monotonic() - session.began)
-            stored = self.recording.add(session.task, episode, session.secrets)
+            secrets = self._secrets | session.secrets
+            stored = self.recording.add(session.task, episode, secrets)
+            if session.assignment is not None:
+                self.done[session.name] = Done(
+                    task_id=stored.task_id,
+                    episode=stored.id,
+                    reward=stored.reward,
+                    facts=session.assignment.facts(),
+                )
         self._journal.remove(session.name)
         del self._open[session.name]
         return Ended(
@@ -272,7 +317,7 @@ class Sessions:
         while True:
             await asyncio.sleep(min(self._idle_s / 4, 5.0))
             now = time.monotonic()
-            for session in list(self):
+            for session in self._ending_by_themselves():
                 if not session.running and now - session.last >= self._idle_s:
                     self._try_to_end(session, "timeout")
 
@@ -282,9 +327,13 @@ class Sessions:
         Raises:
             StoreError: some can't be stored.
         """
-        failed = [self._try_to_end(session, "shutdown") for session in list(self)]
+        failed = [self._try_to_end(each, "shutdown") for each in self._ending_by_themselves()]
         for error in filter(None, failed):
             raise error
+
+    def _ending_by_themselves(self) -> list[Session]:
+        """Those that are no assignments, which stay open until they are graded."""
+        return [session for session in self if session.assignment is None]
 
     def _try_to_end(self, session: Session, how: Ending) -> StoreError | None:
         """End a session; one that can't be stored stays open, and the others are not affected."""

@@ -19,6 +19,7 @@ from attrs import frozen
 
 from ale.errors import AleError, InputError, Problem
 from ale.plugin import BuildContext
+from ale.processes import announced
 from ale.runs import Registry, build_choice, parse_choice
 from ale.strict import Node, read_yaml
 from ale_serve.answering import Served
@@ -121,8 +122,9 @@ async def _serve(served: Served, endpoint: Endpoint, say: Callable[[str], None])
         loop.add_reader(0, _end_when_closed, ended)
     try:
         async with listening(served, endpoint) as url, _registered(endpoint, url):
-            say(url)
-            await ended.wait()
+            with announced("server", url=url):
+                say(url)
+                await ended.wait()
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise AleError(f"can't listen at {endpoint.host}:{endpoint.port}: {reason}") from error

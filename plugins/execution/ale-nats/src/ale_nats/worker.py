@@ -14,6 +14,7 @@ from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
 from ale.errors import InputError
+from ale.processes import announced
 from ale.runs import Registry
 from ale.types import Episode, Job
 from ale.workers import Worker, broken, decode, encode
@@ -375,4 +376,6 @@ async def worker_process(
 
     name = f"ale worker {options.name}"
     async with connected(server, environ, name=name, on_lost=lost, on_back=back) as link:
-        yield WorkerProcess(link, options, report, environ)
+        facts = {"name": options.name, "slots": options.slots, "labels": sorted(options.labels)}
+        with announced("worker", **facts):
+            yield WorkerProcess(link, options, report, environ)

@@ -93,11 +93,40 @@ class SGLangOptions(OpenAIOptions):
     base_url: str = _base_url("http://127.0.0.1:30000/v1")
 
 
+_IGNORED_BY_OLLAMA: Mapping[str, str] = {
+    "num_ctx": "set OLLAMA_CONTEXT_LENGTH for the server, or num_ctx in a Modelfile",
+    "options": "set them as parameters in a Modelfile",
+    "keep_alive": "set OLLAMA_KEEP_ALIVE for the server",
+    "think": "give reasoning_effort: none, low, medium or high",
+}
+"""Fields of its own API, and how the same is said where its OpenAI API is asked."""
+
+
 @frozen(kw_only=True)
 class OllamaOptions(OpenAIOptions):
     """A model that Ollama serves on this machine."""
 
     base_url: str = _base_url("http://127.0.0.1:11434/v1")
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        for name, instead in _IGNORED_BY_OLLAMA.items():
+            if name in self.extra_body:
+                raise ValueError(
+                    f"'extra_body': Ollama's OpenAI API takes no {name} and would ignore it; "
+                    f"{instead}"
+                )
+
+
+@frozen(kw_only=True)
+class SemanticRouterOptions(OpenAIOptions):
+    """What vLLM Semantic Router serves on this machine: it chooses a model for each request."""
+
+    base_url: str = _base_url("http://127.0.0.1:8801/v1")
+    model: str = field(
+        default="auto",
+        metadata=doc("The name for which the router chooses; another is asked as it is."),
+    )
 
 
 PRESETS: Mapping[str, type[OpenAIOptions]] = {
@@ -106,4 +135,5 @@ PRESETS: Mapping[str, type[OpenAIOptions]] = {
     "vllm": VLLMOptions,
     "sglang": SGLangOptions,
     "ollama": OllamaOptions,
+    "semantic-router": SemanticRouterOptions,
 }

@@ -42,6 +42,7 @@ _SUMMARIES: Mapping[str, str] = {
     "vllm": "vLLM on this machine, port 8000.",
     "sglang": "SGLang on this machine, port 30000.",
     "ollama": "Ollama on this machine, port 11434.",
+    "semantic-router": "vLLM Semantic Router on this machine, port 8801.",
 }
 
 

@@ -1,0 +1,1 @@
+"""The commands ``ale init`` and ``ale status``: what this machine has, and what runs on it."""

@@ -1,0 +1,208 @@
+"""Asks, or takes what is recommended, and writes a config that `ale check` accepts."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+from attrs import frozen
+
+from ale.errors import InputError, Problem
+from ale.runs import Registry, check_config
+from ale_machine.servers import Server, answering, local_addresses, models_at
+
+_OTHER = "another server"
+_EXAMPLE = """\
+# An example: replace it with your own tasks.
+id: hello
+goal: Write the word hello into the file hello.txt.
+success_criteria:
+  - {type: file_contains, path: hello.txt, text: hello}
+solution: [echo hello > hello.txt]
+"""
+_HEAD = """\
+# Written by `ale init` for what was found on this machine. `ale check` prints all options,
+# `ale plugins` what else is installed.
+"""
+
+
+@frozen(kw_only=True)
+class Given:
+    """What the options of ``ale init`` say; None is asked for, or recommended."""
+
+    tasks: str | None = None
+    sandbox: str | None = None
+    llm: str | None = None
+    base_url: str | None = None
+    model: str | None = None
+    agent: str | None = None
+    rollouts: int | None = None
+
+
+def run(path: Path, given: Given, registry: Registry, *, asks: bool) -> None:
+    """Write a config.
+
+    Raises:
+        InputError: the file exists, nothing is there to be recommended, or what was chosen does not
+            fit together; nothing is written then.
+    """
+    if path.exists():
+        raise InputError([Problem(message="it exists already and is not changed", file=str(path))])
+    if asks and not sys.stdin.isatty():
+        message = "there is no terminal to ask at"
+        raise InputError([Problem(message=message, path="--yes", expected="--yes and options")])
+    sections = _chosen(_Asking(asks), given, registry)
+    example = _example_for(path.parent / sections["tasks"]["path"])
+    try:
+        _write(path, sections, registry)
+    except BaseException:
+        if example is not None:
+            _remove(example)
+        raise
+    for written in (example, path):
+        if written is not None:
+            click.echo(f"wrote {written}")
+    click.echo(f"\nNext:\n  ale check {path}\n  ale run {path}")
+
+
+class _Asking:
+    """Questions at the terminal, or none."""
+
+    def __init__(self, asks: bool) -> None:
+        self.asks = asks
+
+    def text(self, question: str, recommended: str) -> str:
+        """A text."""
+        return str(click.prompt(question, default=recommended)) if self.asks else recommended
+
+    def one_of(self, question: str, names: Sequence[tuple[str, str]]) -> str:
+        """One of these names, shown with why; the first is recommended."""
+        if not self.asks or len(names) == 1:
+            return names[0][0]
+        click.echo(f"\n{question}")
+        for number, (name, why) in enumerate(names, 1):
+            click.echo(f"  {number}. {name:<16} {why}".rstrip())
+        chosen = click.prompt("number", type=click.IntRange(1, len(names)), default=1)
+        return names[chosen - 1][0]
+
+
+def _chosen(asking: _Asking, given: Given, registry: Registry) -> dict[str, dict[str, Any]]:
+    tasks = given.tasks or asking.text("Folder of tasks", "tasks")
+    sandbox = given.sandbox or asking.one_of("Where do commands run?", _sandboxes(registry))
+    llm = _model(asking, given, registry)
+    agent = given.agent or asking.one_of("Which agent?", _agents(registry))
+    rollouts = given.rollouts or int(asking.text("Attempts at each task", "4"))
+    return {
+        "tasks": {"type": "tbp", "path": tasks},
+        "sandbox": {"type": sandbox},
+        "llm": llm,
+        "agent": {"type": agent},
+        "run": {"rollouts": rollouts},
+    }
+
+
+def _sandboxes(registry: Registry) -> list[tuple[str, str]]:
+    """Those that are usable here, as `ale doctor` says."""
+    made = [("auto", "the best that is usable here")]
+    for registration in registry.registrations("sandbox"):
+        probe = registration.probe()
+        if probe is None or probe.usable:
+            why = registration.component.summary if probe is None else probe.reason
+            made.append((registration.component.name, why))
+    return made
+
+
+def _agents(registry: Registry) -> list[tuple[str, str]]:
+    found = [
+        (registration.component.name, registration.component.summary)
+        for registration in registry.registrations("agent")
+        if "llm" in registration.component.needs
+    ]
+    if not found:
+        expected = "a package such as ale-agent-iflow"
+        raise InputError([Problem(message="no agent is installed", expected=expected)])
+    return sorted(found, key=lambda each: each[0] != "iflow")
+
+
+def _model(asking: _Asking, given: Given, registry: Registry) -> dict[str, Any]:
+    if given.llm is not None or given.base_url is not None:
+        return _given_model(asking, given, registry)
+    servers = answering(registry)
+    names = [(f"{each.llm} {each.base_url}", f"has {each.models[0]}") for each in servers]
+    if not names and not asking.asks:
+        raise _no_server(registry)
+    if asking.asks:
+        names.append((_OTHER, "with the API of OpenAI"))
+    picked = asking.one_of("Which model server?", names)
+    if picked == _OTHER:
+        url = asking.text("Its URL, up to /v1", "http://127.0.0.1:8000/v1")
+        return _section(asking, given, Server(llm="openai", base_url=url, models=models_at(url)))
+    server = next(each for each in servers if f"{each.llm} {each.base_url}" == picked)
+    return _section(asking, given, server)
+
+
+def _given_model(asking: _Asking, given: Given, registry: Registry) -> dict[str, Any]:
+    llm = given.llm or "openai"
+    url = given.base_url or dict(local_addresses(registry)).get(llm, "")
+    models = models_at(url) if url and given.model is None else ()
+    made = _section(asking, given, Server(llm=llm, base_url=url, models=models))
+    return made if given.base_url else {k: v for k, v in made.items() if k != "base_url"}
+
+
+def _section(asking: _Asking, given: Given, server: Server) -> dict[str, Any]:
+    model = given.model
+    if model is None and server.models:
+        model = asking.one_of("Which model?", [(name, "") for name in server.models])
+    if model is None and asking.asks:
+        model = asking.text("Name of the model", "default")
+    if model is None:
+        where = server.base_url or server.llm
+        message = f"{where} lists no models, so there is none to take"
+        raise InputError([Problem(message=message, path="--model", expected="its name")])
+    return {"type": server.llm, "base_url": server.base_url, "model": model}
+
+
+def _no_server(registry: Registry) -> InputError:
+    asked = ", ".join(url for _, url in local_addresses(registry)) or "no address"
+    problem = Problem(
+        message=f"no model server answers on this machine; asked: {asked}",
+        path="--llm",
+        expected="--llm NAME --model NAME, such as --llm openai --base-url URL --model M",
+    )
+    return InputError([problem])
+
+
+def _write(path: Path, sections: dict[str, dict[str, Any]], registry: Registry) -> None:
+    """Beside its place first: a config that is not valid is never there."""
+    lines = (
+        f"{name}: {yaml.safe_dump(options, default_flow_style=True, sort_keys=False, width=1000)}"
+        for name, options in sections.items()
+    )
+    beside = path.with_name(f".{path.name}.{os.getpid()}.yaml")
+    try:
+        beside.write_text(_HEAD + "".join(lines), encoding="utf-8")
+        check_config(beside, registry)
+        os.link(beside, path)  # unlike a rename, never over another file
+    except FileExistsError:
+        message = "it exists already and is not changed"
+        raise InputError([Problem(message=message, file=str(path))]) from None
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _example_for(folder: Path) -> Path | None:
+    """A task in a folder that does not exist; None where it does."""
+    if folder.exists():
+        return None
+    folder.mkdir(parents=True)
+    example = folder / "hello.yaml"
+    example.write_text(_EXAMPLE, encoding="utf-8")
+    return example
+
+
+def _remove(example: Path) -> None:
+    example.unlink()
+    example.parent.rmdir()

@@ -1,0 +1,116 @@
+"""What `ale init` finds on a machine. At a terminal, with real packages: tests/e2e/test_init.py."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import field, frozen
+
+from ale.errors import InputError
+from ale.plugin import Component, Probe, doc, hookimpl
+from ale.runs import Registry
+from ale.testing.openai_server import openai_server
+from ale_machine.servers import Server, answering
+from ale_machine.wizard import Given, _Asking, _chosen, _sandboxes, run
+
+SILENT = "http://127.0.0.1:1/v1"
+
+
+def _never(options: Any, context: Any) -> Any:
+    raise AssertionError("nothing is built")
+
+
+def registry(url: str = SILENT) -> Registry:
+    """Two sandboxes of which one is usable, models here and elsewhere, and agents."""
+
+    @frozen(kw_only=True)
+    class Local:
+        """A server on this machine."""
+
+        base_url: str = field(default=url, metadata=doc("Where."))
+        model: str = field(metadata=doc("Which."))
+
+    @frozen(kw_only=True)
+    class Far:
+        """A server elsewhere, which is not asked."""
+
+        base_url: str = field(default="https://api.example.org/v1", metadata=doc("Where."))
+
+    class Package:
+        @hookimpl
+        def ale_sandboxes(self) -> Sequence[Any]:
+            yes, no = Probe(usable=True, reason="it is here"), Probe(usable=False, reason="gone")
+            return [
+                Component("folder", None, _never, probe=lambda: yes, summary="F"),
+                Component("absent", None, _never, probe=lambda: no, summary="A"),
+            ]
+
+        @hookimpl
+        def ale_llms(self) -> Sequence[Any]:
+            return [
+                Component("local", Local, _never, summary="L"),
+                Component("far", Far, _never, summary="F"),
+                Component("plain", None, _never, summary="P"),
+            ]
+
+        @hookimpl
+        def ale_agents(self) -> Sequence[Any]:
+            return [
+                Component("another", None, _never, needs=("llm",), summary="A"),
+                Component("iflow", None, _never, needs=("llm",), summary="I"),
+                Component("noop", None, _never, summary="N"),
+            ]
+
+    made = Registry()
+    made.add(Package(), "kit")
+    return made
+
+
+def test_servers_that_list_models_are_found_and_others_are_not() -> None:
+    script = {"*": {"text": "Hm."}, "models": [{"id": "big"}, {"id": "small"}]}
+    with openai_server(script) as server:
+        found = answering(registry(server.url))
+        assert found == [Server(llm="local", base_url=server.url, models=("big", "small"))]
+    assert answering(registry(server.url)) == []
+
+
+def test_what_is_recommended_is_what_is_here() -> None:
+    with openai_server({"*": {"text": "Hm."}}) as server:
+        sections = _chosen(_Asking(False), Given(), registry(server.url))
+    assert sections == {
+        "tasks": {"type": "tbp", "path": "tasks"},
+        "sandbox": {"type": "auto"},
+        "llm": {"type": "local", "base_url": server.url, "model": "scripted"},
+        "agent": {"type": "iflow"},
+        "run": {"rollouts": 4},
+    }
+
+
+def test_a_sandbox_that_is_not_usable_is_not_offered() -> None:
+    assert [name for name, _ in _sandboxes(registry())] == ["auto", "folder"]
+
+
+def test_without_a_model_server_none_is_made_up() -> None:
+    with pytest.raises(InputError, match="no model server answers") as refused:
+        _chosen(_Asking(False), Given(), registry())
+    assert SILENT in str(refused.value)
+    with pytest.raises(InputError, match="lists no models"):
+        _chosen(_Asking(False), Given(llm="local"), registry())
+    given = Given(llm="far", model="m")
+    assert _chosen(_Asking(False), given, registry())["llm"] == {"type": "far", "model": "m"}
+
+
+def test_a_file_that_exists_is_not_changed(tmp_path: Path) -> None:
+    path = tmp_path / "ale.yaml"
+    path.write_text("mine")
+    with pytest.raises(InputError, match="exists already"):
+        run(path, Given(), registry(), asks=False)
+    assert path.read_text() == "mine"
+
+
+def test_a_config_that_is_not_valid_is_not_written(tmp_path: Path) -> None:
+    given = Given(llm="local", model="m")
+    with pytest.raises(InputError, match="tbp"):  # there is no such task source here
+        run(tmp_path / "ale.yaml", given, registry(), asks=False)
+    assert list(tmp_path.iterdir()) == []

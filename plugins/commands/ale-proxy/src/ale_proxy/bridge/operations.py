@@ -1,0 +1,126 @@
+"""The requests of the bridge as one table, from which routes and OpenAPI document are made."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+from attrs import frozen
+
+from ale_proxy.bridge.forms import Assign, Assigned, HandIn, Health, Said, Status, Take, Taken
+
+Role = Literal["manager", "worker", "anybody"]
+LONGEST_WAIT_S = 60.0
+_ERRORS: Mapping[int, str] = {
+    400: "The body is no JSON.",
+    401: "The key is missing or wrong.",
+    404: "There is no such assignment.",
+    409: "It contradicts what was said before.",
+    422: "The JSON does not have the form that is expected.",
+    500: "A middleware failed.",
+    507: "It could not be stored.",
+}
+
+
+@frozen(kw_only=True)
+class Operation:
+    """One request that the bridge answers."""
+
+    name: str
+    method: str
+    path: str
+    role: Role
+    """Whose key it needs; a manager's is good for everything."""
+    summary: str
+    replies: Mapping[int, type[msgspec.Struct] | None]
+    errors: Sequence[int]
+    form: type[msgspec.Struct] | None = None
+    waits: bool = False
+    """Takes `wait_s` in the query."""
+
+    @property
+    def statuses(self) -> Mapping[int, str]:
+        """The errors that it may be answered with, and what they mean."""
+        codes = (*self.errors, *((400, 422) if self.form else ()))
+        return {code: _ERRORS[code] for code in sorted(codes)}
+
+
+_ONE = {201: Assigned}
+OPERATIONS = (
+    Operation(
+        name="assign",
+        method="POST",
+        path="/tasks/assign",
+        role="manager",
+        summary="Assign a task.",
+        form=Assign,
+        replies=_ONE,
+        errors=(401, 409, 507),
+    ),
+    Operation(
+        name="take",
+        method="POST",
+        path="/tasks/take",
+        role="worker",
+        summary="Take a task to do; 204 if there is none.",
+        form=Take,
+        replies={200: Taken, 204: None},
+        errors=(401, 500, 507),
+    ),
+    Operation(
+        name="result",
+        method="POST",
+        path="/tasks/result",
+        role="worker",
+        summary="Hand in the result of a task.",
+        form=HandIn,
+        replies=_ONE,
+        errors=(401, 404, 409, 507),
+    ),
+    Operation(
+        name="feedback",
+        method="POST",
+        path="/feedback",
+        role="manager",
+        summary="Say something of a result; a score ends the assignment and stores its episode.",
+        form=Said,
+        replies=_ONE,
+        errors=(401, 404, 409, 507),
+    ),
+    Operation(
+        name="task",
+        method="GET",
+        path="/tasks/{id}",
+        role="worker",
+        summary="Where an assignment is, after waiting for its result.",
+        replies={200: Assigned},
+        errors=(401, 404, 422),
+        waits=True,
+    ),
+    Operation(
+        name="end",
+        method="DELETE",
+        path="/tasks/{id}",
+        role="manager",
+        summary="End an assignment without a score: its episode is stored as broken.",
+        replies={200: Assigned},
+        errors=(401, 404, 507),
+    ),
+    Operation(
+        name="status",
+        method="GET",
+        path="/status",
+        role="manager",
+        summary="Open assignments, counts and workers.",
+        replies={200: Status},
+        errors=(401,),
+    ),
+    Operation(
+        name="health",
+        method="GET",
+        path="/health",
+        role="anybody",
+        summary="Whether the bridge answers.",
+        replies={200: Health},
+        errors=(),
+    ),
+)

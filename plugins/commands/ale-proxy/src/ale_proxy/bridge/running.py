@@ -1,0 +1,93 @@
+"""Starts the bridge, alone or on the server of a proxy."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from attrs import frozen
+
+from ale.errors import InputError, Problem
+from ale.recording import Recording, run_folder
+from ale.runs import Registry
+from ale_proxy.bridge.api import Bridge, Keys
+from ale_proxy.bridge.assignments import Assignments
+from ale_proxy.running import (
+    ProxyOptions,
+    built_middleware,
+    forwarding,
+    key_in,
+    listening,
+    serve,
+    server_url,
+)
+from ale_proxy.sessions import Sessions
+
+
+@frozen(kw_only=True)
+class BridgeOptions:
+    """What ``ale bridge`` is started with."""
+
+    proxy: ProxyOptions
+    """Its `upstream` is empty where there is no proxy on the same server."""
+    lease_s: float = 3600.0
+    worker_key_env: str | None = None
+
+
+def run(options: BridgeOptions, registry: Registry, say: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM. What is assigned and not graded then stays open.
+
+    Raises:
+        InputError: an option is wrong.
+        StoreError: the run directory can't be written.
+        AleError: the bridge can't listen at the address.
+    """
+    proxy = options.proxy
+    if proxy.upstream:
+        server_url(proxy.upstream)
+    if options.worker_key_env and not proxy.key_env:
+        message = "a key for workers needs one for managers too"
+        raise InputError([Problem(message=message, path="--worker-key-env", expected="--key-env")])
+    keys = Keys(
+        manager=key_in(proxy.key_env, "--key-env"),
+        worker=key_in(options.worker_key_env, "--worker-key-env"),
+    )
+    middleware = built_middleware(proxy.config, registry)
+    config = {
+        "llm": {"type": "ale-proxy/bridge", "upstream": proxy.upstream},
+        "chunker": {"type": "ale-chunkers/interaction"},
+        "credit": {"type": "ale-credit/ipa"},
+    }
+    recording = Recording(proxy.run or run_folder("bridge"), config, registry)
+    try:
+        sessions = Sessions(
+            recording,
+            idle_s=proxy.idle_s,
+            processed=proxy.logprobs_mode == "processed",
+            middleware=middleware,
+            secrets=[key for key in (keys.manager, keys.worker) if key],
+        )
+        bridge = bridging(options, sessions, keys)
+        asyncio.run(serve("bridge", bridge, f"{proxy.host}:{proxy.port}", recording, say))
+    finally:
+        recording.close()
+
+
+@asynccontextmanager
+async def bridging(
+    options: BridgeOptions, sessions: Sessions, keys: Keys | None = None
+) -> AsyncIterator[str]:
+    """Answer requests while the block runs; ``http://HOST:PORT``.
+
+    Raises:
+        OSError: the address is taken, or does not belong to this machine.
+    """
+    proxy, keys = options.proxy, keys or Keys()
+    assignments = Assignments(sessions, lease_s=options.lease_s, rewrites=not proxy.upstream)
+    routes = Bridge(assignments, keys).routes()
+    async with AsyncExitStack() as stack:
+        if proxy.upstream:
+            upstream = server_url(proxy.upstream)
+            forwards = forwarding(proxy, upstream, sessions, keys.manager)
+            routes += await stack.enter_async_context(forwards)
+        serving = listening(proxy.host, proxy.port, routes, sessions)
+        yield await stack.enter_async_context(serving)

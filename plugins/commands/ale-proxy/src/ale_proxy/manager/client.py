@@ -1,0 +1,83 @@
+"""Asks a bridge, also one that is being started again."""
+
+import asyncio
+import json
+from typing import Any
+
+import aiohttp
+
+from ale.errors import AleError
+
+WAIT_S = 50.0
+"""For a result, in one request."""
+PATIENCE_S = 60.0
+"""For which a bridge that does not answer is asked again: it may be starting."""
+
+
+class BridgeClient:
+    """Requests of a manager; each can be sent twice without harm.
+
+    Args:
+        url: of the bridge.
+        key: the manager's, or None.
+    """
+
+    def __init__(self, url: str, key: str | None, *, patience_s: float = PATIENCE_S) -> None:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        # Waiting for results holds a connection for each task.
+        connector = aiohttp.TCPConnector(limit=0)
+        timeout = aiohttp.ClientTimeout(total=WAIT_S + 30)
+        self._session = aiohttp.ClientSession(
+            url.rstrip("/") + "/", headers=headers, connector=connector, timeout=timeout
+        )
+        self._patience_s = patience_s
+
+    async def assign(self, **form: Any) -> str:
+        """The id of an assignment. Raises as all requests do."""
+        return str((await self._ask("POST", "tasks/assign", form))["id"])
+
+    async def waited(self, id: str, wait_s: float) -> dict[str, Any]:
+        """Where it is, once it has a result or this many seconds are over."""
+        return await self._ask("GET", f"tasks/{id}?wait_s={min(wait_s, WAIT_S)}")
+
+    async def say(self, id: str, score: float | None, text: str, author: str) -> dict[str, Any]:
+        """Feedback; a score ends the assignment."""
+        form = {"id": id, "score": score, "text": text, "author": author}
+        return await self._ask("POST", "feedback", form)
+
+    async def end(self, id: str) -> dict[str, Any]:
+        """End an assignment without a score."""
+        return await self._ask("DELETE", f"tasks/{id}")
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    async def _ask(self, method: str, path: str, form: Any = None) -> dict[str, Any]:
+        """One request.
+
+        Raises:
+            AleError: the bridge refuses it, or does not answer for too long.
+        """
+        loop = asyncio.get_running_loop()
+        until, pause = loop.time() + self._patience_s, 0.1
+        while True:
+            try:
+                async with self._session.request(method, path, json=form) as answer:
+                    body = await answer.read()
+                    if answer.ok:
+                        return dict(json.loads(body))
+                    raise AleError(f"the bridge refuses {method} /{path}: {_reason(body)}")
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                if loop.time() >= until:
+                    message = f"the bridge does not answer: {error or type(error).__name__}"
+                    raise AleError(message) from error
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 2.0)
+
+
+def _reason(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return body[:200].decode(errors="replace")

@@ -1,0 +1,212 @@
+"""Goes through the tasks of a config: assigns, waits, grades, says why."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from attrs import define, frozen
+
+from ale.errors import AleError, GradingError, InputError, LLMError, Problem, SandboxError
+from ale.plugin import BuildContext
+from ale.protocols import LLM, Criterion, SandboxBackend
+from ale.runs import Registry, build_choice
+from ale.strict import from_plain, read_yaml
+from ale.text import counted
+from ale.types import ENVIRONMENT_KINDS, Task
+from ale_proxy.assignment import Result
+from ale_proxy.manager.client import WAIT_S, BridgeClient
+from ale_proxy.manager.grading import Grader
+from ale_proxy.running import key_in, server_url
+
+
+@frozen(kw_only=True)
+class ManagerOptions:
+    """What ``ale manage`` is started with."""
+
+    config: Path
+    bridge: str
+    name: str | None = None
+    rollouts: int = 1
+    at_once: int = 16
+    timeout_s: float = 3600.0
+    worker: str | None = None
+    details: bool = False
+    key_env: str | None = None
+
+
+@define
+class Counts:
+    """What came of the assignments."""
+
+    graded: int = 0
+    total: float = 0.0
+    """Of the scores."""
+    late: int = 0
+    not_graded: int = 0
+
+
+def run(options: ManagerOptions, registry: Registry, say: Callable[[str], None]) -> None:
+    """Assign every task, and grade what comes back.
+
+    Raises:
+        InputError: the config has no tasks, or nothing that could grade one.
+        AleError: the bridge does not answer, or results could not be graded.
+    """
+    server_url(options.bridge)
+    key = key_in(options.key_env, "--key-env")
+    tasks, grader = _built(options.config, registry, details=options.details)
+    counts = asyncio.run(_managing(options, key, tasks, grader, say))
+    mean = f", mean score {counts.total / counts.graded:.3f}" if counts.graded else ""
+    late = f", {counts.late} without a result in time" if counts.late else ""
+    say(f"{counts.graded} graded{mean}{late}")
+    if counts.not_graded:
+        raise AleError(
+            f"{counted(counts.not_graded, 'result')} could not be graded and still waits; "
+            "the same command with the same --name tries again"
+        )
+
+
+async def _managing(
+    options: ManagerOptions,
+    key: str | None,
+    tasks: Sequence[Task],
+    grader: Grader,
+    say: Callable[[str], None],
+) -> Counts:
+    manager = _Manager(options, BridgeClient(options.bridge, key), grader, say)
+    try:
+        async with asyncio.TaskGroup() as group:
+            for rollout in range(options.rollouts):
+                for task in tasks:
+                    group.create_task(manager.manage(task, rollout))
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None  # the others are of the same bridge
+    finally:
+        await manager.aclose()
+    return manager.counts
+
+
+class _Manager:
+    def __init__(
+        self,
+        options: ManagerOptions,
+        bridge: BridgeClient,
+        grader: Grader,
+        say: Callable[[str], None],
+    ) -> None:
+        self.counts = Counts()
+        self._options = options
+        self._bridge = bridge
+        self._grader = grader
+        self._say = say
+        self._name = options.name or secrets.token_hex(4)
+        self._at_once = asyncio.Semaphore(options.at_once)
+
+    async def manage(self, task: Task, rollout: int) -> None:
+        """One assignment, from its start to its score."""
+        async with self._at_once:
+            form = {
+                "prompt": task.goal,
+                "task_id": task.id,
+                "id": f"{self._name}.{task.id}.{rollout}",
+                "environment": task.environment_kind or "chat",
+                "tags": list(task.tags),
+                **({"worker": self._options.worker} if self._options.worker else {}),
+            }
+            id = await self._bridge.assign(**form)
+            found = await self._answered(id)
+            if found is None:
+                await self._bridge.end(id)
+                self.counts.late += 1
+                self._say(f"late    {id}")
+            elif found["state"] == "answered":
+                await self._grade(id, task, rollout, found)
+            elif found["state"] == "graded":
+                self.counts.graded += 1
+                self.counts.total += found["reward"]
+
+    async def _answered(self, id: str) -> dict[str, Any] | None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._options.timeout_s
+        while True:
+            found = await self._bridge.waited(id, min(WAIT_S, max(until - loop.time(), 0)))
+            if found["state"] not in ("assigned", "taken"):
+                return found
+            if loop.time() >= until:
+                return None
+
+    async def _grade(self, id: str, task: Task, rollout: int, found: dict[str, Any]) -> None:
+        result = Result(text=found["result"], steps=tuple(found["steps"]))
+        try:
+            grade = await self._grader.grade(task, result, rollout)
+        except (GradingError, LLMError, SandboxError) as error:
+            self.counts.not_graded += 1
+            self._say(f"error   {id}: {error}")
+            return
+        await self._bridge.say(id, grade.score, grade.text, author=self._name)
+        self.counts.graded += 1
+        self.counts.total += grade.score
+        self._say(f"{grade.score:<7.3g} {id}: {' '.join(grade.text.split())}"[:200])
+
+    async def aclose(self) -> None:
+        """Close the bridge's connections and the model's."""
+        await self._bridge.aclose()
+        if self._grader.llm is not None:
+            await self._grader.llm.aclose()
+
+
+def _built(config: Path, registry: Registry, *, details: bool) -> tuple[list[Task], Grader]:
+    """The tasks of a config, and what grades them."""
+    root = read_yaml(config)
+    context = BuildContext(environ=dict(os.environ))
+    section = root.get("tasks")
+    if section is None:
+        raise root.error("section 'tasks' is missing", expected="tasks: {type: ...}")
+    tasks = list(build_choice(section, "tasks", registry, context)[1].load())
+    llm: LLM | None = None
+    if (chosen := root.get("llm")) is not None:
+        llm = build_choice(chosen, "llm", registry, context)[1]
+    problems = [problem for task in tasks for problem in _problems(task, llm, config)]
+    if problems:
+        raise InputError(problems)
+    criteria = {
+        task.id: [
+            (spec.weight, _criterion(spec.type, dict(spec.options), config, registry, context))
+            for spec in task.criteria
+        ]
+        for task in tasks
+    }
+    backend: SandboxBackend | None = None
+    if any(criteria.values()):
+        place = root.get("sandbox") or from_plain({"type": "auto"}, file=str(config))
+        backend = build_choice(place, "sandbox", registry, context)[1]
+    return tasks, Grader(criteria=criteria, backend=backend, llm=llm, details=details)
+
+
+def _criterion(
+    type: str, options: dict[str, Any], config: Path, registry: Registry, context: BuildContext
+) -> Criterion:
+    node = from_plain({"type": type, **options}, file=str(config))
+    made: Criterion = build_choice(node, "criterion", registry, context)[1]
+    return made
+
+
+def _problems(task: Task, llm: LLM | None, config: Path) -> list[Problem]:
+    """Why this task can't be given to a worker elsewhere and graded here."""
+    problem = partial(Problem, file=task.origin or str(config), path=f"task {task.id}")
+    kind = task.metadata.get("environment")
+    found = []
+    if task.steps or task.setup_steps or task.agent_setup_steps or task.files:
+        message = "it has files, setup or steps, which a worker elsewhere does not get"
+        found.append(problem(message=message))
+    if not task.criteria and llm is None:
+        message = "it has no criteria, and no model could grade it"
+        found.append(problem(message=message, expected="a section llm"))
+    if kind is not None and task.environment_kind is None:
+        expected = f"one of {', '.join(ENVIRONMENT_KINDS)}"
+        found.append(problem(message=f"unknown environment '{kind}'", expected=expected))
+    return found
