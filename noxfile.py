@@ -116,6 +116,44 @@ def workspace(session: nox.Session) -> None:
     """The environment of all sessions that do not test a package by itself."""
     groups = {line for name in PLUGINS for line in test_needs(name)}
     session.install("-e", ".[dev,docs,train]", *sorted(groups))
+    # Compiled here once, before several sessions do so at the same time: see `reuse_bytecode`.
+    if not next(site_packages(session).glob("torch/__pycache__/*"), None):
+        session.run("python", "-c", "import openai, peft, pytest, torch, transformers, trl")
+
+
+def reuse_bytecode(session: nox.Session) -> None:
+    """Link what Python has compiled in `workspace`, of packages of the same version.
+
+    Each environment would compile anew what it imports: a second of CPU time for pytest and what
+    the core needs, ten for torch and transformers.
+    """
+    shared = session.cache_dir.parent / "workspace"
+    packages = site_packages(session)
+    compiled = shared / packages.relative_to(session.virtualenv.location)
+    for package in packages.iterdir():
+        for file in (compiled / package.name).rglob("__pycache__/*.pyc"):
+            folder = file.parent.parent.relative_to(compiled)
+            source = f"{file.name.partition('.')[0]}.py"
+            target = packages / folder / "__pycache__" / file.name
+            if not target.exists() and same_file(
+                packages / folder / source, compiled / folder / source
+            ):
+                target.parent.mkdir(exist_ok=True)
+                os.link(file, target)
+
+
+def site_packages(session: nox.Session) -> Path:
+    """Where an environment has its packages."""
+    (found,) = Path(session.virtualenv.location).glob("lib/python*/site-packages")
+    return found
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """As Python decides whether compiled code is of a source: by time and size."""
+    if not (one.exists() and other.exists()):
+        return False
+    a, b = one.stat(), other.stat()
+    return (int(a.st_mtime), a.st_size) == (int(b.st_mtime), b.st_size)
 
 
 def run_shared(session: nox.Session, program: str, *arguments: str) -> None:
@@ -211,6 +249,7 @@ def plugin(session: nox.Session, name: str) -> None:
     wanted = {name, *tested_with}.union(*map(libraries, (name, *tested_with)))
     packages = [str(FOLDERS[other]) for other in sorted(wanted)]
     session.install("./core", *packages, *test_needs(name))
+    reuse_bytecode(session)
     session.env.update(QUIET)
     # The long ones: nox -s "plugin(ale-observe-wandb)" -- -m long
     options = ["-c", "pyproject.toml", "--rootdir", ".", *session.posargs]
@@ -238,6 +277,7 @@ def trl(session: nox.Session, version: str) -> None:
     """The tests of ale-trainer-trl with the oldest and the newest supported version of TRL."""
     name = "ale-trainer-trl"
     session.install("./core", str(FOLDERS[name]), *test_needs(name), f"trl{version}")
+    reuse_bytecode(session)
     session.env.update(QUIET)
     options = ["-c", "pyproject.toml", "--rootdir", ".", *session.posargs]
     session.run("pytest", *options, str(FOLDERS[name]))

@@ -62,7 +62,7 @@ class AnthropicApi:
         An old system prompt that the new one begins with keeps its parts, and with them the marks
         of what is cached.
         """
-        old, system = body["messages"], bool(text_of(body.get("system")))
+        old, skip = body["messages"], bool(text_of(body.get("system")))
         first = [message for message in before if message.role != "system"]
         rest = [
             {"role": message.role, "content": message.content} if at is None else old[at]
@@ -70,7 +70,7 @@ class AnthropicApi:
                 first, [message for message in after if message.role != "system"]
             )
         ]
-        changed = {**body, "messages": [*rest, *old[len(before) - system :]]}
+        changed = {**body, "messages": [*rest, *old[len(before) - skip :]]}
         system = "\n\n".join(message.content for message in after if message.role == "system")
         return {**changed, "system": _system(body.get("system"), system)} if system else changed
 
