@@ -12,6 +12,7 @@ import pytest
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
+from ale_sandbox_container.sandbox import ContainerSandbox
 from ale_sandbox_container_testing.tools import PATIENCE_S, Make, out, until
 
 _PIECE = 1 << 16
@@ -83,6 +84,15 @@ async def distant(
         yield await asyncio.to_thread(make, host=address), relay
 
 
+async def begun(box: ContainerSandbox, count: int) -> None:
+    """Wait until so many commands run."""
+
+    def are_running() -> bool:
+        return sum(one.job.begun.done() for one in box._commands._running.values()) == count
+
+    await until(are_running, f"the start of {count} commands")
+
+
 class DistanceProbes:
     """Needs one more fixture, ``tmp_path``."""
 
@@ -125,7 +135,7 @@ class DistanceProbes:
                 late = await session.run(f"sleep {word} & sleep {word}", timeout_s=0.2)
                 assert (late.timed_out, late.exit_code, session.closed) == (True, 137, True)
                 running = asyncio.ensure_future(box.exec(f"sleep {word} & sleep {word}"))
-                await asyncio.sleep(0.3)
+                await begun(box, 1)
                 running.cancel()
                 await asyncio.wait([running], timeout=PATIENCE_S)
                 assert running.cancelled()
@@ -148,7 +158,7 @@ class DistanceProbes:
                     asyncio.ensure_future(box.exec("sleep 60")),
                     asyncio.ensure_future(session.run("sleep 60")),
                 ]
-                await asyncio.sleep(0.5)
+                await begun(box, 2)  # the session's shell is one
                 relay.cut()
                 for error in await asyncio.gather(*running, return_exceptions=True):
                     assert isinstance(error, SandboxError), error
@@ -171,7 +181,7 @@ class DistanceProbes:
         async with distant(make, tmp_path, 0.0) as (backend, _):
             async with backend.open(SandboxSpec()) as box:
                 running = asyncio.ensure_future(box.exec("sleep 60"))
-                await asyncio.sleep(0.5)
+                await begun(box, 1)
                 (command,) = box._commands._running.values()
                 transport = command.worker._stream._transport
                 assert transport is not None

@@ -1,9 +1,10 @@
 """What runs in a container besides its commands: shells, and the script that is sent to them.
 
 Process 1 does nothing but start the *supervisor*, again where that was killed, and reap orphaned
-processes. The supervisor kills commands. Commands run in *workers*: shells that the engine starts,
-each with a stream of its own. A worker runs one command at a time, in the foreground: background
-jobs of a shell ignore SIGINT, and so would all their children.
+processes; at first it writes ``/etc/hosts`` where the engine has left that empty. The supervisor
+kills commands. Commands run in *workers*: shells that the engine starts, each with a stream of its
+own. A worker runs one command at a time, in the foreground: background jobs of a shell ignore
+SIGINT, and so would all their children.
 
 All of these run a copy of the image's own shell that nobody inside may read. The kernel does not
 let other processes of the same user trace such a process or read its memory and descriptors.
