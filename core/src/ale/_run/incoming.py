@@ -223,7 +223,10 @@ class Learner:
         await self._loop.training.learn(step, {"groups_waiting": float(len(self._waiting))})
 
     async def evaluate(self, version: int) -> bool:
-        """Evaluate the policy that is loaded, once, as ``evaluation`` says; False after a Ctrl-C."""
+        """Evaluate the policy that is loaded, once, as ``evaluation`` says.
+
+        Returns False after a Ctrl-C.
+        """
         return await self._loop.evaluator.evaluate(version, due=True)
 
     def evaluated(

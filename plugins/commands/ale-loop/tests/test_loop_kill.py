@@ -3,6 +3,7 @@
 import random
 import signal
 import time
+from functools import partial
 
 import pytest
 
@@ -18,13 +19,11 @@ def killed_while_it_learns(place: Place, kills: int, seed: int) -> None:
     given = []
     with place.recording() as giver:
         for _ in range(kills):
-            before = len(place.decisions)
+            more = len(place.decisions) + 1 if chance.random() < 0.5 else 0
             process = place.start("loop.yaml")
             given += [giver.give(chance.uniform(0.3, 0.8)) for _ in range(chance.randrange(6, 14))]
-            if chance.random() < 0.5:  # in the middle of its work, wherever that is
-                wait_for(lambda: len(place.decisions) > before)
-            else:
-                wait_for(lambda: has_begun(place))
+            wait_for(partial(has_decided, place, more))
+            # In the middle of its work, wherever that is.
             time.sleep(0.3 * chance.random())
             process.kill()
             assert process.wait(PATIENCE_S) == -signal.SIGKILL
@@ -54,8 +53,8 @@ def killed_while_it_learns(place: Place, kills: int, seed: int) -> None:
     assert len(learned) == 4 * (steps - refused)
 
 
-def has_begun(place: Place) -> bool:
-    return (place.directory / "events.jsonl").exists()
+def has_decided(place: Place, n: int) -> bool:
+    return (place.directory / "events.jsonl").exists() and len(place.decisions) >= n
 
 
 def test_a_killed_loop_loses_nothing_and_learns_nothing_twice(place: Place) -> None:

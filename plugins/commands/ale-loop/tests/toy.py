@@ -6,8 +6,7 @@ step adds the mean weight of its episodes' chunks, less one half.
 
 import json
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 

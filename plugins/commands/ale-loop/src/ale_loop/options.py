@@ -18,8 +18,8 @@ class GateOptions:
     measure: Literal["mean", "low"] = field(
         default="mean",
         metadata=doc(
-            "What has to reach the threshold at every temperature: the 'mean' difference, new minus "
-            "deployed, over the held-out tasks; or 'low', the lower end of its 95% interval."
+            "What has to reach the threshold at every temperature: the 'mean' difference, new "
+            "minus deployed, over the held-out tasks; or 'low', the lower end of its 95% interval."
         ),
     )
     threshold: float = field(

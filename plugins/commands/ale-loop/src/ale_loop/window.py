@@ -11,8 +11,8 @@ from attrs import frozen
 class Window:
     """From one time of day up to another, which may be on the next day.
 
-    Times are those of a clock on the wall: in the night in which clocks change, the window is an hour
-    longer or shorter where the change lies in it.
+    Times are those of a clock on the wall: in the night in which clocks change, a window with the
+    change in it is an hour longer or shorter.
     """
 
     begin: time
@@ -26,13 +26,9 @@ class Window:
         Raises:
             ValueError: it is something else.
         """
-        times = re.fullmatch(r"(\d\d:\d\d)-(\d\d:\d\d)", text.strip())
-        try:
-            if times is None:
-                raise ValueError
-            begin, end = map(time.fromisoformat, times.groups())
-        except ValueError:
-            raise ValueError(f"expected hours such as 22:30-06:00, found '{text}'") from None
+        if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d", text):
+            raise ValueError(f"expected hours such as 22:30-06:00, found '{text}'")
+        begin, end = map(time.fromisoformat, text.split("-"))
         if begin == end:
             raise ValueError(f"'{text}' has no length; leave it out for the whole day")
         return cls(begin, end, zone)
