@@ -83,7 +83,7 @@ class World:
             "llm": llm,
             "agent": {"type": "single-shot"},
             "credit": {"type": "grpo"},
-            "trainer": {"type": "policy", "objective": "reinforce", "lr": 0.1, "sync": "copy"},
+            "trainer": {"type": "policy", "objective": "reinforce", "lr": 0.03, "epochs": 8, "sync": "copy"},
             "evaluation": {"tasks": {"type": "questions"}, "rollouts": 4},
             "observers": [],
             "run": {"tasks_per_step": 4, "rollouts": 8},

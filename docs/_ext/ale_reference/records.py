@@ -29,6 +29,7 @@ MODULES = (
     "workers",
     "middleware",
     "recording",
+    "learning",
     "attempts",
     "text",
     "testing.builders",
