@@ -7,7 +7,18 @@ import pytest
 
 COMMANDS = (
     *("run", "check", "ablate", "art", "bench", "collect", "score", "dataset", "show", "credit"),
-    *("report", "launch", "worker", "events", "new", "audit", "proxy", "results", "harbor-job"),
+    *(
+        "report",
+        "launch",
+        "loop",
+        "worker",
+        "events",
+        "new",
+        "audit",
+        "proxy",
+        "results",
+        "harbor-job",
+    ),
     *("sandbox", "schema", "serve", "server", "skills", "forks", "runs", "traj", "model", "plan"),
     *("train", "plugins", "doctor"),
 )

@@ -116,7 +116,14 @@ class Place:
 
     def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
         """`ale loop` as a process."""
-        command = [sys.executable, "-m", "ale", "loop", *arguments]
+        return self._start("loop", *arguments)
+
+    def start_run(self, *arguments: str) -> "subprocess.Popen[bytes]":
+        """`ale run` as a process."""
+        return self._start("run", *arguments)
+
+    def _start(self, *arguments: str) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", "ale", *arguments]
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
 

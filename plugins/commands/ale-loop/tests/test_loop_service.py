@@ -1,5 +1,6 @@
 """Batches, windows, the gate, hand-over and restoring, with a policy that is one number."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from ale.errors import InputError
 from ale.runs import RunReader
 from ale.testing.fakes import ManualClock
+from ale.types import Episode
 
 from .conftest import Place
 
@@ -95,8 +97,7 @@ def test_a_group_waits_until_it_is_full_and_broken_episodes_are_left_out(place: 
 
 
 def taken(place: Place) -> list[str]:
-    episodes = RunReader(place.directory).episodes
-    return [each.metadata["from"]["episode"] for each in episodes if each.split == "train"]
+    return [each.metadata["from"]["episode"] for each in learned_from(place)]
 
 
 def test_tasks_of_one_name_and_different_goals_are_different_groups(place: Place) -> None:
@@ -191,6 +192,26 @@ def test_servers_that_are_down_get_the_version_when_they_answer(place: Place) ->
     down.unlink()
     place.run(lambda: place.served)
     assert place.served == [(1, 0.8)]
+
+
+def test_a_run_that_samples_for_ever_is_a_source(place: Place) -> None:
+    place.write({"gate": {"threshold": -9.0}})
+    train = json.loads((place.folder / "train.yaml").read_text())
+    run = {"steps": 1000000, "rollouts": 2, "schedule": "stream", "stop_after_broken": None}
+    sample = {**train, "trainer": None, "evaluation": None, "run": run}
+    (place.folder / "sample.yaml").write_text(json.dumps(sample))
+    sampling = place.start_run("sample.yaml", "--directory", "seen/sampled")
+    try:
+        place.run(lambda: len(place.decisions) >= 2)
+    finally:
+        sampling.kill()
+        sampling.wait()
+    found = {each.metadata["from"]["run"] for each in learned_from(place)}
+    assert found == {"sampled"}
+
+
+def learned_from(place: Place) -> list[Episode]:
+    return [each for each in RunReader(place.directory).episodes if each.split == "train"]
 
 
 def test_mistakes_are_named_and_nothing_is_started(place: Place) -> None:
