@@ -8,6 +8,7 @@ import asyncio
 import shutil
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -206,7 +207,7 @@ class Learner:
             # Renamed first: a partly removed one must not be taken for a complete one.
             shutil.rmtree(folder.replace(folder.with_name(f".{folder.name}.partial")))
 
-    def _folder(self, version: int) -> Any:
+    def _folder(self, version: int) -> Path:
         checkpoints = self._loop.store.checkpoints
         return checkpoints.folder(version - 1) if version else checkpoints.path / _FIRST
 

@@ -3,12 +3,13 @@
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from attrs import field, frozen
 
 DEPLOYED, REFUSED, RESTORED = "policy_deployed", "policy_refused", "policy_restored"
+T = TypeVar("T")
 _REQUEST = "restore.json"
 _DONE = "restored"
 
@@ -97,7 +98,7 @@ def _write(path: Path, value: msgspec.Struct) -> None:
     partial.replace(path)
 
 
-def _read(path: Path, kind: type[Any]) -> Any:
+def _read(path: Path, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
