@@ -51,7 +51,7 @@ def configure(workshop: Any, shell: Any, server: Server, episodes: int) -> None:
     workshop.scripted({"default": lines}, run=options, executor=executor)
 
 
-_WORKER = re.compile(r',"metadata":\{"worker":"[^"]+"\}')
+_WORKER = re.compile(r'(?<="metadata":\{)"worker":"[^"]+"(?=\})')
 
 
 def stored(workshop: Any) -> dict[str, str]:
